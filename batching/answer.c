@@ -1,14 +1,16 @@
-// Writes a job's result from its finished sequences: selects the choices to return and converts their texts
-// to UTF-8.
-#include "batching/sequence.h"
+// Writes a job's result from its finished sequences: selects the choices to return, converts their texts to
+// UTF-8 and splits those of chats into thoughts, content and calls.
+#include "engine/answer/answer_parse.h"
+
+#include "batching/scoring.h"
 
 #include <string.h>
 
 // Position of the scan over an answer's bytes.
 struct reading {
-    const struct sequence *sequence;
+    struct text bytes;
     struct choice *choice;
-    size_t position;      // in the sequence's bytes
+    size_t position;      // in the bytes
     int32_t n_characters; // of the text so far
     int32_t n_tokens;     // tokens with text_offset converted to characters
 };
@@ -17,8 +19,8 @@ struct reading {
 static void place_tokens(struct reading *reading, size_t end)
 {
     struct logprob_entry *entries = reading->choice->logprobs;
-    while (entries && reading->n_tokens < reading->choice->n_tokens &&
-           (size_t)entries[reading->n_tokens].text_offset < end)
+    int32_t n_entries = reading->choice->n_echoed + reading->choice->n_tokens;
+    while (entries && reading->n_tokens < n_entries && (size_t)entries[reading->n_tokens].text_offset < end)
         entries[reading->n_tokens++].text_offset = reading->n_characters;
 }
 
@@ -33,10 +35,9 @@ static void take_character(struct reading *reading, size_t length)
 // instead.
 static void put_bytes(struct reading *reading, struct buffer *out)
 {
-    const struct buffer *bytes = &reading->sequence->text;
-    while (reading->position < bytes->size) {
-        const char *at = bytes->data + reading->position;
-        size_t left = bytes->size - reading->position;
+    while (reading->position < reading->bytes.size) {
+        const char *at = reading->bytes.data + reading->position;
+        size_t left = reading->bytes.size - reading->position;
         uint32_t codepoint;
         size_t length = utf8_decode(at, left, &codepoint);
         bool unfinished = false;
@@ -44,7 +45,7 @@ static void put_bytes(struct reading *reading, struct buffer *out)
             buffer_add(out, at, length);
         } else {
             length = utf8_bad_length(at, left, &unfinished);
-            if (unfinished && reading->sequence->finish_reason == FINISH_LENGTH)
+            if (unfinished && reading->choice->finish_reason == FINISH_LENGTH)
                 break;
             buffer_add_string(out, "\xEF\xBF\xBD");
         }
@@ -53,15 +54,14 @@ static void put_bytes(struct reading *reading, struct buffer *out)
     place_tokens(reading, SIZE_MAX);
 }
 
-static bool put_text(struct job *job, const struct sequence *sequence, struct choice *choice)
+static bool put_text(struct job *job, struct text bytes, struct choice *choice)
 {
-    const struct buffer *bytes = &sequence->text;
-    if (!choice->logprobs && utf8_valid(bytes->data, bytes->size)) {
-        char *copy = arena_copy(&job->arena, bytes->data, bytes->size);
-        choice->text = (struct text){copy, bytes->size};
+    if (!choice->logprobs && utf8_valid(bytes.data, bytes.size)) {
+        char *copy = arena_copy(&job->arena, bytes.data, bytes.size);
+        choice->text = (struct text){copy, bytes.size};
         return copy != NULL;
     }
-    struct reading reading = {.sequence = sequence, .choice = choice};
+    struct reading reading = {.bytes = bytes, .choice = choice};
     struct buffer out = {0};
     put_bytes(&reading, &out);
     char *copy = out.failed ? NULL : arena_copy(&job->arena, out.data, out.size);
@@ -70,21 +70,132 @@ static bool put_text(struct job *job, const struct sequence *sequence, struct ch
     return copy != NULL;
 }
 
-static bool finish_choice(struct job *job, const struct sequence *sequence, struct choice *choice)
+static bool put_echoed_text(struct job *job, const struct sequence *sequence, struct choice *choice)
+{
+    struct buffer bytes = {0};
+    buffer_add_text(&bytes, sequence->prompt->echo);
+    buffer_add(&bytes, sequence->text.data, sequence->text.size);
+    bool done = !bytes.failed && put_text(job, (struct text){bytes.data, bytes.size}, choice);
+    buffer_finish(&bytes);
+    return done;
+}
+
+// The prompt's first, where it is echoed; their offsets are in bytes until the text is put.
+static bool put_logprobs(struct job *job, const struct sequence *sequence, struct choice *choice)
+{
+    const struct prompt *prompt = sequence->prompt;
+    size_t n_echoed = job->request.echo ? prompt->tokens.n_ids : 0, n = (size_t)sequence->n_generated;
+    struct logprob_entry *entries = arena_allocate_array(&job->arena, n_echoed + n, sizeof *entries);
+    if (!entries)
+        return false;
+    if (n_echoed)
+        memcpy(entries, prompt->logprobs, n_echoed * sizeof *entries);
+    if (n)
+        memcpy(entries + n_echoed, sequence->logprobs, n * sizeof *entries);
+    for (size_t i = 0; i < n; i++)
+        entries[n_echoed + i].text_offset += (int32_t)prompt->echo.size;
+    choice->logprobs = entries;
+    choice->n_echoed = (int32_t)n_echoed;
+    return true;
+}
+
+// ---- parts of a chat's answer ----
+
+// As put_bytes, without a place for each token.
+static void put_valid(struct text bytes, bool is_cut, struct buffer *out)
+{
+    for (size_t at = 0; at < bytes.size;) {
+        uint32_t codepoint;
+        bool unfinished = false;
+        size_t left = bytes.size - at, length = utf8_decode(bytes.data + at, left, &codepoint);
+        if (length) {
+            buffer_add(out, bytes.data + at, length);
+        } else {
+            length = utf8_bad_length(bytes.data + at, left, &unfinished);
+            if (unfinished && is_cut)
+                return;
+            buffer_add_string(out, "\xEF\xBF\xBD");
+        }
+        at += length;
+    }
+}
+
+// The answer's text up to where a stop string cut it, with its special tokens.
+static bool put_raw(const struct sequence *sequence, const struct tokenizer *tokenizer, struct buffer *out)
+{
+    struct buffer run = {0};
+    size_t size = 0, size_max = sequence->text.size;
+    for (int32_t i = 0; i < sequence->n_generated; i++) {
+        int32_t token = sequence->generated[i];
+        if (tokenizer_is_control(tokenizer, token)) {
+            put_valid((struct text){run.data, run.size}, false, out);
+            run.size = 0;
+            grammar_special_token(tokenizer_token_text(tokenizer, token), out);
+            continue;
+        }
+        size_t before = run.size;
+        tokenizer_decode(tokenizer, token, false, &run);
+        size += run.size - before;
+        if (size > size_max) {
+            run.size -= size - size_max;
+            break;
+        }
+    }
+    put_valid((struct text){run.data, run.size}, sequence->finish_reason == FINISH_LENGTH, out);
+    out->failed |= run.failed;
+    buffer_finish(&run);
+    return !out->failed;
+}
+
+// Ids are a function of the request and the call's position.
+static bool put_calls(struct job *job, const struct sequence *sequence, const struct answer_parts *parts,
+                      struct choice *choice)
+{
+    uint64_t seed = job_default_seed(job) + sequence->choice;
+    choice->tool_calls = parts->calls;
+    choice->n_tool_calls = parts->n_calls;
+    for (int32_t i = 0; i < parts->n_calls; i++)
+        if (!answer_call_id(sequence->prompt->format.tools, seed, i, &choice->tool_calls[i], &job->arena))
+            return false;
+    if (parts->n_calls && choice->finish_reason == FINISH_STOP)
+        choice->finish_reason = FINISH_TOOL_CALLS;
+    return true;
+}
+
+static bool put_parts(struct job *job, const struct sequence *sequence, const struct tokenizer *tokenizer,
+                      struct choice *choice)
+{
+    const struct prompt *prompt = sequence->prompt;
+    struct answer_parts parts = {0};
+    struct buffer raw = {0};
+    struct error error;
+    bool whole = put_raw(sequence, tokenizer, &raw) &&
+                 answer_parse(&prompt->format, &job->request.tools, prompt->thinking,
+                              (struct text){raw.data, raw.size}, &job->arena, &parts, &error) == STATUS_OK;
+    buffer_finish(&raw);
+    choice->text = parts.content;
+    choice->reasoning = parts.reasoning;
+    return whole && put_calls(job, sequence, &parts, choice);
+}
+
+static bool has_parts(const struct prompt *prompt)
+{
+    return prompt->format.thinking ||
+           (prompt->format.tools && prompt->job->request.tools.choice != TOOLS_NONE);
+}
+
+static bool finish_choice(struct job *job, const struct sequence *sequence, const struct tokenizer *tokenizer,
+                          struct choice *choice)
 {
     const struct request *request = &job->request;
     choice->finish_reason = sequence->finish_reason;
     choice->n_tokens = sequence->n_generated;
-    if (request->sampling.logprobs && !request->hides_logprobs) {
-        choice->logprobs =
-            arena_allocate_array(&job->arena, (size_t)sequence->n_generated, sizeof *choice->logprobs);
-        if (!choice->logprobs)
-            return false;
-        if (sequence->n_generated)
-            memcpy(choice->logprobs, sequence->logprobs,
-                   (size_t)sequence->n_generated * sizeof *choice->logprobs);
-    }
-    return put_text(job, sequence, choice);
+    if (request->sampling.logprobs && !request->hides_logprobs && !put_logprobs(job, sequence, choice))
+        return false;
+    if (has_parts(sequence->prompt))
+        return put_parts(job, sequence, tokenizer, choice);
+    return request->echo ? put_echoed_text(job, sequence, choice)
+                         : put_text(job, (struct text){sequence->text.data, sequence->text.size}, choice);
 }
 
 static double mean_logprob(const struct sequence *sequence)
@@ -110,7 +221,7 @@ static void rank_sequences(const struct prompt *prompt, const struct sequence **
     }
 }
 
-static bool put_choices(struct prompt *prompt)
+static bool put_choices(struct prompt *prompt, const struct tokenizer *tokenizer)
 {
     struct job *job = prompt->job;
     struct result *result = &job->result;
@@ -124,17 +235,17 @@ static bool put_choices(struct prompt *prompt)
     for (int32_t i = 0; i < n_sequences; i++)
         result->completion_tokens += ranked[i]->n_generated + ranked[i]->n_end_tokens;
     for (int32_t i = 0; i < result->n_choices; i++)
-        if (!finish_choice(job, ranked[i], &result->choices[i]))
+        if (!finish_choice(job, ranked[i], tokenizer, &result->choices[i]))
             return false;
     return true;
 }
 
-void prompt_finish_job(struct prompt *prompt)
+void prompt_finish_job(struct prompt *prompt, const struct tokenizer *tokenizer)
 {
     struct result *result = &prompt->job->result;
     if (prompt->error.status != STATUS_OK) {
         job_fail(prompt->job, &prompt->error);
-    } else if (put_choices(prompt)) {
+    } else if (put_choices(prompt, tokenizer) && scoring_finish(prompt)) {
         result->status = RESULT_DONE;
     } else {
         result->choices = NULL;

@@ -1,3 +1,4 @@
+#include "batching/bad_words.h"
 #include "batching/batcher_state.h"
 #include "schemas/clock.h"
 
@@ -33,7 +34,7 @@ struct job *job_list_take(struct job_list *list)
 
 static bool allocate_steps(struct batcher *b)
 {
-    size_t rows = (size_t)b->config.limits.n_rows_max, sequences = (size_t)b->config.limits.n_sequences_max;
+    size_t rows = (size_t)b->config.limits.n_tokens_max, sequences = (size_t)b->config.limits.n_sequences_max;
     b->preparing = calloc((size_t)b->config.limits.n_jobs_max, sizeof(struct prompt *));
     b->running = calloc(2 * sequences, sizeof(struct sequence *));
     b->results = calloc(sequences, sizeof *b->results);
@@ -46,8 +47,10 @@ static bool allocate_steps(struct batcher *b)
         scheduled->sequences = calloc(sequences, sizeof *scheduled->sequences);
         scheduled->output_sequences = calloc(sequences, sizeof(struct sequence *));
         scheduled->samples = calloc(sequences, sizeof *scheduled->samples);
+        scheduled->scorings = calloc(sequences, sizeof *scheduled->scorings);
         complete = complete && scheduled->tokens && scheduled->positions && scheduled->output_rows &&
-                   scheduled->sequences && scheduled->output_sequences && scheduled->samples;
+                   scheduled->sequences && scheduled->output_sequences && scheduled->samples &&
+                   scheduled->scorings;
     }
     return complete;
 }
@@ -65,6 +68,7 @@ static void free_steps(struct batcher *b)
         free(scheduled->sequences);
         free(scheduled->output_sequences);
         free(scheduled->samples);
+        free(scheduled->scorings);
         free(scheduled->masks);
     }
 }
@@ -72,7 +76,7 @@ static void free_steps(struct batcher *b)
 enum status batcher_create(struct batcher **batcher, const struct batcher_config *config, struct error *error)
 {
     const struct batch_limits *limits = &config->limits;
-    assert(limits->n_sequences_max > 0 && limits->n_rows_max >= limits->n_sequences_max);
+    assert(limits->n_sequences_max > 0 && limits->n_tokens_max >= limits->n_sequences_max);
     assert(limits->n_jobs_max > 0 && limits->n_pages > 0 && limits->page_positions > 0);
     struct batcher *b = calloc(1, sizeof *b);
     if (!b)
@@ -87,7 +91,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     b->building = &b->steps[0];
     if (!allocate_steps(b))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                           "batcher: no memory for steps of %d rows and %d sequences", limits->n_rows_max,
+                           "batcher: no memory for steps of %d rows and %d sequences", limits->n_tokens_max,
                            limits->n_sequences_max);
     if (status == STATUS_OK)
         status = page_stack_init(&b->pages, limits->n_pages, error);
@@ -175,7 +179,7 @@ void batcher_note_fault(struct batcher *b, const char *doing)
 {
     if (b->host_fault.status == STATUS_OK)
         (void)error_set(&b->host_fault, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                        "%s: out of memory; unfinished jobs are given back", doing);
+                        "%s: out of memory; unfinished jobs are released", doing);
 }
 
 // A prompt that failed for a fault of the host is not finished; it is released with the others.
@@ -204,7 +208,7 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
     } else {
         figures->queued_us = now - prompt->taken_us;
     }
-    prompt_finish_job(prompt);
+    prompt_finish_job(prompt, b->config.environment.tokenizer);
     if (is_host_fault(b, prompt))
         return;
     struct error error;
@@ -228,32 +232,36 @@ static bool allocate_masks(struct batcher *b)
     return b->steps[0].masks && b->steps[1].masks && b->masking;
 }
 
-// False: no memory; the job waits for the next round.
-static bool find_constraint(struct batcher *b, struct prompt *prompt)
+// Of a prepared prompt. No memory is a fault of the host.
+static void find_constraint(struct batcher *b, struct prompt *prompt)
 {
-    const struct constraint *constraint = &prompt->job->request.constraint;
+    struct answer_rules rules;
     struct error error;
-    if (constraint->kind == CONSTRAINT_NONE)
-        return true;
-    return allocate_masks(b) &&
-           constraint_cache_find(&b->constraints, constraint, &prompt->constraint, &error) == STATUS_OK;
+    if (prompt->error.status != STATUS_OK)
+        return;
+    bool has_rules = prompt_answer_rules(prompt, &rules);
+    bool needs_masks = has_rules || prompt->job->request.n_bad_words > 0;
+    if ((needs_masks && !allocate_masks(b)) ||
+        (has_rules &&
+         constraint_cache_find(&b->constraints, &rules, &prompt->constraint, &error) != STATUS_OK))
+        (void)error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a constraint: out of memory");
 }
 
 struct compiling {
     struct compiled_constraint *entries[64];
-    const struct grammar_vocabulary *vocabulary;
+    const struct constraint_cache *cache;
 };
 
 static void compile_one(void *context, int index, int thread)
 {
     struct compiling *compiling = context;
     (void)thread;
-    constraint_compile(compiling->entries[index], compiling->vocabulary);
+    constraint_compile(compiling->entries[index], compiling->cache);
 }
 
 static void compile_constraints(struct batcher *b)
 {
-    struct compiling compiling = {.vocabulary = b->constraints.vocabulary};
+    struct compiling compiling = {.cache = &b->constraints};
     struct compiled_constraint *entry = b->constraints.first;
     do {
         int n = 0;
@@ -272,9 +280,23 @@ static void fill_masks_of(void *context, int index, int thread)
     (void)thread;
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
         struct sequence *sequence = scheduled->output_sequences[i];
-        if (sequence->prompt->constraint == b->masking[index])
+        if (!scheduled->samples[i].scores && sequence->prompt->constraint == b->masking[index])
             sequence_fill_mask(sequence,
                                scheduled->masks + (size_t)i * (size_t)sequence->prompt->n_mask_words);
+    }
+}
+
+static void forbid_bad_words(struct scheduled_step *scheduled)
+{
+    for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
+        struct sequence *sequence = scheduled->output_sequences[i];
+        struct sample_request *sample = &scheduled->samples[i];
+        if (sequence->prompt->bad_words.n_ids == 0 || sample->scores)
+            continue;
+        uint32_t *mask = scheduled->masks + (size_t)i * (size_t)sequence->prompt->n_mask_words;
+        bad_words_fill_mask(sequence, sample->allowed, mask);
+        sample->allowed = mask;
+        sample->n_allowed_words = sequence->prompt->n_mask_words;
     }
 }
 
@@ -284,7 +306,7 @@ static void fill_masks(struct batcher *b)
     int n = 0;
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
         struct compiled_constraint *constraint = scheduled->output_sequences[i]->prompt->constraint;
-        bool is_new = constraint != NULL;
+        bool is_new = constraint != NULL && !scheduled->samples[i].scores;
         for (int j = 0; j < n && is_new; j++)
             is_new = b->masking[j] != constraint;
         if (is_new)
@@ -306,28 +328,39 @@ static void prepare_one(void *context, int index, int thread)
 
 static void note_deadline(struct batcher *b, const struct job *job)
 {
-    if (job->deadline && (!b->next_deadline || job->deadline < b->next_deadline))
-        b->next_deadline = job->deadline;
+    if (job->deadline_s && (!b->next_deadline_s || job->deadline_s < b->next_deadline_s))
+        b->next_deadline_s = job->deadline_s;
 }
 
-// Adds the prompt's sequences to the window, or finishes it at once when it failed or asks for no tokens.
+// Adds the prompt's sequences to the window. False: out of memory, none was added.
+static bool add_to_window(struct batcher *b, struct prompt *prompt)
+{
+    for (int32_t i = 0; i < prompt->n_sequences; i++) {
+        if (prompt->sequences[i].finish_reason != FINISH_NONE ||
+            window_add(&b->window, &prompt->sequences[i]))
+            continue;
+        while (--i >= 0)
+            if (prompt->sequences[i].finish_reason == FINISH_NONE)
+                window_remove(&b->window, &prompt->sequences[i], false);
+        return false;
+    }
+    return true;
+}
+
+// Makes the prompt's sequences wait, or finishes it at once when it failed or none has anything to compute.
 static void enter_window(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
-    int32_t n = request_n_sequences(&prompt->job->request);
-    if (prompt->error.status == STATUS_OK && prompt->max_tokens == 0)
-        for (int32_t i = 0; i < n; i++)
-            prompt->sequences[i].finish_reason = FINISH_LENGTH;
-    if (prompt->error.status != STATUS_OK || prompt->max_tokens == 0) {
-        finish_prompt(b, prompt, finished);
-        return;
+    prompt->n_unfinished = 0;
+    for (int32_t i = 0; i < prompt->n_sequences && prompt->error.status == STATUS_OK; i++) {
+        struct sequence *sequence = &prompt->sequences[i];
+        bool is_idle = sequence->n_targets == 0 && (sequence->only_scores || prompt->max_tokens == 0);
+        sequence->finish_reason = is_idle ? FINISH_LENGTH : FINISH_NONE;
+        prompt->n_unfinished += !is_idle;
     }
-    for (int32_t i = 0; i < n; i++)
-        if (!window_add(&b->window, &prompt->sequences[i])) {
-            while (--i >= 0)
-                window_remove(&b->window, &prompt->sequences[i], false);
-            batcher_note_fault(b, "prefix tree");
-            return;
-        }
+    if (prompt->n_unfinished == 0)
+        finish_prompt(b, prompt, finished);
+    else if (!add_to_window(b, prompt))
+        batcher_note_fault(b, "prefix tree");
 }
 
 static void prepare_arrived(struct batcher *b, struct job_list *finished)
@@ -340,28 +373,26 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
             job_list_append(&b->arrived, job);
             break;
         }
-        if (!find_constraint(b, prompt)) {
-            batcher_note_fault(b, "a constraint");
-            prompt_destroy(prompt);
-            job_list_append(&b->arrived, job);
-            break;
-        }
         prompt->taken_us = clock_us();
         link_prompt(b, prompt);
         note_deadline(b, job);
         b->preparing[n++] = prompt;
     }
-    compile_constraints(b);
     pool_run(b->config.pool, n, prepare_one, b);
     for (int i = 0; i < n; i++)
+        find_constraint(b, b->preparing[i]);
+    compile_constraints(b);
+    for (int i = 0; i < n; i++) {
+        prompt_check_constraint(b->preparing[i], &b->config.environment.limits);
         enter_window(b, b->preparing[i], finished);
+    }
 }
 
 // ---- after the step ----
 
 static void stop_prompt(struct batcher *b, struct prompt *prompt)
 {
-    for (int32_t i = 0; i < request_n_sequences(&prompt->job->request); i++)
+    for (int32_t i = 0; i < prompt->n_sequences; i++)
         scheduler_remove(b, &prompt->sequences[i]);
 }
 
@@ -369,7 +400,7 @@ static void finish_sequence(struct batcher *b, struct sequence *sequence, struct
 {
     struct prompt *prompt = sequence->prompt;
     bool failed = sequence->finish_reason == FINISH_ERROR;
-    if (!failed) {
+    if (!failed && !sequence->only_scores) {
         double n = sequence->n_generated;
         b->answer_tokens = b->answer_tokens > 0 ? b->answer_tokens + (n - b->answer_tokens) * 0.05 : n + 1;
     }
@@ -387,10 +418,14 @@ static void take_results(struct batcher *b, const struct scheduled_step *done, s
         struct sequence *sequence = done->output_sequences[i];
         if (!sequence)
             continue;
-        figures->n_generated++;
-        if (!sequence->prompt->first_token_us)
-            sequence->prompt->first_token_us = clock_us();
-        sequence_accept(sequence, &b->results[i], b->config.environment.tokenizer);
+        if (done->samples[i].scores) {
+            sequence_score(sequence, &b->results[i], b->config.environment.tokenizer);
+        } else {
+            figures->n_generated++;
+            if (!sequence->prompt->first_token_us)
+                sequence->prompt->first_token_us = clock_us();
+            sequence_accept(sequence, &b->results[i], b->config.environment.tokenizer);
+        }
         if (sequence->finish_reason != FINISH_NONE)
             finish_sequence(b, sequence, finished);
     }
@@ -412,24 +447,24 @@ static void finish_failed(struct batcher *b, struct job_list *finished)
     }
 }
 
-void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id, int64_t until)
+void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id, int64_t until_s)
 {
     for (struct prompt *prompt = b->oldest; prompt; prompt = prompt->next) {
-        if (!job_is_named(prompt->job, dataset, job_id, until))
+        if (!job_is_named(prompt->job, dataset, job_id, until_s))
             continue;
         if (prompt->error.status == STATUS_OK)
             (void)error_set(&prompt->error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
         b->any_failed = true;
     }
     for (struct job *job = b->arrived.first; job; job = job->next)
-        if (job_is_named(job, dataset, job_id, until))
+        if (job_is_named(job, dataset, job_id, until_s))
             (void)error_set(&job->result.error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
 }
 
 static enum status miss_deadline(const struct job *job, struct error *error)
 {
     return error_set(error, STATUS_REJECT, ERROR_DEADLINE, "deadline %lld passed before the job was finished",
-                     (long long)job->deadline);
+                     (long long)job->deadline_s);
 }
 
 // Finishes jobs that were cancelled or passed their deadline before they were prepared.
@@ -438,7 +473,7 @@ static void finish_dead_arrivals(struct batcher *b, int64_t now_s, struct job_li
     struct job_list kept = {0};
     for (struct job *job; (job = job_list_take(&b->arrived));) {
         struct error error = job->result.error;
-        if (error.code != ERROR_CANCELLED && !(job->deadline && now_s >= job->deadline)) {
+        if (error.code != ERROR_CANCELLED && !(job->deadline_s && now_s >= job->deadline_s)) {
             job_list_append(&kept, job);
             continue;
         }
@@ -454,12 +489,12 @@ static void finish_dead_arrivals(struct batcher *b, int64_t now_s, struct job_li
 // Fails prompts past their deadline. Walks the list only when next_deadline has passed.
 static void expire(struct batcher *b, int64_t now_s)
 {
-    if (!b->next_deadline || now_s < b->next_deadline)
+    if (!b->next_deadline_s || now_s < b->next_deadline_s)
         return;
-    b->next_deadline = 0;
+    b->next_deadline_s = 0;
     for (struct prompt *prompt = b->oldest; prompt; prompt = prompt->next) {
         const struct job *job = prompt->job;
-        if (!job->deadline || now_s < job->deadline) {
+        if (!job->deadline_s || now_s < job->deadline_s) {
             note_deadline(b, job);
         } else if (prompt->error.status == STATUS_OK) {
             (void)miss_deadline(job, &prompt->error);
@@ -473,7 +508,7 @@ static void expire(struct batcher *b, int64_t now_s)
 static enum status compute(struct batcher *b, const struct scheduled_step **done, struct error *error)
 {
     const struct engine *engine = &b->config.engine;
-    struct scheduled_step *next = b->building->step.n_rows > 0 ? b->building : NULL, *before = b->under_way;
+    struct scheduled_step *next = b->building->step.n_tokens > 0 ? b->building : NULL, *before = b->under_way;
     *done = engine->submit ? before : next;
     enum status status = STATUS_OK;
     if (next && engine->submit) {
@@ -509,6 +544,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     int64_t prepared = clock_us();
     scheduler_build_step(b);
     fill_masks(b);
+    forbid_bad_words(b->building);
     int64_t planned = clock_us();
     *figures = (struct step_figures){.prepare_us = prepared - start, .plan_us = planned - prepared};
     const struct scheduled_step *done;
@@ -522,9 +558,9 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     int64_t computed = clock_us();
     take_results(b, done, finished, figures);
     figures->n_sequences = done->step.n_sequences;
-    figures->n_rows = done->step.n_rows;
-    figures->prefill_tokens = done->prefill_rows;
-    figures->decode_tokens = done->decode_rows;
+    figures->n_tokens = done->step.n_tokens;
+    figures->prefill_tokens = done->prefill_tokens;
+    figures->decode_tokens = done->decode_tokens;
     figures->n_preempted = done->n_preempted;
     figures->n_waiting = b->window.n_waiting;
     figures->pages_total = b->pages.n_pages;

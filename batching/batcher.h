@@ -24,7 +24,7 @@ struct batcher;
 
 struct batch_limits {
     int32_t n_sequences_max; // in one step (vLLM: max_num_seqs)
-    int32_t n_rows_max;      // tokens in one step, prefill and decode together (vLLM: max_num_batched_tokens)
+    int32_t n_tokens_max;    // tokens in one step, prefill and decode together (vLLM: max_num_batched_tokens)
     int32_t n_jobs_max;      // waiting and running
     int32_t n_pages;
     int32_t page_positions;
@@ -72,10 +72,10 @@ void batcher_take(struct batcher *batcher, struct job *job);
 bool batcher_is_full(const struct batcher *batcher);
 bool batcher_is_empty(const struct batcher *batcher);
 // Cancels the unfinished jobs for which job_is_named() is true; they finish in the next round.
-void batcher_cancel(struct batcher *batcher, struct text dataset, struct text job_id, int64_t until);
+void batcher_cancel(struct batcher *batcher, struct text dataset, struct text job_id, int64_t until_s);
 
 // One round. Finished jobs, including failed and cancelled ones, are appended to `finished` and belong to the
-// caller. `figures` describes the step that ended; n_rows is 0 if none did. An error is a fault of the engine
+// caller. `figures` describes the step that ended; n_tokens is 0 if none did. An error is a fault of the engine
 // or the host (STATUS_RESTART; ERROR_OUT_OF_MEMORY), never of a job: `finished` is valid, the other jobs must
 // be released.
 enum status batcher_round(struct batcher *batcher, struct job_list *finished, struct step_figures *figures,

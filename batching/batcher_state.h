@@ -3,19 +3,23 @@
 #pragma once
 
 #include "batching/batcher.h"
+#include "batching/scoring.h"
 #include "batching/window.h"
 
-// A step under construction or submitted, with its arrays of n_rows_max tokens or n_sequences_max entries.
+// A step under construction or submitted, with its arrays of n_tokens_max tokens or n_sequences_max entries.
 struct scheduled_step {
     struct step step;
     int32_t *tokens, *positions, *output_rows;
     struct step_sequence *sequences;
-    struct sequence **output_sequences; // [n_outputs] takes the output; NULL: it has ended
+    struct sequence *
+        *output_sequences; // [n_outputs] takes the output; NULL: it has ended. A sequence may have several
     struct sample_request *samples;
+    // [n_sequences_max] settings of the outputs that score a token
+    struct scoring *scorings;
     // [n_sequences_max, token_mask_words(n_vocab)] of the outputs of constrained sequences; NULL: there were
     // none
     uint32_t *masks;
-    int32_t prefill_rows, decode_rows, n_preempted;
+    int32_t prefill_tokens, decode_tokens, n_preempted;
 };
 
 struct batcher {
@@ -32,7 +36,7 @@ struct batcher {
     int64_t n_admissions;
     bool any_failed;         // a prompt's error was set outside a step
     struct error host_fault; // out of memory: the round fails with it; STATUS_OK: none
-    int64_t next_deadline;   // no later than the earliest deadline of any prompt; 0: none
+    int64_t next_deadline_s; // no later than the earliest deadline of any prompt; 0: none
     double answer_tokens;    // moving average length of finished answers; 0: none finished yet
     struct scheduled_step steps[2];
     struct scheduled_step *building;  // one of `steps`

@@ -1,25 +1,37 @@
-// Constraints of answers (engine/grammar), compiled once for all jobs that ask for the same. Entries stay for
-// jobs to come until their place is needed.
+// Constraints of answers (engine/grammar, engine/answer), compiled once for all jobs that ask for the same.
+// Entries stay for jobs to come until their place is needed.
 //
 // Thread: engine, but for constraint_compile, which runs on the pool.
 #pragma once
 
+#include "engine/answer/answer_format.h"
 #include "engine/grammar/grammar.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "schemas/job.h"
 
 enum {
-    CONSTRAINTS_MAX = 64,            // entries without users that are kept
-    CONSTRAINT_BYTES_MAX = 64 << 20, // of grammars without users that are kept
+    CONSTRAINTS_MAX = 64,             // entries without users that are kept
+    CONSTRAINT_BYTES_MAX = 256 << 20, // of grammars and recognizers without users that are kept
+};
+
+// The constraints on an answer: its content, tool calls, and the reasoning before it.
+struct answer_rules {
+    struct constraint constraint;
+    struct value tools_value; // of the request: null or an array
+    struct tools tools;       // the same, decoded
+    struct answer_format format;
+    enum thinking_state thinking;
 };
 
 // One constraint. Its recognizer grows with the texts that it matches; it is the sequences' common cache.
 struct compiled_constraint {
-    struct constraint source; // own copy
-    uint64_t hash;            // of the source
-    struct grammar *grammar;  // NULL: not compiled, or refused
+    struct answer_rules source; // own copy
+    struct arena arena;         // of the copy
+    uint64_t hash;              // of the source
+    struct grammar *grammar;    // NULL: not compiled, or refused
     struct recognizer *recognizer;
     struct error error; // STATUS_REJECT: refused; STATUS_RETRY: out of memory
+    int32_t function;   // index of the tool that the error is about; -1: none
     bool is_compiled;
     int32_t n_users; // prompts
     int64_t used;    // of the cache's clock, for eviction
@@ -30,15 +42,17 @@ struct constraint_cache {
     const struct tokenizer *tokenizer;
     int32_t n_vocab;
     struct grammar_vocabulary *vocabulary; // NULL: no job had a constraint yet
+    struct text *specials; // [n_specials] names of special tokens, sorted; with the vocabulary
+    size_t n_specials;
     struct compiled_constraint *first;
     int64_t clock;
 };
 
 void constraint_cache_finish(struct constraint_cache *cache); // no entry has users
 // Makes the vocabulary when the first job comes. STATUS_RETRY: out of memory.
-enum status constraint_cache_find(struct constraint_cache *cache, const struct constraint *constraint,
+enum status constraint_cache_find(struct constraint_cache *cache, const struct answer_rules *rules,
                                   struct compiled_constraint **found, struct error *error) WARN_UNUSED;
 // Any thread, each entry by one. Sets entry->error.
-void constraint_compile(struct compiled_constraint *entry, const struct grammar_vocabulary *vocabulary);
+void constraint_compile(struct compiled_constraint *entry, const struct constraint_cache *cache);
 // A prompt is done with its entry, which may be NULL.
 void constraint_cache_release(struct constraint_cache *cache, struct compiled_constraint *entry);

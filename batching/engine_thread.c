@@ -25,12 +25,12 @@ struct order *order_create(enum order_kind kind)
     return order;
 }
 
-struct order *order_cancel_create(struct text dataset, struct text job_id, int64_t until)
+struct order *order_cancel_create(struct text dataset, struct text job_id, int64_t until_s)
 {
     struct order *order = order_create(ORDER_CANCEL);
     if (!order)
         return NULL;
-    order->until = until;
+    order->until_s = until_s;
     order->dataset = strndup(dataset.size ? dataset.data : "", dataset.size);
     order->job_id = job_id.size ? strndup(job_id.data, job_id.size) : NULL;
     if (!order->dataset || (job_id.size && !order->job_id)) {
@@ -78,7 +78,7 @@ static void handle_order(struct engine_thread *thread, struct order *order)
         break;
     case ORDER_CANCEL:
         batcher_cancel(thread->batcher, text_from_string(order->dataset), text_from_string(order->job_id),
-                       order->until);
+                       order->until_s);
         break;
     case ORDER_LEAVE:
         thread->leaving = true;
@@ -149,7 +149,7 @@ static void *run(void *context)
                            (thread->leaving || thread->aborting || queue_is_finished(thread->inbox)));
         if (ended)
             end(thread, round);
-        if (round->figures.n_rows == 0 && round->finished.n_jobs == 0 && round->released.n_jobs == 0 &&
+        if (round->figures.n_tokens == 0 && round->finished.n_jobs == 0 && round->released.n_jobs == 0 &&
             !failed)
             round_destroy(round);
         else if (!queue_push(thread->outbox, round))

@@ -18,14 +18,14 @@ struct order {
     enum order_kind kind;
     struct job_list jobs;   // ORDER_JOBS
     char *dataset, *job_id; // ORDER_CANCEL: malloc'd; job_id NULL: the whole dataset
-    int64_t until;          // ORDER_CANCEL: seconds since 1970; jobs submitted later are not cancelled
+    int64_t until_s;        // ORDER_CANCEL: seconds since 1970; jobs submitted later are not cancelled
 };
 
 // Allocated by the engine thread, freed by the receiver (round_destroy, with its lists emptied).
 struct round {
     struct job_list finished;       // in the order in which they finished
     struct job_list released;       // unfinished, without results
-    struct step_figures figures;    // n_rows 0: no step ended
+    struct step_figures figures;    // n_tokens 0: no step ended
     struct prefix_report *prefixes; // NULL: not reported in this round
     struct step_findings findings;  // of the step that ended
     struct error error;             // status OK, or the error that stopped the engine
@@ -45,6 +45,6 @@ struct queue *engine_thread_outbox(struct engine_thread *thread);
 void engine_thread_join(struct engine_thread *thread);
 
 struct order *order_create(enum order_kind kind); // NULL: out of memory
-struct order *order_cancel_create(struct text dataset, struct text job_id, int64_t until);
+struct order *order_cancel_create(struct text dataset, struct text job_id, int64_t until_s);
 void order_destroy(struct order *order); // not its jobs
 void round_destroy(struct round *round); // not its jobs

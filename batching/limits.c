@@ -32,10 +32,11 @@ static void set_counts(struct batch_limits *batch, const struct limits_wanted *w
     batch->n_sequences_max = wanted->n_sequences_max ? wanted->n_sequences_max : sequences;
     if (batch->n_sequences_max > LIMITS_SEQUENCES_MAX)
         batch->n_sequences_max = LIMITS_SEQUENCES_MAX;
-    batch->n_rows_max = wanted->n_rows_max ? wanted->n_rows_max : at_least(rows, 2 * batch->n_sequences_max);
-    batch->n_rows_max = at_least(batch->n_rows_max, batch->n_sequences_max);
-    if (batch->n_rows_max > LIMITS_ROWS_MAX)
-        batch->n_rows_max = LIMITS_ROWS_MAX;
+    batch->n_tokens_max =
+        wanted->n_tokens_max ? wanted->n_tokens_max : at_least(rows, 2 * batch->n_sequences_max);
+    batch->n_tokens_max = at_least(batch->n_tokens_max, batch->n_sequences_max);
+    if (batch->n_tokens_max > LIMITS_ROWS_MAX)
+        batch->n_tokens_max = LIMITS_ROWS_MAX;
     int32_t jobs = at_least(batch->n_sequences_max * JOBS_PER_SEQUENCE, JOBS_LEAST);
     batch->n_jobs_max = wanted->n_jobs_max ? wanted->n_jobs_max : jobs;
     if (batch->n_jobs_max > LIMITS_JOBS_MAX)
@@ -77,7 +78,7 @@ static uint64_t scratch(struct backend *backend, const struct model *model, cons
 {
     if (!backend)
         return 0;
-    return backend->device.scratch_bytes(backend, &model->shape, batch->n_rows_max, batch->n_sequences_max,
+    return backend->device.scratch_bytes(backend, &model->shape, batch->n_tokens_max, batch->n_sequences_max,
                                          n_positions);
 }
 
@@ -165,7 +166,7 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
     *plan = (struct limits_plan){.placement = attempt->placement};
     struct batch_limits *batch = &plan->batch;
     set_counts(batch, wanted, attempt->large);
-    plan->forward = (struct forward_limits){.n_rows_max = batch->n_rows_max,
+    plan->forward = (struct forward_limits){.n_tokens_max = batch->n_tokens_max,
                                             .n_outputs_max = batch->n_sequences_max,
                                             .n_sequences_max = batch->n_sequences_max,
                                             .page_positions = batch->page_positions,
@@ -345,7 +346,7 @@ static enum status refuse(const struct attempt *attempt, const struct limits_pla
         error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
         "memory: %.1f MB are available; weights take %.1f MB, matrices of %d rows %.1f MB, and the KV pages "
         "%.1f MB (one page of %d positions: %.2f MB)%s; would fit: %s",
-        (double)attempt->memory_available / 1e6, (double)plan->weight_bytes / 1e6, plan->batch.n_rows_max,
+        (double)attempt->memory_available / 1e6, (double)plan->weight_bytes / 1e6, plan->batch.n_tokens_max,
         (double)plan->matrix_bytes / 1e6, (double)(plan->page_bytes - plan->host_page_bytes) / 1e6,
         plan->batch.page_positions, (double)one_page / 1e6, host, advice);
 }

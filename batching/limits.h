@@ -17,7 +17,7 @@ struct limits_wanted {       // 0: derive
     struct backend *backend; // computes the sizes of weights and scratch; NULL: sizes as in the file
     bool device;             // a GPU: larger steps, and nearly all of its memory may be used
     int32_t n_sequences_max;
-    int32_t n_rows_max;
+    int32_t n_tokens_max;
     int32_t n_jobs_max;
     uint64_t page_bytes;         // memory for KV pages
     const enum kv_type *kv_type; // of the pages; NULL: derive
@@ -55,7 +55,7 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
 enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t memory_available,
                           const struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
 
-// Limits and bytes of the second computation on the CPU (engine/check.h): the plan's number of pages, or
+// Limits and bytes of the second computation on the CPU (engine/cross_check.h): the plan's number of pages, or
 // fewer if the memory does not hold them. `host_memory_available` was measured before the plan's allocations;
 // the plan's host part is subtracted here. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY.
 enum status limits_derive_check(const struct limits_plan *plan, const struct model *model,

@@ -1,5 +1,6 @@
 // Prepares a prompt: renders the chat template, tokenizes, checks the length.
-#include "batching/sequence.h"
+#include "batching/bad_words.h"
+#include "batching/scoring.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 struct prompt *prompt_create(struct job *job)
 {
     struct prompt *prompt = calloc(1, sizeof *prompt);
-    int32_t n = request_n_sequences(&job->request);
+    int32_t n = request_n_sequences(&job->request) + request_n_branches(&job->request);
     struct sequence *sequences = calloc((size_t)n, sizeof *sequences);
     if (!prompt || !sequences) {
         free(prompt);
@@ -17,7 +18,7 @@ struct prompt *prompt_create(struct job *job)
     }
     prompt->job = job;
     prompt->sequences = sequences;
-    prompt->n_unfinished = n;
+    prompt->n_sequences = n;
     for (int32_t i = 0; i < n; i++)
         sequences[i] = (struct sequence){.prompt = prompt, .choice = (uint32_t)i};
     job->running = prompt;
@@ -28,8 +29,7 @@ void prompt_destroy(struct prompt *prompt)
 {
     if (!prompt)
         return;
-    int32_t n = request_n_sequences(&prompt->job->request);
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < prompt->n_sequences; i++) {
         free(prompt->sequences[i].pages);
         free(prompt->sequences[i].generated);
         free(prompt->sequences[i].logprobs);
@@ -37,6 +37,8 @@ void prompt_destroy(struct prompt *prompt)
         buffer_finish(&prompt->sequences[i].text);
     }
     token_array_finish(&prompt->tokens);
+    token_array_finish(&prompt->branch_tokens);
+    token_array_finish(&prompt->bad_words);
     free(prompt->sequences);
     free(prompt->masks);
     prompt->job->running = NULL;
@@ -73,23 +75,51 @@ static struct template_environment describe_environment(const struct prompt_envi
         .eos_token = tokenizer_token_text(tokenizer, tokenizer_eos(tokenizer)),
         .pad_token = tokenizer_token_text(tokenizer, tokenizer_padding(tokenizer)),
         .unk_token = tokenizer_token_text(tokenizer, tokenizer_unk_token(tokenizer)),
-        .now = job_submitted(job)};
+        .now = job_submitted_s(job)};
 }
 
 // As in transformers: the template named "tool_use" is used for requests with tools, even an empty list.
-static enum status choose_template(const struct prompt_environment *environment,
-                                   const struct request *request, const struct template **template,
-                                   struct error *error)
+static enum status choose_template(struct prompt *prompt, const struct prompt_environment *environment,
+                                   const struct template **template)
 {
+    const struct request *request = &prompt->job->request;
     const struct value *tools = value_get(&request->variables, "tools");
     bool has_tools = tools && tools->kind != VALUE_NULL;
     *template = has_tools ? environment->tool_template : environment->chat_template;
+    prompt->format = has_tools ? environment->tool_format : environment->chat_format;
     if (*template)
         return STATUS_OK;
     return error_set(
-        error, STATUS_REJECT, ERROR_TEMPLATE,
+        &prompt->error, STATUS_REJECT, ERROR_TEMPLATE,
         "messages: the model has no chat template%s; send a prompt, or give the worker one with --chat-template",
         has_tools ? " for tools" : "");
+}
+
+static const char *find_last(struct text text, struct text wanted)
+{
+    for (size_t at = text.size - (wanted.size < text.size ? wanted.size : text.size) + 1; at-- > 0;)
+        if (text.size - at >= wanted.size && memcmp(text.data + at, wanted.data, wanted.size) == 0)
+            return text.data + at;
+    return NULL;
+}
+
+// Cuts the rendered chat behind the last message's text, by the rule of transformers (apply_chat_template,
+// continue_final_message): where it stands last, with the blanks at its end if the template left them.
+static enum status cut_continued(const struct request *request, struct buffer *rendered,
+                                 struct text_spans *content, struct error *error)
+{
+    const struct value *messages = &request->messages;
+    struct text given = value_get(&messages->array.items[messages->array.n_items - 1], "content")->text;
+    struct text whole = text_trim_start(given), stripped = text_trim(given);
+    const char *found = find_last((struct text){rendered->data, rendered->size}, stripped);
+    if (!found)
+        return error_set(error, STATUS_REJECT, ERROR_TEMPLATE,
+                         "continue_final_message: the chat template does not write the last message's text");
+    size_t start = (size_t)(found - rendered->data);
+    bool is_whole = rendered->size - start >= whole.size && memcmp(found, whole.data, whole.size) == 0;
+    rendered->size = start + (is_whole ? whole.size : stripped.size);
+    text_spans_cut(content, rendered->size);
+    return STATUS_OK;
 }
 
 static enum status tokenize_messages(struct prompt *prompt, const struct prompt_environment *environment)
@@ -97,7 +127,7 @@ static enum status tokenize_messages(struct prompt *prompt, const struct prompt_
     struct error *error = &prompt->error;
     const struct request *request = &prompt->job->request;
     const struct template *template;
-    enum status status = choose_template(environment, request, &template, error);
+    enum status status = choose_template(prompt, environment, &template);
     if (status != STATUS_OK)
         return status;
     struct text_spans content = {0}; // spans in which control tokens are encoded as text; empty: none
@@ -105,8 +135,14 @@ static enum status tokenize_messages(struct prompt *prompt, const struct prompt_
     variables.content = environment->special_in_content ? NULL : &content;
     struct buffer rendered = {0};
     status = template_render(template, &request->variables, &variables, &rendered, error);
+    if (status == STATUS_OK && request->continues_message)
+        status = cut_continued(request, &rendered, &content, error);
+    struct text text = {rendered.data, rendered.size};
+    prompt->thinking = thinking_state_of(&prompt->format, text);
+    if (request->continues_message && prompt->thinking == THINKING_POSSIBLE)
+        prompt->thinking = THINKING_CLOSED; // the answer has begun
     if (status == STATUS_OK)
-        status = tokenize_text(prompt, environment, (struct text){rendered.data, rendered.size}, &content);
+        status = tokenize_text(prompt, environment, text, &content);
     text_spans_finish(&content);
     buffer_finish(&rendered);
     return status;
@@ -209,17 +245,63 @@ static enum status make_masks(struct prompt *prompt, const struct prompt_environ
     return STATUS_OK;
 }
 
-static enum status check_constraint(struct prompt *prompt, const struct prompt_limits *limits)
+// ---- what the answer may be ----
+
+bool prompt_answer_rules(const struct prompt *prompt, struct answer_rules *rules)
+{
+    const struct request *request = &prompt->job->request;
+    bool is_call = request->tools.choice == TOOLS_REQUIRED || request->tools.choice == TOOLS_NAMED;
+    *rules = (struct answer_rules){.thinking = prompt->thinking};
+    if (!is_call)
+        rules->constraint = request->constraint;
+    rules->format.thinking = prompt->format.thinking;
+    if (request->tools.choice != TOOLS_NONE) {
+        rules->tools = request->tools;
+        rules->tools_value = *value_get(&request->variables, "tools");
+        rules->format.tools = prompt->format.tools;
+    }
+    return rules->constraint.kind != CONSTRAINT_NONE || request->tools.choice != TOOLS_NONE;
+}
+
+const char *prompt_constraint_field(const struct prompt *prompt)
+{
+    const char *field = prompt->job->request.constraint.field;
+    return field ? field : "tools";
+}
+
+void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *limits)
 {
     const struct compiled_constraint *constraint = prompt->constraint;
-    if (!constraint)
-        return STATUS_OK;
+    if (!constraint || prompt->error.status != STATUS_OK)
+        return;
     prompt->n_mask_words = token_mask_words(limits->n_vocab);
     if (constraint->error.status == STATUS_OK)
-        return STATUS_OK;
-    bool is_refused = constraint->error.status == STATUS_REJECT;
-    return error_set(&prompt->error, is_refused ? STATUS_REJECT : STATUS_RESTART, constraint->error.code,
-                     "%.64s: %.300s", prompt->job->request.constraint.field, constraint->error.text);
+        return;
+    enum status status = constraint->error.status == STATUS_REJECT ? STATUS_REJECT : STATUS_RESTART;
+    if (constraint->function >= 0)
+        (void)error_set(&prompt->error, status, constraint->error.code,
+                        "tools[%d].function.parameters: %.300s", constraint->function,
+                        constraint->error.text);
+    else
+        (void)error_set(&prompt->error, status, constraint->error.code, "%.64s: %.300s",
+                        prompt_constraint_field(prompt), constraint->error.text);
+}
+
+// As in vLLM: where calls are asked for, there is no other constraint.
+static enum status check_tools(struct prompt *prompt)
+{
+    const struct request *request = &prompt->job->request;
+    bool is_call = request->tools.choice == TOOLS_REQUIRED || request->tools.choice == TOOLS_NAMED;
+    if (request->tools.choice != TOOLS_NONE && !prompt->format.tools)
+        return error_set(
+            &prompt->error, STATUS_REJECT, ERROR_TEMPLATE,
+            "tools: the model's chat template takes none; --tool-format of the worker names a format "
+            "of calls all the same");
+    if (is_call && request->constraint.field &&
+        !job_warn(prompt->job, "%s: has no effect, because tool_choice asks for calls",
+                  request->constraint.field))
+        return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+    return STATUS_OK;
 }
 
 static enum status check_logit_bias(struct prompt *prompt, const struct prompt_limits *limits)
@@ -265,7 +347,12 @@ static enum status check_length(struct prompt *prompt, const struct prompt_limit
             &prompt->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
             "the model's context holds %lld tokens: the prompt has %lld and max_tokens asks for %d more",
             (long long)most, (long long)n_prompt, wanted);
-    int64_t needed = n_prompt + (wanted >= 0 ? wanted : 1);
+    int64_t scored = scoring_positions(prompt), needed = n_prompt + (wanted >= 0 ? wanted : 1);
+    if (scored > most)
+        return error_set(&prompt->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
+                         "the model's context holds %lld tokens: the prompt and its longest choice have %lld",
+                         (long long)most, (long long)scored);
+    needed = scored > needed ? scored : needed;
     if (needed > limits->n_positions_max)
         return prompt_refuse_length(prompt, limits, needed);
     int64_t room = most - n_prompt;
@@ -274,7 +361,8 @@ static enum status check_length(struct prompt *prompt, const struct prompt_limit
                                ? limits->max_tokens_default
                                : room);
     prompt->max_tokens = wanted;
-    prompt->long_context = n_prompt + wanted > limits->n_context_original;
+    int64_t n_positions = n_prompt + wanted > scored ? n_prompt + wanted : scored;
+    prompt->long_context = n_positions > limits->n_context_original;
     return STATUS_OK;
 }
 
@@ -294,7 +382,11 @@ enum status prompt_prepare(struct prompt *prompt, const struct prompt_environmen
     if (status == STATUS_OK)
         status = make_masks(prompt, environment);
     if (status == STATUS_OK)
-        status = check_constraint(prompt, &environment->limits);
+        status = bad_words_prepare(prompt, environment);
+    if (status == STATUS_OK)
+        status = check_tools(prompt);
+    if (status == STATUS_OK)
+        status = scoring_prepare(prompt, environment);
     if (status == STATUS_OK)
         status = check_length(prompt, &environment->limits);
     prompt->job->result.prompt_tokens = (int32_t)prompt->tokens.n_ids;

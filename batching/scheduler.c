@@ -17,7 +17,7 @@ static void leave_pages(struct batcher *b, struct sequence *sequence)
         page_stack_give(&b->pages, sequence->pages[i]);
     prefix_unuse(&b->tree, sequence->node, sequence);
     sequence->n_pages = 0;
-    sequence->n_computed = 0;
+    sequence->n_computed = sequence->n_stored = 0;
     sequence->node = NULL;
     sequence->running = false;
 }
@@ -48,7 +48,7 @@ void scheduler_remove(struct batcher *b, struct sequence *sequence)
 // Expected number of tokens still to be generated.
 static int32_t expected_tokens(const struct batcher *b, const struct sequence *sequence)
 {
-    int32_t left = sequence->prompt->max_tokens - sequence->n_generated;
+    int32_t left = sequence->only_scores ? 0 : sequence->prompt->max_tokens - sequence->n_generated;
     double mean = b->answer_tokens > 0 ? b->answer_tokens * 1.25 : EXPECTED_TOKENS_FIRST;
     double expected = mean - sequence->n_generated;
     if (expected < EXPECTED_TOKENS_LEAST)
@@ -87,7 +87,7 @@ static bool reserve_table(struct batcher *b, struct sequence *sequence, int32_t 
     if (n_pages <= sequence->pages_capacity)
         return true;
     int32_t most = pages_for(b, (int64_t)sequence->prompt->tokens.n_ids + sequence->prompt->max_tokens);
-    int32_t capacity = n_pages * 2 < most ? n_pages * 2 : most;
+    int32_t capacity = n_pages * 2 < most ? n_pages * 2 : most > n_pages ? most : n_pages;
     int32_t *pages = realloc(sequence->pages, (size_t)capacity * sizeof *pages);
     if (!pages) {
         batcher_note_fault(b, "the block table");
@@ -96,6 +96,13 @@ static bool reserve_table(struct batcher *b, struct sequence *sequence, int32_t 
     sequence->pages = pages;
     sequence->pages_capacity = capacity;
     return true;
+}
+
+// The first row whose output is still needed.
+static int32_t first_output_row(const struct sequence *sequence)
+{
+    return sequence->n_submitted < sequence->n_targets ? sequence->first_target + sequence->n_submitted
+                                                       : sequence_n_tokens(sequence) - 1;
 }
 
 static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
@@ -109,7 +116,11 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
     sequence->n_pages = node->depth;
     prompt->job->figures.prefix_hash =
         prefix_count(&b->tree, node, n_ready, prompt->tokens.ids, (int32_t)prompt->tokens.n_ids);
-    sequence->n_computed = sequence->n_shared = n_ready * b->config.limits.page_positions;
+    // Rows that score or draw are computed even where their keys and values are cached: to the same bytes.
+    int32_t n_cached = n_ready * b->config.limits.page_positions, first = first_output_row(sequence);
+    sequence->n_stored = n_cached;
+    sequence->n_computed = n_cached < first ? n_cached : first;
+    sequence->n_shared = sequence->only_scores ? 0 : sequence->n_computed;
     sequence->running = true;
     sequence->admission = b->n_admissions++;
     prompt->job->figures.cached_tokens += sequence->n_shared;
@@ -162,13 +173,32 @@ static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_p
 
 // ---- building the step ----
 
+static int32_t take_output(struct scheduled_step *scheduled, struct sequence *sequence, int32_t row)
+{
+    int32_t output = scheduled->step.n_outputs++;
+    scheduled->output_rows[output] = row;
+    scheduled->output_sequences[output] = sequence;
+    return output;
+}
+
+// Outputs of the targets that are scored by n rows from n_computed on; they begin at first_row of the step.
+static void add_targets(struct scheduled_step *scheduled, struct sequence *sequence, int32_t first_row,
+                        int32_t n)
+{
+    while (sequence->n_submitted < sequence->n_targets) {
+        int32_t row = sequence->first_target + sequence->n_submitted - sequence->n_computed;
+        if (row >= n)
+            return;
+        int32_t output = take_output(scheduled, sequence, first_row + row);
+        scheduled->samples[output] = scoring_request(sequence, &scheduled->scorings[output]);
+        sequence->n_submitted++;
+    }
+}
+
 static void add_output(struct scheduled_step *scheduled, struct sequence *sequence)
 {
-    struct step *step = &scheduled->step;
     const struct prompt *prompt = sequence->prompt;
-    int32_t output = step->n_outputs++;
-    scheduled->output_rows[output] = step->n_rows - 1;
-    scheduled->output_sequences[output] = sequence;
+    int32_t output = take_output(scheduled, sequence, scheduled->step.n_tokens - 1);
     scheduled->samples[output] = (struct sample_request){
         .sampling = &prompt->job->request.sampling,
         .choice = sequence->choice,
@@ -186,25 +216,26 @@ static void add_output(struct scheduled_step *scheduled, struct sequence *sequen
     sequence->output = output;
 }
 
-// Adds up to n_rows_max of the sequence's next tokens: one decode token or a prefill chunk. Its block table
+// Adds up to n_tokens_max of the sequence's next tokens: one decode token or a prefill chunk. Its block table
 // covers them.
-static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_rows_max)
+static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_tokens_max)
 {
     struct scheduled_step *scheduled = b->building;
     struct step *step = &scheduled->step;
     int32_t n_tokens = sequence_n_tokens(sequence);
     int32_t n = n_tokens - sequence->n_computed;
-    n = n < n_rows_max ? n : n_rows_max;
+    n = n < n_tokens_max ? n : n_tokens_max;
     int32_t n_prompt = (int32_t)sequence->prompt->tokens.n_ids;
     scheduled->sequences[step->n_sequences++] =
-        (struct step_sequence){.first_row = step->n_rows,
-                               .n_rows = n,
+        (struct step_sequence){.first_row = step->n_tokens,
+                               .n_tokens = n,
                                .position = sequence->n_computed,
+                               .n_stored = sequence->n_stored,
                                .pages = sequence->pages,
                                .long_context = sequence->prompt->long_context};
     int32_t n_prefill = n_prompt - sequence->n_computed;
     n_prefill = n_prefill < 0 ? 0 : n_prefill < n ? n_prefill : n;
-    int32_t *tokens = scheduled->tokens + step->n_rows, *positions = scheduled->positions + step->n_rows;
+    int32_t *tokens = scheduled->tokens + step->n_tokens, *positions = scheduled->positions + step->n_tokens;
     if (n_prefill)
         memcpy(tokens, sequence->prompt->tokens.ids + sequence->n_computed,
                (size_t)n_prefill * sizeof *tokens);
@@ -212,21 +243,36 @@ static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_row
         tokens[i] = sequence_token(sequence, sequence->n_computed + i);
     for (int32_t i = 0; i < n; i++)
         positions[i] = sequence->n_computed + i;
-    step->n_rows += n;
-    scheduled->prefill_rows += n_prefill;
-    scheduled->decode_rows += n - n_prefill;
+    add_targets(scheduled, sequence, step->n_tokens, n);
+    step->n_tokens += n;
+    scheduled->prefill_tokens += n_prefill;
+    scheduled->decode_tokens += n - n_prefill;
     sequence->n_computed += n;
     // Later sequences of this step may already share the pages that this one fills: each layer stores all
     // keys and values before any token attends.
     prefix_computed(sequence->node, sequence, sequence->n_computed / b->config.limits.page_positions);
-    if (sequence->n_computed == n_tokens)
+    if (sequence->n_computed == n_tokens && !sequence->only_scores)
         add_output(scheduled, sequence);
 }
 
 static bool step_has_room(const struct batcher *b)
 {
     const struct step *step = &b->building->step;
-    return step->n_rows < b->config.limits.n_rows_max && step->n_sequences < b->config.limits.n_sequences_max;
+    return step->n_tokens < b->config.limits.n_tokens_max &&
+           step->n_sequences < b->config.limits.n_sequences_max &&
+           step->n_outputs < b->config.limits.n_sequences_max;
+}
+
+// How many of the sequence's next n tokens this step's outputs allow, when `owed` are for later sequences:
+// at least one. Rows before the first target have no output.
+static int32_t limit_to_outputs(const struct batcher *b, const struct sequence *sequence, int32_t n,
+                                int32_t owed)
+{
+    int32_t outputs = b->config.limits.n_sequences_max - b->building->step.n_outputs - owed;
+    if (sequence->n_submitted == sequence->n_targets)
+        return n;
+    int32_t most = first_output_row(sequence) - sequence->n_computed + (outputs > 1 ? outputs : 1);
+    return n < most ? n : most;
 }
 
 // Tokens of the running sequences, oldest first.
@@ -236,15 +282,16 @@ static void schedule_running(struct batcher *b)
         struct sequence *sequence = b->running[i];
         bool is_pending = sequence->n_drawn > sequence->n_generated;
         // its next mask depends on the token
-        if (sequence_ends(sequence) || (is_pending && sequence->prompt->constraint))
+        bool waits = sequence->prompt->constraint || sequence->prompt->bad_words_wait;
+        if (sequence_ends(sequence) || (is_pending && waits))
             continue;
-        int32_t room = b->config.limits.n_rows_max - b->building->step.n_rows;
+        int32_t room = b->config.limits.n_tokens_max - b->building->step.n_tokens;
         // One token is reserved for each sequence after this one, so that a prefill chunk does not stall
         // decoding.
         int32_t owed = b->n_running - i - 1;
         int32_t left = sequence_n_tokens(sequence) - sequence->n_computed;
         int32_t n = left <= 1 ? left : (room - owed > 1 ? room - owed : 1);
-        n = n < left ? n : left;
+        n = limit_to_outputs(b, sequence, n < left ? n : left, owed);
         int64_t n_positions = (int64_t)sequence->n_computed + n;
         bool fits = n_positions <= b->config.environment.limits.n_positions_max;
         if (!fits && is_pending)
@@ -254,7 +301,7 @@ static void schedule_running(struct batcher *b)
             i--;
             continue;
         }
-        add_rows(b, sequence, n);
+        add_tokens(b, sequence, n);
     }
 }
 
@@ -289,14 +336,14 @@ static void schedule_waiting(struct batcher *b)
             !reserve_table(b, sequence, pages_for(b, n_tokens)))
             return;
         admit(b, sequence, n_ready);
-        int32_t room = b->config.limits.n_rows_max - b->building->step.n_rows;
+        int32_t room = b->config.limits.n_tokens_max - b->building->step.n_tokens;
         int32_t left = sequence_n_tokens(sequence) - sequence->n_computed;
-        int32_t n = left < room ? left : room;
+        int32_t n = limit_to_outputs(b, sequence, left < room ? left : room, 0);
         if (!grow_pages(b, sequence, (int64_t)sequence->n_computed + n, b->n_running)) {
             preempt(b, sequence);
             return;
         }
-        add_rows(b, sequence, n);
+        add_tokens(b, sequence, n);
     }
 }
 
@@ -308,7 +355,7 @@ void scheduler_build_step(struct batcher *b)
                                     .sequences = scheduled->sequences,
                                     .output_rows = scheduled->output_rows,
                                     .samples = scheduled->samples};
-    scheduled->prefill_rows = scheduled->decode_rows = scheduled->n_preempted = 0;
+    scheduled->prefill_tokens = scheduled->decode_tokens = scheduled->n_preempted = 0;
     schedule_running(b);
     schedule_waiting(b);
 }

@@ -8,25 +8,30 @@
 
 int32_t sequence_n_tokens(const struct sequence *sequence)
 {
-    return (int32_t)sequence->prompt->tokens.n_ids + sequence->n_drawn;
+    return sequence->only_scores ? sequence->first_target + sequence->n_targets
+                                 : (int32_t)sequence->prompt->tokens.n_ids + sequence->n_drawn;
 }
 
 int32_t sequence_token(const struct sequence *sequence, int32_t position)
 {
     int32_t n_prompt = (int32_t)sequence->prompt->tokens.n_ids;
-    assert(position >= 0 && position < n_prompt + sequence->n_drawn);
+    assert(position >= 0 && position < sequence_n_tokens(sequence));
     if (position < n_prompt)
         return sequence->prompt->tokens.ids[position];
+    if (sequence->only_scores)
+        return sequence->targets[position - sequence->first_target - 1];
     return position - n_prompt < sequence->n_generated ? sequence->generated[position - n_prompt]
                                                        : -1 - sequence->output;
 }
 
 bool sequence_ends(const struct sequence *sequence)
 {
+    if (sequence->only_scores)
+        return sequence->n_submitted == sequence->n_targets;
     return sequence->n_drawn > sequence->n_generated && sequence->n_drawn >= sequence->prompt->max_tokens;
 }
 
-static void fail(struct sequence *sequence, enum status status, enum error_code code, const char *text)
+void sequence_fail(struct sequence *sequence, enum status status, enum error_code code, const char *text)
 {
     sequence->finish_reason = FINISH_ERROR;
     if (sequence->prompt->error.status == STATUS_OK)
@@ -64,15 +69,13 @@ static bool token_bytes(struct arena *arena, const struct tokenizer *tokenizer, 
     return complete;
 }
 
-static bool add_logprobs(struct sequence *sequence, const struct sample_result *drawn,
-                         const struct tokenizer *tokenizer)
+bool logprob_entry_set(struct logprob_entry *entry, struct token_logprob chosen,
+                       const struct sample_result *drawn, const struct tokenizer *tokenizer,
+                       struct arena *arena)
 {
-    struct arena *arena = &sequence->prompt->job->arena;
-    struct logprob_entry *entry = &sequence->logprobs[sequence->n_generated];
-    *entry = (struct logprob_entry){.chosen = {drawn->token, drawn->logprob},
-                                    .n_top = drawn->n_top,
-                                    .text_offset = (int32_t)sequence->text.size};
-    if (!token_bytes(arena, tokenizer, drawn->token, &entry->chosen_bytes))
+    *entry =
+        (struct logprob_entry){.chosen = chosen, .n_top = drawn->n_top, .text_offset = entry->text_offset};
+    if (!token_bytes(arena, tokenizer, chosen.token, &entry->chosen_bytes))
         return false;
     if (drawn->n_top == 0)
         return true;
@@ -86,6 +89,15 @@ static bool add_logprobs(struct sequence *sequence, const struct sample_result *
             return false;
     }
     return true;
+}
+
+static bool add_logprobs(struct sequence *sequence, const struct sample_result *drawn,
+                         const struct tokenizer *tokenizer)
+{
+    struct logprob_entry *entry = &sequence->logprobs[sequence->n_generated];
+    struct token_logprob chosen = {drawn->token, drawn->logprob};
+    entry->text_offset = (int32_t)sequence->text.size;
+    return logprob_entry_set(entry, chosen, drawn, tokenizer, &sequence->prompt->job->arena);
 }
 
 // The text's size without the earliest stop string that ends after `from`, the length of the text at the last
@@ -160,9 +172,11 @@ static void fail_matching(struct sequence *sequence)
 {
     const struct error *error = &sequence->matching;
     char text[ERROR_TEXT_BYTES];
-    snprintf(text, sizeof text, "%.64s: %.300s", sequence->prompt->job->request.constraint.field,
-             error->text);
-    fail(sequence, error->status == STATUS_REJECT ? STATUS_REJECT : STATUS_RESTART, error->code, text);
+    const struct prompt *prompt = sequence->prompt;
+    const char *field = prompt->constraint ? prompt_constraint_field(prompt) : "bad_words";
+    snprintf(text, sizeof text, "%.64s: %.300s", field, error->text);
+    sequence_fail(sequence, error->status == STATUS_REJECT ? STATUS_REJECT : STATUS_RESTART, error->code,
+                  text);
 }
 
 // The mask allowed the token, so the text goes on with it.
@@ -183,7 +197,7 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
 {
     const struct request *request = &sequence->prompt->job->request;
     if (drawn->token < 0) {
-        fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
+        sequence_fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
         return;
     }
     if (sequence->matching.status != STATUS_OK) {
@@ -206,13 +220,15 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
     size_t size_before = sequence->text.size;
     if (!reserve_generated(sequence) ||
         (request->sampling.logprobs && !add_logprobs(sequence, drawn, tokenizer))) {
-        fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "keeping the generated tokens: out of memory");
+        sequence_fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                      "keeping the generated tokens: out of memory");
         return;
     }
     sequence->generated[sequence->n_generated++] = drawn->token;
     tokenizer_decode(tokenizer, drawn->token, false, &sequence->text);
     if (sequence->text.failed) {
-        fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "keeping the generated text: out of memory");
+        sequence_fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                      "keeping the generated text: out of memory");
         return;
     }
     size_t stop = sequence->n_generated > request->min_tokens

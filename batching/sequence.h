@@ -1,4 +1,5 @@
-// A sequence generates one answer. A job with n choices is one prompt with n sequences.
+// A sequence generates one answer. A job with n choices is one prompt with n sequences. A sequence may also
+// score tokens that are given (batching/scoring.h).
 // Thread: engine; prompt_prepare runs on the pool, one task per prompt.
 #pragma once
 
@@ -16,16 +17,26 @@ struct window_level;
 struct prompt {
     struct job *job;
     struct token_array tokens;
-    int32_t max_tokens; // per choice, limited by the context
+    int32_t max_tokens;               // per choice, limited by the context
+    struct token_array branch_tokens; // targets of the branches
+    // [tokens.n_ids] if the first sequence scores the prompt; texts in the job's arena, text_offset in bytes of
+    // `echo`
+    struct logprob_entry *logprobs;
+    struct text echo; // the prompt's text, if it stands before the answer
     // [2, n_mask_words] tokens that may be drawn: from min_tokens on, and before; NULL: all may
     uint32_t *masks;
     int32_t n_mask_words;
+    struct token_array bad_words;           // see bad_words.c
+    bool bad_words_wait;                    // one has several tokens: the last token must be known
     struct compiled_constraint *constraint; // of the batcher's cache; NULL: none
+    struct answer_format format;            // of a chat; else empty
+    enum thinking_state thinking;           // where the prompt ends
     bool long_context;                      // prompt and answer may exceed limits.n_context_original
-    struct sequence *sequences;             // [request_n_sequences(&job->request)]
-    int32_t n_unfinished;                   // sequences
-    struct prompt *previous, *next;         // all prompts of the batcher, oldest first
-    int64_t taken_us;                       // monotonic clock, for figures only
+    struct sequence *sequences;             // [n_sequences] request_n_sequences() answers, then the branches
+    int32_t n_sequences;
+    int32_t n_unfinished;           // sequences
+    struct prompt *previous, *next; // all prompts of the batcher, oldest first
+    int64_t taken_us;               // monotonic clock, for figures only
     int64_t admitted_us, first_token_us;
     struct error
         error; // of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of
@@ -45,9 +56,16 @@ struct sequence {
     int32_t *pages; // block table [n_pages]; the first node->depth pages belong to the path
     int32_t n_pages, pages_capacity;
     int32_t n_computed; // positions in the KV cache, including those of the step being built
+    int32_t n_stored;   // positions whose pages were ready at admission
     int32_t n_shared;   // positions of n_computed taken from the prefix cache
     int64_t admission;  // serial number: the youngest is preempted first
     bool running;
+    // Tokens that it scores: row first_target + i gives the logprob of targets[i]. NULL: none.
+    const int32_t *targets;
+    int32_t n_targets, first_target;
+    int32_t n_submitted, n_scored; // of the targets: in a submitted step; with their result
+    double logprob;                // sum over the scored targets
+    bool only_scores;              // draws no token: it ends with its last target
     // The answer.
     int32_t *generated; // [n_generated]
     int32_t n_generated, generated_capacity;
@@ -78,10 +96,11 @@ struct prompt_limits {
 
 struct prompt_environment {
     const struct tokenizer *tokenizer;
-    const struct template *chat_template; // NULL: the model has none, jobs with messages fail
-    const struct template *tool_template; // for jobs with tools; NULL: chat_template
-    bool special_in_content;              // control tokens in messages are encoded as control tokens
-    struct sampling sampling_defaults;    // for settings that a job does not name
+    const struct template *chat_template;          // NULL: the model has none, jobs with messages fail
+    const struct template *tool_template;          // for jobs with tools; NULL: chat_template
+    struct answer_format chat_format, tool_format; // of answers behind each
+    bool special_in_content;                       // control tokens in messages are encoded as control tokens
+    struct sampling sampling_defaults;             // for settings that a job does not name
     struct prompt_limits limits;
 };
 
@@ -93,6 +112,13 @@ void prompt_destroy(struct prompt *prompt);    // not the job
 // hold less.
 enum status prompt_prepare(struct prompt *prompt, const struct prompt_environment *environment) WARN_UNUSED;
 
+// The constraints on the answer of a prepared prompt, borrowed from the job. False: none.
+bool prompt_answer_rules(const struct prompt *prompt, struct answer_rules *rules);
+// Fails the prompt where its constraint was refused.
+void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *limits);
+// The field that asked for the constraint, for messages.
+const char *prompt_constraint_field(const struct prompt *prompt);
+
 // Writes the mask of a constrained sequence's next token, [prompt->n_mask_words]. A failure is kept in
 // sequence->matching and fails the answer when a token is accepted. Thread: any; one at a time for each
 // recognizer.
@@ -102,8 +128,9 @@ void sequence_fill_mask(struct sequence *sequence, uint32_t *mask);
 const uint32_t *sequence_allowed(const struct sequence *sequence);
 // Token at a position of prompt and answer; a pending one is negative, as in struct step.
 int32_t sequence_token(const struct sequence *sequence, int32_t position);
-int32_t sequence_n_tokens(const struct sequence *sequence); // with the pending one
-// Whether the pending token reaches max_tokens, so that it ends the answer whatever it is.
+int32_t sequence_n_tokens(const struct sequence *sequence); // to compute, with the pending one
+// Whether nothing is left to compute: the pending token reaches max_tokens, so that it ends the answer
+// whatever it is, or all targets are submitted.
 bool sequence_ends(const struct sequence *sequence);
 
 // Sets and returns STATUS_REJECT: the KV pages do not hold n_positions. The text names the --kv-memory that
@@ -116,6 +143,13 @@ enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limi
 void sequence_accept(struct sequence *sequence, const struct sample_result *drawn,
                      const struct tokenizer *tokenizer);
 
+// Writes a token's logprob with the alternatives of its output, all but text_offset. False: out of memory.
+bool logprob_entry_set(struct logprob_entry *entry, struct token_logprob chosen,
+                       const struct sample_result *drawn, const struct tokenizer *tokenizer,
+                       struct arena *arena) WARN_UNUSED;
+// Ends the sequence with FINISH_ERROR, and its prompt with the error, unless that has one.
+void sequence_fail(struct sequence *sequence, enum status status, enum error_code code, const char *text);
+
 // Writes the answers of the finished sequences, or the error, into the job's result. If memory runs out,
 // prompt->error is a fault of the host and the result is unchanged.
-void prompt_finish_job(struct prompt *prompt);
+void prompt_finish_job(struct prompt *prompt, const struct tokenizer *tokenizer);

@@ -8,7 +8,7 @@
 
 static int64_t deadline_minute(const struct job *job)
 {
-    return job->deadline ? job->deadline / 60 : INT64_MAX;
+    return job->deadline_s ? job->deadline_s / 60 : INT64_MAX;
 }
 
 static bool is_more_urgent(const struct window_level *level, int32_t priority, int64_t minute)

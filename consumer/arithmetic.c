@@ -5,11 +5,11 @@
 
 #include <stdio.h>
 
-static void add_backend(const struct runtime *runtime, struct buffer *name)
+static void add_backend(const struct runtime *runtime, const struct settings *settings, struct buffer *name)
 {
     static const char *const kv_types[] = {
         [KV_F32] = "f32", [KV_F16] = "f16", [KV_Q8_0] = "q8_0", [KV_F32_OF_F16] = "f32-of-f16"};
-    if (runtime->test_engine)
+    if (settings->engine_test)
         buffer_add_string(name, " backend=engine-test");
     else if (runtime->on_gpu)
         buffer_add_format(name, " backend=cuda-sm%d", runtime->gpu_capability);
@@ -49,11 +49,12 @@ enum status arithmetic_name(struct runtime *runtime, const struct settings *sett
     struct buffer name = {.size_max = sizeof runtime->arithmetic - 1};
     buffer_add_format(&name, "sheaf=%d model=%016llx", ARITHMETIC_VERSION,
                       (unsigned long long)model_fingerprint(runtime->model, runtime->pool));
-    add_backend(runtime, &name);
+    add_backend(runtime, settings, &name);
     add_placement(runtime, &name);
     add_text(&name, "quantize", settings->quantize);
     add_text(&name, "pre", settings->pre);
     enum status status = add_template(settings, &name, error);
+    add_text(&name, "tool-format", settings->tool_format);
     if (settings->special_in_content)
         buffer_add_string(&name, " special-in-content=1");
     buffer_add_string(&name, runtime->defaults.names);

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-// A handler has no other way to its text. Written before it may run.
+// The handler's text: written before the handler can run.
 static char message[512];
 
-// Async-signal-safe: write and _exit alone (POSIX.1-2017, section 2.4.3). The thread that read can't go on,
-// nor may others commit what it leaves behind.
+// Async-signal-safe: only write and _exit (POSIX.1-2017, section 2.4.3). The faulting thread cannot continue,
+// and other threads must not commit its state.
 static void end_process(int signal)
 {
     (void)signal;

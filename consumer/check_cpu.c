@@ -14,8 +14,8 @@ enum status check_cpu_open(struct check_cpu *check, const struct check_cpu_wante
     if (status == STATUS_OK)
         status = cpu_backend_create(&check->host, wanted->pool, CPU_AVX512, error);
     if (status == STATUS_OK)
-        status = check_create(&check->check, wanted->model, wanted->backend, wanted->plan.forward.n_pages,
-                              check->host, &limits, error);
+        status = cross_check_create(&check->check, wanted->model, wanted->backend,
+                                    wanted->plan.forward.n_pages, check->host, &limits, error);
     if (status != STATUS_OK) {
         check_cpu_close(check);
         return status;
@@ -27,7 +27,7 @@ enum status check_cpu_open(struct check_cpu *check, const struct check_cpu_wante
 
 void check_cpu_close(struct check_cpu *check)
 {
-    check_destroy(check->check);
+    cross_check_destroy(check->check);
     if (check->host)
         check->host->device.destroy(check->host);
     *check = (struct check_cpu){0};

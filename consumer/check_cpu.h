@@ -1,15 +1,15 @@
-// --check-cpu N: every Nth step is computed a second time on the CPU (engine/check.h, engine/session.h). The
+// --check-cpu N: every Nth step is computed a second time on the CPU (engine/cross_check.h, engine/session.h). The
 // largest difference is logged whenever it grows, and at the end (check_log.h). Results stay those of the
 // first computation.
 // Thread: main.
 #pragma once
 
 #include "batching/limits.h"
-#include "engine/check.h"
+#include "engine/cross_check.h"
 #include "engine/pool.h"
 
 struct check_cpu { // zeroed: none
-    struct check *check;
+    struct cross_check *check;
     struct backend *host;
 };
 

@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { BEAT_MS = 500 }; // silent connections are looked at so often
+enum { BEAT_MS = 500 }; // interval of the check for idle connections
 
 static void wake(struct closing *closing)
 {
@@ -17,7 +17,7 @@ static void wake(struct closing *closing)
     (void)!write(closing->wake_fd, &one, sizeof one);
 }
 
-// The main thread may hold any lock, those of stdio and exit handlers too.
+// The main thread may hold any lock, including those of stdio and exit handlers.
 static void end_process(const struct closing *closing, int limit_ms)
 {
     char text[2 * ERROR_TEXT_BYTES];
@@ -64,7 +64,8 @@ void closing_begin(struct closing *closing, const char *part, const char *reason
         return;
     if (closing->wake_fd >= 0)
         close(closing->wake_fd);
-    closing->has_alarm = true; // its default action ends the process without a word, so it is announced
+    closing->has_alarm =
+        true; // its default action ends the process without a message, so it is logged before
     unsigned limit_s = (unsigned)(closing->limit_ms + 999) / 1000;
     log_write(
         LOG_WARNING,

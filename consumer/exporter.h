@@ -22,6 +22,6 @@ struct exporter {
 enum status exporter_open(struct exporter **exporter, const char *address, struct error *error) WARN_UNUSED;
 // Sets the source of the figures.
 void exporter_attach(struct exporter *exporter, struct transport *transport, const struct metrics_view *view);
-// From now on every page answers 503 with the reason; transport and metrics are not accessed any more.
+// From here on every page answers 503 with the reason; transport and metrics are not accessed any more.
 void exporter_announce_close(struct exporter *exporter, const char *reason);
 void exporter_close(struct exporter *exporter);

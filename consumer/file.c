@@ -86,7 +86,7 @@ bool file_follow(const char *path, struct file_place *place)
         }
         ssize_t length = readlink(place->path, target, sizeof target - 1);
         if (length < 0)
-            return errno == EINVAL || errno == ENOENT; // no link; or nothing yet
+            return errno == EINVAL || errno == ENOENT; // not a link, or the file does not exist yet
         target[length] = '\0';
         int written = target[0] == '/' ? snprintf(current, sizeof current, "%s", target)
                                        : snprintf(current, sizeof current, "%s/%s", folder, target);
@@ -156,7 +156,7 @@ static bool is_same(const struct file_use *a, const struct file_use *b)
            strcmp(one.path, other.path) == 0;
 }
 
-// SQLite names its files after the path behind all links, store/workers.c after the path that was given.
+// SQLite derives its file names from the resolved path, store/workers.c from the given path.
 static const char *side_file_in_use(const struct file_use *store, const struct file_use *use)
 {
     static const char *const suffixes[] = {"-wal", "-shm", "-journal", "-workers"};

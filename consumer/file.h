@@ -1,6 +1,5 @@
-// Files by their paths: where a path leads, whether two name one file, a small file read whole, unnamed
-// temporary files.
-// Thread: main.
+// Files by their paths: resolving links, detecting two names of one file, reading a small file, unnamed
+// temporary files. Thread: main.
 #pragma once
 
 #include "schemas/text.h"

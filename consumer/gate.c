@@ -8,7 +8,7 @@ static struct job_list *list_for(struct gate *gate, const struct job *job)
     return crashes >= GATE_ALONE_CRASHES ? &gate->alone : crashes > 0 ? &gate->few : &gate->many;
 }
 
-// Of those that go alone the likeliest killer comes last, so that it keeps nobody from an answer.
+// Of the jobs to be computed alone, the one with the most crashes is last, so that it delays no other.
 static void insert_by_crashes(struct job_list *list, struct job *job)
 {
     struct job_list later = {0}, earlier = {0};
@@ -42,19 +42,19 @@ static size_t choose(const struct job_list *list, size_t n_max, struct job **gro
     return n;
 }
 
-size_t gate_next(const struct gate *gate, bool settled, struct job **group, size_t n_max,
+size_t gate_next(const struct gate *gate, bool all_committed, struct job **group, size_t n_max,
                  enum suspect_state *how)
 {
     *how = SUSPECT_ALONE;
     if (gate->alone_engine)
         return 0;
     if (gate->alone.n_jobs)
-        return gate->n_engine == 0 && settled ? choose(&gate->alone, 1, group) : 0;
+        return gate->n_engine == 0 && all_committed ? choose(&gate->alone, 1, group) : 0;
     *how = SUSPECT_AMONG_MANY;
     if (gate->many.n_jobs)
         return choose(&gate->many, n_max, group);
     *how = SUSPECT_AMONG_FEW;
-    // Half of them are back before others follow: each group costs a commit.
+    // The next group starts when half of the last one has finished: each group costs a commit.
     if (gate->n_few_engine > GATE_FEW / 2)
         return 0;
     size_t room = (size_t)(GATE_FEW - gate->n_few_engine);
@@ -97,7 +97,7 @@ void gate_empty(struct gate *gate, struct job_list *list)
             job_list_append(list, job);
 }
 
-void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int64_t until,
+void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int64_t until_s,
                  struct job_list *list)
 {
     struct job_list waiting = {0};
@@ -105,7 +105,7 @@ void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int
     (void)error_set(&error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
     gate_empty(gate, &waiting);
     for (struct job *job; (job = job_list_take(&waiting));) {
-        if (job_is_named(job, dataset, job_id, until)) {
+        if (job_is_named(job, dataset, job_id, until_s)) {
             job_fail(job, &error);
             job_list_append(list, job);
         } else {

@@ -24,8 +24,8 @@ struct gate {
 void gate_add(struct gate *gate, struct job *job);
 size_t gate_n_waiting(const struct gate *gate);
 // Writes the jobs to start next, at most n_max, to `group` and returns their number; they stay in the gate
-// until gate_pass. `settled`: all finished jobs are committed.
-size_t gate_next(const struct gate *gate, bool settled, struct job **group, size_t n_max,
+// until gate_pass. `all_committed`: all finished jobs are committed.
+size_t gate_next(const struct gate *gate, bool all_committed, struct job **group, size_t n_max,
                  enum suspect_state *how);
 // After their start is durable: moves them to the list.
 void gate_pass(struct gate *gate, size_t n_jobs, enum suspect_state how, struct job_list *list);
@@ -35,5 +35,5 @@ void gate_remove(struct gate *gate, const struct job *job);
 // Moves all waiting jobs to the list.
 void gate_empty(struct gate *gate, struct job_list *list);
 // Fails the waiting jobs for which job_is_named() is true as cancelled, and moves them to the list.
-void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int64_t until,
+void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int64_t until_s,
                  struct job_list *list);

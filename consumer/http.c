@@ -12,11 +12,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PLACES = 2 * HTTP_CONNECTIONS_MAX }; // those that were shut down stay until libmicrohttpd has seen it
+enum {
+    PLACES = 2 * HTTP_CONNECTIONS_MAX
+}; // connections that were shut down remain until libmicrohttpd has noticed
 
 struct place {
     struct MHD_Connection *connection; // NULL: free
-    int64_t since_ms;                  // when it began to wait for a request
+    int64_t since_ms;                  // start of the wait for a request
     bool is_shut;
 };
 
@@ -40,7 +42,7 @@ static void shut(struct place *place)
     place->is_shut = true;
 }
 
-// Of the connections that wait the longest for a request to be complete; *n: how many are open.
+// The connection that has waited longest for a complete request; *n: number of open ones.
 static struct place *slowest(struct http *http, int *n)
 {
     struct place *found = NULL;
@@ -206,7 +208,7 @@ static void read_address(struct http *http)
              is_v6 ? "]" : "", port);
 }
 
-// ---- life ----
+// ---- start and stop ----
 
 enum status http_open(struct http **http, const char *address, http_handler *handler, void *context,
                       struct error *error)

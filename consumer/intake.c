@@ -11,7 +11,7 @@ static bool copy_headers(struct job *job, const struct record *record)
     source->partition = record->partition;
     source->offset = record->offset;
     source->crashes = record->crashes;
-    source->written = record->written;
+    source->written_s = record->written_s;
     source->has_more_headers = record->has_more_headers;
     if (!job_set_text(job, &source->topic, record->topic) ||
         (record->key.data && !job_set_text(job, &source->key, record->key)))
@@ -32,21 +32,21 @@ static struct text header_value(const struct record *record, const char *name)
     return headers_find(record->headers, record->n_headers, name);
 }
 
-// A name in the headers that no result could carry, too long or no UTF-8, counts as not given.
+// A name in the headers that is too long or not UTF-8, so that no result could have it, is ignored.
 static struct text header_name(const struct record *record, const char *name, size_t bytes_max)
 {
     struct text value = header_value(record, name);
     return value.size <= bytes_max && utf8_valid(value.data, value.size) ? value : (struct text){0};
 }
 
-// What the headers say stands over what the record says: the submitter wrote them, from the same line.
+// Headers take precedence over the record: the submitter wrote them, from the same line.
 static bool set_identity(struct job *job, const struct record *record)
 {
     struct text dataset = header_name(record, HEADER_DATASET, JOB_DATASET_BYTES_MAX);
     struct text job_id = header_name(record, HEADER_JOB_ID, JOB_ID_BYTES_MAX);
     struct text custom_id = header_name(record, HEADER_CUSTOM_ID, JOB_ID_BYTES_MAX);
     headers_read_integer(record->headers, record->n_headers, HEADER_INDEX, &job->index);
-    headers_read_integer(record->headers, record->n_headers, HEADER_CREATED, &job->created);
+    headers_read_integer(record->headers, record->n_headers, HEADER_CREATED, &job->created_s);
     if (dataset.size && !job_set_text(job, &job->dataset, dataset))
         return false;
     if (job_id.size && !job_set_id(job, job_id))

@@ -27,7 +27,7 @@ static enum status split_properties(struct kafka_settings *kafka, const struct s
         if (!name)
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "-X: out of memory");
         kafka->names[i] = name;
-        char *equals = strchr(name, '='); // options.c saw to it that there is one
+        char *equals = strchr(name, '='); // options.c has checked that there is one
         *equals = '\0';
         kafka->properties[i] = (struct kafka_property){name, equals + 1};
     }
@@ -68,7 +68,7 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
                                           .n_partitions = (int32_t)settings->partitions,
                                           .refuse_deleted = settings->refuse_deleted,
                                           .dynamic_membership = settings->dynamic_member,
-                                          .membership_timeout_ms = settings->membership_timeout * 1000,
+                                          .membership_timeout_ms = settings->membership_timeout_s * 1000,
                                           .accept_unknown_map = settings->ignore_offset_map,
                                           .log = log_line};
     if (status == STATUS_OK && settings->group_protocol &&

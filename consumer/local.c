@@ -19,8 +19,8 @@ struct local {
     char *log_name; // file name of the store's write-ahead log
     int notify_fd;  // inotify on the store's folder, -1: none
     bool paused;
-    bool empty;        // the last claim found nothing, and the store has not changed since
-    int64_t looked_ms; // when that was
+    bool empty;        // the last claim found no job, and the store has not changed since
+    int64_t looked_ms; // time of that claim
     int64_t files_checked_ms;
     const struct transport_events *events;
 };
@@ -38,7 +38,7 @@ static void receive_claimed(void *context, const struct claimed_job *job)
                                {TEXT(HEADER_JOB_ID), job->job_id},
                                {TEXT(HEADER_CUSTOM_ID), job->custom_id},
                                {TEXT(HEADER_CREATED),
-                                text_from_integer(job->submitted_at / 1000000, created)},
+                                text_from_integer(job->submitted_at_us / 1000000, created)},
                                {TEXT(HEADER_INDEX), text_from_integer(job->index, index)}};
     struct record record = {.offset = job->id,
                             .headers = headers,
@@ -57,10 +57,10 @@ static void handle_cancelled(void *context, struct text dataset)
     local->events->cancel(local->events->context, dataset, (struct text){0}, INT64_MAX);
 }
 
-// A dead worker's jobs come back without a write to the store: look again after this time.
+// A dead worker's jobs become free without a write to the store: claim again after this time.
 enum { LOOK_AGAIN_MS = 500, CHECK_FILES_MS = 500 };
 
-// Reads what inotify has; true when the write-ahead log was among it.
+// Reads the inotify events; true if the write-ahead log has changed.
 static bool store_has_changed(struct local *local)
 {
     if (local->notify_fd < 0)
@@ -160,12 +160,12 @@ static enum status local_release(struct transport *transport, struct job *const 
                          n_jobs);
     for (size_t i = 0; i < n_jobs; i++)
         ids[i] = jobs[i]->source.offset;
-    enum status status = store_unclaim(local->store, ids, n_jobs, error);
+    enum status status = store_release(local->store, ids, n_jobs, error);
     free(ids);
     return status;
 }
 
-// A claim says that all of them may be computed.
+// The claim has made the start of all jobs durable.
 static enum status local_start(struct transport *transport, struct job *const *jobs, size_t n_jobs,
                                enum suspect_state how, struct error *error)
 {
@@ -194,7 +194,7 @@ static bool local_is_drained(struct transport *transport)
 static size_t local_figures(struct transport *transport, struct partition_figures *figures, size_t n_max)
 {
     (void)transport, (void)figures, (void)n_max;
-    return 0; // the queue has no partitions; its tables tell more
+    return 0; // the queue has no partitions; its tables have more detail
 }
 
 static int local_fd(struct transport *transport)

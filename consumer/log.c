@@ -19,7 +19,7 @@ enum { WRITABLE_MS_MAX = 1000 };
 static struct log_settings current = {.level = LOG_INFO}; // set once at start, before any other thread
 static FILE *file;                                        // NULL: standard error
 
-// A file that holds something else is not appended to: a model or an input given by mistake would be damaged.
+// Refuses to append to a file that is not a log: a model or an input given by mistake would be damaged.
 static enum status check_log(int fd, struct error *error)
 {
     struct stat about;
@@ -38,7 +38,7 @@ static enum status check_log(int fd, struct error *error)
 static enum status open_file(struct error *error)
 {
     int fd = open(current.path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) // a pipe, or a file that may be written and not read
+    if (fd < 0) // a pipe, or a file that is writable but not readable
         fd = open(current.path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd >= 0 && check_log(fd, error) != STATUS_OK) {
         close(fd);

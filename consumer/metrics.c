@@ -51,8 +51,8 @@ void metrics_job_left(struct metrics *metrics, const struct job *job, bool publi
 {
     metrics->n_in_flight--;
     --*age_of(metrics, job);
-    int64_t now = metrics_second();
-    while (metrics->oldest_s < now && metrics->ages[metrics->oldest_s % METRICS_AGE_SECONDS] == 0)
+    int64_t now_s = metrics_second();
+    while (metrics->oldest_s < now_s && metrics->ages[metrics->oldest_s % METRICS_AGE_SECONDS] == 0)
         metrics->oldest_s++;
     if (!published)
         return;
@@ -142,7 +142,7 @@ static const struct {
     const char *help;
 } names[N_NAMES] = {
     [JOBS_TOTAL] = {"sheaf_jobs_total", COUNTER, "Jobs published, by status."},
-    [JOBS_INFLIGHT] = {"sheaf_jobs_inflight", GAUGE, "Jobs received and not yet published or given back."},
+    [JOBS_INFLIGHT] = {"sheaf_jobs_inflight", GAUGE, "Jobs received and not yet published or released."},
     [OLDEST_UNFINISHED] = {"sheaf_oldest_unfinished_seconds", GAUGE,
                            "Age of the oldest job in flight since it was received."},
     [DEAD_LETTERS] = {"sheaf_dead_letters_total", COUNTER,

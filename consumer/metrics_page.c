@@ -1,4 +1,4 @@
-// The page for people: what `sheaf status` tells and what this worker does, as HTML without scripts.
+// The page for people: the output of `sheaf status` and this worker's figures, as HTML without scripts.
 #include "consumer/metrics.h"
 #include "schemas/clock.h"
 

@@ -14,11 +14,11 @@
 enum {
     GROUP_RECORDS_MAX = 2000,  // of one transaction
     GROUP_BYTES_MAX = 1 << 24, // about; a record's own size is bounded by its topic
-    GROUP_MS = 200,            // waited for them
+    GROUP_MS = 200,            // waiting time for a transaction's records
     CHUNK_RECORDS = 50,
     STANDINGS_INTERVAL_MS = 2000,
     RETRY_MS_MAX = 5000,
-    FOLD_INTERVAL_MS = 60000,
+    COMPACT_INTERVAL_MS = 60000,
 };
 
 enum topic { TOPIC_JOBS, TOPIC_RESULTS, N_TOPICS };
@@ -27,7 +27,7 @@ struct mirror {
     const struct mirror_config *config;
     const char *topics[N_TOPICS];
     struct kafka_follow *follow;
-    // What was read and is not stored yet.
+    // Records that were read and are not stored yet.
     struct job *group[GROUP_RECORDS_MAX]; // of both topics; the rows below point into them
     size_t n_group, group_bytes;
     struct mirrored_job jobs[GROUP_RECORDS_MAX];
@@ -35,7 +35,7 @@ struct mirror {
     size_t n_jobs, n_results;
     struct kafka_standing *standings;
     size_t n_standings, standings_capacity;
-    int64_t looked_ms, fold_at_ms, n_jobs_stored, n_results_stored;
+    int64_t looked_ms, compact_at_ms, n_jobs_stored, n_results_stored;
 };
 
 // ---- records ----
@@ -57,15 +57,14 @@ static enum status receive_job(struct mirror *mirror, struct job *job, const str
                                                            .job_id = job->job_id,
                                                            .custom_id = job->custom_id,
                                                            .index = job->index,
-                                                           .submitted_at = job->created * 1000000,
+                                                           .submitted_at_us = job->created_s * 1000000,
                                                            .topic = job->source.topic,
                                                            .partition = record->partition,
                                                            .offset = record->offset};
     return STATUS_OK;
 }
 
-// What the value does not hold stands in the headers (headers.h). A record that is no result of ours is left
-// out.
+// The headers contain what the value does not (headers.h). A record that is not a result of sheaf is skipped.
 static enum status receive_result(struct mirror *mirror, struct job *job, const struct record *record)
 {
     struct error ignored;
@@ -83,8 +82,8 @@ static enum status receive_result(struct mirror *mirror, struct job *job, const 
     figures->prefill_us = header_integer(record, "sheaf-prefill-us", 0);
     figures->decode_us = header_integer(record, "sheaf-decode-us", 0);
     struct mirrored_result *result = &mirror->results[mirror->n_results];
-    *result =
-        (struct mirrored_result){.job = job, .finished_at = header_integer(record, "sheaf-finished-us", 0)};
+    *result = (struct mirrored_result){.job = job,
+                                       .finished_at_us = header_integer(record, "sheaf-finished-us", 0)};
     if (!job_set_text(job, &result->worker, header_text(record, "sheaf-worker")) ||
         !job_set_text(job, &source->topic, header_text(record, "sheaf-source-topic")))
         return STATUS_RETRY;
@@ -109,7 +108,7 @@ static enum status receive(void *context, const struct record *record, struct er
     }
     job_destroy(job);
     if (status == STATUS_REJECT) {
-        log_write(LOG_WARNING, "topic %.*s partition %d offset %lld is no result of sheaf: left out",
+        log_write(LOG_WARNING, "topic %.*s partition %d offset %lld is not a result of sheaf: skipped",
                   (int)record->topic.size, record->topic.data, (int)record->partition,
                   (long long)record->offset);
         return STATUS_OK;
@@ -117,7 +116,7 @@ static enum status receive(void *context, const struct record *record, struct er
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
 }
 
-// ---- the group's standing ----
+// ---- the group's offsets ----
 
 static enum status look_at_group(struct mirror *mirror, struct error *error)
 {
@@ -168,7 +167,7 @@ static bool must_leave(const struct mirror *mirror, int timeout_ms)
     return poll(&fd, 1, timeout_ms) > 0;
 }
 
-// Until the store takes it: it may be busy or full for a while. STATUS_RETRY: told to leave before.
+// Retries until the store accepts it: it may be busy or full for a while. STATUS_RETRY: stopped before.
 static enum status store_patiently(struct mirror *mirror, const struct mirror_record *record,
                                    struct error *error)
 {
@@ -231,17 +230,17 @@ static enum status store_group(struct mirror *mirror, struct error *error)
     return status;
 }
 
-// Old rows become sums, a bounded number a turn; what can't be folded now is folded later.
-static void fold(struct mirror *mirror)
+// Replaces old rows of the store by sums, a bounded number per turn. Failures are retried at the next turn.
+static void compact(struct mirror *mirror)
 {
-    if (mirror->config->retain_s == 0 || clock_ms() < mirror->fold_at_ms)
+    if (mirror->config->retain_s == 0 || clock_ms() < mirror->compact_at_ms)
         return;
     bool more = false;
     struct error error;
     int64_t before_us = clock_wall_us() - (int64_t)mirror->config->retain_s * 1000000;
-    if (store_fold(mirror->config->store, before_us, &more, &error) != STATUS_OK)
+    if (store_compact(mirror->config->store, before_us, &more, &error) != STATUS_OK)
         log_write(LOG_WARNING, "%s; old rows stay for now", error.text);
-    mirror->fold_at_ms = clock_ms() + (more ? 0 : FOLD_INTERVAL_MS);
+    mirror->compact_at_ms = clock_ms() + (more ? 0 : COMPACT_INTERVAL_MS);
 }
 
 // ---- the loop ----
@@ -258,16 +257,16 @@ static int64_t start_at(void *context, const char *topic, int32_t partition)
     return next < 0 ? OFFSET_UNKNOWN : next;
 }
 
-// Until a group is full, its time is up, or nothing comes any more.
+// Until a group is full, its time has passed, or no more records arrive.
 static enum status read_group(struct mirror *mirror, struct error *error)
 {
-    int64_t deadline = clock_ms() + GROUP_MS;
+    int64_t deadline_ms = clock_ms() + GROUP_MS;
     enum status status = STATUS_OK;
-    int64_t left = GROUP_MS;
-    while (status == STATUS_OK && left > 0 && mirror->group_bytes < GROUP_BYTES_MAX &&
+    int64_t left_ms = GROUP_MS;
+    while (status == STATUS_OK && left_ms > 0 && mirror->group_bytes < GROUP_BYTES_MAX &&
            mirror->n_group + CHUNK_RECORDS <= GROUP_RECORDS_MAX) {
-        status = kafka_follow_poll(mirror->follow, (int)left, CHUNK_RECORDS, receive, mirror, error);
-        left = deadline - clock_ms();
+        status = kafka_follow_poll(mirror->follow, (int)left_ms, CHUNK_RECORDS, receive, mirror, error);
+        left_ms = deadline_ms - clock_ms();
     }
     return status;
 }
@@ -282,7 +281,7 @@ static enum status turn(struct mirror *mirror, struct error *error)
     if (status == STATUS_OK)
         status = store_group(mirror, error);
     if (status == STATUS_OK)
-        fold(mirror);
+        compact(mirror);
     if (status == STATUS_OK && mirror->config->progress)
         mirror->config->progress(mirror->config->progress_context, mirror->n_jobs_stored,
                                  mirror->n_results_stored);
@@ -307,7 +306,7 @@ enum status mirror_run(const struct mirror_config *config, struct error *error)
         status = turn(mirror, error);
         done = must_leave(mirror, 0) || (config->until_end && kafka_follow_is_at_end(mirror->follow));
     }
-    // told to leave while the store was away: what was read is read again next time
+    // stopped while the store was unavailable: the next mirror reads these records again
     if (status == STATUS_RETRY)
         status = STATUS_OK;
     clear(mirror);

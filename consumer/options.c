@@ -25,9 +25,10 @@ enum {
     MIRROR = 1 << 12,
     DATASET = 1 << 13,
     GRAMMAR = 1 << 14,
-    ALL = (1 << 15) - 1,
+    ANNOTATE = 1 << 15,
+    ALL = (1 << 16) - 1,
     ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL | MIRROR | STATUS,
-    ENGINE = WORK | RUN | LOGITS | BENCH,
+    ENGINE = WORK | RUN | ANNOTATE | LOGITS | BENCH,
 };
 
 struct command {
@@ -47,6 +48,9 @@ static const struct command commands[] = {
      "Writes a dataset's results in input order, in the OpenAI batch output format."},
     {"run", RUN, 1, 1, "IN.jsonl -o OUT.jsonl --model MODEL",
      "Submit, work and collect in one process; resumes after an interruption."},
+    {"annotate", ANNOTATE, 1, 1,
+     "TABLE (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] --model MODEL -o OUT",
+     "Adds columns with answers to a table (CSV, TSV, JSON lines, SQLite); resumes, and computes nothing twice."},
     {"status", STATUS, 0, 0, "[--dataset NAME] [--watch] [--json] --store FILE [--rebuild --brokers HOSTS]",
      "Progress, rate and time left of each dataset."},
     {"mirror", MIRROR, 0, 0, "--brokers HOSTS --store FILE",
@@ -78,7 +82,7 @@ enum {
     DURATION_DAYS_MAX = 36525,
     RETAIN_DAYS_DEFAULT = 30,
     PROGRESS_S_DEFAULT = 60,
-    CRASH_LIMIT_DEFAULT = 5 /* two in company, three alone: a worker
+    CRASH_LIMIT_DEFAULT = 5 /* two among few, three alone: a worker
        killed from outside is no proof */
     ,
     DEAD_SHARE_DEFAULT = 50,
@@ -98,7 +102,8 @@ struct option {
 #define AT(field) offsetof(struct settings, field)
 
 static const struct option options[] = {
-    {"model", 'm', TEXT_VALUE, WORK | RUN, AT(model), 0, 0, "MODEL", "GGUF file, or Hugging Face folder"},
+    {"model", 'm', TEXT_VALUE, WORK | RUN | ANNOTATE, AT(model), 0, 0, "MODEL",
+     "GGUF file, or Hugging Face folder"},
     {"brokers", 'b', TEXT_VALUE, ON_KAFKA, AT(brokers), 0, 0, "HOSTS",
      "Kafka bootstrap servers; default: the embedded queue"},
     {"jobs", 0, TEXT_VALUE, ON_KAFKA, AT(jobs_topic), 0, 0, "TOPIC", "topic of jobs (sheaf-jobs)"},
@@ -114,7 +119,7 @@ static const struct option options[] = {
      "leave the group at exit; default: static membership, partitions are kept until the session times out"},
     {"group-protocol", 0, TEXT_VALUE, WORK, AT(group_protocol), 0, 0, "HOW",
      "rebalance protocol: eager, cooperative (librdkafka 2.6.1) or consumer (KIP-848: librdkafka 2.12, Kafka 4) (eager)"},
-    {"membership-timeout", 0, DURATION, WORK, AT(membership_timeout), 0, 0, "TIME",
+    {"membership-timeout", 0, DURATION, WORK, AT(membership_timeout_s), 0, 0, "TIME",
      "the worker ends after this time without confirmed membership in the group (three times max.poll.interval.ms: 3m)"},
     {"create-topics", 0, FLAG, WORK | SUBMIT, AT(create_topics), 0, 0, NULL, "create missing topics"},
     {"partitions", 0, INTEGER, WORK | SUBMIT, AT(partitions), 1, 65536, "N",
@@ -128,20 +133,20 @@ static const struct option options[] = {
     {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH | QUANTIZE | GRAMMAR),
      AT(store), 0, 0, "FILE",
      "SQLite file (sheaf.db; run: OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
-    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK | RUN | DATASET, AT(dataset), 0, 0,
-     "NAME", "dataset"},
-    {"output", 'o', TEXT_VALUE, COLLECT | RUN | LOGITS, AT(output), 0, 0, "FILE",
+    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK | RUN | ANNOTATE | DATASET,
+     AT(dataset), 0, 0, "NAME", "dataset"},
+    {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS, AT(output), 0, 0, "FILE",
      "where to write (- is standard output)"},
-    {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(errors), 0, 0, "FILE",
-     "file for failed jobs, instead of the output"},
+    {"errors", 0, TEXT_VALUE, COLLECT | RUN | ANNOTATE, AT(errors), 0, 0, "FILE",
+     "file for failed jobs, instead of the output; annotate: for bad rows, with --skip-bad-rows"},
     {"until-end", 0, FLAG, MIRROR, AT(until_end), 0, 0, NULL, "exit at the end of the topics"},
     {"force", 0, FLAG, COLLECT | DATASET, AT(force), 0, 0, NULL,
      "collect: even if some jobs have not finished; delete: even if jobs are running"},
-    {"force-new", 0, FLAG, WORK | RUN, AT(force_new), 0, 0, NULL,
+    {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all of its jobs again (embedded queue)"},
-    {"retry-failed", 0, FLAG, WORK | RUN, AT(retry_failed), 0, 0, NULL,
+    {"retry-failed", 0, FLAG, WORK | RUN | ANNOTATE, AT(retry_failed), 0, 0, NULL,
      "first queue the failed jobs again (embedded queue)"},
-    {"model-failures", 0, INTEGER, WORK | RUN, AT(model_failures), 0, 1024, "N",
+    {"model-failures", 0, INTEGER, WORK | RUN | ANNOTATE, AT(model_failures), 0, 1024, "N",
      "end if the first N jobs all fail because of the model, e.g. by NaN logits, and leave them unfinished (16; 0: never)"},
     {"backend", 0, TEXT_VALUE, ENGINE, AT(backend), 0, 0, "NAME",
      "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 limit the instruction set"},
@@ -151,57 +156,65 @@ static const struct option options[] = {
     {"gpu-device", 0, INTEGER, ENGINE, AT(gpu_device), 0, 1023, "N", "index among the visible GPUs (0)"},
     {"placement", 0, TEXT_VALUE, ENGINE, AT(placement), 0, 0, "HOW",
      "computed by the GPU: auto, device (everything), layers[:N] (the last N), attention-cpu[:N] (without attention)"},
-    {"check-cpu", 0, INTEGER, WORK | RUN | BENCH, AT(check_cpu), 1, 1 << 30, "N",
+    {"check-cpu", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(check_cpu), 1, 1 << 30, "N",
      "compute every Nth step again on the CPU and log the difference of the logits"},
-    {"cached-tokens", 0, FLAG, WORK | RUN, AT(cached_tokens), 0, 0, NULL,
+    {"cached-tokens", 0, FLAG, WORK | RUN | ANNOTATE, AT(cached_tokens), 0, 0, NULL,
      "report usage.prompt_tokens_details.cached_tokens in results, the only figure that differs from run to run"},
     {"no-graphs", 0, FLAG, ENGINE, AT(no_graphs), 0, 0, NULL,
      "on a GPU, run all steps eagerly, without CUDA graphs: for comparisons"},
-    {"no-ahead", 0, FLAG, WORK | RUN, AT(no_ahead), 0, 0, NULL,
+    {"gpu-sync", 0, FLAG, ENGINE, AT(gpu_sync), 0, 0, NULL,
+     "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
+    {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE, AT(no_ahead), 0, 0, NULL,
      "on a GPU, schedule a step after the one before has ended: for comparisons"},
-    {"trace-steps", 0, TEXT_VALUE, WORK | RUN, AT(trace_steps), 0, 0, "FILE",
+    {"trace-steps", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(trace_steps), 0, 0, "FILE",
      "write each step's tokens and times by phase, as JSON lines"},
-    {"kv-memory", 0, SIZE, WORK | RUN | BENCH, AT(kv_memory), 0, 0, "SIZE",
+    {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH, AT(kv_memory), 0, 0, "SIZE",
      "memory for KV pages, e.g. 512M or 4G (derived from the machine)"},
-    {"kv-type", 0, TEXT_VALUE, WORK | RUN | BENCH | LOGITS, AT(kv_type), 0, 0, "TYPE",
+    {"kv-type", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH | LOGITS, AT(kv_type), 0, 0, "TYPE",
      "KV cache type: f16, 16 bits per item, or on a GPU q8_0 (f16; on a CPU f32 for a model in f32)"},
-    {"max-batch", 0, INTEGER, WORK | RUN, AT(max_batch), 1, 4096, "N", "sequences in one step (derived)"},
-    {"max-rows", 0, INTEGER, WORK | RUN | BENCH, AT(max_rows), 1, 16384, "N",
+    {"max-batch", 0, INTEGER, WORK | RUN | ANNOTATE, AT(max_batch), 1, 4096, "N",
+     "sequences in one step (derived)"},
+    {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(max_rows), 1, 16384, "N",
      "tokens in one step, prefill and decode together (derived)"},
-    {"window", 0, INTEGER, WORK | RUN, AT(window), 1, 16384, "N",
+    {"window", 0, INTEGER, WORK | RUN | ANNOTATE, AT(window), 1, 16384, "N",
      "jobs read ahead of the batch (derived; embedded queue: two batches, more for short jobs)"},
-    {"max-tokens", 0, INTEGER, WORK | RUN, AT(max_tokens_default), 1, 1 << 20, "N",
+    {"max-tokens", 0, INTEGER, WORK | RUN | ANNOTATE, AT(max_tokens_default), 1, 1 << 20, "N",
      "default of jobs (up to the end of the context)"},
-    {"sampling-defaults", 0, TEXT_VALUE, WORK | RUN, AT(sampling.defaults), 0, 0, "WHOSE",
+    {"sampling-defaults", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.defaults), 0, 0, "WHOSE",
      "source of sampling defaults: model (generation_config.json or general.sampling.*) or none (model)"},
-    {"temperature", 0, TEXT_VALUE, WORK | RUN, AT(sampling.temperature), 0, 0, "X",
+    {"temperature", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.temperature), 0, 0, "X",
      "default of jobs; likewise:"},
-    {"top-p", 0, TEXT_VALUE, WORK | RUN, AT(sampling.top_p), 0, 0, "X", ""},
-    {"top-k", 0, TEXT_VALUE, WORK | RUN, AT(sampling.top_k), 0, 0, "N", ""},
-    {"min-p", 0, TEXT_VALUE, WORK | RUN, AT(sampling.min_p), 0, 0, "X", ""},
-    {"presence-penalty", 0, TEXT_VALUE, WORK | RUN, AT(sampling.presence_penalty), 0, 0, "X", ""},
-    {"frequency-penalty", 0, TEXT_VALUE, WORK | RUN, AT(sampling.frequency_penalty), 0, 0, "X", ""},
-    {"repetition-penalty", 0, TEXT_VALUE, WORK | RUN, AT(sampling.repetition_penalty), 0, 0, "X", ""},
-    {"chat-template", 0, TEXT_VALUE, WORK | RUN | INSPECT, AT(chat_template), 0, 0, "FILE",
+    {"top-p", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.top_p), 0, 0, "X", ""},
+    {"top-k", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.top_k), 0, 0, "N", ""},
+    {"min-p", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.min_p), 0, 0, "X", ""},
+    {"presence-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.presence_penalty), 0, 0, "X", ""},
+    {"frequency-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.frequency_penalty), 0, 0, "X",
+     ""},
+    {"repetition-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.repetition_penalty), 0, 0, "X",
+     ""},
+    {"chat-template", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(chat_template), 0, 0, "FILE",
      "chat template instead of the model's"},
-    {"special-in-content", 0, FLAG, WORK | RUN, AT(special_in_content), 0, 0, NULL,
+    {"tool-format", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(tool_format), 0, 0, "NAME",
+     "how the model writes calls of tools, instead of what its chat template tells"},
+    {"special-in-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(special_in_content), 0, 0, NULL,
      "encode control tokens in the text of messages, as transformers and vLLM do"},
-    {"pre", 0, TEXT_VALUE, WORK | RUN | TOKENIZE | INSPECT, AT(pre), 0, 0, "NAME",
+    {"pre", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | TOKENIZE | INSPECT, AT(pre), 0, 0, "NAME",
      "the tokenizer's split pattern instead of the model's"},
-    {"model-name", 0, TEXT_VALUE, WORK | RUN, AT(model_name), 0, 0, "NAME", "the model's name in results"},
-    {"engine-test", 0, TEXT_VALUE, WORK | RUN, AT(engine_test), 0, 0, "SPEC",
+    {"model-name", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(model_name), 0, 0, "NAME",
+     "the model's name in results"},
+    {"engine-test", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine_test), 0, 0, "SPEC",
      "mock engine for tests, with random words; time per step: instant, fixed:MS or random:MS"},
-    {"exit-when-idle", 0, INTEGER, WORK, AT(exit_when_idle), 0, 1 << 30, "SECONDS",
+    {"exit-when-idle", 0, INTEGER, WORK, AT(exit_when_idle_s), 0, 1 << 30, "SECONDS",
      "exit after this time without a job"},
-    {"metrics", 0, TEXT_VALUE, WORK | RUN, AT(metrics), 0, 0, "HOST:PORT",
+    {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(metrics), 0, 0, "HOST:PORT",
      "serve Prometheus metrics and a status page; a port alone: on the loopback"},
-    {"crash-limit", 0, INTEGER, WORK | RUN, AT(crash_limit), 0, 60, "N",
+    {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(crash_limit), 0, 60, "N",
      "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
     {"dead-share", 0, INTEGER, WORK, AT(dead_share), 1, 100, "PERCENT",
      "end the worker if the share of dead letters among Kafka's records exceeds this (50)"},
-    {"retain", 0, DURATION, WORK | RUN | MIRROR, AT(retain), 0, 0, "TIME",
+    {"retain", 0, DURATION, WORK | RUN | ANNOTATE | MIRROR, AT(retain_s), 0, 0, "TIME",
      "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never)"},
-    {"progress", 0, DURATION, WORK | RUN, AT(progress), 0, 0, "TIME",
+    {"progress", 0, DURATION, WORK | RUN | ANNOTATE, AT(progress_s), 0, 0, "TIME",
      "interval of progress lines if standard error is not a terminal (60; 0: never)"},
     {"rebuild", 0, FLAG, STATUS, AT(rebuild), 0, 0, NULL,
      "first rebuild the store's rows of Kafka jobs from the topics"},
@@ -211,7 +224,7 @@ static const struct option options[] = {
      "a JSON Schema, drafts 4 to 2020-12"},
     {"regex", 0, TEXT_VALUE, GRAMMAR, AT(regex), 0, 0, "R",
      "a regular expression that the whole text matches"},
-    {"choice", 0, TEXT_VALUE, GRAMMAR, AT(choice), 0, 0, "A,B", "texts, separated by commas"},
+    {"choice", 0, TEXT_VALUE, GRAMMAR | ANNOTATE, AT(choice), 0, 0, "A,B", "texts, separated by commas"},
     {"grammar", 0, TEXT_VALUE, GRAMMAR, AT(grammar), 0, 0, "FILE", "a grammar in GBNF or in Lark's notation"},
     {"cases", 0, TEXT_VALUE, GRAMMAR, AT(cases), 0, 0, "FILE",
      "lines {\"name\", \"schema\", \"tests\": [{\"data\"}]}: verdicts and times of each, as JSON lines"},
@@ -230,8 +243,53 @@ static const struct option options[] = {
     {"generate", 'n', INTEGER, BENCH, AT(generate), 1, 1 << 20, "N", "tokens generated by each (32)"},
     {"batch", 0, TEXT_VALUE, BENCH, AT(batch), 0, 0, "LIST", "batch sizes (1,8,32)"},
     {"repeat", 'r', INTEGER, BENCH, AT(repeat), 1, 1000, "N", "runs per size; the median is reported (3)"},
+    {"prompt", 'p', TEXT_VALUE, ANNOTATE, AT(annotate.prompt), 0, 0, "FILE.jinja",
+     "template of the prompt: the columns are its variables, row has all of them"},
+    {"system", 0, TEXT_VALUE, ANNOTATE, AT(annotate.system), 0, 0, "FILE.jinja",
+     "template of a system message before it"},
+    {"messages", 0, TEXT_VALUE, ANNOTATE, AT(annotate.messages), 0, 0, "FILE.jsonl.jinja",
+     "instead of --prompt: template of whole conversations, a JSON message per line"},
+    {"parameters", 0, TEXT_VALUE, ANNOTATE, AT(annotate.parameters), 0, 0, "FILE.json",
+     "an object of parameters in OpenAI's names, for all rows; without a temperature: 0"},
+    {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 0, 0, "FILE.json",
+     "JSON Schema of the answers: each top-level property is a column"},
+    {"prefix", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prefix), 0, 0, "TEXT",
+     "before the names of the answers' columns (answer; with --choice label; the schema's properties)"},
+    {"figures", 0, FLAG, ANNOTATE, AT(annotate.figures), 0, 0, NULL, "columns with the numbers of tokens"},
+    {"delimiter", 0, TEXT_VALUE, ANNOTATE, AT(annotate.delimiter), 0, 0, "C",
+     "between the fields of a CSV file (a comma; of TSV a tab)"},
+    {"no-header", 0, FLAG, ANNOTATE, AT(annotate.no_header), 0, 0, NULL,
+     "the first line is a row: columns are column1, column2, ..."},
+    {"skip-bad-rows", 0, FLAG, ANNOTATE, AT(annotate.skip_bad_rows), 0, 0, NULL,
+     "leave out rows that can't be read or rendered, and go on; default: an error"},
+    {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input_format), 0, 0, "NAME",
+     "csv, tsv, jsonl or sqlite (by the file's name; of standard input csv)"},
+    {"output-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output_format), 0, 0, "NAME",
+     "csv, tsv, jsonl or sqlite (by the file's name, else the input's)"},
+    {"table", 0, TEXT_VALUE, ANNOTATE, AT(annotate.table), 0, 0, "NAME",
+     "table of a SQLite database to read"},
+    {"sql", 0, TEXT_VALUE, ANNOTATE, AT(annotate.sql), 0, 0, "QUERY", "query of a SQLite database to read"},
+    {"into", 0, TEXT_VALUE, ANNOTATE, AT(annotate.into), 0, 0, "NAME",
+     "table of a SQLite database to write, in place of one of that name"},
+    {"same-draws", 0, FLAG, ANNOTATE, AT(annotate.same_draws), 0, 0, NULL,
+     "equal rows get one answer also where answers are drawn at random"},
+    {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.probabilities), 0, 0, NULL,
+     "with --choice: a column a label with its probability, and the margin of the first to the second"},
+    {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
+     "ask N times with N seeds; the answer is the majority's, a column has its share (1)"},
+    {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 0, 0, "COLUMN",
+     "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix"},
+    {"estimate", 0, FLAG, ANNOTATE, AT(annotate.estimate), 0, 0, NULL,
+     "print the number of tokens of all prompts, without computing a step, and end"},
+    {"price-in", 0, TEXT_VALUE, ANNOTATE, AT(annotate.price_in), 0, 0, "X",
+     "of a million prompt tokens, for the estimate"},
+    {"price-out", 0, TEXT_VALUE, ANNOTATE, AT(annotate.price_out), 0, 0, "X",
+     "of a million tokens of answers, for the estimate"},
+    {"seed", 0, INTEGER, ANNOTATE, AT(annotate.seed), 0, INT64_MAX, "N", "seed of the sample's rows (0)"},
+    {"sample", 0, INTEGER, ANNOTATE, AT(annotate.sample), 1, 1 << 20, "N",
+     "answer N rows drawn evenly over the table, print them and an estimate for all, and end"},
     {"config", 0, TEXT_VALUE, ALL, AT(config), 0, 0, "FILE", "options as \"name = value\" lines"},
-    {"log", 0, TEXT_VALUE, WORK | RUN, AT(log), 0, 0, "FILE",
+    {"log", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(log), 0, 0, "FILE",
      "append messages to a file; standard error gets only the reason of a failure; SIGHUP reopens the file"},
     {"quiet", 'q', FLAG, ALL, AT(quiet), 0, 0, NULL, "errors only"},
     {"verbose", 'v', FLAG, ALL, AT(verbose), 0, 0, NULL, "more messages"},
@@ -249,12 +307,18 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
-static const struct option *find_option(const char *name, size_t length)
+// The command's option of that name, else another command's.
+static const struct option *find_option(const struct command *command, const char *name, size_t length)
 {
-    for (int i = 0; i < N_OPTIONS; i++)
-        if (strlen(options[i].name) == length && memcmp(options[i].name, name, length) == 0)
+    const struct option *found = NULL;
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (strlen(options[i].name) != length || memcmp(options[i].name, name, length) != 0)
+            continue;
+        if (options[i].commands & command->mask)
             return &options[i];
-    return NULL;
+        found = &options[i];
+    }
+    return found;
 }
 
 // ---- values ----
@@ -291,7 +355,7 @@ bool options_parse_size(const char *text, uint64_t *bytes)
     return true;
 }
 
-bool options_parse_duration(const char *text, int64_t *seconds)
+bool options_parse_duration(const char *text, int64_t *duration_s)
 {
     static const struct {
         char letter;
@@ -304,7 +368,7 @@ bool options_parse_duration(const char *text, int64_t *seconds)
         return false;
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
         if (*end == units[i].letter && number <= DURATION_DAYS_MAX * 86400LL / units[i].seconds) {
-            *seconds = number * units[i].seconds;
+            *duration_s = number * units[i].seconds;
             return true;
         }
     return false;
@@ -329,7 +393,7 @@ static enum status add_property(struct settings *settings, const char *value, st
     return set_text(&settings->properties[settings->n_properties++], value, error);
 }
 
-// What must not stand in the process list, where everybody on the machine reads it.
+// Secrets, which must not be on the command line, where every user of the machine can read them.
 static bool is_secret(const char *property)
 {
     size_t length = strcspn(property, "=");
@@ -392,7 +456,7 @@ static void variable_of(const struct option *option, char name[VARIABLE_BYTES_MA
         name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
 }
 
-// Several properties stand on lines of their own.
+// Each property has its own line.
 static enum status add_properties(struct settings *settings, const char *lines, struct error *error)
 {
     enum status status = STATUS_OK;
@@ -449,10 +513,10 @@ static enum status apply_line(struct settings *settings, const struct command *c
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "expected name = value, got \"%s\"", text);
     *equals = '\0';
     char *name = trim(text), *value = trim(equals + 1);
-    const struct option *option = find_option(name, strlen(name));
+    const struct option *option = find_option(command, name, strlen(name));
     if (!option || option->offset == AT(config))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "no option is named \"%s\"", name);
-    // One file may serve all commands: what another one reads is passed over.
+    // One file may serve all commands: options of other commands are skipped.
     if (!(option->commands & command->mask) || (given[option - options] && option->kind != PROPERTY))
         return STATUS_OK;
     return set_value(settings, option, value, error);
@@ -520,7 +584,7 @@ void options_find_unknown_variables(char *const *environment,
         if (strncmp(*environment, VARIABLE_PREFIX, sizeof VARIABLE_PREFIX - 1) != 0 || length >= sizeof name)
             continue;
         snprintf(name, sizeof name, "%.*s", (int)length, *environment);
-        // fewer than half of the letters are others
+        // fewer than half of the letters differ
         int best = (int)(length - sizeof VARIABLE_PREFIX + 2) / 2;
         bool found = is_variable_of_tests(name);
         for (int i = 0; i < N_OPTIONS && !found; i++) {
@@ -548,11 +612,11 @@ static enum status parse_option(struct settings *settings, const struct command 
     if (argument[1] == '-') {
         const char *equals = strchr(argument, '=');
         size_t length = equals ? (size_t)(equals - argument) - 2 : strlen(argument) - 2;
-        option = find_option(argument + 2, length);
+        option = find_option(command, argument + 2, length);
         value = equals ? equals + 1 : NULL;
     } else {
         for (int o = 0; o < N_OPTIONS && !option; o++)
-            if (options[o].letter == argument[1])
+            if (options[o].letter == argument[1] && options[o].commands & command->mask)
                 option = &options[o];
         value = argument[2] ? argument + 2 : NULL;
     }
@@ -602,7 +666,8 @@ static enum status parse_arguments(struct settings *settings, const struct comma
     return STATUS_OK;
 }
 
-// Of two values of one property the later one counts, and the line stands over environment and file.
+// Of two values of one property the later one counts; the command line takes precedence over environment and
+// file.
 static void move_to_end(char **properties, int n, int n_first)
 {
     char *first[OPTIONS_PROPERTIES_MAX];
@@ -613,12 +678,12 @@ static void move_to_end(char **properties, int n, int n_first)
 
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error)
 {
-    *settings = (struct settings){.exit_when_idle = -1,
+    *settings = (struct settings){.exit_when_idle_s = -1,
                                   .crash_limit = CRASH_LIMIT_DEFAULT,
                                   .dead_share = DEAD_SHARE_DEFAULT,
                                   .model_failures = MODEL_FAILURES_DEFAULT,
-                                  .retain = RETAIN_DAYS_DEFAULT * 86400LL,
-                                  .progress = PROGRESS_S_DEFAULT,
+                                  .retain_s = RETAIN_DAYS_DEFAULT * 86400LL,
+                                  .progress_s = PROGRESS_S_DEFAULT,
                                   .prompt = 128,
                                   .generate = 32,
                                   .repeat = 3};

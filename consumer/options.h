@@ -27,12 +27,12 @@ struct settings {
     int n_properties;
     bool create_topics, ignore_offset_map, dynamic_member, refuse_deleted;
     char *group_protocol;
-    int64_t membership_timeout; // seconds; 0: derived
-    int64_t partitions;         // of the jobs and results topics that are created
+    int64_t membership_timeout_s; // seconds; 0: derived
+    int64_t partitions;           // of the jobs and results topics that are created
     // the model and the machine
     char *metrics, *log; // address of the metrics; log file
     char *kv_type;       // of the pages
-    char *model, *backend, *chat_template, *pre, *model_name, *quantize, *engine_test;
+    char *model, *backend, *chat_template, *tool_format, *pre, *model_name, *quantize, *engine_test;
     int64_t threads, max_batch, max_rows, window, max_tokens_default;
     uint64_t kv_memory, gpu_memory;
     int64_t gpu_device;
@@ -43,11 +43,11 @@ struct settings {
     } sampling; // defaults of jobs
     int64_t check_cpu;
     bool cached_tokens;
-    bool no_graphs, no_ahead;
+    bool no_graphs, no_ahead, gpu_sync;
     char *trace_steps;
-    int64_t exit_when_idle; // seconds, -1: never
-    int64_t retain;         // seconds; 0: unlimited
-    int64_t progress;       // seconds from one line to the next; 0: none
+    int64_t exit_when_idle_s; // seconds, -1: never
+    int64_t retain_s;         // seconds; 0: unlimited
+    int64_t progress_s;       // seconds from one line to the next; 0: none
     int64_t crash_limit, dead_share, model_failures;
     bool force_new, retry_failed;
     // input and output
@@ -57,6 +57,13 @@ struct settings {
     int64_t prompt, generate, repeat;
     bool special_in_content;
     bool json, watch, special, force, rebuild, until_end;
+    struct { // sheaf annotate
+        char *prompt, *system, *messages, *parameters, *schema;
+        char *delimiter, *table, *sql, *input_format, *output_format, *into, *prefix, *evaluate;
+        char *price_in, *price_out;
+        bool no_header, skip_bad_rows, same_draws, figures, probabilities, estimate, reorder;
+        int64_t sample, seed, votes;
+    } annotate;
     // messages
     bool quiet, verbose, log_json, help;
     char *config;
@@ -78,4 +85,4 @@ void options_print_help(const char *command);
 // "512M", "2.5G", "1048576": bytes; K, M, G, T are powers of 1024.
 bool options_parse_size(const char *text, uint64_t *bytes);
 // "30d", "12h", "90m", "45s", "45": seconds, at most a hundred years.
-bool options_parse_duration(const char *text, int64_t *seconds);
+bool options_parse_duration(const char *text, int64_t *duration_s);

@@ -11,16 +11,16 @@ enum { BAR_WIDTH = 24 };
 
 static void measure(struct progress_line *line, const struct worker_progress *progress)
 {
-    int64_t now = clock_ms();
+    int64_t now_ms = clock_ms();
     if (!line->started_ms)
-        line->started_ms = line->shown_ms = now;
-    if (now - line->shown_ms < 500)
+        line->started_ms = line->shown_ms = now_ms;
+    if (now_ms - line->shown_ms < 500)
         return;
     double rate =
-        (double)(progress->generated_tokens - line->tokens_shown) * 1000 / (double)(now - line->shown_ms);
+        (double)(progress->generated_tokens - line->tokens_shown) * 1000 / (double)(now_ms - line->shown_ms);
     line->tokens_per_second = line->tokens_per_second > 0 ? 0.7 * line->tokens_per_second + 0.3 * rate : rate;
     line->tokens_shown = progress->generated_tokens;
-    line->shown_ms = now;
+    line->shown_ms = now_ms;
 }
 
 static void format_left(const struct progress_line *line, int64_t here, char left[32])
@@ -32,18 +32,18 @@ static void format_left(const struct progress_line *line, int64_t here, char lef
         snprintf(left, 32, ", %.0f s left", seconds * (double)(line->n_total - finished) / (double)here);
 }
 
-// Nothing while nothing happens: an idle worker's log stays short.
+// No message without progress: an idle worker's log stays short.
 static void write_message(struct progress_line *line, const struct worker_progress *progress)
 {
-    int64_t now = clock_ms(), here = progress->n_done + progress->n_failed;
+    int64_t now_ms = clock_ms(), here = progress->n_done + progress->n_failed;
     if (!line->started_ms)
-        line->started_ms = line->shown_ms = now;
-    if (!line->message_ms || now - line->shown_ms < line->message_ms)
+        line->started_ms = line->shown_ms = now_ms;
+    if (!line->message_ms || now_ms - line->shown_ms < line->message_ms)
         return;
     if (progress->generated_tokens != line->tokens_shown || here != line->jobs_shown) {
         char total[32] = "", left[32] = "";
-        double rate =
-            (double)(progress->generated_tokens - line->tokens_shown) * 1000 / (double)(now - line->shown_ms);
+        double rate = (double)(progress->generated_tokens - line->tokens_shown) * 1000 /
+                      (double)(now_ms - line->shown_ms);
         if (line->n_total > 0) {
             snprintf(total, sizeof total, "/%lld", (long long)line->n_total);
             format_left(line, here, left);
@@ -53,7 +53,7 @@ static void write_message(struct progress_line *line, const struct worker_progre
     }
     line->tokens_shown = progress->generated_tokens;
     line->jobs_shown = here;
-    line->shown_ms = now;
+    line->shown_ms = now_ms;
 }
 
 void progress_line_show(void *context, const struct worker_progress *progress)
@@ -74,7 +74,7 @@ void progress_line_show(void *context, const struct worker_progress *progress)
     }
     if (line->n_total > 0)
         fprintf(stderr, "\r\033[K[%s] %lld/%lld", bar, (long long)finished, (long long)line->n_total);
-    else // how much will come is not known
+    else // the number of jobs is unknown
         fprintf(stderr, "\r\033[K%lld", (long long)finished);
     fprintf(stderr, " jobs, %lld failed, %.0f tokens/s%s", (long long)progress->n_failed,
             line->tokens_per_second, left);

@@ -10,7 +10,7 @@
 #include "consumer/test_engine.h"
 #include "consumer/trace.h"
 #include "engine/cpu/backend.h"
-#include "engine/file/gguf_quantise.h"
+#include "engine/file/gguf_quantize.h"
 #include "engine/machine.h"
 #include "engine/model/model_folder.h"
 #include "gpu/backend.h"
@@ -24,13 +24,15 @@
 
 // ---- model ----
 
-// A template the interpreter can't read is no reason to refuse a model that is sent plain prompts: the jobs
-// with messages get the error.
+// A template that the interpreter refuses does not prevent plain prompts: only jobs with messages get the
+// error.
 static enum status open_model_template(struct runtime *runtime, const char *key, const char *jobs,
-                                       struct template **template, struct error *error)
+                                       struct template **template, struct answer_format *format,
+                                       struct error *error)
 {
     struct text source = {0};
     enum status status = gguf_text(runtime->model->gguf, key, &source, NULL, error);
+    answer_format_detect(format, source);
     if (status != STATUS_OK || !source.size || template_parse(template, source, error) == STATUS_OK)
         return status;
     log_write(LOG_WARNING, "%s: %s; jobs with %s will be refused", key, error->text, jobs);
@@ -40,17 +42,19 @@ static enum status open_model_template(struct runtime *runtime, const char *key,
 static enum status open_model_templates(struct runtime *runtime, struct error *error)
 {
     bool named = gguf_has(runtime->model->gguf, "tokenizer.chat_template.tool_use");
-    enum status status =
-        open_model_template(runtime, "tokenizer.chat_template", "messages", &runtime->chat_template, error);
+    enum status status = open_model_template(runtime, "tokenizer.chat_template", "messages",
+                                             &runtime->chat_template, &runtime->chat_format, error);
     if (status == STATUS_OK && named)
         status = open_model_template(runtime, "tokenizer.chat_template.tool_use", "tools",
-                                     &runtime->tool_template, error);
-    if (!named)
+                                     &runtime->tool_template, &runtime->tool_format, error);
+    if (!named) {
         runtime->tool_template = runtime->chat_template;
+        runtime->tool_format = runtime->chat_format;
+    }
     return status;
 }
 
-// One that was asked for by name must work.
+// A template given by an option must be valid.
 static enum status open_template(struct runtime *runtime, const struct settings *settings,
                                  struct error *error)
 {
@@ -60,9 +64,28 @@ static enum status open_template(struct runtime *runtime, const struct settings 
     enum status status = file_read(settings->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
     if (status == STATUS_OK && file.size)
         status = template_parse(&runtime->chat_template, (struct text){file.data, file.size}, error);
+    answer_format_detect(&runtime->chat_format, (struct text){file.data, file.size});
     runtime->tool_template = runtime->chat_template;
+    runtime->tool_format = runtime->chat_format;
     buffer_finish(&file);
     return status;
+}
+
+static enum status choose_tool_format(struct runtime *runtime, const struct settings *settings,
+                                      struct error *error)
+{
+    if (!settings->tool_format)
+        return STATUS_OK;
+    const struct tool_format *format = tool_format_find(settings->tool_format);
+    runtime->chat_format.tools = runtime->tool_format.tools = format;
+    if (format)
+        return STATUS_OK;
+    struct buffer names = {0};
+    tool_format_list(&names);
+    (void)error_set(error, STATUS_REFUSE, ERROR_USAGE, "--tool-format: expected one of %s, got \"%s\"",
+                    names.data ? names.data : "", settings->tool_format);
+    buffer_finish(&names);
+    return STATUS_REFUSE;
 }
 
 enum status runtime_check_model(const char *path, struct error *error)
@@ -77,22 +100,22 @@ static enum status open_pool(struct runtime *runtime, const struct settings *set
     return runtime->pool ? STATUS_OK : pool_create(&runtime->pool, (int)settings->threads, error);
 }
 
-// Takes *gguf over, also when it fails.
-static enum status quantise(struct runtime *runtime, const struct settings *settings, struct gguf **gguf,
+// Takes ownership of *gguf, also on failure.
+static enum status quantize(struct runtime *runtime, const struct settings *settings, struct gguf **gguf,
                             struct error *error)
 {
     enum tensor_type type;
     struct gguf *source = *gguf;
     *gguf = NULL;
     enum status status = STATUS_OK;
-    if (!gguf_quantise_type(settings->quantize, &type))
+    if (!gguf_quantize_type(settings->quantize, &type))
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
                            "--quantize: expected q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32, got \"%s\"",
                            settings->quantize);
     if (status == STATUS_OK)
         status = open_pool(runtime, settings, error);
     if (status == STATUS_OK)
-        return gguf_quantise(gguf, source, type, runtime->pool, error);
+        return gguf_quantize(gguf, source, type, runtime->pool, error);
     gguf_close(source);
     return status;
 }
@@ -104,7 +127,7 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
     bus_error_handle(path);
     enum status status = model_folder_open(&gguf, path, error);
     if (status == STATUS_OK && settings->quantize)
-        status = quantise(runtime, settings, &gguf, error);
+        status = quantize(runtime, settings, &gguf, error);
     return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;
 }
 
@@ -133,12 +156,14 @@ enum status runtime_open_model(struct runtime *runtime, const struct settings *s
                            tokenizer_n_tokens(runtime->tokenizer), runtime->model->shape.n_vocab);
     if (status == STATUS_OK)
         status = open_template(runtime, settings, error);
+    if (status == STATUS_OK)
+        status = choose_tool_format(runtime, settings, error);
     return status == STATUS_OK ? name_model(runtime, settings, error) : status;
 }
 
 // ---- machine ----
 
-// "cpu:NAME" holds the kernels back.
+// "cpu:NAME" limits the kernels to that instruction set.
 static bool parse_level(const char *name, enum cpu_level *level)
 {
     static const struct {
@@ -158,7 +183,8 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
 {
     struct gpu_options options = {.index = (int)settings->gpu_device,
                                   .memory_bytes = settings->gpu_memory,
-                                  .eager = settings->no_graphs,
+                                  .eager = settings->no_graphs || settings->gpu_sync,
+                                  .sync = settings->gpu_sync,
                                   .pool = runtime->pool};
     enum status status = gpu_backend_create(&runtime->backend, &options, error);
     if (status != STATUS_OK)
@@ -197,7 +223,7 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
     return status == STATUS_OK ? cpu_backend_create(&runtime->backend, runtime->pool, level, error) : status;
 }
 
-// "layers:20": how, and how many layers on the device.
+// "layers:20": the placement, and the number of layers on the device.
 static enum status parse_placement(const char *text, struct limits_wanted *wanted, struct error *error)
 {
     static const char *const names[] = {[PLACING_AUTO] = "auto",
@@ -223,7 +249,7 @@ static enum status parse_placement(const char *text, struct limits_wanted *wante
         MODEL_LAYERS_MAX, text);
 }
 
-// The backend of both sides, which takes them over; or the device's alone.
+// The hybrid of both backends, which owns them; or the device's backend.
 static enum status place(struct runtime *runtime, struct error *error)
 {
     const struct limits_plan *plan = &runtime->plan;
@@ -315,7 +341,7 @@ static void say_plan(const struct runtime *runtime)
               (double)model_n_parameters(runtime->model) / 1e6, runtime->backend->device.name,
               pool_n_threads(runtime->pool), pool_n_threads(runtime->pool) == 1 ? "" : "s");
     log_write(LOG_INFO, "batch: up to %d sequences and %d rows a step, window of %d jobs",
-              plan->batch.n_sequences_max, plan->batch.n_rows_max, plan->batch.n_jobs_max);
+              plan->batch.n_sequences_max, plan->batch.n_tokens_max, plan->batch.n_jobs_max);
     log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, KV %.1f MB (%d pages of %d positions)",
               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,
               (double)plan->page_bytes / 1e6, plan->batch.n_pages, plan->batch.page_positions);
@@ -355,7 +381,7 @@ enum status runtime_open_session(struct runtime *runtime, const struct settings 
     return STATUS_OK;
 }
 
-// The plan was made of what was free then; another program may have taken some of it since.
+// The plan used the memory free at that time; another program may have allocated some of it since.
 static enum status say_lacking(const struct runtime *runtime, struct error *error)
 {
     uint64_t left = runtime->backend->device.memory_available(runtime->backend);
@@ -397,6 +423,8 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
         .pool = runtime->pool,
         .environment = {.tokenizer = tokenizer,
                         .chat_template = runtime->chat_template,
+                        .chat_format = runtime->chat_format,
+                        .tool_format = runtime->tool_format,
                         .tool_template = runtime->tool_template,
                         .special_in_content = settings->special_in_content,
                         .sampling_defaults = runtime->defaults.sampling,
@@ -415,7 +443,7 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
 {
     *runtime = (struct runtime){0};
     struct limits_wanted wanted = {.n_sequences_max = (int32_t)settings->max_batch,
-                                   .n_rows_max = (int32_t)settings->max_rows,
+                                   .n_tokens_max = (int32_t)settings->max_rows,
                                    .n_jobs_max = (int32_t)settings->window,
                                    .page_bytes = settings->kv_memory};
     enum status status = runtime_open_model(runtime, settings, path, error);
@@ -429,10 +457,12 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
         status = runtime_kv_type(runtime, settings, &kv_type, error);
     if (status == STATUS_OK)
         status = runtime_plan(runtime, settings, &wanted, error);
-    if (status == STATUS_OK)
-        status = open_engine(runtime, settings, error);
+    // Hashes before the weights are packed, which unmaps the file's pages as it proceeds: both share the page
+    // faults.
     if (status == STATUS_OK)
         status = arithmetic_name(runtime, settings, error);
+    if (status == STATUS_OK)
+        status = open_engine(runtime, settings, error);
     if (status == STATUS_OK)
         status = create_batcher(runtime, settings, error);
     if (status == STATUS_OK)

@@ -15,6 +15,7 @@ struct runtime {
     struct tokenizer *tokenizer;
     struct template *chat_template; // NULL: none
     struct template *tool_template; // for jobs with tools; equal to chat_template if the model has no other
+    struct answer_format chat_format, tool_format; // of answers behind each
     struct pool *pool;
     struct backend *backend; // a hybrid includes both
     struct backend *host;    // the CPU backend for a possible hybrid, until the plan is made; else NULL
@@ -35,7 +36,7 @@ struct runtime {
 
 // Checks that the file is readable, for commands that create other files first. STATUS_REFUSE, ERROR_FILE.
 enum status runtime_check_model(const char *path, struct error *error) WARN_UNUSED;
-// The model only; its weights are quantised while loading if the settings say so.
+// The model only; its weights are quantized while loading if the settings say so.
 enum status runtime_open_weights(struct runtime *runtime, const struct settings *settings, const char *path,
                                  struct error *error) WARN_UNUSED;
 // Model, tokenizer and chat template.

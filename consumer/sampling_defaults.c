@@ -55,7 +55,7 @@ static enum status read_model(struct sampling_defaults *defaults, const struct g
     return status;
 }
 
-// Settings of llama.cpp's samplers that are not built are named, where they would change an answer.
+// Warns of settings of llama.cpp samplers that are not implemented, if they would change an answer.
 static enum status warn_of_others(const struct gguf *gguf, struct error *error)
 {
     enum { MIROSTAT, XTC_PROBABILITY, XTC_THRESHOLD, PENALTY_LAST_N, N_KEYS };
@@ -69,8 +69,7 @@ static enum status warn_of_others(const struct gguf *gguf, struct error *error)
         if (status != STATUS_OK)
             return status;
     }
-    // XTC draws with its probability, and only from tokens above its threshold: above one half at most one
-    // is.
+    // XTC applies only with several tokens above its threshold: above one half there is at most one.
     bool has_xtc = numbers[XTC_PROBABILITY] > 0.0 && numbers[XTC_THRESHOLD] <= 0.5;
     const bool has_effect[N_KEYS] = {numbers[MIROSTAT] != 0.0, has_xtc, has_xtc && found[XTC_THRESHOLD],
                                      numbers[PENALTY_LAST_N] != -1.0}; // -1: all tokens, as here

@@ -24,7 +24,7 @@ static enum status start_worker(const struct service *service, const struct sett
                                              .arithmetic = runtime->arithmetic,
                                              .dataset = service->dataset,
                                              .n_sequences_max = batch->n_sequences_max,
-                                             .n_rows_max = batch->n_rows_max,
+                                             .n_tokens_max = batch->n_tokens_max,
                                              .n_pages = batch->n_pages,
                                              .page_positions = batch->page_positions};
     if (service->late) {
@@ -92,7 +92,7 @@ static enum status stop_worker(const struct service *service, struct error *erro
     return status == STATUS_OK && store ? store_worker_stop(store, error) : status;
 }
 
-// The health port answers until everything else is closed.
+// The health endpoint answers until everything else is closed.
 static void begin_close(struct closing *closing, struct exporter *exporter, const char *reason)
 {
     closing_begin(closing, "the transport", reason);
@@ -112,7 +112,7 @@ enum status service_run(const struct service *service, const struct settings *se
     struct exporter *exporter = NULL;
     struct closing closing = {0};
     int stop_fd = stop_fd_open(); // before any thread
-    // before a model is loaded for nothing
+    // before the model is loaded in vain
     enum status status = exporter_open(&exporter, settings->metrics, error);
     if (status == STATUS_OK)
         status = runtime_open(&runtime, settings, settings->model, error);
@@ -137,7 +137,7 @@ enum status service_run(const struct service *service, const struct settings *se
             .crash_limit = (int32_t)settings->crash_limit,
             .model_failures_max = (int32_t)settings->model_failures,
             .dead_share_max = settings->brokers ? (int32_t)settings->dead_share : 0,
-            .retain_s = settings->retain,
+            .retain_s = settings->retain_s,
             .on_terminal = isatty(STDERR_FILENO),
             .trace = runtime.trace,
             .stop_fd = stop_fd,

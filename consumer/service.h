@@ -1,4 +1,4 @@
-// The life of a worker: model, store, transport, main loop. Used by `sheaf work` and `sheaf run`.
+// A worker from start to end: model, store, transport, main loop. Used by `sheaf work` and `sheaf run`.
 #pragma once
 
 #include "consumer/late_store.h"

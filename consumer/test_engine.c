@@ -60,7 +60,7 @@ void test_engine_destroy(struct test_engine *engine)
     free(engine);
 }
 
-// A token that ends nothing and spells something; the one it began with where the vocabulary has no such.
+// The next token that is neither a control token nor ends generation; the start token if there is none.
 static int32_t word(const struct tokenizer *tokenizer, uint64_t draw)
 {
     uint64_t n_tokens = (uint64_t)tokenizer_n_tokens(tokenizer);
@@ -71,7 +71,7 @@ static int32_t word(const struct tokenizer *tokenizer, uint64_t draw)
     return first;
 }
 
-// The first token from `token` on that the mask allows; one always is.
+// The first token from `token` on that the mask allows; there is always one.
 static int32_t find_allowed(const struct sample_request *request, int32_t token)
 {
     int32_t n = request->n_allowed_words * 32;
@@ -89,6 +89,14 @@ static int32_t draw_token(const struct test_engine *engine, const struct sample_
     bool ends = request->index > 0 && eos >= 0 && draw % END_ONE_IN == 0;
     int32_t token = ends ? eos : word(engine->tokenizer, draw / END_ONE_IN);
     return request->allowed ? find_allowed(request, token) : token;
+}
+
+// Of a token that is given.
+static struct sample_result score(const struct sample_request *request)
+{
+    int32_t token = request->sampling->logit_bias->token;
+    uint64_t hash = hash_bytes(&token, sizeof token, 0);
+    return (struct sample_result){.token = token, .logprob = -(float)(hash % 64) / 8.0f};
 }
 
 static void take_time(struct test_engine *engine)
@@ -109,7 +117,9 @@ static enum status compute_step(void *context, struct step *step, struct sample_
 {
     struct test_engine *engine = context;
     for (int32_t i = 0; i < step->n_outputs; i++)
-        results[i] = (struct sample_result){.token = draw_token(engine, &step->samples[i])};
+        results[i] = step->samples[i].scores
+                         ? score(&step->samples[i])
+                         : (struct sample_result){.token = draw_token(engine, &step->samples[i])};
     take_time(engine);
     return STATUS_OK;
 }

@@ -31,12 +31,12 @@ void trace_write(struct trace *trace, const struct step_trace *step)
     static const char *const names[PHASE_COUNT] = {
         [PHASE_UPLOAD] = "upload",     [PHASE_EMBED] = "embed",       [PHASE_ATTENTION] = "attention",
         [PHASE_PRODUCTS] = "products", [PHASE_SAMPLING] = "sampling", [PHASE_DOWNLOAD] = "download"};
-    if (!trace || step->n_rows == 0)
+    if (!trace || step->n_tokens == 0)
         return;
     fprintf(trace->file,
             "{\"step\":%lld,\"ended_us\":%.0f,\"since_last_us\":%.0f,\"sequences\":%d,\"rows\":%d,"
             "\"outputs\":%d,\"first_tokens\":%d",
-            (long long)step->number, step->ended_us, step->since_last_us, step->n_sequences, step->n_rows,
+            (long long)step->number, step->ended_us, step->since_last_us, step->n_sequences, step->n_tokens,
             step->n_outputs, step->n_first_tokens);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(trace->file, ",\"%s_us\":%.1f", names[phase], step->times.us[phase]);

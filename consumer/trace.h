@@ -1,4 +1,4 @@
-// --trace-steps: one JSON line a step, with its rows and what its time went to, as the backend measured it
+// --trace-steps: one JSON line per step, with its tokens and the time of its parts as measured by the backend
 // (engine/session.h). Thread: main.
 #pragma once
 

@@ -30,7 +30,7 @@ struct record {
     const struct header *headers; // [n_headers]
     int32_t n_headers;
     bool has_more_headers;    // than these
-    int64_t written;          // seconds since 1970 UTC; 0: unknown
+    int64_t written_s;        // seconds since 1970 UTC; 0: unknown
     struct text content_type; // from the headers; may be empty
     struct text value;
     int32_t attempts; // earlier starts; on Kafka the number of crashes
@@ -41,9 +41,9 @@ struct record {
 struct transport_events {
     void *context;
     void (*receive)(void *context, const struct record *record);
-    // A dataset (job_id empty) or one job was cancelled. Only jobs submitted up to `until`, in seconds since
-    // 1970 UTC, are meant: later ones of the same name may have been delivered before this call.
-    void (*cancel)(void *context, struct text dataset, struct text job_id, int64_t until);
+    // A dataset (job_id empty) or one job was cancelled. Applies only to jobs submitted up to `until_s`
+    // (since 1970 UTC): later ones of the same name may have been delivered before this call.
+    void (*cancel)(void *context, struct text dataset, struct text job_id, int64_t until_s);
     // Partitions are being revoked: commit the finished jobs now. The only callback that may call the
     // transport. May be NULL.
     void (*revoke)(void *context);

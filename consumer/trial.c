@@ -23,7 +23,7 @@ void trial_add(struct trial *trial, struct job_list *finished, struct job_list *
         let_all_go(trial, ready);
 }
 
-void trial_let_go(struct trial *trial, bool idle, struct job_list *ready, int64_t now_ms)
+void trial_release(struct trial *trial, bool idle, struct job_list *ready, int64_t now_ms)
 {
     if (trial->held.n_jobs && idle && now_ms - trial->since_ms >= TRIAL_HOLD_MS)
         let_all_go(trial, ready);

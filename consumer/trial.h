@@ -19,6 +19,6 @@ struct trial {
 // Moves finished jobs to `ready` or holds them.
 void trial_add(struct trial *trial, struct job_list *finished, struct job_list *ready, int64_t now_ms);
 // Moves held jobs to `ready` after the hold time. `idle`: the engine has no job.
-void trial_let_go(struct trial *trial, bool idle, struct job_list *ready, int64_t now_ms);
+void trial_release(struct trial *trial, bool idle, struct job_list *ready, int64_t now_ms);
 // STATUS_REFUSE when the model has failed; names the first job's error.
 enum status trial_check(const struct trial *trial, struct error *error) WARN_UNUSED;

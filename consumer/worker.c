@@ -10,9 +10,10 @@
 
 enum { TURN_MS = 1 };
 
-// ---- faults that pass ----
+// ---- retriable errors ----
 
-// Once as long as the text stays the same, and again after WORKER_WARN_AGAIN_MS: nothing waits in silence.
+// Logs a retriable error once, and again if its text changes or after WORKER_WARN_AGAIN_MS: no wait is
+// silent.
 static void warn_once(struct worker *worker, const struct error *error, const char *then)
 {
     if (strcmp(worker->warning.text, error->text) != 0 ||
@@ -23,8 +24,7 @@ static void warn_once(struct worker *worker, const struct error *error, const ch
     memcpy(worker->warning.text, error->text, sizeof worker->warning.text);
 }
 
-// Waits longer each time. Memory that does not come back is the host's fault: the worker ends, another may
-// have it.
+// Exponential backoff. If memory remains exhausted, the worker ends and frees it for others.
 static enum status back_off(struct worker *worker, struct retry *retry, struct error *error)
 {
     retry->n_without_memory = error->code == ERROR_OUT_OF_MEMORY ? retry->n_without_memory + 1 : 0;
@@ -40,7 +40,7 @@ static enum status back_off(struct worker *worker, struct retry *retry, struct e
     return STATUS_OK;
 }
 
-// When nothing else failed and has to be tried again.
+// Clears a retry, and the warning unless another retry is pending.
 static void recovered(struct worker *worker, struct retry *retry)
 {
     *retry = (struct retry){0};
@@ -52,9 +52,9 @@ static void recovered(struct worker *worker, struct retry *retry)
     worker->warning.text[0] = worker->config->metrics->trouble[0] = '\0';
 }
 
-// ---- records in ----
+// ---- intake ----
 
-// A job that was computed each time when workers died is not computed again.
+// Rejects a job that was being computed in too many crashes.
 static bool reject_record(const struct worker *worker, struct job *job, const struct record *record)
 {
     int32_t limit = worker->config->crash_limit;
@@ -78,13 +78,13 @@ static void cancel_if_asked(struct transport *transport, struct job *job)
     job_fail(job, &error);
 }
 
-// Jobs that failed for the model's reasons may be held back: none is published before the model is known to
-// work.
+// Jobs that failed because of the model are held: none is published before an answer shows that the model
+// works.
 static enum status check_model(struct worker *worker, struct error *error)
 {
     if (worker->finished.n_jobs == 0)
         worker->commits.finished_since_ms = clock_ms();
-    trial_let_go(&worker->trial, worker->gate.n_engine == 0, &worker->finished, clock_ms());
+    trial_release(&worker->trial, worker->gate.n_engine == 0, &worker->finished, clock_ms());
     return trial_check(&worker->trial, error);
 }
 
@@ -122,7 +122,7 @@ static void receive(void *context, const struct record *record)
         worker_add_finished(worker, &one);
 }
 
-// A topic of something else is not drained into the dead letters.
+// Ends the worker on a topic of other records, instead of moving all of it to the dead letters.
 static enum status check_share(const struct worker *worker, struct error *error)
 {
     int32_t most = worker->config->dead_share_max;
@@ -131,8 +131,8 @@ static enum status check_share(const struct worker *worker, struct error *error)
         return STATUS_OK;
     return error_set(
         error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-        "%d of the last %d records are no jobs, more than %d %%: is this the right topic? %lld were published as dead "
-        "letters before that showed; --dead-share 100 would answer them all so",
+        "%d of the last %d records are not jobs, more than %d %%: is this the right topic? %lld were published as dead "
+        "letters before that was detected; --dead-share 100 answers them all like that",
         worker->records.n_recent_dead, worker->records.n_recent, most,
         (long long)worker->records.n_dead_published);
 }
@@ -152,13 +152,13 @@ static void tell_of_suspects(struct worker *worker)
     worker->records.told_suspects = worker->records.n_suspects > 0;
 }
 
-static void cancel(void *context, struct text dataset, struct text job_id, int64_t until)
+static void cancel(void *context, struct text dataset, struct text job_id, int64_t until_s)
 {
     struct worker *worker = context;
     struct job_list cancelled = {0};
-    gate_cancel(&worker->gate, dataset, job_id, until, &cancelled);
+    gate_cancel(&worker->gate, dataset, job_id, until_s, &cancelled);
     worker_add_finished(worker, &cancelled);
-    worker_send_order(worker, order_cancel_create(dataset, job_id, until));
+    worker_send_order(worker, order_cancel_create(dataset, job_id, until_s));
 }
 
 static void set_paused(struct worker *worker, bool paused)
@@ -170,15 +170,15 @@ static void set_paused(struct worker *worker, bool paused)
     (paused ? impl->pause : impl->resume)(worker->config->transport);
 }
 
-// Partitions go away: what is finished goes with them, or their next owner would compute it again.
-static void let_go(void *context)
+// Partitions are being revoked: commits their finished jobs, or the next owner would compute them again.
+static void revoke(void *context)
 {
     struct worker *worker = context;
     struct error error = {.text = "there was no more time"};
     worker_take_rounds(worker);
     enum status status = STATUS_OK;
-    for (int64_t until = clock_ms() + WORKER_REVOKE_MS;
-         worker->finished.n_jobs && status == STATUS_OK && clock_ms() < until;) {
+    for (int64_t until_ms = clock_ms() + WORKER_REVOKE_MS;
+         worker->finished.n_jobs && status == STATUS_OK && clock_ms() < until_ms;) {
         status = worker_commit(worker, &error);
         if (worker->commits.is_isolating)
             status = STATUS_OK;
@@ -198,7 +198,7 @@ static enum status take_records(struct worker *worker, struct error *error)
         set_paused(worker, true);
     else if (room >= worker->ahead.limit / 8 || worker->n_in_flight == 0)
         set_paused(worker, false);
-    struct transport_events events = {worker, receive, cancel, let_go};
+    struct transport_events events = {worker, receive, cancel, revoke};
     enum status status = transport->impl->poll(transport, 0, worker->paused ? 0 : room, &events, error);
     tell_of_suspects(worker);
     if (status == STATUS_OK)
@@ -214,28 +214,28 @@ static enum status take_records(struct worker *worker, struct error *error)
 
 static void wait_for_news(struct worker *worker)
 {
-    int64_t timeout = WORKER_BEAT_MS;
+    int64_t timeout_ms = WORKER_BEAT_MS;
     if (worker->finished.n_jobs) {
-        int64_t due = worker->commits.finished_since_ms + WORKER_COMMIT_LINGER_MS - clock_ms();
+        int64_t due_ms = worker->commits.finished_since_ms + WORKER_COMMIT_LINGER_MS - clock_ms();
         if (worker->commits.retry.at_ms > clock_ms())
-            due = worker->commits.retry.at_ms - clock_ms();
-        timeout = due < 0 ? 0 : due < timeout ? due : timeout;
+            due_ms = worker->commits.retry.at_ms - clock_ms();
+        timeout_ms = due_ms < 0 ? 0 : due_ms < timeout_ms ? due_ms : timeout_ms;
     }
-    // A paused transport may have news that it is not asked for: only time wakes us then.
+    // The descriptor of a paused transport may remain readable: then only the timeout wakes the loop.
     int transport_fd = worker->paused ? -1 : worker->config->transport->impl->fd(worker->config->transport);
     struct pollfd fds[] = {{worker->engine.ended ? -1 : queue_fd(engine_thread_outbox(worker->engine.thread)),
                             POLLIN, 0},
                            {transport_fd, POLLIN, 0},
                            {worker->config->stop_fd, POLLIN, 0},
                            {worker->config->http ? http_fd(worker->config->http) : -1, POLLIN, 0}};
-    // Steps that are shorter than a millisecond are taken together: a turn costs more than such a step.
-    if (poll(fds + 1, 3, timeout < TURN_MS ? (int)timeout : TURN_MS) == 0)
-        poll(fds, 4, (int)timeout);
+    // Ignores rounds for TURN_MS, so that several steps shorter than a millisecond are handled in one turn.
+    if (poll(fds + 1, 3, timeout_ms < TURN_MS ? (int)timeout_ms : TURN_MS) == 0)
+        poll(fds, 4, (int)timeout_ms);
     if (fds[3].revents)
         worker->figures.served_ms = 0;
 }
 
-// One turn; what passes (STATUS_RETRY) is waited for here, the rest ends the loop.
+// One turn. Retriable errors (STATUS_RETRY) are retried here, others end the loop.
 static enum status turn(struct worker *worker, struct error *error)
 {
     worker_stop_on_signals(worker);
@@ -262,7 +262,7 @@ static enum status turn(struct worker *worker, struct error *error)
         }
     }
     if (status == STATUS_OK && worker->released.n_jobs && worker->stop.mode != RUNNING)
-        status = worker_give_back(worker, error);
+        status = worker_release_jobs(worker, error);
     if (status == STATUS_RETRY)
         return back_off(worker, retry, error);
     struct error projection;
@@ -270,8 +270,8 @@ static enum status turn(struct worker *worker, struct error *error)
         clock_ms() - worker->figures.recorded_ms > WORKER_RECORD_INTERVAL_MS &&
         clock_ms() >= worker->figures.retry.at_ms &&
         worker_figures_record(worker, NULL, 0, &projection) != STATUS_OK)
-        (void)back_off(worker, &worker->figures.retry, &projection); // figures: no reason to end
-    worker_figures_fold(worker);
+        (void)back_off(worker, &worker->figures.retry, &projection); // only figures: not fatal
+    worker_figures_compact(worker);
     worker_figures_serve(worker);
     worker_stop_when_idle(worker);
     worker_figures_show(worker, false);
@@ -293,7 +293,7 @@ static enum status loop(struct worker *worker, struct error *error)
         if (!is_done(worker) && !worker->has_room_again)
             wait_for_news(worker);
         worker->has_room_again = false;
-        // A store or broker that stays away must not keep a worker that was told to go.
+        // A store or broker that remains unavailable must not delay the stop.
         if (worker->stop.mode >= LEAVING && worker->engine.ended &&
             clock_ms() - worker->stop.leaving_since_ms > 3 * WORKER_GRACE_MS)
             return error_set(

@@ -63,8 +63,8 @@ enum {
     WORKER_COMMIT_LINGER_MS = 100, // or the first of them has waited this long
     WORKER_GRACE_MS = 10000,       // for running jobs to finish after the first signal
     WORKER_RETRY_MS_MAX = 5000,
-    WORKER_WARN_AGAIN_MS = 30000, // a fault that stays is told again
-    // so often in a row memory may be missing, at growing distances of 50 ms to WORKER_RETRY_MS_MAX
+    WORKER_WARN_AGAIN_MS = 30000, // interval at which a lasting error is logged again
+    // consecutive failures to allocate memory, with a backoff of 50 ms to WORKER_RETRY_MS_MAX
     WORKER_MEMORY_TRIES = 8,
     WORKER_POLL_RETRY_MS_MAX = 250, // short, because group events wait for the next poll
     WORKER_REVOKE_MS = 10000,       // then partitions are revoked even if finished jobs are not committed

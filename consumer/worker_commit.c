@@ -1,4 +1,4 @@
-// Finished jobs are committed in groups, then recorded; released jobs are given back.
+// Finished jobs are committed in groups, then recorded; released jobs return to the queue.
 #include "consumer/worker_state.h"
 
 #include "consumer/fault.h"
@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-// A group that exceeds its time is retried in halves. A job that failed by itself waits behind the others.
+// A group that exceeds its time is retried in halves. A job that failed alone is committed after the others.
 static void commit_less(struct worker *worker, size_t n)
 {
     worker->commits.jobs_max = n > 1 ? n / 2 : 1;
@@ -16,7 +16,7 @@ static void commit_less(struct worker *worker, size_t n)
         job_list_append(&worker->finished, job_list_take(&worker->finished));
 }
 
-// Jobs whose results were refused wait behind the others.
+// Jobs whose results were refused are committed after the others.
 static void put_refused_last(struct worker *worker)
 {
     struct job_list refused = {0}, others = {0};
@@ -31,7 +31,7 @@ static bool is_refusal(enum status status, const struct error *error)
     return status == STATUS_RETRY && error->code == ERROR_RESULT_REFUSED;
 }
 
-// The next commit's: the first that are finished, and a job whose result was refused by itself.
+// Chooses the group of the next commit: the first finished jobs, or one job whose result was refused before.
 static size_t choose_group(struct worker *worker)
 {
     size_t n = 0;
@@ -57,9 +57,9 @@ static void commit_more(struct worker *worker)
     worker->commits.jobs_max = worker->commits.jobs_max < most / 2 ? worker->commits.jobs_max * 2 : most;
 }
 
-// After the commit. Returns how many jobs were published: the group's first ones from now on; the others are
-// freed.
-static size_t settle_group(struct worker *worker, size_t n)
+// After the commit. Moves the published jobs to the front of the group and returns their number; the others
+// are freed.
+static size_t finish_group(struct worker *worker, size_t n)
 {
     const bool *is_published = worker->commits.is_published;
     size_t n_committed = 0;
@@ -82,7 +82,7 @@ static size_t settle_group(struct worker *worker, size_t n)
     return n_committed;
 }
 
-// Publishes what is finished. The jobs stay in `finished` until the commit stands.
+// Publishes finished jobs. They remain in `finished` until the commit has succeeded.
 enum status worker_commit(struct worker *worker, struct error *error)
 {
     const struct worker_config *config = worker->config;
@@ -102,7 +102,7 @@ enum status worker_commit(struct worker *worker, struct error *error)
         return status;
     commit_more(worker);
     metrics_commit(config->metrics, clock_us() - began_us);
-    size_t n_committed = settle_group(worker, n);
+    size_t n_committed = finish_group(worker, n);
     ahead_committed(&worker->ahead, (int64_t)n, clock_ms());
     worker->has_room_again = true;
     worker->commits.finished_since_ms = clock_ms();
@@ -120,14 +120,14 @@ bool worker_commit_is_due(const struct worker *worker)
     size_t n = worker->finished.n_jobs;
     if (n == 0 || clock_ms() < worker->commits.retry.at_ms)
         return false;
-    // The other half keeps the engine busy meanwhile.
+    // The other half of the jobs keeps the engine busy during the commit.
     size_t half = (size_t)worker->ahead.limit / 2;
     return n >= WORKER_COMMIT_JOBS || n >= half || worker->engine.ended || (size_t)worker->n_in_flight == n ||
            (worker->gate.n_engine == 0 && worker->gate.alone.n_jobs) || worker->gate.alone_engine ||
            clock_ms() - worker->commits.finished_since_ms >= WORKER_COMMIT_LINGER_MS;
 }
 
-enum status worker_give_back(struct worker *worker, struct error *error)
+enum status worker_release_jobs(struct worker *worker, struct error *error)
 {
     const struct transport_impl *impl = worker->config->transport->impl;
     while (worker->released.n_jobs) {

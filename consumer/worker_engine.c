@@ -1,4 +1,4 @@
-// The worker's side of the engine thread: jobs through the gate and orders in, rounds out.
+// The worker's side of the engine thread: sends jobs from the gate and orders, receives rounds.
 #include "consumer/worker_state.h"
 
 #include "schemas/clock.h"
@@ -18,15 +18,14 @@ void worker_add_finished(struct worker *worker, struct job_list *list)
 
 void worker_send_order(struct worker *worker, struct order *order)
 {
-    // The engine thread takes orders between steps; when 256 are waiting it is busy, and waiting for it is
-    // right.
+    // The engine thread handles orders between steps; if its queue of 256 is full, blocking is correct.
     if (!order || !queue_push(engine_thread_inbox(worker->engine.thread), order)) {
         worker->out_of_memory = worker->out_of_memory || !order;
         order_destroy(order);
     }
 }
 
-// Lets one group through the gate, once its start is durable. *any: there was one.
+// Passes one group through the gate after its start is durable. *any: there was one.
 static enum status let_through(struct worker *worker, bool *any, struct error *error)
 {
     struct transport *transport = worker->config->transport;

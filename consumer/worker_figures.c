@@ -1,4 +1,4 @@
-// What the worker tells of its work: to the metrics page, the store, the log and the progress line.
+// The worker's figures: for the metrics page, the store, the log and the progress line.
 #include "consumer/worker_state.h"
 
 #include "consumer/check_log.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { PARTITIONS_MAX = 256, PROGRESS_INTERVAL_MS = 200, FOLD_INTERVAL_MS = 10000 };
+enum { PARTITIONS_MAX = 256, PROGRESS_INTERVAL_MS = 200, COMPACT_INTERVAL_MS = 10000 };
 
 void worker_figures_take(struct worker *worker, const struct round *round)
 {
@@ -18,12 +18,12 @@ void worker_figures_take(struct worker *worker, const struct round *round)
     }
     check_log(&round->findings.check);
     trace_write(worker->config->trace, &round->findings.trace);
-    if (round->figures.n_rows == 0)
+    if (round->figures.n_tokens == 0)
         return;
     metrics_step(worker->config->metrics, &round->figures);
     worker->figures.totals->generated_tokens += round->figures.n_generated;
     worker->figures.totals->prefill_tokens += round->figures.prefill_tokens;
-    // A store that is away for long costs the oldest figures, never a job.
+    // If the store is unavailable for long, the oldest figures are lost, never a job.
     if (worker->figures.n_steps == WORKER_STEPS_KEPT_MAX)
         memmove(worker->figures.steps, worker->figures.steps + 1,
                 --worker->figures.n_steps * sizeof *worker->figures.steps);
@@ -61,8 +61,8 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
                                 .n_partitions = n};
     worker->figures.recorded_ms = clock_ms();
     enum status status = store_record(store, &news, error);
-    // While another process holds the store the group is served: one wait, then short ones until the store is
-    // free again.
+    // While another process locks the store, waits once in full, then only briefly, so that group events are
+    // handled.
     if (config->jobs_need_recording)
         store_set_patience(store, status == STATUS_OK ? STORE_TURN_MS : STORE_TURN_MS / 10);
     if (status == STATUS_OK) {
@@ -73,20 +73,21 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
     return status;
 }
 
-// A slice at a time: a worker that finds much that is old goes on with its jobs between.
-void worker_figures_fold(struct worker *worker)
+// Compacts a bounded number of rows per call, so that jobs continue in between.
+void worker_figures_compact(struct worker *worker)
 {
     const struct worker_config *config = worker->config;
-    if (config->retain_s == 0 || clock_ms() < worker->figures.fold_at_ms)
+    if (config->retain_s == 0 || clock_ms() < worker->figures.compact_at_ms)
         return;
     struct store *store = find_store(worker);
     if (!store)
         return;
     bool more = false;
     struct error error;
-    if (store_fold(store, clock_wall_us() - (int64_t)config->retain_s * 1000000, &more, &error) != STATUS_OK)
+    if (store_compact(store, clock_wall_us() - (int64_t)config->retain_s * 1000000, &more, &error) !=
+        STATUS_OK)
         log_write(LOG_DEBUG, "%s; old rows stay for now", error.text);
-    worker->figures.fold_at_ms = clock_ms() + (more ? WORKER_RECORD_INTERVAL_MS : FOLD_INTERVAL_MS);
+    worker->figures.compact_at_ms = clock_ms() + (more ? WORKER_RECORD_INTERVAL_MS : COMPACT_INTERVAL_MS);
 }
 
 void worker_figures_show(struct worker *worker, bool last)
@@ -99,7 +100,7 @@ void worker_figures_show(struct worker *worker, bool last)
     worker->config->progress(worker->config->progress_context, worker->figures.totals);
 }
 
-// When something came, and now and then, for connections that are silent too long.
+// Serves new events, and at intervals closes connections that are idle too long.
 void worker_figures_serve(struct worker *worker)
 {
     if (!worker->config->http || clock_ms() - worker->figures.served_ms < WORKER_BEAT_MS)

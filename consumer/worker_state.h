@@ -1,5 +1,5 @@
-// The worker's loop from inside. worker.c takes records in and turns; each of the other files calls only
-// those named before it: worker_figures.c, worker_engine.c, worker_commit.c, worker_stop.c. Thread: main.
+// The worker's loop from inside. worker.c has intake and the loop; each of the other files calls only those
+// named before it: worker_figures.c, worker_engine.c, worker_commit.c, worker_stop.c. Thread: main.
 #pragma once
 
 #include "consumer/ahead.h"
@@ -9,7 +9,7 @@
 
 enum { WORKER_STEPS_KEPT_MAX = 8192, WORKER_RECORD_INTERVAL_MS = 250, WORKER_BEAT_MS = 100 };
 
-// When to try again what failed for a while.
+// Backoff of a retriable operation.
 struct retry {
     int64_t at_ms, delay_ms;
     int n_without_memory; // in a row
@@ -22,11 +22,11 @@ struct worker_engine {
 };
 
 struct worker_commits {
-    struct job **group; // [n_jobs_max] the commit's
-    bool *is_published; // [n_jobs_max] of these
-    size_t jobs_max;    // of the next commit: fewer after each that failed, more after each that did not
+    struct job **group; // [n_jobs_max] jobs of the current commit
+    bool *is_published; // [n_jobs_max] for the jobs of `group`
+    size_t jobs_max;    // of the next commit: halved after a failure, doubled after a success
     int64_t finished_since_ms;
-    // the last commit's broker refused some of many records: the next one finds which
+    // the broker refused some records of the last commit: the next commits find out which
     bool is_isolating;
     struct retry retry;
 };
@@ -37,12 +37,12 @@ struct worker_figures {
     size_t n_steps;
     struct prefix_report prefixes;
     bool has_prefixes;
-    int64_t recorded_ms, fold_at_ms, progress_ms, served_ms;
+    int64_t recorded_ms, compact_at_ms, progress_ms, served_ms;
     struct retry retry;
 };
 
 struct worker_records {
-    int32_t n_recent, n_recent_dead; // records, and those that are dead letters
+    int32_t n_recent, n_recent_dead; // recent records, and the dead letters among them
     int64_t n_dead_published;
     int32_t n_suspects; // jobs in flight that may have killed a worker
     bool told_suspects;
@@ -51,10 +51,10 @@ struct worker_records {
 struct worker_stop {
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
     int64_t leaving_since_ms, idle_since_ms;
-    struct order *abort; // made at start: the engine can be stopped also when memory has run out
+    struct order *abort; // allocated at start, so that the engine can be stopped without memory
 };
 
-struct worker_warning { // the last one, of a fault that passes
+struct worker_warning { // the last warning of a retriable error
     int64_t at_ms;
     char text[ERROR_TEXT_BYTES];
 };
@@ -66,27 +66,27 @@ struct worker {
     struct ahead ahead;
     struct trial trial;
     struct job_list finished; // waiting for the commit
-    struct job_list released; // given back by the engine
+    struct job_list released; // released by the engine
     struct job_reserve reserve;
-    int32_t n_in_flight; // with the engine, finished or released, not yet settled
+    int32_t n_in_flight; // with the engine, finished or released, not yet committed or returned
     struct worker_records records;
     struct worker_commits commits;
     struct worker_figures figures;
     struct worker_stop stop;
-    // Apart from that of commits and of figures: these must not keep the group waiting.
+    // Separate from the retries of commits and figures, which must not delay group events.
     struct retry polling;
     struct worker_warning warning;
     bool paused, out_of_memory;
-    bool has_room_again; // jobs were settled in this turn: look for new ones before sleeping
+    bool has_room_again; // jobs were committed in this turn: look for new ones before sleeping
 };
 
 // ---- worker_figures.c ----
 
 void worker_figures_take(struct worker *worker, const struct round *round);
-// Into the store: jobs, steps, prefixes, partitions.
+// Writes jobs, steps, prefixes and partitions to the store.
 enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs,
                                   struct error *error) WARN_UNUSED;
-void worker_figures_fold(struct worker *worker);            // old rows of the store, when it is time
+void worker_figures_compact(struct worker *worker);         // old rows of the store, when it is time
 void worker_figures_show(struct worker *worker, bool last); // the progress line
 void worker_figures_serve(struct worker *worker);           // HTTP
 
@@ -94,7 +94,7 @@ void worker_figures_serve(struct worker *worker);           // HTTP
 
 void worker_append_list(struct job_list *to, struct job_list *from);
 void worker_add_finished(struct worker *worker, struct job_list *list);
-void worker_send_order(struct worker *worker, struct order *order); // NULL: memory had run out
+void worker_send_order(struct worker *worker, struct order *order); // NULL: out of memory
 // Jobs whose start is durable, through the gate to the engine.
 enum status worker_hand_over(struct worker *worker, struct error *error) WARN_UNUSED;
 void worker_take_rounds(struct worker *worker);
@@ -103,16 +103,16 @@ void worker_take_rounds(struct worker *worker);
 
 size_t worker_commit_jobs_max(const struct worker *worker);
 bool worker_commit_is_due(const struct worker *worker);
-// Publishes a group of finished jobs. They stay in `finished` until the commit stands.
+// Publishes a group of finished jobs. They remain in `finished` until the commit has succeeded.
 enum status worker_commit(struct worker *worker, struct error *error) WARN_UNUSED;
-// Gives the released jobs back to the transport.
-enum status worker_give_back(struct worker *worker, struct error *error) WARN_UNUSED;
+// Returns the released jobs to the transport.
+enum status worker_release_jobs(struct worker *worker, struct error *error) WARN_UNUSED;
 
 // ---- worker_stop.c ----
 
 void worker_stop_on_signals(struct worker *worker);
 void worker_stop_when_idle(struct worker *worker);
-// From now on the worker is neither healthy nor ready, and says why.
+// Makes the worker report itself as unhealthy and not ready, with the reason.
 void worker_stop_failed(struct worker *worker, const struct error *error);
-// Waits for the engine's end and gives back what can be given back.
+// Waits for the engine's end and releases the jobs that can be released.
 void worker_stop_engine(struct worker *worker);

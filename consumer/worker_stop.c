@@ -1,4 +1,4 @@
-// How a worker ends: by signals, when it is idle, or after an error.
+// Ending a worker: by signals, when it is idle, or after an error.
 #include "consumer/worker_state.h"
 
 #include "consumer/log.h"
@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <string.h>
 
-// SIGHUP is for the log's file; on a terminal without one it says that the terminal went away.
+// SIGHUP reopens the log file; without one, on a terminal, it means that the terminal was closed.
 void worker_stop_on_signals(struct worker *worker)
 {
     for (int signal; (signal = stop_fd_read(worker->config->stop_fd)) != 0;) {
@@ -18,15 +18,14 @@ void worker_stop_on_signals(struct worker *worker)
         if (signal == SIGHUP && (log_has_file() || !worker->config->on_terminal))
             continue;
         bool second = worker->stop.mode >= LEAVING;
-        log_write(LOG_INFO, second ? "stopping now: running jobs are given back"
-                                   : "stopping: waiting jobs are given back, running ones are finished");
+        log_write(LOG_INFO, second ? "stopping now: running jobs are released"
+                                   : "stopping: waiting jobs are released, running ones are finished");
         worker->stop.mode = second ? ABORTING : LEAVING;
         worker->stop.leaving_since_ms = clock_ms();
         worker_send_order(worker, order_create(second ? ORDER_ABORT : ORDER_LEAVE));
     }
     if (worker->stop.mode == LEAVING && clock_ms() - worker->stop.leaving_since_ms > WORKER_GRACE_MS) {
-        log_write(LOG_INFO, "running jobs take longer than %d s: they are given back",
-                  WORKER_GRACE_MS / 1000);
+        log_write(LOG_INFO, "running jobs take longer than %d s: they are released", WORKER_GRACE_MS / 1000);
         worker->stop.mode = ABORTING;
         worker_send_order(worker, order_create(ORDER_ABORT));
     }
@@ -49,8 +48,8 @@ void worker_stop_when_idle(struct worker *worker)
     queue_close(engine_thread_inbox(worker->engine.thread));
 }
 
-// From now on the worker is neither healthy nor ready, and says why. It is logged before anything is closed,
-// which may take long or hang.
+// Makes the worker report itself as unhealthy and not ready, with the reason. Logged before anything is
+// closed, which may take long or hang.
 void worker_stop_failed(struct worker *worker, const struct error *error)
 {
     log_write(LOG_WARNING, "closing: %s", error->text);
@@ -60,7 +59,7 @@ void worker_stop_failed(struct worker *worker, const struct error *error)
     metrics->failed = true;
 }
 
-// After a fatal error: stop the engine, give back what can be given back.
+// After a fatal error: stops the engine and releases the jobs that can be released.
 void worker_stop_engine(struct worker *worker)
 {
     struct error error;
@@ -73,12 +72,12 @@ void worker_stop_engine(struct worker *worker)
         struct pollfd fd = {queue_fd(engine_thread_outbox(worker->engine.thread)), POLLIN, 0};
         poll(&fd, 1, WORKER_BEAT_MS);
         worker_take_rounds(worker);
-        worker_figures_serve(worker); // its health is bad, which may be what somebody waits for
+        worker_figures_serve(worker); // reports the bad health until the end
     }
     gate_empty(&worker->gate, &worker->released);
     worker_append_list(&worker->released, &worker->finished);
     worker_append_list(&worker->released, &worker->trial.held);
-    if (worker_give_back(worker, &error) != STATUS_OK)
+    if (worker_release_jobs(worker, &error) != STATUS_OK)
         for (struct job *job; (job = job_list_take(&worker->released));)
             job_reserve_give(&worker->reserve, job);
 }

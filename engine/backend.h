@@ -52,13 +52,16 @@ struct kv_shape {
 
 // Consecutive tokens of one sequence: a prefill chunk, or one decode token.
 struct step_sequence {
-    int32_t first_row, n_rows;
-    int32_t position; // of the first row, which is the number of positions in the KV cache
+    int32_t first_row, n_tokens;
+    int32_t position; // of the first row
     // block table: page of positions [i * page_positions, ...), up to the last row's position
     const int32_t *pages;
-    bool
-        long_context; // uses the rope frequencies for contexts beyond shape.n_context_original. Fixed for the life of a
-                      // sequence; pages are shared only between sequences with the same value
+    // Uses the rope frequencies for contexts beyond shape.n_context_original. Fixed for the life of a sequence;
+    // pages are shared only between sequences with the same value.
+    bool long_context;
+    // Positions from 0 on that the pages hold already. Rows at them are computed for their outputs and not
+    // stored, because other sequences may read these pages in the same step.
+    int32_t n_stored;
 };
 
 // Input of the sampler for one token. The draw depends only on this and the logits.
@@ -76,6 +79,7 @@ struct sample_request {
     // [n_allowed_words] bit token % 32 of word token / 32: may be drawn; NULL: all may
     const uint32_t *allowed;
     int32_t n_allowed_words; // token_mask_words(n_vocab)
+    bool scores;             // gives the logprob of a token of the caller's; nothing depends on it here
 };
 
 static inline int32_t token_mask_words(int32_t n_vocab)
@@ -98,12 +102,12 @@ struct sample_result {
 // One pass of the model over a batch of tokens: prefill chunks and decode tokens mixed (continuous batching).
 // The caller owns all arrays and must not change them until end returns.
 struct step {
-    int32_t n_rows;
-    const int32_t *tokens;    // [n_rows]; -1 - j: output j of the step submitted before
-    const int32_t *positions; // [n_rows]
+    int32_t n_tokens;
+    const int32_t *tokens;    // [n_tokens]; -1 - j: output j of the step submitted before
+    const int32_t *positions; // [n_tokens]
     int32_t n_sequences;
     const struct step_sequence *sequences; // rows ascending, without gaps
-    const float *rope[2]; // cos, sin pairs [n_rows, n_rope_dims] of each table; NULL: no such table
+    const float *rope[2]; // cos, sin pairs [n_tokens, n_rope_dims] of each table; NULL: no such table
     int32_t n_rope_dims;
     int32_t n_outputs;
     const int32_t *output_rows;           // [n_outputs], ascending: the rows for which logits are computed
@@ -116,7 +120,7 @@ struct norm_parameters {
     enum norm_kind kind;
     const struct weight *weight, *bias; // bias may be NULL
     float epsilon;
-    int32_t n_groups; // vectors per row, each normalised separately (e.g. per head); 1: the whole row
+    int32_t n_groups; // vectors per row, each normalized separately (e.g. per head); 1: the whole row
     bool own_weights; // each group has its own weight and bias items; else all groups share one vector's
 };
 
@@ -134,11 +138,11 @@ struct attention_parameters {
 enum { ROUTE_GROUPS_MAX = 64 };
 
 // Top-k expert routing. Each row is routed to the n_used experts with the largest choice value, probability +
-// pick_bias. The experts' weights are their probabilities, divided by their sum if `normalised`, times scale.
+// pick_bias. The experts' weights are their probabilities, divided by their sum if `normalized`, times scale.
 struct route_parameters {
     enum route_kind kind;
     int32_t n_used;
-    bool normalised;
+    bool normalized;
     float scale;                    // 1: none
     const struct weight *pick_bias; // [n_experts]; NULL: none
     // n_groups > 1: group-limited routing (DeepSeek). The experts form n_groups equal groups, and only the

@@ -17,7 +17,7 @@ double elementary_log(double x); // of a normal number above 0
 void elementary_sincos(double angle, double *sine, double *cosine);
 
 // exp of x <= 0, the softmax's; below -87 (2^-126, the last normal number) it is 0. Inline, so that loops
-// over it vectorise.
+// over it vectorize.
 static inline float elementary_exp_negative(float x)
 {
     float clamped = x > -87.0f ? x : -87.0f;

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-static void normalise(struct pass *pass, struct matrix *out, const struct matrix *in,
+static void normalize(struct pass *pass, struct matrix *out, const struct matrix *in,
                       const struct weight *weight, const struct weight *bias)
 {
     struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
@@ -16,14 +16,14 @@ static void normalise(struct pass *pass, struct matrix *out, const struct matrix
     pass->operations->norm(pass->backend, out, in, pass->n_rows, &parameters);
 }
 
-static void normalise_slot(struct pass *pass, struct matrix *out, const struct matrix *in,
+static void normalize_slot(struct pass *pass, struct matrix *out, const struct matrix *in,
                            const struct forward_layer *layer, enum layer_slot slot)
 {
-    normalise(pass, out, in, layer->weights[slot], layer->biases[slot]);
+    normalize(pass, out, in, layer->weights[slot], layer->biases[slot]);
 }
 
 // In place, head by head, or over the full width: the shape of the norm's weight decides.
-static void normalise_heads(struct pass *pass, struct matrix *x, int32_t layer, enum layer_slot slot,
+static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, enum layer_slot slot,
                             int32_t n_heads)
 {
     const struct forward_layer *weights = &pass->forward->layers[layer];
@@ -82,7 +82,7 @@ static void embed(struct pass *pass)
     pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->embedding_scale,
                             forward->position_embd);
     if (forward->embd_norm)
-        normalise(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
+        normalize(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
 }
 
 // QKV projection.
@@ -96,8 +96,8 @@ static void project(struct pass *pass, int32_t index, const struct matrix *input
                                  slot_product(m->v, layer, SLOT_ATTN_V)};
     pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
     enter(pass, PHASE_ATTENTION);
-    normalise_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->n_heads);
-    normalise_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->n_kv_heads);
+    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->n_heads);
+    normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->n_kv_heads);
 }
 
 // Applies rope to queries and keys.
@@ -185,7 +185,7 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
     multiply(pass, slot_product(m->router, layer, SLOT_ROUTER), input);
     struct route_parameters parameters = {.kind = shape->route_kind,
                                           .n_used = shape->n_experts_used,
-                                          .normalised = shape->experts_normalised,
+                                          .normalized = shape->experts_normalized,
                                           .scale = shape->experts_scale,
                                           .pick_bias = layer->weights[SLOT_ROUTER_PICK_BIAS],
                                           .n_groups = shape->n_expert_groups,
@@ -207,7 +207,7 @@ static void add_branch(struct pass *pass, const struct forward_layer *layer, enu
 {
     struct matrix *branch = pass->forward->matrices.branch;
     if (layer->weights[post_norm])
-        normalise_slot(pass, branch, branch, layer, post_norm);
+        normalize_slot(pass, branch, branch, layer, post_norm);
     pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->residual_scale);
 }
 
@@ -220,7 +220,7 @@ static void run_layer(struct pass *pass, int32_t index)
          ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
     enter(pass, PHASE_PRODUCTS);
     if (attn_normed)
-        normalise_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM);
+        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM);
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->latent_dim)
         latent_project(pass, layer, seen);
@@ -240,10 +240,10 @@ static void run_layer(struct pass *pass, int32_t index)
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum;
     // without a norm of its own it uses attention's.
     if (parallel && ffn_normed)
-        normalise_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM);
+        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM);
     add_branch(pass, layer, SLOT_ATTN_POST_NORM);
     if (!parallel && ffn_normed)
-        normalise_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM);
+        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM);
     const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
     if (layer->weights[SLOT_ROUTER])
         run_experts(pass, layer, input);
@@ -256,7 +256,7 @@ static void compute_logits(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
-    normalise(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias);
+    normalize(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias);
     struct product product = {forward->matrices.logits, forward->output, forward->output_bias};
     multiply(pass, product, pass->normed);
     if (shape->logit_scale != 1.0f || shape->logit_softcap != 0.0f)
@@ -272,7 +272,7 @@ static void fill_rope(struct forward *forward, struct step *step)
             const struct step_sequence *sequence = &step->sequences[i];
             bool lengthened = table == 0 && sequence->long_context && model->rope_long.n_dims;
             const struct rope *rope = lengthened ? &model->rope_long : &model->rope[table];
-            for (int32_t row = sequence->first_row; row < sequence->first_row + sequence->n_rows; row++)
+            for (int32_t row = sequence->first_row; row < sequence->first_row + sequence->n_tokens; row++)
                 rope_fill(rope, step->positions[row], forward->rope[table] + (ptrdiff_t)row * rope->n_dims);
         }
         step->rope[table] = forward->rope[table];
@@ -286,28 +286,29 @@ static void check_step(const struct forward *forward, const struct step *step)
     const struct forward_limits *limits = &forward->limits;
     const struct model_shape *shape = &forward->model->shape;
     int32_t position_limit = forward->position_embd ? shape->n_context : MODEL_CONTEXT_MAX;
-    assert(step->n_rows > 0 && step->n_rows <= limits->n_rows_max);
+    assert(step->n_tokens > 0 && step->n_tokens <= limits->n_tokens_max);
     assert(step->n_sequences > 0 && step->n_sequences <= limits->n_sequences_max);
     assert(step->n_outputs >= 0 && step->n_outputs <= limits->n_outputs_max &&
-           step->n_outputs <= step->n_rows);
+           step->n_outputs <= step->n_tokens);
     int32_t row = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
         const struct step_sequence *sequence = &step->sequences[i];
-        assert(sequence->first_row == row && sequence->n_rows > 0 && sequence->n_rows <= step->n_rows - row);
-        assert(sequence->position >= 0 && sequence->position <= position_limit - sequence->n_rows);
-        for (int32_t j = 0; j < sequence->n_rows; j++, row++) {
+        assert(sequence->first_row == row && sequence->n_tokens > 0 &&
+               sequence->n_tokens <= step->n_tokens - row);
+        assert(sequence->position >= 0 && sequence->position <= position_limit - sequence->n_tokens);
+        for (int32_t j = 0; j < sequence->n_tokens; j++, row++) {
             assert(step->tokens[row] >= -limits->n_outputs_max && step->tokens[row] < shape->n_vocab);
             assert(step->tokens[row] >= 0 || forward_computes_ahead(forward));
             assert(step->positions[row] == sequence->position + j);
         }
-        int32_t n_pages = (sequence->position + sequence->n_rows - 1) / limits->page_positions + 1;
+        int32_t n_pages = (sequence->position + sequence->n_tokens - 1) / limits->page_positions + 1;
         for (int32_t j = 0; j < n_pages; j++)
             assert(sequence->pages[j] >= 0 && sequence->pages[j] < limits->n_pages);
     }
-    assert(row == step->n_rows);
+    assert(row == step->n_tokens);
     for (int32_t i = 0; i < step->n_outputs; i++)
         assert(step->output_rows[i] > (i ? step->output_rows[i - 1] : -1) &&
-               step->output_rows[i] < step->n_rows);
+               step->output_rows[i] < step->n_tokens);
     (void)row;
     (void)limits;
     (void)position_limit;
@@ -324,7 +325,7 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
                         .backend = forward->backend,
                         .step = step,
                         .shape = &forward->model->shape,
-                        .n_rows = step->n_rows,
+                        .n_rows = step->n_tokens,
                         .x = forward->matrices.x,
                         .normed = forward->matrices.normed,
                         .heads = forward->matrices.heads};

@@ -9,7 +9,7 @@
 struct forward;
 
 struct forward_limits {
-    int32_t n_rows_max;    // tokens of one step
+    int32_t n_tokens_max;  // tokens of one step
     int32_t n_outputs_max; // tokens of one step with logits
     int32_t n_sequences_max;
     int32_t page_positions;

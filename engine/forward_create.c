@@ -179,7 +179,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
                           struct matrix_plan plans[MATRICES])
 {
     const struct model_shape *shape = &model->shape;
-    int64_t rows = limits->n_rows_max, outputs = limits->n_outputs_max;
+    int64_t rows = limits->n_tokens_max, outputs = limits->n_outputs_max;
     int64_t pairs = shape->n_experts ? rows * shape->n_experts_used : 0;
     int64_t n_embd = shape->n_embd, heads_out = (int64_t)shape->n_heads * shape->value_dim;
     int64_t n_ff = shape->n_experts && shape->n_layers_dense == 0 ? 0 : shape->n_ff;
@@ -243,7 +243,7 @@ static enum status create_matrices(struct forward *forward, struct error *error)
     const struct model_shape *shape = &forward->model->shape;
     for (int32_t i = 0; i < shape->n_rope_tables; i++) {
         forward->rope[i] =
-            calloc((size_t)forward->limits.n_rows_max, (size_t)shape->n_rope_dims * sizeof(float));
+            calloc((size_t)forward->limits.n_tokens_max, (size_t)shape->n_rope_dims * sizeof(float));
         if (!forward->rope[i])
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope tables");
     }
@@ -317,8 +317,8 @@ enum status forward_create(struct forward **forward, const struct model *model, 
                            void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
                            void *context, struct error *error)
 {
-    assert(limits->n_rows_max > 0 && limits->n_outputs_max > 0 &&
-           limits->n_outputs_max <= limits->n_rows_max);
+    assert(limits->n_tokens_max > 0 && limits->n_outputs_max > 0 &&
+           limits->n_outputs_max <= limits->n_tokens_max);
     assert(limits->n_sequences_max > 0 && limits->n_pages > 0);
     assert(limits->page_positions >= 16 && ATTENTION_SEGMENT % limits->page_positions == 0);
     *forward = NULL;

@@ -5,7 +5,7 @@
 // key-value head with key [rotated dims, latent] and the latent as value.
 #include "engine/forward_parts.h"
 #include "engine/file/gguf.h"
-#include "engine/file/quantise.h"
+#include "engine/file/quantize.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static const char *whole_row(const struct split *split, int64_t head, int64_t ro
     return (const char *)split->whole->data + index * tensor_row_bytes(split->whole);
 }
 
-// The transpose of K breaks the blocks along its rows, so quantised items are converted to F16, within half a
+// The transpose of K breaks the blocks along its rows, so quantized items are converted to F16, within half a
 // unit in the last place; types of two bytes stay exact.
 static void put_keys(const struct split *split, enum tensor_type type, float *row, char *out)
 {
@@ -34,7 +34,7 @@ static void put_keys(const struct split *split, enum tensor_type type, float *ro
         for (int64_t k = 0; k < split->key; k++) {
             const char *from = whole_row(split, head, k);
             bool plain = split->whole->type == type;
-            tensor_traits(split->whole->type)->dequantise(from, row, (uint64_t)split->latent);
+            tensor_traits(split->whole->type)->dequantize(from, row, (uint64_t)split->latent);
             for (int64_t c = 0; c < split->latent; c++) {
                 char *to = out + (size_t)((head * split->latent + c) * split->key + k) * item;
                 uint16_t half = float_to_half(row[c]);
@@ -134,7 +134,7 @@ enum status latent_split(struct forward *forward, int32_t index, struct error *e
 
 // ---- a step ----
 
-static void normalise(const struct pass *pass, struct matrix *x, const struct weight *weight)
+static void normalize(const struct pass *pass, struct matrix *x, const struct weight *weight)
 {
     struct norm_parameters parameters = {
         .kind = NORM_RMS, .weight = weight, .epsilon = pass->shape->norm_epsilon, .n_groups = 1};
@@ -155,10 +155,10 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
     pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
     if (compressed) {
         struct product queries = {m->head_queries, weights[SLOT_ATTN_Q_B], NULL};
-        normalise(pass, m->query_latent, weights[SLOT_ATTN_Q_A_NORM]);
+        normalize(pass, m->query_latent, weights[SLOT_ATTN_Q_A_NORM]);
         pass->operations->products(pass->backend, &queries, 1, m->query_latent, pass->n_rows);
     }
-    normalise(pass, m->v, weights[SLOT_ATTN_KV_A_NORM]);
+    normalize(pass, m->v, weights[SLOT_ATTN_KV_A_NORM]);
     struct head_columns none = {0, 0}, latent = {n_rope, shape->key_dim};
     struct head_columns plain = {0, key + n_rope}, rotated = {key, key + n_rope}, first = {0, shape->key_dim};
     pass->operations->copy_columns(pass->backend, m->k, none, m->latent_rope, none, 1, n_rope, pass->n_rows);

@@ -39,7 +39,7 @@ struct forward {
     struct weight *token_embd, *position_embd, *embd_norm, *embd_norm_bias;
     struct weight *output_norm, *output_norm_bias, *output, *output_bias;
     struct forward_matrices matrices;
-    float *rope[2]; // [n_rows_max, n_rope_dims] of the step's rows
+    float *rope[2]; // [n_tokens_max, n_rope_dims] of the step's rows
 };
 
 // Context of one layer in a step. `n_rows` is reduced to the output rows within the last layer.

@@ -324,7 +324,7 @@ static void embed(struct backend *base, struct matrix *out, const struct weight 
         return;
     backend->operations.embed(backend, out->at[table->side], part(table, table->side), scale,
                               part(positions_table, table->side));
-    wrote(out, table->side, hybrid->step.n_rows);
+    wrote(out, table->side, hybrid->step.n_tokens);
 }
 
 static void norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
@@ -402,7 +402,7 @@ static void attend(struct backend *base, struct matrix *out, const struct matrix
     own.layer = side_layer(hybrid, parameters->layer);
     own.sinks = part(parameters->sinks, side);
     backend->operations.attend(backend, out->at[side], q->at[side], &own);
-    wrote(out, side, hybrid->step.n_rows);
+    wrote(out, side, hybrid->step.n_tokens);
 }
 
 static void activate(struct backend *base, struct matrix *out, const struct matrix *gate,

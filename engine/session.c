@@ -31,11 +31,11 @@ static void trace_step(struct session *session, const struct step *step)
         return;
     int32_t n_first = 0;
     for (int32_t i = 0; step->samples && i < step->n_outputs; i++)
-        n_first += step->samples[i].index == 0;
+        n_first += step->samples[i].index == 0 && !step->samples[i].scores;
     double now = now_us();
     session->findings.trace = (struct step_trace){.number = session->n_traced++,
                                                   .n_sequences = step->n_sequences,
-                                                  .n_rows = step->n_rows,
+                                                  .n_tokens = step->n_tokens,
                                                   .n_outputs = step->n_outputs,
                                                   .n_first_tokens = n_first,
                                                   .ended_us = now - session->opened_us,
@@ -56,15 +56,15 @@ static float *logits_to_check(struct session *session, const struct step *step)
     if (++session->n_unchecked < session->options.check_every || step->n_outputs == 0)
         return NULL;
     session->n_unchecked = 0;
-    return check_logits(session->options.check);
+    return cross_check_logits(session->options.check);
 }
 
 static enum status check_the_step(struct session *session, const struct step *step,
                                   const struct sample_result *results, struct error *error)
 {
-    struct check_result result;
+    struct cross_check_result result;
     struct check_totals *totals = &session->totals;
-    enum status status = check_step(session->options.check, step, results, &result, error);
+    enum status status = cross_check_step(session->options.check, step, results, &result, error);
     if (status != STATUS_OK || result.n_outputs == 0)
         return status;
     bool first = totals->n_checked++ == 0;

@@ -1,16 +1,16 @@
 // The steps of one forward pass, and what is observed of them: a comparison with a second backend
-// (engine/check.h), the times of their phases. Findings are kept until session_take_findings, so that the
+// (engine/cross_check.h), the times of their phases. Findings are kept until session_take_findings, so that the
 // caller can report them elsewhere (the batcher returns them with its round; the main thread logs them).
 // Thread: engine, between session_init and session_finish.
 #pragma once
 
-#include "engine/check.h"
+#include "engine/cross_check.h"
 #include "schemas/figures.h"
 
-// A step's size and times, measured on the device. n_rows 0: not measured.
+// A step's size and times, measured on the device. n_tokens 0: not measured.
 struct step_trace {
     int64_t number; // of the step, from 0
-    int32_t n_sequences, n_rows, n_outputs;
+    int32_t n_sequences, n_tokens, n_outputs;
     int32_t n_first_tokens; // outputs that are the first token of an answer
     double ended_us;        // since session_init
     double since_last_us;   // since the end of the step before
@@ -30,7 +30,7 @@ struct check_totals {
 
 struct session_options {
     struct forward *forward;
-    struct check *check;                          // NULL: steps are not checked
+    struct cross_check *check;                    // NULL: steps are not checked
     int64_t check_every;                          // checks each check_every-th step
     struct backend *timed;                        // measures the steps for findings.trace; NULL: not measured
     void (*before_step)(const struct step *step); // called before each step is computed; NULL: none
@@ -51,7 +51,7 @@ struct session {
 void session_init(struct session *session, const struct session_options *options);
 void session_finish(struct session *session); // zeroed storage is fine
 
-// forward_step, observed. Errors: those of forward_step and check_step.
+// forward_step, observed. Errors: those of forward_step and cross_check_step.
 enum status session_step(struct session *session, struct step *step, struct sample_result *results,
                          struct error *error) WARN_UNUSED;
 // forward_submit and forward_collect, observed. False where steps are checked: they end before the next one

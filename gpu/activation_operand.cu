@@ -6,7 +6,7 @@
 // 16,384 inputs), so that the row is loaded once, with all loads in flight.
 enum { THREADS = 256, WARPS = THREADS / 32, PIECE = 8, PIECES_HELD = 8 };
 
-// Offset of piece `index` of a row: four neighbouring threads write the 64 bytes of a step's four lanes.
+// Offset of piece `index` of a row: four neighboring threads write the 64 bytes of a step's four lanes.
 static __device__ __forceinline__ int32_t piece_first(int32_t index)
 {
     int32_t lane = index % 4, step = index / 4;
@@ -138,5 +138,5 @@ void launch_activation_operand(void *stream, const struct activation_operand_lau
     if (operand->out.n_rows == 0)
         return;
     struct launch_shape shape = {(unsigned)operand->out.n_rows, 1, 1, THREADS, 0};
-    launch(make_operand, shape, stream, *operand);
+    launch<make_operand>(shape, stream, *operand);
 }

@@ -52,8 +52,8 @@ static int32_t count_small_rows(const struct kv_shape *kv, const struct step *st
 {
     int32_t n = 0;
     for (int32_t i = 0; i < step->n_sequences; i++)
-        n += attention_is_small(step->sequences[i].n_rows, kv->n_heads, kv->n_kv_heads)
-                 ? step->sequences[i].n_rows
+        n += attention_is_small(step->sequences[i].n_tokens, kv->n_heads, kv->n_kv_heads)
+                 ? step->sequences[i].n_tokens
                  : 0;
     return n;
 }

@@ -128,9 +128,9 @@ void launch_attention(void *stream, const struct attention_launch *attention)
     launch_way(stream, arguments, TILES_SMALL,
                choose_small(&attention->pages, attention->n_heads, shared_bytes));
     if (arguments.split_kv)
-        launch(merge_segments,
-               {(unsigned)attention->n_sequences, (unsigned)attention->n_heads, 1, MERGE_THREADS, 0}, stream,
-               arguments);
+        launch<merge_segments>({(unsigned)attention->n_sequences, (unsigned)attention->n_heads, 1,
+                                MERGE_THREADS, 0},
+                               stream, arguments);
     if (attention->n_rows_most > 0 &&
         !attention_is_small(attention->n_rows_most, attention->n_heads, n_kv_heads))
         launch_way(stream, arguments, TILES_LARGE, large);

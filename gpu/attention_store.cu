@@ -91,7 +91,7 @@ static __device__ uint16_t group_scale(float item)
 }
 
 // 128 + item / scale, rounded to the nearest integer.
-static __device__ unsigned char quantised(float item, uint16_t scale)
+static __device__ unsigned char quantized(float item, uint16_t scale)
 {
     float unit = half_float(scale);
     if (!(unit > 0.0f)) // all items are zero or underflow, or one is NaN
@@ -124,9 +124,9 @@ static __global__ void __launch_bounds__(THREADS) store_bytes(const struct store
             scales[key ? (place.at / 8 * shape.key_steps + group) * 8 + place.at % 8
                        : group * ATTENTION_BLOCK + place.at] = scale;
         if (key)
-            block[key_place(shape, place.at, d)] = quantised(item, scale);
+            block[key_place(shape, place.at, d)] = quantized(item, scale);
         else if (d < shape.value_blocks * 16)
-            block[shape.values + value_place(place.at, d)] = quantised(item, scale);
+            block[shape.values + value_place(place.at, d)] = quantized(item, scale);
     }
 }
 
@@ -139,6 +139,9 @@ void launch_attention_store(void *stream, const struct attention_pages *pages, i
         return;
     struct store_arguments arguments = {*pages, layer, sequences, row_sequences, tables,
                                         k,      v,     k_stride,  v_stride};
-    launch(pages->type == KV_Q8_0 ? store_bytes : store_halves, {(unsigned)n_rows, 1, 1, THREADS, 0}, stream,
-           arguments);
+    struct launch_shape shape = {(unsigned)n_rows, 1, 1, THREADS, 0};
+    if (pages->type == KV_Q8_0)
+        launch<store_bytes>(shape, stream, arguments);
+    else
+        launch<store_halves>(shape, stream, arguments);
 }

@@ -116,7 +116,7 @@ static void launch_shape_of(void *stream, const struct attention_arguments &argu
     } else {
         launched.blocks_x = (unsigned)call.n_shared_tiles;
     }
-    launch(attend<shape>, launched, stream, arguments, way);
+    launch<attend<shape>>(launched, stream, arguments, way);
 }
 
 template <int n_warps, int n_strips, int n_blocks>

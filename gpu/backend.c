@@ -250,8 +250,8 @@ static enum status outcome_reserve(struct gpu_backend *backend, struct error *er
 // A pure decode step: one token per sequence, each with an output.
 static bool is_decoding(const struct gpu_backend *backend, const struct step *step)
 {
-    return !backend->options.eager && !step->stops && step->samples && step->n_outputs == step->n_rows &&
-           step->n_sequences == step->n_rows && step->n_rows <= GRAPH_ROWS_MAX;
+    return !backend->options.eager && !step->stops && step->samples && step->n_outputs == step->n_tokens &&
+           step->n_sequences == step->n_tokens && step->n_tokens <= GRAPH_ROWS_MAX;
 }
 
 // Sizes of the step's launches, padded as for a graph.
@@ -260,13 +260,13 @@ static void measure(struct gpu_backend *backend, const struct step *step)
     backend->n_positions = backend->n_rows_most = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
         backend->n_positions =
-            larger(backend->n_positions, step->sequences[i].position + step->sequences[i].n_rows);
-        backend->n_rows_most = larger(backend->n_rows_most, step->sequences[i].n_rows);
+            larger(backend->n_positions, step->sequences[i].position + step->sequences[i].n_tokens);
+        backend->n_rows_most = larger(backend->n_rows_most, step->sequences[i].n_tokens);
     }
     backend->decoding = is_decoding(backend, step);
-    backend->kind = (struct graph_kind){step->n_rows, backend->n_positions, 0, 0};
+    backend->kind = (struct graph_kind){step->n_tokens, backend->n_positions, 0, 0};
     if (backend->decoding) {
-        int32_t n_rows = graph_rows(step->n_rows);
+        int32_t n_rows = graph_rows(step->n_tokens);
         backend->kind.n_rows = n_rows < backend->n_rows_least ? n_rows : backend->n_rows_least;
         backend->kind.n_positions = graph_positions(backend->n_positions);
     }
@@ -285,13 +285,13 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     if (backend->decoding) {
         slot->events = backend->times && backend->n_under_way > 0 ? 1 - other->events : 0;
         backend->kind.events = slot->events;
-        slot->entry = graphs_choose(&backend->graphs, &backend->kind, &slot->way);
+        slot->entry = graphs_choose(&backend->graphs, backend->device, &backend->kind, &slot->way);
     }
     if (slot->way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
         slot->way = STEP_EAGER;
     if (slot->way == STEP_EAGER) {
-        backend->padded =
-            (struct upload_counts){step->n_rows, step->n_sequences, step->n_outputs, backend->shared.n_tiles};
+        backend->padded = (struct upload_counts){step->n_tokens, step->n_sequences, step->n_outputs,
+                                                 backend->shared.n_tiles};
         backend->n_positions_padded = backend->n_positions;
         backend->n_part_rows = backend->shared.n_part_rows;
         return;
@@ -305,7 +305,9 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
 static enum status ready(struct backend *base, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    enum status status = reserve(backend, error);
+    enum status status = backend->reserved ? STATUS_OK : device_load_kernels(backend->device, error);
+    if (status == STATUS_OK)
+        status = reserve(backend, error);
     return status == STATUS_OK ? outcome_reserve(backend, error) : status;
 }
 
@@ -372,7 +374,7 @@ static void trace(struct backend *base, struct step_times *times)
 // Replaces pending tokens by those that the step before drew.
 static bool has_pending(const struct step *step)
 {
-    for (int32_t i = 0; i < step->n_rows; i++)
+    for (int32_t i = 0; i < step->n_tokens; i++)
         if (step->tokens[i] < 0)
             return true;
     for (int32_t i = 0; step->samples && i < step->n_outputs; i++)
@@ -393,7 +395,7 @@ static void resolve(struct gpu_backend *backend)
 static void begin(struct backend *base, const struct step *step)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    assert(!backend->step && step->n_rows <= backend->n_rows_max && backend->n_under_way < 2);
+    assert(!backend->step && step->n_tokens <= backend->n_rows_max && backend->n_under_way < 2);
     device_use(backend->device);
     struct step_slot *slot = backend->slot =
         backend->slot == backend->slots ? &backend->slots[1] : backend->slots;
@@ -414,7 +416,7 @@ static void begin(struct backend *base, const struct step *step)
         device_graph_launch(backend->device, slot->entry->graph);
         backend->figures.n_replayed++;
     } else if (slot->way == STEP_CAPTURES) {
-        device_graph_begin(backend->device); // a failure is latched
+        device_graph_begin(backend->device);
         resolve(backend);
     } else if (has_pending(step)) {
         resolve(backend);
@@ -426,7 +428,8 @@ static void finish_capture(struct gpu_backend *backend)
     struct graph_entry *entry = backend->slot->entry;
     mark_end(backend, &entry->phases);
     entry->graph = device_graph_end(backend->device);
-    if (!entry->graph)
+    entry->refused = !entry->graph; // the step was enqueued without one
+    if (entry->refused)
         return;
     device_graph_launch(backend->device, entry->graph);
     backend->figures.n_graphs++;
@@ -598,8 +601,10 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     backend_init(&backend->base, &device_cuda, &operations_cuda);
     backend->options = *options;
     struct device_options device = {.index = options->index,
+                                    .sync = options->sync,
                                     .memory_bytes = options->emulated_memory_bytes,
-                                    .failing_work = options->failing_work};
+                                    .failing_work = options->failing_work,
+                                    .failing_graph = options->failing_graph};
     enum status status = device_open(&backend->device, &device, error);
     if (status == STATUS_OK)
         status = staging_init(&backend->staging, backend->device, error);

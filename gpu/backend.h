@@ -16,9 +16,10 @@ struct gpu_options {
     uint64_t memory_bytes; // limit for weights, pages and scratch; 0: the free memory
     struct pool *pool;     // packs weights while loading; NULL: the calling thread packs
     bool eager;            // never use graphs, for comparisons
+    bool sync;             // waits after every launch, so that an error names its kernel
     // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;
-    int64_t failing_work;
+    int64_t failing_work, failing_graph;
 };
 
 // Errors: STATUS_REFUSE, ERROR_DEVICE: not built in, no driver, no device.

@@ -22,10 +22,12 @@ struct device_graph;
 
 struct device_options {
     int index; // among the devices visible to this process
+    bool sync; // waits after every launch, so that an error names its kernel; slow
     // Emulated device only:
     uint64_t memory_bytes;     // device memory; 0: 4 GiB
     uint64_t shared_bytes_max; // shared memory per block; 0: as compute capability 9.0
     int64_t failing_work;      // the n-th enqueued operation fails and the device is lost; 0: none
+    int64_t failing_graph;     // the n-th captured graph cannot be made, with no harm to the device; 0: none
 };
 
 struct device_facts {
@@ -52,6 +54,10 @@ static inline uint64_t device_block_bytes(uint64_t size_bytes)
     uint64_t unit = size_bytes > 1 << 20 ? 2 << 20 : 512;
     return size_bytes > UINT64_MAX - unit ? UINT64_MAX : (size_bytes + unit - 1) / unit * unit;
 }
+
+// Loads all kernels and grants them the device's shared memory per block, once, before the first launch: what
+// CUDA loads at a kernel's first launch cannot be loaded within a graph capture.
+enum status device_load_kernels(struct device *device, struct error *error) WARN_UNUSED;
 
 // Contents undefined. NULL: out of device memory, or the device has failed (latched). Must not be called
 // during graph capture, nor any other call that allocates, frees or waits.
@@ -85,8 +91,10 @@ void device_event_wait(struct device *device, struct device_event *event);
 // Time between two events that have run; 0 if unknown.
 double device_event_between_us(const struct device_event *begin, const struct device_event *end);
 
-// Captures work into a graph, without running it, until device_graph_end. False: failed (latched).
-bool device_graph_begin(struct device *device);
-struct device_graph *device_graph_end(struct device *device); // NULL: failed (latched)
+// Captures launches and event records into a graph, without running them, until device_graph_end.
+void device_graph_begin(struct device *device);
+// NULL: no graph could be made of this work. It has been enqueued instead, so the step goes on; if the device
+// has failed, that is latched as always.
+struct device_graph *device_graph_end(struct device *device);
 void device_graph_launch(struct device *device, struct device_graph *graph);
 void device_graph_destroy(struct device *device, struct device_graph *graph);

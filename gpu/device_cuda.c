@@ -2,20 +2,35 @@
 // called, so the program starts on machines without one. Reference: CUDA Runtime API
 // (docs.nvidia.com/cuda/cuda-runtime-api).
 #include "gpu/device.h"
+#include "gpu/launch.h"
 
 #include <assert.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { CAPABILITY_LEAST = 80 };
 
+// A launch or an event record of a capture, to be enqueued if no graph comes of it.
+struct captured {
+    struct captured *next;
+    const struct kernel_entry *kernel; // NULL: an event record
+    struct launch_shape shape;
+    struct device_event *event;
+    struct launch_arguments arguments; // values point to `bytes`
+    _Alignas(16) unsigned char bytes[];
+};
+
 struct device {
     int index;
+    bool sync;
     cudaStream_t stream;
     cudaError_t failure; // the first one
-    const char *failed_call;
+    const char *failed_call, *failed_kernel;
     struct device_facts facts;
+    bool capturing, capture_failed;
+    struct captured *first_captured, **last_captured;
 };
 
 struct device_event {
@@ -33,6 +48,13 @@ static bool check(struct device *device, cudaError_t code, const char *call)
         device->failed_call = call;
     }
     return code == cudaSuccess;
+}
+
+static bool check_kernel(struct device *device, cudaError_t code, const struct kernel_entry *kernel)
+{
+    if (code != cudaSuccess && device->failure == cudaSuccess)
+        device->failed_kernel = kernel->name;
+    return check(device, code, "kernel");
 }
 
 static enum status refuse(struct error *error, const char *what, cudaError_t code)
@@ -88,6 +110,7 @@ enum status device_open(struct device **out, const struct device_options *option
     if (!device)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
     device->index = options->index;
+    device->sync = options->sync;
     enum status status = read_facts(&device->facts, device->index, error);
     if (status == STATUS_OK && (code = cudaSetDevice(device->index)) != cudaSuccess)
         status = refuse(error, "taking the device", code);
@@ -162,9 +185,75 @@ void device_unpin(struct device *device, void *memory)
         check(device, cudaFreeHost(memory), "freeing pinned memory");
 }
 
+// --- Kernels ---
+
+enum status device_load_kernels(struct device *device, struct error *error)
+{
+    for (const struct kernel_entry *kernel = kernel_list(); kernel; kernel = kernel->next) {
+        struct cudaFuncAttributes attributes;
+        cudaError_t code = cudaFuncGetAttributes(&attributes, kernel->function);
+        if (code == cudaSuccess)
+            code = cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        (int)(device->facts.shared_bytes_max - attributes.sharedSizeBytes));
+        if (!check_kernel(device, code, kernel))
+            return device_status(device, error);
+    }
+    return STATUS_OK;
+}
+
 void *device_stream(struct device *device)
 {
-    return device->stream;
+    return device;
+}
+
+static cudaError_t enqueue(struct device *device, const struct kernel_entry *kernel,
+                           const struct launch_shape *shape, const struct launch_arguments *arguments)
+{
+    struct dim3 blocks = {shape->blocks_x, shape->blocks_y, shape->blocks_z},
+                threads = {shape->n_threads, 1, 1};
+    void *values[LAUNCH_ARGUMENTS_MAX];
+    memcpy(values, arguments->values, sizeof values);
+    return cudaLaunchKernel(kernel->function, blocks, threads, values, shape->shared_bytes, device->stream);
+}
+
+static void launch_now(struct device *device, const struct kernel_entry *kernel,
+                       const struct launch_shape *shape, const struct launch_arguments *arguments)
+{
+    if (check_kernel(device, enqueue(device, kernel, shape, arguments), kernel) && device->sync)
+        check_kernel(device, cudaStreamSynchronize(device->stream), kernel);
+}
+
+// Appends a copy of a launch, or of an event record, to the capture's list.
+static void keep_captured(struct device *device, const struct captured *work)
+{
+    size_t size = 0, at = 0;
+    for (int i = 0; i < work->arguments.n; i++)
+        size += (work->arguments.sizes[i] + 15) / 16 * 16;
+    struct captured *copy = malloc(sizeof *copy + size);
+    if (!copy) {
+        check(device, cudaErrorMemoryAllocation, "making a graph");
+        return;
+    }
+    memcpy(copy, work, sizeof *copy);
+    for (int i = 0; i < copy->arguments.n; i++) {
+        copy->arguments.values[i] =
+            memcpy(copy->bytes + at, work->arguments.values[i], work->arguments.sizes[i]);
+        at += (work->arguments.sizes[i] + 15) / 16 * 16;
+    }
+    *device->last_captured = copy;
+    device->last_captured = &copy->next;
+}
+
+void device_launch(void *stream, const struct kernel_entry *kernel, const struct launch_shape *shape,
+                   const struct launch_arguments *arguments)
+{
+    struct device *device = stream;
+    if (!device->capturing) {
+        launch_now(device, kernel, shape, arguments);
+        return;
+    }
+    device->capture_failed |= enqueue(device, kernel, shape, arguments) != cudaSuccess;
+    keep_captured(device, &(struct captured){.kernel = kernel, .shape = *shape, .arguments = *arguments});
 }
 
 void device_upload(struct device *device, void *to, const void *from, size_t size_bytes)
@@ -212,8 +301,11 @@ enum status device_status(struct device *device, struct error *error)
     check(device, cudaGetLastError(), "launching a kernel");
     if (device->failure == cudaSuccess)
         return STATUS_OK;
-    return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s: %s", device->facts.name,
-                     device->failed_call, cudaGetErrorString(device->failure));
+    const char *kernel = device->failed_kernel;
+    return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s%s%s: %s%s", device->facts.name,
+                     device->failed_call, kernel ? " " : "", kernel ? kernel : "",
+                     cudaGetErrorString(device->failure),
+                     kernel || device->sync ? "" : " (--gpu-sync names the kernel)");
 }
 
 enum status device_wait(struct device *device, struct error *error)
@@ -242,13 +334,15 @@ void device_event_destroy(struct device *device, struct device_event *event)
 
 void device_event_record(struct device *device, struct device_event *event)
 {
-    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    check(device, cudaStreamIsCapturing(device->stream, &capture), "asking for a capture");
+    if (!device->capturing) {
+        check(device, cudaEventRecord(event->event, device->stream), "recording an event");
+        return;
+    }
     // During capture a plain record is only a dependency; an external one becomes a node that records at each
     // replay.
-    unsigned flags =
-        capture == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal;
-    check(device, cudaEventRecordWithFlags(event->event, device->stream, flags), "recording an event");
+    device->capture_failed |=
+        cudaEventRecordWithFlags(event->event, device->stream, cudaEventRecordExternal) != cudaSuccess;
+    keep_captured(device, &(struct captured){.event = event});
 }
 
 void device_event_wait(struct device *device, struct device_event *event)
@@ -265,24 +359,44 @@ double device_event_between_us(const struct device_event *begin, const struct de
     return 0.0;
 }
 
-bool device_graph_begin(struct device *device)
+void device_graph_begin(struct device *device)
 {
-    return check(device, cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal),
-                 "beginning a graph");
+    device->capture_failed =
+        cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess;
+    device->capturing = true;
+    device->last_captured = &device->first_captured;
+}
+
+// Frees the capture's list; enqueues its work first if no graph came of it.
+static void finish_captured(struct device *device, bool enqueues)
+{
+    for (struct captured *work = device->first_captured, *next; work; work = next) {
+        next = work->next;
+        if (enqueues && work->event)
+            device_event_record(device, work->event);
+        else if (enqueues)
+            launch_now(device, work->kernel, &work->shape, &work->arguments);
+        free(work);
+    }
+    device->first_captured = NULL;
 }
 
 struct device_graph *device_graph_end(struct device *device)
 {
     cudaGraph_t captured = NULL;
     struct device_graph *graph = calloc(1, sizeof *graph);
-    bool good = check(device, cudaStreamEndCapture(device->stream, &captured), "ending a graph") && graph;
-    good = good && check(device, cudaGraphInstantiate(&graph->executable, captured, 0), "making a graph");
+    bool good = cudaStreamEndCapture(device->stream, &captured) == cudaSuccess && !device->capture_failed &&
+                graph && cudaGraphInstantiate(&graph->executable, captured, 0) == cudaSuccess;
     if (captured)
-        check(device, cudaGraphDestroy(captured), "freeing a graph");
+        good &= cudaGraphDestroy(captured) == cudaSuccess;
+    device->capturing = false;
+    // Clears what a failed capture left. An error that the device does not recover from comes again with the
+    // work that is enqueued now.
+    if (!good)
+        (void)cudaGetLastError();
+    finish_captured(device, !good);
     if (good)
         return graph;
-    if (!graph)
-        check(device, cudaErrorMemoryAllocation, "making a graph");
     free(graph);
     return NULL;
 }

@@ -3,10 +3,11 @@
 // memory is all ones, floats of it NaN: what nobody wrote shows. What CUDA forbids is an assert here: calls
 // from a thread that did not take the device, taking or freeing memory and waiting in a graph's capture,
 // copies in it (host memory that a replay would read again), and copies that go on after the call from memory
-// that is not pinned.
+// that is not pinned. A kernel that was not loaded before makes a capture fail.
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/emulated_stream.h"
+#include "gpu/launch.h"
 #include "schemas/clock.h"
 
 #include <assert.h>
@@ -37,9 +38,11 @@ struct device {
     struct device_graph *capturing; // NULL: work goes to `waiting`
     uint64_t memory_bytes, used_bytes;
     int64_t n_submitted, failing_work;
+    int64_t n_captures, failing_graph;
+    bool sync, loaded, capture_failed;
     const struct emulated_work *failing; // when its turn comes
     bool failed;
-    char failure[96];
+    char failure[160];
     struct device_facts facts;
 };
 
@@ -77,10 +80,12 @@ static void drop(struct list *list)
     *list = (struct list){0};
 }
 
-static void fail(struct device *device, const char *what)
+// As on a device, the kernel of a failure is known only of a launch that is rejected, or with options.sync.
+static void fail(struct device *device, const char *what, const char *kernel)
 {
     if (!device->failed)
-        snprintf(device->failure, sizeof device->failure, "%s", what);
+        snprintf(device->failure, sizeof device->failure, "%s%s%s", kernel ? kernel : "", kernel ? ": " : "",
+                 what);
     device->failed = true;
 }
 
@@ -97,33 +102,38 @@ static void check_no_capture(const struct device *device)
     (void)device;
 }
 
+// Until the event has been recorded; NULL: all of it.
+static void run_until(struct device *device, const struct device_event *event);
+
 void emulated_stream_submit(void *stream, struct emulated_work *work)
 {
     struct device *device = stream;
     check_thread(device);
     if (!work) {
-        fail(device, "out of memory for a launch");
+        fail(device, "out of memory for a launch", NULL);
         return;
     }
     if (work->fault)
-        fail(device, work->fault);
+        fail(device, work->fault, work->kernel);
     else if (work->shared_bytes > device->facts.shared_bytes_max)
-        fail(device, "a launch of too much shared memory");
+        fail(device, "a launch of too much shared memory", work->kernel);
     if (++device->n_submitted == device->failing_work && device->capturing)
-        fail(device, "an ordered fault");
+        fail(device, "an ordered fault", work->kernel);
     else if (device->n_submitted == device->failing_work)
         device->failing = work;
+    device->capture_failed |= device->capturing && work->kernel && !device->loaded;
     append(device->capturing ? &device->capturing->work : &device->waiting, work);
+    if (device->sync && !device->capturing)
+        run_until(device, NULL);
 }
 
-// Until the event has been recorded; NULL: all of it.
 static void run_until(struct device *device, const struct device_event *event)
 {
     check_no_capture(device);
     for (struct emulated_work *work; (work = device->waiting.first) && !(event && event->ran);) {
         device->waiting.first = work->next;
         if (work == device->failing)
-            fail(device, "an ordered fault");
+            fail(device, "an ordered fault", device->sync ? work->kernel : NULL);
         if (!device->failed)
             work->run(work);
         free(work);
@@ -150,6 +160,8 @@ enum status device_open(struct device **out, const struct device_options *option
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
     device->memory_bytes = options->memory_bytes ? options->memory_bytes : memory_bytes_default;
     device->failing_work = options->failing_work;
+    device->failing_graph = options->failing_graph;
+    device->sync = options->sync;
     device->facts =
         (struct device_facts){.name = "emulated",
                               .capability_major = 9,
@@ -247,6 +259,15 @@ static void check_pinned(const struct device *device, const void *memory, size_t
     }
     assert(found);
     (void)found;
+}
+
+enum status device_load_kernels(struct device *device, struct error *error)
+{
+    check_thread(device);
+    check_no_capture(device);
+    (void)error;
+    device->loaded = true;
+    return STATUS_OK;
 }
 
 void *device_stream(struct device *device)
@@ -391,14 +412,24 @@ static void run_replay(struct emulated_work *work)
         captured->run(captured);
 }
 
-bool device_graph_begin(struct device *device)
+void device_graph_begin(struct device *device)
 {
     check_thread(device);
     check_no_capture(device);
+    device->capture_failed = ++device->n_captures == device->failing_graph;
     device->capturing = calloc(1, sizeof *device->capturing);
     if (!device->capturing)
-        fail(device, "out of memory for a graph");
-    return device->capturing != NULL;
+        fail(device, "out of memory for a graph", NULL);
+}
+
+// The work of a capture from which no graph comes is enqueued.
+static void enqueue_captured(struct device *device, struct device_graph *graph)
+{
+    for (struct emulated_work *work = graph->work.first, *next; work; work = next) {
+        next = work->next;
+        append(&device->waiting, work);
+    }
+    free(graph);
 }
 
 struct device_graph *device_graph_end(struct device *device)
@@ -407,14 +438,11 @@ struct device_graph *device_graph_end(struct device *device)
     device->capturing = NULL;
     if (!graph)
         return NULL;
-    if (device_memory_free(device) < graph_bytes)
-        fail(device, "out of memory for a graph");
-    if (!device->failed) {
+    if (!device->capture_failed && device_memory_free(device) >= graph_bytes) {
         device->used_bytes += graph_bytes;
         return graph;
     }
-    drop(&graph->work);
-    free(graph);
+    enqueue_captured(device, graph);
     return NULL;
 }
 

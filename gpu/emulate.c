@@ -1,6 +1,6 @@
 #include "gpu/emulate.h"
 
-#include "engine/file/dequantise.h"
+#include "engine/file/dequantize.h"
 #include "gpu/emulate_switch.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@
 
 enum {
     WARP = 32,
-    STACK_BYTES = 256 << 10, // an instrumented kernel without optimisation takes a tenth
+    STACK_BYTES = 256 << 10, // an instrumented kernel without optimization takes a tenth
     GUARD_BYTES = 64 << 10,
 };
 
@@ -335,34 +335,4 @@ uint16_t emulate_bfloat(float value)
     if (isnan(value))
         return 0x7FFF;
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-static void widen_fragment(float *items, const uint32_t *words, int n_words, bool bfloat)
-{
-    for (int i = 0; i < 2 * n_words; i++) {
-        uint16_t bits = (uint16_t)(words[i / 2] >> (16 * (i % 2)));
-        items[i] = bfloat ? bfloat_to_float(bits) : half_to_float(bits);
-    }
-}
-
-// Fragments: gpu/kernel_cuda.h. Items 2 i and 2 i + 1 of a lane are its register i: a[0..3], then b[0..1].
-void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat)
-{
-    float mine[12];
-    widen_fragment(mine, a, 4, bfloat);
-    widen_fragment(mine + 8, b, 2, bfloat);
-    unsigned lane = run.current % WARP;
-    const float(*all)[12] = emulate_warp_exchange(mine, sizeof mine);
-    const float(*rows)[12] = all + lane / 4 * 4, (*columns)[12] = all + lane % 4 * 8;
-    for (int i = 0; i < 4; i++) { // rows g, g + 8; columns 2t, 2t + 1
-        double sum = (double)d[i];
-        for (int t = 0; t < 4; t++) {
-            const float *x = rows[t] + i / 2 * 2, *y = columns[i % 2 * 4 + t] + 8;
-            sum += (double)x[0] * (double)y[0];
-            sum += (double)x[1] * (double)y[1];
-            sum += (double)x[4] * (double)y[2];
-            sum += (double)x[5] * (double)y[3];
-        }
-        d[i] = (float)sum;
-    }
 }

@@ -12,7 +12,7 @@
 
 enum {
     EMULATE_THREADS_MAX = 1024,           // of a block
-    EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation: mma's 12 items as floats
+    EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation: mma's 12 items
     EMULATE_SHARED_BYTES_MAX = 227 << 10, // of a block, as of compute capability 9.0
     EMULATE_COPIES_MAX = 4096,            // outstanding asynchronous copies of a thread
 };
@@ -68,7 +68,9 @@ void emulate_copies_wait(int n_left);
 float emulate_half_float(uint16_t half);
 uint16_t emulate_half(double value); // nearest even, from any double
 uint16_t emulate_bfloat(float value);
+// d += a b as a tensor core of the given compute capability adds (gpu/emulate_mma.c).
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat);
+void emulate_capability(int capability); // 80 or 90; 90 from the start
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,7 @@ struct emulated_work {
     struct emulated_work *next; // in the stream
     size_t shared_bytes;        // of a block
     const char *fault;          // why CUDA would reject the launch; NULL: it is valid
+    const char *kernel;         // its name; NULL: a copy, an event or a replay
 };
 
 // Takes ownership of malloc'd work. NULL (out of memory) or an invalid launch fails the device.

@@ -34,7 +34,14 @@ skinny_chunk(const struct product_plan &plan, const panel_place places[n_panels]
     constexpr struct tile_format format = tile_format(type);
     constexpr int batch = skinny_batch<type, n_panels>();
     int lane = (int)threadIdx.x % 32;
-    const uint4 *x = (const uint4 *)plan.call.x.items;
+    // Of the lane's row in the next group; rows that do not exist are zeros.
+    const int64_t x_step = (int64_t)plan.call.x.n_rows * 4;
+    const uint4 *x = (const uint4 *)plan.call.x.items + begin * GROUP_STEPS * x_step +
+                     (rows.first + lane / 4) * 4 + lane % 4;
+    // A chunk begins with a tile, so the place of a group in its tile is known if a batch has whole tiles.
+    constexpr bool whole = batch % format.n_groups == 0;
+    static_assert(SPLIT_K_GROUPS % format.n_groups == 0 && SPLIT_K_GROUPS % batch == 0,
+                  "chunks have whole tiles");
     for (int32_t first = begin; first < end; first += batch) {
         struct tile_group<type> groups[n_panels][batch];
 #pragma unroll
@@ -42,7 +49,9 @@ skinny_chunk(const struct product_plan &plan, const panel_place places[n_panels]
 #pragma unroll
             for (int m = 0; m < n_panels; m++)
                 if (first + i < end) {
-                    int32_t tile = (first + i) / format.n_groups, part = (first + i) % format.n_groups;
+                    int32_t tile =
+                        whole ? first / format.n_groups + i / format.n_groups : (first + i) / format.n_groups;
+                    int32_t part = whole ? i % format.n_groups : (first + i) % format.n_groups;
                     const unsigned char *at = places[m].tiles + (int64_t)tile * tile_bytes(format);
                     groups[m][i].template load<device_memory>(
                         at + part * format.quants_bytes,
@@ -55,14 +64,10 @@ skinny_chunk(const struct product_plan &plan, const panel_place places[n_panels]
                 break;
             uint4 columns[GROUP_STEPS][n_columns];
 #pragma unroll
-            for (int step = 0; step < GROUP_STEPS; step++)
+            for (int step = 0; step < GROUP_STEPS; step++, x += x_step)
 #pragma unroll
-                for (int n = 0; n < n_columns; n++) {
-                    int32_t row = n * 8 + lane / 4;
-                    int64_t at =
-                        ((int64_t)(first + i) * GROUP_STEPS + step) * plan.call.x.n_rows + rows.first + row;
-                    columns[step][n] = row < rows.n ? x[at * 4 + lane % 4] : make_uint4(0, 0, 0, 0);
-                }
+                for (int n = 0; n < n_columns; n++)
+                    columns[step][n] = n * 8 + lane / 4 < rows.n ? x[n * 32] : make_uint4(0, 0, 0, 0);
 #pragma unroll
             for (int m = 0; m < n_panels; m++)
                 groups[m][i].prepare();

@@ -1,5 +1,5 @@
 // For kernels: the tiled GEMM (many rows, as in prefill). A block computes a tile of outputs x rows.
-// Quantised weights and x pass through shared memory in a multi-stage asynchronous pipeline; a warp
+// Quantized weights and x pass through shared memory in a multi-stage asynchronous pipeline; a warp
 // dequantizes the fragments of 32 outputs once for all its rows.
 //
 // Warps of a block: `over_outputs` with 32 outputs each, `over_rows` with 8 n_columns rows each, and
@@ -39,37 +39,75 @@ struct tiled_shape {
     static_assert(n_columns % over_chunks == 0, "sums are distributed by columns");
 };
 
-// Copies one stage: group `group` (0..3) of each current split-K chunk.
-template <class shape>
-static __device__ __forceinline__ void tiled_copy(const struct product_plan &plan, const row_tile &rows,
-                                                  const unsigned char *const *tiles, int32_t first_chunk,
-                                                  int32_t group_in_chunk, unsigned char *stage)
-{
-    constexpr struct tile_format format = shape::format;
-    constexpr int x_pieces = shape::x_bytes / 16, panel_pieces = shape::panel_bytes / 16;
-    const uint4 *x = (const uint4 *)plan.call.x.items;
+// What a thread copies for every stage: 16-byte pieces at a distance of n_threads, from addresses that do not
+// depend on the stage, so that a copy costs an addition.
+template <class shape> struct tiled_source {
+    static constexpr struct tile_format format = shape::format;
+    static constexpr int panel_pieces = shape::panel_bytes / 16;
+    static constexpr int n_panel_pieces = shape::n_panels * panel_pieces;
+    static constexpr int n_of_x = shape::x_bytes / 16 / shape::n_threads;
+    static constexpr int n_of_panels = (n_panel_pieces + shape::n_threads - 1) / shape::n_threads;
+    static constexpr int pieces_of_step = 4 * shape::n_rows;
+    static_assert(shape::x_bytes / 16 % shape::n_threads == 0, "threads copy equal parts of x");
+    static_assert(pieces_of_step % shape::n_threads == 0, "a piece's step is known at compile time");
+
+    const unsigned char *x; // of the thread's first row, in group 0
+    int64_t x_step_bytes;   // of the activation operand, from one step to the next
+    int32_t n_rows_left;    // valid rows from the thread's first one on
+    const unsigned char *panels[n_of_panels];
+    int32_t part_bytes[n_of_panels]; // from a group of a tile to the next one
+
+    __device__ __forceinline__ tiled_source(const struct product_plan &plan, const row_tile &rows,
+                                            const unsigned char *const *tiles)
+    {
+        int32_t row = (int32_t)threadIdx.x / 4, piece = (int32_t)threadIdx.x % 4;
+        x_step_bytes = (int64_t)plan.call.x.n_rows * STEP_ROW_BYTES;
+        x = (const unsigned char *)plan.call.x.items + (int64_t)(rows.first + row) * STEP_ROW_BYTES +
+            piece * 16;
+        n_rows_left = rows.n - row;
 #pragma unroll
-    for (int slice = 0; slice < shape::over_chunks; slice++, stage += shape::slice_bytes) {
-        int32_t group = (first_chunk + slice) * SPLIT_K_GROUPS + group_in_chunk;
-        if (group >= plan.n_groups)
-            continue;
-        for (int i = (int)threadIdx.x; i < x_pieces; i += shape::n_threads) {
-            int32_t step = i / (4 * shape::n_rows), row = i / 4 % shape::n_rows;
-            int64_t at = ((int64_t)group * GROUP_STEPS + step) * plan.call.x.n_rows + rows.first + row;
-            copy_async_16(stage + i * 16, x + at * 4 + i % 4, row < rows.n);
-        }
-        int32_t tile = group / format.n_groups, part = group % format.n_groups;
-        constexpr int quants = format.quants_bytes, high = format.high_bytes;
-        for (int i = (int)threadIdx.x; i < shape::n_panels * panel_pieces; i += shape::n_threads) {
-            int panel = i / panel_pieces, byte = i % panel_pieces * 16;
-            int from = byte < quants          ? part * quants + byte
-                       : byte < quants + high ? format.n_groups * quants + part * high + (byte - quants)
-                                              : format.n_groups * (quants + high) + (byte - quants - high);
-            copy_async_16(stage + shape::x_bytes + i * 16,
-                          tiles[panel] + (int64_t)tile * tile_bytes(format) + from, true);
+        for (int k = 0; k < n_of_panels; k++) {
+            constexpr int quants = format.quants_bytes, high = format.high_bytes;
+            int i = (int)threadIdx.x + k * shape::n_threads, byte = i % panel_pieces * 16;
+            bool of_quants = byte < quants, of_high = !of_quants && byte < quants + high;
+            int from = of_quants ? byte
+                       : of_high ? format.n_groups * quants + (byte - quants)
+                                 : format.n_groups * (quants + high) + (byte - quants - high);
+            panels[k] = tiles[i < n_panel_pieces ? i / panel_pieces : 0] + from;
+            part_bytes[k] = of_quants ? quants : of_high ? high : 0;
         }
     }
-}
+
+    // Copies one stage: group `group_in_chunk` (0..3) of each current split-K chunk.
+    __device__ __forceinline__ void copy(int32_t n_groups, int32_t first_chunk, int32_t group_in_chunk,
+                                         unsigned char *stage) const
+    {
+        unsigned char *to = stage + threadIdx.x * 16;
+#pragma unroll
+        for (int slice = 0; slice < shape::over_chunks; slice++, to += shape::slice_bytes) {
+            int32_t group = (first_chunk + slice) * SPLIT_K_GROUPS + group_in_chunk;
+            if (group >= n_groups)
+                continue;
+            const unsigned char *from = x + group * GROUP_STEPS * x_step_bytes;
+#pragma unroll
+            for (int k = 0; k < n_of_x; k++) {
+                constexpr int turns = pieces_of_step / shape::n_threads; // of a step
+                if (k > 0 && k % turns == 0)
+                    from += x_step_bytes;
+                int row = k % turns * (shape::n_threads / 4);
+                copy_async_16(to + k * shape::n_threads * 16, from + row * STEP_ROW_BYTES, row < n_rows_left);
+            }
+            int64_t tile = (int64_t)(group / format.n_groups) * tile_bytes(format);
+            int32_t part = group % format.n_groups;
+#pragma unroll
+            for (int k = 0; k < n_of_panels; k++)
+                if ((k + 1) * shape::n_threads <= n_panel_pieces ||
+                    (int)threadIdx.x + k * shape::n_threads < n_panel_pieces)
+                    copy_async_16(to + shape::x_bytes + k * shape::n_threads * 16,
+                                  panels[k] + tile + part * part_bytes[k], true);
+        }
+    }
+};
 
 // Multiplies one group in shared memory by one warp.
 template <class shape>
@@ -169,14 +207,15 @@ static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const stru
         tiles[threadIdx.x] =
             find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + (int32_t)threadIdx.x, rows.expert).tiles;
     __syncthreads();
+    const tiled_source<shape> source(plan, rows, tiles);
     int32_t n_chunks = (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS;
     int32_t n_rounds = (n_chunks + shape::over_chunks - 1) / shape::over_chunks;
     float acc[2][shape::n_columns][4] = {}, totals[2][n_kept][4] = {};
     int32_t n_steps = n_rounds * SPLIT_K_GROUPS;
     for (int32_t i = 0; i < shape::n_stages - 1; i++) {
         if (i < n_steps)
-            tiled_copy<shape>(plan, rows, tiles, i / SPLIT_K_GROUPS * shape::over_chunks, i % SPLIT_K_GROUPS,
-                              stages + i * shape::stage_bytes);
+            source.copy(plan.n_groups, i / SPLIT_K_GROUPS * shape::over_chunks, i % SPLIT_K_GROUPS,
+                        stages + i * shape::stage_bytes);
         copy_async_commit();
     }
     for (int32_t i = 0; i < n_steps; i++) {
@@ -184,8 +223,8 @@ static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const stru
         __syncthreads(); // stage i is complete; stage i - 1 is free
         int32_t ahead = i + shape::n_stages - 1;
         if (ahead < n_steps)
-            tiled_copy<shape>(plan, rows, tiles, ahead / SPLIT_K_GROUPS * shape::over_chunks,
-                              ahead % SPLIT_K_GROUPS, stages + ahead % shape::n_stages * shape::stage_bytes);
+            source.copy(plan.n_groups, ahead / SPLIT_K_GROUPS * shape::over_chunks, ahead % SPLIT_K_GROUPS,
+                        stages + ahead % shape::n_stages * shape::stage_bytes);
         copy_async_commit();
         int32_t first_chunk = i / SPLIT_K_GROUPS * shape::over_chunks;
         int32_t group = (first_chunk + slice) * SPLIT_K_GROUPS + i % SPLIT_K_GROUPS;

@@ -21,12 +21,12 @@ int32_t graph_positions(int32_t n_positions)
     return padded;
 }
 
-// 0 or a power of 2: a block without a tile exits at once.
+// 0, or a power of 4 times 8: a block without a tile exits at once.
 int32_t graph_shared_tiles(int32_t n_tiles)
 {
     int32_t padded = 8;
-    while (padded < n_tiles && padded < 1 << 30)
-        padded *= 2;
+    while (padded < n_tiles && padded < 1 << 29)
+        padded *= 4;
     return n_tiles > 0 ? padded : 0;
 }
 
@@ -36,32 +36,50 @@ static bool is_kind(const struct graph_kind *a, const struct graph_kind *b)
            a->n_shared_tiles == b->n_shared_tiles && a->events == b->events;
 }
 
-struct graph_entry *graphs_choose(struct graphs *graphs, const struct graph_kind *kind, enum step_way *way)
+static void release(struct graph_entry *entry, struct device *device)
 {
-    *way = STEP_EAGER;
-    int i = 0;
-    while (i < graphs->n_entries && !is_kind(&graphs->entries[i].kind, kind))
-        i++;
-    if (i == GRAPHS_MAX)
-        return NULL;
-    struct graph_entry *entry = &graphs->entries[i];
-    if (i == graphs->n_entries) {
-        *entry = (struct graph_entry){.kind = *kind};
-        graphs->n_entries++;
+    device_graph_destroy(device, entry->graph);
+    phases_finish(&entry->phases, device);
+    *entry = (struct graph_entry){0};
+}
+
+// An entry for a new kind: a free one, else of those without a graph the one unused for longest, else of all.
+static struct graph_entry *replace(struct graphs *graphs, struct device *device)
+{
+    if (graphs->n_entries < GRAPHS_MAX)
+        return &graphs->entries[graphs->n_entries++];
+    struct graph_entry *oldest = NULL;
+    for (struct graph_entry *entry = graphs->entries; entry < graphs->entries + GRAPHS_MAX; entry++) {
+        if (entry->used_at + 2 >= graphs->n_steps)
+            continue;
+        bool better = !oldest || (oldest->graph && !entry->graph) ||
+                      (!oldest->graph == !entry->graph && entry->used_at < oldest->used_at);
+        oldest = better ? entry : oldest;
     }
-    if (entry->graph)
-        *way = STEP_REPLAYS;
-    else if (entry->seen)
-        *way = STEP_CAPTURES;
+    graphs->n_evicted += oldest->graph != NULL;
+    release(oldest, device);
+    return oldest;
+}
+
+struct graph_entry *graphs_choose(struct graphs *graphs, struct device *device, const struct graph_kind *kind,
+                                  enum step_way *way)
+{
+    struct graph_entry *entry = graphs->entries, *end = entry + graphs->n_entries;
+    while (entry < end && !is_kind(&entry->kind, kind))
+        entry++;
+    if (entry == end) {
+        entry = replace(graphs, device);
+        entry->kind = *kind;
+    }
+    *way = entry->graph ? STEP_REPLAYS : entry->seen && !entry->refused ? STEP_CAPTURES : STEP_EAGER;
     entry->seen = true;
+    entry->used_at = graphs->n_steps++;
     return entry;
 }
 
 void graphs_clear(struct graphs *graphs, struct device *device)
 {
-    for (int i = 0; i < graphs->n_entries; i++) {
-        device_graph_destroy(device, graphs->entries[i].graph);
-        phases_finish(&graphs->entries[i].phases, device);
-    }
+    for (int i = 0; i < graphs->n_entries; i++)
+        release(&graphs->entries[i], device);
     graphs->n_entries = 0;
 }

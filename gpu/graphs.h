@@ -10,7 +10,7 @@
 enum step_way { STEP_EAGER, STEP_CAPTURES, STEP_REPLAYS };
 
 enum {
-    GRAPHS_MAX = 256,      // kinds; further ones run eagerly
+    GRAPHS_MAX = 128,      // kinds; a new one replaces the one that was not used for the longest time
     GRAPH_ROWS_MAX = 1024, // with more tokens the launch overhead is hidden by the kernels
 };
 
@@ -23,6 +23,8 @@ struct graph_kind {
 struct graph_entry {
     struct graph_kind kind;
     bool seen;
+    bool refused;               // no graph could be made: runs eagerly from then on
+    int64_t used_at;            // of the last step of this kind, counted in steps
     struct device_graph *graph; // NULL: not captured yet
     struct phases phases;       // recorded by the graph
 };
@@ -30,13 +32,16 @@ struct graph_entry {
 struct graphs {
     struct graph_entry entries[GRAPHS_MAX];
     int n_entries;
+    int64_t n_steps, n_evicted;
 };
 
 // Padding: rounds up so that few graphs serve all steps with little wasted work.
 int32_t graph_rows(int32_t n_rows);
 int32_t graph_positions(int32_t n_positions);
 int32_t graph_shared_tiles(int32_t n_tiles);
-// Finds or adds the entry of a kind and sets how the step runs. NULL: eagerly.
-struct graph_entry *graphs_choose(struct graphs *graphs, const struct graph_kind *kind, enum step_way *way);
+// Finds or adds the entry of a kind and sets how the step runs. Entries of the last two steps, which may be
+// under way, are never replaced.
+struct graph_entry *graphs_choose(struct graphs *graphs, struct device *device, const struct graph_kind *kind,
+                                  enum step_way *way);
 // Destroys all graphs, because memory that they point to was reallocated.
 void graphs_clear(struct graphs *graphs, struct device *device);

@@ -4,7 +4,7 @@
 //   CUDA's own     __global__ __device__ __shared__ __launch_bounds__ threadIdx blockIdx blockDim gridDim __syncthreads
 //                  __syncwarp __shfl_sync __shfl_xor_sync __shfl_down_sync __any_sync __all_sync __ballot_sync atomicAdd
 //                  atomicMax atomicCAS uint2 uint4 float2 float4 make_*
-//   of both files  launch, dynamic_shared, half and bfloat16 pairs, copy_async_*, mma_*, exp2_fast
+//   of both files  launch<kernel>, dynamic_shared, half and bfloat16 pairs, copy_async_*, mma_*, exp2_fast
 //
 // Rules for both: all 32 lanes take part in a warp operation (mask 0xFFFFFFFF); a block has at most 1024
 // threads, whole warps, in x only; __shared__ arrays have constant sizes and no initial values, other shared
@@ -12,21 +12,29 @@
 // (-fmad=false); fused operations are written fmaf().
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+#include "gpu/launch.h"
 
-struct launch_shape {
-    unsigned blocks_x, blocks_y, blocks_z, n_threads; // none is 0: CUDA rejects an empty launch
-    size_t shared_bytes;                              // size of dynamic_shared()
+// A kernel's entry in the list of all kernels (gpu/launch.h). That launch<kernel> is compiled registers it.
+template <auto kernel> static inline const char *kernel_description()
+{
+    return __PRETTY_FUNCTION__;
+}
+
+struct registered_kernel {
+    struct kernel_entry entry;
+
+    registered_kernel(const void *function, const char *description)
+    {
+        kernel_register(&entry, function, description);
+    }
 };
 
-// CUDA's limits for every compute capability from 8.0 on (CUDA programming guide, technical specifications).
-enum {
-    LAUNCH_BLOCKS_X_MAX = 0x7FFFFFFF,
-    LAUNCH_BLOCKS_YZ_MAX = 65535,
-    LAUNCH_THREADS_MAX = 1024,
-    LAUNCH_ARGUMENT_BYTES_MAX = 4096,
+template <auto kernel> struct kernel_of {
+    static registered_kernel registered;
 };
+
+template <auto kernel>
+registered_kernel kernel_of<kernel>::registered{(const void *)kernel, kernel_description<kernel>()};
 
 #ifdef __CUDACC__
 #include "gpu/kernel_cuda.h"

@@ -3,18 +3,34 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <tuple>
 
-// Enqueues the kernel; gpu/device_cuda.c reads a failure by cudaGetLastError.
-template <typename... P, typename... A>
-static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream,
-                          A... arguments)
-{
+template <typename K> struct launch_of;
+
+template <typename... P> struct launch_of<void (*)(P...)> {
     static_assert((sizeof(P) + ... + 0) <= LAUNCH_ARGUMENT_BYTES_MAX, "arguments fit into constant memory");
-    // Without the attribute the limit is 48 KiB, including static arrays.
-    if (shape.shared_bytes > 40 * 1024)
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape.shared_bytes);
-    kernel<<<dim3(shape.blocks_x, shape.blocks_y, shape.blocks_z), shape.n_threads, shape.shared_bytes,
-             (cudaStream_t)stream>>>(static_cast<P>(arguments)...);
+    static_assert(sizeof...(P) <= LAUNCH_ARGUMENTS_MAX, "arguments fit into launch_arguments");
+
+    template <typename... A>
+    static void enqueue(const struct kernel_entry *kernel, const struct launch_shape &shape, void *stream,
+                        A... arguments)
+    {
+        std::tuple<P...> converted(static_cast<P>(arguments)...);
+        struct launch_arguments packed = {};
+        std::apply(
+            [&packed](auto &...values) {
+                ((packed.values[packed.n] = (void *)&values, packed.sizes[packed.n++] = sizeof values), ...);
+            },
+            converted);
+        device_launch(stream, kernel, &shape, &packed);
+    }
+};
+
+// Enqueues the kernel (gpu/launch.h).
+template <auto kernel, typename... A>
+static inline void launch(const struct launch_shape &shape, void *stream, A... arguments)
+{
+    launch_of<decltype(kernel)>::enqueue(&kernel_of<kernel>::registered.entry, shape, stream, arguments...);
 }
 
 // Dynamic shared memory, aligned to 128 bytes.
@@ -82,6 +98,14 @@ __device__ __forceinline__ uint32_t half2_high(uint32_t pair)
 __device__ __forceinline__ uint32_t bytes_pick(uint32_t a, uint32_t b, uint32_t selector)
 {
     return __byte_perm(a, b, selector);
+}
+
+// (word & mask) | base in one instruction: two constants would take two, so the asm asks for registers.
+__device__ __forceinline__ uint32_t bits_merge(uint32_t word, uint32_t mask, uint32_t base)
+{
+    uint32_t merged;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(merged) : "r"(word), "r"(mask), "r"(base));
+    return merged;
 }
 
 // 2^x, within 2 units in the last place; results below 2^-126 are 0.

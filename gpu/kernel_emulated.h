@@ -26,7 +26,7 @@
 #define blockDim   (emulate_fiber_now()->block_shape)
 #define gridDim    (emulate_fiber_now()->grid_shape)
 
-// Aligned as in CUDA, where a misaligned load faults: the undefined-behaviour sanitizer reports it.
+// Aligned as in CUDA, where a misaligned load faults: the undefined-behavior sanitizer reports it.
 struct alignas(8) uint2 {
     uint32_t x, y;
 };
@@ -93,19 +93,33 @@ static inline const char *emulated_launch_fault(const struct launch_shape &shape
     return shape.n_threads > LAUNCH_THREADS_MAX ? "a launch of too many threads" : NULL;
 }
 
-template <typename... P, typename... A>
-static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream,
-                          A... arguments)
-{
+template <typename K> struct launch_of;
+
+template <typename... P> struct launch_of<void (*)(P...)> {
     static_assert((sizeof(P) + ... + 0) <= LAUNCH_ARGUMENT_BYTES_MAX, "arguments fit into constant memory");
-    void *memory = malloc(sizeof(emulated_launch<P...>));
-    if (memory)
-        new (memory) emulated_launch<P...>{{emulated_launch<P...>::run, NULL, shape.shared_bytes,
-                                            emulated_launch_fault(shape)},
-                                           shape,
-                                           kernel,
-                                           std::tuple<P...>(static_cast<P>(arguments)...)};
-    emulated_stream_submit(stream, (struct emulated_work *)memory);
+    static_assert(sizeof...(P) <= LAUNCH_ARGUMENTS_MAX, "arguments fit into launch_arguments");
+
+    template <typename... A>
+    static struct emulated_work *make(void (*kernel)(P...), const struct kernel_entry *entry,
+                                      const struct launch_shape &shape, A... arguments)
+    {
+        void *memory = malloc(sizeof(emulated_launch<P...>));
+        if (memory)
+            new (memory) emulated_launch<P...>{{emulated_launch<P...>::run, NULL, shape.shared_bytes,
+                                                emulated_launch_fault(shape), entry->name},
+                                               shape,
+                                               kernel,
+                                               std::tuple<P...>(static_cast<P>(arguments)...)};
+        return (struct emulated_work *)memory;
+    }
+};
+
+template <auto kernel, typename... A>
+static inline void launch(const struct launch_shape &shape, void *stream, A... arguments)
+{
+    emulated_stream_submit(stream,
+                           launch_of<decltype(kernel)>::make(kernel, &kernel_of<kernel>::registered.entry,
+                                                             shape, arguments...));
 }
 
 static inline unsigned char *dynamic_shared()
@@ -288,6 +302,11 @@ static inline uint32_t bytes_pick(uint32_t a, uint32_t b, uint32_t selector)
     return result;
 }
 
+static inline uint32_t bits_merge(uint32_t word, uint32_t mask, uint32_t base)
+{
+    return (word & mask) | base;
+}
+
 static inline float exp2_fast(float x)
 {
     float power = exp2f(x);
@@ -317,7 +336,7 @@ static inline uint4 load_streaming(const void *address)
     return *(const uint4 *)address;
 }
 
-// Layouts: kernel_cuda.h. The sum of 16 exact products and d is computed in double and rounded once.
+// Layouts: kernel_cuda.h. Sums: emulate_mma.c.
 
 static inline void mma_half(float d[4], const uint32_t a[4], const uint32_t b[2])
 {

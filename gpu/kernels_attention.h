@@ -137,7 +137,7 @@ int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_h
 uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_rows,
                                  int64_t n_positions_most);
 // Writes the rows' keys and values to their pages. `row_sequences` [n_rows]: a row's sequence, negative for
-// padding.
+// padding and for rows that are stored already.
 void launch_attention_store(void *stream, const struct attention_pages *pages, int32_t layer,
                             const struct attention_sequence *sequences, const int32_t *row_sequences,
                             const int32_t *tables, int32_t n_rows, const float *k, int64_t k_stride,

@@ -67,7 +67,7 @@ void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix
 struct route_launch {
     struct device_matrix logits;
     int32_t n_rows, n_used, n_experts;
-    bool sigmoid, normalised; // struct route_parameters
+    bool sigmoid, normalized; // struct route_parameters
     float scale;
     const float *pick_bias; // NULL: none
     int32_t n_groups, n_groups_used;

@@ -24,8 +24,8 @@ int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows)
 {
     if (backend->slot->way == STEP_EAGER)
         return n_rows;
-    assert(n_rows % backend->step->n_rows == 0);
-    return n_rows / backend->step->n_rows * backend->padded.n_rows;
+    assert(n_rows % backend->step->n_tokens == 0);
+    return n_rows / backend->step->n_tokens * backend->padded.n_rows;
 }
 
 void gpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
@@ -37,7 +37,7 @@ void gpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
     assert(table->role == WEIGHT_TABLE && table->tensor.dims[0] == (uint64_t)out->n_cols);
     assert(!positions_table || positions_table->tensor.dims[0] == (uint64_t)out->n_cols);
     struct device_table none = {0};
-    launch_embed(backend->stream, out->device, gpu_rows(backend, backend->step->n_rows), out->n_cols,
+    launch_embed(backend->stream, out->device, gpu_rows(backend, backend->step->n_tokens), out->n_cols,
                  table->table, uploaded(backend, backend->layout.tokens), scale,
                  positions_table ? positions_table->table : none,
                  uploaded(backend, backend->layout.positions));
@@ -163,7 +163,7 @@ void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows
                               .n_used = n_used,
                               .n_experts = logits->n_cols,
                               .sigmoid = parameters->kind == ROUTE_SIGMOID,
-                              .normalised = parameters->normalised,
+                              .normalized = parameters->normalized,
                               .scale = parameters->scale,
                               .pick_bias = parameters->pick_bias ? parameters->pick_bias->items : NULL,
                               .n_groups = n_groups,

@@ -1,6 +1,6 @@
 // Reads KV pages on the host, in the layout of gpu/kernels_attention.h; not optimized.
-#include "engine/file/dequantise.h"
-#include "engine/file/quantise.h"
+#include "engine/file/dequantize.h"
+#include "engine/file/quantize.h"
 #include "gpu/state.h"
 
 #include <assert.h>

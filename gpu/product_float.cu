@@ -58,5 +58,5 @@ void launch_product_float(void *stream, const struct product_plan *plan)
     struct launch_shape shape = {(unsigned)(plan->first_panel[plan->call.n_parts] * (TILE_OUTPUTS / WARPS)),
                                  1, 1, 32 * WARPS, 0};
     set_row_tiles(shape, plan->call, ROWS);
-    launch(product_float, shape, stream, *plan);
+    launch<product_float>(shape, stream, *plan);
 }

@@ -19,7 +19,7 @@ static void launch_skinny(void *stream, const struct product_plan *plan)
         (unsigned)((plan->first_panel[plan->call.n_parts] + n_panels - 1) / n_panels), 1, 1,
         (unsigned)(32 * n_warps), (size_t)(n_warps + 1) * n_panels * n_columns * 512};
     set_row_tiles(shape, plan->call, 8 * n_columns);
-    launch(gemm_skinny<type, n_panels, n_columns>, shape, stream, *plan);
+    launch<gemm_skinny<type, n_panels, n_columns>>(shape, stream, *plan);
 }
 
 template <class shape> static void launch_tiled(void *stream, const struct product_plan *plan)
@@ -28,7 +28,7 @@ template <class shape> static void launch_tiled(void *stream, const struct produ
                                              shape::n_panels),
                                   1, 1, shape::n_threads, shape::shared_bytes};
     set_row_tiles(blocks, plan->call, shape::n_rows);
-    launch(gemm_tiled<shape>, blocks, stream, *plan);
+    launch<gemm_tiled<shape>>(blocks, stream, *plan);
 }
 
 template <enum tensor_type type> void launch_product_of(void *stream, const struct product_plan *plan)

@@ -33,7 +33,7 @@ static __device__ float read_half(const unsigned char *bytes)
     return half_float((uint32_t)(bytes[0] | bytes[1] << 8));
 }
 
-// 6-bit scale and minimum of sub-block `index` of Q4_K and Q5_K (engine/file/dequantise.h).
+// 6-bit scale and minimum of sub-block `index` of Q4_K and Q5_K (engine/file/dequantize.h).
 static __device__ void read_k_scale(const unsigned char *packed, int index, float *scale, float *minimum)
 {
     if (index < 4) {
@@ -45,7 +45,7 @@ static __device__ void read_k_scale(const unsigned char *packed, int index, floa
     }
 }
 
-// Item `i` of a row in the file's layout (engine/file/dequantise.c).
+// Item `i` of a row in the file's layout (engine/file/dequantize.c).
 static __device__ float read_k_item(const unsigned char *block, int i, bool five_bits)
 {
     float scale, minimum;
@@ -147,7 +147,7 @@ static __device__ __forceinline__ void hold_items(float held[NORM_HELD], const f
 
 // One vector per block, or per warp if vectors are short (heads). A thread's items have a stride of
 // n_threads.
-static __global__ void __launch_bounds__(THREADS) norm(struct norm_launch a, bool one_warp)
+static __global__ void __launch_bounds__(THREADS) norm_rows(struct norm_launch a, bool one_warp)
 {
     __shared__ float shared[WARPS];
     int64_t vector = one_warp ? (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP : (int64_t)blockIdx.x;
@@ -414,7 +414,7 @@ static __global__ void route_pick(struct route_launch a)
     for (int place = (int)threadIdx.x; place < a.n_used; place += WARP) {
         float weight = shared.probabilities[shared.picked[place]];
         a.experts[row * a.n_used + place] = shared.picked[place];
-        a.weights[row * a.n_used + place] = (a.normalised ? weight / sum : weight) * a.scale;
+        a.weights[row * a.n_used + place] = (a.normalized ? weight / sum : weight) * a.scale;
     }
 }
 
@@ -491,8 +491,8 @@ void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_
                   struct device_table table, const int32_t *tokens, float scale,
                   struct device_table positions_table, const int32_t *positions)
 {
-    launch(embed, row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale, positions_table,
-           positions);
+    launch<embed>(row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale, positions_table,
+                  positions);
 }
 
 void launch_norm(void *stream, const struct norm_launch *arguments)
@@ -502,61 +502,61 @@ void launch_norm(void *stream, const struct norm_launch *arguments)
     bool one_warp = arguments->n <= 512;
     int64_t n_vectors = (int64_t)arguments->n_rows * arguments->n_groups;
     int64_t blocks = one_warp ? (n_vectors + WARPS - 1) / WARPS : n_vectors;
-    launch(norm, {(unsigned)blocks, 1, 1, THREADS, 0}, stream, *arguments, one_warp);
+    launch<norm_rows>({(unsigned)blocks, 1, 1, THREADS, 0}, stream, *arguments, one_warp);
 }
 
 void launch_rope(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
                  int32_t n_dims, bool halves, const float *cos_sin)
 {
-    launch(rotate, row_shape(n_rows, (int64_t)n_heads * n_dims / 2), stream, x, n_heads, head_dim, n_dims,
-           halves, cos_sin);
+    launch<rotate>(row_shape(n_rows, (int64_t)n_heads * n_dims / 2), stream, x, n_heads, head_dim, n_dims,
+                   halves, cos_sin);
 }
 
 void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate,
                      struct device_matrix up, int32_t n_rows, int32_t n_cols, enum activation_kind kind)
 {
-    launch(activate, row_shape(n_rows, n_cols), stream, out, gate, up, n_cols, kind);
+    launch<activate>(row_shape(n_rows, n_cols), stream, out, gate, up, n_cols, kind);
 }
 
 void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols,
                 float scale)
 {
-    launch(add, row_shape(n_rows, n_cols), stream, x, y, n_cols, scale);
+    launch<add>(row_shape(n_rows, n_cols), stream, x, y, n_cols, scale);
 }
 
 void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale,
                   float cap)
 {
-    launch(scale_cap, row_shape(n_rows, n_cols), stream, x, n_cols, scale, cap);
+    launch<scale_cap>(row_shape(n_rows, n_cols), stream, x, n_cols, scale, cap);
 }
 
 void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows,
                    int32_t n_rows, int32_t n_cols)
 {
-    launch(gather, row_shape(n_rows, n_cols), stream, out, in, rows, n_cols);
+    launch<gather>(row_shape(n_rows, n_cols), stream, out, in, rows, n_cols);
 }
 
 void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in,
                          int32_t in_step, int32_t n_heads, int32_t n, int32_t n_rows)
 {
-    launch(copy_columns, row_shape(n_rows, (int64_t)n_heads * n), stream, out, out_step, in, in_step, n_heads,
-           n);
+    launch<copy_columns>(row_shape(n_rows, (int64_t)n_heads * n), stream, out, out_step, in, in_step, n_heads,
+                         n);
 }
 
 void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows,
                       int32_t n_cols)
 {
-    launch(gate_rows, row_shape(n_rows, n_cols), stream, x, gate, n_cols);
+    launch<gate_rows>(row_shape(n_rows, n_cols), stream, x, gate, n_cols);
 }
 
 void launch_route(void *stream, const struct route_launch *route)
 {
-    launch(route_pick, {(unsigned)route->n_rows, 1, 1, WARP, 0}, stream, *route);
-    launch(route_sort, {(unsigned)route->n_experts, 1, 1, THREADS, 0}, stream, *route);
+    launch<route_pick>({(unsigned)route->n_rows, 1, 1, WARP, 0}, stream, *route);
+    launch<route_sort>({(unsigned)route->n_experts, 1, 1, THREADS, 0}, stream, *route);
 }
 
 void launch_expert_sum(void *stream, struct device_matrix out, struct device_matrix y, const float *weights,
                        int32_t n_rows, int32_t n_used, int32_t n_cols)
 {
-    launch(expert_sum, row_shape(n_rows, n_cols), stream, out, y, weights, n_used, n_cols);
+    launch<expert_sum>(row_shape(n_rows, n_cols), stream, out, y, weights, n_used, n_cols);
 }

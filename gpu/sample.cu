@@ -620,21 +620,21 @@ static __global__ void resolve(int32_t *tokens, int32_t n_rows, const struct sam
 void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings,
                     int32_t n_outputs, int32_t *history, const struct sample_outcome *outcomes)
 {
-    launch(resolve, {(unsigned)(n_rows + THREADS - 1) / THREADS, 1, 1, THREADS, 0}, stream, tokens, n_rows,
-           settings, n_outputs, history, outcomes);
+    launch<resolve>({(unsigned)(n_rows + THREADS - 1) / THREADS, 1, 1, THREADS, 0}, stream, tokens, n_rows,
+                    settings, n_outputs, history, outcomes);
 }
 
 void launch_sample_logprobs(void *stream, const struct sample_arguments *arguments)
 {
-    launch(sample_logprobs, {(unsigned)arguments->n_outputs, 1, 1, THREADS, 0}, stream, *arguments);
+    launch<sample_logprobs>({(unsigned)arguments->n_outputs, 1, 1, THREADS, 0}, stream, *arguments);
 }
 
 void launch_sample_adjust(void *stream, const struct sample_arguments *arguments)
 {
-    launch(sample_adjust, {SAMPLE_SLOTS, 1, 1, THREADS, 0}, stream, *arguments);
+    launch<sample_adjust>({SAMPLE_SLOTS, 1, 1, THREADS, 0}, stream, *arguments);
 }
 
 void launch_sample_draw(void *stream, const struct sample_arguments *arguments)
 {
-    launch(sample_draw, {(unsigned)arguments->n_outputs, 1, 1, THREADS, 0}, stream, *arguments);
+    launch<sample_draw>({(unsigned)arguments->n_outputs, 1, 1, THREADS, 0}, stream, *arguments);
 }

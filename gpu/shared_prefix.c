@@ -70,7 +70,7 @@ static int32_t sort_sequences(struct shared_prefix *shared, const struct step *s
     for (int32_t i = 0; i < step->n_sequences; i++) {
         const struct step_sequence *sequence = &step->sequences[i];
         shared->first_parts[i] = shared->n_shared[i] = 0;
-        if (!attention_is_small(sequence->n_rows, rules->n_heads, rules->n_kv_heads))
+        if (!attention_is_small(sequence->n_tokens, rules->n_heads, rules->n_kv_heads))
             continue;
         shared->runs[n++] = (struct shared_run){.sequence = sequence,
                                                 .index = i,
@@ -82,7 +82,7 @@ static int32_t sort_sequences(struct shared_prefix *shared, const struct step *s
         struct shared_run *run = &shared->runs[i];
         run->n_common = i ? common_segments(run - 1, run) : 0;
         shared->first_parts[run->index] = shared->n_part_rows;
-        for (int32_t j = 0; j < run->sequence->n_rows; j++)
+        for (int32_t j = 0; j < run->sequence->n_tokens; j++)
             shared->members[shared->n_part_rows++] = run->sequence->first_row + j;
     }
     return n;
@@ -97,7 +97,7 @@ static void add_group(struct shared_prefix *shared, const struct shared_rules *r
     int64_t n_queries = 0, n_reads = 0;
     for (int32_t i = begin; i < end; i++) {
         const struct step_sequence *sequence = shared->runs[i].sequence;
-        int64_t queries = (int64_t)sequence->n_rows * group;
+        int64_t queries = (int64_t)sequence->n_tokens * group;
         n_queries += queries;
         n_reads += (queries + rules->small_queries - 1) / rules->small_queries;
         position_least = sequence->position < position_least ? sequence->position : position_least;
@@ -129,7 +129,7 @@ void shared_prefix_find(struct shared_prefix *shared, const struct step *step,
 {
     shared->n_tiles = shared->n_segments = shared->n_part_rows = 0;
     shared->n_reads_saved = 0;
-    assert(step->n_sequences <= shared->n_sequences_max && step->n_rows <= shared->n_rows_max);
+    assert(step->n_sequences <= shared->n_sequences_max && step->n_tokens <= shared->n_rows_max);
     int32_t n = sort_sequences(shared, step, rules);
     for (int32_t segment = 0; segment < rules->n_segments_most && shared->n_segments == segment; segment++)
         for (int32_t begin = 0, end; begin < n; begin = end) {

@@ -43,10 +43,10 @@ static __device__ __forceinline__ void nibbles_to_halves(uint32_t word, const ui
     const uint32_t minus_even = HALF2_MINUS_1024 + above * 0x00010001u;
     const uint32_t minus_odd = 0xD400D400u + above * 0x00100010u; // -64; steps of 1/16
     uint32_t upper = word >> 8;
-    q[0] = half2_add((word & 0x000F000Fu) | HALF2_1024 | high[0], minus_even);
-    q[1] = half2_fma((word & 0x00F000F0u) | HALF2_1024 | high[1], HALF2_SIXTEENTH, minus_odd);
-    q[2] = half2_add((upper & 0x000F000Fu) | HALF2_1024 | high[2], minus_even);
-    q[3] = half2_fma((upper & 0x00F000F0u) | HALF2_1024 | high[3], HALF2_SIXTEENTH, minus_odd);
+    q[0] = half2_add(bits_merge(word, 0x000F000Fu, HALF2_1024) | high[0], minus_even);
+    q[1] = half2_fma(bits_merge(word, 0x00F000F0u, HALF2_1024) | high[1], HALF2_SIXTEENTH, minus_odd);
+    q[2] = half2_add(bits_merge(upper, 0x000F000Fu, HALF2_1024) | high[2], minus_even);
+    q[3] = half2_fma(bits_merge(upper, 0x00F000F0u, HALF2_1024) | high[3], HALF2_SIXTEENTH, minus_odd);
 }
 
 // Bits [n, n + width) of both halves of a word, moved to bit `to`. All three are compile-time constants.

@@ -1,6 +1,6 @@
 #include "gpu/tiles.h"
 
-#include "engine/file/dequantise.h"
+#include "engine/file/dequantize.h"
 
 #include <assert.h>
 #include <math.h>
@@ -11,7 +11,7 @@ enum { LANES = 32, TILE_INPUTS_MAX = 256, HALF_LARGEST = 65504 };
 
 // Up to 256 inputs of one output, unpacked from the file's blocks.
 struct row_piece {
-    uint8_t quants[TILE_INPUTS_MAX];  // quantised types
+    uint8_t quants[TILE_INPUTS_MAX];  // quantized types
     uint16_t items[TILE_INPUTS_MAX];  // F16, BF16: their bits
     uint16_t d[TILE_INPUTS_MAX / 32]; // binary16: Q4_0, Q8_0 one per block; K-quants d[0] = d, d[1] = dmin
     uint8_t scales[16], minima[8];    // K-quants
@@ -83,7 +83,7 @@ static bool fits_half(const struct tensor *tensor, const struct tensor_traits *t
     uint64_t n_blocks = tensor->size_bytes / traits->block_bytes;
     const uint8_t *block = tensor->data;
     for (uint64_t i = 0; i < n_blocks; i++, block += traits->block_bytes) {
-        traits->dequantise(block, items, traits->block_items);
+        traits->dequantize(block, items, traits->block_items);
         for (uint32_t j = 0; j < traits->block_items; j++)
             if (!(fabsf(items[j]) <= HALF_LARGEST))
                 return false;
@@ -94,7 +94,7 @@ static bool fits_half(const struct tensor *tensor, const struct tensor_traits *t
 enum tensor_type tiles_type(const struct tensor *tensor)
 {
     const struct tensor_traits *traits = tensor_traits(tensor->type);
-    if (!traits->name || !traits->dequantise)
+    if (!traits->name || !traits->dequantize)
         return TENSOR_TYPE_COUNT;
     enum tensor_type type = type_of_equal_items(tensor->type);
     if (type == TENSOR_F32 || tensor->type == TENSOR_F16 || type == TENSOR_BF16)
@@ -130,7 +130,7 @@ uint64_t tiles_bytes(enum tensor_type type, int64_t n_outputs, int64_t n_inputs)
            (uint64_t)tile_bytes(format);
 }
 
-// ---- unpacking blocks: layouts in engine/file/dequantise.c ----
+// ---- unpacking blocks: layouts in engine/file/dequantize.c ----
 
 static void take_32(struct row_piece *piece, int index, enum tensor_type type, const uint8_t *block)
 {
@@ -236,7 +236,7 @@ static void take_items(struct row_piece *piece, enum tensor_type type, const str
     float items[TILE_INPUTS_MAX];
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     uint32_t n_blocks = ((uint32_t)(skipped + n) + traits->block_items - 1) / traits->block_items;
-    traits->dequantise(at, items, n_blocks * traits->block_items);
+    traits->dequantize(at, items, n_blocks * traits->block_items);
     for (int i = 0; i < n; i++)
         piece->items[i] =
             type == TENSOR_F16 ? narrow_half(items[skipped + i]) : narrow_bfloat(items[skipped + i]);

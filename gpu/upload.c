@@ -12,7 +12,7 @@ static size_t take(size_t *total, size_t n_items, size_t item_bytes)
 
 static int32_t n_pages_of(const struct step_sequence *sequence, int32_t page_positions)
 {
-    return page_positions ? (sequence->position + sequence->n_rows - 1) / page_positions + 1 : 0;
+    return page_positions ? (sequence->position + sequence->n_tokens - 1) / page_positions + 1 : 0;
 }
 
 static bool has_penalties(const struct sampling *sampling)
@@ -64,7 +64,7 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
 static void fill_rows(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                       const struct upload_counts *counts)
 {
-    size_t n = (size_t)step->n_rows, padding = (size_t)(counts->n_rows - step->n_rows);
+    size_t n = (size_t)step->n_tokens, padding = (size_t)(counts->n_rows - step->n_tokens);
     int32_t *row_sequences = (int32_t *)(void *)(bytes + layout->row_sequences);
     int32_t *output_rows = (int32_t *)(void *)(bytes + layout->output_rows);
     memcpy(bytes + layout->tokens, step->tokens, n * sizeof(int32_t));
@@ -73,8 +73,8 @@ static void fill_rows(unsigned char *bytes, const struct upload_layout *layout, 
     memset(bytes + layout->positions + n * sizeof(int32_t), 0, padding * sizeof(int32_t));
     int32_t row = 0;
     for (int32_t i = 0; i < step->n_sequences; i++)
-        for (int32_t end = row + step->sequences[i].n_rows; row < end; row++)
-            row_sequences[row] = i;
+        for (int32_t end = row + step->sequences[i].n_tokens; row < end; row++)
+            row_sequences[row] = step->positions[row] < step->sequences[i].n_stored ? -1 : i;
     for (; row < counts->n_rows; row++)
         row_sequences[row] = -1;
     for (int32_t i = 0; i < counts->n_outputs; i++)
@@ -103,7 +103,7 @@ static void fill_sequences(unsigned char *bytes, const struct upload_layout *lay
         const struct step_sequence *sequence = &step->sequences[i];
         int32_t n_pages = n_pages_of(sequence, page_positions);
         sequences[i] = (struct attention_sequence){.first_row = sequence->first_row,
-                                                   .n_rows = sequence->n_rows,
+                                                   .n_rows = sequence->n_tokens,
                                                    .position = sequence->position,
                                                    .first_page = at,
                                                    .first_part = shared->first_parts[i],
@@ -205,7 +205,7 @@ void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const
                  const struct upload_counts *counts, int32_t page_positions,
                  const struct shared_prefix *shared, int32_t n_vocab)
 {
-    assert(counts->n_rows >= step->n_rows && counts->n_sequences >= step->n_sequences &&
+    assert(counts->n_rows >= step->n_tokens && counts->n_sequences >= step->n_sequences &&
            counts->n_outputs >= step->n_outputs && counts->n_shared_tiles >= shared->n_tiles &&
            layout->total <= (size_t)INT32_MAX);
     fill_rows(bytes, layout, step, counts);

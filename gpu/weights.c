@@ -1,5 +1,5 @@
 // Uploads weights once, in the file's quantization: GEMM weights as tiles (gpu/tiles.h), tables unchanged,
-// vectors as float32. Types without a tile format or a table kernel are dequantised before the upload.
+// vectors as float32. Types without a tile format or a table kernel are dequantized before the upload.
 #include "gpu/state.h"
 
 #include <assert.h>
@@ -113,7 +113,7 @@ static enum status product_create(struct gpu_backend *backend, struct weight *we
 
 // ---- tables and vectors ----
 
-// Dequantises and uploads, one staging buffer at a time.
+// Dequantizes and uploads, one staging buffer at a time.
 static void send_floats(struct gpu_backend *backend, void *to, const struct tensor *tensor, uint64_t n_items)
 {
     const struct tensor_traits *traits = tensor_traits(tensor->type);
@@ -121,7 +121,7 @@ static void send_floats(struct gpu_backend *backend, void *to, const struct tens
     for (uint64_t done = 0; done < n_items;) {
         uint64_t n = n_items - done < fits ? n_items - done : fits;
         float *items = (float *)(void *)staging_take(&backend->staging);
-        traits->dequantise(
+        traits->dequantize(
             (const unsigned char *)tensor->data + done / traits->block_items * traits->block_bytes, items, n);
         staging_send(&backend->staging, (float *)to + done, n * sizeof(float));
         done += n;
@@ -171,7 +171,7 @@ enum status gpu_weight_create(struct backend *base, const struct tensor *tensor,
     *out = NULL;
     assert(!backend->reserved); // the first step frees the staging buffers
     const struct tensor_traits *traits = tensor_traits(tensor->type);
-    if (!traits->dequantise)
+    if (!traits->dequantize)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "type %s can't be computed with",
                          traits->name ? traits->name : "unknown");
     struct weight *weight = calloc(1, sizeof *weight);

@@ -65,7 +65,7 @@ static void *allocate(struct arena *arena, size_t size)
     return memory;
 }
 
-// Only what is taken is zeroed, not the chunk: most of a small job's stays untouched.
+// Zeroes only the allocation, not the chunk: most of a small job's chunk is never touched.
 void *arena_allocate(struct arena *arena, size_t size)
 {
     void *memory = allocate(arena, size);

@@ -12,8 +12,8 @@ struct arena {
     size_t total_bytes;         // of all chunks
 };
 
-// A zeroed struct is a valid, empty arena. This one takes what it can from memory of the caller's, which is
-// aligned to 16 bytes and outlives it; arena_finish leaves it alone.
+// A zeroed struct is a valid, empty arena. arena_init lets it begin in memory of the caller, which is aligned
+// to 16 bytes and outlives the arena; arena_finish does not free that memory.
 void arena_init_within(struct arena *arena, void *memory, size_t size);
 // Zeroed memory of `size` bytes. NULL only when the machine has no memory left (or size overflows).
 void *arena_allocate(struct arena *arena, size_t size);

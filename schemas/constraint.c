@@ -1,6 +1,6 @@
-// Structured output: what the text of an answer may be. OpenAI's response_format, vLLM's structured_outputs
-// and older guided_* fields, and llama.cpp's json_schema and grammar are one constraint; it is encoded as
-// structured_outputs.
+// Structured output: constraints on the text of an answer. OpenAI's response_format, vLLM's
+// structured_outputs and older guided_* fields, and llama.cpp's json_schema and grammar are one constraint;
+// it is encoded as structured_outputs.
 #include "schemas/request.h"
 
 #include <string.h>
@@ -76,7 +76,7 @@ static enum status decode_choices(struct decoding *decoding, const char *field, 
 
 // ---- OpenAI's ----
 
-// `strict` changes nothing: a schema is enforced or refused. `name` and `description` are for the reader.
+// `strict` has no effect: a schema is enforced or refused. `name` and `description` are ignored.
 static enum status decode_json_schema_format(struct decoding *decoding, const struct value *format)
 {
     const struct value *schema = value_get(format, "schema"), null = {.kind = VALUE_NULL};
@@ -104,6 +104,19 @@ enum status constraint_decode_response_format(struct decoding *decoding, struct 
 
 // ---- vLLM's and llama.cpp's ----
 
+static enum status decode_whitespace_pattern(struct decoding *decoding, const char *field,
+                                             const struct value *value)
+{
+    if (value->kind != VALUE_STRING)
+        return request_expected(decoding, field, "a string", value);
+    if (value->text.size > JOB_STOP_BYTES_MAX)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "%s: expected at most %d bytes, got %zu", field, JOB_STOP_BYTES_MAX,
+                         value->text.size);
+    constraint_of(decoding)->whitespace_pattern = value->text;
+    return STATUS_OK;
+}
+
 static enum status decode_member(struct decoding *decoding, const struct value_member *member)
 {
     const struct value *value = &member->value;
@@ -121,6 +134,8 @@ static enum status decode_member(struct decoding *decoding, const struct value_m
         return value->boolean ? set_constraint(decoding, "structured_outputs.json_object",
                                                CONSTRAINT_JSON_OBJECT, (struct text){0})
                               : STATUS_OK;
+    if (text_equals_string(member->key, "whitespace_pattern"))
+        return decode_whitespace_pattern(decoding, "structured_outputs.whitespace_pattern", value);
     return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                      "structured_outputs.%.*s: not supported",
                      (int)(member->key.size < 64 ? member->key.size : 64), member->key.data);
@@ -156,6 +171,30 @@ enum status constraint_decode_guided_grammar(struct decoding *decoding, struct v
     return decode_source(decoding, "guided_grammar", CONSTRAINT_GRAMMAR, value);
 }
 
+enum status constraint_decode_guided_whitespace_pattern(struct decoding *decoding, struct value *value)
+{
+    return decode_whitespace_pattern(decoding, "guided_whitespace_pattern", value);
+}
+
+enum status constraint_decode_json_spacing(struct decoding *decoding, struct value *value)
+{
+    struct constraint *constraint = constraint_of(decoding);
+    int64_t indent = 0;
+    if (value->kind == VALUE_STRING && text_equals_string(value->text, "compact"))
+        constraint->indent = 0;
+    else if (value->kind == VALUE_STRING && text_equals_string(value->text, "spaced"))
+        constraint->indent = JSON_INDENT_SPACED;
+    else if (value->kind == VALUE_STRING)
+        return request_expected(decoding, "json_spacing", "\"compact\", \"spaced\" or a number of blanks",
+                                value);
+    else if (request_integer(decoding, "json_spacing", value, 1, JOB_JSON_INDENT_MAX, true, &indent) !=
+             STATUS_OK)
+        return decoding->error->status;
+    else
+        constraint->indent = (int32_t)indent;
+    return STATUS_OK;
+}
+
 enum status constraint_decode_json_schema(struct decoding *decoding, struct value *value)
 {
     return decode_schema(decoding, "json_schema", value, false);
@@ -166,18 +205,50 @@ enum status constraint_decode_grammar(struct decoding *decoding, struct value *v
     return decode_source(decoding, "grammar", CONSTRAINT_GRAMMAR, value);
 }
 
-// A constraint decides alone where an answer ends.
+// A constraint, and so a call of a tool, alone determines the end of an answer.
+static const char *named_beside(const struct request *request)
+{
+    return request->ignore_eos             ? "ignore_eos"
+           : request->min_tokens > 0       ? "min_tokens"
+           : request->n_allowed_tokens > 0 ? "allowed_token_ids"
+           : request->n_bad_words > 0      ? "bad_words"
+                                           : NULL;
+}
+
+static enum status finish_spacing(struct decoding *decoding)
+{
+    const struct constraint *constraint = constraint_of(decoding);
+    bool is_json = constraint->kind == CONSTRAINT_JSON_OBJECT || constraint->kind == CONSTRAINT_JSON_SCHEMA;
+    const char *field = constraint->indent                    ? "json_spacing"
+                        : constraint->any_order               ? "json_any_order"
+                        : constraint->whitespace_pattern.size ? "whitespace_pattern"
+                                                              : NULL;
+    if (field && !is_json)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "%s: needs a JSON Schema or a response_format of JSON", field);
+    if (constraint->indent && constraint->whitespace_pattern.size)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "json_spacing: impossible beside whitespace_pattern");
+    return STATUS_OK;
+}
+
 enum status constraint_finish(struct decoding *decoding)
 {
     const struct request *request = &decoding->job->request;
-    const char *beside = request->ignore_eos             ? "ignore_eos"
-                         : request->min_tokens > 0       ? "min_tokens"
-                         : request->n_allowed_tokens > 0 ? "allowed_token_ids"
-                                                         : NULL;
-    if (request->constraint.kind == CONSTRAINT_NONE || !beside)
+    const char *beside = named_beside(request);
+    if (request->choice_logprobs && request->constraint.kind != CONSTRAINT_CHOICE)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "choice_logprobs: needs structured_outputs.choice");
+    if (request->choice_logprobs_include_end && !request->choice_logprobs)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "choice_logprobs_include_end: needs \"choice_logprobs\": true");
+    if (finish_spacing(decoding) != STATUS_OK)
+        return decoding->error->status;
+    bool is_free = request->constraint.kind == CONSTRAINT_NONE;
+    if ((is_free && request->tools.choice == TOOLS_NONE) || !beside)
         return STATUS_OK;
     return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: impossible beside %s", beside,
-                     request->constraint.field);
+                     is_free ? "tools" : request->constraint.field);
 }
 
 static bool encode_choices(const struct constraint *constraint, struct arena *arena, struct value *value)
@@ -197,9 +268,19 @@ bool constraint_encode_structured_outputs(const struct job *job, struct arena *a
         constraint->kind == CONSTRAINT_JSON_OBJECT ? value_bool(true) : value_string(constraint->source);
     if (constraint->kind == CONSTRAINT_NONE)
         return true;
-    if (!value_object_create(arena, 1, value) ||
+    if (!value_object_create(arena, 2, value) ||
         (constraint->kind == CONSTRAINT_CHOICE && !encode_choices(constraint, arena, &content)))
         return false;
     value_put(value, keys[constraint->kind], content);
+    if (constraint->whitespace_pattern.size)
+        value_put(value, "whitespace_pattern", value_string(constraint->whitespace_pattern));
+    return true;
+}
+
+bool constraint_encode_json_spacing(const struct job *job, struct arena *arena, struct value *value)
+{
+    int32_t indent = job->request.constraint.indent;
+    if (indent)
+        *value = indent == JSON_INDENT_SPACED ? value_string(TEXT("spaced")) : value_integer(indent);
     return true;
 }

@@ -61,8 +61,8 @@ bool encoding_detect(struct text content_type, struct text record, enum encoding
             return true;
         }
     }
-    // A type that says nothing (text/plain, application/octet-stream, none): the first byte. A job is an
-    // object, and msgpack's maps start at 0x80, which no JSON text does.
+    // Other types (text/plain, application/octet-stream, none) do not name the encoding, so the first byte
+    // decides. A job is an object; msgpack's maps begin with a byte from 0x80 on, JSON texts never do.
     struct text body = encoding_body(record);
     if (body.size == 0)
         return false;

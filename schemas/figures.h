@@ -7,9 +7,9 @@
 
 // One step of the engine.
 struct step_figures {
-    int64_t finished_us; // since 1970 UTC
-    int32_t n_sequences; // in the step
-    int32_t n_rows;
+    int64_t finished_us;    // since 1970 UTC
+    int32_t n_sequences;    // in the step
+    int32_t n_tokens;       // prefill and decode
     int32_t prefill_tokens; // prompt tokens
     int32_t decode_tokens;  // answer tokens
     int32_t n_generated;    // tokens drawn
@@ -22,9 +22,10 @@ struct step_figures {
     int64_t finish_us;  // stop rules, text, results
 };
 
-// A step that was computed a second time by another backend (--check-cpu), and how far the two are apart.
+// A step that was computed a second time by another backend (--check-cpu), and the difference between the
+// two.
 struct check_figures {
-    int64_t step;                        // its number, from 1; 0: nothing to tell
+    int64_t step;                        // its number, from 1; 0: nothing to report
     int32_t n_sequences, n_sequences_of; // compared, of how many
     int32_t n_draws, n_draws_apart;      // tokens compared, and those that differ
     double difference;                   // the largest between two logits

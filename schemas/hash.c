@@ -1,6 +1,6 @@
 #include "schemas/hash.h"
 
-#include <xxhash.h>
+#include HASH_HEADER // <xxhash.h>, or <xxh_x86dispatch.h> (schemas/meson.build)
 
 uint64_t hash_bytes(const void *data, size_t size, uint64_t seed)
 {

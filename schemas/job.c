@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_BYTES = 4096 }; // a job of 1 KB and all that belongs to it
+enum { FIRST_BYTES = 4096 }; // enough for a job of 1 KB
 
 // A job and the first memory of its arena.
 struct block {
@@ -25,6 +25,7 @@ static struct job *begin(struct block *block)
     *job = (struct job){.dataset = TEXT("default"), .index = -1};
     arena_init_within(&job->arena, block->first, sizeof block->first);
     job->request.max_tokens = -1;
+    job->request.prompt_logprobs = -1;
     job->request.n = 1;
     job->request.sampling.temperature = 1;
     job->request.sampling.top_p = 1;
@@ -87,15 +88,15 @@ bool job_set_text(struct job *job, struct text *field, struct text value)
     return true;
 }
 
-bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until)
+bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until_s)
 {
     return text_equal(job->dataset, dataset) && (!job_id.size || text_equal(job->job_id, job_id)) &&
-           job_submitted(job) <= until;
+           job_submitted_s(job) <= until_s;
 }
 
-int64_t job_submitted(const struct job *job)
+int64_t job_submitted_s(const struct job *job)
 {
-    return job->created ? job->created : job->source.written;
+    return job->created_s ? job->created_s : job->source.written_s;
 }
 
 static uint64_t hash_prompt(const struct request *request)
@@ -140,6 +141,10 @@ void job_fail(struct job *job, const struct error *error)
     result->error = *error;
     result->choices = NULL;
     result->n_choices = 0;
+    result->prompt_logprobs = NULL;
+    result->n_prompt_logprobs = 0;
+    result->choice_logprobs = NULL;
+    result->n_choice_logprobs = 0;
     result->prompt_tokens = 0;
     result->completion_tokens = 0;
 }

@@ -1,4 +1,4 @@
-// A job: one prompt record, with its result. All that it points to is in its arena. It has one owner at a
+// A job: one prompt record, with its result. Everything it points to is in its arena. It has one owner at a
 // time: the main thread decodes it, the engine thread fills `result`, the main thread publishes and destroys
 // it. Field names are OpenAI's where OpenAI has one; schemas/job.schema.json and schemas/result.schema.json
 // describe both encodings.
@@ -29,9 +29,14 @@ enum {
     JOB_COMPLETION_TOKENS_DEFAULT = 16, // max_tokens of lines for /v1/completions, as OpenAI and vLLM have it
     JOB_STOP_TOKENS_MAX = 128,
     JOB_CHOICES_MAX = 10000,
+    JOB_JSON_INDENT_MAX = 8,
     JOB_ALLOWED_TOKENS_MAX = 65536,
-    JOB_WARNINGS_MAX = 32,  // the last one then says that more were left out
-    JOB_PRIORITY_MAX = 100, // and its negative
+    JOB_BAD_WORDS_MAX = 1024,
+    JOB_TOOLS_MAX = 1024,
+    JOB_FUNCTION_NAME_BYTES_MAX = 128,
+    JOB_TOOL_CALLS_MAX = 128, // of one answer
+    JOB_WARNINGS_MAX = 32,    // the last one then says that more were left out
+    JOB_PRIORITY_MAX = 100,   // and its negative
 };
 
 #define JOB_DEADLINE_MAX 253402300799LL // seconds since 1970 UTC: the end of the year 9999
@@ -83,6 +88,8 @@ enum constraint_kind {
     CONSTRAINT_GRAMMAR, // GBNF, or Lark's syntax
 };
 
+enum { JSON_INDENT_SPACED = -1 };
+
 // What the text of an answer may be.
 struct constraint {
     enum constraint_kind kind;
@@ -90,6 +97,31 @@ struct constraint {
     struct text *choices; // [n_choices] of CONSTRAINT_CHOICE
     int32_t n_choices;
     const char *field; // that asked for it, static
+    // How JSON is written; of no other kind.
+    int32_t indent; // blanks a level; 0: compact; JSON_INDENT_SPACED: one blank after each colon and comma
+    bool any_order; // of members, else the schema's
+    struct text whitespace_pattern; // vLLM's, which the white space must match; empty: not given
+};
+
+struct tool_function {
+    struct text name;
+    struct value parameters; // JSON Schema; null: the function takes none
+};
+
+enum tool_choice {
+    TOOLS_NONE, // no calls: none were given, or tool_choice is "none"
+    TOOLS_AUTO,
+    TOOLS_REQUIRED,
+    TOOLS_NAMED,
+};
+
+// The functions that an answer may call.
+struct tools {
+    enum tool_choice choice;
+    struct tool_function *functions; // [n_functions], names differ
+    int32_t n_functions;
+    struct text named; // TOOLS_NAMED: the function's name
+    bool is_single;    // parallel_tool_calls is false: at most one call
 };
 
 // The request.
@@ -100,9 +132,11 @@ struct request {
                            // parts of text is one string here, the parts joined by line feeds; arguments
                            // of tool calls are objects
     struct value
-        variables;   // PROMPT_MESSAGES: object for the template: messages, tools (null without, or where
-                     // tool_choice is "none"), documents (null without), add_generation_prompt
-                     // (default true) and the members of chat_template_kwargs
+        variables; // PROMPT_MESSAGES: object for the template: messages, tools (null without, or where
+                   // tool_choice is "none"), documents (null without), add_generation_prompt
+                   // (default true) and the members of chat_template_kwargs
+    // PROMPT_MESSAGES: the prompt ends with the last message's text, which the answer continues
+    bool continues_message;
     int32_t *tokens; // PROMPT_TOKENS
     int32_t n_tokens;
     int32_t max_tokens; // -1: up to the context's end (the worker's default may be lower)
@@ -112,10 +146,10 @@ struct request {
     bool hides_logprobs; // sampling.logprobs is on for best_of alone
     struct text *stop;   // stop strings
     int32_t n_stop;
-    bool ignore_eos; // vLLM's: generate max_tokens whatever comes
+    bool ignore_eos; // vLLM's: generate max_tokens regardless of end tokens
     // vLLM's include_stop_str_in_output: the text keeps the stop string or token that ended it
     bool includes_stop;
-    // vLLM's: before so many tokens no end token is drawn and no stop string ends the answer
+    // vLLM's min_tokens: until then no end token is drawn and no stop string ends the answer
     int32_t min_tokens;
     // [n_stop_tokens] vLLM's stop_token_ids: each ends the answer, also with ignore_eos
     int32_t *stop_tokens;
@@ -123,10 +157,17 @@ struct request {
     // [n_allowed_tokens] vLLM's allowed_token_ids: no other is drawn; NULL: all are allowed
     int32_t *allowed_tokens;
     int32_t n_allowed_tokens;
-    bool
-        add_special_tokens; // vLLM's: bos (and eos) where the tokenizer adds them; default true for a text, false for
-                            // messages, whose template writes them; of no effect for token ids
+    struct text *bad_words; // [n_bad_words] vLLM's: no answer contains their tokens
+    int32_t n_bad_words;
+    // vLLM's: bos (and eos) where the tokenizer adds them; default true for a text, false for messages, whose
+    // template writes them; of no effect for token ids
+    bool add_special_tokens;
     struct constraint constraint;
+    int32_t prompt_logprobs;          // vLLM's: so many alternatives with each prompt token's; -1: none
+    bool echo;                        // OpenAI's, of plain completions: the prompt stands before the answer
+    bool choice_logprobs;             // of the constraint's choices, each scored behind the prompt
+    bool choice_logprobs_include_end; // with the token that ends an answer behind each
+    struct tools tools;
     struct sampling sampling;
     struct text model; // as given, echoed; a worker serves one model and does not choose by it
 };
@@ -138,11 +179,25 @@ static inline int32_t request_n_sequences(const struct request *request)
     return request->best_of > n ? request->best_of : n;
 }
 
-enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR };
+enum finish_reason {
+    FINISH_NONE,
+    FINISH_STOP,
+    FINISH_LENGTH,
+    FINISH_TOOL_CALLS,
+    FINISH_CANCELLED,
+    FINISH_ERROR
+};
+
+struct tool_call {
+    struct text id; // a function of the request and the call's position
+    struct text name;
+    struct text arguments; // JSON
+};
 
 struct token_logprob {
     int32_t token;
-    float logprob; // natural logarithm, of the distribution before temperature and filters
+    // natural logarithm, of the distribution before temperature and filters; NAN: a prompt's first token has none
+    float logprob;
 };
 
 // One generated token's logprobs, when asked for.
@@ -161,29 +216,44 @@ struct choice {
     struct text text; // valid UTF-8; bad bytes became U+FFFD
     enum finish_reason finish_reason;
     int32_t n_tokens;               // generated, without the token that ended it
-    struct logprob_entry *logprobs; // [n_tokens] or NULL
+    struct logprob_entry *logprobs; // [n_echoed + n_tokens] or NULL
+    int32_t n_echoed;               // prompt tokens among the logprobs, which come first
+    struct text reasoning;          // OpenAI-compatible servers' reasoning_content; data NULL: none
+    struct tool_call *tool_calls;   // [n_tool_calls]
+    int32_t n_tool_calls;
+};
+
+// The model's score of one of the job's choices, independent of the answer.
+struct choice_logprob {
+    struct text choice;
+    double logprob;    // sum over the choice's tokens behind the prompt, of the unconstrained distribution
+    float probability; // among the choices
 };
 
 enum result_status { RESULT_NONE, RESULT_DONE, RESULT_FAILED, RESULT_CANCELLED };
 
-// What came out. A pure function of (model, request, arithmetic): nothing here depends on the batch, the
-// worker or the clock.
+// The result. A pure function of (model, request, arithmetic): nothing here depends on the batch, the worker
+// or the clock.
 struct result {
     enum result_status status;
     struct choice *choices; // [n_choices], RESULT_DONE
     int32_t n_choices;
+    struct logprob_entry *prompt_logprobs; // [n_prompt_logprobs] of the prompt's tokens, without text_offset
+    int32_t n_prompt_logprobs;
+    struct choice_logprob *choice_logprobs; // [n_choice_logprobs] in the order of the request
+    int32_t n_choice_logprobs;
     int32_t prompt_tokens;
     int32_t completion_tokens; // over all choices, with the tokens that ended them, as OpenAI and vLLM count
     struct error error;        // RESULT_FAILED, RESULT_CANCELLED
     struct text model;         // name the worker gives its model
     struct text system_fingerprint; // name of the arithmetic that the worker computes with; empty: unknown
-    // figures.cached_tokens is part of the usage: on request, for it differs from run to run
+    // figures.cached_tokens is part of the usage: on request, because it differs from run to run
     bool reports_cached_tokens;
     struct text *warnings; // e.g. unknown fields; [n_warnings]
     int32_t n_warnings;
 };
 
-// Figures about how the result came to be: for the store and the record's headers, never for its body.
+// Figures of the computation: for the store and the record's headers, never for the result's body.
 struct job_figures {
     int32_t cached_tokens; // prompt tokens served from shared pages
     int64_t queued_us;     // wait in the window
@@ -200,16 +270,16 @@ struct header {
     struct text value; // bytes
 };
 
-// Where the record came from, and what must travel with it.
+// The origin of the record, and properties that stay with the job.
 struct job_source {
     struct text topic; // "" on the embedded queue
     int32_t partition;
     int64_t offset;         // Kafka offset, or the row id of the embedded queue
     enum encoding encoding; // of the record, and so of its result
     struct text key;        // record key; data NULL: none
-    int32_t crashes;        // of workers, while it may have been computed
+    int32_t crashes;        // of workers that may have been computing it
     int64_t received_s;     // monotonic, for the figures only
-    int64_t written;        // the record, seconds since 1970 UTC; 0: unknown
+    int64_t written_s;      // the record, seconds since 1970 UTC; 0: unknown
     struct header *headers; // [n_headers]
     int32_t n_headers;
     bool has_more_headers; // than were taken
@@ -225,9 +295,9 @@ struct job {
     struct text dataset;   // default "default"
     struct text custom_id; // default: the job_id
     int64_t index;         // position in the submitted file, -1: none
-    int64_t created;       // submission, seconds since 1970 UTC; 0: unknown
+    int64_t created_s;     // submission, seconds since 1970 UTC; 0: unknown
     int32_t priority;      // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX: the highest runs first
-    int64_t deadline;      // seconds since 1970 UTC: not worth computing from then on; 0: none
+    int64_t deadline_s;    // seconds since 1970 UTC: not computed from then on; 0: none
     struct request request;
     struct result result;
     struct job_figures figures;
@@ -245,9 +315,9 @@ bool encoding_detect(struct text content_type, struct text record, enum encoding
 struct job *job_create(void); // empty, with defaults; NULL when memory ran out
 void job_destroy(struct job *job);
 
-// The memory of jobs that are gone, for those to come: the last that went is the first that comes, while the
-// caches have it. One thread's. A zeroed struct is valid and empty; NULL is one that holds nothing. More than
-// the limit are freed, and all of them where the address sanitizer is to see who comes too late.
+// Free list of job allocations, last in first out, so that a reused job is still in the CPU's caches. Used by
+// one thread. A zeroed struct is valid and empty; NULL caches nothing. Jobs beyond the limit are freed; with
+// the address sanitizer all are, so that it detects a use after free.
 #ifdef __SANITIZE_ADDRESS__
 enum { JOB_RESERVE_MAX = 0 };
 #else
@@ -261,37 +331,37 @@ struct job *job_reserve_take(struct job_reserve *reserve);           // as job_c
 void job_reserve_give(struct job_reserve *reserve, struct job *job); // as job_destroy
 void job_reserve_finish(struct job_reserve *reserve);
 
-// Names a job: copies the id, and takes it as custom_id where there is none. False when memory ran out.
+// Names a job: copies the id, which is also the custom_id if there is none. False when memory ran out.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
-// Is it what a cancellation names: a dataset, or one job of it (job_id empty: all), and no newer than
-// `until`, in seconds since 1970 UTC? One whose time nobody knows is old.
-bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until);
-// Its time of submission if it has one, else the time of its record.
-int64_t job_submitted(const struct job *job);
+// Whether a cancellation applies to the job: of its dataset, or of this job of it (job_id empty: all), for
+// jobs submitted no later than `until_s` (since 1970 UTC). A job without a known time is taken as old.
+bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until_s);
+// The time of submission if known, else the time of the record.
+int64_t job_submitted_s(const struct job *job);
 // The default seed of a job: from its prompt and its custom_id, or its index, or its job_id. Equal prompts of
 // one file have different seeds, and a line has the same seed in every dataset and topic.
 uint64_t job_default_seed(const struct job *job);
 
-// Reads one record into `job`. A fault is STATUS_REJECT with the field's name in the text; whatever identity
-// (job_id, dataset, custom_id, index, created) could be read stands in the job even then. Besides our own job
-// map it takes an OpenAI batch line ({"custom_id", "method", "url", "body"}). A record without job_id gets
-// none: the caller names it (job_set_id). A member that is null counts as not given. `job` comes fresh from
-// job_create.
+// Reads one record into `job`. A fault is STATUS_REJECT with the field's name in the text; the identity
+// (job_id, dataset, custom_id, index, created) is set as far as it could be read, even then. Besides our own
+// job map it accepts an OpenAI batch line ({"custom_id", "method", "url", "body"}). A record without job_id
+// gets none: the caller names it (job_set_id). A member that is null counts as missing. `job` must be new
+// from job_create.
 enum status job_decode(struct job *job, struct text record, enum encoding encoding,
                        struct error *error) WARN_UNUSED;
-// Writes the job map: what job_decode reads back to the same job, warnings included. Members in a fixed
+// Writes the job map, which job_decode reads back to the same job, warnings included. Members in a fixed
 // order, defaults left out. The job must be named and its request decoded.
 void job_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 
 // The result map: job_id, dataset, custom_id, index, status, object, model, system_fingerprint, created,
-// choices, usage, error, warnings.
+// choices, prompt_logprobs, choice_logprobs, usage, error, warnings.
 // Members in this order; those that say nothing are left out.
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 // STATUS_REJECT, ERROR_RESULT_TOO_LARGE: logprobs of so many tokens that result_decode would refuse to read
 // them back. For a caller that then publishes an error result instead.
 enum status result_check(const struct job *job, struct error *error) WARN_UNUSED;
-// Reads a result map into the job's identity and result; request.prompt_kind tells a chat (PROMPT_MESSAGES)
-// from a plain completion (PROMPT_TEXT). Members it does not know are skipped.
+// Reads a result map into the job's identity and result; request.prompt_kind distinguishes a chat
+// (PROMPT_MESSAGES) from a plain completion (PROMPT_TEXT). Unknown members are skipped.
 enum status result_decode(struct job *job, struct text record, enum encoding encoding,
                           struct error *error) WARN_UNUSED;
 
@@ -300,19 +370,20 @@ enum status result_decode(struct job *job, struct text record, enum encoding enc
 // false.
 void result_encode_openai(const struct job *job, bool chat, struct buffer *out);
 
-const char *finish_reason_name(enum finish_reason reason); // "stop", "length", "cancelled", "error"
+const char *finish_reason_name(enum finish_reason reason); // "stop", "length", "tool_calls", ...
 const char *result_status_name(enum result_status status); // "done", "failed", "cancelled"
 
 // Sets a parameter by its field's name ("top_k"), within the limits that hold for jobs, and marks it as
 // given. Errors: STATUS_REFUSE.
 enum status sampling_set(struct sampling *sampling, const char *name, double number,
                          struct error *error) WARN_UNUSED;
-// What `defaults` gives and the record left out.
+// Applies the values of `defaults` for parameters that the record left out.
 void sampling_complete(struct sampling *sampling, const struct sampling *defaults);
 
 // Copies into the job's arena. False when memory ran out.
 bool job_set_text(struct job *job, struct text *field, struct text value) WARN_UNUSED;
-// The result becomes RESULT_FAILED (RESULT_CANCELLED for ERROR_CANCELLED), without choices; warnings stay.
+// The result becomes RESULT_FAILED (RESULT_CANCELLED for ERROR_CANCELLED), without choices; warnings are
+// kept.
 void job_fail(struct job *job, const struct error *error);
 // Adds a line to the result's warnings, cut like an error's text. False when memory ran out.
 bool job_warn(struct job *job, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -62,7 +62,7 @@ static void encode_escape(unsigned char byte, struct buffer *out)
     }
 }
 
-// How many of the first bytes stand for themselves.
+// The number of leading bytes that need no escape.
 static size_t plain_prefix(const char *data, size_t size)
 {
     size_t i = 0;
@@ -77,7 +77,7 @@ static size_t plain_prefix(const char *data, size_t size)
     return i;
 }
 
-// From the first byte on that needs a look.
+// Continues at the first byte that may need an escape.
 static void encode_rest(const char *data, size_t size, struct buffer *out)
 {
     size_t start = 0, i = 0;
@@ -143,7 +143,7 @@ static void encode_number(double number, bool single, struct buffer *out)
     }
     buffer_add_string(out, digits);
     if (!strpbrk(digits, ".e"))
-        buffer_add_string(out, ".0"); // stays a float when read back
+        buffer_add_string(out, ".0"); // read back as a float
 }
 
 void json_encode_number(double number, struct buffer *out)

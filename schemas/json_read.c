@@ -1,6 +1,5 @@
-// Recursive descent over RFC 8259. The members of the containers that are open stand on one stack; each
-// container takes its own off when it closes, and so is as long as it has to be. A function that returns
-// false has filled the error.
+// Recursive descent over RFC 8259. Members of open containers are on one stack; a container that closes pops
+// its own members and is allocated with its exact length. A function that returns false has filled the error.
 #include "schemas/json_read.h"
 
 #include <math.h>
@@ -9,14 +8,14 @@
 
 enum {
     STACK_FIRST = 64,
-    INT64_DIGITS_SURE = 18, // any integer of so many digits fits
+    INT64_DIGITS_SURE = 18, // any integer of at most 18 digits fits
 };
 
 struct reader {
     const char *begin, *at, *end;
-    char *strings; // where the next string's bytes go
+    char *strings; // the next string's bytes are written here
     struct arena *arena;
-    size_t n_left, n_max; // values that may still come, and at most
+    size_t n_left, n_max; // values still allowed, and in total
     int depth;
     struct value_member *stack; // `first`, or the heap's
     size_t n_stack, capacity;
@@ -78,7 +77,7 @@ static bool enter(struct reader *reader)
 
 // ---- strings ----
 
-// The bytes that stand for themselves, copied; ends at a byte that does not.
+// Copies bytes that are not escapes, up to the first one.
 static void copy_plain(struct reader *reader)
 {
     for (uint64_t bytes; reader->end - reader->at >= 8; reader->at += 8, reader->strings += 8) {
@@ -100,7 +99,7 @@ static int hex_digit(char byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-// The four digits of \uXXXX; -1: they are not there.
+// The value of the four digits of \uXXXX; -1: invalid.
 static int32_t read_unit(struct reader *reader)
 {
     if (reader->end - reader->at < 4)
@@ -115,7 +114,7 @@ static int32_t read_unit(struct reader *reader)
     return unit;
 }
 
-// Behind "\u". Halves of a pair stand for a character only together.
+// Behind "\u". A surrogate is valid only as half of a pair.
 static bool read_codepoint(struct reader *reader)
 {
     int32_t unit = read_unit(reader);
@@ -134,7 +133,7 @@ static bool read_codepoint(struct reader *reader)
     return true;
 }
 
-// Behind the backslash. No escape is shorter than what it stands for.
+// Behind the backslash. No escape is shorter than its character in UTF-8.
 static bool read_escape(struct reader *reader)
 {
     static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
@@ -236,8 +235,8 @@ static bool parse_integer(const char *digits, const char *end, int64_t *integer)
     return true;
 }
 
-// Integers outside int64 become floats. strtod needs a NUL behind the digits: they are copied to where the
-// next string goes, which has room for them as they are no string.
+// Integers outside int64 become floats. strtod needs a NUL behind the digits: they are copied to the place of
+// the next string, which has room for them because they are not a string.
 static bool read_number(struct reader *reader, struct value *value)
 {
     const char *start = reader->at;

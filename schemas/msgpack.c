@@ -2,8 +2,8 @@
 // for each value; the callbacks build our tree straight into the arena. The library's own msgpack_unpack_next
 // is not used: it allocates whatever count the input declares and stops at 32 levels.
 //
-// A declared count is believed only up to the bytes that are there: every item takes at least one byte, so
-// the items declared so far, over all containers, may not exceed the input's size. Memory is thus bounded by
+// A declared count is accepted only up to the size of the input: every item takes at least one byte, so the
+// items declared so far, over all containers, may not exceed the input's size. Memory is thus bounded by
 // about 24 bytes for each input byte, and by VALUE_COUNT_MAX.
 #include "schemas/value.h"
 
@@ -159,7 +159,7 @@ static struct value decode_root(struct decoder *decoder)
     return (struct value){.kind = VALUE_NULL};
 }
 
-// Narrow integers take the callbacks of the wide ones.
+// Narrow integers use the callbacks of the wide ones.
 #define decode_uint8  decode_int64
 #define decode_uint16 decode_int64
 #define decode_uint32 decode_int64
@@ -174,7 +174,7 @@ static struct value decode_root(struct decoder *decoder)
 #define msgpack_unpack_user               struct decoder
 #include <msgpack/unpack_template.h>
 
-// The template has no call for a finished map, so keys are compared once the whole tree stands.
+// The template has no call for a finished map, so keys are compared when the whole tree is complete.
 static enum status check_unique(const struct value *value, struct error *error)
 {
     enum status status = STATUS_OK;

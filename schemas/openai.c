@@ -1,6 +1,6 @@
 // OpenAI's batch files (platform.openai.com/docs/api-reference/batch), one JSON object a line. In:
 //   {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {the request}}
-// where our own job_id, dataset, index and created may stand beside "body". Out, when the job is done:
+// where our own job_id, dataset, index and created may be given beside "body". Out, when the job is done:
 //   {"id": "batch_req_ID", "custom_id": "a", "response": {"status_code": 200, "request_id": ID,
 //    "body": {a chat.completion or text_completion}}, "error": null}
 // A request that is refused has the status and body of OpenAI's HTTP error:
@@ -10,6 +10,7 @@
 // because it was cancelled or its deadline passed, "response": null and "error": {"code", "message"}.
 // "warnings" follows when there are some.
 #include "schemas/request.h"
+#include "schemas/scores.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #define CHAT_PATH       "/v1/chat/completions"
 #define COMPLETION_PATH "/v1/completions"
 
-// OpenAI's value for "less likely than can be told", where a logprob is minus infinity.
+// OpenAI's value for a logprob of minus infinity.
 static const float LOGPROB_LOWEST = -9999.0f;
 
 static enum status check_method(struct decoding *decoding, const struct value *line)
@@ -51,7 +52,7 @@ static enum status check_url(struct decoding *decoding, const struct value *line
 
 enum status openai_line_decode(struct decoding *decoding, struct value *line)
 {
-    struct value *body = (struct value *)value_get(line, "body"); // ours to change while decoding
+    struct value *body = (struct value *)value_get(line, "body"); // may be changed while decoding
     struct error collected;
     enum status status = request_collect(decoding, line, COLLECT_IDENTITY);
     if (status != STATUS_OK)
@@ -87,10 +88,12 @@ static void add_key(struct buffer *out, const char *key)
 static void add_logprob(struct buffer *out, float logprob)
 {
     struct value value = value_single(isfinite(logprob) ? logprob : LOGPROB_LOWEST);
+    if (isnan(logprob))
+        value = (struct value){.kind = VALUE_NULL}; // a prompt's first token
     json_encode(&value, out);
 }
 
-// The token as text, its logprob, and its bytes: text alone can't show half a character.
+// The token as text, its logprob, and its bytes: text cannot represent part of a character.
 static void add_token(struct buffer *out, struct text bytes, float logprob)
 {
     add_key(out, "token");
@@ -124,8 +127,8 @@ static void add_chat_logprobs(struct buffer *out, const struct choice *choice)
     buffer_add_string(out, "],\"refusal\":null}");
 }
 
-// Plain completions have the tokens as object keys. Bytes that make no key (half a character, a NUL, or what
-// would look like this very notation) are written "bytes:\xE2\x82", as OpenAI does.
+// Plain completions have the tokens as object keys. Bytes that cannot be a key (part of a character, a NUL,
+// or a text that looks like this notation) are written "bytes:\xE2\x82", as OpenAI does.
 static void add_token_name(struct buffer *out, struct text bytes)
 {
     bool notation = bytes.size >= 6 && memcmp(bytes.data, "bytes:", 6) == 0;
@@ -140,7 +143,7 @@ static void add_token_name(struct buffer *out, struct text bytes)
     buffer_add_byte(out, '"');
 }
 
-// Two tokens may spell the same bytes: the more likely one stands for both, since keys must differ.
+// Two tokens may spell the same bytes: only the more likely one is written, because keys must differ.
 static bool stands_before(const struct logprob_entry *entry, int32_t index)
 {
     for (int32_t i = 0; i < index; i++)
@@ -153,6 +156,10 @@ static bool stands_before(const struct logprob_entry *entry, int32_t index)
 static void add_top_logprobs(struct buffer *out, const struct logprob_entry *entry)
 {
     bool is_drawn_given = false;
+    if (isnan(entry->chosen.logprob)) {
+        buffer_add_string(out, "null");
+        return;
+    }
     buffer_add_byte(out, '{');
     for (int32_t i = 0; i < entry->n_top; i++) {
         if (stands_before(entry, i))
@@ -175,37 +182,113 @@ static void add_top_logprobs(struct buffer *out, const struct logprob_entry *ent
 
 static void add_completion_logprobs(struct buffer *out, const struct choice *choice)
 {
+    int32_t n = choice->n_echoed + choice->n_tokens;
     buffer_add_string(out, "{\"tokens\":[");
-    for (int32_t i = 0; i < choice->n_tokens; i++) {
+    for (int32_t i = 0; i < n; i++) {
         if (i)
             buffer_add_byte(out, ',');
         add_token_name(out, choice->logprobs[i].chosen_bytes);
     }
     buffer_add_string(out, "],\"token_logprobs\":[");
-    for (int32_t i = 0; i < choice->n_tokens; i++) {
+    for (int32_t i = 0; i < n; i++) {
         if (i)
             buffer_add_byte(out, ',');
         add_logprob(out, choice->logprobs[i].chosen.logprob);
     }
     buffer_add_string(out, "],\"top_logprobs\":[");
-    for (int32_t i = 0; i < choice->n_tokens; i++) {
+    for (int32_t i = 0; i < n; i++) {
         if (i)
             buffer_add_byte(out, ',');
         add_top_logprobs(out, &choice->logprobs[i]);
     }
     buffer_add_string(out, "],\"text_offset\":[");
-    for (int32_t i = 0; i < choice->n_tokens; i++)
+    for (int32_t i = 0; i < n; i++)
         buffer_add_format(out, i ? ",%d" : "%d", choice->logprobs[i].text_offset);
     buffer_add_string(out, "]}");
 }
 
-static void add_choice(struct buffer *out, const struct choice *choice, int32_t index, bool chat)
+static bool is_among_top(const struct logprob_entry *entry)
 {
+    for (int32_t i = 0; i < entry->n_top; i++)
+        if (entry->top[i].token == entry->chosen.token)
+            return true;
+    return false;
+}
+
+// vLLM's Logprob; `rank` 0 is not known.
+static void add_ranked(struct buffer *out, struct token_logprob alternative, struct text bytes, int32_t rank)
+{
+    buffer_add_format(out, "\"%d\":{\"logprob\":", alternative.token);
+    add_logprob(out, alternative.logprob);
+    buffer_add_string(out, ",\"rank\":");
+    if (rank)
+        buffer_add_format(out, "%d", rank);
+    else
+        buffer_add_string(out, "null");
+    buffer_add_string(out, ",\"decoded_token\":");
+    json_encode_string(bytes, out);
+    buffer_add_byte(out, '}');
+}
+
+// vLLM's: null for the first token, then an object of tokens by id, the prompt's own and the most likely ones.
+static void add_prompt_logprobs(struct buffer *out, const struct result *result)
+{
+    if (result->n_prompt_logprobs == 0)
+        return;
+    buffer_add_string(out, ",\"prompt_logprobs\":[null");
+    for (int32_t i = 1; i < result->n_prompt_logprobs; i++) {
+        const struct logprob_entry *entry = &result->prompt_logprobs[i];
+        bool is_alone = !is_among_top(entry);
+        buffer_add_string(out, ",{");
+        if (is_alone)
+            add_ranked(out, entry->chosen, entry->chosen_bytes, 0);
+        for (int32_t j = 0; j < entry->n_top; j++) {
+            buffer_add_string(out, j || is_alone ? "," : "");
+            add_ranked(out, entry->top[j], entry->top_bytes[j], j + 1);
+        }
+        buffer_add_byte(out, '}');
+    }
+    buffer_add_byte(out, ']');
+}
+
+static void add_tool_calls(struct buffer *out, const struct choice *choice)
+{
+    for (int32_t i = 0; i < choice->n_tool_calls; i++) {
+        const struct tool_call *call = &choice->tool_calls[i];
+        buffer_add_string(out, i ? ",{\"id\":" : ",\"tool_calls\":[{\"id\":");
+        json_encode_string(call->id, out);
+        buffer_add_string(out, ",\"type\":\"function\",\"function\":{\"name\":");
+        json_encode_string(call->name, out);
+        buffer_add_string(out, ",\"arguments\":");
+        json_encode_string(call->arguments, out);
+        buffer_add_string(out, "}}");
+    }
+    buffer_add_string(out, choice->n_tool_calls ? "]" : "");
+}
+
+// The content is null where there are only calls, or where the answer ended while the model was thinking.
+static void add_message(struct buffer *out, const struct choice *choice)
+{
+    buffer_add_string(out, "\"message\":{\"role\":\"assistant\",\"content\":");
+    if (choice->text.size == 0 && (choice->n_tool_calls || choice->reasoning.data))
+        buffer_add_string(out, "null");
+    else
+        json_encode_string(choice->text, out);
+    buffer_add_string(out, ",\"refusal\":null");
+    if (choice->reasoning.data) {
+        buffer_add_string(out, ",\"reasoning_content\":");
+        json_encode_string(choice->reasoning, out);
+    }
+    add_tool_calls(out, choice);
+    buffer_add_byte(out, '}');
+}
+
+static void add_choice(struct buffer *out, const struct result *result, int32_t index, bool chat)
+{
+    const struct choice *choice = &result->choices[index];
     buffer_add_format(out, "{\"index\":%d,", index);
     if (chat) {
-        buffer_add_string(out, "\"message\":{\"role\":\"assistant\",\"content\":");
-        json_encode_string(choice->text, out);
-        buffer_add_string(out, ",\"refusal\":null}");
+        add_message(out, choice);
     } else {
         add_key(out, "text");
         json_encode_string(choice->text, out);
@@ -219,6 +302,8 @@ static void add_choice(struct buffer *out, const struct choice *choice, int32_t 
         add_completion_logprobs(out, choice);
     buffer_add_string(out, ",\"finish_reason\":");
     json_encode_string(text_from_string(finish_reason_name(choice->finish_reason)), out);
+    if (!chat) // a chat has them once
+        add_prompt_logprobs(out, result);
     buffer_add_byte(out, '}');
 }
 
@@ -240,15 +325,19 @@ static void add_body(struct buffer *out, const struct job *job, bool chat)
     buffer_add_string(out, "{\"id\":");
     add_prefixed_id(out, chat ? "chatcmpl-" : "cmpl-", job->job_id);
     buffer_add_format(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":",
-                      chat ? "chat.completion" : "text_completion", (long long)job->created);
+                      chat ? "chat.completion" : "text_completion", (long long)job->created_s);
     json_encode_string(result->model.size ? result->model : job->request.model, out);
     buffer_add_string(out, ",\"choices\":[");
     for (int32_t i = 0; i < result->n_choices; i++) {
         if (i)
             buffer_add_byte(out, ',');
-        add_choice(out, &result->choices[i], i, chat);
+        add_choice(out, result, i, chat);
     }
-    buffer_add_format(out, "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%lld",
+    buffer_add_byte(out, ']');
+    if (chat)
+        add_prompt_logprobs(out, result);
+    scores_add_members(out, result);
+    buffer_add_format(out, ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%lld",
                       result->prompt_tokens, result->completion_tokens,
                       (long long)result->prompt_tokens + result->completion_tokens);
     if (result->reports_cached_tokens)
@@ -262,7 +351,7 @@ static void add_body(struct buffer *out, const struct job *job, bool chat)
     buffer_add_byte(out, '}');
 }
 
-// As OpenAI's servers would answer the request over HTTP; 0: not at all.
+// The HTTP status of OpenAI's servers for this result; 0: none.
 static int status_code_of(enum error_code code)
 {
     switch (code) {
@@ -283,8 +372,8 @@ static int status_code_of(enum error_code code)
     }
 }
 
-// Texts about a field begin with its path and a colon: "messages[3].content: expected ...". data NULL: they
-// name none.
+// Texts about a field begin with its path and a colon: "messages[3].content: expected ...". data NULL: no
+// field.
 static struct text param_of(const struct error *error, bool chat)
 {
     size_t size = strspn(error->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]"),

@@ -1,4 +1,4 @@
-// The parameters of generation that are more than a number in a range.
+// Generation parameters that need more than a range check.
 #include "schemas/request.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ enum status parameters_decode_seed(struct decoding *decoding, struct value *valu
 {
     int64_t seed;
     enum status status = request_integer(decoding, "seed", value, INT64_MIN, INT64_MAX, false, &seed);
-    if (status == STATUS_OK && seed != -1) { // -1: as if not given, as in vLLM and llama.cpp
+    if (status == STATUS_OK && seed != -1) { // -1: as if missing, as in vLLM and llama.cpp
         decoding->job->request.sampling.seed = (uint64_t)seed;
         decoding->job->request.sampling.seed_given = true;
     }
@@ -76,6 +76,33 @@ enum status parameters_decode_stop(struct decoding *decoding, struct value *valu
         request->stop[i] = item->text;
     }
     request->n_stop = (int32_t)n_stop;
+    return STATUS_OK;
+}
+
+enum status parameters_decode_bad_words(struct decoding *decoding, struct value *value)
+{
+    struct request *request = &decoding->job->request;
+    if (value->kind != VALUE_ARRAY)
+        return request_expected(decoding, "bad_words", "a list of strings", value);
+    size_t n = value->array.n_items;
+    if (n > JOB_BAD_WORDS_MAX)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "bad_words: expected at most %d strings, got %zu", JOB_BAD_WORDS_MAX, n);
+    request->bad_words = arena_allocate_array(&decoding->job->arena, n, sizeof *request->bad_words);
+    if (!request->bad_words)
+        return request_out_of_memory(decoding);
+    for (size_t i = 0; i < n; i++) {
+        const struct value *item = &value->array.items[i];
+        char path[32];
+        snprintf(path, sizeof path, "bad_words[%zu]", i);
+        if (item->kind == VALUE_STRING && text_trim(item->text).size == 0)
+            return request_expected(decoding, path, "a string that is not blank", item);
+        enum status status = check_stop(decoding, path, item);
+        if (status != STATUS_OK)
+            return status;
+        request->bad_words[i] = item->text;
+    }
+    request->n_bad_words = (int32_t)n;
     return STATUS_OK;
 }
 
@@ -123,7 +150,7 @@ enum status parameters_decode_allowed_token_ids(struct decoding *decoding, struc
                             &request->allowed_tokens, &request->n_allowed_tokens);
 }
 
-// Digits without a leading zero, so that no token has two names. -1 when it is something else.
+// Digits without a leading zero, so that no token has two names. -1: invalid.
 static int64_t token_from_key(struct text key)
 {
     if (key.size == 0 || key.size > 10 || (key.data[0] == '0' && key.size > 1))
@@ -179,7 +206,7 @@ enum status parameters_decode_logit_bias(struct decoding *decoding, struct value
 }
 
 // Chats take true or false beside top_logprobs; plain completions also the number of alternatives itself. The
-// number stands in the place of top_logprobs then, which is decoded later.
+// number then replaces top_logprobs, which is decoded later.
 enum status parameters_decode_logprobs(struct decoding *decoding, struct value *value)
 {
     struct sampling *sampling = &decoding->job->request.sampling;
@@ -200,7 +227,7 @@ enum status parameters_decode_logprobs(struct decoding *decoding, struct value *
     return status;
 }
 
-// Warnings from an earlier reading of the record travel with the job.
+// Warnings from an earlier decoding are part of the record.
 enum status parameters_decode_warnings(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_ARRAY)
@@ -232,6 +259,9 @@ enum status parameters_finish(struct decoding *decoding)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "min_tokens: expected at most max_tokens, which is %d, got %d", request->max_tokens,
                          request->min_tokens);
+    if (request->echo && request->prompt_kind == PROMPT_MESSAGES)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "echo: needs prompt or tokens, but messages is given");
     if (request->best_of && request->best_of < request->n)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "best_of: expected at least n, which is %d, got %d", request->n, request->best_of);
@@ -274,6 +304,11 @@ static bool encode_texts(const struct text *texts, int32_t n_texts, struct arena
 bool parameters_encode_stop(const struct job *job, struct arena *arena, struct value *value)
 {
     return encode_texts(job->request.stop, job->request.n_stop, arena, value);
+}
+
+bool parameters_encode_bad_words(const struct job *job, struct arena *arena, struct value *value)
+{
+    return encode_texts(job->request.bad_words, job->request.n_bad_words, arena, value);
 }
 
 static bool encode_token_ids(const int32_t *tokens, int32_t n_tokens, struct arena *arena,

@@ -1,4 +1,4 @@
-// What the answer starts from: messages for the chat template, a text, or token ids.
+// The prompt: messages for the chat template, a text, or token ids.
 #include "schemas/request.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 enum { PATH_BYTES = 128 };
 
-// Room for the names that prompt_finish puts beside the members of chat_template_kwargs.
+// Capacity for the names that prompt_finish adds to the members of chat_template_kwargs.
 static const char *const reserved[] = {"messages", "tools", "documents", "add_generation_prompt"};
 enum { N_RESERVED = sizeof reserved / sizeof *reserved };
 
@@ -18,7 +18,7 @@ static enum status refuse_bytes(struct decoding *decoding, const char *name, con
                      "%s: expected text everywhere, got bytes (a msgpack bin) inside", name);
 }
 
-// One {"type": "text", "text": ...}. Other members of the part are kept out.
+// One {"type": "text", "text": ...}. Other members of the part are ignored.
 static enum status check_part(struct decoding *decoding, const char *path, const struct value *part)
 {
     const struct value *type = value_get(part, "type");
@@ -55,7 +55,7 @@ static enum status join_parts(struct decoding *decoding, const char *path, struc
         enum status status = check_part(decoding, part_path, &content->array.items[i]);
         if (status != STATUS_OK)
             return status;
-        size += value_get(&content->array.items[i], "text")->text.size + 1; // all of it stands in the record
+        size += value_get(&content->array.items[i], "text")->text.size + 1; // bounded by the record's size
     }
     char *joined = arena_allocate(&decoding->job->arena, size);
     if (!joined)
@@ -79,7 +79,7 @@ static bool calls_tools(const struct value *message)
 }
 
 // Templates print the content of a message, and would print a null as "None": it becomes an empty text, as in
-// vLLM. They ask whether a message that calls tools has one, so there it stays null or missing.
+// vLLM. They test whether a message with tool calls has a content, so there it remains null or missing.
 static enum status put_empty_content(struct decoding *decoding, struct value *message, struct value *content)
 {
     if (calls_tools(message))
@@ -202,27 +202,9 @@ static enum status decode_objects(struct decoding *decoding, const char *name, s
     return refuse_bytes(decoding, name, value);
 }
 
-enum status prompt_decode_tools(struct decoding *decoding, struct value *value)
-{
-    return decode_objects(decoding, "tools", value);
-}
-
 enum status prompt_decode_documents(struct decoding *decoding, struct value *value)
 {
     return decode_objects(decoding, "documents", value);
-}
-
-// "none": the template sees no tools. "auto": it sees them, and a call the model makes stands in the answer's
-// text. To force a call would need constrained decoding.
-enum status prompt_decode_tool_choice(struct decoding *decoding, struct value *value)
-{
-    if (value->kind == VALUE_STRING &&
-        (text_equals_string(value->text, "none") || text_equals_string(value->text, "auto")))
-        return STATUS_OK;
-    char description[VALUE_DESCRIPTION_BYTES];
-    value_describe(value, description);
-    return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
-                     "tool_choice: only \"none\" and \"auto\" are supported, got %s", description);
 }
 
 enum status prompt_decode_add_generation_prompt(struct decoding *decoding, struct value *value)
@@ -251,7 +233,7 @@ enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value)
     return refuse_bytes(decoding, "chat_template_kwargs", value);
 }
 
-// Beside the messages, as Qwen's and other servers take it: a member of chat_template_kwargs.
+// A field beside the messages, as Qwen's and other servers accept it, is a member of chat_template_kwargs.
 enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value)
 {
     const struct value *kwargs = request_given(decoding, "chat_template_kwargs");
@@ -280,18 +262,36 @@ static enum status make_variables(struct decoding *decoding)
     struct value *variables = &request->variables;
     if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + 1, variables))
         return request_out_of_memory(decoding);
-    // transformers passes tools and documents always: none where there are none, so that "is defined" is
-    // true.
+    // transformers always passes tools and documents, None if absent, so that "is defined" is true.
     static const struct value none = {.kind = VALUE_NULL};
-    bool shown = tools && !(choice && text_equals_string(choice->text, "none"));
+    bool shown =
+        tools && !(choice && choice->kind == VALUE_STRING && text_equals_string(choice->text, "none"));
     value_put(variables, "messages", request->messages);
     value_put(variables, "tools", shown ? *tools : none);
     value_put(variables, "documents", documents ? *documents : none);
-    value_put(variables, "add_generation_prompt", add ? *add : value_bool(true));
+    value_put(variables, "add_generation_prompt", add ? *add : value_bool(!request->continues_message));
     for (size_t i = 0; i < n_kwargs; i++)
         variables->object.members[variables->object.n_members++] = kwargs->object.members[i];
     if (thinking && !value_get(variables, "enable_thinking"))
         value_put(variables, "enable_thinking", *thinking);
+    return STATUS_OK;
+}
+
+// As in transformers and vLLM, a message is continued instead of a new one begun.
+static enum status check_continuation(struct decoding *decoding)
+{
+    const struct request *request = &decoding->job->request;
+    const struct value *add = request_given(decoding, "add_generation_prompt");
+    const struct value *messages = &request->messages;
+    const struct value *content = value_get(&messages->array.items[messages->array.n_items - 1], "content");
+    if (!request->continues_message)
+        return STATUS_OK;
+    if (add && add->boolean)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "continue_final_message: impossible beside add_generation_prompt");
+    if (!content || content->kind != VALUE_STRING || text_trim(content->text).size == 0)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "continue_final_message: the last message has no text to continue");
     return STATUS_OK;
 }
 
@@ -319,9 +319,13 @@ enum status prompt_finish(struct decoding *decoding)
     request->add_special_tokens = add_special ? add_special->boolean : !request_given(decoding, "messages");
     if (request_given(decoding, "messages")) {
         request->prompt_kind = PROMPT_MESSAGES;
-        return make_variables(decoding);
+        enum status status = check_continuation(decoding);
+        return status == STATUS_OK ? make_variables(decoding) : status;
     }
     request->prompt_kind = request->tokens ? PROMPT_TOKENS : PROMPT_TEXT;
+    if (request->continues_message)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "continue_final_message: needs messages, but %s is given", given);
     for (size_t i = 0; i < sizeof chat_only / sizeof *chat_only; i++)
         if (request_given(decoding, chat_only[i]))
             return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
@@ -359,12 +363,6 @@ static void encode_variable(const struct job *job, const char *name, struct valu
     const struct value *variable = value_get(&job->request.variables, name);
     if (variable)
         *value = *variable;
-}
-
-bool prompt_encode_tools(const struct job *job, struct arena *arena, struct value *value)
-{
-    encode_variable(job, "tools", value);
-    return true;
 }
 
 bool prompt_encode_documents(const struct job *job, struct arena *arena, struct value *value)

@@ -33,16 +33,18 @@ static const struct field fields[] = {
     {TEXT("custom_id"), FIELD_TEXT, IDENTITY(custom_id), LIMIT(1, JOB_ID_BYTES_MAX),
      .encode = encode_custom_id},
     {TEXT("index"), FIELD_INTEGER64, IDENTITY(index), RANGE(0, INT64_MAX), .fallback = -1},
-    {TEXT("created"), FIELD_INTEGER64, IDENTITY(created), RANGE(0, INT64_MAX)},
+    {TEXT("created"), FIELD_INTEGER64, IDENTITY(created_s), RANGE(0, INT64_MAX)},
     {TEXT("model"), FIELD_TEXT, REQUEST(model), LIMIT(0, JOB_MODEL_BYTES_MAX)},
 
     {TEXT("messages"), FIELD_OTHER, OWN(prompt, messages)},
     {TEXT("prompt"), FIELD_OTHER, OWN(prompt, prompt)},
     {TEXT("tokens"), FIELD_OTHER, OWN(prompt, tokens)},
-    {TEXT("tools"), FIELD_OTHER, OWN(prompt, tools)},
-    {TEXT("tool_choice"), FIELD_OTHER, .decode = prompt_decode_tool_choice},
+    {TEXT("tools"), FIELD_OTHER, .decode = tools_decode, .encode = tools_encode},
+    {TEXT("tool_choice"), FIELD_OTHER, OWN(tools, choice)},
+    {TEXT("parallel_tool_calls"), FIELD_OTHER, OWN(tools, parallel)},
     {TEXT("documents"), FIELD_OTHER, OWN(prompt, documents)},
     {TEXT("add_generation_prompt"), FIELD_OTHER, OWN(prompt, add_generation_prompt)},
+    {TEXT("continue_final_message"), FIELD_BOOL, REQUEST(continues_message)},
     {TEXT("chat_template_kwargs"), FIELD_OTHER, OWN(prompt, kwargs)},
     {TEXT("enable_thinking"), FIELD_OTHER, .decode = prompt_decode_enable_thinking},
     {TEXT("add_special_tokens"), FIELD_OTHER, OWN(prompt, add_special_tokens)},
@@ -62,6 +64,7 @@ static const struct field fields[] = {
     {TEXT("include_stop_str_in_output"), FIELD_BOOL, REQUEST(includes_stop)},
     {TEXT("min_tokens"), FIELD_INTEGER32, REQUEST(min_tokens), LIMIT(0, JOB_MAX_TOKENS_MAX)},
     {TEXT("allowed_token_ids"), FIELD_OTHER, OWN(parameters, allowed_token_ids)},
+    {TEXT("bad_words"), FIELD_OTHER, OWN(parameters, bad_words)},
     {TEXT("ignore_eos"), FIELD_BOOL, REQUEST(ignore_eos)},
     {TEXT("structured_outputs"), FIELD_OTHER, OWN(constraint, structured_outputs)},
     {TEXT("response_format"), FIELD_OTHER, .decode = constraint_decode_response_format},
@@ -71,6 +74,11 @@ static const struct field fields[] = {
     {TEXT("guided_grammar"), FIELD_OTHER, .decode = constraint_decode_guided_grammar},
     {TEXT("json_schema"), FIELD_OTHER, .decode = constraint_decode_json_schema},
     {TEXT("grammar"), FIELD_OTHER, .decode = constraint_decode_grammar},
+    {TEXT("guided_whitespace_pattern"), FIELD_OTHER, .decode = constraint_decode_guided_whitespace_pattern},
+    {TEXT("json_spacing"), FIELD_OTHER, OWN(constraint, json_spacing)},
+    {TEXT("json_any_order"), FIELD_BOOL, REQUEST(constraint.any_order)},
+    {TEXT("choice_logprobs"), FIELD_BOOL, REQUEST(choice_logprobs)},
+    {TEXT("choice_logprobs_include_end"), FIELD_BOOL, REQUEST(choice_logprobs_include_end)},
     {TEXT("presence_penalty"), FIELD_NUMBER, SAMPLING(presence_penalty), .given = SAMPLING_PRESENCE_PENALTY,
      RANGE(-2, 2)},
     {TEXT("frequency_penalty"), FIELD_NUMBER, SAMPLING(frequency_penalty),
@@ -80,18 +88,20 @@ static const struct field fields[] = {
     {TEXT("logit_bias"), FIELD_OTHER, OWN(parameters, logit_bias)},
     {TEXT("logprobs"), FIELD_OTHER, OWN(parameters, logprobs)},
     {TEXT("top_logprobs"), FIELD_INTEGER32, SAMPLING(top_logprobs), LIMIT(0, JOB_TOP_LOGPROBS_MAX)},
+    {TEXT("prompt_logprobs"), FIELD_INTEGER32, REQUEST(prompt_logprobs), LIMIT(0, JOB_TOP_LOGPROBS_MAX),
+     .fallback = -1},
+    {TEXT("echo"), FIELD_BOOL, REQUEST(echo)},
     {TEXT("priority"), FIELD_INTEGER32, .offset = offsetof(struct job, priority),
      LIMIT(-JOB_PRIORITY_MAX, JOB_PRIORITY_MAX)},
-    {TEXT("deadline"), FIELD_INTEGER64, .offset = offsetof(struct job, deadline), LIMIT(0, JOB_DEADLINE_MAX)},
+    {TEXT("deadline"), FIELD_INTEGER64, .offset = offsetof(struct job, deadline_s),
+     LIMIT(0, JOB_DEADLINE_MAX)},
 
-    // Known, and refused unless they ask for what happens anyway. OpenAI's:
+    // Known, and refused unless they request the only supported value. OpenAI's:
     {TEXT("stream"), FIELD_ONLY, .only = "false"},
     {TEXT("stream_options"), FIELD_ONLY},
-    {TEXT("echo"), FIELD_ONLY, .only = "false"},
     {TEXT("suffix"), FIELD_ONLY},
     {TEXT("functions"), FIELD_ONLY},
     {TEXT("function_call"), FIELD_ONLY},
-    {TEXT("parallel_tool_calls"), FIELD_ONLY, .only = "true"},
     {TEXT("modalities"), FIELD_ONLY, .only = "[\"text\"]"},
     {TEXT("audio"), FIELD_ONLY},
     {TEXT("prediction"), FIELD_ONLY},
@@ -99,16 +109,13 @@ static const struct field fields[] = {
     {TEXT("verbosity"), FIELD_ONLY},
     {TEXT("web_search_options"), FIELD_ONLY},
     // Those of vLLM and other servers:
-    {TEXT("bad_words"), FIELD_ONLY, .only = "[]"},
     {TEXT("length_penalty"), FIELD_ONLY, .only = "1"},
     {TEXT("use_beam_search"), FIELD_ONLY, .only = "false"},
     {TEXT("early_stopping"), FIELD_ONLY, .only = "false"},
     {TEXT("skip_special_tokens"), FIELD_ONLY, .only = "true"},
     {TEXT("spaces_between_special_tokens"), FIELD_ONLY, .only = "true"},
     {TEXT("truncate_prompt_tokens"), FIELD_ONLY},
-    {TEXT("continue_final_message"), FIELD_ONLY, .only = "false"},
     {TEXT("chat_template"), FIELD_ONLY},
-    {TEXT("prompt_logprobs"), FIELD_ONLY},
     {TEXT("logits_processors"), FIELD_ONLY},
     {TEXT("detokenize"), FIELD_ONLY, .only = "true"},
     {TEXT("include_reasoning"), FIELD_ONLY, .only = "true"},
@@ -121,6 +128,10 @@ static const struct field fields[] = {
     {TEXT("max_new_tokens"), FIELD_ALIAS, .only = "max_tokens"},
     {TEXT("no_repeat_ngram_size"), FIELD_ONLY, .only = "0"},
     {TEXT("encoder_no_repeat_ngram_size"), FIELD_ONLY, .only = "0"},
+    {TEXT("encoder_repetition_penalty"), FIELD_ONLY, .only = "1"},
+    {TEXT("guidance_scale"), FIELD_ONLY, .only = "1"},
+    {TEXT("min_length"), FIELD_ONLY, .only = "0"},
+    {TEXT("min_new_tokens"), FIELD_ALIAS, .only = "min_tokens"},
     {TEXT("typical_p"), FIELD_ONLY, .only = "1"},
     {TEXT("epsilon_cutoff"), FIELD_ONLY, .only = "0"},
     {TEXT("eta_cutoff"), FIELD_ONLY, .only = "0"},
@@ -132,6 +143,8 @@ static const struct field fields[] = {
     {TEXT("n_predict"), FIELD_ALIAS, .only = "max_tokens"},
     {TEXT("repeat_penalty"), FIELD_ALIAS, .only = "repetition_penalty"},
     {TEXT("repeat_last_n"), FIELD_ONLY, .only = "-1"},
+    {TEXT("penalty_last_n"), FIELD_ONLY, .only = "-1"},
+    {TEXT("top_a"), FIELD_ONLY, .only = "0"},
     {TEXT("mirostat"), FIELD_ONLY, .only = "0"},
     {TEXT("dry_multiplier"), FIELD_ONLY, .only = "0"},
     {TEXT("xtc_probability"), FIELD_ONLY, .only = "0"},
@@ -202,7 +215,7 @@ enum status request_out_of_memory(struct decoding *decoding)
     return error_set(decoding->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "job: no memory to decode it");
 }
 
-// A whole number given as 3.0 counts as 3; doubles from 2^63 on do not fit.
+// A whole number written as 3.0 is accepted as 3; doubles from 2^63 on do not fit.
 static bool whole_number(const struct value *value, int64_t *integer)
 {
     if (value->kind == VALUE_INTEGER)
@@ -413,7 +426,7 @@ enum status request_decode_identity(struct decoding *decoding)
     return first.status;
 }
 
-// The value of another server's name for a field becomes the field's, unless both are given with two values.
+// The value of an alias becomes the field's, unless both are given with different values.
 static enum status resolve_alias(struct decoding *decoding, int row)
 {
     const char *name = fields[row].only;

@@ -15,9 +15,9 @@ enum field_kind {
     FIELD_INTEGER64, // int64_t
     FIELD_NUMBER,    // float
     FIELD_BOOL,
-    FIELD_OTHER,     // has functions of its own
-    FIELD_ONLY,      // known, but one value is all that is supported: `only`, or none but null
-    FIELD_NO_EFFECT, // known to change nothing of the answer: kept out with a warning
+    FIELD_OTHER,     // has its own functions
+    FIELD_ONLY,      // known, but only one value is supported: `only`, or null if NULL
+    FIELD_NO_EFFECT, // does not change the answer: ignored with a warning
     FIELD_ALIAS,     // another server's name for the field `only`
 };
 
@@ -26,7 +26,7 @@ struct decoding;
 struct field {
     struct text name;
     enum field_kind kind;
-    bool identity;      // says which job it is: stands beside "body" in an OpenAI batch line
+    bool identity;      // identifies the job: given beside "body" in an OpenAI batch line
     bool limit;         // `maximum` is a named limit: beyond it is ERROR_LIMIT_EXCEEDED
     bool above_minimum; // `minimum` itself is out of range
     size_t offset;      // in struct job
@@ -36,34 +36,35 @@ struct field {
     unsigned given;   // enum sampling_parameter: marked in the job's sampling when the record names it
     const char *only; // FIELD_ONLY: JSON text; FIELD_ALIAS: the other field's name
     enum status (*decode)(struct decoding *decoding, struct value *value);
-    // Leaves `value` null when there is nothing to say. False when memory ran out.
+    // Leaves `value` null if there is nothing to write. False when memory ran out.
     bool (*encode)(const struct job *job, struct arena *arena, struct value *value);
 };
 
 enum { REQUEST_FIELDS_MAX = 160 };
 
-// One job_decode under way.
+// State of one job_decode.
 struct decoding {
     struct job *job;
     struct error *error;
-    struct value *values[REQUEST_FIELDS_MAX]; // what was given, by row of the table; NULL: nothing, or null
+    struct value *values[REQUEST_FIELDS_MAX]; // given values, by row of the table; NULL: missing, or null
     size_t n_arguments;                       // values parsed out of tool_calls' arguments so far
 };
 
 // The table, in the order in which job_encode writes.
 const struct field *request_fields(size_t *n_fields);
-// What was given for the field, or NULL.
+// The value given for the field, or NULL.
 struct value *request_given(const struct decoding *decoding, const char *name);
 
 enum collect { COLLECT_ALL, COLLECT_IDENTITY, COLLECT_REQUEST };
-// Sorts an object's members into decoding->values; those that have no row become warnings. COLLECT_IDENTITY
-// is the outer object of an OpenAI batch line: request fields there are errors, told when all is sorted.
+// Sorts an object's members into decoding->values; unknown ones become warnings. COLLECT_IDENTITY is the
+// outer object of an OpenAI batch line: request fields there are errors, reported after all members are
+// sorted.
 enum status request_collect(struct decoding *decoding, struct value *object,
                             enum collect collect) WARN_UNUSED;
-// Reads all of the identity whatever happens, so that an error can be told to the right job; returns the
+// Reads the whole identity even after a fault, so that an error is reported for the right job; returns the
 // first fault.
 enum status request_decode_identity(struct decoding *decoding) WARN_UNUSED;
-// The rest of what was collected, checked also field against field.
+// Decodes the other collected values, and checks combinations of fields.
 enum status request_decode(struct decoding *decoding) WARN_UNUSED;
 bool request_encode(const struct job *job, struct arena *arena, struct value *object);
 
@@ -79,9 +80,7 @@ enum status request_integer(struct decoding *decoding, const char *name, const s
 enum status prompt_decode_messages(struct decoding *decoding, struct value *value);
 enum status prompt_decode_prompt(struct decoding *decoding, struct value *value);
 enum status prompt_decode_tokens(struct decoding *decoding, struct value *value);
-enum status prompt_decode_tools(struct decoding *decoding, struct value *value);
 enum status prompt_decode_documents(struct decoding *decoding, struct value *value);
-enum status prompt_decode_tool_choice(struct decoding *decoding, struct value *value);
 enum status prompt_decode_add_generation_prompt(struct decoding *decoding, struct value *value);
 enum status prompt_decode_add_special_tokens(struct decoding *decoding, struct value *value);
 enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value);
@@ -91,7 +90,6 @@ enum status prompt_finish(struct decoding *decoding) WARN_UNUSED;
 bool prompt_encode_messages(const struct job *job, struct arena *arena, struct value *value);
 bool prompt_encode_prompt(const struct job *job, struct arena *arena, struct value *value);
 bool prompt_encode_tokens(const struct job *job, struct arena *arena, struct value *value);
-bool prompt_encode_tools(const struct job *job, struct arena *arena, struct value *value);
 bool prompt_encode_documents(const struct job *job, struct arena *arena, struct value *value);
 bool prompt_encode_add_generation_prompt(const struct job *job, struct arena *arena, struct value *value);
 bool prompt_encode_add_special_tokens(const struct job *job, struct arena *arena, struct value *value);
@@ -101,12 +99,21 @@ bool prompt_encode_kwargs(const struct job *job, struct arena *arena, struct val
 // Makes the arguments of an assistant's tool_calls objects, as vLLM does. `index`: of the message.
 enum status tool_calls_decode(struct decoding *decoding, size_t index, struct value *message) WARN_UNUSED;
 
+// tools.c
+enum status tools_decode(struct decoding *decoding, struct value *value);
+enum status tools_decode_choice(struct decoding *decoding, struct value *value);
+enum status tools_decode_parallel(struct decoding *decoding, struct value *value);
+bool tools_encode(const struct job *job, struct arena *arena, struct value *value);
+bool tools_encode_choice(const struct job *job, struct arena *arena, struct value *value);
+bool tools_encode_parallel(const struct job *job, struct arena *arena, struct value *value);
+
 // parameters.c
 enum status parameters_decode_max_tokens(struct decoding *decoding, struct value *value);
 enum status parameters_decode_max_completion_tokens(struct decoding *decoding, struct value *value);
 enum status parameters_decode_seed(struct decoding *decoding, struct value *value);
 enum status parameters_decode_stop(struct decoding *decoding, struct value *value);
 enum status parameters_decode_stop_token_ids(struct decoding *decoding, struct value *value);
+enum status parameters_decode_bad_words(struct decoding *decoding, struct value *value);
 enum status parameters_decode_allowed_token_ids(struct decoding *decoding, struct value *value);
 enum status constraint_decode_response_format(struct decoding *decoding, struct value *value);
 enum status constraint_decode_structured_outputs(struct decoding *decoding, struct value *value);
@@ -114,9 +121,11 @@ enum status constraint_decode_guided_json(struct decoding *decoding, struct valu
 enum status constraint_decode_guided_regex(struct decoding *decoding, struct value *value);
 enum status constraint_decode_guided_choice(struct decoding *decoding, struct value *value);
 enum status constraint_decode_guided_grammar(struct decoding *decoding, struct value *value);
+enum status constraint_decode_json_spacing(struct decoding *decoding, struct value *value);
+enum status constraint_decode_guided_whitespace_pattern(struct decoding *decoding, struct value *value);
 enum status constraint_decode_json_schema(struct decoding *decoding, struct value *value);
 enum status constraint_decode_grammar(struct decoding *decoding, struct value *value);
-// After all fields: what contradicts the constraint.
+// After all fields: refuses fields that contradict the constraint.
 enum status constraint_finish(struct decoding *decoding);
 enum status parameters_decode_logit_bias(struct decoding *decoding, struct value *value);
 enum status parameters_decode_logprobs(struct decoding *decoding, struct value *value);
@@ -127,7 +136,9 @@ bool parameters_encode_seed(const struct job *job, struct arena *arena, struct v
 bool parameters_encode_stop(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_logprobs(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_stop_token_ids(const struct job *job, struct arena *arena, struct value *value);
+bool parameters_encode_bad_words(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_allowed_token_ids(const struct job *job, struct arena *arena, struct value *value);
+bool constraint_encode_json_spacing(const struct job *job, struct arena *arena, struct value *value);
 bool constraint_encode_structured_outputs(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_logit_bias(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_warnings(const struct job *job, struct arena *arena, struct value *value);

@@ -1,26 +1,31 @@
-// The result map. Members in this order, and only those that say something:
+// The result map. Members in this order, empty ones left out:
 //   job_id, dataset, custom_id, index       which job; dataset and custom_id are always there
 //   status                                  "done", "failed", "cancelled"
 //   object                                  "chat.completion" or "text_completion": what the job asked for
 //   model                                   the worker's name for its model
 //   system_fingerprint                      name of the arithmetic: model's content, backend, options
 //   created                                 the job's time of submission
-//   choices                                 done: [{"text", "finish_reason", "completion_tokens", "logprobs", "text_offset"}]
+//   choices                                 done: [{"text", "reasoning_content", "tool_calls", "finish_reason",
+//                                           "completion_tokens", "echoed_tokens", "logprobs", "text_offset"}]
+//   prompt_logprobs                         done: as a choice's "logprobs"
+//   choice_logprobs                         done: [{"choice", "logprob", "probability"}]
 //   usage                                   done: {"prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"}
 //   error                                   else: {"code", "message"}
 //   warnings                                [string]
 // "logprobs" has one flat list a token, three items an alternative: token id, logprob, bytes (msgpack bin, in
-// JSON base64). The first three are the token that was drawn, the others the most likely ones, best first.
+// JSON base64). The first three are the token that was drawn, the others the most likely ones, best first. A
+// prompt's first token has null as its logprob. With "echoed_tokens" those of the prompt come first.
 // "text_offset", of plain completions with logprobs, has the characters of the text before each token.
 #include "schemas/base64.h"
 #include "schemas/job.h"
+#include "schemas/scores.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdalign.h>
 #include <string.h>
 
-enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 13, FIRST_BYTES = 2048 /* one choice's tree */ };
+enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 15, FIRST_BYTES = 2048 /* one choice's tree */ };
 
 static const float LOGPROB_LOWEST = -9999.0f; // for minus infinity, as OpenAI does
 
@@ -31,6 +36,8 @@ const char *finish_reason_name(enum finish_reason reason)
         return "stop";
     case FINISH_LENGTH:
         return "length";
+    case FINISH_TOOL_CALLS:
+        return "tool_calls";
     case FINISH_CANCELLED:
         return "cancelled";
     case FINISH_ERROR:
@@ -61,14 +68,17 @@ const char *result_status_name(enum result_status status)
 enum status result_check(const struct job *job, struct error *error)
 {
     // A dozen members with their keys, the usage, the error; eight for a choice.
-    size_t n_values = 64 + JOB_WARNINGS_MAX;
+    size_t n_values = 64 + JOB_WARNINGS_MAX + scores_n_values(&job->result);
     bool chat = job->request.prompt_kind == PROMPT_MESSAGES;
     for (int32_t i = 0; i < job->result.n_choices; i++) {
         const struct choice *choice = &job->result.choices[i];
-        n_values += 11;
-        for (int32_t j = 0; choice->logprobs && j < choice->n_tokens; j++)
+        n_values += 13 + (choice->reasoning.data ? 2 : 0) + (choice->n_tool_calls ? 2 : 0);
+        n_values += 13 * (size_t)choice->n_tool_calls;
+        for (int32_t j = 0; choice->logprobs && j < choice->n_echoed + choice->n_tokens; j++)
             n_values += (chat ? 1 : 2) + ITEMS_PER_ALTERNATIVE * (1 + (size_t)choice->logprobs[j].n_top);
     }
+    for (int32_t j = 0; j < job->result.n_prompt_logprobs; j++)
+        n_values += 1 + ITEMS_PER_ALTERNATIVE * (1 + (size_t)job->result.prompt_logprobs[j].n_top);
     if (n_values <= VALUE_COUNT_MAX)
         return STATUS_OK;
     return error_set(error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
@@ -79,16 +89,20 @@ enum status result_check(const struct job *job, struct error *error)
 static void put_alternative(struct value *items, struct token_logprob alternative, struct text bytes)
 {
     items[0] = value_integer(alternative.token);
-    items[1] = value_single(isfinite(alternative.logprob) ? alternative.logprob + 0.0f : LOGPROB_LOWEST);
+    if (isnan(alternative.logprob))
+        items[1] = (struct value){.kind = VALUE_NULL};
+    else
+        items[1] = value_single(isfinite(alternative.logprob) ? alternative.logprob + 0.0f : LOGPROB_LOWEST);
     items[2] = (struct value){.kind = VALUE_BYTES, .text = bytes};
 }
 
-static bool build_logprobs(struct arena *arena, const struct choice *choice, struct value *logprobs)
+static bool build_logprobs(struct arena *arena, const struct logprob_entry *entries, int32_t n_entries,
+                           struct value *logprobs)
 {
-    if (!value_array_create(arena, (size_t)choice->n_tokens, logprobs))
+    if (!value_array_create(arena, (size_t)n_entries, logprobs))
         return false;
-    for (int32_t i = 0; i < choice->n_tokens; i++) {
-        const struct logprob_entry *entry = &choice->logprobs[i];
+    for (int32_t i = 0; i < n_entries; i++) {
+        const struct logprob_entry *entry = &entries[i];
         struct value *row = &logprobs->array.items[i];
         if (!value_array_create(arena, ITEMS_PER_ALTERNATIVE * (1 + (size_t)entry->n_top), row))
             return false;
@@ -102,10 +116,43 @@ static bool build_logprobs(struct arena *arena, const struct choice *choice, str
 
 static bool build_offsets(struct arena *arena, const struct choice *choice, struct value *offsets)
 {
-    if (!value_array_create(arena, (size_t)choice->n_tokens, offsets))
+    int32_t n = choice->n_echoed + choice->n_tokens;
+    if (!value_array_create(arena, (size_t)n, offsets))
         return false;
-    for (int32_t i = 0; i < choice->n_tokens; i++)
+    for (int32_t i = 0; i < n; i++)
         offsets->array.items[i] = value_integer(choice->logprobs[i].text_offset);
+    return true;
+}
+
+// [{"id", "type": "function", "function": {"name", "arguments"}}], as OpenAI writes them.
+static bool build_tool_calls(struct arena *arena, const struct choice *choice, struct value *calls)
+{
+    if (!value_array_create(arena, (size_t)choice->n_tool_calls, calls))
+        return false;
+    for (int32_t i = 0; i < choice->n_tool_calls; i++) {
+        struct value *call = &calls->array.items[i], function;
+        if (!value_object_create(arena, 3, call) || !value_object_create(arena, 2, &function))
+            return false;
+        value_put(&function, "name", value_string(choice->tool_calls[i].name));
+        value_put(&function, "arguments", value_string(choice->tool_calls[i].arguments));
+        value_put(call, "id", value_string(choice->tool_calls[i].id));
+        value_put(call, "type", value_string(TEXT("function")));
+        value_put(call, "function", function);
+    }
+    return true;
+}
+
+static bool build_texts(struct arena *arena, const struct choice *choice, struct value *object)
+{
+    struct value calls;
+    value_put(object, "text", value_string(choice->text));
+    if (choice->reasoning.data)
+        value_put(object, "reasoning_content", value_string(choice->reasoning));
+    if (choice->n_tool_calls == 0)
+        return true;
+    if (!build_tool_calls(arena, choice, &calls))
+        return false;
+    value_put(object, "tool_calls", calls);
     return true;
 }
 
@@ -116,15 +163,16 @@ static bool build_choices(struct arena *arena, const struct result *result, bool
     for (int32_t i = 0; i < result->n_choices; i++) {
         const struct choice *choice = &result->choices[i];
         struct value *object = &choices->array.items[i], logprobs, offsets;
-        if (!value_object_create(arena, 5, object))
+        if (!value_object_create(arena, 8, object) || !build_texts(arena, choice, object))
             return false;
-        value_put(object, "text", value_string(choice->text));
         value_put(object, "finish_reason",
                   value_string(text_from_string(finish_reason_name(choice->finish_reason))));
         value_put(object, "completion_tokens", value_integer(choice->n_tokens));
+        if (choice->n_echoed)
+            value_put(object, "echoed_tokens", value_integer(choice->n_echoed));
         if (!choice->logprobs)
             continue;
-        if (!build_logprobs(arena, choice, &logprobs))
+        if (!build_logprobs(arena, choice->logprobs, choice->n_echoed + choice->n_tokens, &logprobs))
             return false;
         value_put(object, "logprobs", logprobs);
         if (chat)
@@ -139,7 +187,7 @@ static bool build_choices(struct arena *arena, const struct result *result, bool
 static bool build_done(struct arena *arena, const struct job *job, bool chat, struct value *object)
 {
     const struct result *result = &job->result;
-    struct value choices, usage;
+    struct value choices, usage, logprobs;
     if (!build_choices(arena, result, chat, &choices) || !value_object_create(arena, 4, &usage))
         return false;
     value_put(&usage, "prompt_tokens", value_integer(result->prompt_tokens));
@@ -149,6 +197,13 @@ static bool build_done(struct arena *arena, const struct job *job, bool chat, st
     if (result->reports_cached_tokens)
         value_put(&usage, "cached_tokens", value_integer(job->figures.cached_tokens));
     value_put(object, "choices", choices);
+    if (result->n_prompt_logprobs &&
+        !build_logprobs(arena, result->prompt_logprobs, result->n_prompt_logprobs, &logprobs))
+        return false;
+    if (result->n_prompt_logprobs)
+        value_put(object, "prompt_logprobs", logprobs);
+    if (!scores_build(arena, result, object))
+        return false;
     value_put(object, "usage", usage);
     return true;
 }
@@ -195,8 +250,8 @@ static bool build_result(struct arena *arena, const struct job *job, struct valu
         value_put(object, "model", value_string(model));
     if (result->system_fingerprint.size)
         value_put(object, "system_fingerprint", value_string(result->system_fingerprint));
-    if (job->created > 0)
-        value_put(object, "created", value_integer(job->created));
+    if (job->created_s > 0)
+        value_put(object, "created", value_integer(job->created_s));
     bool built = result->status == RESULT_DONE ? build_done(arena, job, chat, object)
                                                : build_error(arena, result, object);
     return built && build_warnings(arena, result, object);
@@ -279,7 +334,7 @@ static enum status read_identity(struct job *job, const struct value *root, stru
     if (status == STATUS_OK)
         status = read_integer(root, "index", false, INT64_MAX, &job->index, error);
     if (status == STATUS_OK)
-        status = read_integer(root, "created", false, INT64_MAX, &job->created, error);
+        status = read_integer(root, "created", false, INT64_MAX, &job->created_s, error);
     if (status == STATUS_OK)
         status = read_text(root, "model", false, JOB_MODEL_BYTES_MAX, &job->result.model, error);
     if (status == STATUS_OK)
@@ -321,10 +376,12 @@ static enum status read_alternative(struct job *job, const struct value *items, 
 {
     if (items[0].kind != VALUE_INTEGER || items[0].integer < 0 || items[0].integer > INT32_MAX)
         return unexpected(error, "logprobs", "a token id", &items[0]);
-    if (items[1].kind != VALUE_FLOAT && items[1].kind != VALUE_INTEGER)
+    if (items[1].kind != VALUE_FLOAT && items[1].kind != VALUE_INTEGER && items[1].kind != VALUE_NULL)
         return unexpected(error, "logprobs", "a logprob", &items[1]);
     out->token = (int32_t)items[0].integer;
-    out->logprob = items[1].kind == VALUE_FLOAT ? (float)items[1].number : (float)items[1].integer;
+    out->logprob = items[1].kind == VALUE_FLOAT     ? (float)items[1].number
+                   : items[1].kind == VALUE_INTEGER ? (float)items[1].integer
+                                                    : NAN;
     return read_bytes(job, &items[2], bytes, error);
 }
 
@@ -349,20 +406,40 @@ static enum status read_entry(struct job *job, const struct value *row, struct l
     return status;
 }
 
+static enum status read_entries(struct job *job, const struct value *rows, struct logprob_entry **entries,
+                                struct error *error)
+{
+    *entries = arena_allocate_array(&job->arena, rows->array.n_items, sizeof **entries);
+    if (!*entries)
+        return out_of_memory(error);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < rows->array.n_items && status == STATUS_OK; i++)
+        status = read_entry(job, &rows->array.items[i], &(*entries)[i], error);
+    return status;
+}
+
 static enum status read_logprobs(struct job *job, const struct value *object, struct choice *choice,
                                  struct error *error)
 {
     const struct value *logprobs = value_get(object, "logprobs");
     if (!logprobs)
         return STATUS_OK;
-    if (logprobs->kind != VALUE_ARRAY || logprobs->array.n_items != (size_t)choice->n_tokens)
+    if (logprobs->kind != VALUE_ARRAY ||
+        logprobs->array.n_items != (size_t)choice->n_echoed + (size_t)choice->n_tokens)
         return unexpected(error, "logprobs", "one list a token", logprobs);
-    choice->logprobs = arena_allocate_array(&job->arena, logprobs->array.n_items, sizeof *choice->logprobs);
-    if (!choice->logprobs)
-        return out_of_memory(error);
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < logprobs->array.n_items && status == STATUS_OK; i++)
-        status = read_entry(job, &logprobs->array.items[i], &choice->logprobs[i], error);
+    return read_entries(job, logprobs, &choice->logprobs, error);
+}
+
+static enum status read_prompt_logprobs(struct job *job, const struct value *root, struct error *error)
+{
+    const struct value *logprobs = value_get(root, "prompt_logprobs");
+    if (!logprobs)
+        return STATUS_OK;
+    if (logprobs->kind != VALUE_ARRAY)
+        return unexpected(error, "prompt_logprobs", "one list a token", logprobs);
+    enum status status = read_entries(job, logprobs, &job->result.prompt_logprobs, error);
+    if (status == STATUS_OK)
+        job->result.n_prompt_logprobs = (int32_t)logprobs->array.n_items;
     return status;
 }
 
@@ -371,7 +448,8 @@ static enum status read_offsets(const struct value *object, struct choice *choic
     const struct value *offsets = value_get(object, "text_offset");
     if (!offsets || !choice->logprobs)
         return STATUS_OK;
-    if (offsets->kind != VALUE_ARRAY || offsets->array.n_items != (size_t)choice->n_tokens)
+    if (offsets->kind != VALUE_ARRAY ||
+        offsets->array.n_items != (size_t)choice->n_echoed + (size_t)choice->n_tokens)
         return unexpected(error, "text_offset", "a whole number for each token", offsets);
     for (size_t i = 0; i < offsets->array.n_items; i++) {
         const struct value *item = &offsets->array.items[i];
@@ -395,8 +473,39 @@ static enum status read_finish_reason(const struct value *object, enum finish_re
             return STATUS_OK;
         }
     }
-    return unexpected(error, "finish_reason", "stop, length, cancelled or error",
+    return unexpected(error, "finish_reason", "stop, length, tool_calls, cancelled or error",
                       value_get(object, "finish_reason"));
+}
+
+static enum status read_tool_call(const struct value *object, struct tool_call *call, struct error *error)
+{
+    const struct value *function = value_get(object, "function");
+    enum status status = read_text(object, "id", true, JOB_ID_BYTES_MAX, &call->id, error);
+    if (status == STATUS_OK && !function)
+        return unexpected(error, "tool_calls.function", "an object", function);
+    if (status == STATUS_OK)
+        status = read_text(function, "name", true, JOB_FUNCTION_NAME_BYTES_MAX, &call->name, error);
+    if (status == STATUS_OK)
+        status = read_text(function, "arguments", true, VALUE_INPUT_BYTES_MAX, &call->arguments, error);
+    return status;
+}
+
+static enum status read_tool_calls(struct job *job, const struct value *object, struct choice *choice,
+                                   struct error *error)
+{
+    const struct value *calls = value_get(object, "tool_calls");
+    if (!calls)
+        return STATUS_OK;
+    if (calls->kind != VALUE_ARRAY || calls->array.n_items > JOB_TOOL_CALLS_MAX)
+        return unexpected(error, "tool_calls", "a list of calls", calls);
+    choice->tool_calls = arena_allocate_array(&job->arena, calls->array.n_items, sizeof *choice->tool_calls);
+    if (!choice->tool_calls)
+        return out_of_memory(error);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < calls->array.n_items && status == STATUS_OK; i++)
+        status = read_tool_call(&calls->array.items[i], &choice->tool_calls[i], error);
+    choice->n_tool_calls = (int32_t)calls->array.n_items;
+    return status;
 }
 
 static enum status read_choice(struct job *job, const struct value *object, struct choice *choice,
@@ -404,9 +513,18 @@ static enum status read_choice(struct job *job, const struct value *object, stru
 {
     enum status status = read_text(object, "text", true, VALUE_INPUT_BYTES_MAX, &choice->text, error);
     if (status == STATUS_OK)
+        status =
+            read_text(object, "reasoning_content", false, VALUE_INPUT_BYTES_MAX, &choice->reasoning, error);
+    if (status == STATUS_OK)
+        status = read_tool_calls(job, object, choice, error);
+    if (status == STATUS_OK)
         status = read_finish_reason(object, &choice->finish_reason, error);
     if (status == STATUS_OK)
         status = read_int32(object, "completion_tokens", &choice->n_tokens, error);
+    if (status == STATUS_OK && value_get(object, "echoed_tokens"))
+        status = read_int32(object, "echoed_tokens", &choice->n_echoed, error);
+    if (status == STATUS_OK && choice->n_echoed > INT32_MAX - choice->n_tokens)
+        status = unexpected(error, "echoed_tokens", "a number of tokens", value_get(object, "echoed_tokens"));
     if (status == STATUS_OK)
         status = read_logprobs(job, object, choice, error);
     return status == STATUS_OK ? read_offsets(object, choice, error) : status;
@@ -434,7 +552,9 @@ static enum status read_done(struct job *job, const struct value *root, struct e
         status = read_choice(job, &choices->array.items[i], &result->choices[i], error);
     if (status == STATUS_OK)
         result->n_choices = (int32_t)choices->array.n_items;
-    return status;
+    if (status == STATUS_OK)
+        status = read_prompt_logprobs(job, root, error);
+    return status == STATUS_OK ? scores_read(job, root, error) : status;
 }
 
 static enum status read_failed(struct job *job, const struct value *root, struct error *error)

@@ -5,6 +5,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_white_space(char byte)
+{
+    return byte == ' ' || (byte >= '\t' && byte <= '\r');
+}
+
+struct text text_trim_start(struct text text)
+{
+    while (text.size && is_white_space(text.data[0]))
+        text = (struct text){text.data + 1, text.size - 1};
+    return text;
+}
+
+struct text text_trim(struct text text)
+{
+    text = text_trim_start(text);
+    while (text.size && is_white_space(text.data[text.size - 1]))
+        text.size--;
+    return text;
+}
+
 struct text text_from_integer(int64_t integer, char out[INTEGER_TEXT_BYTES])
 {
     char *end = out + INTEGER_TEXT_BYTES, *at = end;

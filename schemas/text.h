@@ -1,4 +1,4 @@
-// Text: bytes with a length (text need not end in NUL and may hold one), and a growing buffer of bytes.
+// Text: bytes with a length (not NUL-terminated, may contain NUL), and a growing buffer of bytes.
 #pragma once
 
 #include "schemas/error.h"
@@ -31,12 +31,16 @@ static inline bool text_equals_string(struct text a, const char *b)
     return text_equal(a, text_from_string(b));
 }
 
+// Without ASCII white space at the start, and at both ends.
+struct text text_trim_start(struct text text);
+struct text text_trim(struct text text);
+
 // Writes the integer in decimal to the end of out[] and returns the text, which points into it.
 enum { INTEGER_TEXT_BYTES = 24 };
 struct text text_from_integer(int64_t integer, char out[INTEGER_TEXT_BYTES]);
 
-// A growing buffer. A zeroed struct is valid and empty. When memory runs out, or `size_max` (0: none) would
-// be passed, nothing is written, `failed` is set and stays: check it once at the end.
+// A growing buffer. A zeroed struct is valid and empty. If memory runs out, or `size_max` (0: none) would be
+// exceeded, nothing is written and `failed` is set until the end: check it once.
 struct buffer {
     char *data; // NUL-terminated after the first addition; the NUL is not counted
     size_t size;

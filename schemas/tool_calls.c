@@ -1,8 +1,8 @@
 // Calls of tools in messages: [{"id", "type": "function", "function": {"name", "arguments"}}]. OpenAI writes
-// the arguments as a JSON text; chat templates expect an object, so that vLLM
-// (vllm/entrypoints/chat_utils.py) parses them first. The rule is vLLM's: arguments that are absent, null or
-// empty are {}; so are, with a warning, those that are no JSON or no object: a bad call in a conversation's
-// history would else fail every turn after it. An empty list of calls is dropped.
+// the arguments as a JSON text; chat templates expect an object, so vLLM (vllm/entrypoints/chat_utils.py)
+// parses them first. The rule is vLLM's: arguments that are absent, null or empty are {}; so are, with a
+// warning, those that are not JSON or not an object: otherwise a bad call in a conversation's history would
+// fail every later turn. An empty list of calls is dropped.
 #include "schemas/request.h"
 
 #include <stdio.h>
@@ -57,7 +57,7 @@ static enum status parse_arguments(struct decoding *decoding, const char *path, 
     return STATUS_OK;
 }
 
-// A copy of the function with an empty object as arguments, which it lacks.
+// A copy of a function without arguments, with an empty object as arguments.
 static enum status add_arguments(struct decoding *decoding, struct value *function)
 {
     struct value copy;
@@ -92,7 +92,7 @@ static enum status decode_call(struct decoding *decoding, const char *path, stru
     return arguments ? parse_arguments(decoding, member, arguments) : add_arguments(decoding, function);
 }
 
-// Templates ask whether a message has tool_calls, not how many.
+// Templates test whether a message has tool_calls, not their number.
 static void drop_member(struct value *object, const char *key)
 {
     size_t n_kept = 0;

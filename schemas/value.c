@@ -45,7 +45,7 @@ const char *value_kind_name(enum value_kind kind)
     return "";
 }
 
-// Copies what fits, marking a cut with dots.
+// Copies as much as fits; "..." marks a cut.
 static void copy_cut(const struct buffer *json, char out[VALUE_DESCRIPTION_BYTES])
 {
     bool cut = json->size >= VALUE_DESCRIPTION_BYTES;
@@ -94,7 +94,7 @@ static bool objects_equal(const struct value *a, const struct value *b)
     return true;
 }
 
-// As a float32 0.7 is not the double 0.7, yet both are written "0.7".
+// The float32 0.7 is not the double 0.7, but both are written "0.7".
 static bool floats_equal(const struct value *a, const struct value *b)
 {
     return a->single == b->single ? a->number == b->number : (float)a->number == (float)b->number;
@@ -145,7 +145,7 @@ static int compare_keys(const void *left, const void *right)
     return a->size ? memcmp(a->data, b->data, a->size) : 0;
 }
 
-// Sorting, not hashing: nobody can choose keys that make it slow.
+// Sorting, not hashing: no choice of keys makes it slow.
 static bool find_duplicate_sorted(const struct value_member *members, size_t n_members,
                                   const struct text **duplicate)
 {

@@ -56,7 +56,7 @@ enum {
 // The member with that key, or NULL when there is none or `object` is not an object.
 const struct value *value_get(const struct value *object, const char *key);
 const char *value_kind_name(enum value_kind kind); // "null", "boolean", "integer", ...
-// What it is, in a few words for an error's text: "hot", 3.5, null, "an array of 3". At most
+// A short description of the value for an error's text: "hot", 3.5, null, "an array of 3". At most
 // VALUE_DESCRIPTION_BYTES with the NUL.
 enum { VALUE_DESCRIPTION_BYTES = 64 };
 void value_describe(const struct value *value, char out[VALUE_DESCRIPTION_BYTES]);

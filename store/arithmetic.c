@@ -21,7 +21,7 @@ static size_t name_size(struct text part)
     return equals ? (size_t)(equals - part.data) : part.size;
 }
 
-// The value of a part by its name; "none" where there is no such part.
+// The value of a part by its name; "none" if the part is missing.
 static struct text value_of(const char *arithmetic, struct text name)
 {
     for (struct text part; (part = next_part(&arithmetic)).size;) {

@@ -1,11 +1,11 @@
-// Which arithmetic the answers of a dataset come from: the same for all of them (store.h, struct
-// worker_description).
+// Binds a dataset to the arithmetic of its answers, one for all of them (store.h, struct worker_description).
 #pragma once
 
 #include "store/database.h"
 
-// Within a transaction: binds the unfinished datasets, or the named one, to this worker's arithmetic. A
-// dataset that has answers of another one, or whose jobs another worker computes, is STATUS_REFUSE with the
-// parts that differ; with `force_new` all its jobs are queued again instead, unless a worker computes some.
+// Within a transaction: binds the unfinished datasets, or the named one, to this worker's arithmetic.
+// STATUS_REFUSE: the dataset has answers of another arithmetic, or a worker with another one computes its
+// jobs; the text names the parts that differ. With `force_new` all its jobs are queued again instead, unless
+// a worker computes some.
 enum status arithmetic_bind(struct store *store, struct text dataset, bool force_new,
                             struct error *error) WARN_UNUSED;

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// SQLite reports a failed mmap() of its index as an I/O error. Unlike the disk's faults it does not pass
-// while the process lives.
+// SQLite reports a failed mmap() of its index as an I/O error. Unlike a fault of the disk, it lasts as long
+// as the process.
 static bool is_out_of_memory(int code)
 {
     return code == SQLITE_NOMEM || code == SQLITE_IOERR_NOMEM || code == SQLITE_IOERR_SHMMAP ||
@@ -37,7 +37,7 @@ enum status database_error(const struct database *database, const char *doing, s
         return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: %s (%s)", path, doing,
                          sqlite3_errmsg(database->sqlite), strerror(sqlite3_system_errno(database->sqlite)));
     case SQLITE_NOTADB:
-        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: this is no SQLite file", path);
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: not an SQLite file", path);
     default:
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: %s: %s", path, doing,
                          sqlite3_errmsg(database->sqlite));
@@ -108,8 +108,8 @@ static enum status set_version(struct database *database, int version, struct er
     return database_execute(database, pragma, error);
 }
 
-// Version 1 is the schema itself, each later one a file of changes; all that are missing in one transaction.
-// Two processes may come here at once: the second finds the work done.
+// Version 1 is the schema itself, each later version a file of changes. All missing versions are applied in
+// one transaction; a second process that migrates at the same time finds nothing left to do.
 static enum status migrate(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
@@ -136,7 +136,7 @@ static enum status migrate(struct database *database, struct error *error)
     return database_end(database, status, error);
 }
 
-// Prompts stand in the store: only its owner may read it. SQLite would create it by umask.
+// The store contains prompts: only its owner may read it. SQLite would create the file with the umask.
 static enum status create_file(const char *path, enum store_mode mode, struct error *error)
 {
     bool creates = mode == STORE_CREATE || mode == STORE_CREATE_SOON;
@@ -155,8 +155,8 @@ static enum status configure(struct database *database, enum store_mode mode, st
     sqlite3_extended_result_codes(database->sqlite, 1);
     enum status status = STATUS_OK;
     if (mode != STORE_READ_ONLY)
-        // NORMAL: a power cut may lose the last transactions but never corrupts; a killed process loses
-        // nothing.
+        // NORMAL: a power cut may lose the last transactions but never corrupts the file; a killed process
+        // loses nothing.
         status = database_execute(database, "PRAGMA journal_mode = WAL", error);
     if (status == STATUS_OK)
         status = database_execute(database, "PRAGMA synchronous = NORMAL", error);
@@ -170,9 +170,9 @@ static enum status configure(struct database *database, enum store_mode mode, st
     return status;
 }
 
-// In WAL mode even a reader wants to create PATH-shm. Where it can't, the file is opened as one that nobody
-// changes (https://sqlite.org/wal.html#readonly), if all that was written is in it: a log that holds
-// something would be passed over.
+// In WAL mode even a reader creates PATH-shm. If it can't, the file is opened as immutable
+// (https://sqlite.org/wal.html#readonly), but only if the write-ahead log is empty: an immutable file is read
+// without its log.
 static enum status reopen_immutable(struct database *database, struct error *error)
 {
     struct buffer uri = {0};
@@ -248,7 +248,8 @@ enum status database_open(struct database *database, const char *path, enum stor
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
         status = migrate(database, error);
     if (status == STATUS_RETRY)
-        error->status = status = STATUS_REFUSE; // at start there is nothing to come back to
+        error->status = status =
+            STATUS_REFUSE; // the store is being opened: the caller has nothing to retry with
     if (status != STATUS_OK)
         database_close(database);
     return status;

@@ -1,5 +1,5 @@
-// SQLite behind few words: prepared statements kept by their text, transactions, errors as status and text.
-// Only store/ includes it.
+// A thin layer over SQLite: cached prepared statements, transactions, errors as status and text. Only store/
+// includes it.
 #pragma once
 
 #include "store/store.h"
@@ -12,7 +12,7 @@ enum { DATABASE_STATEMENTS_MAX = 128 };
 struct database {
     sqlite3 *sqlite;
     char *path;
-    struct { // kept statements; `sql` is a literal, compared by address first
+    struct { // cached statements; `sql` is a literal, compared by address
         const char *sql;
         sqlite3_stmt *statement;
     } statements[DATABASE_STATEMENTS_MAX];
@@ -34,10 +34,10 @@ struct store {
     int lock_fd;                             // the workers' lock file, -1: not open
     struct file_identity files[STORE_FILES]; // as they were when the worker started (store/files.h)
     int64_t data_version;                    // of the datasets seen by store_poll_cancelled
-    int64_t cancelled_seen_at;
+    int64_t cancelled_seen_at_us;
     int64_t n_claimed; // since the store was opened
     int32_t n_batch;   // the worker's sequences in one step
-    int32_t n_sharing; // workers that share the jobs, when they were counted last; 0: not yet
+    int32_t n_sharing; // workers that share the jobs, as last counted; 0: not counted yet
     int64_t shared_looked_us;
 };
 
@@ -45,12 +45,12 @@ enum status database_open(struct database *database, const char *path, enum stor
                           struct error *error) WARN_UNUSED;
 void database_close(struct database *database);
 
-// Fills `error` from SQLite's last one: STATUS_RETRY for busy, full and I/O, else STATUS_REFUSE.
+// Fills `error` from SQLite's last error: STATUS_RETRY for busy, full and I/O, else STATUS_REFUSE.
 enum status database_error(const struct database *database, const char *doing, struct error *error);
 
-// A kept statement, reset and without bindings. `sql` must be a literal. NULL: `error` is filled.
+// A cached statement, reset and without bindings. `sql` must be a literal. NULL: `error` is filled.
 sqlite3_stmt *database_statement(struct database *database, const char *sql, struct error *error);
-// Steps a statement that gives no row.
+// Steps a statement that returns no row.
 enum status database_run(struct database *database, sqlite3_stmt *statement, struct error *error) WARN_UNUSED;
 enum status database_execute(struct database *database, const char *sql, struct error *error) WARN_UNUSED;
 

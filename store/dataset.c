@@ -1,4 +1,4 @@
-// Upkeep of whole datasets: what there is, and queueing again, renaming and deleting it.
+// Operations on whole datasets: list, reopen, rename, delete.
 #include "store/dataset.h"
 
 #include "store/workers.h"
@@ -6,11 +6,11 @@
 #include <assert.h>
 #include <stdio.h>
 
-// ---- what there is ----
+// ---- facts of a dataset ----
 
 struct dataset_facts {
-    bool found, folded, on_kafka;
-    int64_t n_running; // held by workers that live
+    bool found, compacted, on_kafka;
+    int64_t n_running; // held by living workers
 };
 
 static enum status read_flag(struct store *store, const char *sql, struct text dataset, int64_t *value,
@@ -29,7 +29,7 @@ static enum status read_flag(struct store *store, const char *sql, struct text d
                : database_error(&store->database, "reading a dataset", error);
 }
 
-// Of its other workers: this one has just come, or is asked to.
+// Jobs of other living workers; this worker's own are not counted.
 static enum status count_running(struct store *store, struct text dataset, int64_t *n, struct error *error)
 {
     enum status status = workers_open_locks(store, error);
@@ -56,11 +56,12 @@ static enum status count_running(struct store *store, struct text dataset, int64
 static enum status read_facts(struct store *store, struct text dataset, struct dataset_facts *facts,
                               struct error *error)
 {
-    int64_t folded = 0, on_kafka = 0;
+    int64_t compacted = 0, on_kafka = 0;
     bool any;
     *facts = (struct dataset_facts){0};
-    enum status status = read_flag(store, "SELECT folded_at IS NOT NULL FROM datasets WHERE dataset = ?",
-                                   dataset, &folded, &facts->found, error);
+    enum status status =
+        read_flag(store, "SELECT compacted_at_us IS NOT NULL FROM datasets WHERE dataset = ?", dataset,
+                  &compacted, &facts->found, error);
     if (status == STATUS_OK && !facts->found)
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s",
                          store->database.path, (int)dataset.size, dataset.data);
@@ -69,7 +70,7 @@ static enum status read_facts(struct store *store, struct text dataset, struct d
                            &on_kafka, &any, error);
     if (status == STATUS_OK)
         status = count_running(store, dataset, &facts->n_running, error);
-    facts->folded = folded;
+    facts->compacted = compacted;
     facts->on_kafka = on_kafka;
     return status;
 }
@@ -115,10 +116,10 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
                            struct error *error)
 {
     static const char *const statements[] = {
-        "INSERT INTO queue (job, priority, deadline) SELECT id, priority, coalesce(deadline, 9223372036854775807) FROM jobs"
+        "INSERT INTO queue (job, priority, deadline_us) SELECT id, priority, coalesce(deadline_us, 9223372036854775807) FROM jobs"
         " WHERE " CHOSEN,
         "DELETE FROM results WHERE job IN (SELECT id FROM jobs WHERE " CHOSEN ")",
-        "UPDATE datasets SET cancelled_at = iif(?2 & 2, NULL, cancelled_at), collected_at = NULL,"
+        "UPDATE datasets SET cancelled_at_us = iif(?2 & 2, NULL, cancelled_at_us), collected_at_us = NULL,"
         " n_failed = n_failed - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'failed' AND ?2 & 1),"
         " n_cancelled = n_cancelled - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'cancelled' AND ?2 & 2),"
         " n_done = n_done - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'done' AND ?2 & 4),"
@@ -130,7 +131,7 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         " WHERE dataset = ?1",
         "UPDATE jobs SET status = 'queued', error_code = NULL, error = NULL, finish_reason = NULL, prompt_tokens = NULL,"
         " completion_tokens = NULL, cached_tokens = NULL, queued_us = NULL, prefill_us = NULL, decode_us = NULL, worker = NULL,"
-        " finished_at = NULL WHERE " CHOSEN};
+        " finished_at_us = NULL WHERE " CHOSEN};
     struct dataset_facts facts;
     *n_reopened = 0;
     enum status status = read_facts(store, dataset, &facts, error);
@@ -138,13 +139,13 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         return status;
     if (facts.on_kafka)
         return refuse(store, dataset, "is on Kafka: submit its jobs again under another name", error);
-    if (facts.folded)
+    if (facts.compacted)
         return refuse(store, dataset, "is finished and old, its jobs were removed (--retain)", error);
     int64_t n_lost = 0;
     bool found;
     status = read_flag(
         store,
-        "SELECT count(*) FROM jobs WHERE dataset = ? AND finished_at IS NOT NULL AND id NOT IN (SELECT job FROM records)",
+        "SELECT count(*) FROM jobs WHERE dataset = ? AND finished_at_us IS NOT NULL AND id NOT IN (SELECT job FROM records)",
         dataset, &n_lost, &found, error);
     if (status != STATUS_OK)
         return status;
@@ -179,8 +180,8 @@ enum status store_retry_failed(struct store *store, struct text dataset, int64_t
         return status;
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT dataset FROM datasets d WHERE n_failed > 0 AND folded_at IS NULL AND NOT EXISTS"
-        " (SELECT 1 FROM jobs WHERE jobs.dataset = d.dataset AND topic IS NOT NULL) ORDER BY submitted_at, dataset LIMIT 1",
+        "SELECT dataset FROM datasets d WHERE n_failed > 0 AND compacted_at_us IS NULL AND NOT EXISTS"
+        " (SELECT 1 FROM jobs WHERE jobs.dataset = d.dataset AND topic IS NOT NULL) ORDER BY submitted_at_us, dataset LIMIT 1",
         error);
     status = select ? STATUS_OK : error->status;
     while (status == STATUS_OK && sqlite3_step(select) == SQLITE_ROW) {
@@ -207,7 +208,7 @@ static const char *const deletions[] = {
     "DELETE FROM records WHERE job IN (SELECT id FROM jobs WHERE dataset = ?)",
     "DELETE FROM results WHERE job IN (SELECT id FROM jobs WHERE dataset = ?)",
     "DELETE FROM dataset_hours WHERE dataset = ?",
-    "DELETE FROM folded_failures WHERE dataset = ?",
+    "DELETE FROM compacted_failures WHERE dataset = ?",
     "DELETE FROM jobs WHERE dataset = ?",
     "DELETE FROM datasets WHERE dataset = ?",
 };
@@ -234,7 +235,7 @@ static enum status move_name(struct store *store, struct text dataset, struct te
     static const char *const statements[] = {"UPDATE datasets SET dataset = ?2 WHERE dataset = ?1",
                                              "UPDATE jobs SET dataset = ?2 WHERE dataset = ?1",
                                              "UPDATE dataset_hours SET dataset = ?2 WHERE dataset = ?1",
-                                             "UPDATE folded_failures SET dataset = ?2 WHERE dataset = ?1"};
+                                             "UPDATE compacted_failures SET dataset = ?2 WHERE dataset = ?1"};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++) {
         sqlite3_stmt *update = database_statement(&store->database, statements[i], error);
@@ -282,15 +283,15 @@ const char *dataset_state_name(enum dataset_state state)
                                         [DATASET_RUNNING] = "running",
                                         [DATASET_FINISHED] = "finished",
                                         [DATASET_CANCELLED] = "cancelled",
-                                        [DATASET_FOLDED] = "folded"};
-    assert(state >= DATASET_WAITING && state <= DATASET_FOLDED);
+                                        [DATASET_COMPACTED] = "compacted"};
+    assert(state >= DATASET_WAITING && state <= DATASET_COMPACTED);
     return names[state];
 }
 
-static enum dataset_state state_of(const struct dataset_row *row, bool cancelled, bool folded)
+static enum dataset_state state_of(const struct dataset_row *row, bool cancelled, bool compacted)
 {
-    if (folded)
-        return DATASET_FOLDED;
+    if (compacted)
+        return DATASET_COMPACTED;
     if (cancelled)
         return DATASET_CANCELLED;
     if (row->submitted == row->done + row->failed + row->cancelled)
@@ -304,9 +305,9 @@ enum status store_datasets(struct store *store, void (*receive)(void *context, c
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT d.dataset, coalesce(model, ''), coalesce(arithmetic, ''), n_submitted, n_done, n_failed, n_cancelled,"
-        " coalesce(r.n, 0), coalesce(submitted_at, 0), coalesce(last_finished_at, 0), cancelled_at IS NOT NULL,"
-        " folded_at IS NOT NULL FROM datasets d LEFT JOIN (SELECT jobs.dataset, count(*) AS n FROM queue CROSS JOIN jobs ON"
-        " jobs.id = queue.job WHERE queue.worker IS NOT NULL GROUP BY 1) r USING (dataset) ORDER BY submitted_at, dataset",
+        " coalesce(r.n, 0), coalesce(submitted_at_us, 0), coalesce(last_finished_at_us, 0), cancelled_at_us IS NOT NULL,"
+        " compacted_at_us IS NOT NULL FROM datasets d LEFT JOIN (SELECT jobs.dataset, count(*) AS n FROM queue CROSS JOIN jobs ON"
+        " jobs.id = queue.job WHERE queue.worker IS NOT NULL GROUP BY 1) r USING (dataset) ORDER BY submitted_at_us, dataset",
         error);
     if (!select)
         return error->status;
@@ -320,8 +321,8 @@ enum status store_datasets(struct store *store, void (*receive)(void *context, c
                                   .failed = sqlite3_column_int64(select, 5),
                                   .cancelled = sqlite3_column_int64(select, 6),
                                   .running = sqlite3_column_int64(select, 7),
-                                  .submitted_at = sqlite3_column_int64(select, 8),
-                                  .last_finished_at = sqlite3_column_int64(select, 9)};
+                                  .submitted_at_us = sqlite3_column_int64(select, 8),
+                                  .last_finished_at_us = sqlite3_column_int64(select, 9)};
         row.state = state_of(&row, sqlite3_column_int(select, 10), sqlite3_column_int(select, 11));
         receive(context, &row);
     }

@@ -1,4 +1,4 @@
-// Upkeep of datasets: what other files of the store need of it.
+// Operations on datasets that other files of the store use.
 #pragma once
 
 #include "store/database.h"

@@ -37,7 +37,7 @@ enum status store_check_files(struct store *store, struct error *error)
             continue;
         bool found = identify(store, i, &now);
         if (!found && errno != ENOENT && errno != ENOTDIR)
-            continue; // the folder can't be searched at the moment; the open files are good
+            continue; // the folder can't be searched at the moment; the open files are still valid
         if (!found || now.device != store->files[i].device || now.inode != store->files[i].inode)
             return error_set(
                 error, STATUS_REFUSE, ERROR_STORE,

@@ -1,8 +1,7 @@
-// Whether the store's files are still found under their names: SQLite goes on writing to files that were
-// deleted under it.
+// Detects that the store's files were deleted or replaced: SQLite continues to write to a deleted file.
 #pragma once
 
 #include "store/database.h"
 
-// Notes which files are open: after the first statement, which makes SQLite open its log.
+// Records the identity of the open files. Called after the first statement, with which SQLite opens its log.
 void files_note(struct store *store);

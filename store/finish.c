@@ -26,8 +26,8 @@ struct dataset_total *totals_of(struct dataset_totals *totals, struct text datas
     return total;
 }
 
-enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new, int64_t finished_at,
-                       struct error *error)
+enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new,
+                       int64_t finished_at_us, struct error *error)
 {
     struct dataset_total *total = totals_of(totals, job->dataset, error);
     if (!total)
@@ -40,10 +40,10 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
     total->prompt_tokens += result->prompt_tokens;
     total->completion_tokens += result->completion_tokens;
     total->cached_tokens += job->figures.cached_tokens;
-    if (!total->first_finished_at || finished_at < total->first_finished_at)
-        total->first_finished_at = finished_at;
-    if (finished_at > total->last_finished_at)
-        total->last_finished_at = finished_at;
+    if (!total->first_finished_at_us || finished_at_us < total->first_finished_at_us)
+        total->first_finished_at_us = finished_at_us;
+    if (finished_at_us > total->last_finished_at_us)
+        total->last_finished_at_us = finished_at_us;
     return STATUS_OK;
 }
 
@@ -60,22 +60,22 @@ enum status totals_write(struct store *store, struct dataset_totals *totals, str
         sqlite3_stmt *upsert = database_statement(
             &store->database,
             "INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens,"
-            " completion_tokens, cached_tokens, submitted_at, first_finished_at, last_finished_at)"
+            " completion_tokens, cached_tokens, submitted_at_us, first_finished_at_us, last_finished_at_us)"
             " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (dataset) DO UPDATE SET"
             " n_submitted = n_submitted + ?2, n_done = n_done + ?3, n_failed = n_failed + ?4,"
             " n_cancelled = n_cancelled + ?5, prompt_tokens = prompt_tokens + ?6,"
             " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8, " EARLIER(
-                "submitted_at", "?9") ", " EARLIER("first_finished_at", "?10") ", " LATER("last_finished_at",
-                                                                                          "?11"),
+                "submitted_at_us", "?9") ", " EARLIER("first_finished_at_us",
+                                                      "?10") ", " LATER("last_finished_at_us", "?11"),
             error);
         if (!upsert)
             return error->status;
         bind_text(upsert, 1, total->dataset);
         BIND_INTEGERS(upsert, 2, total->n_submitted, total->n_done, total->n_failed, total->n_cancelled,
                       total->prompt_tokens, total->completion_tokens, total->cached_tokens);
-        bind_nonzero(upsert, 9, total->submitted_at);
-        bind_nonzero(upsert, 10, total->first_finished_at);
-        bind_nonzero(upsert, 11, total->last_finished_at);
+        bind_nonzero(upsert, 9, total->submitted_at_us);
+        bind_nonzero(upsert, 10, total->first_finished_at_us);
+        bind_nonzero(upsert, 11, total->last_finished_at_us);
         enum status status = database_run(&store->database, upsert, error);
         if (status != STATUS_OK)
             return status;
@@ -92,7 +92,7 @@ void totals_finish(struct dataset_totals *totals)
 // ---- a job's end ----
 
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
-                  int64_t now)
+                  int64_t now_us)
 {
     const struct result *result = &job->result;
     const struct job_figures *figures = &job->figures;
@@ -107,11 +107,11 @@ void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store,
     BIND_INTEGERS(statement, first + 4, result->prompt_tokens, result->completion_tokens,
                   figures->cached_tokens, figures->queued_us, figures->prefill_us, figures->decode_us);
     bind_nonzero(statement, first + 10, store->worker);
-    bind_integer(statement, first + 11, now);
+    bind_integer(statement, first + 11, now_us);
 }
 
 static enum status write_finished(struct store *store, int64_t id, const struct job *job, struct text record,
-                                  int64_t now, struct error *error)
+                                  int64_t now_us, struct error *error)
 {
     struct database *database = &store->database;
     sqlite3_stmt *insert =
@@ -121,7 +121,7 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
                      database,
                      "UPDATE jobs SET status = ?, error_code = ?, error = ?, finish_reason = ?,"
                      " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
-                     " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at = ?"
+                     " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at_us = ?"
                      " WHERE id = ?",
                      error)
                : NULL;
@@ -132,12 +132,12 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     enum status status = database_run(database, insert, error);
     if (status != STATUS_OK)
         return status;
-    bind_outcome(update, 1, store, job, now);
+    bind_outcome(update, 1, store, job, now_us);
     bind_integer(update, 13, id);
     return database_run(database, update, error);
 }
 
-// Takes the job out of the queue; *held false: this worker does not hold it any more.
+// Removes the job from the queue. *held false: this worker no longer holds it.
 static enum status take_from_queue(struct store *store, int64_t id, bool *held, struct error *error)
 {
     sqlite3_stmt *delete =
@@ -157,14 +157,14 @@ enum status store_finish(struct store *store, const struct finished_job *jobs, s
     if (status != STATUS_OK)
         return status;
     struct dataset_totals totals = {0};
-    int64_t now = clock_wall_us();
+    int64_t now_us = clock_wall_us();
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         const struct job *job = jobs[i].job;
         status = take_from_queue(store, job->source.offset, &committed[i], error);
         if (status == STATUS_OK && committed[i])
-            status = write_finished(store, job->source.offset, job, jobs[i].record, now, error);
+            status = write_finished(store, job->source.offset, job, jobs[i].record, now_us, error);
         if (status == STATUS_OK && committed[i])
-            status = totals_add(&totals, job, false, now, error);
+            status = totals_add(&totals, job, false, now_us, error);
     }
     if (status == STATUS_OK)
         status = totals_write(store, &totals, error);
@@ -203,7 +203,7 @@ static enum status delete_queued(struct store *store, int64_t id, struct error *
     return database_run(&store->database, delete, error);
 }
 
-static enum status cancel_row(struct store *store, sqlite3_stmt *row, struct text dataset, int64_t now,
+static enum status cancel_row(struct store *store, sqlite3_stmt *row, struct text dataset, int64_t now_us,
                               struct dataset_totals *totals, struct error *error)
 {
     struct job *job = cancelled_job(row, dataset);
@@ -216,12 +216,12 @@ static enum status cancel_row(struct store *store, sqlite3_stmt *row, struct tex
                       : STATUS_OK;
     int64_t id = sqlite3_column_int64(row, 0);
     if (status == STATUS_OK)
-        status = write_finished(store, id, job, (struct text){record.data, record.size}, now, error);
+        status = write_finished(store, id, job, (struct text){record.data, record.size}, now_us, error);
     if (status == STATUS_OK)
         status = delete_queued(store, id, error);
-    job->dataset = dataset; // outlives the job: the totals keep it
+    job->dataset = dataset; // outlives the job: the totals refer to it
     if (status == STATUS_OK)
-        status = totals_add(totals, job, false, now, error);
+        status = totals_add(totals, job, false, now_us, error);
     buffer_finish(&record);
     job_destroy(job);
     return status;
@@ -231,12 +231,12 @@ static enum status cancel_free_jobs(struct store *store, struct text dataset, in
                                     struct error *error)
 {
     struct dataset_totals totals = {0};
-    int64_t now = clock_wall_us(), last = 0;
+    int64_t now_us = clock_wall_us(), last = 0;
     enum status status = STATUS_OK;
     for (bool more = true; more && status == STATUS_OK;) {
         sqlite3_stmt *select = database_statement(
             &store->database,
-            "SELECT id, job_id, custom_id, position FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
+            "SELECT id, job_id, custom_id, job_index FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
             " WHERE queue.worker IS NULL AND dataset = ?1 AND queue.job > ?2 ORDER BY queue.job LIMIT 1",
             error);
         if (!select) {
@@ -249,7 +249,7 @@ static enum status cancel_free_jobs(struct store *store, struct text dataset, in
         more = code == SQLITE_ROW;
         if (more) {
             last = sqlite3_column_int64(select, 0);
-            status = cancel_row(store, select, dataset, now, &totals, error);
+            status = cancel_row(store, select, dataset, now_us, &totals, error);
             *n_cancelled += status == STATUS_OK;
         } else if (code != SQLITE_DONE) {
             status = database_error(&store->database, "cancelling jobs", error);
@@ -265,7 +265,7 @@ static enum status cancel_free_jobs(struct store *store, struct text dataset, in
 enum status finish_cancelled_datasets(struct store *store, struct error *error)
 {
     sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT dataset FROM datasets WHERE cancelled_at IS NOT NULL",
+        database_statement(&store->database, "SELECT dataset FROM datasets WHERE cancelled_at_us IS NOT NULL",
                            error);
     if (!select)
         return error->status;
@@ -294,15 +294,15 @@ static enum status dataset_exists(struct store *store, struct text dataset, stru
                      (int)dataset.size, dataset.data);
 }
 
-// A dataset without unfinished jobs stays open for more, unless its file was submitted in part: then the rest
-// is cancelled.
+// A dataset without unfinished jobs remains open for more jobs, unless its file was submitted in part: then
+// the rest is cancelled.
 static enum status mark_cancelled(struct store *store, struct text dataset, struct error *error)
 {
-    sqlite3_stmt *update =
-        database_statement(&store->database,
-                           "UPDATE datasets SET cancelled_at = coalesce(cancelled_at, ?) WHERE dataset = ?"
-                           " AND NOT (complete AND n_submitted = n_done + n_failed + n_cancelled)",
-                           error);
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE datasets SET cancelled_at_us = coalesce(cancelled_at_us, ?) WHERE dataset = ?"
+        " AND NOT (complete AND n_submitted = n_done + n_failed + n_cancelled)",
+        error);
     if (!update)
         return error->status;
     bind_integer(update, 1, clock_wall_us());
@@ -324,7 +324,7 @@ enum status store_cancel(struct store *store, struct text dataset, int64_t *n_ca
     return database_end(&store->database, status, error);
 }
 
-// PRAGMA data_version changes when another connection wrote: one cheap look before the query.
+// PRAGMA data_version changes when another connection has written: a cheap test before the query.
 enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *context, struct text dataset),
                                  void *context, struct error *error)
 {
@@ -338,13 +338,14 @@ enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *co
     store->data_version = now_version;
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT dataset, cancelled_at FROM datasets WHERE cancelled_at > ? ORDER BY cancelled_at", error);
+        "SELECT dataset, cancelled_at_us FROM datasets WHERE cancelled_at_us > ? ORDER BY cancelled_at_us",
+        error);
     if (!select)
         return error->status;
-    bind_integer(select, 1, store->cancelled_seen_at);
+    bind_integer(select, 1, store->cancelled_seen_at_us);
     int code;
     while ((code = sqlite3_step(select)) == SQLITE_ROW) {
-        store->cancelled_seen_at = sqlite3_column_int64(select, 1);
+        store->cancelled_seen_at_us = sqlite3_column_int64(select, 1);
         cancelled(context, column_text(select, 0));
     }
     sqlite3_reset(select);

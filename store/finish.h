@@ -1,4 +1,4 @@
-// How a job ends in the store: its row, its dataset's totals, its result.
+// Finishing a job in the store: its row, its dataset's totals, its result.
 #pragma once
 
 #include "store/database.h"
@@ -7,8 +7,8 @@
 struct dataset_total {
     struct text dataset; // belongs to a job
     int64_t n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens;
-    int64_t submitted_at;                        // of the first job; 0: not told
-    int64_t first_finished_at, last_finished_at; // 0: none finished
+    int64_t submitted_at_us;                           // of the first job; 0: unknown
+    int64_t first_finished_at_us, last_finished_at_us; // 0: none finished
 };
 
 struct dataset_totals {
@@ -16,19 +16,19 @@ struct dataset_totals {
     size_t n_items, capacity;
 };
 
-// The dataset's line among the totals. NULL: `error` is filled.
+// The dataset's entry in the totals. NULL: `error` is filled.
 struct dataset_total *totals_of(struct dataset_totals *totals, struct text dataset, struct error *error);
 // A job that finished; is_new: it was not counted as submitted.
-enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new, int64_t finished_at,
-                       struct error *error) WARN_UNUSED;
+enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new,
+                       int64_t finished_at_us, struct error *error) WARN_UNUSED;
 enum status totals_write(struct store *store, struct dataset_totals *totals, struct error *error) WARN_UNUSED;
 void totals_finish(struct dataset_totals *totals);
 
-// Binds what a finished job's row holds to parameters first..first+11: status, error_code, error,
+// Binds the columns of a finished job to parameters first..first+11: status, error_code, error,
 // finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker,
-// finished_at (`now`).
+// finished_at_us (`now_us`).
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
-                  int64_t now);
+                  int64_t now_us);
 
-// Within a transaction: gives the free jobs of every cancelled dataset their cancelled result.
+// Within a transaction: finishes the unclaimed jobs of every cancelled dataset as cancelled.
 enum status finish_cancelled_datasets(struct store *store, struct error *error) WARN_UNUSED;

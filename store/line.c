@@ -1,4 +1,4 @@
-// One submitted line: what was submitted, and taking the last one back.
+// One submitted line: reading its record, and removing the last one.
 #include "store/database.h"
 
 enum status store_submitted(struct store *store, struct text dataset, struct text job_id,
@@ -69,7 +69,7 @@ static enum status move_back(struct store *store, struct text dataset, const str
     sqlite3_stmt *update = database_statement(
         &store->database,
         "UPDATE datasets SET fingerprint = ?1, n_lines = ?2, complete = 0, n_submitted = n_submitted - 1, n_failed = n_failed - ?3,"
-        " collected_at = NULL WHERE dataset = ?4 AND fingerprint = ?5 AND n_lines = ?6",
+        " collected_at_us = NULL WHERE dataset = ?4 AND fingerprint = ?5 AND n_lines = ?6",
         error);
     if (!update)
         return error->status;
@@ -84,9 +84,9 @@ static enum status move_back(struct store *store, struct text dataset, const str
                      store->database.path, (int)dataset.size, dataset.data);
 }
 
-enum status store_take_back_line(struct store *store, struct text dataset, struct text job_id,
-                                 const struct dataset_mark *from, const struct dataset_mark *back_to,
-                                 struct error *error)
+enum status store_remove_line(struct store *store, struct text dataset, struct text job_id,
+                              const struct dataset_mark *from, const struct dataset_mark *back_to,
+                              struct error *error)
 {
     int64_t id;
     bool has_failed;

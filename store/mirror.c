@@ -1,35 +1,48 @@
-// A mirror's side of the store: what the topics hold, as the rows a worker would have written.
+// A mirror's writes: the contents of the topics, as the rows that workers would have written.
 #include "schemas/clock.h"
+#include "store/dataset_name.h"
 #include "store/projection.h"
 
-static enum status add_submitted(struct store *store, const struct mirrored_job *job,
-                                 struct dataset_totals *totals, struct error *error)
+// Of one transaction.
+struct mirroring {
+    struct store *store;
+    struct dataset_totals totals;
+    struct dataset_names names;
+};
+
+static enum status add_submitted(struct mirroring *mirroring, const struct mirrored_job *job,
+                                 struct error *error)
 {
+    struct store *store = mirroring->store;
+    struct text dataset;
+    enum status status = dataset_name_of(store, &mirroring->names, job->dataset, job->topic, &dataset, error);
+    if (status != STATUS_OK)
+        return status;
     sqlite3_stmt *insert = database_statement(
         &store->database,
-        "INSERT INTO jobs (dataset, job_id, custom_id, position, status, submitted_at, topic, partition, offset)"
+        "INSERT INTO jobs (dataset, job_id, custom_id, job_index, status, submitted_at_us, topic, partition, offset)"
         " VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?) ON CONFLICT (dataset, job_id) DO NOTHING",
         error);
     if (!insert)
         return error->status;
-    bind_text(insert, 1, job->dataset);
+    bind_text(insert, 1, dataset);
     bind_text(insert, 2, job->job_id);
     bind_text(insert, 3, job->custom_id);
     if (job->index >= 0)
         bind_integer(insert, 4, job->index);
-    bind_nonzero(insert, 5, job->submitted_at);
+    bind_nonzero(insert, 5, job->submitted_at_us);
     bind_text(insert, 6, job->topic);
     BIND_INTEGERS(insert, 7, job->partition, job->offset);
-    enum status status = database_run(&store->database, insert, error);
+    status = database_run(&store->database, insert, error);
     if (status != STATUS_OK)
         return status;
     bool is_new = sqlite3_changes(store->database.sqlite) == 1;
-    struct dataset_total *total = totals_of(totals, job->dataset, error);
+    struct dataset_total *total = totals_of(&mirroring->totals, dataset, error);
     if (!total)
         return error->status;
     total->n_submitted += is_new;
-    if (job->submitted_at && (!total->submitted_at || job->submitted_at < total->submitted_at))
-        total->submitted_at = job->submitted_at;
+    if (job->submitted_at_us && (!total->submitted_at_us || job->submitted_at_us < total->submitted_at_us))
+        total->submitted_at_us = job->submitted_at_us;
     return STATUS_OK;
 }
 
@@ -38,10 +51,10 @@ static enum status add_to_fleet(struct store *store, const struct mirrored_resul
 {
     sqlite3_stmt *upsert = database_statement(
         &store->database,
-        "INSERT INTO fleet (worker, first_finished_at, last_finished_at, n_done, n_failed, n_cancelled, prompt_tokens,"
+        "INSERT INTO fleet (worker, first_finished_at_us, last_finished_at_us, n_done, n_failed, n_cancelled, prompt_tokens,"
         " completion_tokens, cached_tokens, compute_us) VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
-        " ON CONFLICT (worker) DO UPDATE SET first_finished_at = min(first_finished_at, ?2),"
-        " last_finished_at = max(last_finished_at, ?2), n_done = n_done + ?3, n_failed = n_failed + ?4,"
+        " ON CONFLICT (worker) DO UPDATE SET first_finished_at_us = min(first_finished_at_us, ?2),"
+        " last_finished_at_us = max(last_finished_at_us, ?2), n_done = n_done + ?3, n_failed = n_failed + ?4,"
         " n_cancelled = n_cancelled + ?5, prompt_tokens = prompt_tokens + ?6,"
         " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8, compute_us = compute_us + ?9",
         error);
@@ -50,18 +63,24 @@ static enum status add_to_fleet(struct store *store, const struct mirrored_resul
     const struct result *result = &mirrored->job->result;
     const struct job_figures *figures = &mirrored->job->figures;
     bind_text(upsert, 1, mirrored->worker);
-    BIND_INTEGERS(upsert, 2, mirrored->finished_at, result->status == RESULT_DONE,
+    BIND_INTEGERS(upsert, 2, mirrored->finished_at_us, result->status == RESULT_DONE,
                   result->status == RESULT_FAILED, result->status == RESULT_CANCELLED, result->prompt_tokens,
                   result->completion_tokens, figures->cached_tokens,
                   figures->prefill_us + figures->decode_us);
     return database_run(&store->database, upsert, error);
 }
 
-static enum status add_result(struct store *store, const struct mirrored_result *mirrored,
-                              struct dataset_totals *totals, struct error *error)
+static enum status add_result(struct mirroring *mirroring, const struct mirrored_result *mirrored,
+                              struct error *error)
 {
-    struct published_job published = {mirrored->job, mirrored->worker, mirrored->finished_at};
-    enum status status = projection_add_job(store, &published, totals, error);
+    struct store *store = mirroring->store;
+    struct job job = *mirrored->job; // what it points to is the other's
+    enum status status = dataset_name_of(store, &mirroring->names, mirrored->job->dataset, job.source.topic,
+                                         &job.dataset, error);
+    if (status != STATUS_OK)
+        return status;
+    struct published_job published = {&job, mirrored->worker, mirrored->finished_at_us};
+    status = projection_add_job(store, &published, &mirroring->totals, error);
     return status == STATUS_OK && mirrored->worker.size ? add_to_fleet(store, mirrored, error) : status;
 }
 
@@ -85,19 +104,20 @@ enum status store_mirror(struct store *store, const struct mirror_record *record
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    struct dataset_totals totals = {0};
+    struct mirroring mirroring = {.store = store};
     for (size_t i = 0; status == STATUS_OK && i < record->n_jobs; i++)
-        status = add_submitted(store, &record->jobs[i], &totals, error);
+        status = add_submitted(&mirroring, &record->jobs[i], error);
     for (size_t i = 0; status == STATUS_OK && i < record->n_results; i++)
-        status = add_result(store, &record->results[i], &totals, error);
+        status = add_result(&mirroring, &record->results[i], error);
     if (status == STATUS_OK)
-        status = totals_write(store, &totals, error);
+        status = totals_write(store, &mirroring.totals, error);
     for (size_t i = 0; status == STATUS_OK && i < record->n_positions; i++)
         status = set_position(store, &record->positions[i], error);
-    int64_t now = clock_wall_us();
+    int64_t now_us = clock_wall_us();
     for (size_t i = 0; status == STATUS_OK && i < record->n_partitions; i++)
-        status = projection_set_partition(store, &record->partitions[i], now, error);
-    totals_finish(&totals);
+        status = projection_set_partition(store, &record->partitions[i], now_us, error);
+    totals_finish(&mirroring.totals);
+    dataset_names_finish(&mirroring.names);
     return database_end(&store->database, status, error);
 }
 
@@ -154,12 +174,12 @@ enum status store_mirror_reset(struct store *store, struct error *error)
         "DELETE FROM fleet",
         "DELETE FROM datasets WHERE NOT complete AND dataset NOT IN (SELECT dataset FROM jobs)",
         "DELETE FROM dataset_hours WHERE dataset NOT IN (SELECT dataset FROM datasets)",
-        "DELETE FROM folded_failures WHERE dataset NOT IN (SELECT dataset FROM datasets)",
+        "DELETE FROM compacted_failures WHERE dataset NOT IN (SELECT dataset FROM datasets)",
         "UPDATE datasets SET (n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens,"
-        " cached_tokens, first_finished_at, last_finished_at) ="
+        " cached_tokens, first_finished_at_us, last_finished_at_us) ="
         " (SELECT count(*), total(status = 'done'), total(status = 'failed'), total(status = 'cancelled'),"
-        " total(prompt_tokens), total(completion_tokens), total(cached_tokens), min(finished_at), max(finished_at)"
-        " FROM jobs WHERE jobs.dataset = datasets.dataset) WHERE folded_at IS NULL",
+        " total(prompt_tokens), total(completion_tokens), total(cached_tokens), min(finished_at_us), max(finished_at_us)"
+        " FROM jobs WHERE jobs.dataset = datasets.dataset) WHERE compacted_at_us IS NULL",
     };
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)

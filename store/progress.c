@@ -1,4 +1,4 @@
-// Questions people ask: how far each dataset is, what the workers did.
+// Queries for people: progress of datasets, work of the workers, lag.
 #include "schemas/clock.h"
 #include "store/workers.h"
 
@@ -17,7 +17,7 @@ static enum status count_running(struct store *store, struct text dataset, int64
     return STATUS_OK;
 }
 
-// Failures are few or old; jobs_failed holds the former, the fold has counted the latter.
+// Recent failures are few, found by the index jobs_failed; older ones are counted in compacted_failures.
 static enum status count_failed(struct store *store, struct text dataset, const char *code, int64_t *n,
                                 struct error *error)
 {
@@ -41,7 +41,7 @@ enum status store_progress(struct store *store, struct text dataset,
         &store->database,
         "SELECT p.dataset, submitted, done, failed, cancelled, jobs_per_second, seconds_left, is_cancelled,"
         " d.prompt_tokens, d.completion_tokens, d.cached_tokens FROM progress p JOIN datasets d USING (dataset)"
-        " WHERE ?1 IS NULL OR p.dataset = ?1 ORDER BY d.submitted_at, p.dataset",
+        " WHERE ?1 IS NULL OR p.dataset = ?1 ORDER BY d.submitted_at_us, p.dataset",
         error);
     if (!select)
         return error->status;
@@ -87,7 +87,7 @@ enum status store_waiting(struct store *store, struct text dataset,
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT dataset, queue.priority, sum(queue.worker IS NULL), sum(queue.worker IS NOT NULL),"
-        " sum(queue.deadline <= ?2), sum(crashes > 0) FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
+        " sum(queue.deadline_us <= ?2), sum(crashes > 0) FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
         " WHERE ?1 IS NULL OR dataset = ?1 GROUP BY dataset, queue.priority"
         " ORDER BY dataset, queue.priority DESC",
         error);
@@ -114,7 +114,7 @@ enum status store_suspects(struct store *store, struct text dataset, size_t n_ma
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT dataset, custom_id, crashes, attempts, CASE WHEN queue.worker IS NULL THEN 0 ELSE computed END"
+        "SELECT dataset, custom_id, crashes, attempts, CASE WHEN queue.worker IS NULL THEN 0 ELSE suspect_state END"
         " FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE crashes > 0 AND (?1 IS NULL OR dataset = ?1)"
         " ORDER BY crashes DESC, queue.job LIMIT ?2",
         error);
@@ -138,7 +138,7 @@ static enum status count_alive(struct store *store, int64_t *n, struct error *er
 {
     *n = 0;
     sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT id FROM workers WHERE stopped_at IS NULL", error);
+        database_statement(&store->database, "SELECT id FROM workers WHERE stopped_at_us IS NULL", error);
     if (!select)
         return error->status;
     enum status status = workers_open_locks(store, error);
@@ -179,7 +179,7 @@ enum status store_fleet(struct store *store,
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT worker, f.n_done, f.n_failed, f.n_cancelled, prompt_tokens, completion_tokens, cached_tokens,"
-        " jobs_per_second, last_finished_at FROM fleet f JOIN fleet_throughput USING (worker) ORDER BY worker",
+        " jobs_per_second, last_finished_at_us FROM fleet f JOIN fleet_throughput USING (worker) ORDER BY worker",
         error);
     if (!select)
         return error->status;
@@ -193,7 +193,7 @@ enum status store_fleet(struct store *store,
                                                 .completion_tokens = sqlite3_column_int64(select, 5),
                                                 .cached_tokens = sqlite3_column_int64(select, 6),
                                                 .jobs_per_second = sqlite3_column_double(select, 7),
-                                                .last_finished_at = sqlite3_column_int64(select, 8)});
+                                                .last_finished_at_us = sqlite3_column_int64(select, 8)});
     sqlite3_reset(select);
     return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "reading the fleet", error);
 }

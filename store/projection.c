@@ -10,7 +10,7 @@ static void bind_identity(sqlite3_stmt *statement, int first, const struct publi
     if (job->index >= 0)
         bind_integer(statement, first + 3, job->index);
     bind_integer(statement, first + 4, job->figures.attempts);
-    bind_nonzero(statement, first + 5, job->created * 1000000);
+    bind_nonzero(statement, first + 5, job->created_s * 1000000);
     bind_text(statement, first + 6, job->source.topic);
     bind_integer(statement, first + 7, job->source.partition);
     bind_integer(statement, first + 8, job->source.offset);
@@ -23,26 +23,26 @@ static enum status end_job(struct store *store, const struct published_job *publ
 {
     sqlite3_stmt *update = database_statement(
         &store->database,
-        "UPDATE jobs SET custom_id = ?3, position = ?4, attempts = ?5, submitted_at = coalesce(?6, submitted_at),"
+        "UPDATE jobs SET custom_id = ?3, job_index = ?4, attempts = ?5, submitted_at_us = coalesce(?6, submitted_at_us),"
         " topic = ?7, partition = ?8, offset = ?9, made_by = ?10, status = ?11, error_code = ?12, error = ?13,"
         " finish_reason = ?14, prompt_tokens = ?15, completion_tokens = ?16, cached_tokens = ?17, queued_us = ?18,"
-        " prefill_us = ?19, decode_us = ?20, worker = ?21, finished_at = ?22"
+        " prefill_us = ?19, decode_us = ?20, worker = ?21, finished_at_us = ?22"
         " WHERE dataset = ?1 AND job_id = ?2 AND status IN ('queued', 'running')",
         error);
     if (!update)
         return error->status;
     bind_identity(update, 1, published);
-    bind_outcome(update, 11, store, published->job, published->finished_at);
+    bind_outcome(update, 11, store, published->job, published->finished_at_us);
     enum status status = database_run(&store->database, update, error);
     if (status != STATUS_OK || sqlite3_changes(store->database.sqlite) == 0)
         return status;
-    return totals_add(totals, published->job, false, published->finished_at, error);
+    return totals_add(totals, published->job, false, published->finished_at_us, error);
 }
 
-#define JOBS                                                                                                             \
-    "INSERT INTO jobs (dataset, job_id, custom_id, position, attempts, submitted_at, topic, partition, offset, made_by," \
-    " status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us," \
-    " decode_us, worker, finished_at, priority, deadline) VALUES "
+#define JOBS                                                                                                                 \
+    "INSERT INTO jobs (dataset, job_id, custom_id, job_index, attempts, submitted_at_us, topic, partition, offset, made_by," \
+    " status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us,"     \
+    " decode_us, worker, finished_at_us, priority, deadline_us) VALUES "
 #define ROW          "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 #define FOUR_ROWS    ROW ", " ROW ", " ROW ", " ROW
 #define UNLESS_THERE " ON CONFLICT (dataset, job_id) DO NOTHING"
@@ -52,7 +52,8 @@ static const char insert_many[] = JOBS FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS "
 
 enum { ROW_PARAMETERS = 24 };
 
-// Inserts one job, or PROJECTION_ROWS. *n_new: how many were not there; their ids are the last.
+// Inserts one job, or PROJECTION_ROWS. *n_new: the number of jobs without a row before; they have the highest
+// ids.
 static enum status insert_jobs(struct store *store, const struct published_job *published, int n_jobs,
                                int *n_new, struct error *error)
 {
@@ -64,9 +65,9 @@ static enum status insert_jobs(struct store *store, const struct published_job *
         int first = i * ROW_PARAMETERS + 1;
         const struct job *job = published[i].job;
         bind_identity(insert, first, &published[i]);
-        bind_outcome(insert, first + 10, store, job, published[i].finished_at);
+        bind_outcome(insert, first + 10, store, job, published[i].finished_at_us);
         bind_integer(insert, first + 22, job->priority);
-        bind_nonzero(insert, first + 23, job->deadline * 1000000);
+        bind_nonzero(insert, first + 23, job->deadline_s * 1000000);
     }
     enum status status = database_run(&store->database, insert, error);
     *n_new = status == STATUS_OK ? sqlite3_changes(store->database.sqlite) : 0;
@@ -82,7 +83,7 @@ enum status projection_add_job(struct store *store, const struct published_job *
         return status;
     if (n_new == 0)
         return end_job(store, published, totals, error);
-    return totals_add(totals, published->job, true, published->finished_at, error);
+    return totals_add(totals, published->job, true, published->finished_at_us, error);
 }
 
 static enum status id_of(struct store *store, const struct job *job, int64_t *id, struct error *error)
@@ -100,13 +101,12 @@ static enum status id_of(struct store *store, const struct job *job, int64_t *id
                               : database_error(&store->database, "looking for a job's row", error);
 }
 
-// Some of them had rows before, or stand among them twice: the new ones are those with the last n_new ids,
-// each once.
+// Some jobs had rows before, or are listed twice: the new ones have the highest n_new ids, each counted once.
 static enum status tell_apart(struct store *store, const struct published_job *published, int n_new,
                               struct dataset_totals *totals, struct error *error)
 {
     int64_t last_id = sqlite3_last_insert_rowid(store->database.sqlite);
-    bool counted[PROJECTION_ROWS] = {false}; // by id, the last first
+    bool counted[PROJECTION_ROWS] = {false}; // by id, the highest first
     enum status status = STATUS_OK;
     for (int i = 0; i < PROJECTION_ROWS && status == STATUS_OK; i++) {
         int64_t id;
@@ -116,7 +116,7 @@ static enum status tell_apart(struct store *store, const struct published_job *p
         bool is_new = n_new > 0 && last_id - id < n_new && !counted[last_id - id];
         if (is_new)
             counted[last_id - id] = true;
-        status = is_new ? totals_add(totals, published[i].job, true, published[i].finished_at, error)
+        status = is_new ? totals_add(totals, published[i].job, true, published[i].finished_at_us, error)
                         : end_job(store, &published[i], totals, error);
     }
     return status;
@@ -130,20 +130,20 @@ enum status projection_add_jobs(struct store *store, const struct published_job 
     if (status == STATUS_OK && n_new < PROJECTION_ROWS)
         return tell_apart(store, published, n_new, totals, error);
     for (int i = 0; i < PROJECTION_ROWS && status == STATUS_OK; i++)
-        status = totals_add(totals, published[i].job, true, published[i].finished_at, error);
+        status = totals_add(totals, published[i].job, true, published[i].finished_at_us, error);
     return status;
 }
 
-enum status projection_set_partition(struct store *store, const struct partition_row *row, int64_t now,
+enum status projection_set_partition(struct store *store, const struct partition_row *row, int64_t now_us,
                                      struct error *error)
 {
     sqlite3_stmt *upsert = database_statement(
         &store->database,
         "INSERT INTO partitions (topic, partition, worker, owner, position, committed, log_end, in_flight, map_covered,"
-        " updated_at, deleted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, partition) DO UPDATE SET"
+        " updated_at_us, deleted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, partition) DO UPDATE SET"
         " worker = excluded.worker, owner = excluded.owner, position = excluded.position, committed = excluded.committed,"
         " log_end = excluded.log_end, in_flight = excluded.in_flight, map_covered = excluded.map_covered,"
-        " updated_at = excluded.updated_at, deleted = max(deleted, excluded.deleted)",
+        " updated_at_us = excluded.updated_at_us, deleted = max(deleted, excluded.deleted)",
         error);
     if (!upsert)
         return error->status;
@@ -152,6 +152,6 @@ enum status projection_set_partition(struct store *store, const struct partition
     bind_nonzero(upsert, 3, store->worker);
     bind_text(upsert, 4, row->owner);
     BIND_INTEGERS(upsert, 5, row->position, row->committed, row->log_end, row->in_flight, row->map_covered,
-                  now, row->deleted);
+                  now_us, row->deleted);
     return database_run(&store->database, upsert, error);
 }

@@ -1,21 +1,20 @@
-// What is known of Kafka's jobs and partitions, as rows: written by a worker after its commits and by a
-// mirror from the topics. Each call may be repeated: a job that has ended is left as it is. Within a
-// transaction.
+// Rows for Kafka's jobs and partitions, written by a worker after its commits and by a mirror from the
+// topics. Idempotent: the row of a finished job is left as it is. Called within a transaction.
 #pragma once
 
 #include "store/finish.h"
 
 struct published_job {
-    const struct job *job; // identity, source, figures and result
-    struct text made_by;   // the worker's name, for a mirror; data NULL: this store's worker
-    int64_t finished_at;   // microseconds since 1970 UTC
+    const struct job *job;  // identity, source, figures and result
+    struct text made_by;    // the worker's name, for a mirror; data NULL: this store's worker
+    int64_t finished_at_us; // microseconds since 1970 UTC
 };
 
 enum status projection_add_job(struct store *store, const struct published_job *published,
                                struct dataset_totals *totals, struct error *error) WARN_UNUSED;
-// The same for so many at once, at two thirds of the cost.
+// The same for PROJECTION_ROWS jobs at once, at two thirds of the cost.
 enum { PROJECTION_ROWS = 16 };
 enum status projection_add_jobs(struct store *store, const struct published_job published[PROJECTION_ROWS],
                                 struct dataset_totals *totals, struct error *error) WARN_UNUSED;
-enum status projection_set_partition(struct store *store, const struct partition_row *row, int64_t now,
+enum status projection_set_partition(struct store *store, const struct partition_row *row, int64_t now_us,
                                      struct error *error) WARN_UNUSED;

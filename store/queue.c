@@ -1,7 +1,9 @@
 // The embedded queue: submit, claim, finish, cancel, collect.
 #include "schemas/clock.h"
 #include "store/arithmetic.h"
+#include "store/dataset_name.h"
 #include "store/finish.h"
+#include "store/hashed_jobs.h"
 #include "store/share.h"
 #include "store/workers.h"
 
@@ -12,8 +14,8 @@
 static enum status ensure_dataset(struct store *store, struct text dataset, struct error *error)
 {
     sqlite3_stmt *insert = database_statement(
-        &store->database, "INSERT INTO datasets (dataset, submitted_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
-        error);
+        &store->database,
+        "INSERT INTO datasets (dataset, submitted_at_us) VALUES (?, ?) ON CONFLICT DO NOTHING", error);
     if (!insert)
         return error->status;
     bind_text(insert, 1, dataset);
@@ -23,14 +25,16 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
         return status;
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT cancelled_at IS NOT NULL, folded_at IS NOT NULL FROM datasets WHERE dataset = ?", error);
+        "SELECT cancelled_at_us IS NOT NULL, compacted_at_us IS NOT NULL FROM datasets WHERE dataset = ?",
+        error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
     bool found = sqlite3_step(select) == SQLITE_ROW;
-    bool cancelled = found && sqlite3_column_int(select, 0), folded = found && sqlite3_column_int(select, 1);
+    bool cancelled = found && sqlite3_column_int(select, 0),
+         compacted = found && sqlite3_column_int(select, 1);
     sqlite3_reset(select);
-    if (folded)
+    if (compacted)
         return error_set(
             error, STATUS_REFUSE, ERROR_STORE,
             "%s: dataset %.*s is finished and old, its jobs were removed (--retain): submit under another name",
@@ -42,7 +46,8 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     return STATUS_OK;
 }
 
-// Of the first job that is added: 0, the next one, unless the last ids were deleted jobs'.
+// The id for the first job that is added. 0: SQLite's next one; another only if the highest ids belonged to
+// deleted jobs.
 static enum status first_id(struct store *store, int64_t *id, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
@@ -59,17 +64,19 @@ static enum status first_id(struct store *store, int64_t *id, struct error *erro
 }
 
 static enum status submit_one(struct store *store, struct text dataset, const struct submission *submission,
-                              int64_t first, int64_t now, size_t *n_added, struct error *error)
+                              int64_t first, int64_t now_us, size_t *n_added, int64_t *id,
+                              struct error *error)
 {
     struct database *database = &store->database;
+    *id = 0;
     sqlite3_stmt *job =
         database_statement(database,
-                           "INSERT INTO jobs (dataset, job_id, custom_id, position, status, submitted_at,"
-                           " priority, deadline, id) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?)"
+                           "INSERT INTO jobs (dataset, job_id, custom_id, job_index, status, submitted_at_us,"
+                           " priority, deadline_us, id) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?)"
                            " ON CONFLICT (dataset, job_id) DO NOTHING",
                            error);
     sqlite3_stmt *queue =
-        job ? database_statement(database, "INSERT INTO queue (job, priority, deadline) VALUES (?, ?, ?)",
+        job ? database_statement(database, "INSERT INTO queue (job, priority, deadline_us) VALUES (?, ?, ?)",
                                  error)
             : NULL;
     sqlite3_stmt *record =
@@ -83,17 +90,17 @@ static enum status submit_one(struct store *store, struct text dataset, const st
     bind_text(job, 3, submission->custom_id);
     if (submission->index >= 0)
         bind_integer(job, 4, submission->index);
-    BIND_INTEGERS(job, 5, now, submission->priority);
-    bind_nonzero(job, 7, submission->deadline * 1000000);
+    BIND_INTEGERS(job, 5, now_us, submission->priority);
+    bind_nonzero(job, 7, submission->deadline_s * 1000000);
     if (first && *n_added == 0)
         bind_integer(job, 8, first);
     enum status status = database_run(database, job, error);
     if (status != STATUS_OK || sqlite3_changes(database->sqlite) == 0)
         return status;
-    int64_t id = sqlite3_last_insert_rowid(database->sqlite);
-    BIND_INTEGERS(queue, 1, id, submission->priority,
-                  submission->deadline ? submission->deadline * 1000000 : INT64_MAX);
-    bind_integer(record, 1, id);
+    *id = sqlite3_last_insert_rowid(database->sqlite);
+    BIND_INTEGERS(queue, 1, *id, submission->priority,
+                  submission->deadline_s ? submission->deadline_s * 1000000 : INT64_MAX);
+    bind_integer(record, 1, *id);
     bind_blob(record, 2, submission->record);
     bind_integer(record, 3, submission->encoding);
     *n_added += 1;
@@ -101,25 +108,59 @@ static enum status submit_one(struct store *store, struct text dataset, const st
     return status == STATUS_OK ? database_run(database, record, error) : status;
 }
 
-static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions,
-                              size_t n, size_t *n_added, struct error *error)
+static enum status find_id(struct store *store, struct text dataset, struct text job_id, int64_t *id,
+                           struct error *error)
 {
-    int64_t now = clock_wall_us(), first = 0;
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT id FROM jobs WHERE dataset = ? AND job_id = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    bind_text(select, 2, job_id);
+    int code = sqlite3_step(select);
+    *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for a job", error);
+}
+
+// ids: [n] of the jobs, those that were there before too; may be NULL.
+static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions,
+                              size_t n, size_t *n_added, int64_t *ids, struct error *error)
+{
+    int64_t now_us = clock_wall_us(), first = 0;
     enum status status = ensure_dataset(store, dataset, error);
     if (status == STATUS_OK)
         status = first_id(store, &first, error);
-    for (size_t i = 0; status == STATUS_OK && i < n; i++)
-        status = submit_one(store, dataset, &submissions[i], first, now, n_added, error);
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        int64_t id;
+        status = submit_one(store, dataset, &submissions[i], first, now_us, n_added, &id, error);
+        if (status == STATUS_OK && ids && !id)
+            status = find_id(store, dataset, submissions[i].job_id, &id, error);
+        if (ids)
+            ids[i] = id;
+    }
     if (status != STATUS_OK || !*n_added)
         return status;
     sqlite3_stmt *update = database_statement(
         &store->database,
-        "UPDATE datasets SET n_submitted = n_submitted + ?, collected_at = NULL WHERE dataset = ?", error);
+        "UPDATE datasets SET n_submitted = n_submitted + ?, collected_at_us = NULL WHERE dataset = ?", error);
     if (!update)
         return error->status;
     bind_integer(update, 1, (int64_t)*n_added);
     bind_text(update, 2, dataset);
     return database_run(&store->database, update, error);
+}
+
+enum status store_submit_requests(struct store *store, struct text dataset,
+                                  const struct submission *submissions, size_t n, int64_t *ids,
+                                  size_t *n_added, struct error *error)
+{
+    *n_added = 0;
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = submit_all(store, dataset, submissions, n, n_added, ids, error);
+    return database_end(&store->database, status, error);
 }
 
 enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions,
@@ -129,11 +170,11 @@ enum status store_submit(struct store *store, struct text dataset, const struct 
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    status = submit_all(store, dataset, submissions, n, n_added, error);
+    status = submit_all(store, dataset, submissions, n, n_added, NULL, error);
     return database_end(&store->database, status, error);
 }
 
-// ---- how far a dataset's file was submitted ----
+// ---- progress of a dataset's submission ----
 
 static enum status read_mark(struct store *store, struct text dataset, struct dataset_mark *mark,
                              bool *complete, struct error *error)
@@ -186,7 +227,7 @@ enum status store_submit_lines(struct store *store, struct text dataset, const s
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    status = submit_all(store, dataset, submissions, n, n_added, error);
+    status = submit_all(store, dataset, submissions, n, n_added, NULL, error);
     if (status == STATUS_OK)
         status = move_mark(store, dataset, from, upto, error);
     return database_end(&store->database, status, error);
@@ -199,7 +240,9 @@ enum status store_dataset_begin(struct store *store, struct text dataset, struct
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    status = ensure_dataset(store, dataset, error);
+    status = dataset_name_check_queue(store, dataset, error);
+    if (status == STATUS_OK)
+        status = ensure_dataset(store, dataset, error);
     if (status == STATUS_OK)
         status = read_mark(store, dataset, mark, &complete, error);
     if (status == STATUS_OK && mark->n_lines == STORE_WHOLE_FILE && !complete)
@@ -223,8 +266,8 @@ enum status store_dataset_complete(struct store *store, struct text dataset, str
 
 // ---- claiming ----
 
-// CROSS JOIN makes SQLite walk the queue and look up each job: the queue is what is left, jobs are all there
-// ever were.
+// CROSS JOIN makes SQLite scan the queue and look up each job: the queue holds unfinished jobs, `jobs` all of
+// them.
 
 static enum status next_claiming_worker(struct store *store, int64_t after, int64_t *worker,
                                         struct error *error)
@@ -241,15 +284,15 @@ static enum status next_claiming_worker(struct store *store, int64_t after, int6
     return STATUS_OK;
 }
 
-// Whom the death of a worker may be blamed on: the job that was alone; else the few that were said to be
-// computed, once more; and each other one that it held, for the first time.
+// Counts a worker's crash for the jobs that may have caused it: the job that was computed alone; else one
+// more crash for the suspects that were computed, and a first one for each other job of the worker.
 static enum status blame_jobs_of(struct store *store, int64_t worker, struct error *error)
 {
     sqlite3_stmt *update = database_statement(
         &store->database,
-        "UPDATE queue SET crashes = CASE WHEN computed > 0 THEN crashes + 1 ELSE max(crashes, 1) END, computed = 0"
-        " WHERE worker = ?1 AND (computed = 2 OR NOT EXISTS"
-        " (SELECT 1 FROM queue WHERE worker = ?1 AND computed = 2))",
+        "UPDATE queue SET crashes = CASE WHEN suspect_state > 0 THEN crashes + 1 ELSE max(crashes, 1) END, suspect_state = 0"
+        " WHERE worker = ?1 AND (suspect_state = 2 OR NOT EXISTS"
+        " (SELECT 1 FROM queue WHERE worker = ?1 AND suspect_state = 2))",
         error);
     if (!update)
         return error->status;
@@ -265,8 +308,8 @@ static enum status free_jobs_of(struct store *store, int64_t worker, struct erro
                                             " (SELECT job FROM queue WHERE worker = ?)",
                                             error);
     sqlite3_stmt *queue =
-        jobs ? database_statement(database, "UPDATE queue SET worker = NULL, computed = 0 WHERE worker = ?",
-                                  error)
+        jobs ? database_statement(database,
+                                  "UPDATE queue SET worker = NULL, suspect_state = 0 WHERE worker = ?", error)
              : NULL;
     if (!queue)
         return error->status;
@@ -276,7 +319,7 @@ static enum status free_jobs_of(struct store *store, int64_t worker, struct erro
     return status == STATUS_OK ? database_run(database, queue, error) : status;
 }
 
-// Jobs whose worker died become free again; those of cancelled datasets get their result at once.
+// Releases the jobs of dead workers; those of cancelled datasets are finished as cancelled.
 static enum status free_jobs_of_the_dead(struct store *store, struct error *error)
 {
     bool any = false;
@@ -291,7 +334,7 @@ static enum status free_jobs_of_the_dead(struct store *store, struct error *erro
         if (state == WORKER_ALIVE)
             continue;
         any = true;
-        store->n_sharing = 0; // one less: count again
+        store->n_sharing = 0; // a worker less: count again
         if (state == WORKER_DEAD)
             status = blame_jobs_of(store, worker, error);
         if (status == STATUS_OK)
@@ -324,14 +367,14 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
     return status;
 }
 
-// Free jobs, the most urgent or the oldest first, become this worker's; *n grows.
+// Claims free jobs for this worker, the most urgent or the oldest first; *n grows.
 static enum status claim_some(struct store *store, struct text dataset, bool oldest, size_t n_max,
                               int64_t *ids, size_t *n, struct error *error)
 {
     static const char *const queries[2][2] = {
-        {"SELECT job FROM queue WHERE worker IS NULL ORDER BY priority DESC, deadline, job LIMIT ?",
+        {"SELECT job FROM queue WHERE worker IS NULL ORDER BY priority DESC, deadline_us, job LIMIT ?",
          "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL AND jobs.dataset = ?2"
-         " ORDER BY queue.priority DESC, queue.deadline, job LIMIT ?1"},
+         " ORDER BY queue.priority DESC, queue.deadline_us, job LIMIT ?1"},
         {"SELECT job FROM queue WHERE worker IS NULL ORDER BY job LIMIT ?",
          "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL AND jobs.dataset = ?2"
          " ORDER BY job LIMIT ?1"}};
@@ -364,15 +407,15 @@ static enum status claim_free(struct store *store, struct text dataset, size_t n
     return status;
 }
 
-// After the claim is durable and the write lock given up: decoding the records takes longer than claiming
-// them.
+// Called after the claim is durable and the write lock released: decoding the records takes longer than
+// claiming them.
 static enum status read_claimed(struct store *store, const int64_t *ids, size_t n,
                                 void (*receive)(void *context, const struct claimed_job *job), void *context,
                                 size_t *n_read, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT record, encoding, attempts, dataset, job_id, custom_id, position, submitted_at, crashes"
+        "SELECT record, encoding, attempts, dataset, job_id, custom_id, job_index, submitted_at_us, crashes"
         " FROM queue JOIN records USING (job) JOIN jobs ON jobs.id = queue.job WHERE job = ?",
         error);
     if (!select)
@@ -392,7 +435,7 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
                                   .job_id = column_text(select, 4),
                                   .custom_id = column_text(select, 5),
                                   .index = has_index ? sqlite3_column_int64(select, 6) : -1,
-                                  .submitted_at = sqlite3_column_int64(select, 7),
+                                  .submitted_at_us = sqlite3_column_int64(select, 7),
                                   .crashes = sqlite3_column_int(select, 8)};
         receive(context, &job);
         ++*n_read;
@@ -401,13 +444,13 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
     return STATUS_OK;
 }
 
-// Claimed jobs that could not be read are nobody's: this worker lives and does not know of them.
-// STATUS_RESTART: they can't be given back either; with the process's end they are free.
-static enum status give_back_unread(struct store *store, const int64_t *ids, size_t n, enum status status,
-                                    struct error *error)
+// Releases claimed jobs that could not be read: this worker lives, so no other would release them.
+// STATUS_RESTART: they can't be released either; the end of the process frees them.
+static enum status release_unread(struct store *store, const int64_t *ids, size_t n, enum status status,
+                                  struct error *error)
 {
     struct error fault;
-    if (store_unclaim(store, ids, n, &fault) == STATUS_OK)
+    if (store_release(store, ids, n, &fault) == STATUS_OK)
         return status;
     return error->status = STATUS_RESTART;
 }
@@ -431,7 +474,7 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
             status = claim_free(store, dataset, n_max, ids, n_claimed, error);
         status = database_end(&store->database, status, error);
     }
-    // One read transaction: a statement alone takes and drops the file's locks, two system calls a job.
+    // One read transaction: without it each statement locks and unlocks the file, two system calls per job.
     size_t n_read = 0;
     bool read = status == STATUS_OK && *n_claimed > 0;
     if (read)
@@ -441,7 +484,7 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
         status = database_end(&store->database, status, error);
     }
     if (read && status != STATUS_OK && n_read < *n_claimed)
-        status = give_back_unread(store, ids + n_read, *n_claimed - n_read, status, error);
+        status = release_unread(store, ids + n_read, *n_claimed - n_read, status, error);
     free(ids);
     return status;
 }
@@ -458,14 +501,14 @@ enum status store_check_arithmetic(struct store *store, struct text dataset, boo
     return database_end(&store->database, status, error);
 }
 
-enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, struct error *error)
+enum status store_release(struct store *store, const int64_t *ids, size_t n, struct error *error)
 {
     struct database *database = &store->database;
     enum status status = database_begin(database, error);
     if (status != STATUS_OK)
         return status;
     sqlite3_stmt *queue = database_statement(
-        database, "UPDATE queue SET worker = NULL, computed = 0 WHERE job = ? AND worker = ?", error);
+        database, "UPDATE queue SET worker = NULL, suspect_state = 0 WHERE job = ? AND worker = ?", error);
     sqlite3_stmt *job =
         queue ? database_statement(database,
                                    "UPDATE jobs SET status = 'queued', worker = NULL, attempts = attempts - 1"
@@ -492,7 +535,8 @@ enum status store_suspect(struct store *store, const int64_t *ids, size_t n, enu
     if (status != STATUS_OK)
         return status;
     sqlite3_stmt *update =
-        database_statement(database, "UPDATE queue SET computed = ? WHERE job = ? AND worker = ?", error);
+        database_statement(database, "UPDATE queue SET suspect_state = ? WHERE job = ? AND worker = ?",
+                           error);
     status = update ? STATUS_OK : error->status;
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         BIND_INTEGERS(update, 1, (int)state, ids[i], store->worker);
@@ -530,13 +574,13 @@ enum status store_collect(struct store *store, struct text dataset,
                           void *context, int64_t *n_missing, struct error *error)
 {
     sqlite3_stmt *known =
-        database_statement(&store->database, "SELECT n_submitted, folded_at FROM datasets WHERE dataset = ?",
-                           error);
+        database_statement(&store->database,
+                           "SELECT n_submitted, compacted_at_us FROM datasets WHERE dataset = ?", error);
     sqlite3_stmt *select =
         known ? database_statement(
                     &store->database,
                     "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE dataset = ?"
-                    " ORDER BY position, id",
+                    " ORDER BY job_index, id",
                     error)
               : NULL;
     if (!select)
@@ -548,9 +592,9 @@ enum status store_collect(struct store *store, struct text dataset,
                          store->database.path, (int)dataset.size, dataset.data);
     }
     *n_missing = sqlite3_column_int64(known, 0);
-    bool folded = sqlite3_column_type(known, 1) != SQLITE_NULL;
+    bool compacted = sqlite3_column_type(known, 1) != SQLITE_NULL;
     sqlite3_reset(known);
-    if (folded)
+    if (compacted)
         return error_set(
             error, STATUS_REFUSE, ERROR_STORE,
             "%s: dataset %.*s was collected long ago, and its results were removed since (--retain)",
@@ -574,11 +618,30 @@ enum status store_collected(struct store *store, struct text dataset, struct err
         return STATUS_OK;
     sqlite3_stmt *update = database_statement(
         &store->database,
-        "UPDATE datasets SET collected_at = ? WHERE dataset = ? AND n_submitted = n_done + n_failed + n_cancelled",
+        "UPDATE datasets SET collected_at_us = ? WHERE dataset = ? AND n_submitted = n_done + n_failed + n_cancelled",
         error);
     if (!update)
         return error->status;
     bind_integer(update, 1, clock_wall_us());
     bind_text(update, 2, dataset);
     return database_run(&store->database, update, error);
+}
+
+enum status store_answer(struct store *store, int64_t id, struct buffer *record, struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT record FROM results WHERE job = ?", error);
+    if (!select)
+        return error->status;
+    bind_integer(select, 1, id);
+    int code = sqlite3_step(select);
+    buffer_clear(record);
+    if (code == SQLITE_ROW)
+        buffer_add_text(record, column_blob(select, 0));
+    sqlite3_reset(select);
+    if (record->failed)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading an answer: out of memory");
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "reading an answer", error);
 }

@@ -3,16 +3,17 @@
 #include "schemas/clock.h"
 #include "store/workers.h"
 
-// Living workers that take the same jobs, this one included. Looked up now and then: each is a system call.
+// Living workers that claim the same jobs, this one included. Counted every STORE_SHARING_LOOK_US: each costs
+// a system call.
 static enum status count_workers(struct store *store, struct text dataset, struct error *error)
 {
-    int64_t now = clock_wall_us();
-    if (store->n_sharing && now - store->shared_looked_us < STORE_SHARING_LOOK_US &&
-        now >= store->shared_looked_us)
+    int64_t now_us = clock_wall_us();
+    if (store->n_sharing && now_us - store->shared_looked_us < STORE_SHARING_LOOK_US &&
+        now_us >= store->shared_looked_us)
         return STATUS_OK;
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT id FROM workers WHERE stopped_at IS NULL AND transport = 'store' AND (dataset IS NULL OR dataset = ?1)"
+        "SELECT id FROM workers WHERE stopped_at_us IS NULL AND transport = 'store' AND (dataset IS NULL OR dataset = ?1)"
         " ORDER BY id DESC LIMIT ?2",
         error);
     if (!select)
@@ -25,7 +26,7 @@ static enum status count_workers(struct store *store, struct text dataset, struc
     while ((code = sqlite3_step(select)) == SQLITE_ROW)
         store->n_sharing += worker_is_alive(store, sqlite3_column_int64(select, 0));
     sqlite3_reset(select);
-    store->shared_looked_us = now;
+    store->shared_looked_us = now_us;
     return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "counting workers", error);
 }
 
@@ -78,7 +79,7 @@ enum status share_limit(struct store *store, struct text dataset, size_t *n_max,
     if (status != STATUS_OK)
         return status;
     int64_t share = divide_up(n_unfinished, store->n_sharing), most = divide_up(share, 2);
-    // it stays full while a commit is under way
+    // it remains full during a commit
     int64_t batch = store->n_batch + divide_up(store->n_batch, 2);
     most = most > batch ? most : batch;
     most = most < share ? most : share;

@@ -41,8 +41,8 @@ enum status workers_open_locks(struct store *store, struct error *error)
     return store->lock_fd >= 0 ? STATUS_OK : open_lock_file(store, &store->lock_fd, error);
 }
 
-// Locks of the open file description: they belong to this store's descriptor, not to the process, so that two
-// stores in one process tell each other apart, and closing another descriptor of the file drops nothing.
+// Open file description locks belong to this store's descriptor, not to the process: two stores in one
+// process are distinct, and closing another descriptor of the file releases nothing.
 static struct flock lock_of(int64_t worker, short type)
 {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = worker, .l_len = 1};
@@ -54,7 +54,7 @@ static int64_t inode_of(int fd)
     return fd >= 0 && fstat(fd, &about) == 0 ? (int64_t)about.st_ino : 0;
 }
 
-// Of the file that the worker locked its byte in. 0: not known, it was written by an older version.
+// The inode of the file in which the worker locked its byte. 0: unknown, the row is of an older version.
 static int64_t inode_of_worker(struct store *store, int64_t worker)
 {
     struct error error;
@@ -102,7 +102,7 @@ static enum status insert_worker(struct store *store, const struct worker_descri
 {
     sqlite3_stmt *insert = database_statement(
         &store->database,
-        "INSERT INTO workers (host, pid, transport, model, backend, started_at, seen_at, n_sequences_max, n_rows_max,"
+        "INSERT INTO workers (host, pid, transport, model, backend, started_at_us, seen_at_us, n_sequences_max, n_tokens_max,"
         " n_pages, page_positions, arithmetic, dataset, lock_inode) VALUES (?, ?, ?, ?, ?, ?6, ?6, ?, ?, ?, ?, ?, ?, ?)",
         error);
     if (!insert)
@@ -114,7 +114,7 @@ static enum status insert_worker(struct store *store, const struct worker_descri
     bind_text(insert, 3, text_from_string(description->transport));
     bind_text(insert, 4, text_from_string(description->model));
     bind_text(insert, 5, text_from_string(description->backend));
-    BIND_INTEGERS(insert, 6, clock_wall_us(), description->n_sequences_max, description->n_rows_max,
+    BIND_INTEGERS(insert, 6, clock_wall_us(), description->n_sequences_max, description->n_tokens_max,
                   description->n_pages, description->page_positions);
     bind_text(insert, 11, text_from_string(store->arithmetic));
     bind_text(insert, 12, description->dataset.size ? description->dataset : (struct text){0});
@@ -127,7 +127,8 @@ static enum status insert_worker(struct store *store, const struct worker_descri
 
 enum { NEXT_IDS_MAX = 10000 }; // tried
 
-// The byte is somebody's who knows another file of this name: the store was deleted while he had it open.
+// The byte is locked by a worker of an earlier store of this name, which was deleted while that worker had it
+// open.
 static enum status take_next_id(struct store *store, struct error *error)
 {
     sqlite3_stmt *update =
@@ -140,7 +141,7 @@ static enum status take_next_id(struct store *store, struct error *error)
     return status;
 }
 
-// False, with errno: the byte is locked by another, or can't be.
+// False, with errno: another process has locked the byte, or it cannot be locked.
 static bool lock_id(const struct store *store, int fd)
 {
     struct flock lock = lock_of(store->worker, F_WRLCK);
@@ -218,8 +219,8 @@ enum status store_keep_lock(struct store *store, struct error *error)
 enum status store_worker_stop(struct store *store, struct error *error)
 {
     sqlite3_stmt *update =
-        database_statement(&store->database, "UPDATE workers SET stopped_at = ?1, seen_at = ?1 WHERE id = ?2",
-                           error);
+        database_statement(&store->database,
+                           "UPDATE workers SET stopped_at_us = ?1, seen_at_us = ?1 WHERE id = ?2", error);
     if (!update)
         return error->status;
     BIND_INTEGERS(update, 1, clock_wall_us(), store->worker);

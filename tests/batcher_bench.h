@@ -1,5 +1,4 @@
-// A batcher over the fake model (tests/fake_model.h), jobs for it, and whether their answers are the
-// definition's.
+// A batcher with the fake model (tests/fake_model.h), jobs for it, and a check of their answers.
 #pragma once
 
 #include "tests/fake_model.h"

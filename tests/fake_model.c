@@ -78,6 +78,24 @@ static uint64_t extend(uint64_t hash, int32_t token)
     return hash_bytes(&token, sizeof token, hash);
 }
 
+static float logprob_of(uint64_t hash, int32_t target)
+{
+    return -(float)(hash_bytes(&target, sizeof target, hash) % 1024) / 64.0f;
+}
+
+double fake_model_score(const int32_t *prompt, int32_t n_prompt, const int32_t *targets, int32_t n_targets)
+{
+    uint64_t hash = 0;
+    double sum = 0.0;
+    for (int32_t i = 0; i < n_prompt; i++)
+        hash = extend(hash, prompt[i]);
+    for (int32_t i = 0; i < n_targets; i++) {
+        sum += (double)logprob_of(hash, targets[i]);
+        hash = extend(hash, targets[i]);
+    }
+    return sum;
+}
+
 static int32_t *slot(struct fake_model *model, const struct step_sequence *sequence, int32_t position)
 {
     int32_t page = sequence->pages[position / model->page_positions];
@@ -100,6 +118,12 @@ static void draw_output(struct fake_model *model, const struct step *step,
         poisoned = poisoned || token == FAKE_POISON;
     }
     const struct sample_request *request = &step->samples[output];
+    if (request->scores) {
+        int32_t target = request->sampling->logit_bias->token;
+        results[output] =
+            (struct sample_result){.token = poisoned ? -1 : target, .logprob = logprob_of(hash, target)};
+        return;
+    }
     int32_t token = next_token(hash, request->sampling->seed, request->choice, poisoned);
     for (; request->allowed && !token_mask_has(request->allowed, token); token = (token + 1) % FAKE_VOCAB)
         continue;
@@ -115,24 +139,24 @@ static enum status fake_step(void *context, struct step *step, struct sample_res
     pthread_mutex_unlock(&model->gate);
     if (model->n_steps++ == model->fail_step)
         return error_set(error, STATUS_RESTART, ERROR_DEVICE, "the fake device was lost");
-    model->n_rows += step->n_rows;
+    model->n_rows += step->n_tokens;
     if (step->n_sequences > model->largest_batch)
         model->largest_batch = step->n_sequences;
     int32_t row = 0;
     for (int32_t s = 0; s < step->n_sequences; s++) {
         const struct step_sequence *sequence = &step->sequences[s];
-        assert(sequence->first_row == row && sequence->n_rows > 0);
-        for (int32_t i = 0; i < sequence->n_rows; i++, row++) {
+        assert(sequence->first_row == row && sequence->n_tokens > 0);
+        for (int32_t i = 0; i < sequence->n_tokens; i++, row++) {
             assert(step->positions[row] == sequence->position + i);
             *slot(model, sequence, step->positions[row]) =
                 step->tokens[row] | (sequence->long_context ? LONG : 0);
         }
     }
-    assert(row == step->n_rows);
+    assert(row == step->n_tokens);
     int32_t output = 0;
     for (int32_t s = 0; s < step->n_sequences; s++) {
         const struct step_sequence *sequence = &step->sequences[s];
-        for (int32_t i = 0; i < sequence->n_rows; i++)
+        for (int32_t i = 0; i < sequence->n_tokens; i++)
             if (output < step->n_outputs && step->output_rows[output] == sequence->first_row + i)
                 draw_output(model, step, sequence, sequence->first_row + i, output, results), output++;
     }
@@ -151,7 +175,7 @@ static enum status fake_submit(void *context, struct step *step, struct error *e
     struct fake_model *model = context;
     (void)error;
     assert(model->n_under_way < 2);
-    size_t n_rows = (size_t)step->n_rows, n_sequences = (size_t)step->n_sequences,
+    size_t n_rows = (size_t)step->n_tokens, n_sequences = (size_t)step->n_sequences,
            n_outputs = (size_t)step->n_outputs;
     struct fake_step *copied = &model->under_way[model->n_under_way++];
     *copied = (struct fake_step){.step = *step,
@@ -162,7 +186,7 @@ static enum status fake_submit(void *context, struct step *step, struct error *e
     for (size_t i = 0; i < n_sequences; i++)
         sequences[i].pages =
             copy(sequences[i].pages,
-                 (size_t)((sequences[i].position + sequences[i].n_rows - 1) / model->page_positions + 1),
+                 (size_t)((sequences[i].position + sequences[i].n_tokens - 1) / model->page_positions + 1),
                  sizeof(int32_t));
     struct sample_request *samples = copy(step->samples, n_outputs, sizeof *samples);
     for (size_t i = 0; i < n_outputs; i++) {
@@ -185,7 +209,7 @@ static enum status fake_collect(void *context, struct step *step, struct sample_
     struct fake_step *oldest = &model->under_way[0];
     assert(model->n_under_way > 0 && oldest->original == step);
     (void)step;
-    for (int32_t i = 0; i < oldest->step.n_rows; i++)
+    for (int32_t i = 0; i < oldest->step.n_tokens; i++)
         if (oldest->tokens[i] < 0) {
             int32_t output = -1 - oldest->tokens[i];
             assert(output < model->n_drawn);
@@ -239,7 +263,7 @@ void fake_model_hold(struct fake_model *model)
     pthread_mutex_lock(&model->gate);
 }
 
-void fake_model_let_go(struct fake_model *model)
+void fake_model_release(struct fake_model *model)
 {
     pthread_mutex_unlock(&model->gate);
 }
@@ -300,7 +324,8 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text
 {
     (void)tokenizer, (void)flags, (void)error;
     for (size_t i = 0; i < text.size; i++)
-        token_array_add(ids, 2 + (unsigned char)text.data[i] % (FAKE_VOCAB - 2));
+        if (text.data[i] != FAKE_UNSPELLED)
+            token_array_add(ids, 2 + (unsigned char)text.data[i] % (FAKE_VOCAB - 2));
     return STATUS_OK;
 }
 
@@ -322,6 +347,12 @@ struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id)
 {
     (void)tokenizer, (void)id;
     return (struct text){0};
+}
+
+bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id)
+{
+    (void)tokenizer, (void)id;
+    return false;
 }
 
 int32_t tokenizer_bos(const struct tokenizer *tokenizer)
@@ -346,6 +377,12 @@ int32_t tokenizer_unk_token(const struct tokenizer *tokenizer)
 {
     (void)tokenizer;
     return -1;
+}
+
+bool tokenizer_strips_first_space(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return false;
 }
 
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer)

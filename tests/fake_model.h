@@ -1,6 +1,6 @@
 // A model without arithmetic, for tests of everything around the engine: the next token is a hash of all the
 // tokens before it, read from the pages through the block table. A wrong table, page or position changes
-// every answer. It stands in for the tokenizer and the template too: token 1 ends an answer, others spell one
+// every answer. It replaces the tokenizer and the template too: token 1 ends an answer, others spell one
 // letter each.
 #pragma once
 
@@ -9,6 +9,7 @@
 struct fake_model;
 
 enum { FAKE_VOCAB = 211, FAKE_EOS = 1 };
+enum { FAKE_UNSPELLED = 0x7F }; // a byte for which the tokenizer has no token
 
 struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions);
 void fake_model_destroy(struct fake_model *model);
@@ -23,12 +24,14 @@ int32_t fake_model_largest_batch(const struct fake_model *model); // sequences i
 void fake_model_fail_at(struct fake_model *model, int64_t step);  // that step returns STATUS_RESTART
 // Between the two, which one thread calls, no step begins.
 void fake_model_hold(struct fake_model *model);
-void fake_model_let_go(struct fake_model *model);
+void fake_model_release(struct fake_model *model);
 // Draws after this token are NaN; no answer holds it, only a prompt may.
 enum { FAKE_POISON = 7 };
 
 // The answer the definition gives for a prompt: tokens in `answer`, at most max_tokens; returns how many.
 int32_t fake_model_answer(const int32_t *prompt, int32_t n_prompt, uint64_t seed, uint32_t choice,
                           int32_t max_tokens, bool ignore_eos, int32_t *answer);
+// The logprobs' sum that the definition gives for targets behind a prompt.
+double fake_model_score(const int32_t *prompt, int32_t n_prompt, const int32_t *targets, int32_t n_targets);
 // The text the stand-in tokenizer spells for tokens.
 void fake_model_text(const int32_t *tokens, int32_t n, char *text);

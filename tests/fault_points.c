@@ -99,7 +99,7 @@ static bool holds_twice(const struct step *step, int32_t token)
 {
     for (int32_t s = 0; s < step->n_sequences; s++) {
         const struct step_sequence *sequence = &step->sequences[s];
-        for (int32_t i = 1; i < sequence->n_rows; i++) {
+        for (int32_t i = 1; i < sequence->n_tokens; i++) {
             const int32_t *tokens = step->tokens + sequence->first_row + i;
             if (tokens[-1] == token && tokens[0] == token)
                 return true;

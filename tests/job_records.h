@@ -1,4 +1,4 @@
-// Job records for tests. JSON stands in single quotes, for legibility; every record is read in both
+// Job records for tests. JSON is written with single quotes, for legibility; every record is read in both
 // encodings.
 #pragma once
 

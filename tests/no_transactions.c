@@ -1,5 +1,5 @@
-// For ops/bench/exactly-once: preloaded into a worker, it turns librdkafka's transactions into nothing, and a
-// commit into waiting until the results have arrived. The worker then publishes at least once, and keeps no
+// For ops/bench/exactly-once: preloaded into a worker, it makes librdkafka's transactions no-ops, and a
+// commit a wait for the delivery of the results. The worker then publishes at least once, and keeps no
 // offsets: what is left of the path without that machinery.
 #include <dlfcn.h>
 #include <stddef.h>

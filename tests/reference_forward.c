@@ -71,7 +71,7 @@ static double *load(const struct reference *r, int layer, const char *name)
     double *wide = malloc(n * sizeof *wide);
     if (!items || !wide)
         give_up("no memory");
-    tensor_traits(tensor->type)->dequantise(tensor->data, items, n);
+    tensor_traits(tensor->type)->dequantize(tensor->data, items, n);
     for (size_t i = 0; i < n; i++)
         wide[i] = (double)items[i];
     free(items);
@@ -112,9 +112,9 @@ static double *multiply(const struct reference *r, int layer, const char *name, 
     return y;
 }
 
-// Vectors of `width` items, one after the other, each normalised by itself; `n_weights` different weights in
+// Vectors of `width` items, one after the other, each normalized by itself; `n_weights` different weights in
 // turn. A missing norm does nothing.
-static void normalise_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
+static void normalize_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
                          int width, int n_weights)
 {
     char weight_name[64], bias_name[64];
@@ -135,10 +135,10 @@ static void normalise_by(const struct reference *r, int layer, const char *name,
     free(bias);
 }
 
-static void normalise(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
+static void normalize(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
                       int width)
 {
-    normalise_by(r, layer, name, x, n_vectors, width, 1);
+    normalize_by(r, layer, name, x, n_vectors, width, 1);
 }
 
 static bool has(const struct reference *r, int layer, const char *name)
@@ -316,12 +316,12 @@ static double *latent_attention(const struct reference *r, int layer, const doub
     int query = (int)key(r, "attention.q_lora_rank", 0), n_heads = r->n_heads;
     double *compressed = query ? multiply(r, layer, "attn_q_a", x, n, r->n_embd, 0, query) : NULL;
     if (query)
-        normalise(r, layer, "attn_q_a_norm", compressed, n, query);
+        normalize(r, layer, "attn_q_a_norm", compressed, n, query);
     double *q = query ? multiply(r, layer, "attn_q_b", compressed, n, query, 0, n_heads * dim)
                       : multiply(r, layer, "attn_q", x, n, r->n_embd, 0, n_heads * dim);
     double *c = multiply(r, layer, "attn_kv_a_mqa", x, n, r->n_embd, 0, latent);
     double *rotated = multiply(r, layer, "attn_kv_a_mqa", x, n, r->n_embd, latent, rope);
-    normalise(r, layer, "attn_kv_a_norm", c, n, latent);
+    normalize(r, layer, "attn_kv_a_norm", c, n, latent);
     rotate(r, q + plain, n_heads, dim, r->rope_base, NULL, true);
     rotate(r, rotated, 1, rope, r->rope_base, NULL, false);
     double *k = zeros((size_t)(n * n_heads * dim)), *v = zeros((size_t)(n * n_heads * value));
@@ -363,9 +363,9 @@ static double *attention(const struct reference *r, int layer, const double *x)
                          fused ? q_width + kv_width : 0, kv_width);
     bool full = is(r, "olmo2");
     bool each = is(r, "stablelm command-r");
-    normalise_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
+    normalize_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
                  each ? r->n_heads : 1);
-    normalise_by(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads, full ? kv_width : r->head_dim,
+    normalize_by(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads, full ? kv_width : r->head_dim,
                  each ? r->n_kv_heads : 1);
     if (is_rotated(r, layer)) {
         double base = is(r, "gemma3") && is_windowed(r, layer) ? 10000.0 : r->rope_base;
@@ -449,9 +449,9 @@ static void choose_experts(const struct reference *r, int layer, double *route, 
     pick(choice, r->n_experts, r->n_experts_used, chosen);
     for (int i = 0; i < r->n_experts_used; i++)
         used += route[chosen[i]];
-    bool normalised = key(r, "expert_weights_norm", !is(r, "qwen2moe deepseek2 dots1")) != 0.0;
+    bool normalized = key(r, "expert_weights_norm", !is(r, "qwen2moe deepseek2 dots1")) != 0.0;
     for (int e = 0; e < r->n_experts; e++)
-        route[e] *= key(r, "expert_weights_scale", 1.0) / (normalised ? used : 1.0);
+        route[e] *= key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
     free(bias);
 }
 
@@ -489,17 +489,17 @@ static void run_layer(const struct reference *r, int layer, double *x)
 {
     int n_items = r->n * r->n_embd;
     double *input = copy(x, (size_t)n_items), *before = copy(x, (size_t)n_items);
-    normalise(r, layer, has(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
+    normalize(r, layer, has(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
               r->n_embd);
     bool as_post = is(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
     double *branch = is(r, "deepseek2") ? latent_attention(r, layer, input) : attention(r, layer, input);
     if (!as_post)
-        normalise(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
+        normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
     memcpy(input, r->parallel ? before : x, (size_t)n_items * sizeof *x);
     bool shares = r->parallel && !has(r, layer, "ffn_norm.weight");
-    normalise(r, layer,
+    normalize(r, layer,
               shares    ? "attn_norm"
               : as_post ? "post_attention_norm"
                         : "ffn_norm",
@@ -507,7 +507,7 @@ static void run_layer(const struct reference *r, int layer, double *x)
     branch = r->n_experts && layer >= r->n_dense
                  ? experts(r, layer, input)
                  : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, r->n_ff, 0);
-    normalise(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
+    normalize(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
     free(input);
@@ -575,10 +575,10 @@ static void run_model(const char *path, bool half_gelu, const int32_t *ids, int3
         for (int i = 0; i < r.n_embd; i++)
             x[p * r.n_embd + i] = table[(size_t)ids[p] * (size_t)r.n_embd + (size_t)i] * r.embedding_scale +
                                   (positions ? positions[p * r.n_embd + i] : 0.0);
-    normalise(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
+    normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
     for (int layer = 0; layer < r.n_layers; layer++)
         run_layer(&r, layer, x);
-    normalise(&r, -1, "output_norm", x, n_ids, r.n_embd);
+    normalize(&r, -1, "output_norm", x, n_ids, r.n_embd);
     int n_vocab = (int)tensor_n_rows(gguf_tensor(r.gguf, "token_embd.weight"));
     double *out = multiply(&r, -1, own ? "output" : "token_embd", x, n_ids, r.n_embd, 0, n_vocab);
     for (int i = 0; i < n_ids * n_vocab; i++) {

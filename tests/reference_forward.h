@@ -1,6 +1,6 @@
 // A transformer in plain double precision, slow and direct, that shares nothing with the engine but the file
-// reader and the dequantisers: what the engine's logits are compared with. Knows the families that
-// tests/make_model.h makes.
+// reader and the dequantizers: the reference for the engine's logits. Supports the families that
+// tests/make_model.h writes.
 #pragma once
 
 #include <stdint.h>

@@ -1,5 +1,4 @@
-// Writes safetensors files for tests: entries one by one, then the whole. Whatever is asked for goes out as
-// given.
+// Writes safetensors files for tests: entries one by one, then the whole file, unchecked.
 #pragma once
 
 #include "tests/gguf_writer.h"

@@ -1,4 +1,4 @@
-// Where the shared parity data stands: $SHEAF_SHARED, else ../shared beside the source tree. Tests that need
+// The folder of the shared parity data: $SHEAF_SHARED, else ../shared beside the source tree. Tests that need
 // it call shared_path and skip() when it returns false.
 #pragma once
 

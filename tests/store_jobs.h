@@ -1,4 +1,4 @@
-// A store in a folder of the test's own, and jobs that pass through its queue as a worker would take them.
+// A store in a temporary folder, and jobs that are claimed from its queue as by a worker.
 #pragma once
 
 #include "store/database.h"
@@ -22,7 +22,7 @@ static const struct worker_description description = {.transport = "store",
                                                       .model = "m",
                                                       .backend = "cpu/plain",
                                                       .n_sequences_max = 4,
-                                                      .n_rows_max = 8,
+                                                      .n_tokens_max = 8,
                                                       .n_pages = 2,
                                                       .page_positions = 16};
 

@@ -1,5 +1,5 @@
-// A source of jobs for unit_worker.c that follows a script, and the stage for a worker between it and a model
-// without arithmetic.
+// A scripted transport for unit_worker.c, and the setup of a worker between it and a model without
+// arithmetic.
 #pragma once
 
 #include "consumer/worker.h"
@@ -17,7 +17,7 @@
 
 enum { SCRIPT_JOBS_MAX = 2000, SCRIPT_COMMITS_NOTED = 16 };
 
-// A source of n_jobs prompts; it counts what is delivered, committed, given back, and how it was treated.
+// A source of n_jobs prompts; it counts what is delivered, committed, released, and how it was treated.
 struct script {
     struct transport base;
     int n_jobs, n_next;           // delivered in order
@@ -40,18 +40,18 @@ struct script {
     int cancel_at;           // job index before which its dataset is cancelled; -1: never
     int cancelled_from;      // job index from which jobs were cancelled before they came; -1: none
     int signal_at;           // job index after which SIGTERM is raised; -1: never
-    struct fake_model *held; // until the poll after that: no step begins before the worker heard it
+    struct fake_model *held; // until the poll after that: no step begins before the worker has read it
     bool finish_order_differs;
     int crashes[SCRIPT_JOBS_MAX]; // told with each job
     int fail_starts;              // so many starts answer STATUS_RETRY first
     int n_many, n_few, n_alone;   // jobs started, by kind
     int largest_few;
-    bool not_alone; // an alone job had company
+    bool not_alone; // a job to be computed alone was not
     int last_committed;
     int n_commits_at_refusal;
     int n_failed_commits, n_polls; // polls since the first of them
     int n_polls_at_last_fault;
-    bool takes_back;         // its partitions, once a commit failed
+    bool revokes;            // its partitions, once a commit failed
     int n_commits_at_revoke; // during that
     int in_flight_after_revoke;
     int most_before_commit; // in flight, before the first one
@@ -67,14 +67,14 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the source is away");
     }
     if (script->held && script->n_next > script->signal_at) {
-        fake_model_let_go(script->held);
+        fake_model_release(script->held);
         script->held = NULL;
     }
     if (script->outside && script->n_next > script->signal_at)
         return error_set(error, STATUS_RESTART, ERROR_BROKER, "no place in the group");
     script->n_polls += script->n_failed_commits > 0;
-    if (script->takes_back && script->n_failed_commits > 0) {
-        script->takes_back = false;
+    if (script->revokes && script->n_failed_commits > 0) {
+        script->revokes = false;
         int n_before = script->n_commits;
         script->fail_commits = 0;
         events->revoke(events->context);
@@ -256,7 +256,7 @@ static struct stage stage_open(int n_jobs, int n_jobs_max)
     *stage.script = (struct script){
         .base.impl = &script_impl, .n_jobs = n_jobs, .cancel_at = -1, .cancelled_from = -1, .signal_at = -1};
     struct batch_limits limits = {.n_sequences_max = 16,
-                                  .n_rows_max = 64,
+                                  .n_tokens_max = 64,
                                   .n_jobs_max = n_jobs_max,
                                   .n_pages = 200,
                                   .page_positions = 16};
@@ -292,8 +292,8 @@ static void stage_close(struct stage *stage)
     free(stage->script);
 }
 
-// Every delivered job was answered or given back, never both, never twice.
-static void check_settled(const struct script *script, int *n_answered, int *n_released)
+// Every delivered job was answered or released, never both, never twice.
+static void check_outcomes(const struct script *script, int *n_answered, int *n_released)
 {
     *n_answered = *n_released = 0;
     for (int i = 0; i < script->n_next; i++) {

@@ -52,7 +52,7 @@ static enum status parse_batches(const char *text, int32_t batches[OPTIONS_BATCH
 
 static bool allocate(struct bench *bench, int32_t batch_max)
 {
-    size_t rows = (size_t)bench->limits.n_rows_max, batch = (size_t)batch_max;
+    size_t rows = (size_t)bench->limits.n_tokens_max, batch = (size_t)batch_max;
     bench->tokens = calloc(2 * rows, sizeof *bench->tokens);
     bench->positions = calloc(2 * rows, sizeof *bench->positions);
     bench->output_rows = calloc(batch, sizeof *bench->output_rows);
@@ -113,23 +113,23 @@ static enum status prefill(struct bench *bench, int32_t batch, struct error *err
     while (sequence < batch) {
         struct step step = step_of(bench);
         int32_t drawing[LIMITS_SEQUENCES_MAX];
-        while (sequence < batch && step.n_rows < bench->limits.n_rows_max) {
+        while (sequence < batch && step.n_tokens < bench->limits.n_tokens_max) {
             int32_t n = bench->n_prompt - position;
-            if (n > bench->limits.n_rows_max - step.n_rows)
-                n = bench->limits.n_rows_max - step.n_rows;
+            if (n > bench->limits.n_tokens_max - step.n_tokens)
+                n = bench->limits.n_tokens_max - step.n_tokens;
             bench->sequences[step.n_sequences++] =
-                (struct step_sequence){.first_row = step.n_rows,
-                                       .n_rows = n,
+                (struct step_sequence){.first_row = step.n_tokens,
+                                       .n_tokens = n,
                                        .position = position,
                                        .pages = bench->pages + sequence * bench->n_pages_each};
             for (int32_t i = 0; i < n; i++, position++) {
-                bench->tokens[step.n_rows] = prompt_token(bench, sequence, position);
-                bench->positions[step.n_rows++] = position;
+                bench->tokens[step.n_tokens] = prompt_token(bench, sequence, position);
+                bench->positions[step.n_tokens++] = position;
             }
             if (position < bench->n_prompt)
                 break;
             drawing[step.n_outputs] = sequence++;
-            bench->output_rows[step.n_outputs++] = step.n_rows - 1;
+            bench->output_rows[step.n_outputs++] = step.n_tokens - 1;
             position = 0;
         }
         enum status status = run_step(bench, &step, drawing, error);
@@ -143,13 +143,13 @@ static enum status prefill(struct bench *bench, int32_t batch, struct error *err
 static struct step decode_step(struct bench *bench, int32_t batch, int32_t t, bool pending)
 {
     struct step step = step_of(bench);
-    int32_t *tokens = bench->tokens + t % 2 * bench->limits.n_rows_max;
-    int32_t *positions = bench->positions + t % 2 * bench->limits.n_rows_max;
+    int32_t *tokens = bench->tokens + t % 2 * bench->limits.n_tokens_max;
+    int32_t *positions = bench->positions + t % 2 * bench->limits.n_tokens_max;
     struct step_sequence *sequences = bench->sequences + t % 2 * bench->limits.n_sequences_max;
     for (int32_t i = 0; i < batch; i++) {
         positions[i] = bench->n_prompt + t;
         sequences[i] = (struct step_sequence){.first_row = i,
-                                              .n_rows = 1,
+                                              .n_tokens = 1,
                                               .position = positions[i],
                                               .pages = bench->pages + i * bench->n_pages_each};
         tokens[i] = pending ? -1 - i : bench->drawn[i];
@@ -158,7 +158,7 @@ static struct step decode_step(struct bench *bench, int32_t batch, int32_t t, bo
     step.tokens = tokens;
     step.positions = positions;
     step.sequences = sequences;
-    step.n_rows = step.n_sequences = step.n_outputs = batch;
+    step.n_tokens = step.n_sequences = step.n_outputs = batch;
     return step;
 }
 
@@ -199,8 +199,7 @@ static double median(double *values, int n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-// Long prompts are computed once when that takes long: the answers are measured from the same pages each
-// time.
+// Prompts that take long are computed once: each measurement of the answers starts from the same pages.
 enum { PREFILL_S_MAX = 15 };
 
 static enum status measure(struct bench *bench, struct measurement *measurement, int n_runs,
@@ -211,19 +210,19 @@ static enum status measure(struct bench *bench, struct measurement *measurement,
     int n_prefills = 0;
     for (int run = 0; run < n_runs; run++) {
         enum status status = STATUS_OK;
-        double start = clock_s(), prefilled = start;
+        double start_s = clock_s(), prefilled_s = start_s;
         if (run == 0 || prefill_s < PREFILL_S_MAX) {
             status = prefill(bench, batch, error);
-            prefilled = clock_s();
-            prefill_s += prefilled - start;
-            prefills[n_prefills++] = (double)batch * bench->n_prompt / (prefilled - start);
+            prefilled_s = clock_s();
+            prefill_s += prefilled_s - start_s;
+            prefills[n_prefills++] = (double)batch * bench->n_prompt / (prefilled_s - start_s);
         }
         if (status == STATUS_OK)
             status = decode(bench, batch, error);
-        double decoded = clock_s();
+        double decoded_s = clock_s();
         if (status != STATUS_OK)
             return status;
-        decodes[run] = (double)batch * bench->n_generate / (decoded - prefilled);
+        decodes[run] = (double)batch * bench->n_generate / (decoded_s - prefilled_s);
     }
     measurement->prefill = median(prefills, n_prefills);
     measurement->decode = median(decodes, n_runs);
@@ -275,7 +274,7 @@ static enum status plan(struct bench *bench, const struct settings *settings, co
     bench->n_generate = (int32_t)settings->generate;
     bench->n_pages_each = (int32_t)((positions + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS);
     int32_t rows = settings->max_rows ? (int32_t)settings->max_rows : 512;
-    bench->limits = (struct forward_limits){.n_rows_max = rows > *batch_max ? rows : *batch_max,
+    bench->limits = (struct forward_limits){.n_tokens_max = rows > *batch_max ? rows : *batch_max,
                                             .n_outputs_max = *batch_max,
                                             .n_sequences_max = *batch_max,
                                             .page_positions = LIMITS_PAGE_POSITIONS,
@@ -286,13 +285,13 @@ static enum status plan(struct bench *bench, const struct settings *settings, co
     return STATUS_OK;
 }
 
-// What was asked for is what is measured, or it does not fit.
+// Measures the requested batches, or fails if they do not fit.
 static enum status place(const struct bench *bench, struct runtime *runtime, const struct settings *settings,
                          struct error *error)
 {
     const struct forward_limits *limits = &bench->limits;
     struct limits_wanted wanted = {.n_sequences_max = limits->n_sequences_max,
-                                   .n_rows_max = limits->n_rows_max,
+                                   .n_tokens_max = limits->n_tokens_max,
                                    .kv_type = &limits->kv_type,
                                    .page_bytes = (uint64_t)limits->n_pages *
                                                  forward_page_bytes(bench->model, runtime->backend,
@@ -318,7 +317,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
         status = runtime_kv_type(&runtime, settings, &bench.limits.kv_type, error);
     if (status == STATUS_OK)
         status = place(&bench, &runtime, settings, error);
-    double start = clock_s();
+    double start_s = clock_s();
     if (status == STATUS_OK)
         status = forward_create(&runtime.forward, runtime.model, runtime.backend, &bench.limits, NULL, NULL,
                                 error);
@@ -327,7 +326,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
         status = runtime_open_session(&runtime, settings, &bench.limits, false, error);
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name,
-                  runtime.backend->device.name, pool_n_threads(runtime.pool), clock_s() - start);
+                  runtime.backend->device.name, pool_n_threads(runtime.pool), clock_s() - start_s);
         status = measure_all(&bench, settings, batches, n, error);
     }
     free(bench.tokens);

@@ -1,5 +1,5 @@
-// sheaf cancel: stops what has not finished. Waiting jobs get their cancelled result now, running ones from
-// their worker.
+// sheaf cancel: cancels unfinished jobs. Waiting jobs are finished as cancelled now, running ones by their
+// worker.
 #include "consumer/command/commands.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/kafka_settings.h"
@@ -14,7 +14,7 @@ static enum status cancel_by_topic(const struct settings *settings, struct error
         return status;
     status = kafka_cancel(&kafka.config, text_from_string(settings->dataset), (struct text){0}, error);
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s: every worker is told", settings->dataset);
+        log_write(LOG_INFO, "dataset %s: all workers are notified", settings->dataset);
     kafka_settings_finish(&kafka);
     return status;
 }

@@ -1,7 +1,7 @@
 // sheaf collect: a dataset's results in input order.
 #include "consumer/command/commands.h"
 #include "consumer/file.h"
-#include "consumer/command/gather.h"
+#include "consumer/command/topic_collect.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/log.h"
 #include "consumer/command/output.h"
@@ -42,15 +42,15 @@ static enum status collect_from_store(struct output *output, const struct settin
     return status;
 }
 
-static enum status check_gathered(const struct gathered *gathered, const struct settings *settings,
-                                  struct error *error)
+static enum status check_collected(const struct topic_collected *collected, const struct settings *settings,
+                                   struct error *error)
 {
-    if (gathered->n_missing == 0 && !gathered->is_being_submitted)
+    if (collected->n_missing == 0 && !collected->is_being_submitted)
         return STATUS_OK;
     char text[256];
-    snprintf(text, sizeof text, "%lld of %lld jobs have results%s", (long long)gathered->n_results,
-             (long long)gathered->n_expected,
-             gathered->is_being_submitted
+    snprintf(text, sizeof text, "%lld of %lld jobs have results%s", (long long)collected->n_results,
+             (long long)collected->n_expected,
+             collected->is_being_submitted
                  ? ", and its submission has not ended (run sheaf submit again if it was stopped)"
                  : "");
     if (settings->force) {
@@ -65,14 +65,14 @@ static enum status collect_from_topics(struct output *output, const struct setti
                                        struct error *error)
 {
     struct kafka_settings kafka;
-    struct gathered gathered;
+    struct topic_collected collected;
     enum status status = kafka_settings_init(&kafka, settings, NULL, error);
     if (status != STATUS_OK)
         return status;
-    status = gather_results(&kafka.config, text_from_string(settings->dataset), output, &gathered, error);
+    status = topic_collect(&kafka.config, text_from_string(settings->dataset), output, &collected, error);
     kafka_settings_finish(&kafka);
     if (status == STATUS_OK)
-        status = check_gathered(&gathered, settings, error);
+        status = check_collected(&collected, settings, error);
     return status == STATUS_OK ? output_complete(output, error) : status;
 }
 

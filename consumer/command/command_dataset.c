@@ -1,4 +1,4 @@
-// sheaf dataset list|delete|rename|reopen: upkeep of the datasets in a store.
+// sheaf dataset list|delete|rename|reopen: manages the datasets in a store.
 #include "consumer/command/commands.h"
 #include "consumer/log.h"
 #include "schemas/value.h"
@@ -37,7 +37,7 @@ static void add_row(void *context, const struct dataset_row *row)
                       row->dataset.data, dataset_state_name(row->state), (long long)row->submitted,
                       (long long)row->done, (long long)row->failed, (long long)row->cancelled,
                       (long long)row->running);
-    add_time(out, row->submitted_at);
+    add_time(out, row->submitted_at_us);
     buffer_add_format(out, " %.*s\n", row->model.size ? (int)row->model.size : 1,
                       row->model.size ? row->model.data : "-");
 }
@@ -62,8 +62,8 @@ static void add_json(void *context, const struct dataset_row *row)
         ",\"state\":\"%s\",\"submitted\":%lld,\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"running\":%lld",
         dataset_state_name(row->state), (long long)row->submitted, (long long)row->done,
         (long long)row->failed, (long long)row->cancelled, (long long)row->running);
-    buffer_add_format(out, ",\"submitted_at\":%lld,\"last_finished_at\":%lld", (long long)row->submitted_at,
-                      (long long)row->last_finished_at);
+    buffer_add_format(out, ",\"submitted_at\":%lld,\"last_finished_at\":%lld",
+                      (long long)row->submitted_at_us, (long long)row->last_finished_at_us);
     add_text(out, "model", row->model);
     add_text(out, "arithmetic", row->arithmetic);
     buffer_add_byte(out, '}');

@@ -1,5 +1,5 @@
-// sheaf grammar: compiles a constraint as a job would give it, and says of texts whether it accepts them.
-// With --cases: schemas, each with its own instances, a line of JSON each.
+// sheaf grammar: compiles a constraint given as in a job, and prints which texts it accepts. With --cases:
+// schemas with instances, one JSON line each.
 #include "consumer/command/commands.h"
 #include "consumer/command/grammar_check.h"
 #include "consumer/command/grammar_text.h"

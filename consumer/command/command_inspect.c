@@ -1,4 +1,4 @@
-// sheaf inspect: what a person needs to know before trusting a model file.
+// sheaf inspect: prints a model file's properties and problems.
 #include "consumer/command/commands.h"
 #include "consumer/runtime.h"
 #include "engine/file/gguf.h"
@@ -41,6 +41,16 @@ static const char *template_state(const struct runtime *runtime)
     return gguf_has(runtime->model->gguf, "tokenizer.chat_template") ? "unreadable" : "none";
 }
 
+static const char *tool_format_name(const struct runtime *runtime)
+{
+    return runtime->tool_format.tools ? runtime->tool_format.tools->name : "none";
+}
+
+static const char *thinking_format_name(const struct runtime *runtime)
+{
+    return runtime->chat_format.thinking ? runtime->chat_format.thinking->name : "none";
+}
+
 static void print_text(const struct runtime *runtime, const struct type_count *counts,
                        const struct limits_plan *plan, const struct error *memory_error)
 {
@@ -61,6 +71,8 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
            tokenizer_bos(runtime->tokenizer), tokenizer_adds_bos(runtime->tokenizer) ? " (added)" : "",
            tokenizer_eos(runtime->tokenizer));
     printf("template    %s\n", template_state(runtime));
+    printf("tools       %s\n", tool_format_name(runtime));
+    printf("thinking    %s\n", thinking_format_name(runtime));
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++) {
         if (!counts[type].n_tensors)
             continue;
@@ -95,13 +107,14 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
         ",\"family\":\"%s\",\"parameters\":%llu,\"file_bytes\":%llu,\"layers\":%d,\"width\":%d,\"heads\":%d,"
         "\"key_value_heads\":%d,\"head_dim\":%d,\"feed_forward\":%d,\"experts\":%d,\"experts_used\":%d,"
         "\"context\":%d,\"vocabulary\":%d,\"tokenizer\":\"%s\",\"pre\":\"%s\",\"bos\":%d,\"eos\":%d,"
-        "\"template\":\"%s\",\"weights\":{",
+        "\"template\":\"%s\",\"tools\":\"%s\",\"thinking\":\"%s\",\"weights\":{",
         model_family_name(model), (unsigned long long)model_n_parameters(model),
         (unsigned long long)gguf_file_bytes(model->gguf), shape->n_layers, shape->n_embd, shape->n_heads,
         shape->n_kv_heads, shape->key_dim, shape->n_ff, shape->n_experts, shape->n_experts_used,
         shape->n_context, shape->n_vocab, tokenizer_model_name(runtime->tokenizer),
         tokenizer_pre_name(runtime->tokenizer), tokenizer_bos(runtime->tokenizer),
-        tokenizer_eos(runtime->tokenizer), template_state(runtime));
+        tokenizer_eos(runtime->tokenizer), template_state(runtime), tool_format_name(runtime),
+        thinking_format_name(runtime));
     bool first = true;
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (counts[type].n_tensors) {

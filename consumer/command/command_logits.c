@@ -3,7 +3,7 @@
 #include "consumer/file.h"
 #include "consumer/command/output_file.h"
 #include "consumer/runtime.h"
-#include "engine/evaluate.h"
+#include "engine/logits.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -53,8 +53,8 @@ static enum status compute(struct runtime *runtime, const struct token_array *id
     if (!logits)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory",
                          ids->n_ids);
-    enum status status = evaluate_tokens(runtime->model, runtime->backend, kv_type, ids->ids,
-                                         (int32_t)ids->n_ids, logits, error);
+    enum status status = logits_of_text(runtime->model, runtime->backend, kv_type, ids->ids,
+                                        (int32_t)ids->n_ids, logits, error);
     if (status == STATUS_OK)
         status = write_logits(path, logits, n, error);
     free(logits);
@@ -64,12 +64,12 @@ static enum status compute(struct runtime *runtime, const struct token_array *id
 static enum status place(struct runtime *runtime, const struct token_array *ids,
                          const struct settings *settings, const enum kv_type *kv_type, struct error *error)
 {
-    // a longer text is refused later, by what it lacks
+    // a longer text is refused later, with the memory that it needs
     size_t n_context = (size_t)runtime->model->shape.n_context;
     size_t n_ids = ids->n_ids < n_context ? ids->n_ids : n_context;
     uint64_t n_pages = n_ids / LIMITS_PAGE_POSITIONS + 2;
-    struct limits_wanted wanted = {.n_sequences_max = EVALUATE_CHUNK_ROWS, // as many outputs
-                                   .n_rows_max = EVALUATE_CHUNK_ROWS,
+    struct limits_wanted wanted = {.n_sequences_max = LOGITS_CHUNK_TOKENS, // as many outputs
+                                   .n_tokens_max = LOGITS_CHUNK_TOKENS,
                                    .kv_type = kv_type,
                                    .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL,
                                                                               LIMITS_PAGE_POSITIONS, KV_F32)};
@@ -92,9 +92,9 @@ enum status command_logits(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
     enum kv_type kv_type = KV_F32;
-    // what is compared is the arithmetic, not the cache's rounding, unless one asks for it
+    // unrounded KV pages by default, to compare the arithmetic without the cache's rounding
     if (status == STATUS_OK) {
-        kv_type = evaluate_kv_type(runtime.model);
+        kv_type = logits_kv_type(runtime.model);
         status = runtime_kv_type(&runtime, settings, &kv_type, error);
         if (kv_type == KV_F16)
             kv_type = KV_F32_OF_F16; // the same rounding on every backend

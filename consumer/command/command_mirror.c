@@ -43,7 +43,7 @@ enum status command_mirror(const struct settings *settings, struct error *error)
                                        .kafka = &kafka.config,
                                        .until_end = settings->until_end,
                                        .stop_fd = stop_fd,
-                                       .retain_s = settings->retain,
+                                       .retain_s = settings->retain_s,
                                        .progress = show,
                                        .progress_context = &line};
         status = mirror_run(&config, error);

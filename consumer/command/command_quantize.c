@@ -3,7 +3,7 @@
 #include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/command/output_file.h"
-#include "engine/file/gguf_quantise.h"
+#include "engine/file/gguf_quantize.h"
 #include "engine/file/gguf_write.h"
 #include "engine/model/model_folder.h"
 #include "engine/pool.h"
@@ -25,7 +25,7 @@ static void show(void *context, uint64_t done_bytes, uint64_t total_bytes)
         return;
     progress->percent = percent;
     progress->shown = true;
-    fprintf(stderr, "\rquantising: %3d %%", percent);
+    fprintf(stderr, "\rquantizing: %3d %%", percent);
 }
 
 static uint64_t tensor_bytes(const struct gguf *gguf)
@@ -41,7 +41,7 @@ static enum status check(const struct settings *settings, enum tensor_type *type
     static const char known[] = "q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32";
     if (!settings->type)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf quantize: give --type %s", known);
-    if (!gguf_quantise_type(settings->type, type))
+    if (!gguf_quantize_type(settings->type, type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--type: expected %s, got \"%s\"", known,
                          settings->type);
     const struct file_use uses[] = {{"IN", settings->positionals[0], false},
@@ -82,7 +82,7 @@ static enum status write_model(const struct gguf *gguf, const struct gguf_writer
 
 enum status command_quantize(const struct settings *settings, struct error *error)
 {
-    struct gguf *source = NULL, *quantised = NULL;
+    struct gguf *source = NULL, *quantized = NULL;
     struct pool *pool = NULL;
     struct progress progress = {0};
     enum tensor_type type = TENSOR_F32;
@@ -94,21 +94,21 @@ enum status command_quantize(const struct settings *settings, struct error *erro
         status = model_folder_open(&source, settings->positionals[0], error);
     if (status == STATUS_OK) {
         bytes_before = tensor_bytes(source);
-        status = gguf_quantise(&quantised, source, type, pool, error);
+        status = gguf_quantize(&quantized, source, type, pool, error);
     }
     struct gguf_writer keys = {0};
     if (status == STATUS_OK)
-        status = add_tokenizer(quantised, &keys, error);
+        status = add_tokenizer(quantized, &keys, error);
     if (status == STATUS_OK)
-        status = write_model(quantised, &keys, settings->positionals[1], &progress, error);
+        status = write_model(quantized, &keys, settings->positionals[1], &progress, error);
     gguf_writer_finish(&keys);
     if (progress.shown)
         fputs("\r\033[K", stderr);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%s: %zu tensors, %.1f MB from %.1f MB", settings->positionals[1],
-                  gguf_n_tensors(quantised), (double)tensor_bytes(quantised) / 1e6,
+                  gguf_n_tensors(quantized), (double)tensor_bytes(quantized) / 1e6,
                   (double)bytes_before / 1e6);
-    gguf_close(quantised);
+    gguf_close(quantized);
     pool_destroy(pool);
     return status;
 }

@@ -1,6 +1,6 @@
 // sheaf run: submit, work and collect in one process, on an embedded queue beside the output. Each part is
-// the command of that name; a run that was killed picks up where it was. Where input and output are streams
-// there is nothing to go on with, and the queue is in a temporary folder.
+// the command of that name; a killed run is resumed. If input and output are streams it cannot be resumed,
+// and the queue is in a temporary folder.
 #include "consumer/closing.h"
 #include "consumer/command/commands.h"
 #include "consumer/file.h"
@@ -66,7 +66,7 @@ static enum status run_in_store(struct run *run, struct error *error)
 {
     size_t n_added;
     enum status status = input_queue(&run->input, run->store, run->dataset, &n_added, error);
-    struct progress_line line = {.message_ms = run->settings->progress * 1000};
+    struct progress_line line = {.message_ms = run->settings->progress_s * 1000};
     int64_t n_reopened;
     if (status == STATUS_OK && run->settings->retry_failed)
         status = store_retry_failed(run->store, run->dataset, &n_reopened, error);
@@ -151,7 +151,7 @@ enum status command_run(const struct settings *settings, struct error *error)
         status = runtime_check_model(settings->model, error);
     if (status == STATUS_OK)
         status = input_open(&run.input, settings->positionals[0], run.dataset,
-                            error); // before a store is made for nothing
+                            error); // before a store is created in vain
     if (status == STATUS_OK)
         status = output_open(&run.output, settings->output, settings->errors, error);
     if (status == STATUS_OK)

@@ -152,7 +152,7 @@ static void list_suspect(void *context, const struct suspect_job *job)
                       words[job->state]);
 }
 
-// What the embedded queue holds.
+// The jobs of the embedded queue.
 static enum status add_waiting(struct listing *listing, struct store *store, struct text dataset,
                                struct error *error)
 {
@@ -178,7 +178,7 @@ static void list_worker(void *context, const struct fleet_worker *worker)
                           "\"jobs_per_second\":%.2f,\"last_finished_at\":%lld}",
                           (long long)worker->done, (long long)worker->failed, (long long)worker->cancelled,
                           (long long)worker->completion_tokens, worker->jobs_per_second,
-                          (long long)worker->last_finished_at);
+                          (long long)worker->last_finished_at_us);
         return;
     }
     if (listing->n_workers++ == 0)
@@ -192,7 +192,7 @@ static void list_worker(void *context, const struct fleet_worker *worker)
                           : 0);
 }
 
-// What a mirror saw; a worker's own store has one worker, and its partitions only.
+// The fleet as mirrored; a worker's own store has only that worker and its partitions.
 static enum status add_fleet(struct listing *listing, struct store *store, struct error *error)
 {
     struct store_lag lag;
@@ -262,7 +262,7 @@ static enum status show(struct store *store, const struct settings *settings, in
         if (settings->watch && !settings->json && isatty(STDOUT_FILENO))
             fputs("\033[H\033[2J", stdout);
         fwrite(listing.out.data, 1, listing.out.size, stdout);
-        if (fflush(stdout) != 0) // nobody watches any more
+        if (fflush(stdout) != 0) // the reader has closed the pipe
             status =
                 error_set(error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s", strerror(errno));
     }

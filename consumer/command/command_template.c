@@ -72,17 +72,17 @@ static enum status open_source(struct source *source, const struct settings *set
     return status;
 }
 
-static enum status parse_now(const struct settings *settings, int64_t *now, struct error *error)
+static enum status parse_now(const struct settings *settings, int64_t *now_s, struct error *error)
 {
     struct tm date = {0};
-    *now = time(NULL);
+    *now_s = time(NULL);
     if (!settings->now)
         return STATUS_OK;
     const char *end = strptime(settings->now, "%Y-%m-%d", &date);
     if (!end || *end)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--now: expected YYYY-MM-DD, got \"%s\"",
                          settings->now);
-    *now = timegm(&date);
+    *now_s = timegm(&date);
     return STATUS_OK;
 }
 

@@ -1,4 +1,4 @@
-// sheaf work: takes jobs from the queue and answers them.
+// sheaf work: a worker, which computes the jobs of a queue.
 #include "consumer/closing.h"
 #include "consumer/command/commands.h"
 #include "consumer/file.h"
@@ -38,7 +38,7 @@ enum status command_work(const struct settings *settings, struct error *error)
                          settings->retry_failed ? "retry-failed" : "force-new");
     struct store *store = NULL;
     struct late_store late = {0};
-    struct progress_line line = {.message_ms = settings->progress * 1000};
+    struct progress_line line = {.message_ms = settings->progress_s * 1000};
     struct worker_progress progress = {0};
     const char *path = settings->store ? settings->store : "sheaf.db";
     const struct file_use uses[] = {{"--model", settings->model, false},
@@ -47,7 +47,7 @@ enum status command_work(const struct settings *settings, struct error *error)
                                     {"--trace-steps", settings->trace_steps, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
-        status = runtime_check_model(settings->model, error); // before a store is made for nothing
+        status = runtime_check_model(settings->model, error); // before a store is created in vain
     if (status == STATUS_OK && settings->brokers)
         late_store_open(&late, path);
     else if (status == STATUS_OK)
@@ -58,7 +58,7 @@ enum status command_work(const struct settings *settings, struct error *error)
         struct service service = {.store = store,
                                   .late = settings->brokers ? &late : NULL,
                                   .dataset = text_from_string(settings->dataset),
-                                  .exit_when_idle_s = (int)settings->exit_when_idle,
+                                  .exit_when_idle_s = (int)settings->exit_when_idle_s,
                                   .line = &line};
         status = report(&progress, service_run(&service, settings, &progress, error), error);
     }

@@ -75,7 +75,7 @@ static void add_time(struct mask_times *times, int64_t ns)
     times->us[times->n++] = (double)ns / 1000;
 }
 
-// Whether all of the token follows from what was before it.
+// Whether the text before the token determines all of it.
 static enum status count_forced(struct matcher *matcher, struct text token, struct grammar_verdict *verdict,
                                 struct error *error)
 {

@@ -2,6 +2,7 @@
 
 #include "schemas/value.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void write_ascii(struct text text, struct buffer *out)
@@ -36,6 +37,44 @@ static void write_string(struct text text, bool spaces, struct buffer *out)
         json_encode_string(text, out);
 }
 
+enum { PLAIN_DIGITS_MAX = 400 };
+
+// A number with an exponent in plain digits, as long as they are few: the grammars of `multipleOf` have those
+// spellings alone. A fraction stays one (1e5 is 100000.0), as draft 4 has integers without.
+static void write_number(struct text number, struct buffer *out)
+{
+    size_t end = 0, n = 0, point = 0;
+    char digits[PLAIN_DIGITS_MAX];
+    bool negative = number.data[0] == '-', fraction = false;
+    for (end = negative; end < number.size && (number.data[end] | 0x20) != 'e' && n < sizeof digits; end++) {
+        fraction |= number.data[end] == '.';
+        if (number.data[end] == '.')
+            continue;
+        digits[n++] = number.data[end];
+        point += !fraction;
+    }
+    long exponent = end + 1 < number.size ? strtol(number.data + end + 1, NULL, 10) : 0;
+    long whole = (long)point + exponent;
+    if (end >= number.size || (number.data[end] | 0x20) != 'e' || exponent > PLAIN_DIGITS_MAX ||
+        exponent < -PLAIN_DIGITS_MAX) {
+        buffer_add_text(out, number);
+        return;
+    }
+    long first = 0; // 0e7 is 0.0
+    while (first + 1 < whole && (first >= (long)n || digits[first] == '0'))
+        first++;
+    buffer_add_string(out, negative ? "-" : "");
+    for (long i = first; i < whole; i++)
+        buffer_add_byte(out, i < (long)n ? digits[i] : '0');
+    buffer_add_string(out, whole <= 0 ? "0." : ".");
+    for (long i = whole; i < 0; i++)
+        buffer_add_byte(out, '0');
+    for (long i = whole > 0 ? whole : 0; i < (long)n; i++)
+        buffer_add_byte(out, digits[i]);
+    if (whole >= (long)n)
+        buffer_add_byte(out, '0');
+}
+
 static void write_children(const struct json_node *node, bool spaces, struct buffer *out)
 {
     buffer_add_byte(out, node->kind == JSON_OBJECT ? '{' : '[');
@@ -62,7 +101,7 @@ void grammar_text_write(const struct json_node *node, bool spaces, struct buffer
         buffer_add_string(out, node->kind == JSON_TRUE ? "true" : "false");
         return;
     case JSON_NUMBER:
-        buffer_add_text(out, node->text);
+        write_number(node->text, out);
         return;
     case JSON_STRING:
         write_string(node->text, spaces, out);

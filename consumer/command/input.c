@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One group's submissions and what they point to.
+// One group's submissions and the memory they point to.
 struct group {
     struct submission submissions[INPUT_GROUP_JOBS];
     size_t n;
@@ -115,8 +115,8 @@ enum status input_hash_bytes(struct input *input, uint64_t *hash, struct error *
 
 // ---- lines to submissions ----
 
-// Fills in what the queue must know of a line that may be no job at all; its fault is logged here once, and
-// answered by the worker. False: out of memory.
+// Fills in the queue's columns of a line that may not be a valid job; its fault is logged here once, and
+// becomes the worker's answer. False: out of memory.
 static bool read_line(struct input *input, struct group *group, struct text line,
                       struct submission *submission)
 {
@@ -141,7 +141,7 @@ static bool read_line(struct input *input, struct group *group, struct text line
     if (id.size)
         submission->custom_id = (struct text){arena_copy(&group->arena, id.data, id.size), id.size};
     submission->priority = job->priority;
-    submission->deadline = job->deadline;
+    submission->deadline_s = job->deadline_s;
     job_destroy(job);
     return !id.size || submission->custom_id.data;
 }
@@ -208,7 +208,7 @@ enum status input_read(struct input *input, struct text dataset,
     arena_finish(&group->arena);
     free(group);
     if (input->n_faulty > INPUT_FAULTS_SHOWN)
-        log_write(LOG_WARNING, "%s: %lld more lines are no jobs", input->name,
+        log_write(LOG_WARNING, "%s: %lld more lines are not jobs", input->name,
                   (long long)(input->n_faulty - INPUT_FAULTS_SHOWN));
     if (input->n_warned)
         log_write(

@@ -1,6 +1,6 @@
 // A file of jobs, a JSON object a line, to submissions: OpenAI batch lines, or objects with prompt, messages
-// or tokens. A line that is no job is submitted as it stands: its worker answers it with the error, so that
-// every line has an answer. Thread: main.
+// or tokens. An invalid line is submitted unchanged: a worker answers it with the error, so that every line
+// has an answer. Thread: main.
 #pragma once
 
 #include "consumer/command/input_ids.h"
@@ -8,8 +8,8 @@
 
 enum { INPUT_GROUP_JOBS = 1000, INPUT_FAULTS_SHOWN = 10 };
 
-// How far an input was read. An input that begins with the same lines has the same position after them: so a
-// submission goes on where it was interrupted, and lines that were appended are found.
+// The position of an input. Inputs that begin with the same lines have the same position after them: so a
+// submission resumes where it was interrupted, and appended lines are detected.
 struct input_position {
     int64_t n_lines; // blank ones too
     int64_t n_jobs;
@@ -26,8 +26,8 @@ struct input {
     int64_t n_faulty, n_warned;  // lines that are no job; jobs with fields that are ignored or have no effect
 };
 
-// Reads it once to its end, so that a fault of the file is found before anything is submitted. "-" is
-// standard input. STATUS_REFUSE also where two of its lines have one custom_id.
+// Reads the input once to its end, so that faults of the file are found before anything is submitted. "-" is
+// standard input. STATUS_REFUSE also if two lines have the same custom_id.
 enum status input_open(struct input *input, const char *path, struct text dataset,
                        struct error *error) WARN_UNUSED;
 void input_close(struct input *input);

@@ -128,7 +128,7 @@ struct entry {
 
 struct table {
     struct entry *entries;
-    size_t n, capacity, limit; // limit: then it is looked whether two are alike
+    size_t n, capacity, limit; // at the limit, duplicates are searched
     uint64_t share, n_shares;  // hashes whose low bits are `share` are kept; n_shares is a power of two
 };
 
@@ -139,7 +139,7 @@ static int by_hash(const void *a, const void *b)
                               : (x->line > y->line) - (x->line < y->line);
 }
 
-// The first line beyond `after` whose hash an earlier line has.
+// The first line beyond `after` with the hash of an earlier line.
 static bool find_second(struct table *table, int64_t after, int64_t *second)
 {
     bool found = false;
@@ -248,7 +248,7 @@ static enum status make_room(struct input_lines *lines, struct text dataset, str
     int64_t number = lines->number;
     struct text line = TEXT("");
     enum status status = check_table(lines, dataset, table, error);
-    if (status == STATUS_OK && lines->number != number) { // only hashes were alike: goes on where it was
+    if (status == STATUS_OK && lines->number != number) { // only the hashes were equal: continue
         status = input_lines_rewind(lines, error);
         while (status == STATUS_OK && line.data && lines->number < number)
             status = input_lines_next(lines, &line, error);

@@ -5,13 +5,12 @@
 #include "consumer/command/input_lines.h"
 
 enum {
-    // hashes kept at a time: 64 MiB. An input of more lines is read once more for each share of them
+    // hashes in memory at a time: 64 MiB. An input of more lines is read once per share of the hashes
     INPUT_IDS_MAX = 4 << 20,
 };
 
-// The custom_id of a line, else its job_id; decoded into the arena or within the line. In a line that is no
-// JSON object the first text that looks like the member counts. False: there is none, or none that may name a
-// job.
+// The custom_id of a line, else its job_id; decoded into the arena or within the line. In a line that is not
+// a JSON object, the first text that looks like the member is used. False: none, or none that is a valid id.
 bool input_ids_find(struct text line, struct arena *arena, struct text *id);
 
 // Refuses an input in which two lines have one id; a line without one has DATASET-LINE. Reads `lines` from

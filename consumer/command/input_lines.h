@@ -8,7 +8,7 @@
 
 enum {
     INPUT_BUFFER_BYTES = 1 << 18,
-    // what is kept of a line: enough to see that it is too large for a job
+    // bytes kept of a line: enough to detect that it is too large for a job
     INPUT_LINE_BYTES_MAX = JOB_RECORD_BYTES_MAX + 1,
 };
 
@@ -30,5 +30,5 @@ enum status input_lines_rewind(struct input_lines *lines, struct error *error) W
 // The next line without its line feed, at most INPUT_LINE_BYTES_MAX of it; valid until the next call. data
 // NULL: the end.
 enum status input_lines_next(struct input_lines *lines, struct text *line, struct error *error) WARN_UNUSED;
-// Nothing but spaces, tabs and carriage returns.
+// Only spaces, tabs and carriage returns.
 bool input_line_is_blank(struct text line);

@@ -10,7 +10,7 @@ struct queueing {
     const struct input *input;
     struct text dataset;
     struct dataset_mark mark;
-    // how far another process that submits the same lines has come; zero: there is none
+    // the mark of another process that submits the same lines; zero: none
     struct dataset_mark others;
     size_t n_added;
 };
@@ -75,7 +75,7 @@ static enum status refuse(const struct queueing *queueing, struct error *error)
         store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data, cause.text);
 }
 
-// Of a whole file that version 4 submitted, whose jobs are numbered otherwise, nothing more can be submitted.
+// A whole file submitted by version 4 cannot be continued: its jobs are numbered differently.
 static enum status check_whole(const struct queueing *queueing, struct input *input, struct error *error)
 {
     uint64_t hash;
@@ -140,16 +140,16 @@ static enum status find_change(const struct queueing *queueing, struct input *in
     return status;
 }
 
-// A last line that was read while it was being written has failed, or will: it is taken back, and submitted
+// A last line that was read while it was being written has failed, or will: it is removed, and submitted
 // whole.
-static enum status take_back_half(struct queueing *queueing, const struct input_position *before,
-                                  struct error *error)
+static enum status remove_half_line(struct queueing *queueing, const struct input_position *before,
+                                    struct error *error)
 {
     struct dataset_mark back_to = {before->n_lines, before->fingerprint};
     char id[JOB_DATASET_BYTES_MAX + 32];
     struct text job_id = id_of_line(queueing, queueing->mark.n_lines, id);
     enum status status =
-        store_take_back_line(queueing->store, queueing->dataset, job_id, &queueing->mark, &back_to, error);
+        store_remove_line(queueing->store, queueing->dataset, job_id, &queueing->mark, &back_to, error);
     if (status != STATUS_OK)
         return status;
     log_write(LOG_INFO, "%s: line %lld was half written when it was submitted: it is submitted again",
@@ -158,7 +158,7 @@ static enum status take_back_half(struct queueing *queueing, const struct input_
     return STATUS_OK;
 }
 
-// After STATUS_REFUSE by input_skip, whose error is replaced by one that names the line.
+// Called after STATUS_REFUSE of input_skip: replaces the error by one that names the line.
 static enum status accept_or_refuse(struct queueing *queueing, struct input *input, struct error *error)
 {
     struct error skipping = *error;
@@ -167,10 +167,10 @@ static enum status accept_or_refuse(struct queueing *queueing, struct input *inp
     enum status status = find_change(queueing, input, &change, &before, error);
     if (status != STATUS_OK)
         return status;
-    if (change.is_same) // fewer lines, or a record that is not kept any more
+    if (change.is_same) // fewer lines, or a record that was removed
         *error = skipping;
     else if (input->lines.number == queueing->mark.n_lines && change.was_half)
-        return take_back_half(queueing, &before, error);
+        return remove_half_line(queueing, &before, error);
     else
         (void)error_set(error, STATUS_REFUSE, ERROR_FILE,
                         "%s: line %lld is not the one submitted before (lines can be appended, not changed)",

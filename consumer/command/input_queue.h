@@ -1,5 +1,5 @@
-// A file's lines into the embedded queue, as one dataset: the whole file, or what it has grown by since it
-// was submitted last. Thread: main.
+// Submits a file's lines to the embedded queue as one dataset: the whole file, or the lines appended since
+// the last submission. Thread: main.
 #pragma once
 
 #include "consumer/command/input.h"

@@ -173,7 +173,7 @@ enum status input_source_open(struct input_source *source, const char *path, str
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file or a pipe, got a device",
                            source->name);
     else if (!S_ISREG(about.st_mode) || (own >= 0 && lseek(source->fd, 0, SEEK_CUR) != 0))
-        status = spool(source, error); // of a file that is half read, what is left
+        status = spool(source, error); // the rest of a partly read file
     if (status == STATUS_OK)
         status = gzip_open(source, error);
     if (status == STATUS_OK)

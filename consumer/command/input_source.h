@@ -1,4 +1,4 @@
-// The bytes of an input file, from its beginning as often as they are wanted. A pipe, FIFO, socket or
+// The bytes of an input file, which can be read several times from the start. A pipe, FIFO, socket or
 // terminal is first copied into an unnamed temporary file in TMPDIR (else /tmp). A file that begins as gzip
 // does (RFC 1952) is decompressed while it is read. Thread: main.
 #pragma once

@@ -1,5 +1,5 @@
-// sheaf: the process. Parses the command line, runs one command, says how it ended.
-// Exit status: 0 done, 1 failed, 2 wrong usage, 3 done but some jobs failed.
+// sheaf: the process. Parses the command line, runs one command, reports its outcome. Exit status: 0 done, 1
+// failed, 2 wrong usage, 3 done but some jobs failed.
 #include "consumer/command/commands.h"
 #include "consumer/log.h"
 
@@ -20,6 +20,7 @@ static const struct {
     {"inspect", command_inspect},   {"tokenize", command_tokenize}, {"template", command_template},
     {"grammar", command_grammar},   {"logits", command_logits},     {"bench", command_bench},
     {"quantize", command_quantize}, {"mirror", command_mirror},     {"dataset", command_dataset},
+    {"annotate", command_annotate},
 };
 
 static int fail(const struct error *error)
@@ -27,7 +28,7 @@ static int fail(const struct error *error)
     if (error->code == ERROR_JOBS_FAILED)
         log_write(LOG_WARNING, "%s", error->text);
     else
-        log_write(LOG_ERROR, "%s", error->text); // also what was retried: it is why the command ends
+        log_write(LOG_ERROR, "%s", error->text); // retried errors too: they end the command
     if (log_has_file())
         fprintf(stderr, "sheaf: %s\n", error->text);
     return error->code == ERROR_USAGE ? 2 : error->code == ERROR_JOBS_FAILED ? 3 : 1;
@@ -43,7 +44,7 @@ static int run(const struct settings *settings)
 }
 
 // glibc reserves 64 MB of address space for each thread that allocates. Where that space is limited (ulimit
-// -v), all threads allocate from one heap instead, and what is left of the limit is what can be used.
+// -v), all threads allocate from one heap instead, so that the rest of the limit remains usable.
 static void share_heap_where_space_is_limited(void)
 {
     struct rlimit limit;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct output {
-    struct output_file results, errors; // errors.file NULL: failed jobs stand among the results
+    struct output_file results, errors; // errors.file NULL: failed jobs are written to the results
     struct buffer line;
     int64_t n_results, n_failed;
 };
@@ -17,6 +17,6 @@ enum status output_open(struct output *output, const char *path, const char *err
                         struct error *error) WARN_UNUSED;
 // One encoded result (schemas/job.h), JSON or msgpack.
 enum status output_add(struct output *output, struct text record, struct error *error) WARN_UNUSED;
-// Makes the files stand under their names. Without it output_close leaves nothing behind.
+// Gives the complete files their names. Without it output_close removes them.
 enum status output_complete(struct output *output, struct error *error) WARN_UNUSED;
 void output_close(struct output *output);

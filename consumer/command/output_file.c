@@ -17,7 +17,7 @@ static enum status fail(const struct output_file *output, const char *doing, str
     return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s%s", output->name, doing, strerror(errno));
 }
 
-// A name beside the target that nobody else has: use() takes it, or fails with EEXIST.
+// An unused name beside the target: use() creates it, or fails with EEXIST.
 static bool take_name(struct output_file *output, bool (*use)(const char *path, int *fd), int *fd)
 {
     for (int i = 0; i < NAMES_TRIED_MAX; i++) {
@@ -57,8 +57,8 @@ static bool name_unnamed(const char *path, int *fd)
     return linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
 }
 
-// A file without a name, where the file system has such and /proc is there to name it by; else one with a
-// name of its own.
+// An unnamed file (O_TMPFILE), if the file system supports it and /proc is available to link it; else a file
+// with a temporary name.
 static int create_temporary(struct output_file *output)
 {
     char *slash = strrchr(output->target, '/'), path[32];
@@ -88,7 +88,7 @@ static enum status open_regular(struct output_file *output, const char *target, 
         return fail(output, "creating a file beside it: ", error);
     if (existing) {
         if (fchown(fd, existing->st_uid, existing->st_gid) != 0)
-            errno = 0; // another's file becomes ours
+            errno = 0; // the file of another owner becomes ours
         if (fchmod(fd, existing->st_mode & 07777) != 0)
             errno = 0; // a file system without modes
     }
@@ -145,7 +145,7 @@ enum status output_file_open(struct output_file *output, const char *path, struc
 }
 
 // The name survives a power failure only with its folder.
-static void synchronise_folder(const char *path)
+static void synchronize_folder(const char *path)
 {
     char *folder = strdup(path);
     char *slash = folder ? strrchr(folder, '/') : NULL;
@@ -178,7 +178,7 @@ enum status output_file_complete(struct output_file *output, struct error *error
         return fail(output, "renaming: ", error);
     free(output->temporary);
     output->temporary = NULL;
-    synchronise_folder(output->target);
+    synchronize_folder(output->target);
     return STATUS_OK;
 }
 

@@ -1,8 +1,8 @@
-// An output that stands under its name only when it is complete. A regular file is written without a name in
-// its folder, synchronised, and takes its name by rename: a reader sees the old file or the whole new one, of
-// two writers the last to complete wins, and a killed one leaves nothing. Symbolic links are followed; a file
-// that exists keeps its mode, and its owner where we may set it, but not its other hard links. "-", pipes,
-// terminals and devices are written through. Thread: main.
+// An output file that appears under its name only when it is complete. A regular file is written unnamed in
+// its folder, synchronized, and renamed: a reader sees the old file or the complete new one, of two writers
+// the last wins, and a killed one leaves nothing. Symbolic links are followed; a file that exists keeps its
+// mode, and its owner where we may set it, but not its other hard links. "-", pipes, terminals and devices
+// are written through. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -20,5 +20,5 @@ struct output_file {
 // write-protected.
 enum status output_file_open(struct output_file *output, const char *path, struct error *error) WARN_UNUSED;
 enum status output_file_complete(struct output_file *output, struct error *error) WARN_UNUSED;
-// Without output_file_complete nothing is left of a regular file.
+// Without output_file_complete a regular file is removed.
 void output_file_close(struct output_file *output);

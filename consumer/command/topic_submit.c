@@ -1,5 +1,6 @@
 #include "consumer/command/topic_submit.h"
 
+#include "consumer/command/topic_change.h"
 #include "consumer/kafka/control.h"
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_client.h"
@@ -14,9 +15,8 @@ enum {
     CHUNK_BYTES = 16 << 20,
     CHUNK_MS = 2000,
     COMMIT_TIMEOUT_MS = 60000,
-    PATIENCE_MS = 60000, // for brokers that are away, since the last commit
+    PATIENCE_MS = 60000, // for unavailable brokers, since the last commit
     RETRY_WAIT_MS = 500,
-    TOO_LARGE_KEPT_BYTES = 1000,
     ID_BYTES = 512, // "sheaf-submit/", a topic of 249 bytes and a dataset of 128
 };
 
@@ -43,16 +43,16 @@ static enum status send_job(struct topic_submit *submit, const struct submission
                                {TEXT(HEADER_JOB_ID), submission->job_id},
                                {TEXT(HEADER_CUSTOM_ID), submission->custom_id},
                                {TEXT(HEADER_INDEX), text_from_integer(submission->index, index)},
-                               {TEXT(HEADER_CREATED), text_from_integer(submit->marker.created, created)}};
+                               {TEXT(HEADER_CREATED), text_from_integer(submit->marker.created_s, created)}};
     struct kafka_record record = {submission->job_id, submission->record, headers,
                                   sizeof headers / sizeof headers[0]};
     enum status status = kafka_producer_send(submit->producer, &record, error);
-    // the topic takes no record so large: its beginning gets an error for an answer
+    // the topic refuses records of this size: only the record's start is submitted, and answered by an error
     if (status == STATUS_REJECT) {
         log_write(LOG_WARNING, "job %.*s: %s", (int)submission->job_id.size, submission->job_id.data,
                   error->text);
         record.value.size =
-            record.value.size < TOO_LARGE_KEPT_BYTES ? record.value.size : TOO_LARGE_KEPT_BYTES;
+            record.value.size < TOPIC_LINE_KEPT_BYTES ? record.value.size : TOPIC_LINE_KEPT_BYTES;
         status = kafka_producer_send(submit->producer, &record, error);
     }
     if (status != STATUS_OK)
@@ -109,7 +109,7 @@ static enum status send_group(void *context, const struct submission *submission
 
 // ---- where to go on ----
 
-// A marker of a topic that was deleted and made again under its name counts jobs that are gone.
+// A marker of a topic that was deleted and recreated counts jobs that no longer exist.
 static enum status check_marker(struct topic_submit *submit, const struct control *control, bool *counts,
                                 struct error *error)
 {
@@ -142,9 +142,9 @@ static enum status search_record(void *context, const struct record *record, str
         (int)record->partition, (long long)record->offset);
 }
 
-// The first submission to a topic, by its control topic, finds what versions without progress markers have
-// submitted. Later ones rely on the markers, for reading the whole topic takes longer than submitting a
-// dataset.
+// The first submission to a topic, according to its control topic, searches jobs submitted by versions
+// without progress markers. Later ones rely on the markers, because reading the whole topic takes longer than
+// submitting a dataset.
 static enum status search_topic(struct topic_submit *submit, const struct control *control,
                                 struct error *error)
 {
@@ -155,6 +155,26 @@ static enum status search_topic(struct topic_submit *submit, const struct contro
     if (status == STATUS_REJECT)
         error->status = STATUS_REFUSE;
     return status == STATUS_REJECT ? STATUS_REFUSE : status;
+}
+
+// Behind the lines of the marker. A refusal names the line that differs, where the topic still has it.
+static enum status skip_submitted(struct topic_submit *submit, const struct marker *marker,
+                                  struct error *error)
+{
+    struct input_position position = {marker->n_lines, marker->n_jobs, marker->fingerprint};
+    struct error other;
+    enum status status = input_skip(submit->input, &position, &other);
+    if (status == STATUS_OK)
+        return status;
+    int64_t line = status == STATUS_REFUSE ? topic_change_find(submit->config, submit->marker.dataset,
+                                                               submit->input, marker->n_lines, marker->n_jobs)
+                                           : 0;
+    if (line)
+        (void)error_set(&other, status, ERROR_FILE, "%s: line %lld is not the one submitted before",
+                        submit->input->name, (long long)line);
+    return error_set(error, status, other.code,
+                     "%s; lines can be appended, not changed or completed: give another input another name",
+                     other.text);
 }
 
 static enum status take_up(struct topic_submit *submit, const struct control *control, struct error *error)
@@ -169,16 +189,11 @@ static enum status take_up(struct topic_submit *submit, const struct control *co
     if (status != STATUS_OK)
         return status;
     const struct marker *marker = &control->marker;
-    struct input_position position = {marker->n_lines, marker->n_jobs, marker->fingerprint};
-    struct error other;
-    status = input_skip(submit->input, &position, &other);
+    status = skip_submitted(submit, marker, error);
     if (status != STATUS_OK)
-        return error_set(
-            error, status, other.code,
-            "%s; lines can be appended, not changed or completed: give another input another name",
-            other.text);
+        return status;
     if (!marker->complete)
-        submit->marker.created = marker->created;
+        submit->marker.created_s = marker->created_s;
     submit->marker.n_lines = marker->n_lines;
     submit->marker.n_jobs = marker->n_jobs;
     submit->marker.fingerprint = marker->fingerprint;
@@ -213,8 +228,8 @@ static enum status open_producer(struct topic_submit *submit, struct error *erro
     return kafka_producer_open_transactional(&submit->producer, submit->config, id, error);
 }
 
-// From the last committed line on. The producer first: it ends what its predecessor left open, so that the
-// marker is decided.
+// Continues after the last committed line. The producer is opened first: it aborts its predecessor's open
+// transaction, so that the marker is decided.
 static enum status run(struct topic_submit *submit, struct error *error)
 {
     enum status status = find_start(submit, error);
@@ -248,7 +263,7 @@ enum status topic_submit(const struct kafka_config *config, struct text dataset,
                                   .input = input,
                                   .marker = {.topic = text_from_string(config->jobs),
                                              .dataset = dataset,
-                                             .created = time(NULL),
+                                             .created_s = time(NULL),
                                              .partition = -1,
                                              .offset = -1},
                                   .committed_ms = clock_ms(),

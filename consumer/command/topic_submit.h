@@ -12,7 +12,7 @@ struct topic_submitted {
     int64_t n_before, n_new; // jobs submitted before, and by this call
 };
 
-// STATUS_REFUSE: the dataset was submitted from other lines, or cancelled, or has jobs on the topic that
-// nobody submitted so, or another submission of it took over.
+// STATUS_REFUSE: the dataset was submitted from other lines, or cancelled, or has jobs on the topic without a
+// marker, or was fenced by another submission.
 enum status topic_submit(const struct kafka_config *config, struct text dataset, struct input *input,
                          struct topic_submitted *submitted, struct error *error) WARN_UNUSED;

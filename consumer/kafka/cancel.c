@@ -22,7 +22,7 @@ void cancel_encode(const struct cancel *cancel, struct buffer *key, struct buffe
         json_encode_string(cancel->job_id, value);
     }
     buffer_add_string(key, "]");
-    buffer_add_format(value, ",\"at\":%" PRId64 "}", cancel->at);
+    buffer_add_format(value, ",\"at\":%" PRId64 "}", cancel->at_s);
 }
 
 static enum status read_name(const struct value *value, const char *name, size_t size_max, struct text *text,
@@ -56,7 +56,7 @@ static enum status decode_key(const struct value *key, struct cancel *cancel, st
         key->array.items[0].kind != VALUE_STRING || !text_equals_string(key->array.items[0].text, "cancel"))
         return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "the key is not [\"cancel\", DATASET, JOB_ID]");
-    cancel->at = CANCEL_NEVER;
+    cancel->at_s = CANCEL_NEVER;
     return read_names(&key->array.items[1], key->array.n_items == 3 ? &key->array.items[2] : NULL, cancel,
                       error);
 }
@@ -68,7 +68,7 @@ static enum status decode_value(const struct value *value, struct cancel *cancel
     const struct value *at = value_get(value, "at");
     if (!at || at->kind != VALUE_INTEGER)
         return error_set(error, STATUS_REJECT, ERROR_MISSING_FIELD, "expected the integer \"at\"");
-    cancel->at = at->integer;
+    cancel->at_s = at->integer;
     return read_names(value_get(value, "dataset"), value_get(value, "job_id"), cancel, error);
 }
 
@@ -78,7 +78,7 @@ enum status cancel_decode(struct text key, struct text value, struct arena *aren
     *cancel = (struct cancel){0};
     struct text text = value.size > 0 ? value : key;
     if (text.size > CANCEL_BYTES_MAX)
-        return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%zu bytes, at most %d are taken",
+        return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%zu bytes, at most %d are accepted",
                          text.size, CANCEL_BYTES_MAX);
     struct value tree;
     enum status status = json_decode(text, arena, &tree, error);
@@ -95,7 +95,7 @@ static size_t hash(struct text dataset, struct text job_id)
     return (size_t)hash_bytes(job_id.data, job_id.size, seed);
 }
 
-// The item of that name, or the free one where it belongs.
+// The item of that name, or the free slot for it.
 static struct cancel *locate(const struct cancel_set *set, struct text dataset, struct text job_id)
 {
     size_t at = hash(dataset, job_id) & (set->capacity - 1);
@@ -127,7 +127,7 @@ enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, 
         return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory to remember a cancellation");
     struct cancel *item = locate(set, cancel->dataset, cancel->job_id);
     if (!item->dataset.data) {
-        if (cancel->at == CANCEL_NEVER)
+        if (cancel->at_s == CANCEL_NEVER)
             return STATUS_OK;
         if (set->n_items == CANCEL_SET_MAX)
             return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
@@ -142,19 +142,20 @@ enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, 
         item->job_id = (struct text){job_id, cancel->job_id.size};
         set->n_items++;
     }
-    item->at = cancel->at;
+    item->at_s = cancel->at_s;
     return STATUS_OK;
 }
 
-bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id, int64_t created)
+bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id,
+                    int64_t submitted_s)
 {
     if (set->n_items == 0)
         return false;
     const struct cancel *whole = locate(set, dataset, (struct text){0});
-    if (whole->dataset.data && whole->at != CANCEL_NEVER && created <= whole->at)
+    if (whole->dataset.data && whole->at_s != CANCEL_NEVER && submitted_s <= whole->at_s)
         return true;
     const struct cancel *one = locate(set, dataset, job_id);
-    return one->dataset.data && one->at != CANCEL_NEVER && created <= one->at;
+    return one->dataset.data && one->at_s != CANCEL_NEVER && submitted_s <= one->at_s;
 }
 
 void cancel_set_finish(struct cancel_set *set)

@@ -1,9 +1,8 @@
-// Cancellations: records of the control topic that cancel a dataset or one job. The topic is compacted
-// and every worker reads all of it before it starts, so the key names what is cancelled: the JSON array
-// ["cancel", DATASET] or
-// ["cancel", DATASET, JOB_ID]. The value is a JSON object {"dataset", "job_id", "at"}; `at`, in seconds since
-// 1970 UTC, spares jobs that are created later under the same name. An empty value (a tombstone) takes the
-// cancellation back.
+// Cancellations: records of the control topic that cancel a dataset or one job. The topic is compacted and
+// every worker reads all of it before it starts, so the key names what is cancelled: the JSON array
+// ["cancel", DATASET] or ["cancel", DATASET, JOB_ID]. The value is a JSON object {"dataset", "job_id", "at"};
+// `at`, in seconds since 1970 UTC, spares jobs that are created later under the same name. An empty value (a
+// tombstone) withdraws the cancellation.
 #pragma once
 
 #include "schemas/arena.h"
@@ -21,7 +20,7 @@ enum {
 struct cancel {
     struct text dataset;
     struct text job_id; // empty: the whole dataset
-    int64_t at;         // CANCEL_NEVER: taken back
+    int64_t at_s;       // CANCEL_NEVER: withdrawn
 };
 
 #define CANCEL_NEVER INT64_MIN
@@ -43,5 +42,6 @@ struct cancel_set {
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel,
                            struct error *error) WARN_UNUSED;
 // `created`: job_submitted(), in seconds since 1970 UTC; 0: unknown, as if it were before every cancellation.
-bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id, int64_t created);
+bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id,
+                    int64_t submitted_s);
 void cancel_set_finish(struct cancel_set *set);

@@ -21,7 +21,7 @@ static enum status take_marker(struct control_reading *reading, const struct rec
         arena_finish(&control->arena);
         control->arena = arena;
         control->marker = marker;
-        control->has_marker = !marker.is_taken_back;
+        control->has_marker = !marker.is_withdrawn;
         return STATUS_OK;
     }
     arena_finish(&arena);
@@ -35,7 +35,7 @@ static enum status take_cancel(struct control_reading *reading, const struct rec
     struct arena arena = {0};
     enum status status = cancel_decode(record->key, record->value, &arena, &cancel, error);
     if (status == STATUS_OK && cancel.job_id.size == 0 && text_equal(cancel.dataset, reading->dataset))
-        reading->control->is_cancelled = cancel.at != CANCEL_NEVER;
+        reading->control->is_cancelled = cancel.at_s != CANCEL_NEVER;
     arena_finish(&arena);
     return status == STATUS_REJECT ? STATUS_OK : status;
 }

@@ -16,8 +16,8 @@ static void add(struct record_headers *headers, struct text name, struct text va
     headers->items[headers->n_items++] = (struct header){name, value};
 }
 
-// The next value's bytes. Long enough for all of them: what comes from outside (topic, worker, an error's
-// text) is bounded, and cut here.
+// The bytes of the next value. Sufficient for all values: outside texts (topic, worker, an error's text) are
+// bounded, and truncated here.
 static void append(struct record_headers *headers, struct text *value, struct text part)
 {
     size_t room = sizeof headers->text - headers->used_bytes;
@@ -108,7 +108,7 @@ static void pass_through(struct record_headers *headers, const struct job_source
         add(headers, name, value);
 }
 
-// Not the bytes, which nobody looks at.
+// Does not clear the bytes, which are not read.
 static void clear(struct record_headers *headers)
 {
     headers->n_items = 0;

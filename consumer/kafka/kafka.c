@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 enum {
-    INIT_TIMEOUT_MS = 15000,  // init_transactions: ends what our predecessor left open
+    INIT_TIMEOUT_MS = 15000,  // init_transactions: aborts the predecessor's open transaction
     CHECK_TIMEOUT_MS = 3000,  // reading the maps at start; later anyway
-    BEGIN_TIMEOUT_MS = 1000,  // one try to begin with assigned partitions, or to clear up a transaction
+    BEGIN_TIMEOUT_MS = 1000,  // one attempt to begin with assigned partitions, or to resolve a transaction
     PROBE_INTERVAL_MS = 1000, // while no broker is up
     PROBE_TIMEOUT_MS = 200,
     IDLE_COMMIT_INTERVAL_MS = 1000,
-    WATCH_QUIET_MS = 30000, // a partition is looked at after so long without a record
+    WATCH_QUIET_MS = 30000, // a partition is checked after this time without a record
     WATCH_TIMEOUT_MS = 1000,
 };
 
@@ -55,18 +55,18 @@ static void hand_over(struct kafka_transport *kafka, struct partition *partition
                       const rd_kafka_message_t *message)
 {
     struct record record =
-        kafka_message_record(message, text_from_string(kafka->config->jobs), kafka->record_headers);
+        kafka_message_record(message, text_from_string(kafka->config->jobs), kafka->scratch.record_headers);
     record.crashes = record.attempts = suspects_crashes(&partition->suspects, message->offset);
     kafka->events->receive(kafka->events->context, &record);
 }
 
-// A record without a value says, on a compacted topic, that its key is gone: it asks for nothing.
+// A record without a value is a tombstone of a compacted topic: it is not a job.
 static bool is_tombstone(const rd_kafka_message_t *message)
 {
     return message->payload == NULL;
 }
 
-// Returns how many records were handed over: 0 or 1.
+// Returns the number of records delivered: 0 or 1.
 static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_t *message,
                           enum status *status, struct error *error)
 {
@@ -76,7 +76,7 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
     partition->moved_ms = clock_ms();
     partition->at_end = partition->was_rewound = false;
     if (partition->paused || partition->rewind) {
-        partition->rewind = true; // it slipped through: it will be fetched again
+        partition->rewind = true; // delivered despite the pause: it is fetched again
         return 0;
     }
     *status = kafka_gaps_note(kafka, partition, message->offset, error);
@@ -126,7 +126,7 @@ static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_messa
     return STATUS_OK;
 }
 
-// At the start a topic may not be known to every broker yet.
+// After its creation a topic may be unknown to some brokers.
 static bool is_topic_gone(const struct kafka_transport *kafka, rd_kafka_resp_err_t code)
 {
     if (code != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && code != RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
@@ -143,7 +143,7 @@ static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_
     char text[ERROR_TEXT_BYTES];
     const char *what = rd_kafka_message_errstr(message);
     if (rd_kafka_fatal_error(kafka->consumer.rk, text, sizeof text) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        kafka->is_expelled = true;
+        kafka->group.is_expelled = true;
         what = text;
     }
     if (is_topic_gone(kafka, message->err))
@@ -153,7 +153,7 @@ static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_
     return status == STATUS_REFUSE ? kafka_stop(kafka, error) : status;
 }
 
-// Returns how many records were handed over: 0 or 1.
+// Returns the number of records delivered: 0 or 1.
 static int take_message(struct kafka_transport *kafka, rd_kafka_message_t *message, enum status *status,
                         struct error *error)
 {
@@ -168,21 +168,21 @@ static int take_message(struct kafka_transport *kafka, rd_kafka_message_t *messa
     return n_received;
 }
 
-// Returns the next message of the consumer after serving group events. An assignment may be queued right
-// behind another one; nothing is committed between the two.
+// Returns the next message of the consumer after serving group events. Several assignments may be queued in a
+// row; nothing is committed between them.
 static rd_kafka_message_t *next_event(struct kafka_transport *kafka)
 {
     rd_kafka_message_t *message;
     do {
-        kafka->regrouped = false;
+        kafka->group.regrouped = false;
         message = rd_kafka_consumer_poll(kafka->consumer.rk, 0);
-    } while (!message && kafka->regrouped);
+    } while (!message && kafka->group.regrouped);
     return message;
 }
 
-// First the group's events, in which partitions come and go, then records. One message at a time: a batch
-// that is taken while partitions go can hold records of those (librdkafka's issue 4208). `waiting`: why new
-// partitions have to wait.
+// Handles group events (partitions assigned and revoked) before records. One message at a time: a batch
+// fetched during a revocation can contain records of revoked partitions (librdkafka issue 4208). `waiting`:
+// why new partitions must wait.
 static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, int *n_received,
                                       struct error *waiting, struct error *error)
 {
@@ -190,7 +190,8 @@ static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, 
     rd_kafka_message_t *message;
     while (status == STATUS_OK && (message = next_event(kafka)))
         *n_received += take_message(kafka, message, &status, error);
-    if (status == STATUS_OK && kafka->assigned && !kafka_is_down(kafka)) // each try would only take its time
+    if (status == STATUS_OK && kafka->group.assigned &&
+        !kafka_is_down(kafka)) // each attempt would only time out
         (void)!kafka_begin_assigned(kafka, BEGIN_TIMEOUT_MS, waiting);
     while (status == STATUS_OK && *n_received < n_max &&
            (message = rd_kafka_consume_queue(kafka->records, 0)))
@@ -223,19 +224,19 @@ static bool is_idle(const struct partition *partition)
            partition->map.watermark > partition->committed;
 }
 
-// Control records and compaction put the end of a partition beyond its last job. With nothing in flight
-// nobody would commit that, and the group's lag would never be 0.
+// Control records and compaction move the end of a partition beyond its last job. Without jobs in flight no
+// commit would follow, and the group's lag would never be 0.
 static void commit_idle_positions(struct kafka_transport *kafka)
 {
-    int64_t now = clock_ms();
-    if (now - kafka->idle_commit_ms < IDLE_COMMIT_INTERVAL_MS)
+    int64_t now_ms = clock_ms();
+    if (now_ms - kafka->watch.idle_commit_ms < IDLE_COMMIT_INTERVAL_MS)
         return;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         if (!is_idle(kafka->partitions.items[i]))
             continue;
         struct error error;
-        kafka->idle_commit_ms = now;
-        (void)!kafka_commit(&kafka->base, NULL, 0, NULL, &error); // else the next one, or a job's
+        kafka->watch.idle_commit_ms = now_ms;
+        (void)!kafka_commit(&kafka->base, NULL, 0, NULL, &error); // retried by a later commit
         return;
     }
 }
@@ -255,31 +256,31 @@ static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_parti
         partition->moved_ms = clock_ms();
         if (code != RD_KAFKA_RESP_ERR_NO_ERROR || list->elems[i].offset <= partition->map.position)
             continue;
-        kafka->is_stuck = kafka->is_stuck || partition->was_rewound;
+        kafka->watch.is_stuck = kafka->watch.is_stuck || partition->was_rewound;
         partition->rewind = partition->was_rewound = true;
     }
 }
 
-// librdkafka has stopped fetching a partition before (its issue 5591, open). Those that are quiet for long
-// are compared with the log itself, fetched again and, if that does not help, fetched by a new consumer.
+// librdkafka may stop fetching a partition (its issue 5591, open). Partitions that are quiet for long are
+// compared with the log's end, fetched again and, if that does not help, fetched by a new consumer.
 static void watch(struct kafka_transport *kafka)
 {
-    int64_t now = clock_ms();
-    if (now - kafka->watched_ms < kafka->watch_quiet_ms / 6 || kafka_is_down(kafka))
+    int64_t now_ms = clock_ms();
+    if (now_ms - kafka->watch.watched_ms < kafka->watch.quiet_ms / 6 || kafka_is_down(kafka))
         return;
-    if (kafka->watched_ms)
+    if (kafka->watch.watched_ms)
         kafka_gaps_warn_when_idle(kafka);
-    kafka->watched_ms = now;
-    // whose they are is not to be seen: perhaps each partition's
+    kafka->watch.watched_ms = now_ms;
+    // the event names no partition: perhaps each one's
     if (rd_kafka_queue_length(kafka->records) > 0) {
         for (int32_t i = 0; i < kafka->partitions.n_items; i++)
             if (kafka->partitions.items[i])
-                kafka->partitions.items[i]->moved_ms = now;
+                kafka->partitions.items[i]->moved_ms = now_ms;
         return;
     }
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
-        if (is_quiet(kafka->partitions.items[i], now, kafka->watch_quiet_ms))
+        if (is_quiet(kafka->partitions.items[i], now_ms, kafka->watch.quiet_ms))
             rd_kafka_topic_partition_list_add(list, kafka->config->jobs, i);
     }
     if (list->cnt > 0)
@@ -291,13 +292,13 @@ static enum status probe(struct kafka_transport *kafka, struct error *error)
 {
     if (!kafka_is_down(kafka))
         return STATUS_OK;
-    if (clock_ms() - kafka->probed_ms >= PROBE_INTERVAL_MS) {
+    if (clock_ms() - kafka->watch.probed_ms >= PROBE_INTERVAL_MS) {
         int32_t n_partitions;
         struct error absent;
         if (kafka_topic_find(&kafka->producer, kafka->config->jobs, PROBE_TIMEOUT_MS, &n_partitions,
                              &absent) == STATUS_OK)
             kafka->consumer.is_down = kafka->producer.is_down = false;
-        kafka->probed_ms = clock_ms();
+        kafka->watch.probed_ms = clock_ms();
     }
     if (!kafka_is_down(kafka))
         return STATUS_OK;
@@ -305,19 +306,20 @@ static enum status probe(struct kafka_transport *kafka, struct error *error)
                            "no broker is up", RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
 }
 
-// The control topic, and before it is read nothing else; then what an earlier call had to leave.
+// Reads the control topic before anything else; then resolves a transaction that an earlier call left in
+// doubt.
 static enum status prepare(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     enum status status = STATUS_OK;
     if (kafka->control.handle.rk)
         status = kafka_control_poll(&kafka->control, timeout_ms, kafka->events, error);
-    if (status == STATUS_OK && !kafka->subscribed && kafka->control.n_behind == 0)
+    if (status == STATUS_OK && !kafka->group.subscribed && kafka->control.n_behind == 0)
         status = kafka_group_join(kafka, error);
     if (status != STATUS_OK)
         return kafka_stop(kafka, error);
-    if (!kafka->subscribed)
+    if (!kafka->group.subscribed)
         return STATUS_OK;
-    if (kafka_is_down(kafka)) // each try would only take its time; probe() says when it is over
+    if (kafka_is_down(kafka)) // each attempt would only time out; probe() says when it is over
         return STATUS_OK;
     return kafka_transaction_resolve(kafka, clock_ms() + BEGIN_TIMEOUT_MS, error);
 }
@@ -334,17 +336,17 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
     enum status unready = kafka->stopped.status == STATUS_OK ? prepare(kafka, timeout_ms, error) : STATUS_OK;
     enum status status = STATUS_OK;
     struct error fault = {0}, outside;
-    if (kafka->stopped.status == STATUS_OK && kafka->subscribed) {
+    if (kafka->stopped.status == STATUS_OK && kafka->group.subscribed) {
         kafka_steer_partitions(kafka);
-        // The group is served even if something else waits for a broker, or nothing is to be delivered now.
+        // Group events are handled even if something else waits for a broker, or nothing is delivered now.
         status = receive(kafka, timeout_ms, kafka->paused ? 0 : n_max, &fault);
-        if (kafka->is_expelled && kafka_group_rejoin(kafka, &fault) != STATUS_OK)
+        if (kafka->group.is_expelled && kafka_group_rejoin(kafka, &fault) != STATUS_OK)
             status = fault.status;
         commit_idle_positions(kafka);
         watch(kafka);
         if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
             status = fault.status;
-        if (kafka->is_stuck && kafka_group_renew(kafka, &fault) != STATUS_OK)
+        if (kafka->watch.is_stuck && kafka_group_renew(kafka, &fault) != STATUS_OK)
             status = fault.status;
     }
     kafka->events = NULL;
@@ -396,7 +398,7 @@ static enum status kafka_release(struct transport *transport, struct job *const 
 static bool kafka_is_drained(struct transport *transport)
 {
     const struct kafka_transport *kafka = kafka_of(transport);
-    if (!kafka->membership || kafka->assigned)
+    if (!kafka->group.membership || kafka->group.assigned)
         return false;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         const struct partition *partition = kafka->partitions.items[i];
@@ -444,7 +446,7 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
 
 static bool kafka_is_cancelled(struct transport *transport, const struct job *job)
 {
-    return cancel_set_has(&kafka_of(transport)->control.set, job->dataset, job->job_id, job_submitted(job));
+    return cancel_set_has(&kafka_of(transport)->control.set, job->dataset, job->job_id, job_submitted_s(job));
 }
 
 // ---- closing ----
@@ -452,32 +454,32 @@ static bool kafka_is_cancelled(struct transport *transport, const struct job *jo
 static void kafka_close(struct transport *transport)
 {
     struct kafka_transport *kafka = kafka_of(transport);
-    int64_t deadline = clock_ms() + KAFKA_CLOSE_TIMEOUT_MS;
+    int64_t deadline_ms = clock_ms() + KAFKA_CLOSE_TIMEOUT_MS;
     struct error error;
     kafka->events = NULL;
     if (kafka->transaction.phase == TRANSACTION_COMMITTING ||
         kafka->transaction.phase == TRANSACTION_ABORTING)
-        (void)!kafka_transaction_resolve(kafka, deadline, &error);
+        (void)!kafka_transaction_resolve(kafka, deadline_ms, &error);
     kafka_mark_leaving(kafka, NULL);
     kafka_say_leaving(kafka);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
     if (kafka->consumer.rk)
-        kafka_group_leave(kafka, deadline);
-    kafka_control_close(&kafka->control, deadline);
-    if (kafka->assigned)
-        rd_kafka_topic_partition_list_destroy(kafka->assigned);
-    if (kafka->coming)
-        rd_kafka_consumer_group_metadata_destroy(kafka->coming);
-    if (kafka->membership)
-        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
+        kafka_group_leave(kafka, deadline_ms);
+    kafka_control_close(&kafka->control, deadline_ms);
+    if (kafka->group.assigned)
+        rd_kafka_topic_partition_list_destroy(kafka->group.assigned);
+    if (kafka->group.coming)
+        rd_kafka_consumer_group_metadata_destroy(kafka->group.coming);
+    if (kafka->group.membership)
+        rd_kafka_consumer_group_metadata_destroy(kafka->group.membership);
     kafka_group_drop_records(kafka);
-    kafka_handle_close(&kafka->consumer, deadline);
-    kafka_publish_close(kafka, deadline);
+    kafka_handle_close(&kafka->consumer, deadline_ms);
+    kafka_publish_close(kafka, deadline_ms);
     kafka_transaction_finish(kafka);
     partition_table_finish(&kafka->partitions);
-    buffer_finish(&kafka->value);
-    buffer_finish(&kafka->map);
-    slot_close(&kafka->slot);
+    buffer_finish(&kafka->scratch.value);
+    buffer_finish(&kafka->scratch.map);
+    slot_close(&kafka->identity.slot);
     if (kafka->wake_file >= 0)
         close(kafka->wake_file);
     free(kafka);
@@ -528,9 +530,9 @@ static enum status read_all_settings(struct kafka_transport *kafka, struct kafka
     if (status != STATUS_OK)
         return status;
     kafka_topic_read_settings(admin, config->jobs, CHECK_TIMEOUT_MS, &jobs);
-    kafka->results_bytes_max = results.bytes_max;
-    kafka->dead_bytes_max = dead.bytes_max;
-    kafka->dead_is_compacted = dead.is_compacted;
+    kafka->outputs.results_bytes_max = results.bytes_max;
+    kafka->outputs.dead_bytes_max = dead.bytes_max;
+    kafka->outputs.dead_is_compacted = dead.is_compacted;
     if (jobs.is_compacted)
         warn_of_compaction(config, config->jobs, "a job is lost when a newer one has its key");
     if (results.is_compacted)
@@ -538,7 +540,7 @@ static enum status read_all_settings(struct kafka_transport *kafka, struct kafka
     return STATUS_OK;
 }
 
-// All topics are there, and how much they take is known.
+// Checks that all topics exist, and reads their record size limits.
 static enum status check_topics(struct kafka_transport *kafka, struct error *error)
 {
     const struct kafka_config *config = kafka->config;
@@ -547,7 +549,7 @@ static enum status check_topics(struct kafka_transport *kafka, struct error *err
                                    {config->dead, 1, false},
                                    {config->control, 1, true}};
     struct kafka_handle admin = {0};
-    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, kafka->id, error);
+    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, kafka->identity.id, error);
     enum status status = conf ? kafka_handle_open(&admin, config, KAFKA_ADMIN, conf, error) : error->status;
     if (status == STATUS_OK)
         status = kafka_topics_require(&admin, topics, config->control ? 4 : 3, error);
@@ -560,14 +562,15 @@ static enum status check_topics(struct kafka_transport *kafka, struct error *err
     return status;
 }
 
-// A full disk or a read-only folder is no reason not to work: only the name is lost with the process.
+// A full disk or a read-only folder is not fatal: only the identity is lost with the process.
 static enum status take_slot(struct kafka_transport *kafka, struct error *error)
 {
     const struct kafka_config *config = kafka->config;
     const char *name = config->member_name;
     char line[ERROR_TEXT_BYTES + 128];
-    enum status status = name ? slot_open_named(&kafka->slot, config->directory, config->group, name, error)
-                              : slot_open(&kafka->slot, config->directory, config->group, error);
+    enum status status =
+        name ? slot_open_named(&kafka->identity.slot, config->directory, config->group, name, error)
+             : slot_open(&kafka->identity.slot, config->directory, config->group, error);
     if (status == STATUS_OK || error->code != ERROR_FILE)
         return status;
     snprintf(
@@ -576,7 +579,7 @@ static enum status take_slot(struct kafka_transport *kafka, struct error *error)
              : "this worker's name ends with it, and its partitions wait for the end of its session then");
     if (config->log)
         config->log(config->log_context, 4, line);
-    return slot_open_without_file(&kafka->slot, name, error);
+    return slot_open_without_file(&kafka->identity.slot, name, error);
 }
 
 static enum status start(struct kafka_transport *kafka, struct error *error)
@@ -585,8 +588,9 @@ static enum status start(struct kafka_transport *kafka, struct error *error)
     enum status status = take_slot(kafka, error);
     if (status != STATUS_OK)
         return status;
-    snprintf(kafka->id, sizeof kafka->id, "sheaf-%s-%s", config->group, kafka->slot.id);
-    if (getrandom(&kafka->owner, sizeof kafka->owner, 0) != sizeof kafka->owner)
+    snprintf(kafka->identity.id, sizeof kafka->identity.id, "sheaf-%s-%s", config->group,
+             kafka->identity.slot.id);
+    if (getrandom(&kafka->identity.owner, sizeof kafka->identity.owner, 0) != sizeof kafka->identity.owner)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "getrandom: %s", strerror(errno));
     kafka->wake_file = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (kafka->wake_file < 0)
@@ -600,10 +604,10 @@ static enum status start(struct kafka_transport *kafka, struct error *error)
         status = error->status = STATUS_REFUSE;
     if (status == STATUS_OK)
         status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);
-    if (status == STATUS_RETRY) // another worker commits just now: the assignment reads them again
+    if (status == STATUS_RETRY) // another worker is committing: the assignment reads them again
         status = STATUS_OK;
     if (status == STATUS_OK && config->control)
-        status = kafka_control_open(&kafka->control, config, kafka->id, kafka->wake_file, error);
+        status = kafka_control_open(&kafka->control, config, kafka->identity.id, kafka->wake_file, error);
     return status;
 }
 
@@ -616,9 +620,9 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the transport");
     kafka->base.impl = &kafka_impl;
     kafka->config = config;
-    kafka->slot.file = kafka->wake_file = -1;
-    kafka->watch_quiet_ms = WATCH_QUIET_MS;
-    kafka->looked_ms = clock_ms();
+    kafka->identity.slot.file = kafka->wake_file = -1;
+    kafka->watch.quiet_ms = WATCH_QUIET_MS;
+    kafka->outside.looked_ms = clock_ms();
     enum status status = start(kafka, error);
     if (status != STATUS_OK) {
         kafka_close(&kafka->base);

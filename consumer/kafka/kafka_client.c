@@ -15,7 +15,7 @@
 enum {
     CLOSE_TIMEOUT_MS = 5000,
     READ_POLL_MS = 500,
-    READ_SILENCE_MS = 60000, // no record and no end for so long: given up
+    READ_SILENCE_MS = 60000, // time without a record or the end until the read fails
     CANCEL_TIMEOUT_MS = 30000,
 };
 
@@ -78,7 +78,7 @@ struct reading {
     struct header headers[KAFKA_HEADERS_MAX];
 };
 
-// Takes `list`'s partitions as far as they hold something.
+// Uses the partitions of `list` that are not empty.
 static enum status assign(struct reading *reading, const rd_kafka_topic_partition_list_t *list,
                           struct error *error)
 {
@@ -157,13 +157,13 @@ static enum status take_message(struct reading *reading, const rd_kafka_message_
                                 struct error *error)
 {
     bool is_end = message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
-    // librdkafka looks for a coordinator, which is not needed to read partitions that nobody shares.
+    // librdkafka searches a coordinator, which is not needed to read partitions without a group.
     if (message->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
         return STATUS_OK;
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && !is_end)
         return kafka_is_denial(message->err)
                    ? kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, message->err)
-                   : STATUS_OK; // a broker is away; silence for long ends it
+                   : STATUS_OK; // a broker is unavailable; READ_SILENCE_MS limits the wait
     int64_t *end = &reading->ends[message->partition];
     if (*end < 0)
         return STATUS_OK;
@@ -202,7 +202,7 @@ static enum status read_to_end(struct reading *reading, struct error *error)
 enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
                              kafka_receive *receive, void *context, struct error *error)
 {
-    // A topic to read is never created: it would only be empty.
+    // A topic to read is never created: it would be empty.
     struct kafka_config existing = *config;
     existing.create_topics = false;
     struct reading *reading = calloc(1, sizeof *reading);

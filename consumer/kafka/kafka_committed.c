@@ -15,7 +15,7 @@ enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset
     struct text metadata = {committed->metadata, committed->metadata_size};
     enum status status = offset_map_restart(map, committed->offset, metadata, error);
     if (status == STATUS_OK && suspects)
-        status = suspects_take_over(suspects, committed->offset, metadata, kafka->owner, error);
+        status = suspects_take_over(suspects, committed->offset, metadata, kafka->identity.owner, error);
     if (status == STATUS_REFUSE && kafka->config->accept_unknown_map && committed->offset >= 0) {
         offset_map_restart_empty(map, committed->offset);
         if (suspects)
@@ -41,9 +41,9 @@ static bool coordinator_answers(const struct kafka_transport *kafka)
                          &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-// librdkafka repeats a request whose answer is UNSTABLE_OFFSET_COMMIT until its time is over, and reports the
-// time alone. Of a coordinator that answers otherwise, a transaction that is not decided is the cause. It may
-// be of one partition of the list.
+// librdkafka repeats a request answered by UNSTABLE_OFFSET_COMMIT until its timeout, and reports only the
+// timeout. If the coordinator answers other requests, the cause is an undecided transaction, perhaps of one
+// partition of the list.
 static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
                             struct error *error)
 {
@@ -60,8 +60,8 @@ static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_
         kafka->config->brokers, ids, n_named < list->cnt ? ", ..." : "", kafka->config->jobs);
 }
 
-// librdkafka waits here while a transaction holds new offsets: of the worker that had the partition before,
-// or one that died, which the broker ends after transaction.timeout.ms.
+// librdkafka waits here while a transaction has pending offsets: of the previous owner of the partition, or
+// of a dead worker, whose transaction the broker aborts after transaction.timeout.ms.
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error)
 {

@@ -1,5 +1,5 @@
-// Follows the control topic: all of it before the first job is received, then live. Its partitions are
-// assigned, not shared by a group, for every worker reads every cancellation.
+// Follows the control topic: reads all of it before the first job is received, then continuously. Its
+// partitions are assigned, not shared by a group, because every worker reads every cancellation.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/marker.h"
@@ -15,7 +15,7 @@ enum {
     CONTROL_RECORDS_MAX = 1000, // of one poll, once the topic was read
 };
 
-// Fills `list` with where to begin.
+// Fills `list` with the start offsets.
 static enum status find_ends(struct kafka_control *control, rd_kafka_topic_partition_list_t *list,
                              struct error *error)
 {
@@ -106,8 +106,8 @@ static enum status handle_message(struct kafka_control *control, const rd_kafka_
     enum status status = cancel_decode(key, value, &arena, &cancel, error);
     if (status == STATUS_OK) {
         status = cancel_set_put(&control->set, &cancel, error);
-        if (status == STATUS_OK && cancel.at != CANCEL_NEVER && events->cancel)
-            events->cancel(events->context, cancel.dataset, cancel.job_id, cancel.at);
+        if (status == STATUS_OK && cancel.at_s != CANCEL_NEVER && events->cancel)
+            events->cancel(events->context, cancel.dataset, cancel.job_id, cancel.at_s);
     } else if (status == STATUS_REJECT) {
         complain(control, message, error);
         status = STATUS_OK;
@@ -119,12 +119,12 @@ static enum status handle_message(struct kafka_control *control, const rd_kafka_
 enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
                                const struct transport_events *events, struct error *error)
 {
-    int64_t deadline = clock_ms() + timeout_ms;
+    int64_t deadline_ms = clock_ms() + timeout_ms;
     enum status status = STATUS_OK;
     for (int i = 0; i < CONTROL_RECORDS_MAX && status == STATUS_OK; i++) {
         rd_kafka_message_t *message =
             rd_kafka_consumer_poll(control->handle.rk,
-                                   control->n_behind > 0 ? kafka_remaining_ms(deadline) : 0);
+                                   control->n_behind > 0 ? kafka_remaining_ms(deadline_ms) : 0);
         if (!message)
             break;
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {

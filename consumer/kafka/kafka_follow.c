@@ -20,7 +20,7 @@ enum {
 
 struct followed_partition {
     int64_t next; // to be delivered; OFFSET_UNKNOWN: from the first record on
-    bool at_end;  // its end was reached once; more may have come
+    bool at_end;  // its end was reached once; records may have been added since
 };
 
 struct followed_topic {
@@ -67,7 +67,7 @@ static enum status look_up(struct kafka_follow *follow, struct followed_topic *t
     return grow(topic, n_partitions, error);
 }
 
-// Assigns all partitions where they stand: what was fetched ahead is fetched again.
+// Assigns all partitions at their positions: prefetched records are fetched again.
 static enum status assign(struct kafka_follow *follow, struct error *error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
@@ -95,7 +95,7 @@ static enum status take_up_added(struct kafka_follow *follow, struct error *erro
         struct error away;
         int32_t before = follow->topics[t].n_partitions;
         if (look_up(follow, &follow->topics[t], LOOK_TIMEOUT_MS, &away) != STATUS_OK)
-            break; // asked again later
+            break; // queried again later
         added = added || follow->topics[t].n_partitions > before;
     }
     follow->looked_ms = clock_ms();
@@ -154,9 +154,9 @@ void kafka_follow_close(struct kafka_follow *follow)
 {
     if (!follow)
         return;
-    int64_t deadline = clock_ms() + CLOSE_TIMEOUT_MS;
-    kafka_handle_close(&follow->reader, deadline);
-    kafka_handle_close(&follow->admin, deadline);
+    int64_t deadline_ms = clock_ms() + CLOSE_TIMEOUT_MS;
+    kafka_handle_close(&follow->reader, deadline_ms);
+    kafka_handle_close(&follow->admin, deadline_ms);
     for (size_t t = 0; t < follow->n_topics; t++)
         free(follow->topics[t].partitions);
     free(follow);
@@ -190,7 +190,7 @@ static enum status handle_message(struct kafka_follow *follow, const rd_kafka_me
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR)
         return kafka_is_denial(message->err) ? kafka_error_set(error, STATUS_REFUSE, &follow->reader,
                                                                topic ? topic->name : "reading", message->err)
-                                             : STATUS_OK; // a broker is away
+                                             : STATUS_OK; // a broker is unavailable
     if (!partition)
         return STATUS_OK;
     struct record record = kafka_message_record(message, text_from_string(topic->name), follow->headers);
@@ -204,9 +204,10 @@ enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n
                               void *context, struct error *error)
 {
     enum status status = take_up_added(follow, error);
-    int64_t deadline = clock_ms() + timeout_ms;
+    int64_t deadline_ms = clock_ms() + timeout_ms;
     for (int n = 0; n < n_max && status == STATUS_OK;) {
-        rd_kafka_message_t *message = rd_kafka_consumer_poll(follow->reader.rk, kafka_remaining_ms(deadline));
+        rd_kafka_message_t *message =
+            rd_kafka_consumer_poll(follow->reader.rk, kafka_remaining_ms(deadline_ms));
         if (!message)
             break;
         n += message->err == RD_KAFKA_RESP_ERR_NO_ERROR;
@@ -244,7 +245,7 @@ static enum status read_offsets(struct kafka_follow *follow, const struct follow
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(topic->n_partitions);
     for (int32_t i = 0; i < topic->n_partitions; i++)
         rd_kafka_topic_partition_list_add(list, topic->name, i);
-    // librdkafka waits here while a transaction holds new offsets.
+    // librdkafka waits here while a transaction has pending offsets.
     rd_kafka_resp_err_t code = rd_kafka_committed(follow->reader.rk, list, LOOK_TIMEOUT_MS);
     for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
         const rd_kafka_topic_partition_t *committed = &list->elems[i];
@@ -296,7 +297,7 @@ static void name_owner(void *context, const rd_kafka_MemberDescription_t *member
     }
 }
 
-// Who owns what is good to know, not more: a broker that does not tell leaves the owners empty.
+// Owners are informational: if a broker does not report them, they remain empty.
 static void read_owners(struct kafka_follow *follow, const struct followed_topic *topic,
                         struct kafka_standing *standings)
 {

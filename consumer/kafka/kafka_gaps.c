@@ -1,8 +1,7 @@
-// Offsets between what was delivered and what comes next. Transactions' markers, aborted records and
-// compaction leave such gaps and nothing is lost in them. Retention leaves one too when it deletes records
-// that this group had not read: then the log starts beyond the position, which nothing else does. A broker is
-// asked where the log starts, at most every LOOK_INTERVAL_MS for a partition: a topic that is written in
-// transactions has a gap for each.
+// Gaps between the last delivered offset and the next one. Transaction markers, aborted records and
+// compaction leave gaps without losing a job. Retention leaves one if it deletes records that this group had
+// not read: only then does the log start beyond the position. The start of the log is queried at most every
+// LOOK_INTERVAL_MS per partition, because a topic written in transactions has a gap for each.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -60,7 +59,7 @@ static enum status look_at_log_start(struct kafka_transport *kafka, struct parti
     int64_t log_start = list->elems[0].offset;
     rd_kafka_topic_partition_list_destroy(list);
     partition->gap.looked_ms = clock_ms();
-    if (code != RD_KAFKA_RESP_ERR_NO_ERROR) // again after the interval
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR) // queried again after the interval
         return STATUS_OK;
     enum status status = count_deleted(kafka, partition, log_start, error);
     partition->gap.to = partition->gap.from = 0;
@@ -118,14 +117,14 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka)
     bool owns_some = false;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++)
         owns_some = owns_some || (kafka->partitions.items[i] && kafka->partitions.items[i]->owned);
-    if (owns_some || !kafka->membership || kafka->idle_is_reported) {
-        kafka->idle_is_reported = kafka->idle_is_reported && !owns_some;
+    if (owns_some || !kafka->group.membership || kafka->group.idle_is_reported) {
+        kafka->group.idle_is_reported = kafka->group.idle_is_reported && !owns_some;
         return;
     }
     if (kafka_topic_find(&kafka->producer, kafka->config->jobs, LOOK_TIMEOUT_MS, &n_partitions, &error) !=
         STATUS_OK)
         return;
-    kafka->idle_is_reported = true;
+    kafka->group.idle_is_reported = true;
     snprintf(line, sizeof line,
              "no partition for this worker: topic %s has %" PRId32
              ", and group %s more workers than that; it waits for one to leave",

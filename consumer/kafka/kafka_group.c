@@ -1,6 +1,6 @@
-// Membership of the group: partitions come and go. What was committed of a partition is read before its first
-// record is fetched, so nothing is computed that somebody else finished; what is finished here is committed
-// before a partition goes, while we are still its owner.
+// The group's rebalances: partitions are assigned and revoked. The committed offsets of a partition are read
+// before its first record is fetched, so that no finished job is computed again; finished jobs are committed
+// before a partition is revoked, while this worker is still its owner.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_topic.h"
@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum {
-    REVOKE_TIMEOUT_MS = 10000, // for the commit before partitions go
-    NAMESAKE_MS = 60000,       // expelled twice within: another worker goes by our name
+    REVOKE_TIMEOUT_MS = 10000, // for the commit before partitions are revoked
+    DUPLICATE_ID_MS = 60000,   // fenced twice within: another worker has the same member name
     LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
 };
 
@@ -27,7 +27,7 @@ static void add_partition(rd_kafka_topic_partition_list_t *list, const struct ka
 // ---- pausing, resuming, rewinding ----
 
 // Resuming a partition that is not paused makes librdkafka fetch what it fetched before (its issue 4636):
-// `paused` tells what it knows, and only a change is passed on.
+// `paused` mirrors its state, so that only changes are passed on.
 static void set_paused(struct kafka_transport *kafka, struct partition *partition, bool paused)
 {
     if (partition->paused == paused)
@@ -88,13 +88,13 @@ static enum status check_end(const struct kafka_transport *kafka, const rd_kafka
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_BROKER,
                      "group %s committed offset %" PRId64 " of topic %s partition %" PRId32
-                     ", which ends at %" PRId64 ": was it made anew? Set the group's offsets anew "
+                     ", which ends at %" PRId64 ": was it recreated? Reset the group's offsets "
                      "(kafka-consumer-groups --reset-offsets)",
                      kafka->config->group, committed->offset, committed->topic, committed->partition, end);
 }
 
-// An offset beyond the end is one of a topic that was deleted and made anew: its jobs would be taken for
-// done.
+// An offset beyond the end belongs to a topic that was deleted and recreated: new jobs would count as
+// finished.
 static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *committed,
                               int timeout_ms, struct error *error)
 {
@@ -112,7 +112,7 @@ static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topi
 
 enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
-    int64_t deadline = clock_ms() + timeout_ms;
+    int64_t deadline_ms = clock_ms() + timeout_ms;
     int32_t n_partitions;
     enum status status =
         kafka_topic_find(&kafka->producer, kafka->config->jobs, timeout_ms, &n_partitions, error);
@@ -122,7 +122,7 @@ enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
     for (int32_t i = 0; i < n_partitions && i < KAFKA_PARTITIONS_MAX; i++)
         add_partition(list, kafka, i);
     if (list->cnt > 0)
-        status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline), error);
+        status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline_ms), error);
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
         struct offset_map map;
         struct suspects suspects = {0};
@@ -144,7 +144,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
                          committed->partition);
     bool is_committed = committed->offset >= 0;
     enum status status = STATUS_OK;
-    // coordinators forget what groups committed of a topic that is deleted
+    // coordinators delete the committed offsets of a deleted topic
     if (!is_committed && partition->committed >= 0) {
         char how[96];
         snprintf(how, sizeof how, "partition %" PRId32 " had the committed offset %" PRId64 " and has none",
@@ -155,7 +155,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
         status = kafka_restart_map(kafka, &partition->map, &partition->suspects, committed, error);
     else if (partition->map.watermark == OFFSET_UNKNOWN)
         committed->offset = RD_KAFKA_OFFSET_INVALID; // auto.offset.reset decides
-    else                                             // ours before, and nothing was finished yet
+    else                                             // owned before, and nothing was finished yet
         offset_map_restart_empty(&partition->map, committed->offset = partition->map.watermark);
     if (is_committed && status == STATUS_OK)
         kafka_gaps_warn_of_others(kafka, committed);
@@ -184,16 +184,16 @@ static void set_records_apart(struct kafka_transport *kafka, int32_t id)
 static enum status assign(struct kafka_transport *kafka, struct error *error)
 {
     rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
-    for (int i = 0; i < kafka->assigned->cnt; i++)
-        set_records_apart(kafka, kafka->assigned->elems[i].partition);
+    for (int i = 0; i < kafka->group.assigned->cnt; i++)
+        set_records_apart(kafka, kafka->group.assigned->elems[i].partition);
     if (kafka_is_cooperative(kafka)) {
-        rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->consumer.rk, kafka->assigned);
+        rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->consumer.rk, kafka->group.assigned);
         if (fault) {
             code = rd_kafka_error_code(fault);
             rd_kafka_error_destroy(fault);
         }
     } else {
-        code = rd_kafka_assign(kafka->consumer.rk, kafka->assigned);
+        code = rd_kafka_assign(kafka->consumer.rk, kafka->group.assigned);
     }
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return kafka_error_set(error, STATUS_RESTART, &kafka->consumer, "taking partitions", code);
@@ -202,16 +202,16 @@ static enum status assign(struct kafka_transport *kafka, struct error *error)
 
 enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
-    int64_t deadline = clock_ms() + timeout_ms;
-    rd_kafka_topic_partition_list_t *list = kafka->assigned;
-    // The offsets of a transaction in doubt are ours to clear up: nobody could read them meanwhile.
-    enum status status = kafka_transaction_resolve(kafka, deadline, error);
+    int64_t deadline_ms = clock_ms() + timeout_ms;
+    rd_kafka_topic_partition_list_t *list = kafka->group.assigned;
+    // A transaction in doubt is resolved first: until then no worker can read its offsets.
+    enum status status = kafka_transaction_resolve(kafka, deadline_ms, error);
     if (status == STATUS_OK)
-        status = kafka_confirm_assigned(kafka, kafka_remaining_ms(deadline), error);
+        status = kafka_confirm_assigned(kafka, kafka_remaining_ms(deadline_ms), error);
     if (status == STATUS_OK && list->cnt > 0)
-        status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline), error);
+        status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline_ms), error);
     if (status == STATUS_OK && list->cnt > 0)
-        status = check_ends(kafka, list, kafka_remaining_ms(deadline), error);
+        status = check_ends(kafka, list, kafka_remaining_ms(deadline_ms), error);
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++)
         status = begin_partition(kafka, &list->elems[i], error);
     if (status == STATUS_OK)
@@ -225,7 +225,7 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
     kafka_take_membership(kafka);
     kafka->figures.n_rebalances++;
     rd_kafka_topic_partition_list_destroy(list);
-    kafka->assigned = NULL;
+    kafka->group.assigned = NULL;
     fault_point(FAULT_CLAIMED);
     kafka_steer_partitions(kafka);
     return STATUS_OK;
@@ -235,10 +235,10 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
 
 static void drop_assigned(struct kafka_transport *kafka)
 {
-    if (kafka->assigned)
-        rd_kafka_topic_partition_list_destroy(kafka->assigned);
-    kafka->assigned = NULL;
-    kafka_drop_metadata(&kafka->coming);
+    if (kafka->group.assigned)
+        rd_kafka_topic_partition_list_destroy(kafka->group.assigned);
+    kafka->group.assigned = NULL;
+    kafka_drop_metadata(&kafka->group.coming);
 }
 
 static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
@@ -247,8 +247,8 @@ static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition
         struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
         if (!partition)
             continue;
-        // The library keeps its flag over an assignment, if it keeps the partition: ours begins anew, so must
-        // its.
+        // librdkafka keeps the pause of a partition that it keeps over an assignment: ours is reset, so its
+        // pause must be too.
         set_paused(kafka, partition, false);
         partition->owned = partition->at_end = partition->rewind = false;
     }
@@ -272,19 +272,20 @@ static void unassign_cooperative(struct kafka_transport *kafka, const rd_kafka_t
     rd_kafka_topic_partition_list_destroy(fetched);
 }
 
-// A cooperative member keeps what it was given and is not listed.
+// A cooperative member keeps its other partitions, which are not listed.
 static void drop_listed(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
-    for (int i = 0; kafka->assigned && i < list->cnt; i++)
-        rd_kafka_topic_partition_list_del(kafka->assigned, list->elems[i].topic, list->elems[i].partition);
-    if (kafka->assigned && kafka->assigned->cnt == 0)
+    for (int i = 0; kafka->group.assigned && i < list->cnt; i++)
+        rd_kafka_topic_partition_list_del(kafka->group.assigned, list->elems[i].topic,
+                                          list->elems[i].partition);
+    if (kafka->group.assigned && kafka->group.assigned->cnt == 0)
         drop_assigned(kafka);
 }
 
 static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
 {
     bool lost = rd_kafka_assignment_lost(kafka->consumer.rk);
-    int64_t deadline = clock_ms() + REVOKE_TIMEOUT_MS;
+    int64_t deadline_ms = clock_ms() + REVOKE_TIMEOUT_MS;
     bool cooperative = kafka_is_cooperative(kafka);
     struct error error;
     if (cooperative)
@@ -299,19 +300,18 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
         kafka->events->revoke(kafka->events->context);
     if (!lost)
         kafka_say_leaving(kafka);
-    // In doubt even then: the offsets are held back from the next owner until the broker knows.
-    (void)!kafka_transaction_resolve(kafka, deadline, &error);
+    // Still in doubt: the broker withholds the offsets from the next owner until the transaction is decided.
+    (void)!kafka_transaction_resolve(kafka, deadline_ms, &error);
     disown(kafka, list);
     if (cooperative)
         unassign_cooperative(kafka, list);
     else
         rd_kafka_assign(kafka->consumer.rk, NULL);
     if (lost || !cooperative)
-        kafka_drop_metadata(&kafka->membership);
+        kafka_drop_metadata(&kafka->group.membership);
 }
 
-// An assignment stands for all there is (not so a cooperative one), so what we still own was taken from us
-// without a word.
+// An eager assignment lists all partitions, so partitions that we still own were lost without a revocation.
 static void disown_all(struct kafka_transport *kafka)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
@@ -321,12 +321,12 @@ static void disown_all(struct kafka_transport *kafka)
     }
     disown(kafka, list);
     rd_kafka_topic_partition_list_destroy(list);
-    kafka_drop_metadata(&kafka->membership);
+    kafka_drop_metadata(&kafka->group.membership);
 }
 
 // Answers an assignment with no partitions. Until an assignment is answered librdkafka does not join the
-// group again (its issue 873): a member that answered only when its offsets are read would stall the next
-// rebalance, be expelled, and never come back. NULL instead of an empty list is no answer.
+// group again (its issue 873): a member that answered only after reading its offsets would stall the next
+// rebalance, be removed, and never rejoin. NULL instead of an empty list is not an answer.
 static void answer_without_partitions(struct kafka_transport *kafka)
 {
     rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
@@ -342,12 +342,12 @@ static void answer_without_partitions(struct kafka_transport *kafka)
 
 static void add_assigned(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
-    if (!kafka->assigned)
-        kafka->assigned = rd_kafka_topic_partition_list_new(list->cnt);
+    if (!kafka->group.assigned)
+        kafka->group.assigned = rd_kafka_topic_partition_list_new(list->cnt);
     for (int i = 0; i < list->cnt; i++)
-        if (!rd_kafka_topic_partition_list_find(kafka->assigned, list->elems[i].topic,
+        if (!rd_kafka_topic_partition_list_find(kafka->group.assigned, list->elems[i].topic,
                                                 list->elems[i].partition))
-            rd_kafka_topic_partition_list_add(kafka->assigned, list->elems[i].topic,
+            rd_kafka_topic_partition_list_add(kafka->group.assigned, list->elems[i].topic,
                                               list->elems[i].partition);
 }
 
@@ -355,19 +355,19 @@ void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_pa
                      void *opaque)
 {
     struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
-    kafka->regrouped = true;
+    kafka->group.regrouped = true;
     if (code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
         give_partitions(kafka, list);
         return;
     }
-    kafka_drop_metadata(&kafka->coming);
+    kafka_drop_metadata(&kafka->group.coming);
     if (!kafka_is_cooperative(kafka)) {
         drop_assigned(kafka);
         disown_all(kafka);
     }
     add_assigned(kafka, list);
-    kafka->coming = rd_kafka_consumer_group_metadata(rk);
-    answer_without_partitions(kafka); // kafka_begin_assigned takes them
+    kafka->group.coming = rd_kafka_consumer_group_metadata(rk);
+    answer_without_partitions(kafka); // kafka_begin_assigned assigns them
 }
 
 // ---- joining ----
@@ -378,8 +378,8 @@ static void wake_for(struct kafka_transport *kafka, rd_kafka_queue_t *queue)
     rd_kafka_queue_io_event_enable(queue, kafka->wake_file, &one, sizeof one);
 }
 
-// A rebalance takes as long as its slowest member may: by default max.poll.interval.ms. Three of them are
-// enough for a dead member's session, a rebalance, and a transaction that holds the offsets.
+// A rebalance takes up to the limit of its slowest member, by default max.poll.interval.ms. Three times that
+// covers a dead member's session, a rebalance, and a transaction with pending offsets.
 static int64_t derive_membership_timeout(const struct kafka_transport *kafka, const rd_kafka_conf_t *conf)
 {
     char value[32] = "";
@@ -392,10 +392,10 @@ static int64_t derive_membership_timeout(const struct kafka_transport *kafka, co
 
 enum status kafka_group_open(struct kafka_transport *kafka, struct error *error)
 {
-    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_CONSUMER, kafka->id, error);
+    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_CONSUMER, kafka->identity.id, error);
     if (!conf)
         return error->status;
-    kafka->membership_timeout_ms = derive_membership_timeout(kafka, conf);
+    kafka->outside.timeout_ms = derive_membership_timeout(kafka, conf);
     rd_kafka_conf_set_rebalance_cb(conf, kafka_rebalance);
     kafka->consumer.owner = kafka;
     enum status status = kafka_handle_open(&kafka->consumer, kafka->config, KAFKA_CONSUMER, conf, error);
@@ -424,14 +424,14 @@ enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
     rd_kafka_topic_partition_list_destroy(list);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return kafka_error_set(error, STATUS_REFUSE, &kafka->consumer, "joining the group", code);
-    kafka->subscribed = true;
+    kafka->group.subscribed = true;
     return STATUS_OK;
 }
 
 static void forget_group(struct kafka_transport *kafka)
 {
     drop_assigned(kafka);
-    kafka_drop_metadata(&kafka->membership);
+    kafka_drop_metadata(&kafka->group.membership);
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         struct partition *partition = kafka->partitions.items[i];
         if (partition)
@@ -441,48 +441,48 @@ static void forget_group(struct kafka_transport *kafka)
 
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error)
 {
-    kafka->is_stuck = false;
+    kafka->watch.is_stuck = false;
     forget_group(kafka);
     kafka_group_drop_records(kafka);
     kafka_handle_close(&kafka->consumer, clock_ms() + LOCAL_TIMEOUT_MS);
-    kafka->subscribed = false;
+    kafka->group.subscribed = false;
     kafka->figures.n_rejoins++;
     enum status status = kafka_group_open(kafka, error);
     return status == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
 }
 
-// A static member whose session ran out while the broker was away can come back and find its name taken by
-// its own earlier attempt (librdkafka 2.0.2). A new consumer takes the name for good, unless a namesake
-// lives: it would be expelled again soon.
+// A static member whose session expired while the broker was unavailable can rejoin and find its name in use
+// by its own earlier attempt (librdkafka 2.0.2). A new consumer gets the name, unless another worker with
+// that name lives: then it is fenced again soon.
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error)
 {
-    int64_t now = clock_ms();
-    kafka->is_expelled = false;
-    if (kafka->rejoined_ms && now - kafka->rejoined_ms < NAMESAKE_MS) {
+    int64_t now_ms = clock_ms();
+    kafka->group.is_expelled = false;
+    if (kafka->group.rejoined_ms && now_ms - kafka->group.rejoined_ms < DUPLICATE_ID_MS) {
         error->status = STATUS_RESTART;
         return kafka_stop(kafka, error);
     }
-    kafka->rejoined_ms = now;
+    kafka->group.rejoined_ms = now_ms;
     return kafka_group_renew(kafka, error);
 }
 
 // ---- leaving ----
 
-// A consumer whose group is closed answers no call that asks the group: such a call never returns, nor does
-// it when the group closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated() empties the queue of
-// calls). Closing while an assignment waits unread makes that assignment stale and lets the group close at
-// any time. So all events are answered before it closes.
+// With a closed group librdkafka answers no call about the group: such a call never returns, also if the
+// group closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated() empties the queue of calls). Closing
+// while an assignment waits unread makes that assignment stale and lets the group close at any time. So all
+// events are answered before it closes.
 static void answer_events(struct kafka_transport *kafka, int64_t deadline_ms)
 {
     rd_kafka_message_t *message;
-    // when it returns, what follows of it is in the queue; so with each answer
+    // when it returns, the resulting events are in the queue; likewise for each answer
     rd_kafka_unsubscribe(kafka->consumer.rk);
     do {
-        kafka->regrouped = false;
+        kafka->group.regrouped = false;
         message = rd_kafka_consumer_poll(kafka->consumer.rk, 0);
         if (message)
             rd_kafka_message_destroy(message);
-    } while ((message || kafka->regrouped) && kafka_remaining_ms(deadline_ms) > 0);
+    } while ((message || kafka->group.regrouped) && kafka_remaining_ms(deadline_ms) > 0);
 }
 
 // With KIP-848 partitions may still be asked back while the group closes; the group waits for the answer.

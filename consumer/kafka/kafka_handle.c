@@ -21,7 +21,7 @@ static const struct setting settings_common[] = {
     {"socket.keepalive.enable", "true"},
     {"socket.nagle.disable", "true"},
     {"log.queue", "true"},
-    // A misspelt topic is an error, whatever the brokers would do.
+    // A misspelled topic is an error, even if the brokers would create it.
     {"allow.auto.create.topics", "false"},
     {NULL, NULL},
 };
@@ -35,8 +35,8 @@ static const struct setting settings_consumer[] = {
     {"enable.partition.eof", "true"},
     {"queued.max.messages.kbytes", "16384"},
     {"check.crcs", "true"},
-    // Computing happens on other threads. The value is also the rebalance timeout: how long a dead member
-    // stalls.
+    // Computing happens on other threads. The value is also the rebalance timeout, for which a dead member
+    // stalls the group.
     {"max.poll.interval.ms", "60000"},
     {NULL, NULL},
 };
@@ -49,14 +49,14 @@ static const struct setting settings_cooperative[] = {{"session.timeout.ms", "45
                                                       {"partition.assignment.strategy", "cooperative-sticky"},
                                                       {NULL, NULL}};
 
-// Session and assignor are the broker's settings.
+// The broker configures session timeout and assignor.
 static const struct setting settings_kip_848[] = {{"group.protocol", "consumer"}, {NULL, NULL}};
 
 enum {
-    // Cooperative rebalancing can loop, hang at close and crash before (librdkafka's issues 4783, 4527,
-    // 4381), and SCRAM sends a nonce that brokers from 4.0 on refuse (4895).
+    // Cooperative rebalancing can loop, hang at close and crash in earlier versions (librdkafka's issues
+    // 4783, 4527, 4381), and SCRAM sends a nonce that brokers from 4.0 on refuse (4895).
     VERSION_2_6_1 = 0x020601ff,
-    VERSION_2_12 = 0x020c00ff, // KIP-848 is no preview any more
+    VERSION_2_12 = 0x020c00ff, // KIP-848 is no longer a preview
 };
 
 static const struct {
@@ -85,9 +85,9 @@ static const struct setting settings_transactional[] = {
     {"transaction.timeout.ms", "30000"},
     {"compression.type", "zstd"},
     // Of results no larger than the default of 3 (2,000 of them: 82.5 and 87.3 KB), and its tables are 96 KB
-    // instead of 768, which are taken and cleared anew for each batch.
+    // instead of 768, which are allocated and cleared again for each batch.
     {"compression.level", "1"},
-    // A commit sends what waits, so that the results of a group (worker.h) that go to one partition are one
+    // A commit flushes the queue, so that the results of a group (worker.h) that go to one partition are one
     // batch. Where a partition has an answer outstanding and more that is due, librdkafka 2.0's thread asks
     // the socket without a pause: 60,000 jobs took 4,600 to 160,000 polls with 5 ms and up to 4,800,000 with
     // larger groups, with both as they are 1,900. It must be less than the transaction's time, which is 1,000
@@ -128,7 +128,7 @@ static const struct setting *const settings_of_role[] = {
     [KAFKA_SUBMITTER] = settings_submitter,         [KAFKA_ADMIN] = settings_admin,
 };
 
-// What exactly-once hangs on, or what an option of ours says.
+// Properties on which exactly-once depends, or which have an option of sheaf.
 static const char *const locked[] = {
     "bootstrap.servers", "metadata.broker.list",     "group.id",
     "transactional.id",  "enable.auto.commit",       "auto.commit.enable",
@@ -194,8 +194,8 @@ static enum status check_strategy(rd_kafka_conf_t *conf, struct error *error)
 
 enum { INSTANCE_NAME_BYTES_MAX = 249 }; // the brokers' limit
 
-// A static member's name tells its topic too: to a member that comes back under its old name, the coordinator
-// gives what it had before, whatever it asks for now (seen with Kafka 4.3).
+// A static member's name includes its topic: a member that rejoins under its old name gets its old
+// partitions, regardless of its subscription (seen with Kafka 4.3).
 static enum status set_membership(rd_kafka_conf_t *conf, const struct kafka_config *config, const char *id,
                                   struct error *error)
 {
@@ -214,7 +214,7 @@ static enum status set_identity(rd_kafka_conf_t *conf, const struct kafka_config
         status = set(conf, "client.id", id, error);
     if (status == STATUS_OK && (role == KAFKA_CONSUMER || role == KAFKA_READER))
         status = set(conf, "group.id", config->group ? config->group : "sheaf", error);
-    // With KIP-848 a killed static member's name is refused, for good, until its session is over.
+    // With KIP-848 the name of a killed static member is refused until its session expires.
     bool is_static = !config->dynamic_membership && config->protocol != GROUP_PROTOCOL_CONSUMER;
     if (status == STATUS_OK && role == KAFKA_CONSUMER && is_static)
         status = set_membership(conf, config, id, error);
@@ -289,7 +289,7 @@ static void handle_error(rd_kafka_t *rk, int code, const char *reason, void *opa
     }
     if (kafka_is_denial((rd_kafka_resp_err_t)code))
         handle->denied = (rd_kafka_resp_err_t)code;
-    // The brokers say that the password is wrong.
+    // The brokers reject the password.
     bool may_be_the_nonce = code == RD_KAFKA_RESP_ERR__AUTHENTICATION && strstr(reason, "SCRAM") &&
                             rd_kafka_version() < VERSION_2_6_1;
     snprintf(handle->last_error, sizeof handle->last_error, "%s%s%s%s", reason,
@@ -299,7 +299,7 @@ static void handle_error(rd_kafka_t *rk, int code, const char *reason, void *opa
              may_be_the_nonce ? rd_kafka_version_str() : "", may_be_the_nonce ? ")" : "");
 }
 
-// A property for consumers is no news to a producer when -X gives it to all clients.
+// -X sets a property for all clients: the warning that it is for consumers only is dropped.
 static bool is_noise(const char *facility, const char *line)
 {
     return strcmp(facility, "CONFWARN") == 0 &&
@@ -337,7 +337,7 @@ enum status kafka_handle_open(struct kafka_handle *handle, const struct kafka_co
 
 static void *destroy(void *rk)
 {
-    // A consumer was closed before, or is to go without a word.
+    // A consumer was closed before, or must not leave the group.
     rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     return NULL;
 }
@@ -406,7 +406,7 @@ struct record kafka_message_record(const rd_kafka_message_t *message, struct tex
     };
     rd_kafka_timestamp_type_t kind;
     int64_t written_ms = rd_kafka_message_timestamp(message, &kind);
-    record.written = written_ms > 0 ? written_ms / 1000 : 0;
+    record.written_s = written_ms > 0 ? written_ms / 1000 : 0;
     take_headers(&record, message, headers);
     record.content_type = headers_find(record.headers, record.n_headers, "content-type");
     return record;

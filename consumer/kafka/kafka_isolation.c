@@ -1,5 +1,5 @@
 // Records that a broker refuses for good: a record without a key on a compacted topic, one that breaks the
-// topic's schema or size, a policy. Retried together with its neighbours such a record would keep them, and
+// topic's schema or size, a policy. Retried together with its neighbors such a record would keep them, and
 // its partition, for ever.
 //
 //   a batch is refused              librdkafka before 2.6 names all its records: each of them is doubted, and sent in a
@@ -55,8 +55,8 @@ static enum status count_refusal(struct kafka_transport *kafka, struct job *job,
                      kafka->config->brokers, refusals->topic, rd_kafka_err2str(refusals->code));
 }
 
-enum status kafka_isolation_settle(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                                   struct error *error)
+enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                                  struct error *error)
 {
     const struct kafka_refusals *refusals = &kafka->refusals;
     if (refusals->n_records == 0)
@@ -78,8 +78,8 @@ enum status kafka_isolation_settle(struct kafka_transport *kafka, struct job *co
     if (refusals->code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE &&
         kafka_publish_read_limits(kafka, error) == STATUS_REFUSE)
         return kafka_stop(kafka, error);
-    // The sequence numbers of what was refused are missing at the broker, which refuses the next ones of this
-    // producer too.
+    // The broker misses the sequence numbers of the refused records, and refuses this producer's next ones
+    // too.
     if (kafka->transaction.phase == TRANSACTION_NONE)
         kafka->transaction.phase = TRANSACTION_BROKEN;
     return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED,

@@ -1,7 +1,7 @@
-// Our place in the group: as which member of which generation we commit, whether the coordinator says the
-// same, and for how long there is none. A worker that is no confirmed member of its group says why
-// (`waiting`), and ends with an error once that lasted for the membership timeout while the coordinator
-// answered. A member without partitions is a member.
+// Membership of the group: the member id and generation of our commits, whether the coordinator confirms
+// them, and the time without membership. A worker that is not a confirmed member reports the reason
+// (`waiting`), and ends with an error after the membership timeout if the coordinator answered. A member
+// without partitions is a member.
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -11,7 +11,7 @@
 
 enum {
     ASK_TIMEOUT_MS = 1000,
-    // counted between two looks: a process that stood still for an hour was not refused for one
+    // limit of the time counted per check: a process that was stopped for an hour was not refused for an hour
     STEP_MS_MAX = 5000,
     CURRENT_INTERVAL_MS = 1000,
 };
@@ -59,17 +59,17 @@ static bool has_epoch(const struct kafka_transport *kafka, const rd_kafka_consum
     return found;
 }
 
-// With KIP-848 the member's epoch grows whenever the coordinator moves partitions, also others', and no event
-// says so; nor that a member has no partitions.
+// With KIP-848 the member's epoch grows whenever the coordinator moves partitions, also others', without an
+// event; nor is there one for a member without partitions.
 void kafka_refresh_membership(struct kafka_transport *kafka)
 {
-    if (kafka->config->protocol != GROUP_PROTOCOL_CONSUMER || kafka->assigned ||
+    if (kafka->config->protocol != GROUP_PROTOCOL_CONSUMER || kafka->group.assigned ||
         rd_kafka_assignment_lost(kafka->consumer.rk))
         return;
     rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(kafka->consumer.rk);
     if (now && has_epoch(kafka, now)) {
-        kafka_drop_metadata(&kafka->membership);
-        kafka->membership = now;
+        kafka_drop_metadata(&kafka->group.membership);
+        kafka->group.membership = now;
         now = NULL;
     }
     kafka_drop_metadata(&now);
@@ -79,30 +79,30 @@ static bool membership_is_current(struct kafka_transport *kafka)
 {
     kafka_refresh_membership(kafka);
     rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(kafka->consumer.rk);
-    bool is_current = now && kafka->membership && metadata_equal(now, kafka->membership);
+    bool is_current = now && kafka->group.membership && metadata_equal(now, kafka->group.membership);
     kafka_drop_metadata(&now);
     return is_current;
 }
 
-// What the coordinator checks is member and generation, so both must be of the assignment they are used for.
-// They were taken when it came (`coming`). If they are others now, librdkafka joined the group anew while the
-// assignment waited for its offsets, as it does without a word when partitions are added (2.0.2): the next
-// assignment is on its way, and until it is here nothing is committed. A member that lost its place has an
-// empty id, which the coordinator would not check at all.
+// The coordinator checks member id and generation, so both must belong to the assignment they are used for.
+// They were read with the assignment (`coming`). If they differ now, librdkafka has rejoined the group while
+// the assignment waited for its offsets, as it does without an event when partitions are added (2.0.2): the
+// next assignment follows, and until then nothing is committed. A member that was removed has an empty id,
+// which the coordinator would not check.
 void kafka_take_membership(struct kafka_transport *kafka)
 {
     rd_kafka_t *rk = kafka->consumer.rk;
-    kafka_drop_metadata(&kafka->membership);
+    kafka_drop_metadata(&kafka->group.membership);
     rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(rk);
     char *member = rd_kafka_memberid(rk);
     bool is_current =
-        now && kafka->coming &&
-        (kafka->config->protocol == GROUP_PROTOCOL_CONSUMER || metadata_equal(now, kafka->coming));
+        now && kafka->group.coming &&
+        (kafka->config->protocol == GROUP_PROTOCOL_CONSUMER || metadata_equal(now, kafka->group.coming));
     if (is_current && member && *member && !rd_kafka_assignment_lost(rk)) {
-        kafka->membership = now;
+        kafka->group.membership = now;
         now = NULL;
     }
-    kafka_drop_metadata(&kafka->coming);
+    kafka_drop_metadata(&kafka->group.coming);
     kafka_drop_metadata(&now);
     if (member)
         rd_kafka_mem_free(rk, member);
@@ -113,14 +113,14 @@ void kafka_take_membership(struct kafka_transport *kafka)
 struct confirmation {
     const struct kafka_transport *kafka;
     char *member;  // our id
-    bool in_parts; // a cooperative member is assigned more than what it is given now
+    bool in_parts; // a cooperative member's assignment includes partitions that it kept
     bool agrees;
 };
 
 static void compare_assignment(void *context, const rd_kafka_MemberDescription_t *member)
 {
     struct confirmation *confirmation = context;
-    const rd_kafka_topic_partition_list_t *list = confirmation->kafka->assigned;
+    const rd_kafka_topic_partition_list_t *list = confirmation->kafka->group.assigned;
     const char *id = rd_kafka_MemberDescription_consumer_id(member);
     if (!id || strcmp(id, confirmation->member) != 0)
         return;
@@ -135,11 +135,11 @@ static void compare_assignment(void *context, const rd_kafka_MemberDescription_t
 
 // An assignment may wait for long, behind a commit say, and librdkafka 2.0.2 joins the group again meanwhile
 // when partitions are added: `coming` is then of the new generation and the assignment of the old. The
-// coordinator would let us publish for partitions that are another's by now. So it is asked for our
-// assignment, after `coming` was taken: if it is the same, the assignment is of that generation, or of a
-// later one, in which nothing that is sent with `coming` counts. Else the next assignment, or a revocation,
-// is on its way. With KIP-848 the coordinator gives a partition to nobody else before we said that it was
-// revoked, so nothing is to be asked.
+// coordinator would accept commits for partitions that another member owns by now. So our assignment is
+// queried after `coming` was read: if it is the same, the assignment is of that generation, or of a later
+// one, in which commits with `coming` are refused. Else the next assignment, or a revocation, follows. With
+// KIP-848 the coordinator assigns a partition to others only after we have confirmed its revocation, so no
+// query is needed.
 enum status kafka_confirm_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     struct confirmation confirmation = {.kafka = kafka,
@@ -186,15 +186,15 @@ static void look_for_others(void *context, const rd_kafka_MemberDescription_t *m
     }
 }
 
-// A cooperative group revokes partitions in the next generation, in which nobody has them: what is finished
-// can be committed as its member only. But librdkafka may have joined the group again meanwhile, and another
-// member have them by now: so the coordinator is asked, after the metadata was taken. Else the membership
-// stays as it is, and the commit is refused.
+// A cooperative group revokes partitions in the next generation, in which they have no owner: finished jobs
+// can be committed only as a member of it. But librdkafka may have rejoined the group meanwhile, and another
+// member may own them by now: so the coordinator is queried after the metadata was read. Else the membership
+// is left unchanged, and the commit is refused.
 void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
                            int timeout_ms)
 {
     rd_kafka_t *rk = kafka->consumer.rk;
-    if (kafka->config->protocol == GROUP_PROTOCOL_CONSUMER || !kafka->membership)
+    if (kafka->config->protocol == GROUP_PROTOCOL_CONSUMER || !kafka->group.membership)
         return;
     rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(rk);
     struct revocation revocation = {.list = list, .member = rd_kafka_memberid(rk)};
@@ -203,8 +203,8 @@ void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_p
         kafka_members(&kafka->consumer, kafka->config->group, timeout_ms, look_for_others, &revocation,
                       &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR &&
         is_stable && !revocation.is_anothers) {
-        kafka_drop_metadata(&kafka->membership);
-        kafka->membership = now;
+        kafka_drop_metadata(&kafka->group.membership);
+        kafka->group.membership = now;
         now = NULL;
     }
     kafka_drop_metadata(&now);
@@ -216,13 +216,13 @@ void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_p
 
 static bool is_member(struct kafka_transport *kafka, int64_t now_ms)
 {
-    if (!kafka->membership)
+    if (!kafka->group.membership)
         kafka_refresh_membership(kafka);
-    if (!kafka->membership || kafka->assigned)
+    if (!kafka->group.membership || kafka->group.assigned)
         return false;
-    if (now_ms - kafka->current_ms < CURRENT_INTERVAL_MS)
+    if (now_ms - kafka->outside.queried_ms < CURRENT_INTERVAL_MS)
         return kafka->figures.is_member;
-    kafka->current_ms = now_ms;
+    kafka->outside.queried_ms = now_ms;
     return membership_is_current(kafka);
 }
 
@@ -249,7 +249,7 @@ static bool is_unreachable(rd_kafka_resp_err_t code)
            code == RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS;
 }
 
-// A coordinator that does not answer is a broker that is away: the time begins again.
+// A coordinator that does not answer is an unavailable broker: the time starts again.
 static enum status end_outside(struct kafka_transport *kafka, struct error *error)
 {
     struct group_view view = {.member = rd_kafka_memberid(kafka->consumer.rk)};
@@ -260,15 +260,15 @@ static enum status end_outside(struct kafka_transport *kafka, struct error *erro
         rd_kafka_mem_free(kafka->consumer.rk, view.member);
     if (is_unreachable(code)) {
         (void)kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "asking for the group's members", code);
-        memcpy(kafka->waiting, error->text, sizeof kafka->waiting);
-        kafka->outside_ms = 0;
+        memcpy(kafka->outside.waiting, error->text, sizeof kafka->outside.waiting);
+        kafka->outside.time_ms = 0;
         return STATUS_OK;
     }
     (void)error_set(
         error, STATUS_RESTART, ERROR_BROKER,
         "no confirmed member of group %s for %lld s (--membership-timeout): %s. The group is %s and has %d members, "
         "this worker is %s of them",
-        kafka->config->group, (long long)kafka->outside_ms / 1000, kafka->waiting,
+        kafka->config->group, (long long)kafka->outside.time_ms / 1000, kafka->outside.waiting,
         is_stable ? "stable" : "being rebalanced", view.n_members, view.has_us ? "one" : "none");
     return kafka_stop(kafka, error);
 }
@@ -276,25 +276,26 @@ static enum status end_outside(struct kafka_transport *kafka, struct error *erro
 enum status kafka_watch_membership(struct kafka_transport *kafka, const struct error *why,
                                    struct error *error)
 {
-    int64_t now = clock_ms(), step = now - kafka->looked_ms;
-    kafka->looked_ms = now;
-    kafka->figures.is_member = is_member(kafka, now);
-    if (kafka->figures.is_member || kafka_is_down(kafka)) { // poll says that no broker is up
-        kafka->waiting[0] = '\0';
-        kafka->outside_ms = 0;
+    int64_t now_ms = clock_ms(), step = now_ms - kafka->outside.looked_ms;
+    kafka->outside.looked_ms = now_ms;
+    kafka->figures.is_member = is_member(kafka, now_ms);
+    if (kafka->figures.is_member || kafka_is_down(kafka)) { // poll reports that no broker is up
+        kafka->outside.waiting[0] = '\0';
+        kafka->outside.time_ms = 0;
         return STATUS_OK;
     }
     if (why->text[0])
-        memcpy(kafka->waiting, why->text, sizeof kafka->waiting);
-    else if (!kafka->waiting[0])
-        snprintf(kafka->waiting, sizeof kafka->waiting, "Kafka at %.150s: %s %.250s", kafka->config->brokers,
-                 kafka->subscribed ? "not yet a member of group" : "reading topic",
-                 kafka->subscribed ? kafka->config->group : kafka->config->control);
-    kafka->outside_ms += step < STEP_MS_MAX ? step : STEP_MS_MAX;
-    return kafka->outside_ms < kafka->membership_timeout_ms ? STATUS_OK : end_outside(kafka, error);
+        memcpy(kafka->outside.waiting, why->text, sizeof kafka->outside.waiting);
+    else if (!kafka->outside.waiting[0])
+        snprintf(kafka->outside.waiting, sizeof kafka->outside.waiting, "Kafka at %.150s: %s %.250s",
+                 kafka->config->brokers,
+                 kafka->group.subscribed ? "not yet a member of group" : "reading topic",
+                 kafka->group.subscribed ? kafka->config->group : kafka->config->control);
+    kafka->outside.time_ms += step < STEP_MS_MAX ? step : STEP_MS_MAX;
+    return kafka->outside.time_ms < kafka->outside.timeout_ms ? STATUS_OK : end_outside(kafka, error);
 }
 
 const char *kafka_waiting(struct transport *transport)
 {
-    return ((struct kafka_transport *)transport)->waiting;
+    return ((struct kafka_transport *)transport)->outside.waiting;
 }

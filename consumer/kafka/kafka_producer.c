@@ -16,7 +16,7 @@ enum {
     SEND_WAIT_MS = 100,
     INIT_TIMEOUT_MS = 30000, // to fence the predecessor and end its transaction
     LIMIT_TIMEOUT_MS = 3000, // for the topic's max.message.bytes
-    CALL_TIMEOUT_MS = 2000,  // of one call among several tries
+    CALL_TIMEOUT_MS = 2000,  // of one call among several attempts
     RETRY_WAIT_MS = 20,
     RECORD_OVERHEAD_BYTES = 512, // of a batch with one record; headers are counted
 };
@@ -133,7 +133,7 @@ enum status kafka_producer_open(struct kafka_producer **producer, const struct k
 
 // ---- transactions ----
 
-// Takes the fault over. A transaction open for longer than transaction.timeout.ms is fenced by its
+// Takes ownership of the fault. A transaction open for longer than transaction.timeout.ms is fenced by its
 // coordinator; a younger one by a newer producer of the same id.
 static enum status judge(struct kafka_producer *producer, rd_kafka_error_t *fault, const char *what,
                          struct error *error)
@@ -155,7 +155,7 @@ static enum status judge(struct kafka_producer *producer, rd_kafka_error_t *faul
     return error->status;
 }
 
-// Calls again what may be called again, until the deadline.
+// Retries a retriable call until the deadline.
 static enum status call(struct kafka_producer *producer,
                         rd_kafka_error_t *(*function)(rd_kafka_t *rk, int timeout_ms), int timeout_ms,
                         const char *what, struct error *error)
@@ -217,7 +217,7 @@ static bool is_final(rd_kafka_resp_err_t code)
            code == RD_KAFKA_RESP_ERR_INVALID_RECORD || code == RD_KAFKA_RESP_ERR_POLICY_VIOLATION;
 }
 
-// A transaction that can't go on purges its records; the error of a commit says why.
+// A failed transaction purges its records; the error of the commit has the cause.
 static enum status report_failure(struct kafka_producer *producer, struct error *error)
 {
     rd_kafka_resp_err_t code = producer->failure;
@@ -240,7 +240,7 @@ static rd_kafka_headers_t *copy_headers(const struct kafka_record *record)
     return list;
 }
 
-// Takes the headers over when it succeeds.
+// Takes ownership of the headers if it succeeds.
 static rd_kafka_resp_err_t produce(struct kafka_producer *producer, rd_kafka_topic_t *topic,
                                    const struct kafka_record *record, rd_kafka_headers_t *headers)
 {
@@ -270,7 +270,7 @@ static enum status send_to(struct kafka_producer *producer, rd_kafka_topic_t *to
             return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                              "a record of %zu bytes is larger than topic %s takes (message.max.bytes)",
                              record->value.size, producer->topic_name);
-        producer->failure = code; // __STATE: the transaction can't go on
+        producer->failure = code; // __STATE: the transaction has failed
         return report_failure(producer, error);
     }
     rd_kafka_headers_destroy(headers);
@@ -323,7 +323,7 @@ enum status kafka_producer_commit(struct kafka_producer *producer, const struct 
     enum status status = producer->is_open ? STATUS_OK : begin(producer, error);
     if (status == STATUS_OK)
         status = send_to(producer, producer->control, control, error);
-    if (status == STATUS_OK) // the commit would do it
+    if (status == STATUS_OK) // the commit would flush too
         status = kafka_producer_flush(producer, timeout_ms, error);
     if (status == STATUS_OK)
         fault_point(FAULT_PRODUCED);

@@ -1,5 +1,5 @@
-// What a commit publishes: the producer, the records of results and dead letters, and what they become when
-// the topic does not take them whole.
+// Publishing in a commit: the producer, the records of results and dead letters, and their reduced forms if
+// the topic refuses their size.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -13,7 +13,7 @@
 _Static_assert(KAFKA_HEADERS_MAX == 1024, "what HEADERS_BEYOND says");
 
 enum {
-    REPLACE_TIMEOUT_MS = 2000, // for an old producer to go
+    REPLACE_TIMEOUT_MS = 2000, // for closing an old producer
     QUEUE_FULL_WAIT_MS = 10,
     SETTINGS_TIMEOUT_MS = 1000,
     // Of a batch (61) and a record's own lengths: Kafka protocol, record batch.
@@ -23,11 +23,12 @@ enum {
 
 // ---- the producer ----
 
-// A batch of records may be as large as message.max.bytes, so no topic may take less.
+// A batch may be as large as message.max.bytes, so no topic's limit may be smaller.
 static enum status limit_messages(struct kafka_transport *kafka, rd_kafka_conf_t *conf, struct error *error)
 {
-    size_t least =
-        kafka->results_bytes_max < kafka->dead_bytes_max ? kafka->results_bytes_max : kafka->dead_bytes_max;
+    size_t least = kafka->outputs.results_bytes_max < kafka->outputs.dead_bytes_max
+                       ? kafka->outputs.results_bytes_max
+                       : kafka->outputs.dead_bytes_max;
     for (size_t i = 0; i < kafka->config->n_properties; i++) {
         const struct kafka_property *property = &kafka->config->properties[i];
         size_t wanted =
@@ -38,8 +39,10 @@ static enum status limit_messages(struct kafka_transport *kafka, rd_kafka_conf_t
     snprintf(value, sizeof value, "%zu", least < 1000000000 ? least : 1000000000);
     if (rd_kafka_conf_set(conf, "message.max.bytes", value, text, sizeof text) != RD_KAFKA_CONF_OK)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s", text);
-    kafka->results_bytes_max = least < kafka->results_bytes_max ? least : kafka->results_bytes_max;
-    kafka->dead_bytes_max = least < kafka->dead_bytes_max ? least : kafka->dead_bytes_max;
+    kafka->outputs.results_bytes_max =
+        least < kafka->outputs.results_bytes_max ? least : kafka->outputs.results_bytes_max;
+    kafka->outputs.dead_bytes_max =
+        least < kafka->outputs.dead_bytes_max ? least : kafka->outputs.dead_bytes_max;
     return STATUS_OK;
 }
 
@@ -51,7 +54,7 @@ static void read_transaction_timeout(struct kafka_transport *kafka, rd_kafka_con
     kafka->transaction_timeout_ms = atoi(value);
 }
 
-// Ends what a producer of our name left open: a dead process's, or the one that this one replaces.
+// Aborts the open transaction of an earlier producer of our id: of a dead process, or the replaced one.
 static enum status begin_transactions(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     rd_kafka_error_t *fault = rd_kafka_init_transactions(kafka->producer.rk, timeout_ms);
@@ -59,12 +62,12 @@ static enum status begin_transactions(struct kafka_transport *kafka, int timeout
         return STATUS_OK;
     enum status status = rd_kafka_error_is_retriable(fault) ? STATUS_RETRY : STATUS_REFUSE;
     error_set(error, status, ERROR_BROKER, "Kafka at %s: no transactions as %s: %s", kafka->config->brokers,
-              kafka->id, rd_kafka_error_string(fault));
+              kafka->identity.id, rd_kafka_error_string(fault));
     rd_kafka_error_destroy(fault);
     return status;
 }
 
-// Of records that failed: the others' reports are switched off (delivery.report.only.error).
+// Only failed records have reports (delivery.report.only.error).
 static void handle_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque)
 {
     struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
@@ -75,7 +78,7 @@ static void handle_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *mes
 
 static enum status open_producer(struct kafka_transport *kafka, struct error *error)
 {
-    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_TRANSACTIONAL, kafka->id, error);
+    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_TRANSACTIONAL, kafka->identity.id, error);
     if (!conf)
         return error->status;
     if (limit_messages(kafka, conf, error) != STATUS_OK) {
@@ -91,8 +94,8 @@ static enum status open_producer(struct kafka_transport *kafka, struct error *er
 enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     enum status status = STATUS_OK;
-    // One without topics is the new one, which did not reach its coordinator at the last try.
-    if (kafka->results)
+    // A producer without topics is the new one, which did not reach its coordinator at the last attempt.
+    if (kafka->outputs.results)
         kafka_publish_close(kafka, clock_ms() + REPLACE_TIMEOUT_MS);
     if (!kafka->producer.rk)
         status = open_producer(kafka, error);
@@ -100,18 +103,18 @@ enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms, st
         status = begin_transactions(kafka, timeout_ms, error);
     if (status != STATUS_OK)
         return status;
-    kafka->results = rd_kafka_topic_new(kafka->producer.rk, kafka->config->results, NULL);
-    kafka->dead = rd_kafka_topic_new(kafka->producer.rk, kafka->config->dead, NULL);
+    kafka->outputs.results = rd_kafka_topic_new(kafka->producer.rk, kafka->config->results, NULL);
+    kafka->outputs.dead = rd_kafka_topic_new(kafka->producer.rk, kafka->config->dead, NULL);
     return STATUS_OK;
 }
 
 void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms)
 {
-    if (kafka->results)
-        rd_kafka_topic_destroy(kafka->results);
-    if (kafka->dead)
-        rd_kafka_topic_destroy(kafka->dead);
-    kafka->results = kafka->dead = NULL;
+    if (kafka->outputs.results)
+        rd_kafka_topic_destroy(kafka->outputs.results);
+    if (kafka->outputs.dead)
+        rd_kafka_topic_destroy(kafka->outputs.dead);
+    kafka->outputs.results = kafka->outputs.dead = NULL;
     kafka_handle_close(&kafka->producer, deadline_ms);
 }
 
@@ -180,23 +183,24 @@ static enum status produce(struct kafka_transport *kafka, const struct outgoing 
 static enum status encode_result(struct kafka_transport *kafka, const struct job *job,
                                  struct outgoing *record, struct error *error)
 {
-    buffer_clear(&kafka->value);
-    result_encode(job, job->source.encoding, &kafka->value);
-    headers_of_result(&kafka->headers, job, kafka->config->group, kafka->config->worker, clock_wall_us());
-    record->value = (struct text){kafka->value.data, kafka->value.size};
-    if (!kafka->value.failed)
+    buffer_clear(&kafka->scratch.value);
+    result_encode(job, job->source.encoding, &kafka->scratch.value);
+    headers_of_result(&kafka->scratch.headers, job, kafka->config->group, kafka->config->worker,
+                      clock_wall_us());
+    record->value = (struct text){kafka->scratch.value.data, kafka->scratch.value.size};
+    if (!kafka->scratch.value.failed)
         return STATUS_OK;
-    kafka->value.failed = false;
+    kafka->scratch.value.failed = false;
     return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode a result");
 }
 
-// A job without a key has its id for one: a compacted topic refuses records without.
+// The key of a job without one is its id: a compacted topic refuses records without a key.
 static struct text key_of(const struct job *job)
 {
     return job->source.key.data ? job->source.key : job->job_id;
 }
 
-// Refused so often, with the key and headers that came with its job, that it is tried without them.
+// Whether the result was refused so often with its job's key and headers that it is tried without them.
 static bool is_bare(const struct job *job)
 {
     return job->source.refusals >= 2 * KAFKA_REFUSALS_MAX;
@@ -209,7 +213,7 @@ static void strip(struct outgoing *record, struct job *job)
     job->source.n_headers = 0;
 }
 
-// A result that is too large fails every transaction it is in: an error result takes its place.
+// A result that is too large fails every transaction: it is replaced by an error result.
 static enum status shrink_result(struct kafka_transport *kafka, struct job *job, struct outgoing *record,
                                  struct error *error)
 {
@@ -223,7 +227,7 @@ static enum status shrink_result(struct kafka_transport *kafka, struct job *job,
     enum status status = encode_result(kafka, job, record, error);
     if (status != STATUS_OK || fits(record))
         return status;
-    // Key, trace or warnings are to blame; what is left fits TOPIC_BYTES_MIN.
+    // The cause is the key, trace headers or warnings; the rest fits TOPIC_BYTES_MIN.
     strip(record, job);
     return encode_result(kafka, job, record, error);
 }
@@ -231,14 +235,14 @@ static enum status shrink_result(struct kafka_transport *kafka, struct job *job,
 static enum status publish_result(struct kafka_transport *kafka, struct job *job, size_t index,
                                   int64_t deadline_ms, struct error *error)
 {
-    struct outgoing record = {kafka->results,
+    struct outgoing record = {kafka->outputs.results,
                               kafka->config->results,
-                              kafka->results_bytes_max,
+                              kafka->outputs.results_bytes_max,
                               key_of(job),
                               {0},
                               NULL,
                               0,
-                              &kafka->headers,
+                              &kafka->scratch.headers,
                               index};
     struct error unreadable;
     if (is_bare(job))
@@ -253,7 +257,7 @@ static enum status publish_result(struct kafka_transport *kafka, struct job *job
 
 enum { DEAD_KEY_BYTES = 320 };
 
-// On a compacted topic, which keeps one record a key: the record's place in the jobs topic.
+// On a compacted topic, which keeps one record per key: the record's offset in the jobs topic.
 static struct text dead_key(const struct job *job, char name[DEAD_KEY_BYTES])
 {
     const struct job_source *source = &job->source;
@@ -263,36 +267,37 @@ static struct text dead_key(const struct job *job, char name[DEAD_KEY_BYTES])
     return (struct text){name, (size_t)length};
 }
 
-// The record as it came, with headers that say why it is here. Where the topic does not take it whole, its
-// place in the jobs topic still tells where to find it.
+// The unchanged record, with headers that name the reason. If the topic refuses its size, the headers still
+// name its place in the jobs topic.
 static enum status publish_dead_letter(struct kafka_transport *kafka, struct job *job, size_t index,
                                        int64_t deadline_ms, struct error *error)
 {
     const struct job_source *source = &job->source;
-    struct outgoing record = {kafka->dead,       kafka->config->dead, kafka->dead_bytes_max,
-                              source->key,       source->record,      source->headers,
-                              source->n_headers, &kafka->headers,     index};
+    struct outgoing record = {kafka->outputs.dead, kafka->config->dead,     kafka->outputs.dead_bytes_max,
+                              source->key,         source->record,          source->headers,
+                              source->n_headers,   &kafka->scratch.headers, index};
     int64_t now_us = clock_wall_us();
     char name[DEAD_KEY_BYTES];
     bool cut = source->has_more_headers;
-    headers_of_dead_letter(&kafka->headers, job, cut ? HEADERS_BEYOND : NULL, now_us);
-    if (kafka->dead_is_compacted)
+    headers_of_dead_letter(&kafka->scratch.headers, job, cut ? HEADERS_BEYOND : NULL, now_us);
+    if (kafka->outputs.dead_is_compacted)
         record.key = dead_key(job, name);
     if (!is_bare(job) && !fits(&record)) {
         kafka->figures.n_oversize++;
         record.value = (struct text){0};
-        headers_of_dead_letter(&kafka->headers, job, cut ? "value, " HEADERS_BEYOND : "value", now_us);
+        headers_of_dead_letter(&kafka->scratch.headers, job, cut ? "value, " HEADERS_BEYOND : "value",
+                               now_us);
     }
     if (is_bare(job) || !fits(&record)) {
         record.key = dead_key(job, name);
         record.value = (struct text){0};
         record.n_headers = 0;
-        headers_of_dead_letter(&kafka->headers, job, "value, key, headers", now_us);
+        headers_of_dead_letter(&kafka->scratch.headers, job, "value, key, headers", now_us);
     }
     return produce(kafka, &record, deadline_ms, error);
 }
 
-// A record that could not be decoded, or that crashed workers, and one without a name to answer to.
+// Records for the dead topic: not decodable, crashed workers, or without a job id.
 static bool is_dead_letter(const struct job *job)
 {
     return job->source.record.data || job->job_id.size == 0;
@@ -314,8 +319,8 @@ enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct erro
     struct {
         const char *topic;
         size_t *bytes_max;
-    } limits[] = {{kafka->config->results, &kafka->results_bytes_max},
-                  {kafka->config->dead, &kafka->dead_bytes_max}};
+    } limits[] = {{kafka->config->results, &kafka->outputs.results_bytes_max},
+                  {kafka->config->dead, &kafka->outputs.dead_bytes_max}};
     for (int i = 0; i < 2; i++) {
         struct kafka_topic_settings settings;
         kafka_topic_read_settings(&kafka->producer, limits[i].topic, SETTINGS_TIMEOUT_MS, &settings);
@@ -346,7 +351,7 @@ enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *j
     if (status == STATUS_OK)
         status = kafka_publish_flush(kafka, deadline_ms, error);
     kafka->refusals.is_alone = false;
-    // Records may fit one by one that are too large for the topic as a batch.
+    // Records may be small enough one by one, but too large for the topic as a batch.
     if (status == STATUS_OK && kafka->refusals.code != RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
         job->source.is_doubted = false;
     return status;
@@ -355,13 +360,14 @@ enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *j
 enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job, const struct error *refused,
                                   struct error *error)
 {
-    if (job->source.record.data) // a dead letter already, which says why
+    if (job->source.record.data) // a dead letter already, which has the reason
         return STATUS_OK;
-    buffer_clear(&kafka->value);
-    job_encode(job, job->source.encoding, &kafka->value);
-    if (kafka->value.failed ||
-        !job_set_text(job, &job->source.record, (struct text){kafka->value.data, kafka->value.size})) {
-        kafka->value.failed = false;
+    buffer_clear(&kafka->scratch.value);
+    job_encode(job, job->source.encoding, &kafka->scratch.value);
+    if (kafka->scratch.value.failed ||
+        !job_set_text(job, &job->source.record,
+                      (struct text){kafka->scratch.value.data, kafka->scratch.value.size})) {
+        kafka->scratch.value.failed = false;
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a dead letter");
     }
     job_fail(job, refused);

@@ -7,8 +7,8 @@
 
 _Static_assert(sizeof(void *) >= 8, "an opaque holds a commit's number and a job's index");
 
-// Of a batch of which the broker named one record as refused (KIP-467, librdkafka 2.6): the others'. Older
-// headers lack it.
+// The error of the other records of a batch in which the broker named a refused one (KIP-467, librdkafka
+// 2.6). Older headers lack it.
 enum { INVALID_DIFFERENT_RECORD = -138 };
 
 enum status kafka_refusals_begin(struct kafka_refusals *refusals, size_t n_jobs, struct error *error)
@@ -34,8 +34,8 @@ void *kafka_refusals_opaque(const struct kafka_refusals *refusals, size_t index)
     return (void *)(uintptr_t)((uint64_t)refusals->commit_id << 32 | (uint32_t)index);
 }
 
-// The record's fault, not the producer's, the transaction's or the network's. Missing rights are not among
-// them: they are the whole topic's, and end the worker.
+// Whether the record is at fault, not the producer, the transaction or the network. Missing permissions are
+// excluded: they apply to the whole topic, and end the worker.
 static bool is_refusal(rd_kafka_resp_err_t code)
 {
     switch (code) {

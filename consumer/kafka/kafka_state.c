@@ -1,4 +1,4 @@
-// Questions about the transport that all its parts ask, and how any of them stops it.
+// State of the transport that all its files use, and stopping it.
 #include "consumer/kafka/kafka_transport.h"
 
 #include <string.h>
@@ -15,12 +15,12 @@ bool kafka_is_down(const struct kafka_transport *kafka)
     return kafka->consumer.is_down || kafka->producer.is_down;
 }
 
-// What the maps tell is of a topic that is no more: a record of the new one at the same offset would be taken
-// for done, or for one that runs. A process that knows nothing of the old one goes on.
+// The maps belong to a deleted topic: a record of the new one at the same offset would count as finished or
+// running. A new process without these maps can continue.
 enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error)
 {
     error_set(error, STATUS_RESTART, ERROR_BROKER,
-              "topic %s was deleted or made anew while its jobs ran here: %s", kafka->config->jobs, how);
+              "topic %s was deleted or recreated while its jobs ran here: %s", kafka->config->jobs, how);
     return kafka_stop(kafka, error);
 }
 

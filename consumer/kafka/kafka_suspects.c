@@ -1,5 +1,5 @@
-// What is committed of crashes (suspects.h): before a job is computed its offset is promised, or it is named
-// as one of few or as the only one. Promises run ahead of what is read and go with the commits there are, so
+// Crash accounting in commits (suspects.h): before a job is computed its offset is covered by `promised`, or
+// it is listed as one of few or as the only one. `promised` is set ahead of the reads in ordinary commits, so
 // only the first jobs of a partition, and suspects, cost a transaction of their own.
 #include "consumer/kafka/kafka_transport.h"
 
@@ -7,10 +7,10 @@ static struct partition *owner_of(const struct kafka_transport *kafka, const str
 {
     struct partition *partition = partition_find(&kafka->partitions, job->source.partition);
     bool ours = partition && partition->owned && offset_map_is_running(&partition->map, job->source.offset);
-    return ours ? partition : NULL; // else it may be computed, and will be dropped
+    return ours ? partition : NULL; // not ours: it may be computed, and its result is dropped
 }
 
-// Nobody is alone any more.
+// No job is computed alone any longer.
 static void rest(struct kafka_transport *kafka)
 {
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
@@ -63,7 +63,7 @@ static void mark(struct partition *partition)
     if (!partition || !partition->owned || partition->map.watermark == OFFSET_UNKNOWN)
         return;
     partition->leaving = true;
-    // Where nothing was computed nobody has to be told.
+    // Partitions without computed jobs need no commit.
     partition->unsaved = partition->suspects.promised > 0;
 }
 
@@ -75,7 +75,7 @@ void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_part
         mark(kafka->partitions.items[i]);
 }
 
-// Where it can't be said the next owner counts a crash: those jobs are computed with more care, and no worse.
+// If this fails, the next owner counts a crash: the jobs are computed as suspects, with the same results.
 void kafka_say_leaving(struct kafka_transport *kafka)
 {
     struct error error;

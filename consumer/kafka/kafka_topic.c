@@ -11,7 +11,7 @@ enum {
     TOPICS_MAX = 8,                   // that one call requires
     LOOK_UP_TIMEOUT_MS = 500,         // one of several
     CREATE_TIMEOUT_MS = 15000,        // for new topics to have leaders
-    SETTLE_WAIT_NS = 20000000,        // between two looks at brokers that are settling
+    RETRY_WAIT_NS = 20000000,         // between two queries while brokers elect leaders
     MESSAGE_BYTES_FALLBACK = 1000000, // Kafka's default is 1,048,588
     TOPIC_BYTES_MIN = 16384,          // of an error result, or a dead letter without its value
 };
@@ -21,7 +21,7 @@ static int32_t count_partitions(const rd_kafka_metadata_t *metadata, rd_kafka_re
     if (metadata->topic_cnt != 1)
         return 0;
     *code = metadata->topics[0].err;
-    // Until each partition has a leader the topic is not there for us.
+    // A topic counts as missing until each partition has a leader.
     for (int i = 0; i < metadata->topics[0].partition_cnt; i++) {
         if (metadata->topics[0].partitions[i].leader < 0)
             *code = RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
@@ -29,7 +29,7 @@ static int32_t count_partitions(const rd_kafka_metadata_t *metadata, rd_kafka_re
     return metadata->topics[0].partition_cnt;
 }
 
-// One look-up; `code` is what the broker or librdkafka said.
+// One lookup; `code` is the error of the broker or librdkafka.
 static int32_t look_up(struct kafka_handle *handle, const char *topic, int timeout_ms,
                        rd_kafka_resp_err_t *code)
 {
@@ -54,7 +54,7 @@ static bool is_absence(rd_kafka_resp_err_t code)
     return code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
 }
 
-// Asking again would not help: we may not, or no topic can have that name.
+// Errors that a retry cannot change: missing permission, or an invalid name.
 static bool is_final(rd_kafka_resp_err_t code)
 {
     return kafka_is_denial(code) || code == RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION ||
@@ -64,17 +64,17 @@ static bool is_final(rd_kafka_resp_err_t code)
 enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                              int32_t *n_partitions, struct error *error)
 {
-    int64_t deadline = clock_ms() + timeout_ms;
+    int64_t deadline_ms = clock_ms() + timeout_ms;
     rd_kafka_resp_err_t code;
-    // Many short look-ups: between them the callbacks tell whether it is worth while to go on.
+    // Many short lookups: callbacks between them report errors that make more attempts useless.
     do {
-        int step_ms = kafka_remaining_ms(deadline);
+        int step_ms = kafka_remaining_ms(deadline_ms);
         *n_partitions =
             look_up(handle, topic, step_ms < LOOK_UP_TIMEOUT_MS ? step_ms : LOOK_UP_TIMEOUT_MS, &code);
         kafka_handle_serve(handle);
         if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
             return STATUS_OK;
-    } while (!is_absence(code) && !is_final(code) && !handle->denied && kafka_remaining_ms(deadline) > 0);
+    } while (!is_absence(code) && !is_final(code) && !handle->denied && kafka_remaining_ms(deadline_ms) > 0);
     *n_partitions = 0;
     if (is_absence(code))
         return STATUS_OK;
@@ -147,17 +147,17 @@ static enum status create_topics(struct kafka_handle *handle, const struct kafka
     return status;
 }
 
-// A new topic is known to a broker a moment after the controller made it.
+// A broker knows a new topic a moment after the controller has created it.
 static enum status wait_for_topic(struct kafka_handle *handle, const char *topic, struct error *error)
 {
-    int64_t deadline = clock_ms() + CREATE_TIMEOUT_MS;
-    while (kafka_remaining_ms(deadline) > 0) {
+    int64_t deadline_ms = clock_ms() + CREATE_TIMEOUT_MS;
+    while (kafka_remaining_ms(deadline_ms) > 0) {
         int32_t n_partitions;
         enum status status =
-            kafka_topic_find(handle, topic, kafka_remaining_ms(deadline), &n_partitions, error);
+            kafka_topic_find(handle, topic, kafka_remaining_ms(deadline_ms), &n_partitions, error);
         if (status != STATUS_OK || n_partitions > 0)
             return status;
-        nanosleep(&(struct timespec){.tv_nsec = SETTLE_WAIT_NS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_WAIT_NS}, NULL);
     }
     return error_set(error, STATUS_REFUSE, ERROR_BROKER,
                      "topic %s was created but has no partitions after %d ms", topic, CREATE_TIMEOUT_MS);
@@ -239,13 +239,13 @@ enum status kafka_topic_check(const char *topic, const struct kafka_topic_settin
                      settings->bytes_max, TOPIC_BYTES_MIN);
 }
 
-// rd_kafka_query_watermark_offsets does the same for one partition, and does not keep to its time limit
-// (2.0.2): with a broker that hangs it returns after socket.timeout.ms.
+// rd_kafka_query_watermark_offsets does the same for one partition, and exceeds its timeout (2.0.2): with a
+// broker that hangs it returns after socket.timeout.ms.
 static rd_kafka_resp_err_t look_up_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
                                         int64_t which, int timeout_ms)
 {
     for (int i = 0; i < list->cnt; i++)
-        list->elems[i].offset = which; // ListOffsets takes -1 and -2 for timestamps (Kafka protocol)
+        list->elems[i].offset = which; // ListOffsets has -1 and -2 as special timestamps (Kafka protocol)
     rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(handle->rk, list, timeout_ms);
     for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
         code = list->elems[i].err;
@@ -255,14 +255,14 @@ static rd_kafka_resp_err_t look_up_ends(struct kafka_handle *handle, rd_kafka_to
 rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
                                          int64_t which, int timeout_ms)
 {
-    int64_t deadline = clock_ms() + timeout_ms;
+    int64_t deadline_ms = clock_ms() + timeout_ms;
     for (;;) {
-        rd_kafka_resp_err_t code = look_up_ends(handle, list, which, kafka_remaining_ms(deadline));
+        rd_kafka_resp_err_t code = look_up_ends(handle, list, which, kafka_remaining_ms(deadline_ms));
         bool settling = code == RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION ||
                         code == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE ||
                         code == RD_KAFKA_RESP_ERR_OFFSET_NOT_AVAILABLE;
-        if (!settling || kafka_remaining_ms(deadline) == 0)
+        if (!settling || kafka_remaining_ms(deadline_ms) == 0)
             return code;
-        nanosleep(&(struct timespec){.tv_nsec = SETTLE_WAIT_NS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_WAIT_NS}, NULL);
     }
 }

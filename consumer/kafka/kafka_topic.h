@@ -30,7 +30,7 @@ void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, i
 enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings,
                               struct error *error) WARN_UNUSED;
 // Sets the offsets of the listed partitions of one topic: to their first records (RD_KAFKA_OFFSET_BEGINNING),
-// or to what follows the last committed ones (RD_KAFKA_OFFSET_END). Asks again while the brokers are settling
-// who leads them, until the time is up.
+// or to what follows the last committed ones (RD_KAFKA_OFFSET_END). Repeats the query while the brokers elect
+// leaders, until the timeout.
 rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
                                          int64_t which, int timeout_ms);

@@ -9,7 +9,7 @@
 //   itself                    a later call has learned what became of it
 //                 abort       as above
 //   any           fatal       a new producer takes over, and learns from the group's offsets what became
-//                             of the transaction; but fenced by a namesake: the process must end
+//                             of the transaction; but fenced by another worker of that id: the process must end
 //
 // Jobs stay in the caller's memory until it knows, so an aborted group is simply published again.
 #include "consumer/fault.h"
@@ -30,14 +30,14 @@ enum {
 
 enum outcome { OUTCOME_DONE, OUTCOME_RETRY, OUTCOME_ABORT, OUTCOME_BROKEN };
 
-// Of a call that must be made at least once. Short, for only between calls it shows that no broker is up.
+// Timeout of a call that must be made at least once. Short, because an outage is detected only between calls.
 static int call_ms(int64_t deadline_ms)
 {
     int remaining = kafka_remaining_ms(deadline_ms);
     return remaining > CALL_TIMEOUT_MS ? CALL_TIMEOUT_MS : remaining > 0 ? remaining : 1;
 }
 
-// Is it worth while to call again now?
+// Whether to retry the call now.
 static bool try_again(struct kafka_transport *kafka, enum outcome outcome, int64_t deadline_ms)
 {
     if (outcome != OUTCOME_RETRY || kafka_remaining_ms(deadline_ms) == 0)
@@ -46,17 +46,16 @@ static bool try_again(struct kafka_transport *kafka, enum outcome outcome, int64
     return !kafka->producer.is_down;
 }
 
-// The coordinator fences whoever holds a transaction open for longer than transaction.timeout.ms, and whoever
-// bears a name that a newer producer took. Only the second must not happen: it means that two workers share a
-// slot.
-static bool is_namesake(const struct kafka_transport *kafka, const rd_kafka_error_t *fault)
+// The coordinator fences a producer whose transaction is open for longer than transaction.timeout.ms, and one
+// whose transactional id a newer producer uses. The second means that two workers share a slot.
+static bool is_duplicate_id(const struct kafka_transport *kafka, const rd_kafka_error_t *fault)
 {
     int64_t open_ms = clock_ms() - kafka->transaction.began_ms;
     return rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR__FENCED &&
            open_ms < kafka->transaction_timeout_ms / 2;
 }
 
-// Takes the fault over.
+// Takes ownership of the fault.
 static enum outcome judge(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
                           struct error *error)
 {
@@ -68,20 +67,20 @@ static enum outcome judge(struct kafka_transport *kafka, rd_kafka_error_t *fault
                                                                       : OUTCOME_ABORT;
     error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s", kafka->config->brokers, what,
               rd_kafka_error_string(fault));
-    if (kafka_is_denial(rd_kafka_error_code(fault))) { // again would be no better
+    if (kafka_is_denial(rd_kafka_error_code(fault))) { // a retry would not help
         error->status = STATUS_REFUSE;
         kafka_stop(kafka, error);
     }
-    if (is_namesake(kafka, fault)) {
-        error_set(error, STATUS_RESTART, ERROR_BROKER, "Kafka at %s: %s: another worker goes by our name, %s",
-                  kafka->config->brokers, what, kafka->id);
+    if (is_duplicate_id(kafka, fault)) {
+        error_set(error, STATUS_RESTART, ERROR_BROKER, "Kafka at %s: %s: another worker has our id, %s",
+                  kafka->config->brokers, what, kafka->identity.id);
         kafka_stop(kafka, error);
     }
     rd_kafka_error_destroy(fault);
     return outcome;
 }
 
-// The producer can't go on. A new one can, once it has learned what became of the transaction.
+// The producer has failed. A new one continues after it has determined the transaction's outcome.
 static enum status give_up_producer(struct kafka_transport *kafka, const struct error *error)
 {
     kafka->transaction.phase = TRANSACTION_BROKEN;
@@ -133,7 +132,7 @@ static void clear(struct transaction *transaction)
 // ---- whose jobs they are ----
 
 enum fate {
-    FATE_DROP, // not ours to publish, or published before
+    FATE_DROP, // not owned by us, or published before
     FATE_PUBLISH,
     FATE_TELL, // published by a transaction that was in doubt
 };
@@ -147,10 +146,10 @@ static struct partition *runs_in(const struct kafka_transport *kafka, const stru
 // A rebalance is under way: whether the partitions come back is not known yet.
 static bool is_between_owners(const struct kafka_transport *kafka)
 {
-    return kafka->assigned || !kafka->membership;
+    return kafka->group.assigned || !kafka->group.membership;
 }
 
-// Somebody set the group's offsets back while a job ran here, so it was delivered again: one of the two is
+// The group's offsets were reset while a job was computed, so it was delivered again: one of the two is
 // published.
 static void drop_twins(struct transaction *transaction, struct job *const *jobs, size_t n_jobs,
                        enum fate *fates)
@@ -173,8 +172,7 @@ static void drop_twins(struct transaction *transaction, struct job *const *jobs,
     transaction->n_entries = n_kept;
 }
 
-// The ownership and the membership that the transaction is sent with are of the same moment: no callback runs
-// before it ends.
+// Ownership and membership of the transaction are consistent: no callback runs before it ends.
 static enum status choose(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                           enum fate *fates, struct error *error)
 {
@@ -200,7 +198,7 @@ static enum status choose(struct kafka_transport *kafka, struct job *const *jobs
     return STATUS_OK;
 }
 
-// Everything is known and the caller lets go of the jobs.
+// The outcome is known and the caller may free the jobs.
 static void tell(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                  const enum fate *fates, bool *committed)
 {
@@ -248,7 +246,7 @@ static enum status publish(struct kafka_transport *kafka, struct job *const *job
 
 // ---- offsets ----
 
-// Adds what the partition's map will be once the entries are finished; a copy, for the commit may fail.
+// Adds the partition's map with the entries finished, as a copy, because the commit may fail.
 static enum status add_offset(struct kafka_transport *kafka, struct partition *partition, struct error *error)
 {
     struct transaction *transaction = &kafka->transaction;
@@ -257,23 +255,23 @@ static enum status add_offset(struct kafka_transport *kafka, struct partition *p
         if (transaction->entries[i].partition == partition->id)
             offset_map_finish(&map, transaction->entries[i].offset);
     }
-    buffer_clear(&kafka->map);
-    offset_map_encode(&map, &kafka->map);
-    partition->promising =
-        suspects_encode(&partition->suspects, &map, kafka->owner, partition->leaving, &kafka->map);
-    void *metadata = kafka->map.failed ? NULL : malloc(kafka->map.size + 1);
+    buffer_clear(&kafka->scratch.map);
+    offset_map_encode(&map, &kafka->scratch.map);
+    partition->promising = suspects_encode(&partition->suspects, &map, kafka->identity.owner,
+                                           partition->leaving, &kafka->scratch.map);
+    void *metadata = kafka->scratch.map.failed ? NULL : malloc(kafka->scratch.map.size + 1);
     if (!metadata) {
-        kafka->map.failed = false;
+        kafka->scratch.map.failed = false;
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode an offset map");
     }
-    memcpy(metadata, kafka->map.data, kafka->map.size + 1);
+    memcpy(metadata, kafka->scratch.map.data, kafka->scratch.map.size + 1);
     rd_kafka_topic_partition_t *offset =
         rd_kafka_topic_partition_list_add(transaction->offsets, kafka->config->jobs, partition->id);
     offset->offset = map.watermark;
     offset->metadata = metadata;
-    offset->metadata_size = kafka->map.size;
-    if (kafka->figures.map_bytes_max < (int32_t)kafka->map.size)
-        kafka->figures.map_bytes_max = (int32_t)kafka->map.size;
+    offset->metadata_size = kafka->scratch.map.size;
+    if (kafka->figures.map_bytes_max < (int32_t)kafka->scratch.map.size)
+        kafka->figures.map_bytes_max = (int32_t)kafka->scratch.map.size;
     return STATUS_OK;
 }
 
@@ -304,7 +302,7 @@ static enum status collect_offsets(struct kafka_transport *kafka, struct error *
 
 // ---- the end of a transaction ----
 
-// It is committed: the maps follow.
+// The transaction is committed: updates the maps.
 static void apply(struct kafka_transport *kafka)
 {
     struct transaction *transaction = &kafka->transaction;
@@ -326,7 +324,7 @@ static void apply(struct kafka_transport *kafka)
     transaction->phase = TRANSACTION_NONE;
 }
 
-// The transaction is committed, and whoever asked for it went away.
+// The transaction is committed, and its caller has returned before.
 static enum status add_unacknowledged(struct transaction *transaction, struct error *error)
 {
     size_t n_entries = transaction->n_unacknowledged + transaction->n_entries;
@@ -388,8 +386,8 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
     return STATUS_OK;
 }
 
-// What the group has committed tells which entries were published, by this transaction or, if partitions went
-// away since, by others.
+// The group's committed offsets show which entries were published, by this transaction or, if partitions were
+// revoked since, by others.
 static void sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
                      const struct offset_map *map)
 {
@@ -412,7 +410,7 @@ static void sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partiti
 
 static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
-    if (!kafka->transaction.offsets) { // it was aborted before its producer was given up
+    if (!kafka->transaction.offsets) { // it was aborted before its producer was replaced
         clear(&kafka->transaction);
         return STATUS_OK;
     }
@@ -463,7 +461,7 @@ enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t dea
         status = replace_producer(kafka, deadline_ms, error);
     if (transaction->phase == TRANSACTION_UNKNOWN)
         status = learn_fate(kafka, deadline_ms, error);
-    // What was aborted will be committed again.
+    // Aborted jobs are committed again.
     return status == STATUS_RETRY && transaction->phase == TRANSACTION_NONE ? STATUS_OK : status;
 }
 
@@ -482,7 +480,7 @@ static enum status send_offsets(struct kafka_transport *kafka, int64_t deadline_
     do {
         rd_kafka_error_t *fault =
             rd_kafka_send_offsets_to_transaction(kafka->producer.rk, kafka->transaction.offsets,
-                                                 kafka->membership, call_ms(deadline_ms));
+                                                 kafka->group.membership, call_ms(deadline_ms));
         outcome = judge(kafka, fault, "sending offsets", error);
     } while (try_again(kafka, outcome, deadline_ms));
     if (outcome == OUTCOME_BROKEN)
@@ -527,17 +525,17 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
                          struct error *error)
 {
     struct kafka_transport *kafka = (struct kafka_transport *)transport;
-    int64_t began_us = clock_wall_us(), deadline = clock_ms() + KAFKA_COMMIT_TIMEOUT_MS;
+    int64_t began_us = clock_wall_us(), deadline_ms = clock_ms() + KAFKA_COMMIT_TIMEOUT_MS;
     for (size_t i = 0; i < n_jobs; i++)
         committed[i] = false;
     if (kafka->stopped.status != STATUS_OK) {
         *error = kafka->stopped;
         return error->status;
     }
-    if (kafka_is_down(kafka)) // begun now, it would only run into its deadline
+    if (kafka_is_down(kafka)) // it would only time out
         return kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "no broker is up",
                                RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
-    enum status status = kafka_transaction_resolve(kafka, deadline, error);
+    enum status status = kafka_transaction_resolve(kafka, deadline_ms, error);
     if (status != STATUS_OK)
         return status;
     enum fate *fates = calloc(n_jobs + 1, sizeof *fates);
@@ -548,9 +546,9 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
     if (status == STATUS_OK)
         status = choose(kafka, jobs, n_jobs, fates, error);
     if (status == STATUS_OK)
-        status = run(kafka, jobs, n_jobs, fates, deadline, error);
+        status = run(kafka, jobs, n_jobs, fates, deadline_ms, error);
     if (status == STATUS_RETRY)
-        status = kafka_isolation_settle(kafka, jobs, n_jobs, error);
+        status = kafka_isolation_count(kafka, jobs, n_jobs, error);
     if (status == STATUS_OK)
         tell(kafka, jobs, n_jobs, fates, committed);
     kafka_refusals_end(&kafka->refusals);

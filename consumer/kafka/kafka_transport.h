@@ -76,52 +76,79 @@ struct kafka_control {
 
 // ---- the transport ----
 
-struct kafka_transport {
-    struct transport base;
-    const struct kafka_config *config;
-    struct kafka_handle consumer, producer;
-    // The partitions' records, separate from group events: records beyond the window wait here while group
-    // events are served. Pausing the partitions would discard fetched records.
-    rd_kafka_queue_t *records;
-    struct kafka_control control;
+// This process among the group's workers.
+struct kafka_identity {
     struct slot slot;
     char id[SLOT_GROUP_BYTES_MAX + SLOT_NAME_BYTES_MAX + 16]; // of the transaction and the group's member
-    rd_kafka_topic_t *results, *dead;
-    size_t results_bytes_max, dead_bytes_max;
-    bool dead_is_compacted;
-    struct kafka_refusals refusals;
-    int transaction_timeout_ms;
-    int wake_file;  // eventfd
     uint64_t owner; // id of this process in the suspects' metadata (suspects.h)
-    bool alone;     // a job is computed alone
+};
 
-    struct partition_table partitions;
+// The topics of results and dead letters.
+struct kafka_outputs {
+    rd_kafka_topic_t *results, *dead;
+    size_t results_bytes_max, dead_bytes_max; // of a record
+    bool dead_is_compacted;
+};
+
+// The member of the group: its assignment and rebalances.
+struct kafka_group {
     rd_kafka_topic_partition_list_t *assigned;      // assigned, but offsets not read yet; NULL: none
     rd_kafka_consumer_group_metadata_t *coming;     // member and generation of `assigned`
     rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: no partition is owned
     bool regrouped;                                 // a rebalance event was handled in this poll
-    bool subscribed, paused;
+    bool subscribed;
     bool idle_is_reported; // a message was logged that this worker has no partition
     bool is_expelled;      // the consumer had a fatal error
-    bool is_stuck;         // the consumer does not fetch available records
-    // partitions without records for this time are compared with the log end
-    int watch_quiet_ms;
-    int64_t rejoined_ms;                   // 0: never
-    const struct transport_events *events; // during poll
+    int64_t rejoined_ms;   // 0: never
+};
 
-    struct transaction transaction;
-    struct buffer value, map; // reused
+// Time without confirmed membership.
+struct kafka_outside {
+    char waiting[ERROR_TEXT_BYTES]; // why the membership is not confirmed; "": confirmed
+    int64_t time_ms;                // without confirmed membership while a broker answered
+    int64_t looked_ms, queried_ms;  // last update of time_ms, and last query of librdkafka
+    int64_t timeout_ms;             // limit of time_ms
+};
+
+// Checks at intervals.
+struct kafka_watch {
+    int64_t probed_ms, watched_ms, idle_commit_ms; // last ones: of brokers, of quiet partitions, idle commit
+    // partitions without records for this time are compared with the log end
+    int quiet_ms;
+    bool is_stuck; // the consumer does not fetch available records
+};
+
+// Reused for each record and commit.
+struct kafka_scratch {
+    struct buffer value, map;
     struct record_headers headers;
     struct header record_headers[KAFKA_HEADERS_MAX];
+};
 
+struct kafka_transport {
+    struct transport base;
+    const struct kafka_config *config;
+    struct kafka_identity identity;
+    struct kafka_handle consumer, producer;
+    // The partitions' records, separate from group events: records beyond the window wait here while group
+    // events are served. Pausing the partitions would discard fetched records.
+    rd_kafka_queue_t *records;
+    const struct transport_events *events; // during poll
+    int wake_file;                         // eventfd
+    bool paused;
+    struct kafka_control control;
+    struct kafka_group group;
+    struct kafka_outside outside;
+    struct kafka_watch watch;
+    struct partition_table partitions;
+    bool alone; // a job is computed alone
+    struct kafka_outputs outputs;
+    struct kafka_refusals refusals;
+    struct transaction transaction;
+    int transaction_timeout_ms;
+    struct kafka_scratch scratch;
     struct kafka_figures figures;
-    struct error stopped; // status STATUS_OK: going on; else what every call says from now on
-    int64_t probed_ms, watched_ms, idle_commit_ms;
-
-    char waiting[ERROR_TEXT_BYTES]; // why the membership is not confirmed; "": confirmed
-    int64_t outside_ms;             // time without confirmed membership while a broker answered
-    int64_t looked_ms, current_ms;  // last update of outside_ms, and last query of librdkafka
-    int64_t membership_timeout_ms;  // limit of outside_ms
+    struct error stopped; // status STATUS_OK: running; else the error of every further call
 };
 
 // ---- kafka_state.c ----
@@ -149,8 +176,8 @@ enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset
 enum status kafka_group_open(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Joins the group.
 enum status kafka_group_join(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// With a new consumer, after a fatal error of the old one, which `error` tells. STATUS_RESTART: for the
-// second time within a minute.
+// Replaces the consumer after its fatal error, which is in `error`. STATUS_RESTART: for the second time
+// within a minute.
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // The same, for a consumer that does not fetch any more.
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
@@ -252,8 +279,8 @@ void kafka_refusals_published(struct kafka_refusals *refusals, const struct job 
 // After a commit that failed with `error`: adds the refusals to the jobs and replaces results that were
 // refused too often. STATUS_RETRY: commit the jobs again, refused ones alone; the code is
 // ERROR_RESULT_REFUSED where records were refused. STATUS_REFUSE: the topic refuses every record.
-enum status kafka_isolation_settle(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                                   struct error *error) WARN_UNUSED;
+enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                                  struct error *error) WARN_UNUSED;
 
 // ---- kafka_transaction.c ----
 

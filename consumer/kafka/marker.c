@@ -20,7 +20,7 @@ void marker_encode(const struct marker *marker, struct buffer *key, struct buffe
     buffer_add_string(key, ",");
     json_encode_string(marker->dataset, key);
     buffer_add_string(key, "]");
-    if (marker->is_taken_back)
+    if (marker->is_withdrawn)
         return;
     buffer_add_string(value, "{\"topic\":");
     json_encode_string(marker->topic, value);
@@ -31,7 +31,7 @@ void marker_encode(const struct marker *marker, struct buffer *key, struct buffe
                       ",\"complete\":%s,\"created\":%" PRId64 ",\"partition\":%" PRId32 ",\"offset\":%" PRId64
                       "}",
                       marker->n_lines, marker->n_jobs, marker->fingerprint,
-                      marker->complete ? "true" : "false", marker->created, marker->partition,
+                      marker->complete ? "true" : "false", marker->created_s, marker->partition,
                       marker->offset);
 }
 
@@ -79,7 +79,7 @@ static enum status decode_value(const struct value *value, struct marker *marker
     if (status == STATUS_OK)
         status = read_integer(value, "fingerprint", 0, INT64_MAX, &fingerprint, error);
     if (status == STATUS_OK)
-        status = read_integer(value, "created", 0, INT64_MAX, &marker->created, error);
+        status = read_integer(value, "created", 0, INT64_MAX, &marker->created_s, error);
     if (status == STATUS_OK)
         status = read_integer(value, "partition", -1, INT32_MAX, &partition, error);
     if (status == STATUS_OK)
@@ -98,7 +98,7 @@ static enum status decode_value(const struct value *value, struct marker *marker
 static enum status decode_json(struct text text, struct arena *arena, struct value *tree, struct error *error)
 {
     return text.size > MARKER_BYTES_MAX
-               ? error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%zu bytes, at most %d are taken",
+               ? error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%zu bytes, at most %d are accepted",
                            text.size, MARKER_BYTES_MAX)
                : json_decode(text, arena, tree, error);
 }
@@ -106,7 +106,7 @@ static enum status decode_json(struct text text, struct arena *arena, struct val
 enum status marker_decode(struct text key, struct text value, struct arena *arena, struct marker *marker,
                           struct error *error)
 {
-    *marker = (struct marker){.is_taken_back = value.size == 0};
+    *marker = (struct marker){.is_withdrawn = value.size == 0};
     struct value tree;
     if (!marker_is_key(key))
         return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "the key does not begin with " KEY_START);

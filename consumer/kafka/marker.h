@@ -24,10 +24,10 @@ struct marker {
     int64_t n_jobs;
     uint64_t fingerprint; // of these lines; below 2^63
     bool complete;        // the input ended there
-    int64_t created;      // seconds since 1970 UTC, of the jobs
+    int64_t created_s;    // seconds since 1970 UTC, of the jobs
     int32_t partition;    // of one of the last jobs, and its offset; -1: there is none
     int64_t offset;
-    bool is_taken_back; // a tombstone; only topic and dataset are set
+    bool is_withdrawn; // a tombstone; only topic and dataset are set
 };
 
 // Whether the record is a marker, not another kind of the control topic.

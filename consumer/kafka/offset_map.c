@@ -46,8 +46,8 @@ static bool in_window(const struct offset_map *map, int64_t offset)
            offset - map->watermark < OFFSET_MAP_WINDOW;
 }
 
-// Moves the watermark over finished offsets and over gaps. Each offset of the window is passed once, a gap of
-// any length that holds nothing is jumped.
+// Moves the watermark over finished offsets and over gaps. Each offset of the window is passed once; a gap of
+// any length is skipped in one step.
 static void advance(struct offset_map *map)
 {
     while (map->n_running > 0 || map->n_finished > 0) {
@@ -159,7 +159,7 @@ static uint32_t crc32_add(uint32_t crc, const unsigned char *data, size_t size)
     return ~crc;
 }
 
-// The CRC covers the watermark: a bitmap that was copied to another offset says nothing there.
+// The CRC covers the watermark: a bitmap copied to another offset is invalid.
 uint32_t offset_map_crc(int64_t watermark, const unsigned char *bitmap, size_t size)
 {
     unsigned char bytes[8];
@@ -168,7 +168,7 @@ uint32_t offset_map_crc(int64_t watermark, const unsigned char *bitmap, size_t s
     return crc32_add(crc32_add(0, bytes, sizeof bytes), bitmap, size);
 }
 
-// Returns how many bytes there are up to the last one that is not zero.
+// Returns the number of bytes up to the last nonzero one.
 static size_t make_bitmap(const struct offset_map *map, unsigned char bitmap[BITMAP_BYTES_MAX])
 {
     if (map->n_finished == 0)
@@ -208,7 +208,7 @@ static enum status refuse(struct error *error, int64_t offset, const char *what)
                      offset, what);
 }
 
-// Only what offset_map_encode writes is taken: one text for one map.
+// Accepts only the encoding of offset_map_encode: one text per map.
 static enum status decode(int64_t offset, struct text metadata, struct buffer *bytes, struct error *error)
 {
     size_t tag_size = sizeof TAG - 1;
@@ -237,7 +237,7 @@ static enum status decode(int64_t offset, struct text metadata, struct buffer *b
     return STATUS_OK;
 }
 
-// The bits move to a window at `offset`; what runs there and is not finished goes on.
+// Moves the bits to a window at `offset`; offsets in computation remain unfinished.
 static void restart(struct offset_map *map, int64_t offset, const unsigned char *bitmap, size_t size)
 {
     struct offset_map old = *map;

@@ -15,8 +15,7 @@
 #include <stdint.h>
 
 enum {
-    // Offsets a map can tell apart, the watermark being the first. A broker keeps at most 4,096 bytes of
-    // metadata an
+    // Offsets that a map covers, from the watermark on. A broker keeps at most 4,096 bytes of metadata an
     // offset (offset.metadata.max.bytes): 16,384 bits with tag and CRC are 2,743 characters.
     OFFSET_MAP_WINDOW = 16384,
     OFFSET_MAP_WORDS = OFFSET_MAP_WINDOW / 64,

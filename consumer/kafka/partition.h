@@ -27,7 +27,7 @@ struct partition {
     struct offset_map map;
     struct suspects suspects;
     bool unsaved;      // the state of suspects must be committed
-    bool leaving;      // being revoked: the next commit says that nothing is computed here
+    bool leaving;      // being revoked: the next commit records that nothing is computed here
     int64_t promising; // `promised` of the open transaction
 };
 

@@ -28,8 +28,8 @@ static bool id_valid(const char *id, ssize_t size)
     return size == SLOT_ID_BYTES && strspn(id, "0123456789abcdef") == SLOT_ID_BYTES;
 }
 
-// A new file, or one whose first write a crash cut short: nobody has borne the id yet, or it is lost and what
-// it held open times out at the broker.
+// A new file, or one whose first write was cut short by a crash: no worker has used the id yet, or it is lost
+// and its open transaction times out at the broker.
 static bool write_new_id(struct slot *slot)
 {
     uint64_t random;

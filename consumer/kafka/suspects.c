@@ -10,8 +10,7 @@
 
 enum { CRC_BYTES = 4, OWNER_BYTES = 8, FLAG_COMPUTING = 1, VARINT_BYTES_MAX = 10 };
 
-// The longest text: three offsets of a varint each are below 2^21 but `promised`, which may follow a long
-// gap.
+// The longest text: three offsets as varints, all below 2^21 except `promised`, which may follow a long gap.
 enum {
     BYTES_MAX = CRC_BYTES + OWNER_BYTES + 1 + 2 * VARINT_BYTES_MAX + 2 + SUSPECTS_MAX * 3 + VARINT_BYTES_MAX
 };
@@ -45,7 +44,7 @@ static void remove_at(struct suspects *suspects, int32_t i)
             (size_t)(suspects->n_items - i) * sizeof *suspects->items);
 }
 
-// Room for one more. What is forgotten is doubtful again, so it is not taken for innocent.
+// Makes room for one more. A dropped entry counts as doubtful again.
 static void forget_least(struct suspects *suspects)
 {
     int32_t least = 0;
@@ -153,7 +152,7 @@ static uint64_t get(struct bytes *bytes, size_t n)
     return value;
 }
 
-// At most INT64_MAX: ten bytes could say more.
+// At most INT64_MAX: ten bytes could encode more.
 static uint64_t get_varint(struct bytes *bytes)
 {
     uint64_t value = 0;

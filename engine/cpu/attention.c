@@ -340,7 +340,7 @@ void attention_run(struct attention *attention, const struct attention_parameter
         struct span *span = &attention->spans[i];
         *span = (struct span){.pages = sequence->pages,
                               .first_row = sequence->first_row,
-                              .n_rows = sequence->n_rows,
+                              .n_rows = sequence->n_tokens,
                               .position = sequence->position,
                               .first_state = -1};
         if (grouped && sharing->group_of[i] >= 0) {

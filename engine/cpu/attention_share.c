@@ -102,7 +102,7 @@ static int32_t candidates_gather(struct sharing *sharing, struct attention_seque
         struct candidate *candidate = &sharing->candidates[best];
         candidate->n_segments = n_segments;
         candidate->n_sequences++;
-        candidate->n_rows += sequence->n_rows;
+        candidate->n_rows += sequence->n_tokens;
         sharing->group_of[i] = best;
     }
     return n;
@@ -134,7 +134,7 @@ void sharing_find(struct sharing *sharing, struct attention_sequences sequences,
             continue;
         struct span *span = &sharing->groups[group];
         sharing->first_state[i] = span->first_state + span->n_rows;
-        for (int32_t r = 0; r < sequence->n_rows; r++)
+        for (int32_t r = 0; r < sequence->n_tokens; r++)
             sharing->rows[span->first_state + span->n_rows++] = sequence->first_row + r;
     }
 }

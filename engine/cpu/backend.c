@@ -93,7 +93,7 @@ static enum status vector_create(struct weight *weight, struct error *error)
     weight->items = malloc(n_items * sizeof *weight->items);
     if (!weight->items)
         return no_memory(tensor, error);
-    tensor_traits(tensor->type)->dequantise(tensor->data, weight->items, n_items);
+    tensor_traits(tensor->type)->dequantize(tensor->data, weight->items, n_items);
     weight->n_items = (int64_t)n_items;
     return STATUS_OK;
 }
@@ -104,7 +104,7 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
     struct cpu_backend *backend = cpu_backend_of(base);
     *out = NULL;
     const struct tensor_traits *traits = tensor_traits(tensor->type);
-    if (!traits->dequantise)
+    if (!traits->dequantize)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "type %s can't be computed with",
                          traits->name ? traits->name : "unknown");
     struct weight *weight = calloc(1, sizeof *weight);
@@ -289,18 +289,18 @@ static void begin(struct backend *base, const struct step *step)
         backend->phase = PHASE_UPLOAD;
         backend->phase_began_us = 1e-3 * (double)clock_ns();
     }
-    assert(!backend->step && step->n_rows <= backend->n_rows_max);
+    assert(!backend->step && step->n_tokens <= backend->n_rows_max);
     backend->step = step;
     backend->failed = reserve(backend, step->n_outputs, &backend->error) != STATUS_OK;
     if (backend->failed)
         return;
     int32_t row = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
-        assert(step->sequences[i].first_row == row && step->sequences[i].n_rows > 0);
-        for (int32_t end = row + step->sequences[i].n_rows; row < end; row++)
+        assert(step->sequences[i].first_row == row && step->sequences[i].n_tokens > 0);
+        for (int32_t end = row + step->sequences[i].n_tokens; row < end; row++)
             backend->row_sequences[row] = i;
     }
-    assert(row == step->n_rows);
+    assert(row == step->n_tokens);
     if (backend->attention)
         attention_begin(backend->attention, (struct attention_sequences){step->sequences, step->n_sequences});
 }

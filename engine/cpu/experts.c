@@ -122,7 +122,7 @@ static void route_row(void *context, int32_t row, int thread)
         choice[experts[place]] = NAN;
     }
     for (int32_t place = 0; place < routing->n_used; place++) {
-        if (parameters->normalised)
+        if (parameters->normalized)
             weights[place] /= sum;
         weights[place] *= parameters->scale;
     }

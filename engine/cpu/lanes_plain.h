@@ -3,7 +3,7 @@
 // units'.
 #pragma once
 
-#include "engine/file/dequantise.h"
+#include "engine/file/dequantize.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -185,7 +185,7 @@ PLAIN struct lanes lanes_exponent_from_bits(struct lanes x)
     return x;
 }
 
-// Neighbours exchanged: items 1, 0, 3, 2, ...
+// Neighbors exchanged: items 1, 0, 3, 2, ...
 PLAIN struct lanes lanes_swap_pairs(struct lanes x)
 {
     LANES_EACH(x.at[i ^ 1]);

@@ -54,7 +54,7 @@ static void table_row(const struct weight *table, int32_t row, float *out)
     assert(table->role == WEIGHT_TABLE && row >= 0 && (uint64_t)row < tensor_n_rows(&table->tensor));
     const unsigned char *data = table->tensor.data;
     tensor_traits(table->tensor.type)
-        ->dequantise(data + (uint64_t)row * tensor_row_bytes(&table->tensor), out, table->tensor.dims[0]);
+        ->dequantize(data + (uint64_t)row * tensor_row_bytes(&table->tensor), out, table->tensor.dims[0]);
 }
 
 static void embed_row(void *context, int32_t row, int thread)
@@ -79,10 +79,10 @@ void cpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed)
         return;
-    assert(table->tensor.dims[0] == (uint64_t)out->n_cols && backend->step->n_rows <= out->n_rows_max);
+    assert(table->tensor.dims[0] == (uint64_t)out->n_cols && backend->step->n_tokens <= out->n_rows_max);
     struct row_work work = {
         .backend = backend, .out = out, .weight = table, .bias = positions_table, .scale = scale};
-    spread_rows(backend, backend->step->n_rows, 4 * (int64_t)out->n_cols, embed_row,
+    spread_rows(backend, backend->step->n_tokens, 4 * (int64_t)out->n_cols, embed_row,
                 &work); // widened in plain C
 }
 
@@ -295,7 +295,7 @@ void cpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed || style == ROPE_NONE)
         return;
-    assert(n_rows <= x->n_rows_max && n_rows <= backend->step->n_rows && n_rope_dims % 2 == 0);
+    assert(n_rows <= x->n_rows_max && n_rows <= backend->step->n_tokens && n_rope_dims % 2 == 0);
     assert(n_rope_dims <= head_dim && (int64_t)n_heads * head_dim <= x->n_cols && backend->step->rope[table]);
     struct row_work work = {.backend = backend, .out = x, .n_heads = n_heads, .head_dim = head_dim};
     work.n_dims = n_rope_dims;
@@ -312,6 +312,8 @@ static void kv_store_row(void *context, int32_t row, int thread)
     const struct step_sequence *sequence = &backend->step->sequences[backend->row_sequences[row]];
     int32_t position = sequence->position + (row - sequence->first_row);
     int32_t page_positions = backend->pages.shape.page_positions;
+    if (position < sequence->n_stored)
+        return;
     pages_store(&backend->pages, &backend->kernels.rows, work->layer,
                 sequence->pages[position / page_positions], position % page_positions,
                 matrix_row(work->in, row), matrix_row(work->other, row));
@@ -326,7 +328,7 @@ void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
     assert(k->n_cols == shape->n_kv_heads * shape->key_dim &&
            v->n_cols == shape->n_kv_heads * shape->value_dim);
     struct row_work work = {.backend = backend, .in = k, .other = v, .layer = layer};
-    spread_rows(backend, backend->step->n_rows, 16 * (int64_t)k->n_cols, kv_store_row,
+    spread_rows(backend, backend->step->n_tokens, 16 * (int64_t)k->n_cols, kv_store_row,
                 &work); // keys are scattered
 }
 

@@ -1,10 +1,10 @@
 // Packed weights: memory, and the packers of the plain types and of those with blocks of 32.
-// File layouts: engine/file/dequantise.c; packed layout: packed.h.
+// File layouts: engine/file/dequantize.c; packed layout: packed.h.
 #include "engine/cpu/packed.h"
 
 #include "engine/cpu/memory.h"
-#include "engine/file/dequantise.h"
-#include "engine/file/quantise.h"
+#include "engine/file/dequantize.h"
+#include "engine/file/quantize.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -154,7 +154,7 @@ struct packing {
     const struct tensor_traits *traits; // of the tensor's type
     const uint8_t *bytes;
     uint64_t row_bytes;
-    pack_function *pack; // NULL: rows go through dequantise
+    pack_function *pack; // NULL: rows go through dequantize
 };
 
 // As pack_f16, of what the rows widen to: for types that are held as halves.
@@ -168,7 +168,7 @@ static void widen_panel(const struct packing *packing, const uint8_t *const rows
         const uint8_t *blocks = rows[o];
         for (int32_t first = 0; first < n_inputs; first += ITEMS) {
             int32_t n = n_inputs - first < ITEMS ? n_inputs - first : ITEMS;
-            packing->traits->dequantise(blocks, items, (size_t)n);
+            packing->traits->dequantize(blocks, items, (size_t)n);
             blocks += (size_t)n / packing->traits->block_items * packing->traits->block_bytes;
             for (int32_t i = 0; i < n; i++) {
                 uint16_t half = float_to_half(items[i]);

@@ -1,9 +1,9 @@
 // Packing of the types whose blocks hold 256 inputs in groups of 32 or 16. File layouts:
-// engine/file/dequantise.c; packed layout: packed.h. Each packer takes one output's file blocks to quants of
+// engine/file/dequantize.c; packed layout: packed.h. Each packer takes one output's file blocks to quants of
 // one byte and places them plane by plane.
 #include "engine/cpu/packed.h"
 
-#include "engine/file/dequantise.h"
+#include "engine/file/dequantize.h"
 
 #include <string.h>
 

@@ -65,7 +65,7 @@ static void prepare_rows(void *context, int index, int thread)
     if (end > prepared->n_rows)
         end = prepared->n_rows;
     for (int32_t r = begin; r < end && prepared->forms & PRODUCT_QUANTS; r += PREPARED_ROWS)
-        preparing->kernels->quantise(preparing->x + r * preparing->stride, preparing->stride,
+        preparing->kernels->quantize(preparing->x + r * preparing->stride, preparing->stride,
                                      end - r < PREPARED_ROWS ? end - r : PREPARED_ROWS, n,
                                      prepared->blocks + (int64_t)(r / PREPARED_ROWS) * prepared->n_blocks);
     if (!(prepared->forms & ~(unsigned)PRODUCT_QUANTS))

@@ -7,7 +7,7 @@
 // packed.h draws each type.
 //
 // The arithmetic is the same in every version of a kernel, for any number of rows and any division of the
-// work. For quantised weights x is quantized to int8 in blocks of 32 with a float32 scale (absolute maximum /
+// work. For quantized weights x is quantized to int8 in blocks of 32 with a float32 scale (absolute maximum /
 // 127, quants rounded to nearest even). For block b in order, with dot the exact integer dot product of the
 // quants and w, m the block's scale and minimum, each rounded once to float32 (of a K-quant: d * sub-scale
 // and -(d_minimum * sub-minimum)):
@@ -74,7 +74,7 @@ struct prepared {
 
 struct product_kernels {
     // Prepare a group's n_rows rows of n inputs.
-    void (*quantise)(const float *x, int64_t stride, int32_t n_rows, int32_t n,
+    void (*quantize)(const float *x, int64_t stride, int32_t n_rows, int32_t n,
                      struct prepared_block *blocks);
     // Prepare one row, as row `lane` of a group.
     void (*round_bfloats)(const float *x, int32_t n, int lane, uint32_t *bfloats);

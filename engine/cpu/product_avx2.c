@@ -1,4 +1,4 @@
-// AVX2: x prepared, products of float weights, and the table of kernels. Quantised types:
+// AVX2: x prepared, products of float weights, and the table of kernels. Quantized types:
 // product_avx2_quants.c.
 #include "engine/cpu/product_avx2.h"
 
@@ -27,7 +27,7 @@ ALWAYS_INLINE __m256i magnitudes(__m256 x)
 }
 
 // Half a block: 16 quants and minus their sum.
-ALWAYS_INLINE int32_t quantise_half(const float *x, __m256 inverse, int8_t *quants)
+ALWAYS_INLINE int32_t quantize_half(const float *x, __m256 inverse, int8_t *quants)
 {
     __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inverse));
     __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), inverse));
@@ -37,7 +37,7 @@ ALWAYS_INLINE int32_t quantise_half(const float *x, __m256 inverse, int8_t *quan
     return -lanes_sum(_mm256_add_epi32(low, high));
 }
 
-static void quantise_block(const float *x, int lane, struct prepared_block *block)
+static void quantize_block(const float *x, int lane, struct prepared_block *block)
 {
     __m256i maxima =
         _mm256_max_epu32(_mm256_max_epu32(magnitudes(_mm256_loadu_ps(x)), magnitudes(_mm256_loadu_ps(x + 8))),
@@ -55,12 +55,12 @@ static void quantise_block(const float *x, int lane, struct prepared_block *bloc
         block->scales[lane] = maximum / 127.0f;
         for (int h = 0; h < 2; h++)
             block->minus_half_sums[h][lane] =
-                quantise_half(x + 16 * h, inverse, block->quants[lane] + 16 * h);
+                quantize_half(x + 16 * h, inverse, block->quants[lane] + 16 * h);
     }
     block->minus_sums[lane] = block->minus_half_sums[0][lane] + block->minus_half_sums[1][lane];
 }
 
-static void quantise(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
+static void quantize(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
 {
     for (int32_t i = 0; i < n; i += PRODUCT_BLOCK, blocks++) {
         for (int r = 0; r < n_rows; r++) {
@@ -68,7 +68,7 @@ static void quantise(const float *x, int64_t stride, int32_t n_rows, int32_t n, 
             const float *row = x + r * stride + i;
             if (n - i < PRODUCT_BLOCK)
                 row = memcpy(last, row, (size_t)(n - i) * sizeof *x);
-            quantise_block(row, r, blocks);
+            quantize_block(row, r, blocks);
         }
     }
 }
@@ -176,7 +176,7 @@ void product_avx2_bf16(const struct packed *weight, int32_t panel_begin, int32_t
 void product_kernels_avx2(struct product_kernels *kernels)
 {
     memset(kernels, 0, sizeof *kernels);
-    kernels->quantise = quantise;
+    kernels->quantize = quantize;
     kernels->round_bfloats = round_bfloats;
     kernels->product[TENSOR_F32] = product_avx2_f32;
     kernels->product[TENSOR_F16] = product_avx2_f16;

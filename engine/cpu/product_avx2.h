@@ -1,8 +1,8 @@
-// One tile of a quantised product for AVX2: a panel's 16 outputs, in two sides of 8, by up to 4 rows. Written
+// One tile of a quantized product for AVX2: a panel's 16 outputs, in two sides of 8, by up to 4 rows. Written
 // once for all types; `type` and `n_rows` are constants wherever it is inlined, and what they decide folds
 // away.
 //
-// vpmaddubsw multiplies unsigned quants of 8 outputs with 4 inputs of a row and adds neighbours to int16.
+// vpmaddubsw multiplies unsigned quants of 8 outputs with 4 inputs of a row and adds neighbors to int16.
 // Quants of few bits leave room there for the sums of several registers (SPAN) before they are widened to
 // int32; none of them can saturate:
 //   4 bits: 8 registers, 8 * 2 * 15 * 127 = 30480      5 bits: 4, 4 * 2 * 31 * 127 = 31496

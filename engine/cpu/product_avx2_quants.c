@@ -1,4 +1,4 @@
-// AVX2 products of the quantised types.
+// AVX2 products of the quantized types.
 #include "engine/cpu/product_avx2.h"
 
 KERNEL(q8_0, TENSOR_Q8_0)

@@ -20,7 +20,7 @@ ALWAYS_INLINE __m128i four_maxima(const __m512i x[PREPARED_ROWS])
 
 // One block of a group's rows, items [0, 16) under `low`, [16, 32) under `high`. Four rows at a time share
 // the reductions, and the block is written once: row by row, each came back from memory four times.
-ALWAYS_INLINE void quantise_block(const float *x, int64_t stride, const int n_rows, __mmask16 low,
+ALWAYS_INLINE void quantize_block(const float *x, int64_t stride, const int n_rows, __mmask16 low,
                                   __mmask16 high, struct prepared_block *block)
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
@@ -62,32 +62,32 @@ ALWAYS_INLINE void quantise_block(const float *x, int64_t stride, const int n_ro
                     _mm_add_epi32(_mm256_castsi256_si128(minus), _mm256_extracti128_si256(minus, 1)));
 }
 
-ALWAYS_INLINE void quantise_rows(const float *x, int64_t stride, const int n_rows, int32_t n,
+ALWAYS_INLINE void quantize_rows(const float *x, int64_t stride, const int n_rows, int32_t n,
                                  struct prepared_block *blocks)
 {
     int32_t i = 0;
     for (; i + PRODUCT_BLOCK <= n; i += PRODUCT_BLOCK)
-        quantise_block(x + i, stride, n_rows, 0xFFFF, 0xFFFF, blocks++);
+        quantize_block(x + i, stride, n_rows, 0xFFFF, 0xFFFF, blocks++);
     if (i == n)
         return;
     uint32_t items = (1u << (n - i)) - 1;
-    quantise_block(x + i, stride, n_rows, (__mmask16)items, (__mmask16)(items >> 16), blocks);
+    quantize_block(x + i, stride, n_rows, (__mmask16)items, (__mmask16)(items >> 16), blocks);
 }
 
-static void quantise(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
+static void quantize(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
 {
     switch (n_rows) {
     case 1:
-        quantise_rows(x, stride, 1, n, blocks);
+        quantize_rows(x, stride, 1, n, blocks);
         break;
     case 2:
-        quantise_rows(x, stride, 2, n, blocks);
+        quantize_rows(x, stride, 2, n, blocks);
         break;
     case 3:
-        quantise_rows(x, stride, 3, n, blocks);
+        quantize_rows(x, stride, 3, n, blocks);
         break;
     default:
-        quantise_rows(x, stride, 4, n, blocks);
+        quantize_rows(x, stride, 4, n, blocks);
         break;
     }
 }
@@ -144,7 +144,7 @@ static void set_kernels(struct product_kernels *kernels)
 void product_kernels_avx512(struct product_kernels *kernels)
 {
     memset(kernels, 0, sizeof *kernels);
-    kernels->quantise = quantise;
+    kernels->quantize = quantize;
     kernels->round_bfloats = round_bfloats;
     set_kernels(kernels);
     if (__builtin_cpu_supports("avx512bf16"))

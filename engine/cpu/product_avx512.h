@@ -1,4 +1,4 @@
-// One tile of a quantised product for AVX-512 with VNNI: a panel of 16 outputs by up to 12 rows, everything
+// One tile of a quantized product for AVX-512 with VNNI: a panel of 16 outputs by up to 12 rows, everything
 // in registers. Written once for all types; `type` and `n_rows` are constants wherever it is inlined, and
 // what they decide folds away.
 //

@@ -1,7 +1,7 @@
 // Products in plain C: the definition (product.h) written down, against which the other versions are tested.
 #include "engine/cpu/packed.h"
 
-#include "engine/file/dequantise.h"
+#include "engine/file/dequantize.h"
 
 #include <assert.h>
 #include <math.h>
@@ -298,7 +298,7 @@ static uint32_t maximum_bits(const float *x, int32_t n)
     return maximum;
 }
 
-static void quantise_block(const float *x, int32_t n, int lane, struct prepared_block *block)
+static void quantize_block(const float *x, int32_t n, int lane, struct prepared_block *block)
 {
     int8_t *quants = block->quants[lane];
     uint32_t bits = maximum_bits(x, n);
@@ -321,11 +321,11 @@ static void quantise_block(const float *x, int32_t n, int lane, struct prepared_
     block->minus_sums[lane] = block->minus_half_sums[0][lane] + block->minus_half_sums[1][lane];
 }
 
-static void quantise(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
+static void quantize(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
 {
     for (int32_t first = 0; first < n; first += PRODUCT_BLOCK, blocks++)
         for (int r = 0; r < n_rows; r++)
-            quantise_block(x + r * stride + first, n - first < PRODUCT_BLOCK ? n - first : PRODUCT_BLOCK, r,
+            quantize_block(x + r * stride + first, n - first < PRODUCT_BLOCK ? n - first : PRODUCT_BLOCK, r,
                            blocks);
 }
 
@@ -352,7 +352,7 @@ static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats
 void product_kernels_plain(struct product_kernels *kernels)
 {
     memset(kernels, 0, sizeof *kernels);
-    kernels->quantise = quantise;
+    kernels->quantize = quantize;
     kernels->round_bfloats = round_bfloats;
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (packed_format((enum tensor_type)type).form == PRODUCT_QUANTS)

@@ -1,5 +1,5 @@
 // A struct gguf constructed in memory, for models of other formats (engine/model/model_folder.c) and computed
-// models (engine/file/gguf_quantise.c). Its key-values are those of a gguf_writer. Its tensors are borrowed,
+// models (engine/file/gguf_quantize.c). Its key-values are those of a gguf_writer. Its tensors are borrowed,
 // or generated when gguf_load requests them: their memory is only reserved as addresses, and released when
 // the next one is generated, so that a large model is never in memory twice.
 //

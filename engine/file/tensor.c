@@ -1,45 +1,45 @@
 #include "engine/file/tensor.h"
 
-#include "engine/file/dequantise.h"
+#include "engine/file/dequantize.h"
 
 #include <assert.h>
 #include <stdio.h>
 
-// Block sizes: github.com/ggml-org/ggml, src/ggml-common.h. A type without a dequantiser is named, so that a
+// Block sizes: github.com/ggml-org/ggml, src/ggml-common.h. A type without a dequantizer is named, so that a
 // file which holds it is refused by name.
 static const struct tensor_traits traits_table[TENSOR_TYPE_COUNT] = {
-    [TENSOR_F32] = {"F32", 1, 4, dequantise_f32},
-    [TENSOR_F16] = {"F16", 1, 2, dequantise_f16},
-    [TENSOR_Q4_0] = {"Q4_0", 32, 18, dequantise_q4_0},
-    [TENSOR_Q4_1] = {"Q4_1", 32, 20, dequantise_q4_1},
-    [TENSOR_Q5_0] = {"Q5_0", 32, 22, dequantise_q5_0},
-    [TENSOR_Q5_1] = {"Q5_1", 32, 24, dequantise_q5_1},
-    [TENSOR_Q8_0] = {"Q8_0", 32, 34, dequantise_q8_0},
+    [TENSOR_F32] = {"F32", 1, 4, dequantize_f32},
+    [TENSOR_F16] = {"F16", 1, 2, dequantize_f16},
+    [TENSOR_Q4_0] = {"Q4_0", 32, 18, dequantize_q4_0},
+    [TENSOR_Q4_1] = {"Q4_1", 32, 20, dequantize_q4_1},
+    [TENSOR_Q5_0] = {"Q5_0", 32, 22, dequantize_q5_0},
+    [TENSOR_Q5_1] = {"Q5_1", 32, 24, dequantize_q5_1},
+    [TENSOR_Q8_0] = {"Q8_0", 32, 34, dequantize_q8_0},
     [TENSOR_Q8_1] = {"Q8_1", 32, 36, NULL},
-    [TENSOR_Q2_K] = {"Q2_K", 256, 84, dequantise_q2_k},
-    [TENSOR_Q3_K] = {"Q3_K", 256, 110, dequantise_q3_k},
-    [TENSOR_Q4_K] = {"Q4_K", 256, 144, dequantise_q4_k},
-    [TENSOR_Q5_K] = {"Q5_K", 256, 176, dequantise_q5_k},
-    [TENSOR_Q6_K] = {"Q6_K", 256, 210, dequantise_q6_k},
+    [TENSOR_Q2_K] = {"Q2_K", 256, 84, dequantize_q2_k},
+    [TENSOR_Q3_K] = {"Q3_K", 256, 110, dequantize_q3_k},
+    [TENSOR_Q4_K] = {"Q4_K", 256, 144, dequantize_q4_k},
+    [TENSOR_Q5_K] = {"Q5_K", 256, 176, dequantize_q5_k},
+    [TENSOR_Q6_K] = {"Q6_K", 256, 210, dequantize_q6_k},
     [TENSOR_Q8_K] = {"Q8_K", 256, 292, NULL},
-    [TENSOR_IQ2_XXS] = {"IQ2_XXS", 256, 66, dequantise_iq2_xxs},
-    [TENSOR_IQ2_XS] = {"IQ2_XS", 256, 74, dequantise_iq2_xs},
-    [TENSOR_IQ3_XXS] = {"IQ3_XXS", 256, 98, dequantise_iq3_xxs},
-    [TENSOR_IQ1_S] = {"IQ1_S", 256, 50, dequantise_iq1_s},
-    [TENSOR_IQ4_NL] = {"IQ4_NL", 32, 18, dequantise_iq4_nl},
-    [TENSOR_IQ3_S] = {"IQ3_S", 256, 110, dequantise_iq3_s},
-    [TENSOR_IQ2_S] = {"IQ2_S", 256, 82, dequantise_iq2_s},
-    [TENSOR_IQ4_XS] = {"IQ4_XS", 256, 136, dequantise_iq4_xs},
+    [TENSOR_IQ2_XXS] = {"IQ2_XXS", 256, 66, dequantize_iq2_xxs},
+    [TENSOR_IQ2_XS] = {"IQ2_XS", 256, 74, dequantize_iq2_xs},
+    [TENSOR_IQ3_XXS] = {"IQ3_XXS", 256, 98, dequantize_iq3_xxs},
+    [TENSOR_IQ1_S] = {"IQ1_S", 256, 50, dequantize_iq1_s},
+    [TENSOR_IQ4_NL] = {"IQ4_NL", 32, 18, dequantize_iq4_nl},
+    [TENSOR_IQ3_S] = {"IQ3_S", 256, 110, dequantize_iq3_s},
+    [TENSOR_IQ2_S] = {"IQ2_S", 256, 82, dequantize_iq2_s},
+    [TENSOR_IQ4_XS] = {"IQ4_XS", 256, 136, dequantize_iq4_xs},
     [TENSOR_I8] = {"I8", 1, 1, NULL},
     [TENSOR_I16] = {"I16", 1, 2, NULL},
     [TENSOR_I32] = {"I32", 1, 4, NULL},
     [TENSOR_I64] = {"I64", 1, 8, NULL},
     [TENSOR_F64] = {"F64", 1, 8, NULL},
-    [TENSOR_IQ1_M] = {"IQ1_M", 256, 56, dequantise_iq1_m},
-    [TENSOR_BF16] = {"BF16", 1, 2, dequantise_bf16},
-    [TENSOR_TQ1_0] = {"TQ1_0", 256, 54, dequantise_tq1_0},
-    [TENSOR_TQ2_0] = {"TQ2_0", 256, 66, dequantise_tq2_0},
-    [TENSOR_MXFP4] = {"MXFP4", 32, 17, dequantise_mxfp4},
+    [TENSOR_IQ1_M] = {"IQ1_M", 256, 56, dequantize_iq1_m},
+    [TENSOR_BF16] = {"BF16", 1, 2, dequantize_bf16},
+    [TENSOR_TQ1_0] = {"TQ1_0", 256, 54, dequantize_tq1_0},
+    [TENSOR_TQ2_0] = {"TQ2_0", 256, 66, dequantize_tq2_0},
+    [TENSOR_MXFP4] = {"MXFP4", 32, 17, dequantize_mxfp4},
     // Its models carry a further scale for each tensor, beside it, which nothing here multiplies with.
     [TENSOR_NVFP4] = {"NVFP4", 64, 36, NULL},
 };

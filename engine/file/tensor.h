@@ -1,6 +1,6 @@
-// Tensor types of model files and a tensor's description. A block of a quantised type holds `block_items`
-// consecutive items of one row in `block_bytes` bytes; layouts: engine/file/dequantise.c and
-// dequantise_codebook.c.
+// Tensor types of model files and a tensor's description. A block of a quantized type holds `block_items`
+// consecutive items of one row in `block_bytes` bytes; layouts: engine/file/dequantize.c and
+// dequantize_codebook.c.
 #pragma once
 
 #include "schemas/text.h"
@@ -52,7 +52,7 @@ struct tensor_traits {
     uint32_t block_bytes;
     // Widens `n_items` items (a multiple of block_items) to float, exactly as the format defines. NULL: this
     // version knows the size but can't compute with the type.
-    void (*dequantise)(const void *blocks, float *items, size_t n_items);
+    void (*dequantize)(const void *blocks, float *items, size_t n_items);
 };
 
 // Never NULL; traits.name is NULL for an unknown number.

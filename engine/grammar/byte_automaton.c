@@ -16,7 +16,7 @@ static bool is_live(struct byte_automaton *automaton, uint32_t expression)
     return expression != EXPRESSION_NOTHING && !expression_is_empty_language(automaton->pool, expression);
 }
 
-// Whether a code point first..last leads on. Surrogates follow their neighbours in every set, so the caller
+// Whether a code point first..last leads on. Surrogates follow their neighbors in every set, so the caller
 // leaves them out.
 static bool any_live(struct byte_automaton *automaton, uint32_t expression, uint32_t first, uint32_t last)
 {
@@ -34,7 +34,7 @@ static bool any_live(struct byte_automaton *automaton, uint32_t expression, uint
     return false;
 }
 
-static bool state_equal(const struct byte_state *a, const struct byte_state *b)
+bool byte_state_equal(const struct byte_state *a, const struct byte_state *b)
 {
     return a->expression == b->expression && a->value == b->value && a->low == b->low &&
            a->encoding == b->encoding && a->place == b->place && a->n == b->n && a->uniform == b->uniform;
@@ -75,7 +75,7 @@ static uint32_t intern(struct byte_automaton *automaton, struct byte_state state
     uint64_t at = hash_state(&state);
     size_t mask = automaton->table_size - 1;
     for (; automaton->table[at & mask]; at++)
-        if (state_equal(&automaton->states.items[automaton->table[at & mask]], &state))
+        if (byte_state_equal(&automaton->states.items[automaton->table[at & mask]], &state))
             return automaton->table[at & mask];
     if (!VECTOR_RESERVE(&automaton->rows, automaton->states.n + 1) || !VECTOR_ADD(&automaton->states, state))
         return expressions_fail_memory(automaton->pool);
@@ -276,22 +276,32 @@ static uint32_t step_escape(struct byte_automaton *automaton, struct byte_state 
                   : BYTE_STATE_DEAD;
 }
 
-uint32_t byte_automaton_closed(struct byte_automaton *automaton)
+// A terminal between two of these bytes; none: -1.
+static int quote_of(unsigned encoding)
+{
+    return encoding == TERMINAL_JSON_STRING ? '"' : encoding == TERMINAL_SPECIAL ? SPECIAL_QUOTE : -1;
+}
+
+static uint32_t closed(struct byte_automaton *automaton, unsigned encoding)
 {
     return intern(automaton, (struct byte_state){.expression = EXPRESSION_EMPTY,
-                                                 .encoding = TERMINAL_JSON_STRING,
+                                                 .encoding = (uint8_t)encoding,
                                                  .place = PLACE_CLOSED});
+}
+
+uint32_t byte_automaton_closed(struct byte_automaton *automaton)
+{
+    return closed(automaton, TERMINAL_JSON_STRING);
 }
 
 static uint32_t step_between(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
 {
-    bool is_json = state.encoding != TERMINAL_TEXT;
-    if (is_json && byte == '"') {
-        if (state.encoding != TERMINAL_JSON_STRING ||
-            !expression_is_nullable(automaton->pool, state.expression))
-            return BYTE_STATE_DEAD;
-        return byte_automaton_closed(automaton);
-    }
+    bool is_json = state.encoding == TERMINAL_JSON_STRING || state.encoding == TERMINAL_JSON_CONTENT;
+    if (byte == quote_of(state.encoding))
+        return expression_is_nullable(automaton->pool, state.expression) ? closed(automaton, state.encoding)
+                                                                         : BYTE_STATE_DEAD;
+    if (is_json && byte == '"')
+        return BYTE_STATE_DEAD;
     if (is_json && byte == '\\') {
         state.place = PLACE_ESCAPE;
         return any_live(automaton, state.expression, 0, CODE_POINT_MAX) ? intern(automaton, state)
@@ -308,7 +318,8 @@ static uint32_t step(struct byte_automaton *automaton, struct byte_state state, 
     case PLACE_BETWEEN:
         return step_between(automaton, state, byte);
     case PLACE_OPEN:
-        return byte == '"' ? between(automaton, &state, state.expression) : BYTE_STATE_DEAD;
+        return byte == quote_of(state.encoding) ? between(automaton, &state, state.expression)
+                                                : BYTE_STATE_DEAD;
     case PLACE_CLOSED:
         return BYTE_STATE_DEAD;
     case PLACE_UTF8:
@@ -343,21 +354,69 @@ uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t id, unsi
     return row[byte];
 }
 
+static void add_bytes(struct byte_set *set, unsigned first, unsigned last)
+{
+    for (unsigned byte = first; byte <= last; byte++)
+        set->words[byte / 64] |= UINT64_C(1) << byte % 64;
+}
+
+// Whether all of the code points are followed by the same.
+static bool is_uniform(struct byte_automaton *automaton, uint32_t expression, uint32_t first, uint32_t last)
+{
+    uint32_t target;
+    return expression_step_range(automaton->pool, expression, first, last, &target);
+}
+
+// Bytes that begin the UTF-8 of a code point, between code points.
+static void add_lead_classes(struct byte_automaton *automaton, uint32_t expression, struct byte_set *starts)
+{
+    static const unsigned char bounds[] = {0x80, 0xC2, 0xE0, 0xE1, 0xED, 0xEE, 0xF0, 0xF1, 0xF4, 0xF5};
+    for (size_t i = 0; i < sizeof bounds; i++)
+        add_bytes(starts, bounds[i], bounds[i]);
+    if (!is_uniform(automaton, expression, 0x80, 0x7FF))
+        add_bytes(starts, 0xC2, 0xDF);
+    if (!is_uniform(automaton, expression, 0x1000, 0xFFFF))
+        add_bytes(starts, 0xE1, 0xEF);
+    if (!is_uniform(automaton, expression, 0x40000, 0xFFFFF))
+        add_bytes(starts, 0xF1, 0xF3);
+}
+
+void byte_automaton_classes(struct byte_automaton *automaton, uint32_t id, struct byte_set *starts)
+{
+    struct byte_state state = automaton->states.items[id];
+    if (state.place == PLACE_CLOSED)
+        return;
+    if (state.place != PLACE_BETWEEN || state.encoding == TERMINAL_SPECIAL) {
+        add_bytes(starts, 0, 255);
+        return;
+    }
+    if (!expression_derive(automaton->pool, state.expression))
+        return;
+    const struct expression_node *node = expression_node(automaton->pool, state.expression);
+    const struct expression_piece *pieces = automaton->pool->pieces.items + node->derivative;
+    for (uint32_t i = 0; i < node->n_derivative && pieces[i].first < 0x80; i++)
+        add_bytes(starts, pieces[i].first, pieces[i].first);
+    static const unsigned char special[] = {0, 0x20, '"', '"' + 1, '\\', '\\' + 1};
+    for (size_t i = 0; i < sizeof special && state.encoding != TERMINAL_TEXT; i++)
+        add_bytes(starts, special[i], special[i]);
+    add_lead_classes(automaton, state.expression, starts);
+}
+
 uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression,
                               enum terminal_encoding encoding)
 {
     if (!is_live(automaton, expression))
         return BYTE_STATE_DEAD;
-    return intern(automaton, (struct byte_state){.expression = expression,
-                                                 .encoding = (uint8_t)encoding,
-                                                 .place = encoding == TERMINAL_JSON_STRING ? PLACE_OPEN
-                                                                                           : PLACE_BETWEEN});
+    return intern(automaton,
+                  (struct byte_state){.expression = expression,
+                                      .encoding = (uint8_t)encoding,
+                                      .place = quote_of(encoding) >= 0 ? PLACE_OPEN : PLACE_BETWEEN});
 }
 
 bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t id)
 {
     const struct byte_state *state = &automaton->states.items[id];
-    if (state->encoding == TERMINAL_JSON_STRING)
+    if (quote_of(state->encoding) >= 0)
         return state->place == PLACE_CLOSED;
     return state->place == PLACE_BETWEEN && expression_is_nullable(automaton->pool, state->expression);
 }
@@ -367,7 +426,7 @@ bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t id)
     const struct byte_state *state = &automaton->states.items[id];
     return state->place == PLACE_CLOSED ||
            (state->place == PLACE_BETWEEN && state->expression == EXPRESSION_EMPTY &&
-            state->encoding != TERMINAL_JSON_STRING);
+            quote_of(state->encoding) < 0);
 }
 
 bool byte_automaton_init(struct byte_automaton *automaton, struct expressions *pool)

@@ -33,6 +33,8 @@ struct byte_automaton {
     size_t table_size, n_bytes;
 };
 
+bool byte_state_equal(const struct byte_state *a, const struct byte_state *b);
+
 // False: no memory; the pool has failed.
 bool byte_automaton_init(struct byte_automaton *automaton, struct expressions *pool);
 void byte_automaton_finish(struct byte_automaton *automaton);
@@ -42,5 +44,10 @@ uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t express
 uint32_t byte_automaton_closed(struct byte_automaton *automaton); // behind any JSON string
 // BYTE_STATE_DEAD: no text of the terminal goes on like this, or the pool has failed.
 uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t state, unsigned char byte);
+// Adds to the set of bytes those that may lead elsewhere than the byte before them.
+struct byte_set {
+    uint64_t words[4];
+};
+void byte_automaton_classes(struct byte_automaton *automaton, uint32_t state, struct byte_set *starts);
 bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t state);
 bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t state); // nothing can follow

@@ -322,22 +322,20 @@ struct search {
     VECTOR(uint32_t) parents; // places in `found`
 };
 
-// Whether one of the expressions that are found matches something: the one at *place. True too when the pool
-// fails.
-static bool search_from(struct search *search, size_t *place)
+static bool matches_something(const struct expressions *pool, uint32_t id)
+{
+    const struct expression_node *node = expression_node(pool, id);
+    return node->nullable || !node->uncertain;
+}
+
+// Adds what follows from the expressions at places first..behind.
+static void expand(struct search *search, size_t first, size_t behind)
 {
     struct expressions *pool = search->pool;
-    for (size_t at = 0; at < search->found.n; at++) {
-        uint32_t id = search->found.items[at];
-        const struct expression_node *node = expression_node(pool, id);
-        *place = at;
-        if (node->nullable || !node->uncertain || node->liveness == LIVENESS_LIVE)
-            return true;
-        if (node->liveness == LIVENESS_DEAD || !expression_derive(pool, id))
-            continue;
-        node = expression_node(pool, id);
-        for (uint32_t i = 0; i < node->n_derivative; i++) {
-            uint32_t target = pool->pieces.items[node->derivative + i].target;
+    for (size_t at = first; at < behind && expression_derive(pool, search->found.items[at]); at++) {
+        struct expression_node node = *expression_node(pool, search->found.items[at]);
+        for (uint32_t i = 0; i < node.n_derivative; i++) {
+            uint32_t target = pool->pieces.items[node.derivative + i].target;
             struct expression_node *next = &pool->nodes.items[target];
             if (target == EXPRESSION_NOTHING || next->in_search)
                 continue;
@@ -347,8 +345,23 @@ static bool search_from(struct search *search, size_t *place)
         }
         if (search->found.n > pool->limits.values[GRAMMAR_LIMIT_SEARCH])
             expressions_fail(pool, GRAMMAR_LIMIT_SEARCH);
-        if (pool->status != STATUS_OK)
+    }
+}
+
+// Whether one of the expressions that are found matches something: the one at *place, one of the nearest.
+// True too when the pool fails. It looks at whole steps, and at no answer to another search: so the limit is
+// reached or not whatever is known, and who succeeds, succeeds from each place on the way.
+static bool search_from(struct search *search, size_t *place)
+{
+    for (size_t first = 0; first < search->found.n;) {
+        size_t behind = search->found.n;
+        for (*place = first; *place < behind; ++*place)
+            if (matches_something(search->pool, search->found.items[*place]))
+                return true;
+        expand(search, first, behind);
+        if (search->pool->status != STATUS_OK)
             return true;
+        first = behind;
     }
     return false;
 }

@@ -364,3 +364,9 @@ bool expression_is_set(const struct expressions *pool, uint32_t a)
 {
     return expression_node(pool, a)->kind == KIND_SET;
 }
+
+uint32_t expression_without(struct expressions *pool, struct text utf8)
+{
+    uint32_t behind = expression_concat(pool, expression_literal(pool, utf8), EXPRESSION_ALL);
+    return expression_complement(pool, expression_concat(pool, EXPRESSION_ALL, behind));
+}

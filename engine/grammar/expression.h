@@ -40,6 +40,8 @@ uint32_t expression_set_complement(struct expressions *pool,
                                    uint32_t set); // of one code point; `set` is a set or NOTHING
 uint32_t expression_literal(struct expressions *pool,
                             struct text utf8); // bytes that are no UTF-8: EXPRESSION_NOTHING
+// One of the texts, which are UTF-8 and are sorted in place. Its positions are at most their bytes.
+uint32_t expression_texts(struct expressions *pool, struct text *texts, size_t n_texts);
 uint32_t expression_concat(struct expressions *pool, uint32_t a, uint32_t b);
 uint32_t expression_either(struct expressions *pool, uint32_t a, uint32_t b);
 uint32_t expression_both(struct expressions *pool, uint32_t a, uint32_t b);
@@ -48,6 +50,7 @@ uint32_t expression_concat_many(struct expressions *pool, const uint32_t *parts,
 uint32_t expression_either_many(struct expressions *pool, const uint32_t *parts, size_t n_parts);
 uint32_t expression_both_many(struct expressions *pool, const uint32_t *parts, size_t n_parts);
 uint32_t expression_complement(struct expressions *pool, uint32_t a);
+uint32_t expression_without(struct expressions *pool, struct text utf8); // texts that do not have this one
 uint32_t expression_repeat(struct expressions *pool, uint32_t a, uint32_t min, uint32_t max);
 
 // Counted against GRAMMAR_LIMIT_POSITIONS: sets with repetitions written out, of which a repeated set itself

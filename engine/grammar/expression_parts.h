@@ -45,6 +45,8 @@ struct expressions {
     uint32_t *table;   // of ids, 0: free (EXPRESSION_NOTHING is never looked up)
     size_t table_size; // a power of two
     uint64_t work;
+    uint32_t
+        number_sets[4]; // ids that json_number.c asks for again and again; EXPRESSION_NOTHING: not made yet
     enum status status;
     enum grammar_limit limit; // when the status is STATUS_REJECT
 };

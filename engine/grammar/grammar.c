@@ -82,7 +82,7 @@ static void classify_terminals(struct rules *rules)
         struct rule_node *node = &rules->nodes.items[id];
         if (node->kind != RULE_TERMINAL)
             continue;
-        node->nullable = node->encoding != TERMINAL_JSON_STRING &&
+        node->nullable = node->encoding != TERMINAL_JSON_STRING && node->encoding != TERMINAL_SPECIAL &&
                          expression_is_nullable(rules->expressions, node->expression);
         node->productive = !expression_is_empty_language(rules->expressions, node->expression);
     }
@@ -94,7 +94,7 @@ static void prune(struct rules *rules)
 {
     for (size_t id = 0; id < rules->nodes.n; id++) {
         struct rule_node *node = &rules->nodes.items[id];
-        uint32_t n = 0, *children = rules->children.items + node->first_child;
+        uint32_t n = 0, *children = node->n_children ? rules->children.items + node->first_child : NULL;
         if (node->kind == RULE_CHOICE || node->kind == RULE_REPEAT) {
             for (uint32_t i = 0; i < node->n_children; i++)
                 if (rules->nodes.items[children[i]].productive)
@@ -156,6 +156,14 @@ void grammar_destroy(struct grammar *grammar)
     free(grammar);
 }
 
+struct rules *grammar_release(struct grammar *grammar, uint32_t *start)
+{
+    struct rules *rules = grammar->rules;
+    *start = grammar->start;
+    free(grammar);
+    return rules;
+}
+
 size_t grammar_bytes(const struct grammar *grammar)
 {
     const struct rules *rules = grammar->rules;
@@ -191,27 +199,27 @@ enum status grammar_compile_regex(struct grammar **grammar, struct text regex,
     return create_from_terminal(grammar, rules, expression, error);
 }
 
+// Of copies, which are sorted.
 static enum status add_choices(struct rules *rules, const struct text *choices, size_t n_choices,
                                uint32_t *expression, struct error *error)
 {
     uint64_t n_bytes = 0, n_bytes_max = rules->expressions->limits.values[GRAMMAR_LIMIT_SOURCE_BYTES];
-    uint32_t *ids = malloc((n_choices + 1) * sizeof *ids);
-    for (size_t i = 0; i < n_choices && ids && n_bytes <= n_bytes_max; i++) {
+    struct text *texts = malloc((n_choices + 1) * sizeof *texts);
+    for (size_t i = 0; i < n_choices && texts && n_bytes <= n_bytes_max; i++) {
         if (!utf8_valid(choices[i].data, choices[i].size)) {
-            free(ids);
+            free(texts);
             return error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING, "choice %zu: not UTF-8", i);
         }
         n_bytes += choices[i].size + 1;
-        ids[i] =
-            n_bytes > n_bytes_max ? EXPRESSION_NOTHING : expression_literal(rules->expressions, choices[i]);
+        texts[i] = choices[i];
     }
-    if (!ids)
+    if (!texts)
         expressions_fail_memory(rules->expressions);
     else if (n_bytes > n_bytes_max)
         expressions_fail(rules->expressions, GRAMMAR_LIMIT_SOURCE_BYTES);
     else
-        *expression = expression_either_many(rules->expressions, ids, n_choices);
-    free(ids);
+        *expression = expression_texts(rules->expressions, texts, n_choices);
+    free(texts);
     return rules_status(rules, error);
 }
 
@@ -219,7 +227,10 @@ enum status grammar_compile_choice(struct grammar **grammar, const struct text *
                                    const struct grammar_limits *limits, struct error *error)
 {
     *grammar = NULL;
-    struct rules *rules = rules_create(limits);
+    // Texts are no repetitions: their positions are their bytes, which are limited already.
+    struct grammar_limits own = limits ? *limits : grammar_limits_default;
+    own.values[GRAMMAR_LIMIT_POSITIONS] = own.values[GRAMMAR_LIMIT_SOURCE_BYTES];
+    struct rules *rules = rules_create(&own);
     if (!rules)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
     uint32_t expression = EXPRESSION_NOTHING;

@@ -19,6 +19,8 @@ struct recognizer;
 enum status grammar_create(struct grammar **grammar, struct rules *rules, uint32_t start,
                            struct error *error) WARN_UNUSED;
 void grammar_destroy(struct grammar *grammar);
+// Gives the rules back, to be part of a larger grammar; the grammar is gone.
+struct rules *grammar_release(struct grammar *grammar, uint32_t *start);
 size_t grammar_bytes(const struct grammar *grammar); // of memory
 
 // `limits` NULL: grammar_limits_default. Errors: STATUS_REJECT, with where and what.
@@ -37,12 +39,15 @@ enum status grammar_compile_lark(struct grammar **grammar, struct text text,
 
 enum { GRAMMAR_TOKEN_BYTES_MAX = 4096 };
 
-// `tokens` are the bytes that each id adds to a text; empty for special tokens, which never spell text. End
-// tokens are allowed where a text may end, whatever their bytes. STATUS_RETRY: no memory. A token longer than
-// the limit is never allowed.
+// `tokens` are the bytes that each id adds to a text; for special tokens, which never spell text, what
+// grammar_special_token() appends, or nothing: then it is never allowed. End tokens are allowed where a text
+// may end, whatever their bytes. STATUS_RETRY: no memory. Never allowed are tokens longer than the limit, and
+// such with a byte SPECIAL_QUOTE that are not special.
 enum status grammar_vocabulary_create(struct grammar_vocabulary **vocabulary, const struct text *tokens,
                                       size_t n_tokens, const uint32_t *ends, size_t n_ends,
                                       struct error *error) WARN_UNUSED;
+// How a special token stands in a vocabulary, in a matcher's text and in forced bytes.
+void grammar_special_token(struct text name, struct buffer *out);
 void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary);
 size_t grammar_vocabulary_n_tokens(const struct grammar_vocabulary *vocabulary);
 static inline size_t grammar_mask_words(size_t n_tokens)
@@ -54,6 +59,7 @@ static inline size_t grammar_mask_words(size_t n_tokens)
 enum status recognizer_create(struct recognizer **recognizer, const struct grammar *grammar,
                               const struct grammar_vocabulary *vocabulary, struct error *error) WARN_UNUSED;
 void recognizer_destroy(struct recognizer *recognizer);
+size_t recognizer_bytes(const struct recognizer *recognizer); // of memory; it grows with what is matched
 
 // A text so far. Zeroed is valid only for matcher_finish.
 struct matcher {

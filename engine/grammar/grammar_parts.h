@@ -13,8 +13,10 @@ struct grammar {
 struct trie_node {
     uint32_t behind;
     uint32_t token; // NO_TOKEN: none ends here; further ones of the same bytes: grammar_vocabulary.next_same
-    uint16_t depth; // of its byte: 0 for the first of a token
+    uint16_t depth : 15;        // of its byte: 0 for the first of a token
+    uint16_t has_next_same : 1; // its token has one
     unsigned char byte;
+    uint8_t string_state; // of string_tokens.states behind this node; 0: none
 };
 
 enum { NO_TOKEN = UINT32_MAX };
@@ -32,7 +34,7 @@ struct grammar_vocabulary {
     uint32_t *ends;
     size_t n_ends;
     unsigned depth_max; // bytes of the longest token
-    struct trie all;    // every token that has bytes
+    struct trie all;    // every token that has bytes; string_state is of these nodes alone
     struct string_tokens *strings;
     struct trie not_inside; // tokens that do not stay inside a JSON string of any characters
     struct token_class *classes;

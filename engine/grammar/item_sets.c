@@ -196,11 +196,26 @@ static void run_completions(struct recognizer *recognizer)
     }
 }
 
+// The table may have grown for a large set: of a small one only its own places are cleared.
+static void clear_table(struct set_builder *builder)
+{
+    size_t mask = builder->table_size - 1;
+    if (builder->items.n > builder->table_size / 16) {
+        memset(builder->table, 0, builder->table_size * sizeof *builder->table);
+        return;
+    }
+    for (size_t i = 0; i < builder->items.n; i++) {
+        uint64_t at = hash_item(&builder->items.items[i]);
+        while (builder->table[at & mask] != i + 1)
+            at++;
+        builder->table[at & mask] = 0;
+    }
+}
+
 void builder_begin(struct recognizer *recognizer)
 {
     struct set_builder *builder = &recognizer->builder;
-    if (builder->table)
-        memset(builder->table, 0, builder->table_size * sizeof *builder->table);
+    clear_table(builder);
     builder->items.n = builder->waiters.n = builder->kernel.n = builder->at = 0;
 }
 

@@ -1,4 +1,5 @@
 #include "engine/grammar/json_number.h"
+#include "engine/grammar/expression_parts.h"
 
 #include <string.h>
 
@@ -291,31 +292,40 @@ uint32_t number_equal(struct expressions *pool, struct decimal value)
                            number_bounded(pool, NUMBER_AT_MOST, value));
 }
 
-uint32_t number_integer(struct expressions *pool, bool with_zeros)
+// Scientific spellings of integers: as many digits behind the point as the exponent says, or fewer.
+static uint32_t scientific_integer(struct expressions *pool)
+{
+    uint32_t parts[MANTISSA_FRACTION + 1];
+    for (uint32_t k = 0; k <= MANTISSA_FRACTION; k++)
+        parts[k] = expression_concat(pool, mantissa(pool, k), compare_exponent(pool, k, true, true));
+    return expression_either_many(pool, parts, MANTISSA_FRACTION + 1);
+}
+
+static uint32_t make_integer(struct expressions *pool, bool with_zeros)
 {
     if (!with_zeros)
         return either_sign(pool, whole(pool));
     uint32_t plain = expression_concat(pool, whole(pool), zero_fraction(pool));
-    uint32_t large = expression_concat(pool, mantissa(pool, 16), compare_exponent(pool, 16, true, true));
-    return either_sign(pool, expression_either(pool, plain, large));
+    return either_sign(pool, expression_either(pool, plain, scientific_integer(pool)));
 }
 
-// Scientific spellings of integers: as many digits behind the point as the exponent says, or fewer.
-static uint32_t scientific_integer(struct expressions *pool)
+uint32_t number_integer(struct expressions *pool, bool with_zeros)
 {
-    uint32_t result = EXPRESSION_NOTHING;
-    for (uint32_t k = 0; k <= MANTISSA_FRACTION; k++)
-        result = expression_either(
-            pool, result, expression_concat(pool, mantissa(pool, k), compare_exponent(pool, k, true, true)));
-    return result;
+    uint32_t *known = &pool->number_sets[with_zeros];
+    return *known ? *known : (*known = make_integer(pool, with_zeros));
 }
 
-uint32_t number_not_integer(struct expressions *pool, bool with_zeros)
+static uint32_t make_not_integer(struct expressions *pool, bool with_zeros)
 {
     if (!with_zeros)
         return expression_both(pool, number_any(pool),
                                expression_complement(pool, number_integer(pool, false)));
-    uint32_t plain = expression_concat(pool, whole(pool), zero_fraction(pool));
-    uint32_t integers = either_sign(pool, expression_either(pool, plain, scientific_integer(pool)));
-    return expression_both(pool, number_family(pool), expression_complement(pool, integers));
+    return expression_both(pool, number_family(pool),
+                           expression_complement(pool, number_integer(pool, true)));
+}
+
+uint32_t number_not_integer(struct expressions *pool, bool with_zeros)
+{
+    uint32_t *known = &pool->number_sets[2 + with_zeros];
+    return *known ? *known : (*known = make_not_integer(pool, with_zeros));
 }

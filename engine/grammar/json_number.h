@@ -13,8 +13,7 @@
 
 uint32_t number_any(struct expressions *pool);    // whatever RFC 8259 allows
 uint32_t number_family(struct expressions *pool); // the two spellings above
-// Integers: of scientific spellings those with an exponent of at least 16, as printing writes them.
-// `with_zeros`: 1.0 is one.
+// Integers by value: with_zeros, 1.0 and 1.5e3 are integers too, as from draft 6 on.
 uint32_t number_integer(struct expressions *pool, bool with_zeros);
 uint32_t number_not_integer(struct expressions *pool, bool with_zeros);
 

@@ -18,17 +18,37 @@ static struct shape has_shape(struct schema_compiler *compiler, const struct jso
     return has ? objects : shape_unite(compiler, &objects, &others);
 }
 
+static bool is_string(const struct formula *formula)
+{
+    return formula->kind == FORMULA_VALUE && formula->node->kind == JSON_STRING;
+}
+
+// The strings among the values of an "or", at once.
+static uint32_t strings_among(struct schema_compiler *compiler, const struct formula *formula)
+{
+    struct text *texts = compiler_allocate(compiler, formula->n_parts, sizeof *texts);
+    size_t n = 0;
+    for (uint32_t i = 0; i < formula->n_parts && texts; i++)
+        if (is_string(&compiler->formulas[formula->parts[i]]))
+            texts[n++] = compiler->formulas[formula->parts[i]].node->text;
+    return texts ? expression_texts(compiler->pool, texts, n) : EXPRESSION_NOTHING;
+}
+
 static struct shape combine(struct schema_compiler *compiler, struct formula formula)
 {
     struct shape result = {0};
-    if (formula.kind == FORMULA_AND)
+    bool either = formula.kind == FORMULA_OR;
+    if (either)
+        result.string = strings_among(compiler, &formula);
+    else
         result = shape_any(compiler);
     for (uint32_t i = 0; i < formula.n_parts; i++) {
+        if (either && is_string(&compiler->formulas[formula.parts[i]]))
+            continue;
         const struct shape *part = formula_shape(compiler, formula.parts[i]);
         if (!part)
             return result;
-        result = formula.kind == FORMULA_AND ? shape_intersect(compiler, &result, part)
-                                             : shape_unite(compiler, &result, part);
+        result = either ? shape_unite(compiler, &result, part) : shape_intersect(compiler, &result, part);
     }
     return result;
 }
@@ -50,6 +70,11 @@ static struct shape expand(struct schema_compiler *compiler, uint32_t id)
     case FORMULA_HAS:
     case FORMULA_HAS_NOT:
         return has_shape(compiler, formula.node, formula.kind == FORMULA_HAS);
+    case FORMULA_KEYS:
+    case FORMULA_NOT_KEYS:
+    case FORMULA_ITEMS:
+    case FORMULA_NOT_ITEMS:
+        return members_shape(compiler, formula);
     case FORMULA_AND:
     case FORMULA_OR:
         return combine(compiler, formula);

@@ -25,6 +25,10 @@ struct json_schema_options {
     enum json_spacing spacing;
     uint32_t indent; // JSON_SPACING_INDENTED: spaces a level
     bool any_order;  // of object members, where an object has few
+    // A value that is a text is written without quotes and escapes, and does not have this text, which ends
+    // it. data NULL: as JSON. Only the outermost value; its schema allows nothing but texts.
+    struct text bare_end;
+    bool is_python; // None, True and False
 };
 
 // What refused a schema, where a keyword did: its name, and the JSON pointer to it in the document.

@@ -9,6 +9,8 @@
 struct mask_making {
     uint32_t *bits;
     uint64_t n_visits;
+    bool has_inside;         // the bits of all tokens that stay inside a string are set
+    uint32_t string, closed; // the last set inside a string, and what is behind its end; SET_DEAD: none yet
 };
 
 // Sets that one mask may come to are counted, each once, large ones more: a measure of the state alone, not
@@ -26,32 +28,111 @@ static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n
     return false;
 }
 
-static void set_tokens(const struct grammar_vocabulary *vocabulary, uint32_t token, uint32_t *bits)
+static void set_tokens(const struct grammar_vocabulary *vocabulary, const struct trie_node *node,
+                       uint32_t *bits)
 {
-    for (; token != NO_TOKEN; token = vocabulary->next_same[token])
-        bits[token / 32] |= 1u << token % 32;
+    uint32_t token = node->token;
+    if (token == NO_TOKEN)
+        return;
+    bits[token / 32] |= 1u << token % 32;
+    if (node->has_next_same)
+        while ((token = vocabulary->next_same[token]) != NO_TOKEN)
+            bits[token / 32] |= 1u << token % 32;
 }
 
-// Walks the nodes first..behind, whose depth begins at `depth`.
+static void walk(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
+                 uint32_t set, struct mask_making *making);
+
+// The set behind the string's end.
+static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const struct item *scan)
+{
+    builder_begin(recognizer);
+    uint32_t closed = byte_automaton_closed(&recognizer->bytes);
+    if (closed != BYTE_STATE_DEAD)
+        builder_scan(recognizer, closed, scan->b, scan->origin == ORIGIN_SELF ? set : scan->origin);
+    return builder_finish(recognizer);
+}
+
+// Where the set is in a JSON string that may have any characters, and in nothing else: its place among
+// string_tokens.states.
+static uint16_t string_state(struct recognizer *recognizer, uint32_t id)
+{
+    const struct string_tokens *tokens = recognizer->vocabulary->strings;
+    struct item_set *set = &recognizer->sets.items[id];
+    if (set->string_state != SET_STATE_UNKNOWN)
+        return set->string_state;
+    set->string_state = SET_STATE_NONE;
+    if (set->n_scans != 1)
+        return SET_STATE_NONE;
+    uint32_t scan = recognizer->scans.items[set->first_scan].a;
+    for (uint16_t i = 1; i < tokens->states.n; i++)
+        if (byte_state_equal(&tokens->states.items[i], &recognizer->bytes.states.items[scan]))
+            set->string_state = i;
+    return set->string_state;
+}
+
+// All below a node behind which the text is where any string would be.
+static void take_below(struct recognizer *recognizer, uint32_t at, uint32_t set, struct mask_making *making)
+{
+    const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
+    const struct string_tokens *tokens = vocabulary->strings;
+    uint32_t behind = vocabulary->all.nodes[at].behind;
+    if (!making->has_inside)
+        string_tokens_below(tokens, &vocabulary->all, grammar_mask_words(vocabulary->n_tokens), at, true,
+                            making->bits);
+    for (size_t i = string_tokens_first(tokens->closing.items, tokens->closing.n, at);
+         i < tokens->closing.n && tokens->closing.items[i].node < behind; i++)
+        making->bits[tokens->closing.items[i].id / 32] |= 1u << tokens->closing.items[i].id % 32;
+    size_t exit = string_tokens_first(tokens->exits.items, tokens->exits.n, at);
+    if (exit == tokens->exits.n || tokens->exits.items[exit].node >= behind)
+        return;
+    if (making->string != set) {
+        const struct item scan = recognizer->scans.items[recognizer->sets.items[set].first_scan];
+        making->string = set;
+        making->closed = close_string(recognizer, set, &scan);
+    }
+    for (; exit < tokens->exits.n && tokens->exits.items[exit].node < behind && making->closed != SET_DEAD;
+         exit++)
+        walk(recognizer, &vocabulary->all, tokens->exits.items[exit].node + 1,
+             vocabulary->all.nodes[tokens->exits.items[exit].node].behind, making->closed, making);
+}
+
+static struct walk_level level_of(const struct recognizer *recognizer, uint32_t set)
+{
+    return (struct walk_level){set, recognizer->sets.items[set].row};
+}
+
+// Walks the nodes first..behind, which begin at one depth.
 static void walk(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
                  uint32_t set, struct mask_making *making)
 {
-    uint32_t *sets = recognizer->walk;
+    struct walk_level *levels = recognizer->walk;
     if (first < behind)
-        sets[trie->nodes[first].depth] = set;
+        levels[trie->nodes[first].depth] = level_of(recognizer, set);
     for (uint32_t at = first; at < behind;) {
         const struct trie_node *node = &trie->nodes[at];
-        uint32_t from = sets[node->depth], target = recognizer_step(recognizer, from, node->byte);
+        struct walk_level *level = &levels[node->depth];
+        uint32_t target = level->row ? level->row->sets[node->byte] : SET_UNKNOWN;
+        if (target == SET_UNKNOWN) {
+            target = recognizer_step(recognizer, level->set, node->byte);
+            level->row = recognizer->sets.items[level->set].row;
+        }
         if (target == SET_DEAD) {
             if (recognizer->pool->status != STATUS_OK)
                 return;
             at = node->behind;
             continue;
         }
-        if (target != from && !count_visit(recognizer, target, &making->n_visits))
+        if (target != level->set && !count_visit(recognizer, target, &making->n_visits))
             return;
-        set_tokens(recognizer->vocabulary, node->token, making->bits);
-        sets[node->depth + 1] = target;
+        if (node->string_state && string_state(recognizer, target) == node->string_state) {
+            take_below(recognizer, at, target, making);
+            at = node->behind;
+            continue;
+        }
+        set_tokens(recognizer->vocabulary, node, making->bits);
+        if (node->behind > at + 1)
+            level[1] = level_of(recognizer, target);
         at++;
     }
 }
@@ -81,16 +162,6 @@ static bool is_open_string(const struct recognizer *recognizer, struct item scan
         return false;
     }
     return true;
-}
-
-// The set behind the string's end.
-static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const struct item *scan)
-{
-    builder_begin(recognizer);
-    uint32_t closed = byte_automaton_closed(&recognizer->bytes);
-    if (closed != BYTE_STATE_DEAD)
-        builder_scan(recognizer, closed, scan->b, scan->origin == ORIGIN_SELF ? set : scan->origin);
-    return builder_finish(recognizer);
 }
 
 static void mask_string(struct recognizer *recognizer, uint32_t set, const struct open_string *string,
@@ -134,6 +205,40 @@ static bool stays_among_few(struct recognizer *recognizer, uint32_t set, const s
     return true;
 }
 
+static bool is_open_behind(struct recognizer *recognizer, uint32_t set, const struct trie_node *node)
+{
+    uint32_t target = recognizer_step(recognizer, set, node->byte);
+    return target != SET_DEAD && node->string_state && string_state(recognizer, target) == node->string_state;
+}
+
+// Whether most first bytes of tokens lead to where any string would be, so that a walk looks at few nodes.
+static bool is_nearly_open(struct recognizer *recognizer, uint32_t set)
+{
+    const struct trie *trie = &recognizer->vocabulary->all;
+    uint32_t n_open = 0;
+    for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].behind)
+        if (is_open_behind(recognizer, set, &trie->nodes[at]))
+            n_open += trie->nodes[at].behind - at;
+    return n_open > trie->n_nodes / 2;
+}
+
+// All tokens that stay inside a string, without those whose first byte leads elsewhere, which are walked.
+static void walk_nearly_open(struct recognizer *recognizer, uint32_t set, struct mask_making *making)
+{
+    const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
+    const struct string_tokens *tokens = vocabulary->strings;
+    const struct trie *trie = &vocabulary->all;
+    size_t n_words = grammar_mask_words(vocabulary->n_tokens);
+    string_tokens_inside(tokens, n_words, EXPRESSION_UNBOUNDED, making->bits);
+    for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].behind)
+        if (!is_open_behind(recognizer, set, &trie->nodes[at]))
+            string_tokens_below(tokens, trie, n_words, at, false, making->bits);
+    for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].behind) {
+        making->has_inside = is_open_behind(recognizer, set, &trie->nodes[at]);
+        walk(recognizer, trie, at, trie->nodes[at].behind, set, making);
+    }
+}
+
 static const struct trie *take_class(struct recognizer *recognizer, uint32_t set, uint32_t *bits)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
@@ -167,6 +272,10 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
                                  making->bits);
             trie = &vocabulary->not_inside;
         }
+    }
+    if (trie == &vocabulary->all && is_nearly_open(recognizer, set)) {
+        walk_nearly_open(recognizer, set, making);
+        return;
     }
     if (trie == &vocabulary->all)
         trie = take_class(recognizer, set, making->bits);

@@ -3,17 +3,22 @@
 
 #include <string.h>
 
-enum { ROW_BYTES = 256 * sizeof(uint32_t), NODES_MORE = 4000000 };
+enum { NODES_MORE = 4000000 };
 
-static uint32_t *make_row(struct recognizer *recognizer, uint32_t set)
+static struct set_row *make_row(struct recognizer *recognizer, uint32_t set)
 {
-    uint32_t *row = malloc(ROW_BYTES);
+    struct set_row *row = malloc(sizeof *row);
     if (!row) {
         expressions_fail_memory(recognizer->pool);
         return NULL;
     }
-    memset(row, 0xFF, ROW_BYTES);
-    recognizer->n_bytes += ROW_BYTES;
+    memset(row->sets, 0xFF, sizeof row->sets);
+    row->starts = (struct byte_set){0};
+    const struct item_set items = recognizer->sets.items[set];
+    for (uint32_t i = 0; i < items.n_scans; i++)
+        byte_automaton_classes(&recognizer->bytes, recognizer->scans.items[items.first_scan + i].a,
+                               &row->starts);
+    recognizer->n_bytes += sizeof *row;
     return recognizer->sets.items[set].row = row;
 }
 
@@ -30,16 +35,29 @@ static uint32_t make_step(struct recognizer *recognizer, uint32_t set, unsigned 
     return builder_finish(recognizer);
 }
 
-uint32_t recognizer_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
+static bool is_start(const struct set_row *row, unsigned byte)
 {
-    uint32_t *row = recognizer->sets.items[set].row;
+    return row->starts.words[byte / 64] >> byte % 64 & 1;
+}
+
+// The step of one byte is that of its whole class.
+uint32_t recognizer_first_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
+{
+    struct set_row *row = recognizer->sets.items[set].row;
     if (!row && !(row = make_row(recognizer, set)))
         return SET_DEAD;
-    if (row[byte] != SET_UNKNOWN)
-        return row[byte];
+    if (row->sets[byte] != SET_UNKNOWN)
+        return row->sets[byte];
     uint32_t target = make_step(recognizer, set, byte);
-    if (recognizer->pool->status == STATUS_OK)
-        row[byte] = target;
+    if (recognizer->pool->status != STATUS_OK)
+        return SET_DEAD;
+    unsigned first = byte, behind = byte + 1u;
+    while (first > 0 && !is_start(row, first))
+        first--;
+    while (behind < 256 && !is_start(row, behind))
+        behind++;
+    for (; first < behind; first++)
+        row->sets[first] = target;
     return target;
 }
 

@@ -23,6 +23,8 @@ enum {
     SYMBOL_ROOT = UINT32_MAX,     // the start symbol and nothing behind it
     SET_DEAD = 0,                 // no text goes on like this
     SET_UNKNOWN = UINT32_MAX,
+    SET_STATE_UNKNOWN = 0,
+    SET_STATE_NONE = UINT16_MAX,
 };
 
 struct item {
@@ -34,14 +36,22 @@ struct waiter {
     struct item item;
 };
 
+// The sets that bytes lead to.
+struct set_row {
+    uint32_t sets[256];
+    struct byte_set starts; // bytes that may lead elsewhere than the byte before them
+};
+
 struct item_set {
     uint32_t first_item, n_items;     // of recognizer.items: ascending; all that is not predicted
     uint32_t first_waiter, n_waiters; // of recognizer.waiters, ascending by symbol
     uint32_t first_scan, n_scans;     // of recognizer.scans
     bool may_end;
-    uint32_t visit; // of the last mask that came here
-    uint32_t *row;  // sets by byte; NULL: not asked for yet
-    uint32_t *mask; // NULL: not asked for yet
+    uint16_t
+        string_state;    // of string_tokens.states where the text is in such a string alone; see SET_STATE_*
+    uint32_t visit;      // of the last mask that came here
+    struct set_row *row; // NULL: not asked for yet
+    uint32_t *mask;      // NULL: not asked for yet
 };
 
 struct set_builder {
@@ -52,6 +62,12 @@ struct set_builder {
     size_t table_size;
     VECTOR(struct waiter) waiters;
     VECTOR(struct item) kernel;
+};
+
+// Where a walk of the trie is before a byte.
+struct walk_level {
+    uint32_t set;
+    const struct set_row *row; // of the set; NULL: not asked for yet
 };
 
 struct recognizer {
@@ -66,7 +82,7 @@ struct recognizer {
     uint32_t *table; // of sets
     size_t table_size;
     struct set_builder builder;
-    uint32_t *walk; // sets by depth in the trie
+    struct walk_level *walk; // by depth in the trie
     uint32_t start;
     uint32_t visit;
     uint64_t generation;
@@ -75,10 +91,15 @@ struct recognizer {
 
 enum { RECOGNIZER_BYTES_MAX = 128 << 20 }; // beyond, it starts over between two calls
 
+uint32_t recognizer_first_step(struct recognizer *recognizer, uint32_t set, unsigned char byte);
 // SET_DEAD also when the pool has failed.
-uint32_t recognizer_step(struct recognizer *recognizer, uint32_t set, unsigned char byte);
+static inline uint32_t recognizer_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
+{
+    const struct set_row *row = recognizer->sets.items[set].row;
+    uint32_t target = row ? row->sets[byte] : SET_UNKNOWN;
+    return target != SET_UNKNOWN ? target : recognizer_first_step(recognizer, set, byte);
+}
 // Forgets all sets. STATUS_RETRY: no memory.
 enum status recognizer_restart(struct recognizer *recognizer, struct error *error);
-size_t recognizer_bytes(const struct recognizer *recognizer);
 // The mask of a set, which is the recognizer's; NULL when the pool has failed.
 const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set);

@@ -98,6 +98,11 @@ uint32_t rules_literal(struct rules *rules, struct text utf8)
     return rules_terminal(rules, expression_literal(rules->expressions, utf8), TERMINAL_TEXT);
 }
 
+uint32_t rules_special(struct rules *rules, struct text name)
+{
+    return rules_terminal(rules, expression_literal(rules->expressions, name), TERMINAL_SPECIAL);
+}
+
 uint32_t rules_sequence(struct rules *rules, const uint32_t *symbols, size_t n)
 {
     return n == 1 ? symbols[0] : add(rules, (struct rule_node){.kind = RULE_SEQUENCE}, symbols, n);

@@ -31,6 +31,19 @@ static uint32_t any_of(struct schema_compiler *compiler, const struct json_node 
     return result;
 }
 
+// The `type` beside the keyword: branches are often of objects, and apart only as such.
+static uint32_t type_beside(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    const struct json_node *type = json_member_named(keyword->parent, "type");
+    struct json_node *nodes = type ? compiler_allocate(compiler, 2, sizeof *nodes) : NULL;
+    if (!nodes)
+        return FORMULA_TRUE;
+    nodes[0] = (struct json_node){.kind = JSON_OBJECT, .first = &nodes[1], .n_children = 1, .id = type->id};
+    nodes[1] = *type;
+    nodes[1].next = NULL;
+    return formula_schema(compiler, &nodes[0]);
+}
+
 enum { ONE_OF_MAX = 256, DISJOINT_DEPTH = 3 };
 
 // Each branch without those of the others that it is not disjoint with.
@@ -46,15 +59,16 @@ static uint32_t one_of(struct schema_compiler *compiler, const struct json_node 
     uint32_t *branches = compiler_allocate(compiler, 2 * (size_t)keyword->n_children, sizeof *branches);
     if (!branches)
         return FORMULA_FALSE;
-    uint32_t n = 0;
+    uint32_t n = 0, type = type_beside(compiler, keyword);
     for (const struct json_node *branch = keyword->first; branch; branch = branch->next)
         branches[n++] = formula_schema(compiler, branch);
     uint32_t *only = branches + n;
     for (uint32_t i = 0; i < n; i++)
-        only[i] = branches[i];
+        only[i] = formula_and(compiler, branches[i], type);
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = i + 1; j < n && compiler->status == STATUS_OK; j++) {
-            if (formula_is_nothing(compiler, formula_and(compiler, branches[i], branches[j]), DISJOINT_DEPTH))
+            uint32_t both = formula_and(compiler, type, formula_and(compiler, branches[i], branches[j]));
+            if (formula_is_nothing(compiler, both, DISJOINT_DEPTH))
                 continue;
             only[i] = formula_and(compiler, only[i], formula_not(compiler, branches[j]));
             only[j] = formula_and(compiler, only[j], formula_not(compiler, branches[i]));
@@ -79,25 +93,24 @@ static uint32_t condition(struct schema_compiler *compiler, const struct json_no
     return formula_or(compiler, passed, failed);
 }
 
-static uint32_t reference(struct schema_compiler *compiler, const struct json_node *keyword)
+const struct json_node *keyword_target(struct schema_compiler *compiler, const struct json_node *keyword)
 {
     if (keyword->kind != JSON_STRING) {
         compiler_malformed(compiler, keyword, "a URI reference");
-        return FORMULA_FALSE;
+        return NULL;
     }
     const struct json_node *target = schema_source_resolve(&compiler->source, keyword->parent, keyword->text);
     if (!target)
         compiler_refuse(compiler, keyword, "leads to no schema of this document");
-    return target ? formula_schema(compiler, target) : FORMULA_FALSE;
+    else if (!is(keyword, "$ref") && !schema_source_is_static(&compiler->source, keyword, target))
+        compiler_refuse(compiler, keyword, "more than one place can be meant");
+    return compiler->status == STATUS_OK ? target : NULL;
 }
 
-// With one dynamic anchor at most in the whole document it leads where a plain reference would.
-static uint32_t dynamic_reference(struct schema_compiler *compiler, const struct json_node *keyword)
+static uint32_t reference(struct schema_compiler *compiler, const struct json_node *keyword)
 {
-    bool recursive = is(keyword, "$recursiveRef");
-    if (recursive ? compiler->source.n_recursive_anchors > 0 : compiler->source.n_dynamic_anchors > 1)
-        compiler_refuse(compiler, keyword, "more than one place can be meant");
-    return reference(compiler, keyword);
+    const struct json_node *target = keyword_target(compiler, keyword);
+    return target ? formula_schema(compiler, target) : FORMULA_FALSE;
 }
 
 static uint32_t has_all(struct schema_compiler *compiler, const struct json_node *list)
@@ -151,13 +164,16 @@ bool keyword_formula(struct schema_compiler *compiler, const struct json_node *k
         *formula = reference(compiler, keyword);
     else if ((is(keyword, "$recursiveRef") && draft == SCHEMA_DRAFT_2019_09) ||
              (is(keyword, "$dynamicRef") && draft == SCHEMA_DRAFT_2020_12))
-        *formula = dynamic_reference(compiler, keyword);
+        *formula = reference(compiler, keyword);
     else if (is(keyword, "dependencies") && draft <= SCHEMA_DRAFT_7)
         *formula = dependencies(compiler, keyword, true, true);
     else if (is(keyword, "dependentRequired") && draft >= SCHEMA_DRAFT_2019_09)
         *formula = dependencies(compiler, keyword, true, false);
     else if (is(keyword, "dependentSchemas") && draft >= SCHEMA_DRAFT_2019_09)
         *formula = dependencies(compiler, keyword, false, true);
+    else if ((is(keyword, "unevaluatedProperties") || is(keyword, "unevaluatedItems")) &&
+             draft >= SCHEMA_DRAFT_2019_09)
+        *formula = unevaluated_formula(compiler, keyword);
     else
         return false;
     return compiler->status == STATUS_OK;

@@ -183,13 +183,12 @@ struct array_shape schema_array(struct schema_compiler *compiler, const struct j
 
 static struct shape own_keywords(struct schema_compiler *compiler, const struct json_node *schema)
 {
-    struct shape result = shape_any(compiler), others;
+    struct shape result = shape_any(compiler);
     for (const struct json_node *keyword = schema->first; keyword && compiler->status == STATUS_OK;
          keyword = keyword->next) {
         struct shape one = shape_any(compiler);
         if (!keyword_numbers(compiler, keyword, &one.number) &&
-            !keyword_strings(compiler, keyword, &one.string) &&
-            !keyword_types(compiler, keyword, &one, &others))
+            !keyword_strings(compiler, keyword, &one.string) && !keyword_types(compiler, keyword, &one, NULL))
             continue;
         result = shape_intersect(compiler, &result, &one);
     }
@@ -228,21 +227,11 @@ static bool keyword_values(struct schema_compiler *compiler, const struct json_n
         return false;
     if (keyword->kind != JSON_ARRAY)
         compiler_malformed(compiler, keyword, "a list of values");
-    for (const struct json_node *value = keyword->first; value && compiler->status == STATUS_OK;
-         value = value->next)
-        *formula = formula_or(compiler, *formula, formula_value(compiler, value));
+    uint32_t n = 0, *values = compiler_allocate(compiler, keyword->n_children, sizeof *values);
+    for (const struct json_node *value = keyword->first; value && values; value = value->next)
+        values[n++] = formula_value(compiler, value);
+    *formula = formula_or_many(compiler, values, n);
     return true;
-}
-
-// Keywords that are known and not enforced, unless they say nothing.
-static void refuse_unevaluated(struct schema_compiler *compiler, const struct json_node *schema)
-{
-    static const char *const names[] = {"unevaluatedItems", "unevaluatedProperties"};
-    for (int i = 0; i < 2 && compiler->source.draft >= SCHEMA_DRAFT_2019_09; i++) {
-        const struct json_node *keyword = get(schema, names[i]);
-        if (keyword && formula_schema(compiler, keyword) != FORMULA_TRUE)
-            compiler_refuse(compiler, keyword, "is not enforced");
-    }
 }
 
 struct shape schema_shape(struct schema_compiler *compiler, const struct json_node *schema)
@@ -251,8 +240,6 @@ struct shape schema_shape(struct schema_compiler *compiler, const struct json_no
     bool alone = reference && compiler->source.draft <= SCHEMA_DRAFT_7;
     struct shape result = alone ? shape_any(compiler) : own_keywords(compiler, schema);
     uint32_t formula;
-    if (!alone)
-        refuse_unevaluated(compiler, schema);
     for (const struct json_node *keyword = alone ? reference : schema->first; keyword;
          keyword = alone ? NULL : keyword->next) {
         bool applies =

@@ -1,6 +1,7 @@
 #include "engine/grammar/schema_shape.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void fail(struct schema_compiler *compiler, enum status status)
@@ -144,6 +145,18 @@ uint32_t formula_has(struct schema_compiler *compiler, const struct json_node *k
     return intern(compiler, (struct formula){.kind = FORMULA_HAS, .node = key});
 }
 
+uint32_t formula_members(struct schema_compiler *compiler, enum formula_kind kind,
+                         const struct json_node *keyword, uint32_t which, uint32_t value)
+{
+    struct formula formula = {.kind = kind, .node = keyword, .n_parts = 2};
+    formula.parts = compiler_allocate(compiler, 2, sizeof *formula.parts);
+    if (!formula.parts)
+        return FORMULA_FALSE;
+    formula.parts[0] = which;
+    formula.parts[1] = value;
+    return intern(compiler, formula);
+}
+
 // Adds the parts of `id`, or itself, to a sorted set.
 static uint32_t merge(struct schema_compiler *compiler, enum formula_kind kind, uint32_t a, uint32_t b,
                       uint32_t **parts)
@@ -215,6 +228,26 @@ uint32_t formula_or(struct schema_compiler *compiler, uint32_t a, uint32_t b)
     return combine(compiler, FORMULA_OR, a, b);
 }
 
+static int compare_ids(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+uint32_t formula_or_many(struct schema_compiler *compiler, uint32_t *ids, uint32_t n)
+{
+    uint32_t n_parts = 0;
+    if (n == 0 || !compiler_work(compiler, n))
+        return FORMULA_FALSE;
+    qsort(ids, n, sizeof *ids, compare_ids);
+    for (uint32_t i = 0; i < n; i++)
+        if (n_parts == 0 || ids[n_parts - 1] != ids[i])
+            ids[n_parts++] = ids[i];
+    if (n_parts == 1)
+        return ids[0];
+    return intern(compiler, (struct formula){.kind = FORMULA_OR, .parts = ids, .n_parts = n_parts});
+}
+
 uint32_t formula_not(struct schema_compiler *compiler, uint32_t a)
 {
     struct formula formula = compiler->formulas[a];
@@ -234,6 +267,14 @@ uint32_t formula_not(struct schema_compiler *compiler, uint32_t a)
         return intern(compiler, (struct formula){.kind = FORMULA_HAS_NOT, .node = formula.node});
     case FORMULA_HAS_NOT:
         return intern(compiler, (struct formula){.kind = FORMULA_HAS, .node = formula.node});
+    case FORMULA_KEYS:
+    case FORMULA_ITEMS:
+        return formula_members(compiler, formula.kind == FORMULA_KEYS ? FORMULA_NOT_KEYS : FORMULA_NOT_ITEMS,
+                               formula.node, formula.parts[0], formula.parts[1]);
+    case FORMULA_NOT_KEYS:
+    case FORMULA_NOT_ITEMS:
+        return formula_members(compiler, formula.kind == FORMULA_NOT_KEYS ? FORMULA_KEYS : FORMULA_ITEMS,
+                               formula.node, formula.parts[0], formula.parts[1]);
     case FORMULA_AND:
         for (uint32_t i = 0; i < formula.n_parts; i++)
             result = formula_or(compiler, result, formula_not(compiler, formula.parts[i]));

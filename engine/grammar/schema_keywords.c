@@ -134,11 +134,36 @@ static bool add_type(struct schema_compiler *compiler, const struct json_node *n
     return false;
 }
 
+static uint32_t integers(struct schema_compiler *compiler, bool are)
+{
+    bool with_zeros = compiler->source.draft != SCHEMA_DRAFT_4;
+    if (are && compiler->integer == EXPRESSION_NOTHING)
+        compiler->integer = number_integer(compiler->pool, with_zeros);
+    if (!are && compiler->not_integer == EXPRESSION_NOTHING)
+        compiler->not_integer = number_not_integer(compiler->pool, with_zeros);
+    return are ? compiler->integer : compiler->not_integer;
+}
+
+static struct shape types_shape(struct schema_compiler *compiler, const struct type_set *types, bool are)
+{
+    struct shape shape = shape_any(compiler);
+    shape.null = types->null == are;
+    shape.yes = shape.no = types->boolean == are;
+    if (types->number ? !are : !types->integer && are)
+        shape.number = EXPRESSION_NOTHING;
+    else if (types->integer && !types->number)
+        shape.number = integers(compiler, are);
+    if (types->string != are)
+        shape.string = EXPRESSION_NOTHING;
+    shape.n_arrays = types->array == are;
+    shape.n_objects = types->object == are;
+    return shape;
+}
+
 bool keyword_types(struct schema_compiler *compiler, const struct json_node *keyword, struct shape *allowed,
                    struct shape *others)
 {
     struct type_set types = {0};
-    bool with_zeros = compiler->source.draft != SCHEMA_DRAFT_4;
     if (!is(keyword, "type"))
         return false;
     if (keyword->kind != JSON_ARRAY && !add_type(compiler, keyword, keyword, &types))
@@ -147,24 +172,8 @@ bool keyword_types(struct schema_compiler *compiler, const struct json_node *key
          name = name->next)
         if (!add_type(compiler, name, keyword, &types))
             return false;
-    struct shape any = shape_any(compiler);
-    *allowed = *others = any;
-    allowed->null = types.null;
-    allowed->yes = allowed->no = types.boolean;
-    others->null = !types.null;
-    others->yes = others->no = !types.boolean;
-    bool numbers = types.number || types.integer;
-    allowed->number = types.number    ? any.number
-                      : types.integer ? number_integer(compiler->pool, with_zeros)
-                                      : EXPRESSION_NOTHING;
-    others->number = !numbers       ? any.number
-                     : types.number ? EXPRESSION_NOTHING
-                                    : number_not_integer(compiler->pool, with_zeros);
-    allowed->string = types.string ? EXPRESSION_ALL : EXPRESSION_NOTHING;
-    others->string = types.string ? EXPRESSION_NOTHING : EXPRESSION_ALL;
-    allowed->n_arrays = types.array;
-    others->n_arrays = !types.array;
-    allowed->n_objects = types.object;
-    others->n_objects = !types.object;
+    *allowed = types_shape(compiler, &types, true);
+    if (others)
+        *others = types_shape(compiler, &types, false);
     return true;
 }

@@ -139,6 +139,45 @@ static void negate_items(struct schema_compiler *compiler, const struct json_nod
     }
 }
 
+static struct shape keys_shape(struct schema_compiler *compiler, struct formula formula)
+{
+    struct object_shape object = object_any();
+    struct shape result = {0}, others = shape_any_but_objects(compiler);
+    if (formula.kind == FORMULA_NOT_KEYS) {
+        add_object(compiler, &result,
+                   with_need(compiler, formula.parts[0], formula_not(compiler, formula.parts[1]),
+                             formula.node));
+        return result;
+    }
+    object.classes = compiler_allocate(compiler, 1, sizeof *object.classes);
+    if (object.classes)
+        object.classes[object.n_classes++] = (struct object_class){formula.parts[0], formula.parts[1]};
+    result = shape_of_objects(compiler, object);
+    return shape_unite(compiler, &result, &others);
+}
+
+struct shape members_shape(struct schema_compiler *compiler, struct formula formula)
+{
+    if (formula.kind == FORMULA_KEYS || formula.kind == FORMULA_NOT_KEYS)
+        return keys_shape(compiler, formula);
+    struct array_shape array = array_any();
+    struct shape result = {0}, others = shape_any_but_arrays(compiler);
+    if (formula.kind == FORMULA_NOT_ITEMS) {
+        struct array_contains contains = {formula_not(compiler, formula.parts[1]), 1, COUNT_UNBOUNDED};
+        if (formula.parts[0])
+            compiler_refuse(compiler, formula.node, "the negation of items behind a prefix is not built");
+        array.contains = &contains;
+        array.n_contains = 1;
+        return shape_of_arrays(compiler, array);
+    }
+    array.prefix = compiler_allocate(compiler, formula.parts[0], sizeof *array.prefix);
+    for (uint32_t i = 0; array.prefix && i < formula.parts[0]; i++)
+        array.prefix[array.n_prefix++] = FORMULA_TRUE;
+    array.rest = formula.parts[1];
+    result = shape_of_arrays(compiler, array);
+    return shape_unite(compiler, &result, &others);
+}
+
 static void negate_array(struct schema_compiler *compiler, const struct json_node *schema,
                          struct shape *result)
 {
@@ -228,9 +267,6 @@ struct shape schema_negation(struct schema_compiler *compiler, const struct json
             return result;
         if (shape)
             add(compiler, &result, *shape);
-        if (text_equals_string(keyword->key, "unevaluatedItems") ||
-            text_equals_string(keyword->key, "unevaluatedProperties"))
-            compiler_refuse(compiler, keyword, "is not enforced");
     }
     if (!alone) {
         negate_object(compiler, schema, &result);

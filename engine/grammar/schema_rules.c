@@ -105,6 +105,17 @@ uint32_t schema_rules_symbol(struct schema_rules *rules, uint32_t formula, uint3
     return symbol;
 }
 
+// A text up to what ends it, or a JSON string.
+static uint32_t string_terminal(struct schema_rules *rules, uint32_t symbol, uint32_t string)
+{
+    struct text end = rules->compiler->options->bare_end;
+    struct expressions *pool = rules->compiler->pool;
+    if (!end.data || symbol != rules->start)
+        return rules_terminal(rules->compiler->rules, string, TERMINAL_JSON_STRING);
+    return rules_terminal(rules->compiler->rules,
+                          expression_both(pool, string, expression_without(pool, end)), TERMINAL_TEXT);
+}
+
 static void define(struct schema_rules *rules, const struct schema_symbol *symbol)
 {
     struct schema_compiler *compiler = rules->compiler;
@@ -112,7 +123,8 @@ static void define(struct schema_rules *rules, const struct schema_symbol *symbo
     struct symbol_list list = {0};
     if (!shape)
         return;
-    static const char *const words[] = {"null", "false", "true"};
+    static const char *const spellings[2][3] = {{"null", "false", "true"}, {"None", "False", "True"}};
+    const char *const *words = spellings[compiler->options->is_python];
     const bool has_word[] = {shape->null, shape->no, shape->yes};
     for (int i = 0; i < 3; i++)
         if (has_word[i])
@@ -120,7 +132,7 @@ static void define(struct schema_rules *rules, const struct schema_symbol *symbo
     if (shape->number != EXPRESSION_NOTHING)
         symbol_list_add(rules, &list, rules_terminal(compiler->rules, shape->number, TERMINAL_TEXT));
     if (shape->string != EXPRESSION_NOTHING)
-        symbol_list_add(rules, &list, rules_terminal(compiler->rules, shape->string, TERMINAL_JSON_STRING));
+        symbol_list_add(rules, &list, string_terminal(rules, symbol->symbol, shape->string));
     for (uint32_t i = 0; i < shape->n_arrays && compiler->status == STATUS_OK; i++)
         symbol_list_add(rules, &list, schema_rules_array(rules, &shape->arrays[i], symbol->depth));
     for (uint32_t i = 0; i < shape->n_objects && compiler->status == STATUS_OK; i++)
@@ -135,7 +147,7 @@ uint32_t schema_rules_build(struct schema_compiler *compiler, uint32_t formula)
     rules.buckets = compiler_allocate(compiler, N_BUCKETS, sizeof *rules.buckets);
     if (!rules.symbols || !rules.buckets)
         return SYMBOL_NOTHING;
-    uint32_t start = schema_rules_symbol(&rules, formula, 0);
+    uint32_t start = rules.start = schema_rules_symbol(&rules, formula, 0);
     while (rules.n_defined < rules.n_symbols && compiler_work(compiler, 1)) {
         struct schema_symbol symbol = rules.symbols[rules.n_defined++];
         define(&rules, &symbol);

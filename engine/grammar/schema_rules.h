@@ -16,7 +16,7 @@ struct schema_marks {
 struct schema_rules {
     struct schema_compiler *compiler;
     struct schema_symbol *symbols; // in the order in which they were asked for; defined in that order
-    uint32_t n_symbols, symbols_max, n_defined;
+    uint32_t n_symbols, symbols_max, n_defined, start;
     uint32_t *buckets;
     struct schema_marks marks[JSON_SCHEMA_INDENTED_DEPTH_MAX + 1];
     bool has_marks[JSON_SCHEMA_INDENTED_DEPTH_MAX + 1];

@@ -49,14 +49,14 @@ static void add_class(struct object_rules *build, uint32_t keys, uint32_t value,
 static bool collect_classes(struct object_rules *build)
 {
     const struct object_shape *object = build->object;
-    uint32_t *names = compiler_allocate(build->compiler, object->n_names, sizeof *names);
+    struct text *names = compiler_allocate(build->compiler, object->n_names, sizeof *names);
     build->classes =
         compiler_allocate(build->compiler, (size_t)object->n_classes + 1, sizeof *build->classes);
     if (!names || !build->classes)
         return false;
     for (uint32_t i = 0; i < object->n_names; i++)
-        names[i] = expression_literal(build->compiler->pool, object->names[i].key);
-    uint32_t all = expression_either_many(build->compiler->pool, names, object->n_names);
+        names[i] = object->names[i].key;
+    uint32_t all = expression_texts(build->compiler->pool, names, object->n_names);
     for (uint32_t i = 0; i < object->n_classes; i++)
         add_class(build, object->classes[i].keys, object->classes[i].value, all);
     if (object->rest != FORMULA_FALSE)
@@ -149,6 +149,26 @@ static bool counts_are_certain(struct object_rules *build)
     compiler_refuse(build->compiler, keyword,
                     "members with free keys can't be counted, because keys may stand twice");
     return false;
+}
+
+// Nor is a value that some member must have, where a later member may have the same key and another value.
+static bool needs_are_certain(struct object_rules *build)
+{
+    const struct object_shape *object = build->object;
+    for (uint32_t i = 0; i < object->n_needs; i++)
+        for (uint32_t j = 0; j < build->n_classes && object->needs[i].value != FORMULA_TRUE; j++) {
+            uint32_t keys =
+                expression_both(build->compiler->pool, build->classes[j].keys, object->needs[i].keys);
+            uint32_t value = formula_and(build->compiler, build->classes[j].value,
+                                         formula_not(build->compiler, object->needs[i].value));
+            if (value == FORMULA_FALSE || expression_is_empty_language(build->compiler->pool, keys))
+                continue;
+            compiler_refuse(build->compiler,
+                            object->needs_keyword ? object->needs_keyword : build->compiler->source.root,
+                            "its negation is not certain, because keys may stand twice");
+            return false;
+        }
+    return true;
 }
 
 static uint32_t state_index(const struct object_rules *build, struct object_state state)
@@ -328,7 +348,7 @@ uint32_t schema_rules_object(struct schema_rules *rules, const struct object_sha
                                  .depth = depth,
                                  .marks = schema_rules_marks(rules, depth)};
     if (!collect_classes(&build) || !collect_names(&build) || !counts_are_certain(&build) ||
-        !plan_states(&build))
+        !needs_are_certain(&build) || !plan_states(&build))
         return SYMBOL_NOTHING;
     struct symbol_list list = {0};
     bool may_be_empty = build.n_required == 0 && object->min == 0 && object->n_needs == 0;

@@ -256,8 +256,10 @@ static void intersect_arrays(struct schema_compiler *compiler, const struct shap
         return;
     }
     uint64_t n = (uint64_t)a->n_arrays * b->n_arrays;
-    result->arrays = n ? compiler_allocate(compiler, n, sizeof *result->arrays) : NULL;
-    for (uint64_t i = 0; i < n && result->arrays && compiler->status == STATUS_OK; i++)
+    uint64_t n_max = n < SCHEMA_ALTERNATIVES_MAX ? n : SCHEMA_ALTERNATIVES_MAX + 1;
+    result->arrays = n ? compiler_allocate(compiler, n_max, sizeof *result->arrays) : NULL;
+    for (uint64_t i = 0; i < n && result->n_arrays < n_max && result->arrays && compiler->status == STATUS_OK;
+         i++)
         result->n_arrays += array_intersect(compiler, &a->arrays[i / b->n_arrays],
                                             &b->arrays[i % b->n_arrays], &result->arrays[result->n_arrays]);
 }
@@ -274,8 +276,10 @@ static void intersect_objects(struct schema_compiler *compiler, const struct sha
         return;
     }
     uint64_t n = (uint64_t)a->n_objects * b->n_objects;
-    result->objects = n ? compiler_allocate(compiler, n, sizeof *result->objects) : NULL;
-    for (uint64_t i = 0; i < n && result->objects && compiler->status == STATUS_OK; i++)
+    uint64_t n_max = n < SCHEMA_ALTERNATIVES_MAX ? n : SCHEMA_ALTERNATIVES_MAX + 1;
+    result->objects = n ? compiler_allocate(compiler, n_max, sizeof *result->objects) : NULL;
+    for (uint64_t i = 0;
+         i < n && result->n_objects < n_max && result->objects && compiler->status == STATUS_OK; i++)
         result->n_objects +=
             object_intersect(compiler, &a->objects[i / b->n_objects], &b->objects[i % b->n_objects],
                              &result->objects[result->n_objects]);

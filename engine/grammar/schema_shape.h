@@ -24,6 +24,10 @@ enum formula_kind {
     FORMULA_NOT_VALUE,
     FORMULA_HAS,     // an object with that key: the node's key, or its text where it is an item of an array
     FORMULA_HAS_NOT, // no object, or one without that key
+    FORMULA_KEYS,    // no object, or one whose members with keys of parts[0], an expression, are parts[1]
+    FORMULA_NOT_KEYS,
+    FORMULA_ITEMS, // no array, or one whose items from index parts[0] on are parts[1]
+    FORMULA_NOT_ITEMS,
     FORMULA_AND,
     FORMULA_OR,
 };
@@ -32,8 +36,8 @@ struct shape;
 
 struct formula {
     enum formula_kind kind;
-    const struct json_node *node; // of a schema, its negation, a value
-    uint32_t *parts;              // of "and" and "or": sorted
+    const struct json_node *node; // of a schema, its negation, a value; the keyword of keys and items
+    uint32_t *parts;              // of "and" and "or": sorted; two of keys and items
     uint32_t n_parts;
     uint64_t hash;
     const struct shape *shape; // once expanded
@@ -96,8 +100,8 @@ struct shape {
 // Limits of this folder's normal form; reaching one is an error that names it.
 enum {
     SCHEMA_FORMULAS_MAX = 50000,
-    SCHEMA_ALTERNATIVES_MAX = 512, // of arrays, or of objects, in one shape
-    SCHEMA_WORK_MAX = 2000000,     // names and classes put together
+    SCHEMA_ALTERNATIVES_MAX = 4096, // of arrays, or of objects, in one shape
+    SCHEMA_WORK_MAX = 2000000,      // names and classes put together
     SCHEMA_EXPANSION_DEPTH_MAX = 300,
 };
 
@@ -112,6 +116,7 @@ struct schema_compiler {
     uint32_t *buckets; // of hashes
     uint32_t n_buckets;
     uint32_t number_any, number_family;
+    uint32_t integer, not_integer; // of this draft; EXPRESSION_NOTHING: not asked for yet
     uint64_t work;
     uint32_t depth;
     bool probe_failed;  // formula_is_nothing came back to a formula that is being expanded
@@ -134,9 +139,14 @@ bool formulas_init(struct schema_compiler *compiler);
 uint32_t formula_schema(struct schema_compiler *compiler, const struct json_node *node);
 uint32_t formula_value(struct schema_compiler *compiler, const struct json_node *node);
 uint32_t formula_has(struct schema_compiler *compiler, const struct json_node *key);
+// FORMULA_KEYS, FORMULA_ITEMS. `keyword` is named where the negation can't be built.
+uint32_t formula_members(struct schema_compiler *compiler, enum formula_kind kind,
+                         const struct json_node *keyword, uint32_t which, uint32_t value);
 uint32_t formula_and(struct schema_compiler *compiler, uint32_t a, uint32_t b);
 uint32_t formula_or(struct schema_compiler *compiler, uint32_t a, uint32_t b);
 uint32_t formula_not(struct schema_compiler *compiler, uint32_t a);
+// Of formulas of values, none of them an "or"; in n log n. `ids` are sorted in place.
+uint32_t formula_or_many(struct schema_compiler *compiler, uint32_t *ids, uint32_t n);
 
 // schema_shape.c
 struct shape shape_any(struct schema_compiler *compiler);
@@ -166,16 +176,22 @@ bool keyword_count(struct schema_compiler *compiler, const struct json_node *key
 // draft.
 bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set);
 bool keyword_strings(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set);
+// Values of the types that `type` names, and where asked for, of all others. False: it is not `type`.
 bool keyword_types(struct schema_compiler *compiler, const struct json_node *keyword, struct shape *allowed,
                    struct shape *others);
 // schema_applicators.c: keywords that apply schemas to the same value: allOf, $ref, if and so on.
 bool keyword_formula(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *formula);
+// The schema that $ref, $recursiveRef or $dynamicRef leads to; NULL: the compiler has failed.
+const struct json_node *keyword_target(struct schema_compiler *compiler, const struct json_node *keyword);
+// schema_unevaluated.c: unevaluatedItems and unevaluatedProperties.
+uint32_t unevaluated_formula(struct schema_compiler *compiler, const struct json_node *keyword);
 // schema_expand.c: a schema expanded.
 struct object_shape schema_object(struct schema_compiler *compiler, const struct json_node *schema);
 struct array_shape schema_array(struct schema_compiler *compiler, const struct json_node *schema);
 struct shape schema_shape(struct schema_compiler *compiler, const struct json_node *schema);
 // schema_negation.c
 struct shape schema_negation(struct schema_compiler *compiler, const struct json_node *schema);
+struct shape members_shape(struct schema_compiler *compiler, struct formula formula);
 struct shape value_shape(struct schema_compiler *compiler, const struct json_node *value);
 struct shape value_negation(struct schema_compiler *compiler, const struct json_node *value);
 

@@ -5,7 +5,7 @@
 
 static struct text slice(struct text text, size_t from, size_t to)
 {
-    return (struct text){text.data + from, to - from};
+    return (struct text){from ? text.data + from : text.data, to - from};
 }
 
 static bool starts_with(struct text text, const char *start)
@@ -190,6 +190,7 @@ static bool add_names(struct schema_source *source, const struct json_node *node
             write_base(source, node, &uri);
             good = !uri.failed && add_place(source, node, (struct text){uri.data, uri.size});
             buffer_finish(&uri);
+            source->n_embedded += node != source->root;
         }
         if (good && source->draft <= SCHEMA_DRAFT_7 && parts.fragment.size > 1)
             good = add_anchor(source, node, slice(parts.fragment, 1, parts.fragment.size));
@@ -199,11 +200,8 @@ static bool add_names(struct schema_source *source, const struct json_node *node
         const struct json_node *anchor = json_member_named(node, anchors[i]);
         if (anchor && anchor->kind == JSON_STRING && (i == 0 || source->draft == SCHEMA_DRAFT_2020_12)) {
             good = add_anchor(source, node, anchor->text);
-            source->n_dynamic_anchors += i == 1;
         }
     }
-    const struct json_node *recursive = json_member_named(node, "$recursiveAnchor");
-    source->n_recursive_anchors += recursive && recursive->kind == JSON_TRUE;
     return good;
 }
 
@@ -356,4 +354,25 @@ const struct json_node *schema_source_resolve(const struct schema_source *source
     buffer_finish(&base);
     buffer_finish(&uri);
     return found;
+}
+
+bool schema_source_is_static(const struct schema_source *source, const struct json_node *keyword,
+                             const struct json_node *target)
+{
+    if (source->draft == SCHEMA_DRAFT_2019_09) {
+        const struct json_node *anchor = json_member_named(target, "$recursiveAnchor");
+        return source->n_embedded == 0 || !anchor || anchor->kind != JSON_TRUE;
+    }
+    struct text fragment = split(keyword->text).fragment;
+    const struct json_node *anchor = json_member_named(target, "$dynamicAnchor");
+    if (fragment.size < 2 || !anchor || anchor->kind != JSON_STRING ||
+        !text_equal(anchor->text, slice(fragment, 1, fragment.size)))
+        return true;
+    for (size_t i = 0; i < source->n_places; i++) {
+        const struct json_node *other = json_member_named(source->places[i].node, "$dynamicAnchor");
+        if (source->places[i].node != target && other && other->kind == JSON_STRING &&
+            text_equal(other->text, anchor->text))
+            return false;
+    }
+    return true;
 }

@@ -24,7 +24,7 @@ struct schema_source {
     struct arena *arena;
     struct schema_place *places;
     size_t n_places, places_max;
-    size_t n_dynamic_anchors, n_recursive_anchors;
+    size_t n_embedded; // schemas with an $id inside the document's own
 };
 
 // False: $schema names a dialect that is not known here, or memory ran out (then places is NULL).
@@ -34,3 +34,7 @@ bool schema_source_open(struct schema_source *source, const struct json_document
 // The node that `reference` means when it stands in `from`. NULL: none in this document.
 const struct json_node *schema_source_resolve(const struct schema_source *source,
                                               const struct json_node *from, struct text reference);
+// Whether a $recursiveRef or $dynamicRef leads to `target` from wherever it is reached: with one document and
+// one anchor of that name there is no other place.
+bool schema_source_is_static(const struct schema_source *source, const struct json_node *keyword,
+                             const struct json_node *target);

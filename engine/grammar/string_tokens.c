@@ -21,7 +21,9 @@ static bool add_inside(struct string_tokens *tokens, const struct grammar_vocabu
         for (uint32_t k = n_letters; k < STRING_TOKENS_MASKS; k++)
             set_bit(tokens->masks + k * n_words, token);
         if (n_letters >= STRING_TOKENS_MASKS &&
-            !VECTOR_ADD(&tokens->longer, ((struct string_token){token, n_letters})))
+            !VECTOR_ADD(&tokens->longer, ((struct string_token){token, n_letters, 0})))
+            return false;
+        if (!VECTOR_ADD(&tokens->inside, token))
             return false;
     }
     return true;
@@ -32,38 +34,82 @@ static bool add_closing(struct string_tokens *tokens, const struct grammar_vocab
 {
     const struct trie_node *node = &vocabulary->all.nodes[at];
     for (uint32_t token = node->token; token != NO_TOKEN; token = vocabulary->next_same[token])
-        if (!VECTOR_ADD(&tokens->closing, ((struct string_token){token, n_letters})))
+        if (!VECTOR_ADD(&tokens->closing, ((struct string_token){token, n_letters, at})))
             return false;
-    return node->behind == at + 1 || VECTOR_ADD(&tokens->exits, ((struct string_token){at, n_letters}));
+    return node->behind == at + 1 || VECTOR_ADD(&tokens->exits, ((struct string_token){at, n_letters, at}));
 }
 
-static bool walk(struct string_tokens *tokens, const struct grammar_vocabulary *vocabulary,
+// The place of the automaton's state among the vocabulary's; 0: it has none.
+static uint8_t state_number(struct string_tokens *tokens, const struct byte_state *state)
+{
+    size_t at = 1;
+    while (at < tokens->states.n && !byte_state_equal(&tokens->states.items[at], state))
+        at++;
+    if (at > STRING_STATES_MAX || (at == tokens->states.n && !VECTOR_ADD(&tokens->states, *state)))
+        return 0;
+    return (uint8_t)at;
+}
+
+static void skip(struct string_tokens *tokens, uint32_t first, uint32_t behind)
+{
+    for (; first < behind; first++)
+        tokens->n_inside[first] = (uint32_t)tokens->inside.n;
+}
+
+static bool walk(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
                  struct byte_automaton *automaton, struct place *places)
 {
     uint32_t start = byte_automaton_start(automaton, EXPRESSION_ALL, TERMINAL_JSON_STRING);
     uint32_t between = places[0].state = byte_automaton_step(automaton, start, '"');
     places[0].n_letters = 0;
     for (uint32_t at = 0; at < vocabulary->all.n_nodes;) {
-        const struct trie_node *node = &vocabulary->all.nodes[at];
+        struct trie_node *node = &vocabulary->all.nodes[at];
         struct place from = places[node->depth],
                      to = {byte_automaton_step(automaton, from.state, node->byte), from.n_letters};
         bool closes = to.state != BYTE_STATE_DEAD && byte_automaton_ends(automaton, to.state);
         if (to.state == BYTE_STATE_DEAD || closes) {
             if (closes && !add_closing(tokens, vocabulary, at, to.n_letters))
                 return false;
+            skip(tokens, at, node->behind);
             at = node->behind;
             continue;
         }
+        skip(tokens, at, at + 1);
+        node->string_state = state_number(tokens, &automaton->states.items[to.state]);
         to.n_letters += from.state == between;
         if (node->token != NO_TOKEN && !add_inside(tokens, vocabulary, node->token, to.n_letters))
             return false;
         places[node->depth + 1] = to;
         at++;
     }
+    skip(tokens, (uint32_t)vocabulary->all.n_nodes, (uint32_t)vocabulary->all.n_nodes + 1);
     return automaton->pool->status == STATUS_OK;
 }
 
-bool string_tokens_create(struct string_tokens **out, const struct grammar_vocabulary *vocabulary)
+static void set_inside(const struct string_tokens *tokens, uint32_t first, uint32_t behind, uint32_t *bits)
+{
+    for (uint32_t i = first; i < behind; i++)
+        set_bit(bits, tokens->inside.items[i]);
+}
+
+static bool make_blocks(struct string_tokens *tokens, const struct trie *trie, size_t n_words)
+{
+    tokens->block_tokens = 1 + tokens->inside.n / STRING_BLOCKS_LEVEL;
+    for (uint32_t at = 0; at < trie->n_nodes; at++) {
+        uint32_t first = tokens->n_inside[at], behind = tokens->n_inside[trie->nodes[at].behind];
+        if (behind - first < tokens->block_tokens || !trie->nodes[at].string_state)
+            continue;
+        uint32_t *mask = calloc(n_words, sizeof *mask);
+        if (!mask || !VECTOR_ADD(&tokens->blocks, ((struct string_block){at, mask}))) {
+            free(mask);
+            return false;
+        }
+        set_inside(tokens, first, behind, mask);
+    }
+    return true;
+}
+
+bool string_tokens_create(struct string_tokens **out, struct grammar_vocabulary *vocabulary)
 {
     size_t n_words = grammar_mask_words(vocabulary->n_tokens) + 1;
     struct string_tokens *tokens = *out = calloc(1, sizeof *tokens);
@@ -74,7 +120,11 @@ bool string_tokens_create(struct string_tokens **out, const struct grammar_vocab
     if (whole) {
         tokens->masks = calloc(n_words * STRING_TOKENS_MASKS, sizeof *tokens->masks);
         tokens->all = calloc(n_words, sizeof *tokens->all);
-        whole = tokens->masks && tokens->all && walk(tokens, vocabulary, &automaton, places);
+        tokens->n_inside = malloc((vocabulary->all.n_nodes + 1) * sizeof *tokens->n_inside);
+        whole = tokens->masks && tokens->all && tokens->n_inside &&
+                VECTOR_ADD(&tokens->states, (struct byte_state){0}) &&
+                walk(tokens, vocabulary, &automaton, places) &&
+                make_blocks(tokens, &vocabulary->all, n_words);
     }
     byte_automaton_finish(&automaton);
     expressions_destroy(pool);
@@ -91,6 +141,12 @@ void string_tokens_destroy(struct string_tokens *tokens)
     VECTOR_FINISH(&tokens->longer);
     VECTOR_FINISH(&tokens->closing);
     VECTOR_FINISH(&tokens->exits);
+    VECTOR_FINISH(&tokens->states);
+    VECTOR_FINISH(&tokens->inside);
+    for (size_t i = 0; i < tokens->blocks.n; i++)
+        free(tokens->blocks.items[i].mask);
+    VECTOR_FINISH(&tokens->blocks);
+    free(tokens->n_inside);
     free(tokens);
 }
 
@@ -107,4 +163,41 @@ void string_tokens_inside(const struct string_tokens *tokens, size_t n_words, ui
     for (size_t i = 0; i < tokens->longer.n && max != EXPRESSION_UNBOUNDED; i++)
         if (tokens->longer.items[i].n_letters > max)
             bits[tokens->longer.items[i].id / 32] &= ~(1u << tokens->longer.items[i].id % 32);
+}
+
+void string_tokens_below(const struct string_tokens *tokens, const struct trie *trie, size_t n_words,
+                         uint32_t node, bool value, uint32_t *bits)
+{
+    uint32_t first = tokens->n_inside[node], behind = tokens->n_inside[trie->nodes[node].behind];
+    if (behind - first < tokens->block_tokens || !trie->nodes[node].string_state) {
+        for (uint32_t i = first; i < behind; i++) {
+            uint32_t token = tokens->inside.items[i], bit = 1u << token % 32;
+            bits[token / 32] = value ? bits[token / 32] | bit : bits[token / 32] & ~bit;
+        }
+        return;
+    }
+    size_t low = 0, high = tokens->blocks.n;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (tokens->blocks.items[middle].node <= node)
+            low = middle;
+        else
+            high = middle;
+    }
+    const uint32_t *mask = tokens->blocks.items[low].mask;
+    for (size_t i = 0; i < n_words; i++)
+        bits[i] = value ? bits[i] | mask[i] : bits[i] & ~mask[i];
+}
+
+size_t string_tokens_first(const struct string_token *list, size_t n, uint32_t node)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (list[middle].node < node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }

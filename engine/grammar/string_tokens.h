@@ -2,6 +2,7 @@
 // vocabulary. Internal to engine/grammar/.
 #pragma once
 
+#include "engine/grammar/byte_automaton.h"
 #include "engine/grammar/grammar_parts.h"
 
 // STRING_TOKENS_MASKS masks: mask k has the tokens that stay inside the string and begin at most k
@@ -11,7 +12,16 @@ enum { STRING_TOKENS_MASKS = 17 };
 struct string_token {
     uint32_t id;        // a token, or a node of the trie
     uint32_t n_letters; // characters that it begins
+    uint32_t node;      // of the trie, where it closes the string
 };
+
+// A node with many tokens below it that stay inside.
+struct string_block {
+    uint32_t node;
+    uint32_t *mask;
+};
+
+enum { STRING_STATES_MAX = 255, STRING_BLOCKS_LEVEL = 256 }; // at most that many blocks of one depth
 
 struct string_tokens {
     uint32_t *masks;                     // one behind the other
@@ -19,10 +29,21 @@ struct string_tokens {
     VECTOR(struct string_token) longer;  // begin more characters than the masks count
     VECTOR(struct string_token) closing; // tokens whose last byte closes the string
     VECTOR(struct string_token) exits;   // nodes that close it and have children
+    // Of nodes whose bytes stay inside: where a text that may have any characters is behind them.
+    VECTOR(struct byte_state) states; // by trie_node.string_state; the first is unused
+    VECTOR(uint32_t) inside;          // tokens that stay inside, in the trie's order
+    uint32_t *n_inside;               // by node: how many of them are before it
+    VECTOR(struct string_block) blocks;
+    size_t block_tokens; // below a node that has one
 };
 
 // False: no memory.
-bool string_tokens_create(struct string_tokens **tokens, const struct grammar_vocabulary *vocabulary);
+bool string_tokens_create(struct string_tokens **tokens, struct grammar_vocabulary *vocabulary);
 void string_tokens_destroy(struct string_tokens *tokens);
 // Sets the bits of the tokens that stay inside a string of which `max` characters are left to come.
 void string_tokens_inside(const struct string_tokens *tokens, size_t n_words, uint32_t max, uint32_t *bits);
+// Sets, or clears, the bits of the tokens at the node and below that stay inside a string of any characters.
+void string_tokens_below(const struct string_tokens *tokens, const struct trie *trie, size_t n_words,
+                         uint32_t node, bool value, uint32_t *bits);
+// The place of the first of the list at or behind the node.
+size_t string_tokens_first(const struct string_token *list, size_t n, uint32_t node);

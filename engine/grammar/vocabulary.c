@@ -56,6 +56,7 @@ bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size
         }
         struct trie_node *node = &trie->nodes[open[depth - 1]];
         vocabulary->next_same[ids[i]] = node->token;
+        node->has_next_same = node->token != NO_TOKEN;
         node->token = ids[i];
         before = token;
     }
@@ -63,6 +64,14 @@ bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size
         trie->nodes[open[--depth]].behind = (uint32_t)trie->n_nodes;
     free(open);
     return true;
+}
+
+static bool is_matched(struct text token)
+{
+    const char *quote = token.size ? memchr(token.data, SPECIAL_QUOTE, token.size) : NULL;
+    bool is_special = quote == token.data && token.size > 2 &&
+                      memchr(token.data + 1, SPECIAL_QUOTE, token.size - 1) == token.data + token.size - 1;
+    return token.size <= GRAMMAR_TOKEN_BYTES_MAX && (!quote || is_special);
 }
 
 static bool copy_tokens(struct grammar_vocabulary *vocabulary, const struct text *tokens)
@@ -77,7 +86,7 @@ static bool copy_tokens(struct grammar_vocabulary *vocabulary, const struct text
         return false;
     char *at = vocabulary->bytes;
     for (size_t i = 0; i < vocabulary->n_tokens; i++) {
-        size_t size = tokens[i].size <= GRAMMAR_TOKEN_BYTES_MAX ? tokens[i].size : 0;
+        size_t size = is_matched(tokens[i]) ? tokens[i].size : 0;
         if (size)
             memcpy(at, tokens[i].data, size);
         vocabulary->tokens[i] = (struct text){at, size};
@@ -131,6 +140,13 @@ enum status grammar_vocabulary_create(struct grammar_vocabulary **out, const str
         if (ends[i] < n_tokens)
             vocabulary->ends[vocabulary->n_ends++] = ends[i];
     return STATUS_OK;
+}
+
+void grammar_special_token(struct text name, struct buffer *out)
+{
+    buffer_add_byte(out, (char)SPECIAL_QUOTE);
+    buffer_add_text(out, name);
+    buffer_add_byte(out, (char)SPECIAL_QUOTE);
 }
 
 void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary)

@@ -26,9 +26,9 @@ struct family {
     bool has_position_embd; // learned positions
     bool has_embd_norm;     // a norm right after the embedding
     bool has_output_bias;
-    bool qk_norm_full; // q and k are normalised over their full width, not head by head
+    bool qk_norm_full; // q and k are normalized over their full width, not head by head
     bool experts_allowed;
-    bool experts_normalised;
+    bool experts_normalized;
     bool routed_by_keys; // the file tells how experts are picked, which layers have none, and of layers
                          // for speculation; elsewhere such keys are refused
     enum route_kind route_kind; // when the file names none

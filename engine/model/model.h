@@ -58,7 +58,7 @@ struct model_shape {
     int32_t n_rope_tables; // 1, or 2 when windowed layers have frequencies of their own (table 1)
     // table 1 is not for windowed layers but for queries: it holds their temperature too
     bool queries_own_table;
-    bool experts_normalised; // the used experts' weights are made to sum to 1
+    bool experts_normalized; // the used experts' weights are made to sum to 1
     bool parallel_residual;  // attention and MLP both read the layer's input
 };
 

@@ -105,7 +105,7 @@ static enum status make(void *context, size_t index, void *data, struct error *e
                    from->size_bytes);
     } else if (origin->rule->form == FORM_ADD_ONE) {
         float *items = data;
-        tensor_traits(from->type)->dequantise(from->data, items, tensor->dims[0]);
+        tensor_traits(from->type)->dequantize(from->data, items, tensor->dims[0]);
         for (uint64_t i = 0; i < tensor->dims[0]; i++)
             items[i] += 1.0f;
     } else if (origin->rule->form == FORM_TRANSPOSED) {

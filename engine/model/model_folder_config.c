@@ -307,18 +307,18 @@ static void refuse_unknown(struct config *config)
         {"deepseek_v3", "rope_interleave", true},
         {"cohere", "use_parallel_block", true},
     };
-    const char *quantisation = "quantization_config",
+    const char *quantization = "quantization_config",
                *activation = "hidden_activation hidden_act activation_function activation";
     for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
         if (is(config, truths[i].model_type) &&
             truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
             refuse(config, ERROR_MODEL_FILE, truths[i].name, find(config, truths[i].name));
     // gpt-oss's own: tensors with blocks and scales, which are known by their names.
-    const struct value *method = find(config, quantisation);
+    const struct value *method = find(config, quantization);
     bool own = is(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
                is_text(find_in(method, "quant_method"), "mxfp4");
     if (method && !own)
-        refuse(config, ERROR_UNKNOWN_TYPE, quantisation, find(config, quantisation));
+        refuse(config, ERROR_UNKNOWN_TYPE, quantization, find(config, quantization));
     if (find(config, "clip_qkv"))
         refuse(config, ERROR_MODEL_FILE, "clip_qkv", find(config, "clip_qkv"));
     if (integer(config, "decoder_sparse_step", 1) != 1)
@@ -597,13 +597,13 @@ static enum status take_text_config(struct config *config, const struct value *j
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!text_equals_string(*type, kinds[i][0]))
             continue;
-        const struct value *part = find_in(json, "text_config"), *quantised;
+        const struct value *part = find_in(json, "text_config"), *quantized;
         if (!part || part->kind != VALUE_OBJECT)
             return error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                              "model_type \"%s\": expected an object \"text_config\"", kinds[i][0]);
-        quantised = find_in(json, "quantization_config");
-        if (quantised)
-            refuse(config, ERROR_UNKNOWN_TYPE, "quantization_config", quantised);
+        quantized = find_in(json, "quantization_config");
+        if (quantized)
+            refuse(config, ERROR_UNKNOWN_TYPE, "quantization_config", quantized);
         const struct value *own = find_in(part, "model_type");
         *type = own && own->kind == VALUE_STRING ? own->text : text_from_string(kinds[i][1]);
         config->json = part;

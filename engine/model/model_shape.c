@@ -160,7 +160,7 @@ static void read_experts(struct key_reader *reader, const struct family *family,
     shape->n_experts_used = read_size(reader, "expert_used_count", -1, 1, most);
     shape->n_ff_expert = read_size(reader, "expert_feed_forward_length", shape->n_ff, 1, MODEL_WIDTH_MAX);
     shape->n_ff_shared = read_size(reader, "expert_shared_feed_forward_length", 0, 0, MODEL_WIDTH_MAX);
-    shape->experts_normalised = read_bool(reader, "expert_weights_norm", family->experts_normalised);
+    shape->experts_normalized = read_bool(reader, "expert_weights_norm", family->experts_normalized);
     shape->route_kind = family->route_kind;
     shape->experts_scale = 1.0f;
     shape->n_expert_groups = shape->n_expert_groups_used = 1;

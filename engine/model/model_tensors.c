@@ -164,7 +164,7 @@ static enum status find(struct search *search, const char *name, bool required, 
                    : STATUS_OK;
     search->found[search->n_found++] = *tensor;
     const struct tensor_traits *traits = tensor_traits((*tensor)->type);
-    if (!traits->dequantise)
+    if (!traits->dequantize)
         return error_set(search->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "tensor %s: type %s can't be computed with", name,
                          traits->name ? traits->name : "?");

@@ -100,7 +100,7 @@ bool loop_length(struct rendering *rendering, struct loop *loop, int64_t *length
     return true;
 }
 
-static bool neighbour(struct rendering *rendering, struct loop *loop, bool next, struct object *value)
+static bool neighbor(struct rendering *rendering, struct loop *loop, bool next, struct object *value)
 {
     if (!next) {
         *value = loop->index0 == 0 ? object_undefined_hint("there is no previous item") : loop->previous;
@@ -135,7 +135,7 @@ bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text 
             length -= loop->index0 + (name.size == 9); // revindex0
         *value = object_integer(length);
     } else if (text_equals_string(name, "previtem") || text_equals_string(name, "nextitem")) {
-        return neighbour(rendering, loop, name.data[0] == 'n', value);
+        return neighbor(rendering, loop, name.data[0] == 'n', value);
     } else if (text_equals_string(name, "depth") || text_equals_string(name, "depth0")) {
         *value = object_integer(name.size == 5); // no loop is recursive
     } else {

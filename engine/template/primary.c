@@ -63,6 +63,19 @@ static struct expression *fail_unsupported(struct parser *parser, struct token t
     return NULL;
 }
 
+// Notes a name that is read, for template_mentions.
+static bool note_mention(struct parser *parser, const struct expression *name, struct text member)
+{
+    struct template *template = parser->template;
+    struct outside_mention *mention = parser_allocate(parser, sizeof *mention);
+    if (!mention)
+        return false;
+    *mention = (struct outside_mention){.name = name->name.name, .line = name->line, .member = member};
+    *(template->last_mention ? &template->last_mention->next : &template->first_mention) = mention;
+    template->last_mention = mention;
+    return true;
+}
+
 static struct expression *parse_name(struct parser *parser, bool namespaces)
 {
     struct token token = parser->token;
@@ -75,6 +88,8 @@ static struct expression *parse_name(struct parser *parser, bool namespaces)
         return fail_unsupported(parser, token);
     struct expression *name = create_name(parser, token.line, token.text);
     if (!name || (!parser->in_target && !scope_mention(parser, name, MENTION_READ)))
+        return NULL;
+    if (!parser->in_target && !note_mention(parser, name, (struct text){0}))
         return NULL;
     if (!namespaces || parser->token.kind != TOKEN_DOT)
         return name;
@@ -214,7 +229,9 @@ static struct expression *create_subscript(struct parser *parser, uint32_t line,
         return NULL;
     expression->subscript.owner = owner;
     expression->subscript.index = index;
-    return expression;
+    bool is_member = owner->kind == EXPRESSION_NAME && index->kind == EXPRESSION_LITERAL &&
+                     index->literal.kind == OBJECT_STRING;
+    return !is_member || note_mention(parser, owner, index->literal.text) ? expression : NULL;
 }
 
 static struct expression *parse_dot(struct parser *parser, struct expression *owner)
@@ -237,7 +254,8 @@ static struct expression *parse_dot(struct parser *parser, struct expression *ow
     expression->attribute.name = token.text;
     expression->attribute.dict_method = functions_find_method(OBJECT_DICT, token.text);
     expression->attribute.string_method = functions_find_method(OBJECT_STRING, token.text);
-    return expression;
+    bool is_member = owner->kind == EXPRESSION_NAME && !expression->attribute.dict_method;
+    return !is_member || note_mention(parser, owner, token.text) ? expression : NULL;
 }
 
 static bool fail_arguments(struct parser *parser, uint32_t line)

@@ -115,6 +115,8 @@ static bool bind_mention(struct resolver *resolver, struct open_scope *open, con
     struct load load = {.kind = mention->kind == MENTION_SET ? LOAD_NOTHING : LOAD_GLOBAL};
     if (outer)
         load = (struct load){.kind = LOAD_OUTER, .outer = place_of(open->draft, outer)};
+    else if (mention->kind == MENTION_READ)
+        resolver->parser->template->is_outside[name] = true;
     return bind_loaded(resolver, open, name, load);
 }
 
@@ -153,6 +155,8 @@ bool scope_resolve(struct parser *parser, struct scope_draft *root)
     struct resolver resolver = {.parser = parser};
     if (!parser_name(parser, TEXT("loop"), &resolver.loop_name))
         return false;
-    resolver.innermost = parser_allocate(parser, parser->template->n_names * sizeof *resolver.innermost);
-    return resolver.innermost && resolve(&resolver, root);
+    uint32_t n_names = parser->template->n_names;
+    resolver.innermost = parser_allocate(parser, n_names * sizeof *resolver.innermost);
+    parser->template->is_outside = parser_allocate(parser, n_names * sizeof *parser->template->is_outside);
+    return resolver.innermost && parser->template->is_outside && resolve(&resolver, root);
 }

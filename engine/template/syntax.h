@@ -213,11 +213,20 @@ struct statement {
     };
 };
 
+// A name that is read, or `owner.member` of one (member data NULL: the name itself).
+struct outside_mention {
+    struct outside_mention *next;
+    uint32_t name, line;
+    struct text member;
+};
+
 struct template
 {
     struct arena arena;
     struct text *names; // of variables; a name's number is its index
     uint32_t n_names;
+    struct outside_mention *first_mention, *last_mention; // in the source's order
+    bool *is_outside;                                     // [n_names]: some scope reads it from outside
     uint32_t n_procedures;
     struct statements body;
     struct procedure procedure;

@@ -1,6 +1,7 @@
 #include "engine/template/template.h"
 #include "engine/template/evaluate.h"
 #include "engine/template/execute.h"
+#include "engine/template/functions.h"
 #include "engine/template/parser.h"
 #include "engine/template/rendering.h"
 
@@ -31,6 +32,18 @@ void template_destroy(struct template *template)
         return;
     arena_finish(&template->arena);
     free(template);
+}
+
+void template_mentions(const struct template *template,
+                       void (*receive)(void *context, const struct template_mention *mention), void *context)
+{
+    for (const struct outside_mention *mention = template->first_mention; mention; mention = mention->next) {
+        struct text name = template->names[mention->name];
+        if (!template->is_outside[mention->name] || functions_find_global(name))
+            continue;
+        struct template_mention found = {name, mention->member, mention->line};
+        receive(context, &found);
+    }
 }
 
 static bool start(struct rendering *rendering)

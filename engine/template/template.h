@@ -52,6 +52,16 @@ struct template_environment {
 // Errors: STATUS_REFUSE, ERROR_TEMPLATE, with the line.
 enum status template_parse(struct template **template, struct text source, struct error *error) WARN_UNUSED;
 void template_destroy(struct template *template);
+// A variable that the template reads from outside, or a member of one that is named by a literal: `row.title`,
+// `row['title']`.
+struct template_mention {
+    struct text name;
+    struct text member; // data NULL: the variable itself
+    uint32_t line;
+};
+// In the source's order; functions of templates are left out. Texts live as long as the template.
+void template_mentions(const struct template *template,
+                       void (*receive)(void *context, const struct template_mention *mention), void *context);
 // `variables`: NULL or an object (messages, tools, documents, any others; add_generation_prompt is true
 // unless it says otherwise; it may override bos_token and its like). Appends to `out`, which an error leaves
 // as it was. Errors: STATUS_REJECT: ERROR_TEMPLATE (raise_exception's message among them) or

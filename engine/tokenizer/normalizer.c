@@ -61,7 +61,7 @@ static void put_replaced(struct text text, const struct normalizer_step *step, s
 }
 
 bool normalizer_run(const struct normalizer *normalizer, struct text text, struct buffer buffers[2],
-                    struct text *normalised)
+                    struct text *normalized)
 {
     static const int forms[] = {
         [NORMALIZE_NFC] = UTF8PROC_COMPOSE,
@@ -91,6 +91,6 @@ bool normalizer_run(const struct normalizer *normalizer, struct text text, struc
         text = (struct text){out->data, out->size};
         next = !next;
     }
-    *normalised = text;
+    *normalized = text;
     return true;
 }

@@ -30,7 +30,7 @@ struct normalizer {
     size_t n_steps;
 };
 
-// Writes the normalised text to one of the two buffers, or gives `text` itself back where nothing changes.
+// Writes the normalized text to one of the two buffers, or gives `text` itself back where nothing changes.
 // Text that is not valid UTF-8 is left to its bytes by the normal forms. False: no memory.
 bool normalizer_run(const struct normalizer *normalizer, struct text text, struct buffer buffers[2],
-                    struct text *normalised) WARN_UNUSED;
+                    struct text *normalized) WARN_UNUSED;

@@ -81,9 +81,10 @@ struct encoder {
     struct merge_scratch scratch;
     int32_t *symbols; // of a long word
     size_t n_symbols_max;
-    struct buffer prepared, normalised[2];
+    struct buffer prepared, normalized[2];
     const char *start; // of the whole text
     const char *end;   // of the one whose words are being encoded
+    bool continues;    // TOKENIZER_CONTINUES
     bool failed;
 };
 
@@ -252,7 +253,7 @@ static void encode_blank_words(void *context, const char *data, const size_t *si
 static bool wants_space(const struct encoder *encoder, struct text text, bool is_first)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    if (!tokenizer->adds_space || (tokenizer->space_first_only && !is_first))
+    if (!tokenizer->adds_space || (is_first ? encoder->continues : tokenizer->space_first_only))
         return false;
     bool has_blank = text.data[0] == ' ' ||
                      (!tokenizer->byte_level && text.size >= 3 && memcmp(text.data, TOKENIZER_BLANK, 3) == 0);
@@ -298,7 +299,7 @@ static void encode_plain(struct encoder *encoder, struct text text)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     bool is_first = text.data == encoder->start;
-    if (text.size && !normalizer_run(&tokenizer->normalizer, text, encoder->normalised, &text)) {
+    if (text.size && !normalizer_run(&tokenizer->normalizer, text, encoder->normalized, &text)) {
         encoder->failed = true;
         return;
     }
@@ -350,7 +351,8 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
     if (text.size > TOKENIZER_TEXT_BYTES_MAX)
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "text of %zu bytes, at most %d",
                          text.size, TOKENIZER_TEXT_BYTES_MAX);
-    struct encoder encoder = {.tokenizer = tokenizer, .ids = ids, .start = text.data};
+    struct encoder encoder = {
+        .tokenizer = tokenizer, .ids = ids, .start = text.data, .continues = flags & TOKENIZER_CONTINUES};
     if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->adds_bos)
         token_array_add(ids, tokenizer->bos);
     if (text.size)
@@ -359,8 +361,8 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
         token_array_add(ids, tokenizer->eos);
     merge_scratch_finish(&encoder.scratch);
     buffer_finish(&encoder.prepared);
-    buffer_finish(&encoder.normalised[0]);
-    buffer_finish(&encoder.normalised[1]);
+    buffer_finish(&encoder.normalized[0]);
+    buffer_finish(&encoder.normalized[1]);
     free(encoder.symbols);
     if (encoder.failed || ids->failed)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to tokenize %zu bytes",

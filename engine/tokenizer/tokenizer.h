@@ -17,6 +17,7 @@ struct tokenizer;
 enum tokenizer_flags {
     TOKENIZER_ADD_SPECIAL = 1,   // add bos/eos as the model says
     TOKENIZER_PARSE_SPECIAL = 2, // encode text such as <|im_start|> as its control token
+    TOKENIZER_CONTINUES = 4,     // the text continues one: no blank is put before it
 };
 
 // A growing array of token ids; zeroed is empty. When memory runs out `failed` is set and stays.

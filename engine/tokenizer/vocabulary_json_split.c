@@ -42,13 +42,13 @@ static enum status add_step(struct json_source *source, struct normalizer_step s
     struct normalizer *normalizer = &source->vocabulary->normalizer;
     if (normalizer->n_steps == NORMALIZER_STEPS_MAX)
         return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                         "tokenizer.json: more than %d steps of normalisation", NORMALIZER_STEPS_MAX);
+                         "tokenizer.json: more than %d steps of normalization", NORMALIZER_STEPS_MAX);
     normalizer->steps[normalizer->n_steps++] = step;
     return STATUS_OK;
 }
 
 // A blank by U+2581 is what text of such vocabularies gets anyway; it is taken note of in adds_space's
-// neighbours.
+// neighbors.
 static enum status read_replace(struct json_source *source, const struct value *normalizer)
 {
     const struct value *pattern = value_get(normalizer, "pattern");

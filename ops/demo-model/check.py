@@ -3,8 +3,8 @@
 
   check.py [--model annotator.gguf] [--jobs reviews.jsonl] [--labels labels.jsonl] [--expected expected.json]
 
-Independent of train.py: the tokenizer, the sizes and the weights (dequantised to float32) come from the file; every
-prompt is rendered as ChatML, tokenised and computed in full; the answer is decoded greedily. Needs numpy alone. With
+Independent of train.py: the tokenizer, the sizes and the weights (dequantized to float32) come from the file; every
+prompt is rendered as ChatML, tokenized and computed in full; the answer is decoded greedily. Needs numpy alone. With
 --expected it writes some jobs with their exact prompt and answer tokens, for tests of an engine; it takes jobs whose
 every step was clear: the best logit leads by MARGIN or more, so rounding cannot change the answer.
 """

@@ -7,7 +7,7 @@ from session import case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PASSES = "#!/bin/sh\necho 2 passed, 0 failed, 1 skipped\n"
-STAGES = ["clang", "storm", "ops/test", "thread sanitizer", "address and undefined-behaviour sanitizers", "nvcc"]
+STAGES = ["clang", "storm", "ops/test", "thread sanitizer", "address and undefined-behavior sanitizers", "nvcc"]
 
 
 def checkout(test, programs=None):

@@ -37,6 +37,16 @@ def submit_work_and_collect_give_the_answers_of_run(test):
 
 
 @case
+def what_went_well_is_told_without_a_warning(test):
+    test.write("in.jsonl", short_jobs(10))
+    told = [test.run_file(), test.run("submit", "in.jsonl", "--dataset", "d"),
+            test.run("work", "--model", test.model, "--exit-when-idle", "0"), test.run("status"),
+            test.run("collect", "--dataset", "d", "-o", "d.jsonl"),
+            test.run("run", "in.jsonl", "-o", "-", "--model", test.model)]
+    assert not any("warning" in finished.err for finished in told), told
+
+
+@case
 def standard_input_and_output_take_the_place_of_files(test):
     lines = "".join(json.dumps(job) + "\n" for job in short_jobs(5))
     finished = test.run("run", "-", "-o", "-", "--model", test.model, stdin=lines)
@@ -169,7 +179,7 @@ def cancelling_a_finished_dataset_changes_nothing_and_says_so(test):
     test.write("in.jsonl", short_jobs(30))
     test.run("submit", "in.jsonl", "--dataset", "d")
     test.run("work", "--model", test.model, "--exit-when-idle", "0")
-    assert test.query("SELECT n_submitted, n_done, cancelled_at FROM datasets") == [(30, 30, None)]
+    assert test.query("SELECT n_submitted, n_done, cancelled_at_us FROM datasets") == [(30, 30, None)]
 
 
 @case
@@ -178,7 +188,7 @@ def running_jobs_of_a_cancelled_dataset_stop_and_the_others_finish(test):
     test.write("other.jsonl", short_jobs(20))
     test.run("submit", "slow.jsonl", "--dataset", "slow")
     worker = work(test, "--exit-when-idle", "0", "--max-batch", "16")
-    test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM batches") > [(3,)])
+    test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM steps") > [(3,)])
     test.run("submit", "other.jsonl", "--dataset", "other")
     test.run("cancel", "--dataset", "slow")
     assert test.wait(worker).status == 0
@@ -232,11 +242,11 @@ def a_worker_told_to_stop_gives_its_waiting_jobs_back_and_another_finishes_them(
     assert test.query("SELECT status, count(*) FROM jobs GROUP BY status ORDER BY status") == [
         ("done", n_done), ("queued", 60 - n_done)]
     assert test.query("SELECT count(*) FROM queue WHERE worker IS NOT NULL") == [(0,)]
-    assert test.query("SELECT count(*) FROM workers WHERE stopped_at IS NULL") == [(0,)]
+    assert test.query("SELECT count(*) FROM workers WHERE stopped_at_us IS NULL") == [(0,)]
     assert test.wait(work(test, "--exit-when-idle", "0")).status == 0
     test.run("collect", "--dataset", "d", "-o", "out.jsonl")
     assert [answer["custom_id"] for answer in test.answers()] == [f"line {i}" for i in range(60)]
-    # What was given back unstarted counts no attempt.
+    # A job that is released before its start counts no attempt.
     assert test.query("SELECT max(attempts) FROM jobs") == [(1,)]
 
 
@@ -245,9 +255,9 @@ def a_second_signal_gives_running_jobs_back_too(test):
     test.write("in.jsonl", slow_jobs(40, 240))
     test.run("submit", "in.jsonl", "--dataset", "d")
     worker = work(test, "--max-batch", "8")
-    test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM batches") > [(2,)])
+    test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM steps") > [(2,)])
     worker.send_signal(signal.SIGINT)
-    test.wait_until("it hears the first", lambda: "stopping" in test.told_by(worker))
+    test.wait_until("the first signal is handled", lambda: "stopping" in test.told_by(worker))
     worker.send_signal(signal.SIGINT)
     finished = test.wait(worker)
     assert finished.status == 0 and finished.seconds < 60, finished
@@ -298,7 +308,7 @@ def the_store_is_sound_and_its_totals_agree_with_its_jobs(test):
     counted = test.query("SELECT count(*), sum(status = 'done'), sum(status = 'failed'), sum(prompt_tokens),"
                          " sum(completion_tokens), sum(cached_tokens) FROM jobs", "out.jsonl.db")
     assert totals == counted, (totals, counted)
-    (generated, batches) = test.query("SELECT generated_tokens, (SELECT sum(generated) FROM batches) FROM workers",
+    (generated, batches) = test.query("SELECT generated_tokens, (SELECT sum(generated) FROM steps) FROM workers",
                                       "out.jsonl.db")[0]
     assert generated == batches, (generated, batches)
     for view in ("progress", "failures", "throughput_by_minute", "cache_benefit", "lag"):
@@ -401,3 +411,26 @@ def options_of_the_model_can_be_seen_before_work(test):
     sizes = json.loads(test.run("bench", "tiny.gguf", "--prompt", "8", "--generate", "4", "--batch", "1,2", "--repeat", "1",
                                 "--json").out)
     assert sizes, sizes
+
+@case
+def the_text_of_inspect_has_the_figures_of_its_json(test):
+    told = json.loads(test.run("inspect", "tiny.gguf", "--json").out)
+    lines = dict(line.split(None, 1) for line in test.run("inspect", "tiny.gguf").out.splitlines() if not line.startswith("weights"))
+    weights = [line.split(None, 1)[1] for line in test.run("inspect", "tiny.gguf").out.splitlines() if line.startswith("weights")]
+    size = os.path.getsize(os.path.join(test.folder, "tiny.gguf"))
+    memory = told["memory"]
+    assert told["file_bytes"] == size and lines["file"].endswith(f"tiny.gguf, {size / 1e6:.1f} MB"), (told, lines)
+    assert (told["layers"], told["width"], told["heads"], told["key_value_heads"], told["feed_forward"]) == (
+        tiny_model.N_LAYERS, tiny_model.WIDTH, tiny_model.N_HEADS, tiny_model.N_KV_HEADS, tiny_model.N_FF), told
+    assert lines["shape"] == "{layers} layers, width {width}, {heads} heads ({key_value_heads} key-value) of {head_dim}, "\
+                             "feed-forward {feed_forward}".format(**told), lines
+    assert lines["family"] == f"llama, {told['parameters'] / 1e6:.1f} M parameters", lines
+    assert (lines["context"], lines["vocabulary"]) == (f"{told['context']} tokens", f"{tiny_model.N_VOCAB} tokens"), lines
+    assert lines["tokenizer"] == "bpe gpt-2, bos {bos}, eos {eos}".format(**told), lines
+    assert sorted(weights) == sorted(f"{name:<6} {held['tensors']:4} tensors, {held['bytes'] / 1e6:.1f} MB"
+                                     for name, held in told["weights"].items()), (weights, told)
+    token_bytes = memory["pages"] / (memory["n_pages"] * 16)
+    assert lines["memory"] == (f"weights {memory['weights'] / 1e6:.1f} MB, matrices {memory['matrices'] / 1e6:.1f} MB, KV "
+                               f"{memory['pages'] / 1e6:.1f} MB for {memory['n_pages']} pages; {token_bytes / 1e3:.1f} KB a token"), lines
+    assert lines["fingerprint"] == told["fingerprint"] and lines["template"] == "yes", lines
+    assert "experts" not in lines, lines

@@ -86,3 +86,60 @@ def a_keyword_that_is_not_enforced_refuses_its_job_alone(test):
     assert error_of(none)["param"] == "guided_json", none
     assert error_of(again)["message"].startswith("structured_outputs.json: "), again  # compiled once, named by each
     assert text_of(good)["text"] in ("yes", "no"), good
+
+
+def written(text):
+    """Names in their order, and the text without what strings and numbers spell."""
+    return tuple(json.loads(text)), re.sub(r'"[^"]*"', "s", re.sub(r"-?[0-9][0-9.eE+-]*(?=[],}\s])", "n", text))
+
+
+@case
+def json_is_written_as_its_job_asks(test):
+    # a value whose strings and numbers are given, so that every answer ends
+    schema = {"type": "object", "additionalProperties": False, "required": ["b", "a"],
+              "properties": {"b": {"const": 1}, "a": {"type": "array", "prefixItems": [{"const": "x"}, {"const": 2}], "minItems": 2,
+                                                      "maxItems": 2, "items": False}}}
+    value = {"b": 1, "a": ["x", 2]}
+    compact = json.dumps(value, separators=(",", ":"))
+    ways = [({}, [compact]), ({"json_spacing": "compact"}, [compact]), ({"json_spacing": "spaced"}, [json.dumps(value)]),
+            ({"json_spacing": 3}, [json.dumps(value, indent=3)]), ({"guided_whitespace_pattern": "[ \\n]{0,3}"}, [compact]),
+            ({"json_any_order": True, "json_spacing": "spaced"}, [json.dumps(value), json.dumps({"a": value["a"], "b": 1})])]
+    test.write("in.jsonl", [dict(options, custom_id=f"{i} {seed}", prompt=f"{seed} p", guided_json=schema, seed=seed, max_tokens=200)
+                            for i, (options, _) in enumerate(ways) for seed in range(20)])
+    test.run_file()
+    found = [set() for _ in ways]
+    for answer in test.answers():
+        choice = text_of(answer)
+        if choice["finish_reason"] == "stop":
+            assert json.loads(choice["text"]) == value, choice
+            found[int(answer["custom_id"].split()[0])].add(written(choice["text"]))
+    for (options, expected), texts in zip(ways, found):
+        assert texts == {written(text) for text in expected}, (options, texts)
+
+
+@case
+def white_space_that_nothing_bounds_is_refused(test):
+    test.write("in.jsonl", [{"custom_id": "a", "prompt": "p", "structured_outputs": {"json": {"type": "integer"}, "whitespace_pattern": "[ ]+"}},
+                            {"custom_id": "b", "prompt": "p", "guided_json": {"const": 7}, "guided_whitespace_pattern": "("},
+                            {"custom_id": "c", "prompt": "p", "guided_json": {"const": 7}, "guided_whitespace_pattern": "[ ]*", "max_tokens": 9}])
+    test.run_file()
+    plus, broken, good = test.answers()
+    assert "whitespace_pattern" in error_of(plus)["message"], plus
+    assert error_of(broken)["message"].startswith("guided_json: "), broken
+    assert text_of(good)["text"].startswith("7"), good
+
+
+@case
+def no_answer_has_a_token_that_completes_a_bad_word(test):
+    request = dict(max_tokens=60, logprobs=0, ignore_eos=True)
+    test.write("in.jsonl", [dict(request, custom_id=f"{i}", prompt=f"the {i}", seed=i) for i in range(20)])
+    test.run_file()
+    free = [text_of(answer)["logprobs"]["tokens"] for answer in test.answers()]
+    plain = [[token for token in tokens if re.fullmatch("[!-~]", token)] for tokens in free]
+    words = [[tokens[0]] + ["".join(tokens[1:3])] for tokens in plain]
+    test.write("bad.jsonl", [dict(request, custom_id=f"{i}", prompt=f"the {i}", seed=i, bad_words=words[i]) for i in range(20)])
+    test.run("run", "bad.jsonl", "-o", "bad.out.jsonl", "--model", test.model, "--store", "bad.db")
+    for i, answer in enumerate(test.answers("bad.out.jsonl")):
+        tokens = text_of(answer)["logprobs"]["tokens"]
+        assert words[i][0] in free[i] and words[i][0] not in tokens, (words[i], tokens)
+        assert all(a + b != words[i][1] or [a, b] != plain[i][1:3] for a, b in zip(tokens, tokens[1:])), (words[i], tokens)

@@ -36,7 +36,7 @@ def one_bad_line(test, line, code, says):
     assert [first["response"]["body"]["choices"], third["response"]["body"]["choices"]] == expected
     assert second["response"]["status_code"] == 400 and error_of(second)["code"] == code, second
     assert says in error_of(second)["message"], second
-    assert test.query("SELECT status, error_code FROM jobs ORDER BY position", "out.jsonl.db") == [
+    assert test.query("SELECT status, error_code FROM jobs ORDER BY job_index", "out.jsonl.db") == [
         ("done", None), ("failed", code), ("done", None)]
     assert test.query("SELECT error_code, jobs FROM failures", "out.jsonl.db") == [(code, 1)]
 
@@ -102,7 +102,7 @@ def an_empty_prompt_gets_its_own_error(test):
 
 @case
 def a_field_that_is_not_built_yet_is_refused_by_its_name(test):
-    one_bad_line(test, dict(GOOD, bad_words=["x"]), "unsupported_field", "bad_words")
+    one_bad_line(test, dict(GOOD, use_beam_search=True), "unsupported_field", "use_beam_search")
 
 
 @case
@@ -117,10 +117,10 @@ def a_field_with_a_wrong_type_is_refused_by_its_name(test):
 
 @case
 def an_unknown_field_is_listed_in_the_warnings(test):
-    test.write("in.jsonl", [dict(GOOD, colour="red")])
+    test.write("in.jsonl", [dict(GOOD, color="red")])
     test.run_file()
     (answer,) = test.answers()
-    assert error_of(answer) is None and any("colour" in warning for warning in answer["warnings"]), answer
+    assert error_of(answer) is None and any("color" in warning for warning in answer["warnings"]), answer
 
 
 @case
@@ -134,9 +134,9 @@ def no_tokens_asked_for_gives_an_empty_answer(test):
 
 @case
 def submit_counts_the_lines_that_warn(test):
-    test.write("in.jsonl", [dict(GOOD, colour="red"), GOOD, *[dict(GOOD, user="u") for _ in range(14)]])
+    test.write("in.jsonl", [dict(GOOD, color="red"), GOOD, *[dict(GOOD, user="u") for _ in range(14)]])
     message = test.run("submit", "in.jsonl", "--dataset", "d", "--store", "s.db").err
-    assert 'line 1: unknown field "colour" ignored' in message and 'field "user" has no effect' in message, message
+    assert 'line 1: unknown field "color" ignored' in message and 'field "user" has no effect' in message, message
     assert message.count("has no effect\n") == 9 and "15 lines have fields that are ignored" in message, message
 
 
@@ -313,7 +313,7 @@ def a_worker_waits_for_a_full_disk_and_loses_nothing(test):
     totals, = test.query("SELECT n_submitted, n_done, n_failed, completion_tokens, (SELECT count(*) FROM results),"
                          " (SELECT sum(completion_tokens) FROM jobs), (SELECT count(*) FROM queue) FROM datasets", "disk/s.db")
     assert totals == (400, 400, 0, totals[5], 400, totals[5], 0), totals
-    (told, counted, n_jobs), = test.query("SELECT generated_tokens, (SELECT sum(generated) FROM batches),"
+    (told, counted, n_jobs), = test.query("SELECT generated_tokens, (SELECT sum(generated) FROM steps),"
                                           " (SELECT sum(done) FROM jobs_by_hour) FROM workers", "disk/s.db")
     assert told == counted >= totals[3] and n_jobs == 400, (told, counted, totals)
     assert test.query("PRAGMA integrity_check", "disk/s.db") == [("ok",)]
@@ -450,7 +450,7 @@ def work_on(test, model, *options):
 
 
 def n_done(test):
-    return len(test.query("SELECT 1 FROM jobs WHERE finished_at IS NOT NULL"))
+    return len(test.query("SELECT 1 FROM jobs WHERE finished_at_us IS NOT NULL"))
 
 
 @case

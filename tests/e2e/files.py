@@ -136,7 +136,7 @@ def a_job_has_its_line_s_number_and_no_line_is_passed_over(test):
         file.write('\n{"prompt":"a"}\n\n   \n\0\0\0\n{no json\n{"prompt":"b"}')
     finished = test.run("submit", "in.jsonl", "--dataset", "d")
     assert "in.jsonl: line 5:" in finished.err and "in.jsonl: line 6:" in finished.err, finished
-    assert test.query("SELECT job_id, position FROM jobs ORDER BY id") == [("d-2", 2), ("d-5", 5), ("d-6", 6), ("d-7", 7)]
+    assert test.query("SELECT job_id, job_index FROM jobs ORDER BY id") == [("d-2", 2), ("d-5", 5), ("d-6", 6), ("d-7", 7)]
 
 
 @case

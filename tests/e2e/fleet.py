@@ -6,7 +6,7 @@ import signal
 from kafka import SEED, Topics, finish  # noqa: F401  (finish stops the suite's broker)
 from session import DONE, case, text_of
 
-COLUMNS = "dataset, job_id, custom_id, position, status, error_code, finish_reason, prompt_tokens, completion_tokens"
+COLUMNS = "dataset, job_id, custom_id, job_index, status, error_code, finish_reason, prompt_tokens, completion_tokens"
 FIGURES = ", cached_tokens, queued_us, prefill_us, decode_us, attempts, topic, partition, offset"
 TOTALS = """SELECT dataset, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens
             FROM datasets ORDER BY dataset"""
@@ -66,9 +66,9 @@ def a_live_mirror_killed_at_random_counts_nothing_twice(test):
     rng = random.Random(SEED)
     print(f"# seed {SEED}")
     for number in range(6):
+        stored = test.query("SELECT total(next_offset) FROM mirrored", "fleet.db")  # before 60 jobs and 60 results more
         running = mirror(test, topics)
         submit(test, topics, f"set{number}", jobs_of(60))
-        stored = test.query("SELECT total(next_offset) FROM mirrored", "fleet.db")
         n_more = rng.randrange(1, 120)
         test.wait_until("it mirrors", lambda: test.query("SELECT total(next_offset) FROM mirrored", "fleet.db") and
                         test.query("SELECT total(next_offset) FROM mirrored", "fleet.db")[0][0] >=
@@ -76,7 +76,7 @@ def a_live_mirror_killed_at_random_counts_nothing_twice(test):
         running.send_signal(signal.SIGKILL)
         test.wait(running)
     running = mirror(test, topics)
-    test.wait_until("it hears signals", lambda: "mirroring" in test.told_by(running))
+    test.wait_until("signals are handled", lambda: "mirroring" in test.told_by(running))
     test.wait_until("all is mirrored", lambda: test.query("SELECT total(n_done) FROM datasets", "fleet.db") == [(560.0,)])
     test.wait_until("the lag is told", lambda: test.query("SELECT total(jobs_behind) FROM lag", "fleet.db") == [(0.0,)])
     running.send_signal(signal.SIGTERM)

@@ -60,6 +60,7 @@ def every_line_has_its_answer_and_faulty_ones_their_errors(test):
     for i in (4, 7, 11):
         for choice in answers[i]["response"]["body"]["choices"]:
             text = choice.get("text") or choice.get("message", {}).get("content") or ""
+            text = text.removeprefix(jobs()[i]["prompt"] if jobs()[i].get("echo") else "")
             assert "e" not in text and "in" not in text, choice
     reasons = {choice["finish_reason"] for answer in answers if not error_of(answer)
                for choice in answer["response"]["body"]["choices"]}

@@ -424,7 +424,7 @@ def works_without_store_until(test, store, mend):
                     or test.query("SELECT count(*) FROM jobs WHERE status = 'done'", store) == [(10,)])
     worker.send_signal(signal.SIGTERM)
     assert test.wait(worker).status == 0
-    assert test.query("SELECT count(*) FROM workers WHERE stopped_at IS NOT NULL", store) == [(1,)]
+    assert test.query("SELECT count(*) FROM workers WHERE stopped_at_us IS NOT NULL", store) == [(1,)]
     assert len(topics.results()) == 40
 
 

@@ -124,7 +124,7 @@ def a_submit_killed_halfway_and_repeated_queues_every_line_once(test):
     for _ in range(8):
         until_killed(test, rng, 0.3, "submit", "in.jsonl", "--dataset", "d")
     test.run("submit", "in.jsonl", "--dataset", "d")
-    assert test.query("SELECT count(*), count(DISTINCT position), min(position), max(position) FROM jobs") == [
+    assert test.query("SELECT count(*), count(DISTINCT job_index), min(job_index), max(job_index) FROM jobs") == [
         (5000, 5000, 1, 5000)]
     assert test.query("SELECT count(*) FROM queue") == [(5000,)]
     assert test.query("SELECT n_submitted, complete FROM datasets") == [(5000, 1)]

@@ -121,6 +121,21 @@ def the_page_shows_progress_needs_no_script_and_escapes_names(test):
 
 
 @case
+def the_size_of_the_store_is_that_of_its_files(test):
+    worker, address = start(test)
+
+    def sizes():
+        return sum(os.path.getsize(os.path.join(test.folder, "sheaf.db" + end)) for end in ("", "-wal"))
+
+    def agrees():
+        before, served = sizes(), samples(get(address, "/metrics")[2])["sheaf_store_bytes"]
+        return before == sizes() and served == before
+    test.wait_until("the files' size", agrees)
+    worker.terminate()
+    assert test.wait(worker).status == 0
+
+
+@case
 def only_small_gets_are_answered(test):
     worker, address = start(test)
     assert get(address, "/nothing")[0] == 404
@@ -205,7 +220,7 @@ def dashboard_and_alerts_use_names_that_are_served(test):
 
 
 @case
-def sighup_opens_the_log_anew(test):
+def sighup_reopens_the_log(test):
     worker = test.start("work", "--model", test.model, "--log", "sheaf.log")
     test.wait_until("the log", lambda: test.exists("sheaf.log") and b"batch:" in test.read("sheaf.log"))
     os.rename(test.path("sheaf.log"), test.path("sheaf.log.1"))

@@ -1,6 +1,6 @@
-"""Every parity case of ../shared/oracle whose family the GPU computes, through `sheaf logits`, by normalised mean squared error:
+"""Every parity case of ../shared/oracle whose family the GPU computes, through `sheaf logits`, by normalized mean squared error:
 
-  quantised, 16 bits  from exact arithmetic at most NMSE_QUANTISED, and the oracle's own bound (the llama-f16 case: F16_NMSE, since
+  quantized, 16 bits  from exact arithmetic at most NMSE_QUANTISED, and the oracle's own bound (the llama-f16 case: F16_NMSE, since
                       keys, values and x are binary16 here). From the CPU as much more as the CPU is from exact arithmetic: it
                       rounds activations to 8 bits, 3e-3 in the worst case
   F32                 from the CPU, its pages of 16 bits too, at most NMSE_F32 (gemma2: NMSE_DEEP, since what attention's

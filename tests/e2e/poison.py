@@ -67,7 +67,7 @@ def three_such_jobs_are_found_one_after_the_other(test):
     n_crashes = work_until_it_lives(
         test, lambda: test.start("work", "--model", test.model, "--exit-when-idle", "0", "--max-batch", "8"), 15)
     assert 9 <= n_crashes <= 15, n_crashes
-    assert test.query("SELECT custom_id FROM jobs WHERE error_code = 'crashed' ORDER BY position") == \
+    assert test.query("SELECT custom_id FROM jobs WHERE error_code = 'crashed' ORDER BY job_index") == \
         [("line 3",), ("line 4",), ("line 35",)]
     assert test.query("SELECT n_done, n_failed FROM datasets") == [(37, 3)]
 

@@ -195,7 +195,14 @@ def varied_jobs(n):
             job["guided_regex"] = "([a-f]{3,9} )*[0-9]{2,40}"
         elif i % 11 == 8:
             job["structured_outputs"] = {"choice": ["the one", "the other", "none"]}
-        if i % 2 == 0:
+            job.update(choice_logprobs=True, choice_logprobs_include_end=i % 2 == 0)
+        elif i % 8 == 3:
+            job["bad_words"] = ["er", "t", "winter"]
+        if i % 8 == 6:
+            job["prompt_logprobs"] = i % 3
+        if i % 8 == 7 and "prompt" in job:
+            job.update(echo=True, max_tokens=i % 16 // 8 * 4)
+        if i % 2 == 0 or "echo" in job:
             job.update(logprobs=True, top_logprobs=2) if "messages" in job else job.update(logprobs=2)
         jobs.append(job)
     return jobs

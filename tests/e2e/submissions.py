@@ -161,9 +161,14 @@ def a_name_used_again_is_resumed_for_the_same_file_and_refused_for_another(test)
     submit(test, topics)
     said = submit(test, topics).err
     assert "0 jobs written" in said and "30 were there already" in said, said
-    for file in ("other.jsonl", "shorter.jsonl"):
+    test.write("last.jsonl", lines_of(29) + [{"prompt": "another"}])
+    test.write("blank.jsonl", lines_of(7) + [""] + lines_of(23, 7))
+    causes = {"other.jsonl": "line 1 is not", "shorter.jsonl": "expected the 30 lines", "last.jsonl": "line 30 is not",
+              "blank.jsonl": "line 8 is not"}
+    for file, cause in causes.items():
         said = submit(test, topics, file=file, status=1).err
-        assert "dataset d on topic" in said and file in said and "appended, not changed" in said and "another name" in said, said
+        assert "dataset d on topic" in said and f"{file}: {cause}" in said and "appended, not changed" in said, said
+        assert "another name" in said, said
     must_be_once(topics, 30)
     submit(test, topics, "e", "other.jsonl")
     assert len(custom_ids(topics, "e")) == 30
@@ -175,7 +180,7 @@ def a_name_used_again_by_another_file_is_refused_after_a_kill_too(test):
     test.write("in.jsonl", lines_of(N_LINES))
     test.write("other.jsonl", lines_of(19999) + [{"prompt": "another"}] + lines_of(30000, 20000))
     assert test.wait(start_with_fault(test, topics, "committed:1:kill")).status == -signal.SIGKILL
-    assert "first 20000 lines" in submit(test, topics, file="other.jsonl", status=1).err
+    assert "line 20000 is not the one submitted before" in submit(test, topics, file="other.jsonl", status=1).err
     submit(test, topics)
     must_be_once(topics, N_LINES)
 

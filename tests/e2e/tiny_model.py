@@ -96,6 +96,13 @@ def weights(rng, rows, columns, kind):
                     for _ in range(rows * columns // 32))
 
 
+def more_specials(names):
+    """Keys of a vocabulary with further special tokens; the model needs as many rows."""
+    n = len(names)
+    return {"tokenizer.ggml.tokens": array(STRING, TOKENS + names),
+            "tokenizer.ggml.token_type": array(INT32, [NORMAL] * (N_VOCAB - 3) + [CONTROL] * (3 + n))}
+
+
 def write(path, seed=1, n_rows=N_VOCAB, more_keys=None):
     """n_rows: of the embedding and the output matrix; more than N_VOCAB are padding. more_keys: beside keys(), or instead."""
     rng = random.Random(seed)

@@ -27,7 +27,7 @@ def the_more_urgent_jobs_finish_first_and_the_others_keep_their_share(test):
     submit(test, "middle", jobs(16))
     submit(test, "high", jobs(40, priority=7))
     work(test)
-    order = [dataset for (dataset,) in test.query("SELECT dataset FROM jobs ORDER BY finished_at, id")]
+    order = [dataset for (dataset,) in test.query("SELECT dataset FROM jobs ORDER BY finished_at_us, id")]
     assert len(order) == 64
     first = order[:40]
     assert first.count("high") >= 40 * 6 // 8, first  # the share of the oldest is taken at the claim and in the window
@@ -48,7 +48,7 @@ def a_job_past_its_deadline_fails_with_an_error_of_its_own_and_the_others_do_not
     assert "passed" in error_of(answers[0])["message"], answers[0]
     (failure,) = test.query("SELECT jobs FROM failures WHERE error_code = 'deadline_exceeded'")
     assert failure == (3,)
-    assert test.query("SELECT count(*) FROM jobs WHERE deadline > 0") == [(6,)]
+    assert test.query("SELECT count(*) FROM jobs WHERE deadline_us > 0") == [(6,)]
 
 
 @case
@@ -79,7 +79,7 @@ def priorities_change_the_order_and_no_answer(test):
 
 
 @case
-def a_cancel_is_heard_before_the_waiting_jobs_are_computed(test):
+def a_cancellation_is_read_before_the_waiting_jobs_are_computed(test):
     """Of 400 jobs that take a step a token each, the batch holds 4: what is cancelled while they run is not computed."""
     lines = [dict(line, max_tokens=200, ignore_eos=True) for line in jobs(400)]
     submit(test, "d", lines)
@@ -92,7 +92,7 @@ def a_cancel_is_heard_before_the_waiting_jobs_are_computed(test):
     assert n_done + n_cancelled == 400 and n_cancelled > 300, (n_done, n_cancelled)
     # A second later no more than a batch can finish, and that only if the worker stood still meanwhile.
     (late,), = test.query("SELECT count(*) FROM jobs JOIN datasets USING (dataset) WHERE status = 'done'"
-                          " AND finished_at > cancelled_at + 1000000")
+                          " AND finished_at_us > cancelled_at_us + 1000000")
     assert late <= 4, late
 
 
@@ -103,7 +103,7 @@ def old_rows_become_sums_and_what_nobody_collected_stays(test):
     work(test)
     test.run("collect", "--dataset", "collected", "-o", "out.jsonl")
     before = test.query("SELECT * FROM jobs_by_hour"), test.query("SELECT * FROM throughput_by_hour")
-    time_before = test.query("SELECT max(collected_at) FROM datasets")[0][0]
+    time_before = test.query("SELECT max(collected_at_us) FROM datasets")[0][0]
     test.wait_until("a second later", lambda: time.time() * 1e6 > time_before + 1100000)
     submit(test, "new", jobs(1))
     worker = test.start("work", "--model", test.model, "--retain", "1s")

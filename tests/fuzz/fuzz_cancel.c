@@ -24,7 +24,7 @@ static void write_and_read(const struct cancel *cancel, struct arena *arena)
     cancel_encode(cancel, &key, &value);
     require(cancel_decode(text_of(&key), text_of(&value), arena, &back, &error) == STATUS_OK);
     require(text_equal(back.dataset, cancel->dataset) && text_equal(back.job_id, cancel->job_id) &&
-            back.at == cancel->at);
+            back.at_s == cancel->at_s);
     require(cancel_decode(text_of(&key), (struct text){0}, arena, &back, &error) == STATUS_OK);
     require(text_equal(back.dataset, cancel->dataset) && text_equal(back.job_id, cancel->job_id));
     buffer_finish(&key);
@@ -43,8 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct error error;
     if (cancel_decode(key, value, &arena, &cancel, &error) == STATUS_OK) {
         require(cancel_set_put(&set, &cancel, &error) == STATUS_OK);
-        require(cancel_set_has(&set, cancel.dataset, cancel.job_id, cancel.at) ==
-                (cancel.at != CANCEL_NEVER));
+        require(cancel_set_has(&set, cancel.dataset, cancel.job_id, cancel.at_s) ==
+                (cancel.at_s != CANCEL_NEVER));
         write_and_read(&cancel, &arena);
     } else {
         require(error.status == STATUS_REJECT);

@@ -48,13 +48,13 @@ static void read_tensors(const struct gguf *gguf)
         tensor_shape_text(tensor, shape);
         if (tensor_row_bytes(tensor) * tensor_n_rows(tensor) != tensor->size_bytes)
             abort();
-        if (!traits->dequantise)
+        if (!traits->dequantize)
             continue;
         float items[256];
         const unsigned char *last =
             (const unsigned char *)tensor->data + tensor->size_bytes - traits->block_bytes;
-        traits->dequantise(tensor->data, items, traits->block_items);
-        traits->dequantise(last, items, traits->block_items);
+        traits->dequantize(tensor->data, items, traits->block_items);
+        traits->dequantize(last, items, traits->block_items);
         gguf_release(gguf, tensor);
     }
 }

@@ -1,4 +1,4 @@
-// What the fuzz targets of grammars have in common: the source, then perhaps a NUL byte and a text. Whatever
+// Shared code of the grammars' fuzz targets. Input: the source, then perhaps a NUL byte and a text. Whatever
 // they are: the same result twice, errors of one line, masks that agree with tokens tried one by one, no
 // allowed byte that leads nowhere.
 #pragma once

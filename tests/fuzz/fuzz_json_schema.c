@@ -1,4 +1,4 @@
-// A JSON Schema from outside, as rules: what is refused says why, in one line.
+// Any bytes as a JSON Schema, compiled to rules: a refusal has its reason in one line.
 #include "engine/grammar/json_schema.h"
 #include "tests/fuzz/fuzz.h"
 

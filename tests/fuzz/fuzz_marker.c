@@ -23,8 +23,8 @@ static void write_and_read(const struct marker *marker, struct arena *arena)
     require(text_equal(back.topic, marker->topic) && text_equal(back.dataset, marker->dataset));
     require(back.n_lines == marker->n_lines && back.n_jobs == marker->n_jobs &&
             back.fingerprint == marker->fingerprint && back.complete == marker->complete &&
-            back.created == marker->created && back.partition == marker->partition &&
-            back.offset == marker->offset && back.is_taken_back == marker->is_taken_back);
+            back.created_s == marker->created_s && back.partition == marker->partition &&
+            back.offset == marker->offset && back.is_withdrawn == marker->is_withdrawn);
     buffer_finish(&key);
     buffer_finish(&value);
 }

@@ -1,7 +1,7 @@
 // Any bytes as a model file: opened, described and, if it is small enough for that, computed with for a few
 // tokens.
 #include "engine/cpu/backend.h"
-#include "engine/evaluate.h"
+#include "engine/logits.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void compute(const struct model *model)
         cpu_backend_create(&backend, pool, CPU_AVX512, &error) != STATUS_OK)
         abort();
     // Weights of any bits give logits of any bits: what is tested is that nothing else happens.
-    if (evaluate_tokens(model, backend, evaluate_kv_type(model), ids, n_ids, logits, &error) != STATUS_OK)
+    if (logits_of_text(model, backend, logits_kv_type(model), ids, n_ids, logits, &error) != STATUS_OK)
         abort();
     backend->device.destroy(backend);
     pool_destroy(pool);

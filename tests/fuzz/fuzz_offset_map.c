@@ -1,6 +1,6 @@
-// Any bytes as what a group committed: eight bytes of offset, then the metadata. What is accepted as a map,
-// up to a ".", must be exactly what encoding the map gives back, and the map must then work. The suspects
-// behind it are read or refused.
+// Any bytes as a group's committed offset and metadata: eight bytes of offset, then the metadata. What is
+// accepted as a map, up to a ".", must be exactly the encoding of the map, and the map must then work. The
+// suspects behind it are read or refused.
 #include "consumer/kafka/offset_map.h"
 #include "consumer/kafka/suspects.h"
 #include "tests/fuzz/fuzz.h"

@@ -147,7 +147,7 @@ static struct batcher *make_batcher(void)
                                    .n_context_original = CONTEXT,
                                    .n_vocab = tokenizer_n_tokens(fixture.tokenizer) + 9}},
         .limits = {.n_sequences_max = 8,
-                   .n_rows_max = 32,
+                   .n_tokens_max = 32,
                    .n_jobs_max = 4,
                    .n_pages = N_PAGES,
                    .page_positions = PAGE_POSITIONS},
@@ -259,7 +259,7 @@ static void run(struct job *const *jobs, size_t n_jobs, struct job_list *finishe
         struct job_list done = {0};
         struct step_figures figures;
         check(batcher_round(batcher, &done, &figures, &error) == STATUS_OK);
-        check(figures.n_rows <= 32);
+        check(figures.n_tokens <= 32);
         for (struct job *job; (job = job_list_take(&done)); n_left++) {
             gate_left(&gate, job);
             gate_remove(&gate, job);

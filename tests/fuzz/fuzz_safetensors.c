@@ -27,9 +27,9 @@ static void read_tensor(const struct safetensors *safetensors, size_t index, siz
     if (entry->readable) {
         float first, last;
         require(tensor_row_bytes(tensor) * tensor_n_rows(tensor) == tensor->size_bytes);
-        tensor_traits(tensor->type)->dequantise(data, &first, 1);
+        tensor_traits(tensor->type)->dequantize(data, &first, 1);
         tensor_traits(tensor->type)
-            ->dequantise(data + tensor->size_bytes - tensor_traits(tensor->type)->block_bytes, &last, 1);
+            ->dequantize(data + tensor->size_bytes - tensor_traits(tensor->type)->block_bytes, &last, 1);
     }
 }
 

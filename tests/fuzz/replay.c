@@ -1,4 +1,4 @@
-// Runs a fuzz target once on every file of a folder, so that what the fuzzer found stays tested.
+// Runs a fuzz target once on every file of a folder, so that earlier findings of the fuzzer remain tested.
 #include "tests/fuzz/fuzz.h"
 
 #include <dirent.h>

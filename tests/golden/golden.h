@@ -1,5 +1,5 @@
 // Golden files: bytes that must not change by accident, in tests/golden/. With SHEAF_GOLDEN_WRITE set they
-// are written instead of compared; the difference then stands in the version control.
+// are written instead of compared; the difference is then visible in the version control.
 #pragma once
 
 #include "schemas/text.h"

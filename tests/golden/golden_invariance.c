@@ -78,17 +78,17 @@ static bool make_step(struct made_step *made, struct running *running, int n_seq
         if (n <= 0)
             continue;
         made->sequences[step->n_sequences++] = (struct step_sequence){
-            .first_row = step->n_rows, .n_rows = n, .position = r->done, .pages = r->pages};
+            .first_row = step->n_tokens, .n_tokens = n, .position = r->done, .pages = r->pages};
         if (s == 0)
             made->first_output = step->n_outputs, made->n_first_outputs = n;
         for (int32_t j = 0; j < n; j++) {
             if (s == 0 || j == n - 1)
-                made->outputs[step->n_outputs++] = step->n_rows;
-            made->tokens[step->n_rows] = r->ids[r->done];
-            made->positions[step->n_rows++] = r->done++;
+                made->outputs[step->n_outputs++] = step->n_tokens;
+            made->tokens[step->n_tokens] = r->ids[r->done];
+            made->positions[step->n_tokens++] = r->done++;
         }
     }
-    return step->n_rows > 0;
+    return step->n_tokens > 0;
 }
 
 static void compute(const struct model *model, const struct subject *subject, const struct way *way,
@@ -101,7 +101,7 @@ static void compute(const struct model *model, const struct subject *subject, co
     struct pool *pool;
     struct backend *backend;
     struct forward *forward;
-    struct forward_limits limits = {.n_rows_max = ROWS_MAX,
+    struct forward_limits limits = {.n_tokens_max = ROWS_MAX,
                                     .n_outputs_max = ROWS_MAX,
                                     .n_sequences_max = SEQUENCES_MAX,
                                     .page_positions = PAGE_POSITIONS,

@@ -1,7 +1,7 @@
 // Models of our own making against plain double precision: every family in float32, every tensor type in the
 // llama family.
 #include "engine/cpu/backend.h"
-#include "engine/evaluate.h"
+#include "engine/logits.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 #include "tests/reference_forward.h"
@@ -33,7 +33,7 @@ static void evaluate(const char *path, const int32_t *ids, enum kv_type kv_type,
     assert_int_equal(model->shape.n_vocab, N_VOCAB);
     assert_int_equal(pool_create(&pool, 2, &error), STATUS_OK);
     assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
-    if (evaluate_tokens(model, backend, kv_type, ids, N_IDS, logits, &error) != STATUS_OK)
+    if (logits_of_text(model, backend, kv_type, ids, N_IDS, logits, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     backend->device.destroy(backend);
     pool_destroy(pool);
@@ -64,12 +64,12 @@ static void logits_agree_with_double_precision(void **state)
     assert_true(error / norm <= golden->nmse_max);
 }
 
-// float32: rounding alone. GELU between half-precision numbers: the reference's is exact. Quantised: x is
+// float32: rounding alone. GELU between half-precision numbers: the reference's is exact. Quantized: x is
 // int8 in products.
 #define EXACT     1e-10
 #define HALF_GELU 1e-6
 #define INT8      3e-3
-// gpt-oss's gated activation reaches further: one large item costs its 31 neighbours more of int8's range.
+// gpt-oss's gated activation reaches further: one large item costs its 31 neighbors more of int8's range.
 #define INT8_WIDE 1e-2
 
 #define FAMILY(label, bound)                                                                                 \
@@ -149,6 +149,10 @@ static struct golden goldens[] = {
      {.family = "gpt-oss", .seed = 3, .experts_type = TENSOR_MXFP4, .n_ff = 128},
      KV_F32,
      INT8_WIDE},
+    {"two experts of mixtral, of which one computes",
+     {.family = "mixtral", .seed = 3, .n_experts = 2, .n_experts_used = 1},
+     KV_F32,
+     EXACT},
     {"gates of gpt-oss that reach the limit", {.family = "gpt-oss", .seed = 3, .gain = 8}, KV_F32, 1e-9},
     {"windows of olmo2", {.family = "olmo2", .seed = 3, .larger = true, .n_layers = 5}, KV_F32, EXACT},
     {"norms of heads of glm4moe, layers beyond",

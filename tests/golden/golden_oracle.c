@@ -1,8 +1,8 @@
 // Every case of ../shared/oracle: our logits against a reference engine's or against exact arithmetic, within
-// the case's bound, and the reference's greedy tokens wherever it was sure of them. One test a case; a line a
-// case tells how far off.
+// the case's bound, and the reference's greedy tokens where its margin is large. One test per case, with a
+// line that reports the distance.
 #include "engine/cpu/backend.h"
-#include "engine/evaluate.h"
+#include "engine/logits.h"
 #include "schemas/value.h"
 #include "tests/shared_data.h"
 
@@ -92,8 +92,8 @@ static float *evaluate(struct oracle_case *oracle)
     assert_non_null(logits);
     assert_int_equal(pool_create(&pool, 2, &error), STATUS_OK);
     assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
-    enum kv_type kv_type = evaluate_kv_type(model);
-    if (evaluate_tokens(model, backend, kv_type, oracle->ids, oracle->n_ids, logits, &error) != STATUS_OK)
+    enum kv_type kv_type = logits_kv_type(model);
+    if (logits_of_text(model, backend, kv_type, oracle->ids, oracle->n_ids, logits, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     backend->device.destroy(backend);
     pool_destroy(pool);

@@ -2,7 +2,7 @@
 // is cut, nor how split-KV is used, nor which are computed for several sequences at once shows in a row's
 // bytes.
 #include "engine/backend.h"
-#include "engine/file/dequantise.h"
+#include "engine/file/dequantize.h"
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/kernels_attention.h"
@@ -226,10 +226,10 @@ static void find_shared(const struct problem *problem, struct attention_sequence
     for (int i = 0; i < n; i++) {
         const struct attention_sequence *sequence = &sequences[2 * i];
         of_step[i] = (struct step_sequence){.first_row = sequence->first_row,
-                                            .n_rows = sequence->n_rows,
+                                            .n_tokens = sequence->n_rows,
                                             .position = sequence->position,
                                             .pages = problem->host_tables + sequence->first_page};
-        step.n_rows += sequence->n_rows;
+        step.n_tokens += sequence->n_rows;
     }
     struct shared_rules rules = {.page_positions = setting->page_positions,
                                  .n_heads = setting->n_heads,
@@ -261,45 +261,58 @@ static void take_back(const struct part *parts, int n, const struct attention_se
     }
 }
 
+// The rows of some parts, as a step has them.
+struct rows {
+    struct attention_sequence sequences[2 * N_SEQUENCES]; // every second one is padding
+    int32_t n, n_most, n_positions_most, positions[128];
+    float *q; // [n, n_heads * key_dim], freed by the caller
+};
+
+static void lay_out(const struct problem *problem, const struct part *parts, int n, struct rows *rows)
+{
+    int64_t q_row = (int64_t)problem->setting.n_heads * problem->setting.key_dim;
+    *rows = (struct rows){.q = malloc((size_t)(128 * q_row) * sizeof *rows->q)};
+    for (int i = 0; i < n; i++) {
+        int32_t position = lengths[parts[i].s] - wanted[parts[i].s] + parts[i].first,
+                end = position + parts[i].n;
+        rows->sequences[2 * i] =
+            (struct attention_sequence){rows->n, parts[i].n, position, problem->first_pages[parts[i].s],
+                                        rows->n, 0};
+        for (int32_t j = 0; j < parts[i].n; j++)
+            rows->positions[rows->n + j] = position + j;
+        memcpy(rows->q + rows->n * q_row, problem->queries[parts[i].s] + position * q_row,
+               (size_t)(parts[i].n * q_row) * sizeof *rows->q);
+        rows->n += parts[i].n;
+        rows->n_most = parts[i].n > rows->n_most ? parts[i].n : rows->n_most;
+        rows->n_positions_most = end > rows->n_positions_most ? end : rows->n_positions_most;
+    }
+}
+
 static void compute_parts(const struct problem *problem, const struct part *parts, int n, struct way way,
                           float *out)
 {
     const struct setting *setting = &problem->setting;
-    struct attention_sequence sequences[2 * N_SEQUENCES] = {{0}}; // every second one is padding
-    int32_t n_rows = 0, n_rows_most = 0, n_positions_most = 0, positions[128];
+    struct rows rows;
+    lay_out(problem, parts, n, &rows);
+    int32_t n_rows = rows.n;
     int64_t q_row = (int64_t)setting->n_heads * setting->key_dim,
             out_row = (int64_t)setting->n_heads * setting->value_dim;
-    float *q = malloc((size_t)(128 * q_row) * sizeof *q);
-    for (int i = 0; i < n; i++) {
-        int32_t position = lengths[parts[i].s] - wanted[parts[i].s] + parts[i].first;
-        sequences[2 * i] =
-            (struct attention_sequence){n_rows, parts[i].n, position, problem->first_pages[parts[i].s],
-                                        n_rows, 0};
-        for (int32_t j = 0; j < parts[i].n; j++)
-            positions[n_rows + j] = position + j;
-        memcpy(q + n_rows * q_row, problem->queries[parts[i].s] + position * q_row,
-               (size_t)(parts[i].n * q_row) * sizeof *q);
-        n_rows += parts[i].n;
-        n_rows_most = parts[i].n > n_rows_most ? parts[i].n : n_rows_most;
-        n_positions_most =
-            position + parts[i].n > n_positions_most ? position + parts[i].n : n_positions_most;
-    }
     int multiprocessors = way.split_kv ? 64 : 0;
     uint64_t shared_bytes = way.shared_bytes ? way.shared_bytes : device_facts(device)->shared_bytes_max;
     struct shared_prefix shared = {0};
     if (way.shared)
-        find_shared(problem, sequences, n, shared_bytes, &shared);
+        find_shared(problem, rows.sequences, n, shared_bytes, &shared);
     struct attention_launch call = {
         .pages = problem->pages,
         .layer = LAYER,
-        .sequences = on_device(sequences, sizeof sequences),
+        .sequences = on_device(rows.sequences, sizeof rows.sequences),
         .tables = problem->tables,
         .n_sequences = 2 * n,
         .n_rows = n_rows,
-        .n_rows_most = n_rows_most,
+        .n_rows_most = rows.n_most,
         .n_part_rows = n_rows,
-        .n_positions_most = n_positions_most,
-        .q = on_device(q, (size_t)(n_rows * q_row) * sizeof *q),
+        .n_positions_most = rows.n_positions_most,
+        .q = on_device(rows.q, (size_t)(n_rows * q_row) * sizeof *rows.q),
         .out = device_allocate(device, (size_t)(n_rows * out_row) * sizeof(float)),
         .q_stride = q_row,
         .out_stride = out_row,
@@ -312,7 +325,7 @@ static void compute_parts(const struct problem *problem, const struct part *part
         .shared_tiles =
             shared.n_tiles ? on_device(shared.tiles, (size_t)shared.n_tiles * sizeof *shared.tiles) : NULL,
         .shared_members = shared.n_tiles ? on_device(shared.members, (size_t)n_rows * sizeof(int32_t)) : NULL,
-        .positions = on_device(positions, sizeof positions),
+        .positions = on_device(rows.positions, sizeof rows.positions),
         .n_shared_tiles = shared.n_tiles,
         .n_shared_segments = shared.n_segments,
         .n_multiprocessors = multiprocessors,
@@ -320,7 +333,7 @@ static void compute_parts(const struct problem *problem, const struct part *part
     n_tiles_seen += shared.n_tiles;
     if (way.split_kv || way.shared)
         call.scratch_bytes =
-            attention_scratch_bytes(setting->n_heads, setting->value_dim, n_rows, n_positions_most);
+            attention_scratch_bytes(setting->n_heads, setting->value_dim, n_rows, rows.n_positions_most);
     call.scratch = device_allocate(device, call.scratch_bytes + 16);
     emulate_reverse(way.reverse);
     launch_attention(device_stream(device), &call);
@@ -328,14 +341,14 @@ static void compute_parts(const struct problem *problem, const struct part *part
     device_download(device, pinned, call.out, (size_t)(n_rows * out_row) * sizeof *pinned);
     wait_for_device();
     emulate_reverse(false);
-    take_back(parts, n, sequences, pinned, out_row, out);
+    take_back(parts, n, rows.sequences, pinned, out_row, out);
     device_unpin(device, pinned);
     const void *const given[] = {call.sequences, call.shared_tiles, call.shared_members, call.positions,
                                  call.q,         call.out,          call.scratch};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         device_free(device, (void *)given[i]);
     shared_prefix_finish(&shared);
-    free(q);
+    free(rows.q);
 }
 
 static size_t out_floats(const struct setting *setting)
@@ -426,7 +439,7 @@ static void reference_row(const struct problem *problem, int s, int32_t position
         out[d] /= sum;
 }
 
-// Normalised mean squared error of every fourth row.
+// Normalized mean squared error of every fourth row.
 static double error_of(const struct problem *problem, const float *row, bool as_stored)
 {
     const struct setting *setting = &problem->setting;
@@ -455,13 +468,13 @@ static void attention_is_near_double_precision(void **state)
         // A weight is rounded once to 11 bits: at most 2^-24 / 3 of its square on the average, with room for
         // the scores' errors.
         if (!(error <= 1e-7))
-            fail_msg("%s: normalised mean squared error %g", settings[i].name, error);
+            fail_msg("%s: normalized mean squared error %g", settings[i].name, error);
         // Bytes: a step of a scale is 1/127 of items that are even over twice its 127: (1/127)^2 / 12 over
         // 1/3 of their squares are 1.6e-5, of keys and of values; and all of it shows where one position has
         // most of the weight.
         error = error_of(&problem, out, false);
         if (!(error <= (settings[i].type == KV_Q8_0 ? 2e-4 : 1e-6)))
-            fail_msg("%s: normalised mean squared error %g to what was stored", settings[i].name, error);
+            fail_msg("%s: normalized mean squared error %g to what was stored", settings[i].name, error);
         free(out);
         problem_free(&problem);
     }

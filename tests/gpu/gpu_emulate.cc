@@ -57,7 +57,7 @@ static void launches_are_bounded_as_on_a_device(void **)
     };
     for (const auto &tried : launches) {
         unsigned last = 0;
-        launch(note_last, tried.shape, NULL, &last);
+        launch<note_last>(tried.shape, NULL, &last);
         if (tried.fault)
             assert_string_equal(fault, tried.fault);
         else
@@ -91,7 +91,7 @@ static void threads_meet_in_shuffles_and_barriers_in_either_order(void **)
     for (int reverse = 0; reverse < 2; reverse++) {
         int order[1 + 3 * 128] = {0};
         emulate_reverse(reverse != 0);
-        launch(sum_block, {3, 1, 1, 128, 0}, NULL, items, sums, order);
+        launch<sum_block>({3, 1, 1, 128, 0}, NULL, items, sums, order);
         emulate_reverse(false);
         for (int block = 0; block < 3; block++) {
             double exact = 0;
@@ -139,10 +139,75 @@ static void a_product_of_fragments_is_the_product_of_the_matrices(void **)
             }
             expected[i] = (float)sum;
         }
-        launch(multiply_fragments, {1, 1, 1, 32, 0}, NULL, a, b, d, bfloat != 0);
+        launch<multiply_fragments>({1, 1, 1, 32, 0}, NULL, a, b, d, bfloat != 0);
         for (int i = 0; i < 16 * 8; i++)
             assert_float_equal(d[i], expected[i], 1e-6f);
     }
+}
+
+// One row of products 2^power[k] (0: none) and an addend, as the tensor cores of two capabilities add them.
+struct sum_case {
+    float addend, sums[2]; // of 9.0 and 8.0
+    struct {
+        int k, power, sign;
+    } products[4];
+};
+
+static const struct sum_case sum_cases[] = {
+    // 25 bits below the largest are kept by one, 24 by the other; what is below goes, whatever its sign
+    {1.0f, {1.0f, 1.0f}, {{0, -26, 1}, {1, -26, 1}, {2, -26, 1}, {3, -26, 1}}},
+    {1.0f, {1.0f + 0x1p-23f, 1.0f}, {{0, -25, 1}, {1, -25, 1}, {2, -25, 1}, {3, -25, 1}}},
+    {1.0f, {1.0f + 0x1p-22f, 1.0f + 0x1p-22f}, {{0, -24, 1}, {1, -24, 1}, {2, -24, 1}, {3, -24, 1}}},
+    {-1.0f, {-1.0f, -1.0f}, {{0, -26, 1}, {1, -26, 1}, {2, -26, 1}, {3, -26, 1}}},
+    // the sum is truncated, not rounded
+    {1.0f, {1.0f, 1.0f}, {{0, -24, 1}, {1, -25, 1}}},
+    {1.0f, {0x1.fffffep-1f, 0x1.fffffep-1f}, {{0, -24, -1}}},
+    // what cancels is exact before it is lost: the large ones stand in one group of 8
+    {0x1p-20f, {0x1p-20f, 0x1p-20f}, {{0, 4, 1}, {1, 4, -1}}},
+    {0x1p-22f, {0.0f, 0.0f}, {{0, 4, 1}, {1, 4, -1}}},
+    // in two groups of 8, on 8.0, the first sum is rounded to float32 before the second cancels its largest term
+    {0.0f, {0x1p-19f, 0x1p-19f}, {{0, 4, 1}, {1, -19, 1}, {8, 4, -1}}},
+    {0.0f, {0x1p-20f, 0.0f}, {{0, 4, 1}, {1, -20, 1}, {8, 4, -1}}},
+    {0.0f, {0x1p-21f, 0.0f}, {{0, 4, 1}, {1, -21, 1}, {8, 4, -1}}},
+    {0.0f, {0.0f, 0.0f}, {{0, 0, 1}, {9, 0, -1}}},
+};
+
+static uint16_t half_power(int power)
+{
+    return emulate_half(ldexp(1.0, power));
+}
+
+static void sums_are_truncated_as_on_the_device_of_the_capability(void **)
+{
+    for (const sum_case &tried : sum_cases)
+        for (int way = 0; way < 2; way++) {
+            uint16_t a[16 * 16] = {0}, b[8 * 16] = {0};
+            float d[16 * 8] = {0};
+            d[3 * 8 + 5] = tried.addend;
+            for (const auto &product : tried.products)
+                if (product.sign) { // 2^power of two halves
+                    int first = product.power / 2;
+                    a[3 * 16 + product.k] = half_power(first) | (product.sign < 0 ? 0x8000 : 0);
+                    b[5 * 16 + product.k] = half_power(product.power - first);
+                }
+            emulate_capability(way ? 80 : 90);
+            launch<multiply_fragments>({1, 1, 1, 32, 0}, NULL, a, b, d, false);
+            emulate_capability(90);
+            assert_memory_equal(&d[3 * 8 + 5], &tried.sums[way], sizeof(float));
+        }
+}
+
+static void special_values_go_through_a_sum(void **)
+{
+    uint16_t a[16 * 16] = {0}, b[8 * 16] = {0};
+    float d[16 * 8] = {0};
+    a[0] = 0x7C00, b[0] = 0x3C00; // row 0: infinity times 1; row 1: NaN; row 2: infinity times 0 in column 1
+    a[16] = 0x7E00;
+    a[2 * 16] = 0x7C00;
+    d[4 * 8] = INFINITY, d[5 * 8] = 0x1p-149f;
+    launch<multiply_fragments>({1, 1, 1, 32, 0}, NULL, a, b, d, false);
+    assert_true(isinf(d[0]) && isnan(d[8]) && isinf(d[16]) && isnan(d[17]) && isinf(d[32]));
+    assert_true(d[40] == 0x1p-149f && d[48] == 0.0f);
 }
 
 static __global__ void copy_pieces(const uint32_t *from, uint32_t *early, uint32_t *late)
@@ -167,7 +232,7 @@ static void a_copy_arrives_when_it_is_waited_for(void **)
     uint32_t early[32], late[64];
     for (uint32_t i = 0; i < 32 * 4; i++)
         from[i] = i;
-    launch(copy_pieces, {1, 1, 1, 32, 32 * 32}, NULL, from, early, late);
+    launch<copy_pieces>({1, 1, 1, 32, 32 * 32}, NULL, from, early, late);
     for (uint32_t i = 0; i < 32; i++) {
         assert_int_equal(early[i], 0xFFFFFFFFu); // still what the block found
         assert_int_equal(late[2 * i], 4 * i + 3);
@@ -206,6 +271,8 @@ int main()
         cmocka_unit_test(launches_are_bounded_as_on_a_device),
         cmocka_unit_test(threads_meet_in_shuffles_and_barriers_in_either_order),
         cmocka_unit_test(a_product_of_fragments_is_the_product_of_the_matrices),
+        cmocka_unit_test(sums_are_truncated_as_on_the_device_of_the_capability),
+        cmocka_unit_test(special_values_go_through_a_sum),
         cmocka_unit_test(a_copy_arrives_when_it_is_waited_for),
         cmocka_unit_test(halves_round_to_nearest_even),
     };

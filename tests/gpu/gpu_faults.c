@@ -9,6 +9,7 @@
 #include "engine/hybrid.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/backend.h"
+#include "gpu/launch.h"
 #include "gpu/state.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
@@ -61,27 +62,25 @@ static enum status collect_step(void *context, struct step *step, struct sample_
     return forward_collect(machine->forward, results, error);
 }
 
-// What a worker that starts has: a device, whose so-manieth piece of work fails, the model on it, and a
-// batcher.
+// What a worker that starts has: a device with the faults of its options, the model on it, and a batcher.
 static void machine_open(struct machine *machine, const struct model *model,
                          const struct tokenizer *tokenizer, const struct placement *placement,
-                         int64_t failing_work)
+                         const struct gpu_options *options)
 {
     struct error error = {0};
     struct batch_limits batch = {.n_sequences_max = BATCH,
-                                 .n_rows_max = ROWS_MAX,
+                                 .n_tokens_max = ROWS_MAX,
                                  .n_jobs_max = 2 * N_JOBS,
                                  .n_pages = N_PAGES,
                                  .page_positions = LIMITS_PAGE_POSITIONS};
-    struct forward_limits limits = {.n_rows_max = ROWS_MAX,
+    struct forward_limits limits = {.n_tokens_max = ROWS_MAX,
                                     .n_outputs_max = BATCH,
                                     .n_sequences_max = BATCH,
                                     .page_positions = LIMITS_PAGE_POSITIONS,
                                     .n_pages = N_PAGES,
                                     .kv_type = KV_F16};
-    struct gpu_options options = {.failing_work = failing_work};
     must(pool_create(&machine->pool, 1, &error), &error);
-    must(gpu_backend_create(&machine->backend, &options, &error), &error);
+    must(gpu_backend_create(&machine->backend, options, &error), &error);
     if (placement) {
         struct backend *host;
         must(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
@@ -220,7 +219,8 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
     for (int64_t failing = 0; failing < last; failing += failing ? stride : 60) {
         struct machine machine = {0};
         struct job_list jobs = make_jobs(), finished = {0};
-        machine_open(&machine, made.model, made.tokenizer, placement, failing);
+        machine_open(&machine, made.model, made.tokenizer, placement,
+                     &(struct gpu_options){.failing_work = failing});
         struct error ended = work(&machine, &jobs, &finished);
         machine_close(&machine);
         if (ended.status == STATUS_OK) { // sound, or past the last piece of work
@@ -236,7 +236,7 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
         assert_int_equal(ended.code, ERROR_DEVICE);
         assert_int_equal(jobs.n_jobs + finished.n_jobs, N_JOBS);
         n_halfway += finished.n_jobs > 0;
-        machine_open(&machine, made.model, made.tokenizer, placement, 0);
+        machine_open(&machine, made.model, made.tokenizer, placement, &(struct gpu_options){0});
         ended = work(&machine, &jobs, &finished);
         must(ended.status, &ended);
         machine_close(&machine);
@@ -247,6 +247,94 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
                   n_halfway);
     assert_true(n_failed >= 3 && n_halfway >= 1);
     made_close(&made);
+}
+
+static void a_graph_that_cannot_be_made_leaves_its_step_to_launches(void **state)
+{
+    static char expected[N_JOBS][512], answers[N_JOBS][512];
+    struct made made;
+    made_open(&made);
+    int64_t n_graphs = 0;
+    for (int64_t failing = 0; failing <= n_graphs; failing++) { // each graph in turn
+        struct machine machine = {0};
+        struct job_list jobs = make_jobs(), finished = {0};
+        machine_open(&machine, made.model, made.tokenizer, NULL,
+                     &(struct gpu_options){.failing_graph = failing});
+        struct error ended = work(&machine, &jobs, &finished);
+        must(ended.status, &ended);
+        int64_t n = gpu_backend_counts(machine.backend).n_graphs;
+        machine_close(&machine);
+        take_answers(&finished, failing ? answers : expected);
+        n_graphs = failing ? n_graphs : n;
+        assert_int_equal(n, n_graphs - (failing > 0));
+        if (failing)
+            assert_memory_equal(answers, expected, sizeof expected);
+    }
+    assert_true(n_graphs >= 1);
+    made_close(&made);
+}
+
+static void waiting_for_each_launch_names_the_kernel_that_failed(void **state)
+{
+    struct made made;
+    made_open(&made);
+    int n_named = 0;
+    for (int64_t failing = 100; failing < 140; failing += 3) {
+        struct machine machine = {0};
+        struct job_list jobs = make_jobs(), finished = {0};
+        machine_open(&machine, made.model, made.tokenizer, NULL,
+                     &(struct gpu_options){.failing_work = failing, .eager = true, .sync = true});
+        struct error ended = work(&machine, &jobs, &finished);
+        machine_close(&machine);
+        assert_int_equal(ended.status, STATUS_RESTART);
+        bool named = false;
+        for (const struct kernel_entry *kernel = kernel_list(); kernel; kernel = kernel->next)
+            named |= kernel->name[0] && strstr(ended.text, kernel->name);
+        n_named += named;
+        for (struct job *job; (job = job_list_take(&jobs)) || (job = job_list_take(&finished));)
+            job_destroy(job);
+    }
+    assert_true(n_named >= 10); // the others are copies
+    made_close(&made);
+}
+
+// With graphs of more kinds than are kept, the least recently used go, never one of the last two steps.
+static void old_graphs_make_room_for_new_kinds(void **state)
+{
+    static struct graphs graphs;
+    struct device *device;
+    struct error error;
+    struct graph_entry *before = NULL;
+    must(device_open(&device, &(struct device_options){0}, &error), &error);
+    for (int round = 0; round < 3; round++)
+        for (int32_t kind = 0; kind < 2 * GRAPHS_MAX; kind++)
+            for (int visit = 0; visit < 3; visit++) {
+                enum step_way way;
+                struct graph_entry *entry =
+                    graphs_choose(&graphs, device, &(struct graph_kind){.n_rows = kind}, &way);
+                assert_int_equal(entry->kind.n_rows, kind);
+                assert_true(visit == 0 || entry == before);
+                assert_true(visit > 0 || entry != before);
+                assert_int_equal(way, visit == 0 ? STEP_EAGER : visit == 1 ? STEP_CAPTURES : STEP_REPLAYS);
+                if (way == STEP_CAPTURES) {
+                    device_graph_begin(device);
+                    entry->graph = device_graph_end(device);
+                    assert_non_null(entry->graph);
+                }
+                before = entry;
+            }
+    assert_int_equal(graphs.n_entries, GRAPHS_MAX);
+    assert_int_equal(graphs.n_evicted, 5 * GRAPHS_MAX);
+    // The entry of the step before may be under way: it stays, though it has no graph and all others have one.
+    for (int32_t kind = 2 * GRAPHS_MAX; kind < 2 * GRAPHS_MAX + 9; kind++) {
+        enum step_way way;
+        struct graph_entry *entry =
+            graphs_choose(&graphs, device, &(struct graph_kind){.n_rows = kind}, &way);
+        assert_true(entry != before);
+        before = entry;
+    }
+    graphs_clear(&graphs, device);
+    device_close(device);
 }
 
 // --- A real device ---
@@ -261,7 +349,7 @@ static int lose(int step)
     struct job_list jobs = make_jobs(), finished = {0};
     alarm(LOST_S_MAX);
     made_open(&made);
-    machine_open(&machine, made.model, made.tokenizer, NULL, 0);
+    machine_open(&machine, made.model, made.tokenizer, NULL, &(struct gpu_options){0});
     struct error ended = work(&machine, &jobs, &finished);
     machine_close(&machine);
     made_close(&made);
@@ -280,7 +368,7 @@ static void answer_all(char answers[N_JOBS][512])
     struct machine machine = {0};
     struct job_list jobs = make_jobs(), finished = {0};
     made_open(&made);
-    machine_open(&machine, made.model, made.tokenizer, NULL, 0);
+    machine_open(&machine, made.model, made.tokenizer, NULL, &(struct gpu_options){0});
     struct error ended = work(&machine, &jobs, &finished);
     must(ended.status, &ended);
     machine_close(&machine);
@@ -335,6 +423,9 @@ int main(int argc, char **argv)
     (void)attention;
     const struct CMUnitTest real[] = {cmocka_unit_test(a_process_that_lost_the_device_ends_and_others_go_on)};
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_graph_that_cannot_be_made_leaves_its_step_to_launches),
+        cmocka_unit_test(waiting_for_each_launch_names_the_kernel_that_failed),
+        cmocka_unit_test(old_graphs_make_room_for_new_kinds),
         {"all on the device", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL, NULL},
 #ifndef __SANITIZE_ADDRESS__ // a minute each; tests/gpu/gpu_hybrid.c loses the device of a split model under it too
         {"layers split", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL, &layers},

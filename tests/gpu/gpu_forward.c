@@ -120,7 +120,7 @@ static void machine_open_with(struct machine *machine, const struct model *model
                               const struct subject *subject, const struct gpu_options *gpu)
 {
     struct error error = {0};
-    struct forward_limits limits = {.n_rows_max = ROWS_MAX,
+    struct forward_limits limits = {.n_tokens_max = ROWS_MAX,
                                     .n_outputs_max = ROWS_MAX,
                                     .n_sequences_max = SEQUENCES_MAX,
                                     .page_positions = PAGE_POSITIONS,
@@ -192,17 +192,17 @@ static bool make_step(struct made_step *made, struct running *running, int n_seq
         if (n <= 0)
             continue;
         made->sequences[step->n_sequences++] = (struct step_sequence){
-            .first_row = step->n_rows, .n_rows = n, .position = r->done, .pages = r->pages};
+            .first_row = step->n_tokens, .n_tokens = n, .position = r->done, .pages = r->pages};
         if (s == 0)
             made->first_output = step->n_outputs, made->n_first_outputs = n;
         for (int32_t j = 0; j < n; j++) {
             if (s == 0 || j == n - 1)
-                made->outputs[step->n_outputs++] = step->n_rows;
-            made->tokens[step->n_rows] = r->ids[r->done];
-            made->positions[step->n_rows++] = r->done++;
+                made->outputs[step->n_outputs++] = step->n_tokens;
+            made->tokens[step->n_tokens] = r->ids[r->done];
+            made->positions[step->n_tokens++] = r->done++;
         }
     }
-    return step->n_rows > 0;
+    return step->n_tokens > 0;
 }
 
 // The first sequence's logits [length, N_VOCAB].
@@ -251,7 +251,7 @@ static double squared_error(const float *got, const float *expected, size_t n)
 }
 
 // Of float32 weights only the pages' binary16 shows, or their bytes (tests/gpu/gpu_attention.c counts how
-// much); the CPU's quantised rows show elsewhere, and routing may tip over.
+// much); the CPU's quantized rows show elsewhere, and routing may tip over.
 static double bound_of(const struct subject *subject)
 {
     return subject->recipe.type == TENSOR_F32 && subject->kv_type != KV_Q8_0 ? 1e-6 : 2e-3;
@@ -270,7 +270,7 @@ static void logits_are_near_the_cpus_and_the_same_bytes_in_every_way(void **stat
     machine_open(&gpu, model, subject, true, false);
     compute(&gpu, 1, subject->length, LENGTH_MAX, first);
     double error = squared_error(first, expected, n);
-    print_message("%s: normalised squared error %.2g\n", subject->name, error);
+    print_message("%s: normalized squared error %.2g\n", subject->name, error);
     assert_true(error <= bound_of(subject));
     // In chunks and among three others.
     compute(&gpu, SEQUENCES_MAX, subject->length, subject->length > 100 ? 100 : 7, other);
@@ -322,7 +322,7 @@ static void generate(struct machine *machine, int n_sequences, bool ahead,
         made->step.n_outputs = n_sequences;
         made->step.samples = requests[index % 2];
         for (int s = 0; s < n_sequences; s++) {
-            made->outputs[s] = made->sequences[s].first_row + made->sequences[s].n_rows - 1;
+            made->outputs[s] = made->sequences[s].first_row + made->sequences[s].n_tokens - 1;
             requests[index % 2][s] = (struct sample_request){.sampling = &settings[s],
                                                              .index = (uint32_t)index,
                                                              .pending = pending ? 1 + s : 0,
@@ -438,7 +438,7 @@ static void generate_behind_prefix(struct machine *machine, int first, int end,
         made.step.n_outputs = n;
         made.step.samples = requests;
         for (int s = 0; s < n; s++) {
-            made.outputs[s] = made.sequences[s].first_row + made.sequences[s].n_rows - 1;
+            made.outputs[s] = made.sequences[s].first_row + made.sequences[s].n_tokens - 1;
             requests[s] = (struct sample_request){.sampling = &settings[s], .index = (uint32_t)index};
         }
         if (forward_step(machine->forward, &made.step, results, NULL, &error) != STATUS_OK)
@@ -507,7 +507,7 @@ static void a_lost_device_ends_its_step_and_says_so(void **state)
     // Work number 80 is of the loading or the first step, later ones of later steps, graphs among them.
     for (int64_t failing = 80; failing <= 1280; failing *= 2) {
         struct machine machine = {0};
-        struct forward_limits limits = {.n_rows_max = 64,
+        struct forward_limits limits = {.n_tokens_max = 64,
                                         .n_outputs_max = 4,
                                         .n_sequences_max = 4,
                                         .page_positions = PAGE_POSITIONS,
@@ -520,11 +520,11 @@ static void a_lost_device_ends_its_step_and_says_so(void **state)
         assert_int_equal(
             forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
         int32_t token = 1, position = 0, output = 0, pages[] = {3, 5};
-        struct step_sequence sequence = {.n_rows = 1, .pages = pages};
+        struct step_sequence sequence = {.n_tokens = 1, .pages = pages};
         struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
         struct sample_request request = {.sampling = &sampling};
         struct sample_result result;
-        struct step step = {.n_rows = 1,
+        struct step step = {.n_tokens = 1,
                             .tokens = &token,
                             .positions = &position,
                             .n_sequences = 1,
@@ -555,7 +555,7 @@ static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
     only_emulated();
     const struct subject *subject = *state;
     struct model *model = open_made_model(subject);
-    struct forward_limits limits = {.n_rows_max = 64,
+    struct forward_limits limits = {.n_tokens_max = 64,
                                     .n_outputs_max = 4,
                                     .n_sequences_max = 4,
                                     .page_positions = PAGE_POSITIONS,
@@ -581,10 +581,10 @@ static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
         enum status status = STATUS_OK;
         for (int32_t i = 0; i < N_STEPS && status == STATUS_OK; i++) {
             positions[i] = i;
-            sequences[i] = (struct step_sequence){.n_rows = 1, .position = i, .pages = pages};
+            sequences[i] = (struct step_sequence){.n_tokens = 1, .position = i, .pages = pages};
             requests[i] =
                 (struct sample_request){.sampling = &sampling, .index = (uint32_t)i, .pending = i > 0};
-            steps[i] = (struct step){.n_rows = 1,
+            steps[i] = (struct step){.n_tokens = 1,
                                      .tokens = &tokens[i > 0],
                                      .positions = &positions[i],
                                      .n_sequences = 1,
@@ -626,12 +626,12 @@ static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state
 static void check_first_step(struct forward *forward)
 {
     int32_t token = 1, position = 0, output = 0, page = 0;
-    struct step_sequence sequence = {.n_rows = 1, .pages = &page};
+    struct step_sequence sequence = {.n_tokens = 1, .pages = &page};
     struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
     struct sample_request request = {.sampling = &sampling};
     struct sample_result result;
     struct error error = {0};
-    struct step step = {.n_rows = 1,
+    struct step step = {.n_tokens = 1,
                         .tokens = &token,
                         .positions = &position,
                         .n_sequences = 1,
@@ -648,7 +648,7 @@ static void memory_that_does_not_suffice_refuses_the_model(void **state)
     only_emulated();
     const struct subject *subject = *state;
     struct model *model = open_made_model(subject);
-    struct forward_limits limits = {.n_rows_max = 64,
+    struct forward_limits limits = {.n_tokens_max = 64,
                                     .n_outputs_max = 4,
                                     .n_sequences_max = 4,
                                     .page_positions = PAGE_POSITIONS,

@@ -2,7 +2,7 @@
 // (engine/hybrid.h): near the CPU's logits, the same bytes alone, among others and in any chunks, and faults
 // of the device in the middle of a step.
 #include "batching/limits.h"
-#include "engine/check.h"
+#include "engine/cross_check.h"
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "engine/hybrid.h"
@@ -70,7 +70,7 @@ static void machine_open_keeping(struct machine *machine, const struct model *mo
 {
     struct error error = {0};
     struct backend *host, *device;
-    struct forward_limits limits = {.n_rows_max = ROWS_MAX,
+    struct forward_limits limits = {.n_tokens_max = ROWS_MAX,
                                     .n_outputs_max = ROWS_MAX,
                                     .n_sequences_max = SEQUENCES_MAX,
                                     .page_positions = PAGE_POSITIONS,
@@ -143,16 +143,16 @@ static bool make_step(struct made_step *made, int n_sequences, const int32_t *le
         for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in other company
             made->pages[s][i] = (PAGES_EACH - 1 - i) * n_sequences + (s + 1) % n_sequences;
         made->sequences[step->n_sequences++] =
-            (struct step_sequence){step->n_rows, n, done[s], made->pages[s], false};
+            (struct step_sequence){step->n_tokens, n, done[s], made->pages[s], false};
         for (int32_t i = 0; i < n; i++, done[s]++) {
             if (s == 0)
-                made->outputs[step->n_outputs++] = step->n_rows;
-            made->tokens[step->n_rows] = (done[s] * 89 + s * 31 + done[s] * done[s] % 17) % N_VOCAB;
-            made->positions[step->n_rows++] = done[s];
+                made->outputs[step->n_outputs++] = step->n_tokens;
+            made->tokens[step->n_tokens] = (done[s] * 89 + s * 31 + done[s] * done[s] % 17) % N_VOCAB;
+            made->positions[step->n_tokens++] = done[s];
         }
     }
     made->n_first = step->n_outputs;
-    return step->n_rows > 0;
+    return step->n_tokens > 0;
 }
 
 static void compute(struct machine *machine, int n_sequences, int chunk, float *logits)
@@ -190,7 +190,7 @@ static void a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_wa
     machine_open(&placed, model, &subject->placement, 0);
     compute(&placed, 1, LENGTH, first);
     double error = squared_error(first, expected, N);
-    print_message("%s: normalised squared error %.2g\n", subject->name, error);
+    print_message("%s: normalized squared error %.2g\n", subject->name, error);
     // as for the device alone: tests/gpu/gpu_forward.c
     assert_true(error <= (subject->recipe.type == TENSOR_F32 ? 1e-6 : 2e-3));
     assert_true(error > 0.0); // it was not the CPU alone
@@ -203,15 +203,15 @@ static void a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_wa
 enum { N_GENERATED = 20 }; // over more than one page
 
 // One token after the other, each fed back. With a check each step is checked, and the largest result kept.
-static enum status generate(struct machine *machine, int32_t drawn[N_GENERATED], struct check *check,
-                            struct check_result *largest, struct error *error)
+static enum status generate(struct machine *machine, int32_t drawn[N_GENERATED], struct cross_check *check,
+                            struct cross_check_result *largest, struct error *error)
 {
     int32_t token = 1, position = 0, output = 0, pages[] = {3, 5};
-    struct step_sequence sequence = {.n_rows = 1, .pages = pages};
+    struct step_sequence sequence = {.n_tokens = 1, .pages = pages};
     struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f, .temperature = 0.7f, .seed = 3};
     struct sample_request request = {.sampling = &sampling};
     struct sample_result result;
-    struct step step = {.n_rows = 1,
+    struct step step = {.n_tokens = 1,
                         .tokens = &token,
                         .positions = &position,
                         .n_sequences = 1,
@@ -222,11 +222,11 @@ static enum status generate(struct machine *machine, int32_t drawn[N_GENERATED],
     for (; position < N_GENERATED; position++) {
         sequence.position = position;
         request.index = (uint32_t)position;
-        float *logits = check ? check_logits(check) : NULL;
+        float *logits = check ? cross_check_logits(check) : NULL;
         enum status status = forward_step(machine->forward, &step, &result, logits, error);
-        struct check_result checked = {0};
+        struct cross_check_result checked = {0};
         if (status == STATUS_OK && check)
-            status = check_step(check, &step, &result, &checked, error);
+            status = cross_check_step(check, &step, &result, &checked, error);
         if (status != STATUS_OK)
             return status;
         if (check && (position == 0 || checked.difference > largest->difference))
@@ -310,9 +310,9 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
         struct machine machine;
         struct error error = {0};
         struct backend *host;
-        struct check *check;
-        struct check_result checked;
-        struct forward_limits limits = {.n_rows_max = 1,
+        struct cross_check *check;
+        struct cross_check_result checked;
+        struct forward_limits limits = {.n_tokens_max = 1,
                                         .n_outputs_max = 1,
                                         .n_sequences_max = 1,
                                         .page_positions = PAGE_POSITIONS,
@@ -322,16 +322,17 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
         machine_open_keeping(&machine, model, &placements[i], 0, kv_type);
         must(generate(&machine, expected, NULL, NULL, &error), &error);
         must(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
-        must(check_create(&check, model, machine.backend, PAGES_EACH * SEQUENCES_MAX, host, &limits, &error),
+        must(cross_check_create(&check, model, machine.backend, PAGES_EACH * SEQUENCES_MAX, host, &limits,
+                                &error),
              &error);
         must(generate(&machine, drawn, check, &checked, &error), &error);
         assert_memory_equal(drawn, expected, sizeof expected);
-        print_message("up to %.2g apart, normalised squared error %.2g\n", checked.difference,
+        print_message("up to %.2g apart, normalized squared error %.2g\n", checked.difference,
                       checked.squared_error);
         assert_int_equal(checked.n_outputs, 1);
-        // Of bytes only the newest position's own are not what the CPU has: as of other quantised numbers.
+        // Of bytes only the newest position's own are not what the CPU has: as of other quantized numbers.
         assert_true(checked.difference > 0.0 && checked.squared_error <= (kv_type == KV_Q8_0 ? 5e-4 : 1e-6));
-        check_destroy(check);
+        cross_check_destroy(check);
         host->device.destroy(host);
         machine_close(&machine);
     }
@@ -345,10 +346,10 @@ static enum status load_and_step(struct machine *machine, const struct model *mo
     static int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX];
     static struct sample_request samples[ROWS_MAX];
     static struct sample_result results[ROWS_MAX];
-    int32_t pages[] = {0, 1, 2, 3, 4, 5, 6, 7}, n_rows = plan->batch.n_rows_max,
+    int32_t pages[] = {0, 1, 2, 3, 4, 5, 6, 7}, n_rows = plan->batch.n_tokens_max,
             n_outputs = plan->batch.n_sequences_max;
     struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
-    struct step_sequence sequence = {.n_rows = n_rows, .pages = pages};
+    struct step_sequence sequence = {.n_tokens = n_rows, .pages = pages};
     assert_true(n_rows <= ROWS_MAX && plan->batch.n_pages >= 8);
     for (int32_t i = 0; i < n_rows; i++) {
         positions[i] = i;
@@ -356,7 +357,7 @@ static enum status load_and_step(struct machine *machine, const struct model *mo
     }
     for (int32_t i = 0; i < n_outputs; i++)
         outputs[i] = n_rows - n_outputs + i;
-    struct step step = {.n_rows = n_rows,
+    struct step step = {.n_tokens = n_rows,
                         .tokens = tokens,
                         .positions = positions,
                         .n_sequences = 1,
@@ -392,7 +393,7 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
         struct limits_wanted wanted = {.backend = device,
                                        .device = true,
                                        .n_sequences_max = 4,
-                                       .n_rows_max = 64,
+                                       .n_tokens_max = 64,
                                        .page_bytes = bytes % 1000000 ? 0 : 2000000,
                                        .host = host,
                                        .host_memory_available = 1 << 30};

@@ -1,6 +1,6 @@
 // Products on the device (or emulated) against double precision, and the promise that a row's result depends
 // on that row alone: every number of rows gives the bytes of every other.
-#include "engine/file/dequantise.h"
+#include "engine/file/dequantize.h"
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/kernels.h"
@@ -64,7 +64,7 @@ struct problem {
     enum tensor_type type; // as packed
     int32_t n_rows, n_outputs, n_inputs, n_matrices;
     int64_t x_stride, y_stride;
-    float *weights; // dequantised [n_matrices][n_outputs][n_inputs]
+    float *weights; // dequantized [n_matrices][n_outputs][n_inputs]
     float *x, *bias;
     float *device_x, *device_bias, *device_y;
     void *device_tiles;
@@ -91,7 +91,7 @@ static struct problem problem_make(struct tensor tensor, int32_t n_rows, int32_t
     problem.type = tiles_type(&problem.tensor);
     size_t n_weights = (size_t)(n_matrices * problem.n_outputs) * (size_t)problem.n_inputs;
     problem.weights = malloc(n_weights * sizeof(float));
-    tensor_traits(tensor.type)->dequantise(tensor.data, problem.weights, n_weights);
+    tensor_traits(tensor.type)->dequantize(tensor.data, problem.weights, n_weights);
     problem.x_stride = (problem.n_inputs + 3) / 4 * 4 + 4;
     problem.y_stride = (problem.n_outputs + 3) / 4 * 4 + 4;
     problem.x = random_rows(n_rows, problem.n_inputs, problem.x_stride, seed);
@@ -176,7 +176,7 @@ static double exact(const struct problem *problem, int32_t matrix, int32_t row, 
     return sum;
 }
 
-// Normalised mean squared error that rounding weights and x once each explains, with some room.
+// Normalized mean squared error that rounding weights and x once each explains, with some room.
 static double error_bound(enum tensor_type packed)
 {
     return packed == TENSOR_F32 ? 1e-13 : packed == TENSOR_BF16 ? 1e-5 : 5e-7;
@@ -191,7 +191,7 @@ static void assert_near_exact(const struct problem *problem, const float *y, int
             wrong += off * off;
         }
     if (!(wrong <= error_bound(problem->type) * size))
-        fail_msg("%s %s: normalised mean squared error %g, at most %g",
+        fail_msg("%s %s: normalized mean squared error %g, at most %g",
                  tensor_traits(problem->tensor.type)->name, what, wrong / size, error_bound(problem->type));
 }
 
@@ -357,7 +357,7 @@ static void heads_begin_at_any_column(void **state)
                 wrong += off * off;
             }
             if (!(wrong <= error_bound(problem.type) * size))
-                fail_msg("%s from column %d: normalised mean squared error %g", tensor_traits(types[t])->name,
+                fail_msg("%s from column %d: normalized mean squared error %g", tensor_traits(types[t])->name,
                          first, wrong / size);
             free(x);
             free(y);

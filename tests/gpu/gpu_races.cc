@@ -100,14 +100,13 @@ static __global__ void count_atomically(int *count, int *own)
     own[blockIdx.x * 64 + threadIdx.x] = here;
 }
 
-template <typename... P, typename... A>
-static int races_of(void (*kernel)(P...), unsigned n_blocks, A... arguments)
+template <auto kernel, typename... A> static int races_of(unsigned n_blocks, A... arguments)
 {
     int most = 0;
     for (int reverse = 0; reverse < 2; reverse++) {
         n_races = 0;
         emulate_reverse(reverse != 0);
-        launch(kernel, {n_blocks, 1, 1, 64, 1024}, NULL, arguments...);
+        launch<kernel>({n_blocks, 1, 1, 64, 1024}, NULL, arguments...);
         emulate_reverse(false);
         if (reverse)
             assert_int_equal(n_races > 0, most > 0); // whichever runs first
@@ -120,43 +119,43 @@ static void threads_of_a_block_need_a_barrier(void **)
 {
     int out[64];
     for (int distance = 1; distance < 64; distance += 31) { // mostly within a warp; all in the other one
-        assert_true(races_of(pass_on, 1, NOTHING, distance, out) > 0);
+        assert_true(races_of<pass_on>(1, NOTHING, distance, out) > 0);
         assert_int_equal(first_race.before == EMULATE_STORES || first_race.now == EMULATE_STORES, 1);
-        assert_true(races_of(pass_on, 1, WARP_BARRIER, distance, out) > 0);
-        assert_int_equal(races_of(pass_on, 1, BARRIER, distance, out), 0);
+        assert_true(races_of<pass_on>(1, WARP_BARRIER, distance, out) > 0);
+        assert_int_equal(races_of<pass_on>(1, BARRIER, distance, out), 0);
     }
-    assert_int_equal(races_of(pass_on, 1, NOTHING, 0, out), 0);
+    assert_int_equal(races_of<pass_on>(1, NOTHING, 0, out), 0);
 }
 
 static void lanes_of_a_warp_need_one_too_and_a_shuffle_is_none(void **)
 {
     int out[64];
-    assert_true(races_of(use_again, 1, NOTHING, out) > 0);
-    assert_true(races_of(use_again, 1, SHUFFLE, out) > 0);
-    assert_int_equal(races_of(use_again, 1, WARP_BARRIER, out), 0);
-    assert_int_equal(races_of(use_again, 1, BARRIER, out), 0);
+    assert_true(races_of<use_again>(1, NOTHING, out) > 0);
+    assert_true(races_of<use_again>(1, SHUFFLE, out) > 0);
+    assert_int_equal(races_of<use_again>(1, WARP_BARRIER, out), 0);
+    assert_int_equal(races_of<use_again>(1, BARRIER, out), 0);
 }
 
 static void a_copy_is_ordered_by_waiting_and_then_a_barrier(void **)
 {
     alignas(16) int from[256] = {0};
     int out[64];
-    assert_true(races_of(copy_ahead, 1, false, from, out) > 0);
-    assert_int_equal(races_of(copy_ahead, 1, true, from, out), 0);
+    assert_true(races_of<copy_ahead>(1, false, from, out) > 0);
+    assert_int_equal(races_of<copy_ahead>(1, true, from, out), 0);
 }
 
 static void blocks_of_a_launch_have_no_order(void **)
 {
     int items[3] = {0}, out[3 * 64];
-    assert_true(races_of(pass_to_next_block, 3, items, out) > 0);
+    assert_true(races_of<pass_to_next_block>(3, items, out) > 0);
     assert_int_not_equal(first_race.block_before, first_race.block_now);
-    assert_int_equal(races_of(pass_to_next_block, 1, items, out), 0);
+    assert_int_equal(races_of<pass_to_next_block>(1, items, out), 0);
 }
 
 static void atomic_operations_are_no_race_among_themselves(void **)
 {
     int count = 0, own[3 * 64];
-    assert_int_equal(races_of(count_atomically, 3, &count, own), 0);
+    assert_int_equal(races_of<count_atomically>(3, &count, own), 0);
     assert_int_equal(count, 2 * 3 * 64);
 }
 

@@ -1,6 +1,6 @@
 // The kernels that work row by row, where a model of tests/gpu/gpu_forward.c is too small to show it: norms
 // and operands of every length, on the device (or emulated), against double precision.
-#include "engine/file/dequantise.h"
+#include "engine/file/dequantize.h"
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/kernels.h"

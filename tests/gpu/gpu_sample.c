@@ -1,5 +1,5 @@
 // Sampling on the device draws what engine/sampler.c draws from the same logits: the same tokens, logprobs
-// and alternatives, bit for bit, for all settings, shapes of logits and neighbours in the batch.
+// and alternatives, bit for bit, for all settings, shapes of logits and neighbors in the batch.
 #include "engine/philox.h"
 #include "engine/sampler.h"
 #include "gpu/state.h"
@@ -52,9 +52,9 @@ static void draw_on_device(struct backend *base, struct matrix *matrix, const fl
     struct step_sequence sequences[N_OUTPUTS];
     for (int32_t i = 0; i < n_outputs; i++) {
         outputs[i] = i;
-        sequences[i] = (struct step_sequence){.first_row = i, .n_rows = 1};
+        sequences[i] = (struct step_sequence){.first_row = i, .n_tokens = 1};
     }
-    struct step step = {.n_rows = n_outputs,
+    struct step step = {.n_tokens = n_outputs,
                         .tokens = tokens,
                         .positions = positions,
                         .n_sequences = n_outputs,

@@ -1,6 +1,5 @@
-// Exactly once, whatever ends: workers killed at each instant of a commit and at random ones, partitions
-// moving between members, a worker fenced, the broker gone in the middle of a commit. What counts is what an
-// independent client reads.
+// Exactly once under faults: workers killed at each step of a commit and at random, partitions moved between
+// members, a fenced worker, a broker that stops during a commit. Checked by an independent client's reads.
 #include "consumer/fault.h"
 #include "schemas/hash.h"
 #include "tests/kafka/kafka_broker.h"
@@ -440,7 +439,7 @@ static void a_worker_whose_name_another_one_takes_must_restart(void **state)
     struct error error;
     open_namesakes("fenced");
     assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RESTART);
-    assert_non_null(strstr(error.text, "another worker goes by our name"));
+    assert_non_null(strstr(error.text, "another worker has our id"));
     assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RESTART);
     assert_int_equal(member_poll(&first, 10, &error), STATUS_RESTART);
     close_namesakes();

@@ -1,5 +1,5 @@
-// Records that a worker never gets to read, or that are no jobs: deleted by retention, gaps in the log,
-// tombstones, offsets that others committed, a group with more members than partitions.
+// Records that a worker never reads, or that are not jobs: deleted by retention, gaps in the log, tombstones,
+// offsets that others committed, a group with more members than partitions.
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
 #include "tests/kafka/kafka_broker.h"
@@ -35,9 +35,9 @@ static struct partition_figures only_partition(const struct member *member)
 static void poll_until_logged(struct member *member, const char *part)
 {
     struct error error = {0};
-    for (int64_t until = clock_ms() + PATIENCE_MS; !strstr(member->warnings, part);) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !strstr(member->warnings, part);) {
         enum status status = member_poll(member, 100, &error);
-        if ((status != STATUS_OK && status != STATUS_RETRY) || clock_ms() > until)
+        if ((status != STATUS_OK && status != STATUS_RETRY) || clock_ms() > until_ms)
             fail_msg("expected \"%s\" in: %s (%s)", part, member->warnings, error.text);
     }
 }
@@ -96,9 +96,9 @@ static void deleted_jobs_end_a_worker_that_is_to_refuse_them(void **state)
     member.config.refuse_deleted = true;
     for (int starts = 0; starts < 2; starts++) { // nothing was committed beyond them
         member_open(&member);
-        for (int64_t until = clock_ms() + PATIENCE_MS;
+        for (int64_t until_ms = clock_ms() + PATIENCE_MS;
              (status = member_poll(&member, 100, &error)) != STATUS_REFUSE;)
-            assert_true((status == STATUS_OK || status == STATUS_RETRY) && clock_ms() < until);
+            assert_true((status == STATUS_OK || status == STATUS_RETRY) && clock_ms() < until_ms);
         assert_non_null(strstr(error.text, "the offsets 10 to 39 were deleted"));
         assert_int_equal(member.n_jobs, 0);
         member_close(&member);
@@ -174,15 +174,15 @@ static void a_worker_without_a_partition_says_so(void **state)
     member_drain(&first);
     member_join(&second, &first);
     member_open(&second);
-    ((struct kafka_transport *)second.transport)->watch_quiet_ms = 600;
-    ((struct kafka_transport *)first.transport)->watch_quiet_ms = 600;
-    for (int64_t until = clock_ms() + PATIENCE_MS;
+    ((struct kafka_transport *)second.transport)->watch.quiet_ms = 600;
+    ((struct kafka_transport *)first.transport)->watch.quiet_ms = 600;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !strstr(first.warnings, "no partition for this worker") &&
          !strstr(second.warnings, "no partition for this worker");) {
         struct error error;
         (void)!member_poll(&first, 100, &error);
         (void)!member_poll(&second, 100, &error);
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     }
     member_close(&second);
     member_finish(&first);

@@ -123,7 +123,7 @@ static void copy_source(struct job *job, const struct record *record)
     assert_true(job_set_text(job, &source->topic, record->topic));
     source->partition = record->partition;
     source->offset = record->offset;
-    source->written = record->written;
+    source->written_s = record->written_s;
     if (record->key.data)
         assert_true(job_set_text(job, &source->key, record->key));
     source->headers = arena_allocate_array(&job->arena, (size_t)record->n_headers, sizeof *source->headers);
@@ -155,16 +155,16 @@ static void receive(void *context, const struct record *record)
     member->n_received++;
 }
 
-static void cancel(void *context, struct text dataset, struct text job_id, int64_t until)
+static void cancel(void *context, struct text dataset, struct text job_id, int64_t until_s)
 {
     struct member *member = context;
     member->n_cancels++;
-    member->last_cancel_until = until;
+    member->last_cancel_until_s = until_s;
     snprintf(member->last_cancel, sizeof member->last_cancel, "%.*s/%.*s", (int)dataset.size, dataset.data,
              (int)job_id.size, job_id.size ? job_id.data : "");
 }
 
-static void hear_revoke(void *context)
+static void on_revoke(void *context)
 {
     struct member *member = context;
     struct error error;
@@ -180,7 +180,7 @@ static void hear_revoke(void *context)
 enum status member_poll(struct member *member, int n_max, struct error *error)
 {
     const struct transport_impl *impl = member->transport->impl;
-    const struct transport_events events = {member, receive, cancel, hear_revoke};
+    const struct transport_events events = {member, receive, cancel, on_revoke};
     struct pollfd wait = {impl->fd(member->transport), POLLIN, 0};
     poll(&wait, 1, WAIT_MS);
     size_t n_before = member->n_received;
@@ -191,26 +191,26 @@ enum status member_poll(struct member *member, int n_max, struct error *error)
 
 void member_receive(struct member *member, size_t n_jobs)
 {
-    int64_t until = clock_ms() + PATIENCE_MS;
+    int64_t until_ms = clock_ms() + PATIENCE_MS;
     while (member->n_jobs < n_jobs) {
         struct error error = {0};
         enum status status = member_poll(member, (int)(n_jobs - member->n_jobs), &error);
         if (status != STATUS_OK && status != STATUS_RETRY)
             fail_msg("%s", error.text);
-        if (clock_ms() > until)
+        if (clock_ms() > until_ms)
             fail_msg("%zu of %zu jobs after %d ms: %s", member->n_jobs, n_jobs, PATIENCE_MS, error.text);
     }
 }
 
 void member_drain(struct member *member)
 {
-    int64_t until = clock_ms() + PATIENCE_MS;
+    int64_t until_ms = clock_ms() + PATIENCE_MS;
     while (!member->transport->impl->is_drained(member->transport)) {
         struct error error = {0};
         enum status status = member_poll(member, 500, &error);
         if (status != STATUS_OK && status != STATUS_RETRY)
             fail_msg("%s", error.text);
-        if (clock_ms() > until)
+        if (clock_ms() > until_ms)
             fail_msg("not drained after %d ms: %s", PATIENCE_MS, error.text);
     }
 }
@@ -284,13 +284,13 @@ enum status member_commit_first(struct member *member, struct error *error)
 
 void member_commit(struct member *member, bool (*choose)(const struct job *job))
 {
-    int64_t until = clock_ms() + PATIENCE_MS;
+    int64_t until_ms = clock_ms() + PATIENCE_MS;
     struct error error;
     for (;;) {
         enum status status = member_commit_once(member, choose, &error);
         if (status == STATUS_OK)
             return;
-        if (status != STATUS_RETRY || clock_ms() > until)
+        if (status != STATUS_RETRY || clock_ms() > until_ms)
             fail_msg("%s", error.text);
         status = member_poll(member, 0, &error);
     }

@@ -1,5 +1,5 @@
-// A worker without an engine: it takes jobs from the Kafka transport and finishes them when a test says so.
-// What it holds is what a real worker would have in flight.
+// A worker without an engine: it receives jobs from the Kafka transport and finishes them when a test
+// requests it. The jobs it holds are those that a real worker would have in flight.
 #pragma once
 
 #include "consumer/kafka/kafka.h"
@@ -21,7 +21,7 @@ struct member {
     size_t n_published; // commit said so
     size_t n_dropped;
     size_t n_cancels; // events
-    int64_t last_cancel_until;
+    int64_t last_cancel_until_s;
     char last_cancel[512];
     bool commit_on_revoke; // everything it holds is finished
     size_t n_revokes;

@@ -1,5 +1,5 @@
-// A member's place in its group on a real broker: rebalances while an assignment waits, the time without a
-// place, members without partitions, and the group's protocols.
+// Group membership on a real broker: rebalances while an assignment waits, time without membership, members
+// without partitions, and the group's protocols.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -71,12 +71,12 @@ static const struct kafka_property short_session[] = {{"session.timeout.ms", "15
 
 static void poll_until_owned(size_t n_first, size_t n_second)
 {
-    for (int64_t until = clock_ms() + PATIENCE_MS;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          n_partitions_of(&first) != n_first || (second.transport && n_partitions_of(&second) != n_second);) {
         poll_well(&first, N_JOBS);
         if (second.transport)
             poll_well(&second, 0);
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     }
 }
 
@@ -84,7 +84,7 @@ static void poll_until_owned(size_t n_first, size_t n_second)
 
 static bool awaits_partitions(const struct member *member, int n_partitions)
 {
-    const rd_kafka_topic_partition_list_t *assigned = inside(member)->assigned;
+    const rd_kafka_topic_partition_list_t *assigned = inside(member)->group.assigned;
     return assigned && assigned->cnt == n_partitions;
 }
 
@@ -99,18 +99,18 @@ static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *
     first.config.protocol = protocol;
     struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 2);
     member_open(&first);
-    for (int64_t until = clock_ms() + PATIENCE_MS; !awaits_partitions(&first, 2);) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !awaits_partitions(&first, 2);) {
         poll_well(&first, N_JOBS);
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     }
     member_join(&second, &first);
     second.config.protocol = protocol;
     member_open(&second);
-    for (int64_t until = clock_ms() + PATIENCE_MS;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !awaits_partitions(&first, 1) || !awaits_partitions(&second, 1);) {
         poll_well(&first, N_JOBS);
         poll_well(&second, N_JOBS);
-        if (clock_ms() > until)
+        if (clock_ms() > until_ms)
             fail_msg("the group was not rebalanced in %d ms while offsets are in doubt", PATIENCE_MS);
     }
     assert_int_equal(first.n_received + second.n_received, 0);
@@ -165,10 +165,10 @@ static void a_member_of_kip_848_commits_after_others_came_and_went(void **state)
         member_join(&second, &first);
         second.config.protocol = GROUP_PROTOCOL_CONSUMER;
         member_open(&second);
-        for (int64_t until = clock_ms() + PATIENCE_MS; !inside(&second)->figures.is_member;) {
+        for (int64_t until_ms = clock_ms() + PATIENCE_MS; !inside(&second)->figures.is_member;) {
             poll_well(&first, 0);
             poll_well(&second, 0);
-            assert_true(clock_ms() < until);
+            assert_true(clock_ms() < until_ms);
         }
         member_receive(&first, 10);
         member_commit(&first, NULL);
@@ -188,10 +188,10 @@ static void poll_until_outside(struct member *member, const char *part)
 {
     struct error error = {0};
     enum status status = STATUS_OK;
-    for (int64_t until = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
         status = member_poll(member, N_JOBS, &error);
         assert_string_not_equal(kafka_waiting(member->transport), "");
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     }
     assert_int_equal(status, STATUS_RESTART);
     assert_non_null(strstr(error.text, "no confirmed member of group"));
@@ -205,12 +205,12 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
     begin("outside", 1, 10);
     struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 1);
     member_open(&first);
-    for (int64_t until = clock_ms() + PATIENCE_MS;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !strstr(kafka_waiting(first.transport), "reading the group's offsets");) {
         poll_well(&first, N_JOBS);
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     }
-    ((struct kafka_transport *)first.transport)->membership_timeout_ms = inside(&first)->outside_ms + 500;
+    ((struct kafka_transport *)first.transport)->outside.timeout_ms = inside(&first)->outside.time_ms + 500;
     poll_until_outside(&first, "held by a transaction of some producer that is not decided");
     assert_int_equal(first.n_received, 0);
     probe_abort(held);
@@ -251,16 +251,16 @@ static void a_member_without_partitions_is_a_member(void **state)
     member_join(&second, &first);
     second.config.membership_timeout_ms = 15000;
     member_open(&second);
-    for (int64_t until = clock_ms() + PATIENCE_MS;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !inside(&second)->figures.is_member || !inside(&first)->figures.is_member;) {
         poll_well(&first, 0);
         poll_well(&second, N_JOBS);
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     }
     assert_int_equal(n_partitions_of(&first) + n_partitions_of(&second), 1);
     assert_string_equal(kafka_waiting(first.transport), "");
     assert_string_equal(kafka_waiting(second.transport), "");
-    assert_int_equal(inside(&second)->outside_ms, 0);
+    assert_int_equal(inside(&second)->outside.time_ms, 0);
     member_finish(&second);
     member_finish(&first);
 }
@@ -273,12 +273,12 @@ static void a_worker_is_closed_while_an_assignment_waits_unread(void **state)
     begin("unread", 1, 10);
     for (int i = 0; i < 4; i++) {
         member_open(&first);
-        for (int64_t until = clock_ms() + PATIENCE_MS; !inside(&first)->subscribed;
-             assert_true(clock_ms() < until))
+        for (int64_t until_ms = clock_ms() + PATIENCE_MS; !inside(&first)->group.subscribed;
+             assert_true(clock_ms() < until_ms))
             poll_well(&first, 0);
         rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(inside(&first)->consumer.rk);
-        for (int64_t until = clock_ms() + PATIENCE_MS; rd_kafka_queue_length(queue) == 0;
-             assert_true(clock_ms() < until))
+        for (int64_t until_ms = clock_ms() + PATIENCE_MS; rd_kafka_queue_length(queue) == 0;
+             assert_true(clock_ms() < until_ms))
             usleep(1000);
         rd_kafka_queue_destroy(queue);
         member_close(&first);
@@ -298,14 +298,14 @@ static void a_broker_that_is_away_ends_no_member(void **state)
     member_open(&first);
     member_receive(&first, 10);
     broker_kill();
-    for (int64_t until = clock_ms() + PATIENCE_MS; !kafka_is_down(inside(&first));) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !kafka_is_down(inside(&first));) {
         poll_well(&first, N_JOBS);
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     }
-    ((struct kafka_transport *)first.transport)->outside_ms = 1000000;
+    ((struct kafka_transport *)first.transport)->outside.time_ms = 1000000;
     assert_int_equal(member_poll(&first, N_JOBS, &error), STATUS_RETRY);
     assert_non_null(strstr(error.text, "no broker is up"));
-    assert_int_equal(inside(&first)->outside_ms, 0);
+    assert_int_equal(inside(&first)->outside.time_ms, 0);
     broker_restart();
     member_commit(&first, NULL);
     probe_assert_one_each(brokers, first.config.results, "job-", 10);

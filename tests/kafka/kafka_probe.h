@@ -1,6 +1,5 @@
-// What a test does to a Kafka beside the code under test: an independent client, straight on librdkafka, that
-// makes topics with settings, writes and reads records, and looks at or changes what a group committed. Every
-// fault ends the test.
+// An independent client of Kafka for tests, directly on librdkafka: creates topics with settings, writes and
+// reads records, and reads or changes a group's committed offsets. Every fault ends the test.
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-// Records that a broker refuses: each is found and answered with an error, and its neighbours are published.
+// Records that a broker refuses: each is found and answered with an error, and its neighbors are published.
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"

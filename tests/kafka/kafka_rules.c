@@ -1,6 +1,5 @@
-// Rules of the Kafka transport that only show when others do something: partitions whose offsets are in
-// doubt, records delivered again, a pause and a rebalance, a partition that is not fetched any more, what a
-// broker forbids.
+// Behavior of the Kafka transport under the actions of others: partitions whose offsets are in doubt, records
+// delivered again, a pause and a rebalance, a partition that is no longer fetched, missing permissions.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -125,13 +124,13 @@ static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(v
     second.config.properties = first.config.properties;
     second.config.n_properties = first.config.n_properties;
     member_open(&second);
-    for (int64_t until = clock_ms() + PATIENCE_MS; !inside(&second)->assigned;) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !inside(&second)->group.assigned;) {
         poll_well(&second, N_JOBS);
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     }
     for (int i = 0; i < 3; i++) // each asks for a second; the transaction has thirty
         poll_well(&second, N_JOBS);
-    assert_non_null(inside(&second)->assigned);
+    assert_non_null(inside(&second)->group.assigned);
     assert_int_equal(second.n_received, 0);
 
     assert_int_equal(kill(pid, SIGCONT), 0);
@@ -149,12 +148,12 @@ static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(v
 
 static void poll_until_owned(size_t n_first, size_t n_second)
 {
-    for (int64_t until = clock_ms() + PATIENCE_MS;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          n_partitions_of(&first) != n_first || (second.transport && n_partitions_of(&second) != n_second);) {
         poll_well(&first, N_JOBS);
         if (second.transport)
             poll_well(&second, 0);
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     }
 }
 
@@ -174,7 +173,7 @@ static void hand_assignment(struct kafka_transport *kafka, const int *ids, int n
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-// librdkafka 2.0.2 joins the group anew while an assignment waits for its offsets, when partitions are added:
+// librdkafka 2.0.2 rejoins the group while an assignment waits for its offsets, when partitions are added:
 // the next assignment comes without a revocation of the one before.
 static void an_assignment_takes_all_partitions_that_it_does_not_list(void **state)
 {
@@ -192,7 +191,7 @@ static void an_assignment_takes_all_partitions_that_it_does_not_list(void **stat
     member_finish(&first);
 }
 
-// While an assignment waits to be looked at, librdkafka can have joined the group anew: what it then says of
+// While an assignment waits to be looked at, librdkafka can have rejoined the group: what it then says of
 // itself is newer than the assignment, and the coordinator would let it publish for partitions that are
 // another's by now.
 static void an_assignment_that_is_out_of_date_is_not_worked_on(void **state)
@@ -235,12 +234,13 @@ static void nothing_is_committed_as_a_member_of_another_generation(void **state)
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(2);
     for (int i = 0; i < 2; i++)
         rd_kafka_topic_partition_list_add(list, first.config.jobs, i);
-    rd_kafka_consumer_group_metadata_destroy(kafka->membership);
-    kafka->membership = NULL;
-    kafka->assigned = list;
-    kafka->coming = rd_kafka_consumer_group_metadata_new_with_genid(first.config.group, 77, "stranger", NULL);
+    rd_kafka_consumer_group_metadata_destroy(kafka->group.membership);
+    kafka->group.membership = NULL;
+    kafka->group.assigned = list;
+    kafka->group.coming =
+        rd_kafka_consumer_group_metadata_new_with_genid(first.config.group, 77, "stranger", NULL);
     assert_int_equal(kafka_begin_assigned(kafka, PATIENCE_MS, &error), STATUS_OK);
-    assert_null(kafka->membership);
+    assert_null(kafka->group.membership);
     assert_int_equal(member_commit_once(&first, lies_in_second_partition, &error), STATUS_RETRY);
     assert_non_null(strstr(error.text, "being rebalanced"));
     assert_int_equal(count_records(first.config.results), 0);
@@ -313,11 +313,11 @@ static void a_partition_that_is_not_fetched_any_more_gets_a_new_consumer(void **
     rd_kafka_topic_partition_list_add(list, first.config.jobs, 0);
     assert_int_equal(rd_kafka_pause_partitions(kafka->consumer.rk, list), RD_KAFKA_RESP_ERR_NO_ERROR);
     rd_kafka_topic_partition_list_destroy(list);
-    kafka->watch_quiet_ms = 600;
+    kafka->watch.quiet_ms = 600;
     while (kafka->figures.n_rejoins == 0)
         poll_well(&first, 1);
     assert_true(kafka->figures.n_rewinds > 0); // the first thing that was tried
-    kafka->watch_quiet_ms = 30000;
+    kafka->watch.quiet_ms = 30000;
     member_receive(&first, N_JOBS);
     member_commit(&first, NULL);
     assert_int_equal(first.n_dropped, 0);
@@ -335,14 +335,14 @@ static void closing_keeps_to_its_time_without_a_broker(void **state)
     member_open(&first);
     member_receive(&first, N_JOBS);
     broker_kill();
-    int64_t began = clock_ms();
+    int64_t began_ms = clock_ms();
     member_close(&first);
-    assert_in_range(clock_ms() - began, 0, KAFKA_CLOSE_TIMEOUT_MS + 3000);
+    assert_in_range(clock_ms() - began_ms, 0, KAFKA_CLOSE_TIMEOUT_MS + 3000);
     broker_restart();
     member_finish(&first);
 }
 
-// ---- a topic made anew ----
+// ---- a topic recreated ----
 
 static const struct kafka_property looks_often[] = {{"topic.metadata.refresh.interval.ms", "500"}};
 
@@ -362,12 +362,12 @@ static void poll_until_outdated(const char *how)
 {
     struct error error = {0};
     enum status status = STATUS_OK;
-    for (int64_t until = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
         status = member_poll(&first, N_JOBS, &error);
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     }
     assert_int_equal(status, STATUS_RESTART);
-    assert_non_null(strstr(error.text, "was deleted or made anew"));
+    assert_non_null(strstr(error.text, "was deleted or recreated"));
     if (!strstr(error.text, how))
         fail_msg("expected \"%s\" in: %s", how, error.text);
     assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RESTART);
@@ -383,9 +383,9 @@ static void a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_ne
     poll_until_outdated("nknown topic");
     member_close(&first);
     // the coordinator forgets the group's offsets in its own time
-    for (int64_t until = clock_ms() + PATIENCE_MS;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          probe_committed(brokers, first.config.group, first.config.jobs, 0, NULL) >= 0;)
-        assert_true(clock_ms() < until);
+        assert_true(clock_ms() < until_ms);
     probe_create_topic(brokers, first.config.jobs, 1, NULL, NULL);
     probe_produce_jobs(brokers, first.config.jobs, 0, 10, N_JOBS);
     member_open(&first);
@@ -395,9 +395,9 @@ static void a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_ne
     member_finish(&first);
 }
 
-static void a_worker_whose_topic_is_made_anew_behind_its_back_ends_at_its_end(void **state)
+static void a_worker_ends_at_the_end_of_a_recreated_topic(void **state)
 {
-    begin_to_work("anew");
+    begin_to_work("recreated");
     probe_delete_topic(brokers, first.config.jobs);
     probe_create_topic(brokers, first.config.jobs, 1, NULL, NULL);
     probe_produce_jobs(brokers, first.config.jobs, 0, N_JOBS, N_JOBS / 2);
@@ -417,11 +417,11 @@ static void assert_refused(const char *part)
 {
     struct error error = {0};
     enum status status = STATUS_OK;
-    for (int64_t until = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
         status = member_poll(&first, N_JOBS, &error);
         if (status == STATUS_OK && first.n_jobs > 0)
             status = member_commit_once(&first, NULL, &error);
-        if (clock_ms() > until)
+        if (clock_ms() > until_ms)
             fail_msg("still trying: %s", error.text);
     }
     assert_int_equal(status, STATUS_REFUSE);
@@ -499,7 +499,7 @@ int main(void)
         BROKER_TEST(a_pause_outlives_a_rebalance),
         BROKER_TEST(a_partition_that_is_not_fetched_any_more_gets_a_new_consumer),
         BROKER_TEST(a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_new_topic),
-        BROKER_TEST(a_worker_whose_topic_is_made_anew_behind_its_back_ends_at_its_end),
+        BROKER_TEST(a_worker_ends_at_the_end_of_a_recreated_topic),
         BROKER_TEST(closing_keeps_to_its_time_without_a_broker),
         BROKER_TEST(a_worker_that_may_not_write_results_says_so_and_ends),
         BROKER_TEST(a_worker_that_may_not_read_jobs_says_so_and_ends),

@@ -1,4 +1,4 @@
-// The Kafka transport against a real broker: what is published, where it goes on, what it refuses.
+// The Kafka transport with a real broker: published records, resuming, refusals.
 #include "consumer/kafka/offset_map.h"
 #include "schemas/clock.h"
 #include "tests/kafka/kafka_broker.h"
@@ -87,9 +87,9 @@ static void a_broker_that_does_not_answer_is_named_in_time(void **state)
     struct member member;
     member_init(&member, "127.0.0.1:1", "unreachable");
     member.config.start_timeout_ms = 1500;
-    int64_t began = clock_ms();
+    int64_t began_ms = clock_ms();
     refuse(&member.config, "127.0.0.1:1");
-    assert_in_range(clock_ms() - began, 1000, 6000);
+    assert_in_range(clock_ms() - began_ms, 1000, 6000);
     refuse(&member.config, "refused");
     member_finish(&member);
 }
@@ -310,9 +310,9 @@ static void the_end_of_a_partition_is_committed_when_nothing_is_in_flight(void *
     member_commit(&member, NULL);
     assert_int_equal(only_partition(&member).committed, 18);
     probe_produce_transaction(brokers, member.config.jobs, 99, 5, false); // nothing to do but to move on
-    int64_t until = clock_ms() + 20000;
+    int64_t until_ms = clock_ms() + 20000;
     struct error error;
-    while (only_partition(&member).committed < 24 && clock_ms() < until)
+    while (only_partition(&member).committed < 24 && clock_ms() < until_ms)
         (void)!member_poll(&member, 10, &error);
     assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 24);
     assert_one_result_each(&member, 10);
@@ -447,7 +447,7 @@ static void an_unknown_offset_map_is_refused_unless_it_may_be_dropped(void **sta
     member_finish(&member);
 }
 
-static void offsets_that_were_set_by_hand_are_obeyed(void **state)
+static void offsets_that_were_set_by_hand_are_used(void **state)
 {
     struct member member;
     member_init(&member, brokers, "reset");
@@ -476,9 +476,9 @@ static void an_offset_beyond_the_end_of_a_topic_is_refused(void **state)
     probe_produce_jobs(brokers, member.config.jobs, 0, 0, 10);
     probe_commit(brokers, member.config.group, member.config.jobs, 0, 11, "");
     member_open(&member);
-    int64_t until = clock_ms() + 20000;
+    int64_t until_ms = clock_ms() + 20000;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && clock_ms() < until)
+    while (status == STATUS_OK && clock_ms() < until_ms)
         status = member_poll(&member, 10, &error);
     assert_int_equal(status, STATUS_REFUSE);
     assert_part(error.text, "offset 11");
@@ -488,7 +488,7 @@ static void an_offset_beyond_the_end_of_a_topic_is_refused(void **state)
 
 // ---- cancelling ----
 
-static void cancellations_are_known_before_the_first_job_and_heard_live(void **state)
+static void cancellations_are_read_before_the_first_job_and_while_running(void **state)
 {
     struct member member;
     struct error error;
@@ -503,24 +503,24 @@ static void cancellations_are_known_before_the_first_job_and_heard_live(void **s
     assert_part(member.last_log, "is no cancellation");
     const struct transport_impl *impl = member.transport->impl;
     struct job *job = member.jobs[0];
-    assert_int_equal(job->created, 0);
-    assert_in_range(job->source.written, time(NULL) - 60, time(NULL)); // what counts then
+    assert_int_equal(job->created_s, 0);
+    assert_in_range(job->source.written_s, time(NULL) - 60, time(NULL)); // what counts then
     assert_true(impl->is_cancelled(member.transport, job));
     assert_true(job_set_id(job, TEXT("job-1")));
     assert_false(impl->is_cancelled(member.transport, job));
 
-    int64_t began = clock_ms();
+    int64_t began_ms = clock_ms();
     assert_int_equal(kafka_cancel(&member.config, TEXT("default"), (struct text){0}, &error), STATUS_OK);
-    while (member.n_cancels < 2 && clock_ms() < began + 20000)
+    while (member.n_cancels < 2 && clock_ms() < began_ms + 20000)
         assert_int_equal(member_poll(&member, 1, &error), STATUS_OK);
     assert_string_equal(member.last_cancel, "default/");
-    assert_in_range(member.last_cancel_until, job->source.written, time(NULL));
+    assert_in_range(member.last_cancel_until_s, job->source.written_s, time(NULL));
     assert_true(impl->is_cancelled(member.transport, job));
-    job->source.written = member.last_cancel_until + 1;
+    job->source.written_s = member.last_cancel_until_s + 1;
     assert_false(impl->is_cancelled(member.transport, job)); // written after it
-    job->created = member.last_cancel_until;
+    job->created_s = member.last_cancel_until_s;
     assert_true(impl->is_cancelled(member.transport, job)); // what it says itself stands above that
-    job->created = member.last_cancel_until + 1;
+    job->created_s = member.last_cancel_until_s + 1;
     assert_false(impl->is_cancelled(member.transport, job));
     member_finish(&member);
 }
@@ -624,9 +624,9 @@ int main(void)
         BROKER_TEST(released_jobs_are_delivered_again),
         BROKER_TEST(the_descriptor_tells_of_new_jobs),
         BROKER_TEST(an_unknown_offset_map_is_refused_unless_it_may_be_dropped),
-        BROKER_TEST(offsets_that_were_set_by_hand_are_obeyed),
+        BROKER_TEST(offsets_that_were_set_by_hand_are_used),
         BROKER_TEST(an_offset_beyond_the_end_of_a_topic_is_refused),
-        BROKER_TEST(cancellations_are_known_before_the_first_job_and_heard_live),
+        BROKER_TEST(cancellations_are_read_before_the_first_job_and_while_running),
         BROKER_TEST(a_topic_is_filled_with_back_pressure_and_read_to_its_end),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all

@@ -212,8 +212,8 @@ static float *problem_compute(const struct problem *problem, struct way way)
             for (int s = 0; s < which[i]; s++)
                 row += wanted[s];
             memcpy(out + row * out_stride, part + sequences[i].first_row * out_stride,
-                   (size_t)(sequences[i].n_rows * out_stride) * sizeof *out);
-            done[which[i]] += sequences[i].n_rows;
+                   (size_t)(sequences[i].n_tokens * out_stride) * sizeof *out);
+            done[which[i]] += sequences[i].n_tokens;
         }
     }
     for (int s = 0; s < N_SEQUENCES; s++)
@@ -354,7 +354,7 @@ static void integers_are_nearer_to_exact_arithmetic_than_binary16_items(void **s
         float *out = problem_compute(&problem, (struct way){CPU_AVX512, 2, 0, 100, true});
         double integers = sqrt(distance_of(&problem, out, NOT_AT_ALL).squares);
         double halves = sqrt(distance_of(&problem, NULL, NOT_AT_ALL).squares);
-        // One item far above its neighbours takes their digits, but binary16 is off by as much in that one.
+        // One item far above its neighbors takes their digits, but binary16 is off by as much in that one.
         double bound = settings[i].outlier != 0.0f ? 1.5 : 0.5;
         print_message("%s: %.2f of binary16's distance\n", settings[i].name, integers / halves);
         if (!(integers <= bound * halves))

@@ -2,7 +2,7 @@
 // `kernel_product --bench [TYPE|all [THREADS]]` measures them instead (product_bench.c).
 #include "engine/cpu/memory.h"
 #include "engine/cpu/packed.h"
-#include "engine/file/quantise.h"
+#include "engine/file/quantize.h"
 #include "tests/kernel/product_bench.h"
 #include "tests/kernel/product_data.h"
 
@@ -87,7 +87,7 @@ static void exact_product(const struct tensor *tensor, const float *x, int32_t o
     int32_t n_inputs = (int32_t)tensor->dims[0];
     float *weights = malloc((size_t)n_inputs * sizeof *weights);
     tensor_traits(tensor->type)
-        ->dequantise((const uint8_t *)tensor->data + (uint64_t)o * tensor_row_bytes(tensor), weights,
+        ->dequantize((const uint8_t *)tensor->data + (uint64_t)o * tensor_row_bytes(tensor), weights,
                      (size_t)n_inputs);
     *product = *x_magnitude = *term_magnitude = 0;
     for (int32_t i = 0; i < n_inputs; i++) {
@@ -222,7 +222,7 @@ static void fast_product_gives_plain_c_s_bytes_for_worst_case_values(void **unus
                                &state);
 }
 
-static void quantising_gives_plain_c_s_bytes(void **unused)
+static void quantizing_gives_plain_c_s_bytes(void **unused)
 {
     enum { N_MAX = 300 };
     uint64_t state = 5;
@@ -367,7 +367,7 @@ static void type_without_kernels_is_computed_as_halves(void **unused)
         tensor.size_bytes = OUTPUTS * tensor_row_bytes(&tensor);
         static float items[OUTPUTS * INPUTS];
         static uint16_t halves[OUTPUTS * INPUTS];
-        tensor_traits(types[t])->dequantise(blocks, items, OUTPUTS * INPUTS);
+        tensor_traits(types[t])->dequantize(blocks, items, OUTPUTS * INPUTS);
         for (int i = 0; i < OUTPUTS * INPUTS; i++)
             halves[i] = float_to_half(items[i]);
         struct tensor rounded = {
@@ -453,7 +453,7 @@ int main(int argc, char **argv)
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(plain_product_is_within_its_error_bound_of_exact_arithmetic, forget),
-        cmocka_unit_test_teardown(quantising_gives_plain_c_s_bytes, forget),
+        cmocka_unit_test_teardown(quantizing_gives_plain_c_s_bytes, forget),
         cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_number_of_rows, forget),
         cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_shape, forget),
         cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_worst_case_values, forget),

@@ -1,7 +1,7 @@
 // The row kernels: every level against plain C by equality of bytes, plain C against double arithmetic. With
 // --bench: GB/s of each kernel and its ratio to plain C.
 #include "engine/cpu/kernels.h"
-#include "engine/file/dequantise.h"
+#include "engine/file/dequantize.h"
 #include "tests/kernel/kernel_bench.h"
 #include "tests/random.h"
 

@@ -92,9 +92,9 @@ static double best_s(struct pool *pool, int n_tasks, void (*task)(void *, int, i
 {
     double best = 1e9;
     for (int i = 0; i < 2 * REPETITIONS; i++) {
-        double begin = clock_s();
+        double begin_s = clock_s();
         pool_run(pool, n_tasks, task, context);
-        double s = clock_s() - begin;
+        double s = clock_s() - begin_s;
         best = s < best ? s : best;
     }
     return best;
@@ -136,12 +136,12 @@ static double product_s(const struct product_level *level, struct pool *pool, co
     double best = 1e9;
     struct packed_shape shape = packed_shape(packed);
     for (int i = 0; i < repetitions; i++) {
-        double begin = clock_s();
+        double begin_s = clock_s();
         prepared_set(prepared, &level->kernels, pool, x, shape.n_inputs, n_rows, shape.n_inputs,
                      packed_form(packed));
         struct product_task task = {packed, NULL, y, shape.n_outputs};
         product_run(&level->kernels, pool, &task, 1, prepared);
-        double s = clock_s() - begin;
+        double s = clock_s() - begin_s;
         best = s < best ? s : best;
     }
     return best;
@@ -157,12 +157,12 @@ static struct packed *pack_of_bytes(enum tensor_type type, uint64_t bytes, struc
     struct tensor tensor = product_tensor(type, n_outputs, N_INPUTS, FILL_RANDOM, &state);
     struct packed *packed = NULL;
     struct error error;
-    double begin = clock_s();
+    double begin_s = clock_s();
     if (packed_create(&packed, &tensor, memory, pool, &error) != STATUS_OK)
         fprintf(stderr, "%s\n", error.text);
     else if (bytes == WEIGHT_BYTES)
         printf("%s: packed at %.2f GB/s\n", tensor_traits(type)->name,
-               1e-9 * (double)tensor.size_bytes / (clock_s() - begin));
+               1e-9 * (double)tensor.size_bytes / (clock_s() - begin_s));
     free((void *)tensor.data);
     return packed;
 }

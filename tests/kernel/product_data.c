@@ -34,7 +34,7 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     if (levels[2].present)
         product_kernels_avx512(&levels[2].kernels);
     levels[3].present = levels[2].present;
-    levels[3].kernels.quantise = levels[2].kernels.quantise;
+    levels[3].kernels.quantize = levels[2].kernels.quantize;
     levels[3].kernels.round_bfloats = levels[2].kernels.round_bfloats;
     levels[3].kernels.product[TENSOR_BF16] = product_avx512_bf16;
 #endif

@@ -66,7 +66,7 @@ static void bad_utf8_becomes_one_character_for_each_maximal_part(void **state)
         struct prompt *prompt = make_prompt("{'prompt':'p'}");
         buffer_add_string(&prompt->sequences[0].text, cases[i].bytes);
         prompt->sequences[0].finish_reason = cases[i].reason;
-        prompt_finish_job(prompt);
+        prompt_finish_job(prompt, NULL);
         assert_text(prompt->job, 0, cases[i].text);
         free_prompt(prompt);
     }
@@ -82,7 +82,7 @@ static void offsets_count_characters_of_the_text(void **state)
     put_tokens(sequence, pieces, 6, -1.0f);
     sequence->text.size -= 4;
     sequence->finish_reason = FINISH_STOP;
-    prompt_finish_job(prompt);
+    prompt_finish_job(prompt, NULL);
     assert_text(prompt->job, 0, "\xC3\xA9t\xC3\xA9!\xEF\xBF\xBD");
     for (int i = 0; i < 6; i++)
         assert_int_equal(prompt->job->result.choices[0].logprobs[i].text_offset, expected[i]);
@@ -100,7 +100,7 @@ static void the_best_of_many_are_returned_best_first(void **state)
             put_tokens(&prompt->sequences[i], &names[i], 1, logprobs[i]);
             prompt->sequences[i].finish_reason = FINISH_STOP;
         }
-        prompt_finish_job(prompt);
+        prompt_finish_job(prompt, NULL);
         const struct result *result = &prompt->job->result;
         assert_int_equal(result->n_choices, 3);
         assert_text(prompt->job, 0, "b"); // of equals the first
@@ -130,7 +130,7 @@ static void the_earliest_of_several_stops_ends_the_text(void **state)
         for (int32_t letter = 0; sequence->finish_reason == FINISH_NONE; letter++)
             sequence_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
         assert_int_equal(sequence->finish_reason, strlen(cases[i].text) == 6 ? FINISH_LENGTH : FINISH_STOP);
-        prompt_finish_job(prompt);
+        prompt_finish_job(prompt, NULL);
         assert_text(prompt->job, 0, cases[i].text);
         free_prompt(prompt);
     }
@@ -158,7 +158,7 @@ static void a_stop_that_is_included_stands_at_the_end_of_the_text(void **state)
         for (int32_t letter = 0; sequence->finish_reason == FINISH_NONE; letter++)
             sequence_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
         assert_int_equal(sequence->finish_reason, FINISH_STOP);
-        prompt_finish_job(prompt);
+        prompt_finish_job(prompt, NULL);
         assert_text(prompt->job, 0, cases[i].text);
         assert_int_equal(prompt->job->result.completion_tokens, cases[i].completion_tokens);
         free_prompt(prompt);
@@ -239,7 +239,7 @@ static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
                                                         {i % 7 + 2, (float)-i - 1}}},
                         NULL);
     assert_int_equal(sequence->finish_reason, FINISH_LENGTH);
-    prompt_finish_job(prompt);
+    prompt_finish_job(prompt, NULL);
     const struct choice *choice = &prompt->job->result.choices[0];
     assert_int_equal(choice->n_tokens, N);
     for (int32_t i = 0; i < N; i++) {
@@ -290,7 +290,7 @@ static void logprobs_of_an_empty_answer_are_there(void **state)
 {
     struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':2}");
     prompt->sequences[0].finish_reason = FINISH_STOP;
-    prompt_finish_job(prompt);
+    prompt_finish_job(prompt, NULL);
     assert_non_null(prompt->job->result.choices[0].logprobs);
     assert_int_equal(prompt->job->result.choices[0].n_tokens, 0);
     free_prompt(prompt);

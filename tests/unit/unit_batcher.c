@@ -1,5 +1,5 @@
-// The batcher against a model whose answers betray any wrong page, table or position (tests/fake_model.h):
-// step by step, and with an engine that computes while the next step is planned.
+// The batcher with a model whose answers reveal any wrong page, table or position (tests/fake_model.h): step
+// by step, and with asynchronous scheduling.
 #include "tests/batcher_bench.h"
 #include "tests/random.h"
 
@@ -49,13 +49,17 @@ static void answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memor
 {
     (void)state;
     const struct batch_limits cases[] = {
-        {.n_sequences_max = 1, .n_rows_max = 1, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
-        {.n_sequences_max = 8, .n_rows_max = 8, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
-        {.n_sequences_max = 32, .n_rows_max = 100, .n_jobs_max = 200, .n_pages = 400, .page_positions = 4},
-        {.n_sequences_max = 64, .n_rows_max = 512, .n_jobs_max = 200, .n_pages = 1000, .page_positions = 16},
+        {.n_sequences_max = 1, .n_tokens_max = 1, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
+        {.n_sequences_max = 8, .n_tokens_max = 8, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
+        {.n_sequences_max = 32, .n_tokens_max = 100, .n_jobs_max = 200, .n_pages = 400, .page_positions = 4},
+        {.n_sequences_max = 64,
+         .n_tokens_max = 512,
+         .n_jobs_max = 200,
+         .n_pages = 1000,
+         .page_positions = 16},
         // So few pages that sequences are put back again and again.
-        {.n_sequences_max = 64, .n_rows_max = 512, .n_jobs_max = 200, .n_pages = 41, .page_positions = 4},
-        {.n_sequences_max = 16, .n_rows_max = 30, .n_jobs_max = 200, .n_pages = 90, .page_positions = 2},
+        {.n_sequences_max = 64, .n_tokens_max = 512, .n_jobs_max = 200, .n_pages = 41, .page_positions = 4},
+        {.n_sequences_max = 16, .n_tokens_max = 30, .n_jobs_max = 200, .n_pages = 90, .page_positions = 2},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
         for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -142,10 +146,14 @@ static void constrained_answers_are_those_of_each_job_alone(void **state)
 {
     (void)state;
     const struct batch_limits cases[] = {
-        {.n_sequences_max = 1, .n_rows_max = 1, .n_jobs_max = 1, .n_pages = 64, .page_positions = 16},
-        {.n_sequences_max = 8, .n_rows_max = 8, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
-        {.n_sequences_max = 64, .n_rows_max = 512, .n_jobs_max = 200, .n_pages = 1000, .page_positions = 16},
-        {.n_sequences_max = 64, .n_rows_max = 512, .n_jobs_max = 200, .n_pages = 25, .page_positions = 4},
+        {.n_sequences_max = 1, .n_tokens_max = 1, .n_jobs_max = 1, .n_pages = 64, .page_positions = 16},
+        {.n_sequences_max = 8, .n_tokens_max = 8, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
+        {.n_sequences_max = 64,
+         .n_tokens_max = 512,
+         .n_jobs_max = 200,
+         .n_pages = 1000,
+         .page_positions = 16},
+        {.n_sequences_max = 64, .n_tokens_max = 512, .n_jobs_max = 200, .n_pages = 25, .page_positions = 4},
     };
     static struct text alone[N_CONSTRAINED * 3];
     memset(alone, 0, sizeof alone);
@@ -176,7 +184,7 @@ static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void 
         int32_t n = 4 + 4 * (int32_t)(seed % 3);
         struct bench bench =
             bench_open((struct batch_limits){.n_sequences_max = n,
-                                             .n_rows_max = n + (int32_t)random_below(&random_state, 6),
+                                             .n_tokens_max = n + (int32_t)random_below(&random_state, 6),
                                              .n_jobs_max = 300,
                                              .n_pages = 64,
                                              .page_positions = 4});
@@ -207,7 +215,7 @@ static void a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_ha
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 4, .n_rows_max = 4, .n_jobs_max = 300, .n_pages = 64, .page_positions = 4});
+        .n_sequences_max = 4, .n_tokens_max = 4, .n_jobs_max = 300, .n_pages = 64, .page_positions = 4});
     int32_t tokens[100];
     for (int32_t i = 0; i < 100; i++)
         tokens[i] = 30 + i;
@@ -234,8 +242,11 @@ static void a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_ha
 static void a_shared_prefix_is_computed_once_and_no_prompt_token_twice(void **state)
 {
     (void)state;
-    struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 64, .n_rows_max = 256, .n_jobs_max = 300, .n_pages = 1000, .page_positions = 16});
+    struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 64,
+                                                          .n_tokens_max = 256,
+                                                          .n_jobs_max = 300,
+                                                          .n_pages = 1000,
+                                                          .page_positions = 16});
     int32_t tokens[200];
     for (int32_t i = 0; i < 200; i++)
         tokens[i] = 20 + i;
@@ -273,7 +284,7 @@ static void a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page(void **
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 4, .n_rows_max = 64, .n_jobs_max = 10, .n_pages = 100, .page_positions = 16});
+        .n_sequences_max = 4, .n_tokens_max = 64, .n_jobs_max = 10, .n_pages = 100, .page_positions = 16});
     int32_t tokens[32];
     for (int32_t i = 0; i < 32; i++)
         tokens[i] = 50 + i;
@@ -290,7 +301,7 @@ static void bad_jobs_fail_alone_with_their_own_error(void **state)
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 8, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 20, .page_positions = 16});
+        .n_sequences_max = 8, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 20, .page_positions = 16});
     int32_t tokens[400] = {0};
     for (int32_t i = 0; i < 400; i++)
         tokens[i] = 20 + i % 100;
@@ -336,7 +347,7 @@ static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
+        .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
     int32_t tokens[40];
     for (int32_t i = 0; i < 40; i++)
         tokens[i] = 20 + i;
@@ -375,7 +386,7 @@ static void a_cancellation_spares_what_was_submitted_after_it(void **state)
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
+        .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
     int32_t tokens[8] = {20, 21, 22, 23, 24, 25, 26, 27};
     const struct {
         const char *id;
@@ -392,8 +403,8 @@ static void a_cancellation_spares_what_was_submitted_after_it(void **state)
         for (int i = 0; i < 5; i++) {
             struct job *job = job_of(tokens, 8, 30, cases[i].id);
             job->request.ignore_eos = true;
-            job->created = cases[i].created;
-            job->source.written = cases[i].written;
+            job->created_s = cases[i].created;
+            job->source.written_s = cases[i].written;
             batcher_take(bench.batcher, job);
         }
         if (when == 1)
@@ -414,7 +425,7 @@ static void a_batcher_is_full_with_the_last_job_that_it_may_hold(void **state)
     (void)state;
     enum { N_JOBS = 5 };
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = N_JOBS, .n_pages = 60, .page_positions = 16});
+        .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = N_JOBS, .n_pages = 60, .page_positions = 16});
     for (int i = 0; i < N_JOBS; i++) {
         assert_false(batcher_is_full(bench.batcher));
         batcher_take(bench.batcher, job_of((int32_t[]){20, 21}, 2, 3, "one of several"));
@@ -429,7 +440,7 @@ static void a_job_that_comes_back_unfinished_holds_no_result(void **state)
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 1, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
+        .n_sequences_max = 1, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
     int32_t tokens[40];
     for (int32_t i = 0; i < 40; i++)
         tokens[i] = 20 + i;
@@ -470,7 +481,7 @@ static void a_result_of_more_values_than_can_be_read_fails_its_job(void **state)
     (void)state;
     for (int over = 0; over < 2; over++) {
         struct bench bench = bench_open((struct batch_limits){.n_sequences_max = JOB_N_MAX,
-                                                              .n_rows_max = 256,
+                                                              .n_tokens_max = 256,
                                                               .n_jobs_max = 20,
                                                               .n_pages = 2000,
                                                               .page_positions = 16});
@@ -509,7 +520,7 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
     told_s = 1000;
     struct bench bench = bench_open_at(
         (struct batch_limits){
-            .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16},
+            .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16},
         told_us);
     int32_t tokens[40];
     for (int32_t i = 0; i < 40; i++)
@@ -526,7 +537,7 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
     for (size_t i = 0; i < 5; i++) {
         struct job *job = job_of(tokens, jobs[i].n_tokens, 30, jobs[i].id);
         job->request.ignore_eos = true;
-        job->deadline = jobs[i].deadline;
+        job->deadline_s = jobs[i].deadline;
         batcher_take(bench.batcher, job);
     }
     struct step_figures figures;
@@ -559,7 +570,7 @@ static void urgent_jobs_run_first_and_answer_the_same(void **state)
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 1, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
+        .n_sequences_max = 1, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
     static const int32_t priorities[] = {0, -1, 7, 0, 7, 3};
     static const int order[] = {2, 4, 5, 0, 3, 1};
     int32_t tokens[40];
@@ -585,7 +596,7 @@ static void a_lost_device_harms_no_job(void **state)
 {
     (void)state;
     struct batch_limits limits = {
-        .n_sequences_max = 8, .n_rows_max = 64, .n_jobs_max = 50, .n_pages = 60, .page_positions = 16};
+        .n_sequences_max = 8, .n_tokens_max = 64, .n_jobs_max = 50, .n_pages = 60, .page_positions = 16};
     struct bench bench = bench_open(limits);
     random_state = random_seed(77);
     random_jobs(&bench, 50, 60);
@@ -614,7 +625,7 @@ static void an_old_job_is_not_passed_over_for_ever(void **state)
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 1, .n_rows_max = 64, .n_jobs_max = 64, .n_pages = 40, .page_positions = 16});
+        .n_sequences_max = 1, .n_tokens_max = 64, .n_jobs_max = 64, .n_pages = 40, .page_positions = 16});
     int32_t shared[40], lonely[40];
     for (int32_t i = 0; i < 40; i++) {
         shared[i] = 20 + i;
@@ -644,7 +655,7 @@ static void stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it(void
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = 4, .n_pages = 60, .page_positions = 16});
+        .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = 4, .n_pages = 60, .page_positions = 16});
     int32_t prompt[3] = {30, 40, 50}, answer[40];
     char text[41];
     int32_t n = fake_model_answer(prompt, 3, 5, 0, 40, true, answer);
@@ -671,7 +682,7 @@ static void a_row_behind_the_last_token_shows_nowhere(void **state)
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 1, .n_rows_max = 8, .n_jobs_max = 4, .n_pages = 30, .page_positions = 4});
+        .n_sequences_max = 1, .n_tokens_max = 8, .n_jobs_max = 4, .n_pages = 30, .page_positions = 4});
     int32_t answer[40], n_stop = 40, tokens[] = {0, 30, 31};
     while (n_stop == 40 || n_stop < 3) {
         tokens[0]++;

@@ -1,6 +1,6 @@
-// Memory runs out at whichever allocation of a batch: no job fails of it. Those that are finished have their
-// answers, the others are given back, and the round says so. The linker sends malloc, calloc and realloc
-// here.
+// Every single allocation of a batch fails once: no job fails because of it. Finished jobs have their
+// answers, the others are released, and the round reports it. The linker redirects malloc, calloc and realloc
+// to this file.
 #include "consumer/intake.h"
 #include "tests/fake_model.h"
 

@@ -1,5 +1,5 @@
-// The bound on a worker's end: what hangs there ends its process with the reason, and the health port answers
-// until then.
+// The time limit of a worker's shutdown: a hanging part ends the process with the reason, and the health
+// endpoint answers until then.
 #include "consumer/closing.h"
 #include "consumer/exporter.h"
 #include "consumer/log.h"

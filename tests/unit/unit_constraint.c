@@ -1,4 +1,4 @@
-// The fields that ask for structured output: one constraint, whatever server's names it has.
+// The fields that ask for structured output: one constraint under the field names of several servers.
 #include "tests/job_records.h"
 
 static void constraints_without_sense_are_named(void **state)
@@ -30,6 +30,24 @@ static void constraints_without_sense_are_named(void **state)
          "guided_regex: given beside response_format; one constraint is possible"},
         {"'guided_regex':'a','min_tokens':1", "min_tokens: impossible beside guided_regex"},
         {"'grammar':'root ::= x','ignore_eos':true", "ignore_eos: impossible beside grammar"},
+        {"'json_spacing':'wide','guided_json':{}",
+         "json_spacing: expected \"compact\", \"spaced\" or a number of blanks, got 'wide'"},
+        {"'json_spacing':0,'guided_json':{}", "json_spacing: expected an integer from 1 to 8, got 0"},
+        {"'json_spacing':'spaced','guided_regex':'a'",
+         "json_spacing: needs a JSON Schema or a response_format of JSON"},
+        {"'json_any_order':true", "json_any_order: needs a JSON Schema or a response_format of JSON"},
+        {"'guided_whitespace_pattern':' ?','guided_choice':['a']",
+         "whitespace_pattern: needs a JSON Schema or a response_format of JSON"},
+        {"'guided_whitespace_pattern':' ?','guided_json':{},'json_spacing':2",
+         "json_spacing: impossible beside whitespace_pattern"},
+        {"'choice_logprobs':true", "choice_logprobs: needs structured_outputs.choice"},
+        {"'choice_logprobs':true,'guided_regex':'a'", "choice_logprobs: needs structured_outputs.choice"},
+        {"'choice_logprobs_include_end':true,'guided_choice':['a']",
+         "choice_logprobs_include_end: needs \"choice_logprobs\": true"},
+        {"'bad_words':['x'],'guided_choice':['a']", "bad_words: impossible beside guided_choice"},
+        {"'bad_words':'x'", "bad_words: expected a list of strings, got 'x'"},
+        {"'bad_words':['x','\\n']", "bad_words[1]: expected a string that is not blank, got '\\n'"},
+        {"'bad_words':['x',3]", "bad_words[1]: expected a string that is not empty, got 3"},
         {"'json_schema':{},'allowed_token_ids':[1]", "allowed_token_ids: impossible beside json_schema"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -51,6 +69,15 @@ static void constraints_of_all_servers_are_one(void **state)
         {"'guided_json':'{}'", ",'structured_outputs':{'json':'{}'}"},
         {"'guided_regex':'a+'", ",'structured_outputs':{'regex':'a+'}"},
         {"'guided_choice':['a','b c']", ",'structured_outputs':{'choice':['a','b c']}"},
+        {"'guided_choice':['a'],'choice_logprobs':true,'choice_logprobs_include_end':true",
+         ",'structured_outputs':{'choice':['a']},'choice_logprobs':true,'choice_logprobs_include_end':true"},
+        {"'guided_json':{},'json_spacing':'spaced','json_any_order':true",
+         ",'structured_outputs':{'json':'{}'},'json_spacing':'spaced','json_any_order':true"},
+        {"'guided_json':{},'json_spacing':'compact'", ",'structured_outputs':{'json':'{}'}"},
+        {"'response_format':{'type':'json_object'},'json_spacing':4",
+         ",'structured_outputs':{'json_object':true},'json_spacing':4"},
+        {"'guided_json':{},'guided_whitespace_pattern':'[ ]?'",
+         ",'structured_outputs':{'json':'{}','whitespace_pattern':'[ ]?'}"},
         {"'guided_grammar':'start: x'", ",'structured_outputs':{'grammar':'start: x'}"},
         {"'grammar':'root ::= x'", ",'structured_outputs':{'grammar':'root ::= x'}"},
         {"'structured_outputs':{'json':null,'regex':'a'}", ",'structured_outputs':{'regex':'a'}"},

@@ -1,5 +1,5 @@
 // Text of messages is text: which parts of a rendered template came from the messages, and that control
-// tokens are read only in the others, while everything else is tokenized as if nobody had asked.
+// tokens are read only in the others, while the rest is tokenized as without this distinction.
 #include "engine/file/gguf.h"
 #include "engine/template/template.h"
 #include "engine/tokenizer/tokenizer.h"

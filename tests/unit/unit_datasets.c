@@ -1,4 +1,4 @@
-// Datasets in the store: one arithmetic for all answers of one, shares of its workers, what retention keeps.
+// Datasets in the store: one arithmetic for all answers of one, shares of its workers, retention.
 #include "schemas/clock.h"
 #include "tests/store_jobs.h"
 
@@ -68,7 +68,7 @@ static void a_dataset_without_answers_takes_the_next_worker_s_arithmetic(void **
     submit(first, "d", 0, 2);
     struct claims claims = claim(first, "", 1), others;
     assert_int_equal(try_claim(second, "", &others), STATUS_REFUSE); // it is computed now
-    assert_int_equal(store_unclaim(first, &claims.jobs[0]->source.offset, 1, &error), STATUS_OK);
+    assert_int_equal(store_release(first, &claims.jobs[0]->source.offset, 1, &error), STATUS_OK);
     drop(&claims);
     assert_int_equal(try_claim(second, "", &others), STATUS_OK);
     assert_int_equal(others.n, 1);
@@ -172,10 +172,10 @@ static void finish_all(struct store *store)
 }
 
 // Retention long after every job has ended.
-static void fold_everything(struct store *store)
+static void compact_everything(struct store *store)
 {
     for (bool more = true; more;)
-        assert_int_equal(store_fold(store, clock_wall_us() + 3600000000, &more, &error), STATUS_OK);
+        assert_int_equal(store_compact(store, clock_wall_us() + 3600000000, &more, &error), STATUS_OK);
 }
 
 static void answers_that_come_after_an_incomplete_collection_are_kept(void **state)
@@ -188,12 +188,12 @@ static void answers_that_come_after_an_incomplete_collection_are_kept(void **sta
     drop(&claims);
     assert_int_equal(store_collected(store, TEXT("d"), &error), STATUS_OK); // one answer is missing
     finish_all(store);
-    fold_everything(store);
+    compact_everything(store);
     struct collected collected;
     assert_int_equal(collect(store, "d", &collected), 0);
     assert_int_equal(collected.n, 2);
     assert_int_equal(store_collected(store, TEXT("d"), &error), STATUS_OK); // now all are there
-    fold_everything(store);
+    compact_everything(store);
     int64_t n_missing;
     assert_int_equal(store_collect(store, TEXT("d"), keep_record, &collected, &n_missing, &error),
                      STATUS_REFUSE);
@@ -209,7 +209,7 @@ static void answers_to_jobs_submitted_after_a_collection_are_kept(void **state)
     assert_int_equal(store_collected(store, TEXT("d"), &error), STATUS_OK);
     submit(store, "d", 2, 1);
     finish_all(store);
-    fold_everything(store);
+    compact_everything(store);
     struct collected collected;
     assert_int_equal(collect(store, "d", &collected), 0);
     assert_int_equal(collected.n, 3);

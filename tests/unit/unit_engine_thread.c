@@ -1,4 +1,4 @@
-// The engine thread (batching/engine_thread.h): what its rounds report, by a clock of the test's.
+// The engine thread (batching/engine_thread.h): the reports of its rounds, with the test's own clock.
 #include "batching/engine_thread.h"
 #include "tests/fake_model.h"
 
@@ -61,6 +61,8 @@ static struct rounds take_rounds(struct engine_thread *thread)
         rounds.n_rounds++;
         rounds.n_reports += round->prefixes != NULL;
         rounds.is_last_reported = round->prefixes != NULL;
+        if (round->prefixes)
+            assert_int_equal(round->prefixes->n_lookups, 1);
         for (struct job *job; (job = job_list_take(&round->finished)); job_destroy(job)) {
             rounds.n_finished++;
             rounds.figures = job->figures;
@@ -85,7 +87,7 @@ static struct rounds run_job(int64_t start_ms, int64_t step_ms)
         .pool = pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
         .limits = {
-            .n_sequences_max = 4, .n_rows_max = 16, .n_jobs_max = 10, .n_pages = 50, .page_positions = 16}};
+            .n_sequences_max = 4, .n_tokens_max = 16, .n_jobs_max = 10, .n_pages = 50, .page_positions = 16}};
     assert_int_equal(batcher_create(&batcher, &config, &error), STATUS_OK);
     assert_int_equal(engine_thread_start(&thread, batcher, &error), STATUS_OK);
     struct order *order = order_create(ORDER_JOBS);

@@ -1,7 +1,7 @@
-// The forward pass as its callers use it: steps without outputs, draws inside a step, a poisoned neighbour,
+// The forward pass as its callers use it: steps without outputs, draws inside a step, a poisoned neighbor,
 // and evaluate's errors.
 #include "engine/cpu/backend.h"
-#include "engine/evaluate.h"
+#include "engine/logits.h"
 #include "engine/sampler.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
@@ -24,6 +24,7 @@ struct bench {
     struct forward *forward;
     uint64_t done_bytes, total_bytes;
     int32_t pages[N_PAGES];
+    int32_t n_stored; // of the next steps' sequence
 };
 
 static void note_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
@@ -34,7 +35,7 @@ static void note_progress(void *context, uint64_t done_bytes, uint64_t total_byt
     bench->total_bytes = total_bytes;
 }
 
-static const struct forward_limits usual_limits = {.n_rows_max = ROWS_MAX,
+static const struct forward_limits usual_limits = {.n_tokens_max = ROWS_MAX,
                                                    .n_outputs_max = ROWS_MAX,
                                                    .n_sequences_max = 4,
                                                    .page_positions = PAGE_POSITIONS,
@@ -84,8 +85,9 @@ static void run_part(struct bench *bench, const int32_t *ids, int32_t first, int
         positions[i] = first + i;
     for (int32_t i = 0; i < n_outputs; i++)
         rows[i] = n - n_outputs + i;
-    struct step_sequence sequence = {.n_rows = n, .position = first, .pages = bench->pages + page};
-    struct step step = {.n_rows = n,
+    struct step_sequence sequence = {
+        .n_tokens = n, .position = first, .n_stored = bench->n_stored, .pages = bench->pages + page};
+    struct step step = {.n_tokens = n,
                         .tokens = ids + first,
                         .positions = positions,
                         .n_sequences = 1,
@@ -117,6 +119,30 @@ static void a_prompt_computed_without_outputs_leaves_the_same_pages(void **state
     }
 }
 
+// As a prompt whose tokens are scored and whose pages others read: the same logits, and no page changes.
+static void rows_that_are_stored_already_are_computed_and_not_stored(void **state)
+{
+    (void)state;
+    struct bench bench;
+    int32_t ids[50], others[50];
+    static float whole[50 * N_VOCAB], again[30 * N_VOCAB], last[N_VOCAB];
+    for (int i = 0; i < 50; i++) {
+        ids[i] = (i * 37 + 5) % N_VOCAB;
+        others[i] = (i * 11 + 3) % N_VOCAB;
+    }
+    bench_init(&bench, &(struct model_recipe){.seed = 1});
+    bench_load(&bench);
+    run_part(&bench, ids, 0, 50, 0, 50, whole);
+    bench.n_stored = 30;
+    run_part(&bench, ids, 0, 30, 0, 30, again);
+    assert_memory_equal(again, whole, sizeof again);
+    run_part(&bench, others, 0, 30, 0, 30, again);
+    bench.n_stored = 0;
+    run_part(&bench, ids, 49, 1, 0, 1, last);
+    assert_memory_equal(last, whole + 49 * N_VOCAB, sizeof last);
+    bench_finish(&bench);
+}
+
 static void loading_tells_its_progress_up_to_all_bytes(void **state)
 {
     (void)state;
@@ -141,7 +167,7 @@ static void memory_is_foretold(void **state)
     assert_int_equal(forward_page_bytes(bench.model, bench.backend, 16, KV_F16),
                      2 * 16 * 2 * (32 * 2 + 2 * 4));
     assert_int_equal(forward_page_bytes(bench.model, bench.backend, 16, KV_F32), 2 * 16 * 2 * 32 * 4);
-    struct forward_limits limits = {.n_rows_max = 10, .n_outputs_max = 3};
+    struct forward_limits limits = {.n_tokens_max = 10, .n_outputs_max = 3};
     // x, normed, branch, q, k, v, heads, gate, up by row; x, normed, heads, logits by output
     uint64_t rows = 10 * (3 * 64 + 64 + 32 + 32 + 64 + 96 + 96), outputs = 3 * (3 * 64 + 320);
     assert_int_equal(forward_matrix_bytes(bench.model, &limits), 4 * (rows + outputs));
@@ -157,14 +183,14 @@ static void run_pair(struct bench *bench, const int32_t ids[2][8], const struct 
     struct step_sequence sequences[2];
     struct sample_request requests[2];
     for (int s = 0; s < 2; s++) {
-        sequences[s] = (struct step_sequence){.first_row = 8 * s, .n_rows = 8, .pages = bench->pages + s};
+        sequences[s] = (struct step_sequence){.first_row = 8 * s, .n_tokens = 8, .pages = bench->pages + s};
         requests[s] = (struct sample_request){.sampling = sampling, .index = (uint32_t)s};
         for (int i = 0; i < 8; i++) {
             tokens[8 * s + i] = ids[s][i];
             positions[8 * s + i] = i;
         }
     }
-    struct step step = {.n_rows = 16,
+    struct step step = {.n_tokens = 16,
                         .tokens = tokens,
                         .positions = positions,
                         .n_sequences = 2,
@@ -249,8 +275,8 @@ static void run_contexts(struct bench *bench, const bool lengthened[2], float lo
     }
     for (int s = 0; s < 2; s++)
         sequences[s] = (struct step_sequence){
-            .first_row = 8 * s, .n_rows = 8, .pages = bench->pages + s, .long_context = lengthened[s]};
-    struct step step = {.n_rows = 16,
+            .first_row = 8 * s, .n_tokens = 8, .pages = bench->pages + s, .long_context = lengthened[s]};
+    struct step step = {.n_tokens = 16,
                         .tokens = tokens,
                         .positions = positions,
                         .n_sequences = 2,
@@ -284,8 +310,8 @@ static void rope_factors_of_a_long_context_are_those_of_its_sequence_alone(void 
 static void evaluate_cuts_long_texts_without_a_trace(void **state)
 {
     (void)state;
-    enum { LONG = EVALUATE_CHUNK_ROWS + 44 };
-    static float whole[LONG * N_VOCAB], part[EVALUATE_CHUNK_ROWS * N_VOCAB];
+    enum { LONG = LOGITS_CHUNK_TOKENS + 44 };
+    static float whole[LONG * N_VOCAB], part[LOGITS_CHUNK_TOKENS * N_VOCAB];
     struct bench bench;
     struct error error = {0};
     int32_t ids[LONG];
@@ -293,14 +319,13 @@ static void evaluate_cuts_long_texts_without_a_trace(void **state)
         ids[i] = (i * 53 + 1) % N_VOCAB;
     struct model_recipe recipe = {.seed = 6, .n_layers = 1, .n_context = LONG};
     bench_init(&bench, &recipe);
-    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, LONG, whole, &error),
-                     STATUS_OK);
+    assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, LONG, whole, &error), STATUS_OK);
     bench_finish(&bench);
     bench_init(&bench, &recipe);
-    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, EVALUATE_CHUNK_ROWS - 3, part,
-                                     &error),
+    assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, LOGITS_CHUNK_TOKENS - 3, part,
+                                    &error),
                      STATUS_OK);
-    assert_memory_equal(part, whole, (EVALUATE_CHUNK_ROWS - 3) * N_VOCAB * sizeof *part);
+    assert_memory_equal(part, whole, (LOGITS_CHUNK_TOKENS - 3) * N_VOCAB * sizeof *part);
     bench_finish(&bench);
 }
 
@@ -312,23 +337,23 @@ static void evaluate_rejects_what_does_not_fit_the_model(void **state)
     struct error error = {0};
     int32_t ids[9] = {0};
     bench_init(&bench, &(struct model_recipe){.seed = 6, .n_context = 8});
-    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, 0, logits, &error),
+    assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, 0, logits, &error),
                      STATUS_REJECT);
     assert_int_equal(error.code, ERROR_EMPTY_PROMPT);
-    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, 9, logits, &error),
+    assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, 9, logits, &error),
                      STATUS_REJECT);
     assert_int_equal(error.code, ERROR_CONTEXT_LENGTH);
     assert_string_equal(error.text, "9 tokens: the model's context has 8");
     ids[3] = N_VOCAB;
-    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, 8, logits, &error),
+    assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, 8, logits, &error),
                      STATUS_REJECT);
     assert_int_equal(error.code, ERROR_TOKEN_RANGE);
     assert_string_equal(error.text, "token 320 at 3: the vocabulary has 320");
     ids[3] = -1;
-    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, 8, logits, &error),
+    assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, 8, logits, &error),
                      STATUS_REJECT);
     ids[3] = N_VOCAB - 1;
-    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, 8, logits, &error), STATUS_OK);
+    assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, 8, logits, &error), STATUS_OK);
     bench_finish(&bench);
 }
 
@@ -336,6 +361,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prompt_computed_without_outputs_leaves_the_same_pages),
+        cmocka_unit_test(rows_that_are_stored_already_are_computed_and_not_stored),
         cmocka_unit_test(loading_tells_its_progress_up_to_all_bytes),
         cmocka_unit_test(memory_is_foretold),
         cmocka_unit_test(a_draw_in_a_step_is_the_samplers_draw_from_its_logits),

@@ -1,4 +1,4 @@
-// The gate before the engine: nobody computes beside a job that two crashes made a suspect.
+// The gate before the engine: no job is computed together with a suspect of two crashes.
 #include "consumer/gate.h"
 
 #include <setjmp.h>
@@ -36,15 +36,15 @@ static void add_jobs(int n, int32_t crashes)
 }
 
 // Lets the next group through; its jobs go to the list.
-static size_t let_through(struct job_list *computed, bool settled)
+static size_t let_through(struct job_list *computed, bool all_committed)
 {
-    size_t n = gate_next(&gate, settled, group, GROUP_MAX, &how);
+    size_t n = gate_next(&gate, all_committed, group, GROUP_MAX, &how);
     if (n)
         gate_pass(&gate, n, how, computed);
     return n;
 }
 
-// One comes back from the engine. It is settled only by its commit.
+// One comes back from the engine. It remains in the gate until its commit.
 static struct job *come_back(struct job_list *computed)
 {
     struct job *job = job_list_take(computed);
@@ -69,7 +69,7 @@ static void a_lone_suspect_waits_until_the_engine_is_empty_and_all_is_committed(
     job_destroy(come_back(&computed));
 }
 
-static void nobody_follows_a_lone_suspect_until_it_is_settled(void **state)
+static void no_job_follows_a_lone_suspect_until_it_is_committed(void **state)
 {
     (void)state;
     struct job_list computed = {0};
@@ -116,7 +116,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_lone_suspect_waits_until_the_engine_is_empty_and_all_is_committed,
                                   close_gate),
-        cmocka_unit_test_teardown(nobody_follows_a_lone_suspect_until_it_is_settled, close_gate),
+        cmocka_unit_test_teardown(no_job_follows_a_lone_suspect_until_it_is_committed, close_gate),
         cmocka_unit_test_teardown(suspects_of_one_crash_follow_when_half_of_them_are_back, close_gate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

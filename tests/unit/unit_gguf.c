@@ -1,5 +1,7 @@
 // GGUF files made here, good and hostile, on both sides of each limit.
 #include "engine/file/gguf.h"
+#include "engine/file/gguf_made.h"
+#include "engine/file/gguf_file.h"
 #include "tests/gguf_writer.h"
 #include "tests/shared_data.h"
 
@@ -214,11 +216,11 @@ static void tensors_are_found_by_name_with_shape_and_data(void **state)
     assert_string_equal(shape, "3x64");
     const struct tensor *b = gguf_tensor(gguf, "b");
     float values[2];
-    tensor_traits(b->type)->dequantise(b->data, values, 2);
+    tensor_traits(b->type)->dequantize(b->data, values, 2);
     assert_true(values[0] == 3.0f && values[1] == 4.0f);
     gguf_release(gguf, a);
     gguf_release(gguf, b);
-    tensor_traits(b->type)->dequantise(b->data, values, 2);
+    tensor_traits(b->type)->dequantize(b->data, values, 2);
     assert_true(values[0] == 3.0f);
     assert_null(gguf_tensor(gguf, "c"));
     gguf_close(gguf);
@@ -635,9 +637,54 @@ static void every_shared_model_file_opens(void **state)
     assert_true(n_opened > 0);
 }
 
+static void items_of_each_kind_have_the_format_s_sizes(void **state)
+{
+    static const size_t bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; // 0: by the item
+    for (int kind = 0; kind < (int)(sizeof bytes / sizeof *bytes); kind++) {
+        assert_int_equal(gguf_kind_bytes((enum gguf_kind)kind), bytes[kind]);
+        assert_non_null(gguf_kind_name((enum gguf_kind)kind));
+    }
+}
+
+static void arrays_that_are_written_are_read_back(void **state)
+{
+    static const bool truths[] = {true, false, true};
+    static const int32_t numbers[] = {-1, 0, INT32_MAX};
+    static const float floats[] = {-0.5f, 3.0f};
+    static const struct text texts[] = {TEXT("a"), TEXT("")};
+    struct gguf_writer keys = {0};
+    struct gguf_array array;
+    struct gguf *gguf;
+    struct error error;
+    bool found;
+    gguf_writer_bools(&keys, "b", truths, 3);
+    gguf_writer_i32s(&keys, "i", numbers, 3);
+    gguf_writer_f32s(&keys, "f", floats, 2);
+    gguf_writer_texts(&keys, "t", texts, 2);
+    assert_int_equal(gguf_create(&gguf, "made", &keys, NULL, 0, (struct gguf_source){0}, &error), STATUS_OK);
+    assert_int_equal(gguf_array(gguf, "b", &array, &found, &error), STATUS_OK);
+    assert_true(array.kind == GGUF_BOOL && array.n_items == 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(gguf_array_integer(&array, i), truths[i]);
+    assert_int_equal(gguf_array(gguf, "i", &array, &found, &error), STATUS_OK);
+    assert_true(array.kind == GGUF_I32 && array.n_items == 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(gguf_array_integer(&array, i), numbers[i]);
+    assert_int_equal(gguf_array(gguf, "f", &array, &found, &error), STATUS_OK);
+    assert_true(array.kind == GGUF_F32 && array.n_items == 2);
+    assert_true(gguf_array_number(&array, 0) == -0.5 && gguf_array_number(&array, 1) == 3);
+    assert_int_equal(gguf_array(gguf, "t", &array, &found, &error), STATUS_OK);
+    assert_true(array.n_items == 2 && text_equals_string(array.strings[0], "a") &&
+                array.strings[1].size == 0);
+    gguf_close(gguf);
+    gguf_writer_finish(&keys);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(items_of_each_kind_have_the_format_s_sizes),
+        cmocka_unit_test(arrays_that_are_written_are_read_back),
         cmocka_unit_test(a_file_with_every_kind_of_value_reads_back),
         cmocka_unit_test(a_missing_key_keeps_the_default_and_a_wrong_type_is_refused),
         cmocka_unit_test(tensors_that_overlap_are_refused),

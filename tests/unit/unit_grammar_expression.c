@@ -1,5 +1,6 @@
 // Expressions: their algebra, and derivatives against a matcher that tries everything.
 #include "engine/grammar/expression.h"
+#include "engine/grammar/rules_parts.h"
 #include "tests/random.h"
 
 #include <setjmp.h>
@@ -181,6 +182,86 @@ static void what_matches_nothing_is_found(void **state)
     expressions_destroy(pool);
 }
 
+static enum status search_through(uint64_t limit, bool knows_the_rest)
+{
+    struct grammar_limits limits = grammar_limits_default;
+    limits.values[GRAMMAR_LIMIT_SEARCH] = limit;
+    struct expressions *pool = expressions_create(&limits);
+    uint32_t a = expression_literal(pool, TEXT("a")), long_text = expression_repeat(pool, a, 50, 60);
+    uint32_t both =
+        expression_both(pool, expression_complement(pool, expression_literal(pool, TEXT("b"))), long_text);
+    uint32_t from[51] = {both};
+    for (int i = 1; i <= 50; i++)
+        from[i] = expression_both(pool, EXPRESSION_ALL,
+                                  expression_repeat(pool, a, 50 - (uint32_t)i, 60 - (uint32_t)i));
+    for (int i = 50; i > 0 && knows_the_rest; i--)
+        assert_false(expression_is_empty_language(pool, from[i]));
+    assert_false(expression_is_empty_language(pool, both));
+    enum status status = expressions_status(pool, NULL);
+    expressions_destroy(pool);
+    return status;
+}
+
+static void a_search_ends_at_its_limit_whatever_is_known(void **state)
+{
+    for (int known = 0; known < 2; known++) {
+        assert_int_equal(search_through(10000, known), STATUS_OK);
+        assert_int_equal(search_through(1, known), STATUS_REJECT);
+    }
+}
+
+// Whether a sequence of n symbols and its terminal stay within so many nodes and children.
+static enum status add_sequence(uint64_t limit, size_t n, size_t *n_added)
+{
+    struct grammar_limits limits = grammar_limits_default;
+    limits.values[GRAMMAR_LIMIT_RULES] = limit;
+    struct rules *rules = rules_create(&limits);
+    uint32_t symbols[16], terminal = rules_literal(rules, TEXT("a"));
+    for (size_t i = 0; i < n; i++)
+        symbols[i] = terminal;
+    rules_sequence(rules, symbols, n);
+    *n_added = rules->nodes.n + rules->children.n;
+    struct error error;
+    enum status status = rules_status(rules, &error);
+    if (status != STATUS_OK)
+        assert_memory_equal(error.text, "grammar_rules: ", 15);
+    rules_destroy(rules);
+    return status;
+}
+
+static void symbols_and_their_parts_are_counted_together_up_to_the_limit(void **state)
+{
+    for (size_t n = 2; n <= 16; n++) {
+        size_t n_added, n_again;
+        assert_int_equal(add_sequence(1000, n, &n_added), STATUS_OK);
+        assert_int_equal(add_sequence(n_added, n, &n_again), STATUS_OK);
+        assert_int_equal(n_again, n_added);
+        assert_int_equal(add_sequence(n_added - 1, n, &n_again), STATUS_REJECT);
+    }
+}
+
+static void one_of_many_texts_matches_each_alone(void **state)
+{
+    struct expressions *pool = expressions_create(NULL);
+    struct text texts[] = {TEXT("tops"),
+                           TEXT("top"),
+                           TEXT("taps"),
+                           TEXT("tap"),
+                           TEXT(""),
+                           TEXT("top"),
+                           TEXT("\xC3\xA9t\xC3\xA9"),
+                           TEXT("\xC3\xA8t\xC3\xA9")};
+    size_t n = sizeof texts / sizeof texts[0];
+    uint32_t id = expression_texts(pool, texts, n);
+    for (size_t i = 0; i < n; i++)
+        assert_true(expression_matches(pool, id, texts[i]));
+    static const char *const others[] = {"t", "to", "topss", "s", "\xC3\xA9t", "tip"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(expression_matches(pool, id, text_from_string(others[i])));
+    assert_int_equal(expression_texts(pool, texts, 0), EXPRESSION_NOTHING);
+    expressions_destroy(pool);
+}
+
 static void a_pool_at_its_limit_says_which(void **state)
 {
     for (int over = 0; over < 2; over++) {
@@ -204,6 +285,9 @@ int main(void)
         cmocka_unit_test(equal_expressions_have_one_id),
         cmocka_unit_test(derivatives_match_what_enumeration_finds),
         cmocka_unit_test(what_matches_nothing_is_found),
+        cmocka_unit_test(a_search_ends_at_its_limit_whatever_is_known),
+        cmocka_unit_test(symbols_and_their_parts_are_counted_together_up_to_the_limit),
+        cmocka_unit_test(one_of_many_texts_matches_each_alone),
         cmocka_unit_test(a_pool_at_its_limit_says_which),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

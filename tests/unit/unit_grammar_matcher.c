@@ -297,6 +297,53 @@ static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary 
     recognizer_destroy(recognizer);
 }
 
+// Special tokens stand in the vocabulary under their names; neither their spelling nor loose bytes are them.
+static void a_special_token_is_one_token_and_no_text(void **state)
+{
+    enum { BEGIN, END, BEGINS, SPELLED, LETTER, LOOSE, HALF, STOP, N };
+    static const char *const tokens[N] = {"\xFF<t>\xFF", "\xFF</t>\xFF", "\xFF<t>>\xFF", "<t>",
+                                          "x",           "\xFF",         "\xFF<t>",      ""};
+    struct text texts[N];
+    struct grammar_vocabulary *vocabulary;
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    struct matcher matcher;
+    struct error error;
+    struct buffer forced = {0};
+    uint32_t stop = STOP, mask;
+    for (int i = 0; i < N; i++)
+        texts[i] = text_from_string(tokens[i]);
+    assert_int_equal(grammar_vocabulary_create(&vocabulary, texts, N, &stop, 1, &error), STATUS_OK);
+    struct rules *rules = rules_create(NULL);
+    uint32_t any = rules_terminal(rules, EXPRESSION_ALL, TERMINAL_TEXT);
+    uint32_t symbols[] = {rules_special(rules, TEXT("<t>")), any, rules_special(rules, TEXT("</t>"))};
+    assert_int_equal(grammar_create(&grammar, rules, rules_sequence(rules, symbols, 3), &error), STATUS_OK);
+    assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
+    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    static const struct {
+        uint32_t mask, token;
+    } steps[] = {{1 << BEGIN, BEGIN},
+                 {1 << END | 1 << SPELLED | 1 << LETTER, SPELLED},
+                 {1 << END | 1 << SPELLED | 1 << LETTER, END},
+                 {1 << STOP, STOP}};
+    assert_int_equal(matcher_forced_bytes(&matcher, 99, &forced, &error), STATUS_OK);
+    assert_int_equal(forced.size, 5);
+    assert_memory_equal(forced.data, tokens[BEGIN], 5);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        bool accepted;
+        assert_int_equal(matcher_mask(&matcher, &mask, &error), STATUS_OK);
+        assert_int_equal(mask, steps[i].mask);
+        assert_int_equal(matcher_accept_token(&matcher, steps[i].token, &accepted, &error), STATUS_OK);
+        assert_true(accepted);
+    }
+    buffer_finish(&forced);
+    matcher_finish(&matcher);
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+    grammar_vocabulary_destroy(vocabulary);
+    (void)state;
+}
+
 static void masks_are_what_tokens_one_by_one_are(void **state)
 {
     static const char *const patterns[] = {"(a|\xC3\xA9)*",
@@ -311,6 +358,8 @@ static void masks_are_what_tokens_one_by_one_are(void **state)
                                            "[a-zA-Z]*",
                                            "([a-z]|[0-9])*/",
                                            "[ -~]*x",
+                                           "[^ab][^]*|a([^b][^]*)?|b",
+                                           "[^\xC3\xA9][^]*|\xC3\xA9[ab]",
                                            "[a-z]{1,18}",
                                            "[a-z]{1,3}"};
     char bytes[N_TOKENS][9];
@@ -446,14 +495,50 @@ static void nothing_is_allowed_that_leads_nowhere(void **state)
     assert_null(grammar);
 }
 
+enum { N_CHOICES = 10000 };
+
+static void ten_thousand_choices_compile(void **state)
+{
+    static char bytes[N_CHOICES][48];
+    static struct text choices[N_CHOICES];
+    for (size_t i = 0; i < N_CHOICES; i++) {
+        int size = snprintf(bytes[i], sizeof bytes[i], "category %zu of a long list: label %zu",
+                            i * 7919 % N_CHOICES, i);
+        choices[i] = (struct text){bytes[i], (size_t)size};
+    }
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    struct error error = {0};
+    bool is_prefix;
+    assert_int_equal(grammar_compile_choice(&grammar, choices, N_CHOICES, NULL, &error), STATUS_OK);
+    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
+    for (size_t i = 0; i < N_CHOICES; i += 999)
+        assert_true(accepts(recognizer, bytes[i], &is_prefix));
+    assert_false(accepts(recognizer, "category 0 of a long list: label", &is_prefix));
+    assert_true(is_prefix);
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+
+    struct grammar_limits limits = grammar_limits_default;
+    struct text two[] = {TEXT("abc"), TEXT("abd")}; // with an end each
+    limits.values[GRAMMAR_LIMIT_SOURCE_BYTES] = 8;
+    assert_int_equal(grammar_compile_choice(&grammar, two, 2, &limits, &error), STATUS_OK);
+    grammar_destroy(grammar);
+    limits.values[GRAMMAR_LIMIT_SOURCE_BYTES] = 7;
+    assert_int_equal(grammar_compile_choice(&grammar, two, 2, &limits, &error), STATUS_REJECT);
+    assert_string_equal(error.text, "grammar_source_bytes: more than 7");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_grammars_accept_what_enumeration_finds),
+        cmocka_unit_test(a_special_token_is_one_token_and_no_text),
         cmocka_unit_test(masks_are_what_tokens_one_by_one_are),
         cmocka_unit_test(strings_may_be_spelled_raw_or_escaped),
         cmocka_unit_test(bytes_are_forced_where_one_can_follow),
         cmocka_unit_test(nothing_is_allowed_that_leads_nowhere),
+        cmocka_unit_test(ten_thousand_choices_compile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

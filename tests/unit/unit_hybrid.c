@@ -35,7 +35,7 @@ static void machine_open(struct machine *machine, const struct model *model,
                          const struct placement *placement)
 {
     struct error error = {0};
-    struct forward_limits limits = {.n_rows_max = ROWS_MAX,
+    struct forward_limits limits = {.n_tokens_max = ROWS_MAX,
                                     .n_outputs_max = ROWS_MAX,
                                     .n_sequences_max = N_SEQUENCES,
                                     .page_positions = PAGE_POSITIONS,
@@ -80,14 +80,14 @@ static void compute(struct machine *machine, float *logits, int32_t *drawn)
         for (int32_t s = 0; s < N_SEQUENCES; s++) {
             for (int32_t i = 0; i < PAGES_EACH; i++)
                 pages[s][i] = i * N_SEQUENCES + s;
-            sequences[s] = (struct step_sequence){step.n_rows, lengths[turn], done, pages[s], false};
-            for (int32_t i = 0; i < lengths[turn]; i++, step.n_rows++) {
-                positions[step.n_rows] = done + i;
-                tokens[step.n_rows] = (positions[step.n_rows] * 37 + s * 11) % N_VOCAB;
+            sequences[s] = (struct step_sequence){step.n_tokens, lengths[turn], done, pages[s], false};
+            for (int32_t i = 0; i < lengths[turn]; i++, step.n_tokens++) {
+                positions[step.n_tokens] = done + i;
+                tokens[step.n_tokens] = (positions[step.n_tokens] * 37 + s * 11) % N_VOCAB;
             }
             samples[step.n_outputs] = (struct sample_request){.sampling = &sampling, .index = (uint32_t)turn};
             if (turn > 0 || s == 1) // the first chunk wants one row alone, as when prompts go on
-                outputs[step.n_outputs++] = step.n_rows - 1;
+                outputs[step.n_outputs++] = step.n_tokens - 1;
         }
         if (forward_step(machine->forward, &step, results, logits, &error) != STATUS_OK)
             fail_msg("%s", error.text);

@@ -312,22 +312,23 @@ static void a_line_without_an_id_has_its_number_and_may_collide(void **state)
 
 enum { N_LINES = 2500 }; // three groups
 
-struct heard {
+struct received {
     const struct input *input;
     struct input_position positions[8]; // after each group
     size_t n_groups;
     int64_t first, last, n_jobs; // indexes
 };
 
-static enum status hear(void *context, const struct submission *submissions, size_t n, struct error *failure)
+static enum status receive_group(void *context, const struct submission *submissions, size_t n,
+                                 struct error *failure)
 {
     (void)failure;
-    struct heard *heard = context;
-    if (heard->n_jobs == 0)
-        heard->first = submissions[0].index;
-    heard->last = submissions[n - 1].index;
-    heard->n_jobs += (int64_t)n;
-    heard->positions[heard->n_groups++] = input_position(heard->input);
+    struct received *received = context;
+    if (received->n_jobs == 0)
+        received->first = submissions[0].index;
+    received->last = submissions[n - 1].index;
+    received->n_jobs += (int64_t)n;
+    received->positions[received->n_groups++] = input_position(received->input);
     return STATUS_OK;
 }
 
@@ -339,16 +340,16 @@ static char *lines_of(int n_lines)
     return text;
 }
 
-// Skips, then reads the rest; what was heard.
-static enum status read_from(const char *text, const struct input_position *from, struct heard *heard)
+// Skips, then reads the rest; what was received.
+static enum status read_from(const char *text, const struct input_position *from, struct received *received)
 {
     write_text(text);
     struct input input;
-    *heard = (struct heard){.input = &input};
+    *received = (struct received){.input = &input};
     assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
     enum status status = from ? input_skip(&input, from, &error) : STATUS_OK;
     if (status == STATUS_OK)
-        status = input_read(&input, TEXT("d"), hear, heard, &error);
+        status = input_read(&input, TEXT("d"), receive_group, received, &error);
     input_close(&input);
     return status;
 }
@@ -356,7 +357,7 @@ static enum status read_from(const char *text, const struct input_position *from
 static void an_input_goes_on_behind_the_lines_of_each_position(void **state)
 {
     (void)state;
-    struct heard whole, rest;
+    struct received whole, rest;
     char *text = lines_of(N_LINES);
     assert_int_equal(read_from(text, NULL, &whole), STATUS_OK);
     assert_int_equal(whole.n_groups, 3);
@@ -378,7 +379,7 @@ static void an_input_goes_on_behind_the_lines_of_each_position(void **state)
 static void appended_lines_are_read_also_behind_a_last_line_without_line_feed(void **state)
 {
     (void)state;
-    struct heard first, more;
+    struct received first, more;
     assert_int_equal(read_from("{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}", NULL, &first), STATUS_OK);
     const char *longer = "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n{\"prompt\":\"c\"}\n";
     assert_int_equal(read_from(longer, &first.positions[0], &more), STATUS_OK);
@@ -389,7 +390,7 @@ static void appended_lines_are_read_also_behind_a_last_line_without_line_feed(vo
 static void other_lines_and_fewer_are_refused(void **state)
 {
     (void)state;
-    struct heard first, other;
+    struct received first, other;
     assert_int_equal(read_from("one\ntwo\nthree\n", NULL, &first), STATUS_OK);
     static const char *const others[] = {"one\ntwo\nthreee\n", "one\ntwothree\n\n", "two\none\nthree\n",
                                          "\none\ntwo\nthree\n", "one\r\ntwo\nthree\n"};

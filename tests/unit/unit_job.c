@@ -12,7 +12,7 @@ static void what_is_not_given_has_openais_defaults(void **state)
     assert_true(text_equals_string(job->custom_id, "a"));
     assert_true(text_equals_string(job->dataset, "default"));
     assert_int_equal(job->index, -1);
-    assert_int_equal(job->created, 0);
+    assert_int_equal(job->created_s, 0);
     assert_int_equal(request->prompt_kind, PROMPT_TEXT);
     assert_true(text_equals_string(request->prompt, "p"));
     assert_int_equal(request->max_tokens, -1);
@@ -47,83 +47,82 @@ static void numbers_may_be_whole_floats_and_floats_whole_numbers(void **state)
     assert_recodes("{'job_id':'a','tokens':[1,2.0]}", "{'job_id':'a','tokens':[1,2]}");
 }
 
+static const struct {
+    const char *field, *text;
+} wrong_fields[] = {
+    {"'temperature':'hot'", "temperature: expected a number from 0 to 100, got 'hot'"},
+    {"'temperature':100.5", "temperature: expected a number from 0 to 100, got 100.5"},
+    {"'temperature':-0.5", "temperature: expected a number from 0 to 100, got -0.5"},
+    {"'temperature':true", "temperature: expected a number from 0 to 100, got true"},
+    {"'top_p':-0.1", "top_p: expected a number from 0 to 1, got -0.1"},
+    {"'top_p':1.5", "top_p: expected a number from 0 to 1, got 1.5"},
+    {"'min_p':-1", "min_p: expected a number from 0 to 1, got -1"},
+    {"'repetition_penalty':0.0", "repetition_penalty: expected a number above 0 and up to 10, got 0.0"},
+    {"'presence_penalty':3", "presence_penalty: expected a number from -2 to 2, got 3"},
+    {"'frequency_penalty':[1]", "frequency_penalty: expected a number from -2 to 2, got [1]"},
+    {"'top_k':-2", "top_k: expected an integer from -1 to 1048576, got -2"},
+    {"'n':3,'best_of':2", "best_of: expected at least n, which is 3, got 2"},
+    {"'best_of':0", "best_of: expected an integer from 1 to 64, got 0"},
+    {"'repeat_penalty':0", "repetition_penalty: expected a number above 0 and up to 10, got 0"},
+    {"'repeat_penalty':1.1,'repetition_penalty':1.2",
+     "repeat_penalty: given as 1.1 beside repetition_penalty 1.2; one of them is enough"},
+    {"'max_new_tokens':5,'max_tokens':6",
+     "max_new_tokens: given as 5 beside max_tokens 6; one of them is enough"},
+    {"'enable_thinking':false", "enable_thinking: needs messages, but prompt is given"},
+    {"'n':0", "n: expected an integer from 1 to 64, got 0"},
+    {"'n':1.5", "n: expected an integer from 1 to 64, got 1.5"},
+    {"'n':'1'", "n: expected an integer from 1 to 64, got '1'"},
+    {"'max_tokens':-1", "max_tokens: expected an integer from 0 to 1048576, got -1"},
+    {"'max_completion_tokens':'x'", "max_completion_tokens: expected an integer from 0 to 1048576, got 'x'"},
+    {"'max_tokens':3,'max_completion_tokens':4",
+     "max_completion_tokens: given as 4 beside max_tokens 3; one of them is enough"},
+    {"'seed':9223372036854775808", "seed: expected an integer from -9223372036854775808 to "
+                                   "9223372036854775807, got 9.223372036854776e+18"},
+    {"'seed':0.5", "seed: expected an integer from -9223372036854775808 to 9223372036854775807, got 0.5"},
+    {"'index':-1", "index: expected an integer from 0 to 9223372036854775807, got -1"},
+    {"'created':'now'", "created: expected an integer from 0 to 9223372036854775807, got 'now'"},
+    {"'min_tokens':-1", "min_tokens: expected an integer from 0 to 1048576, got -1"},
+    {"'min_tokens':3,'max_tokens':2", "min_tokens: expected at most max_tokens, which is 2, got 3"},
+    {"'stop_token_ids':2", "stop_token_ids: expected a list of token ids, got 2"},
+    {"'stop_token_ids':[2,-1]", "stop_token_ids[1]: expected an integer from 0 to 2147483647, got -1"},
+    {"'allowed_token_ids':[]", "allowed_token_ids: expected at least one token, got none"},
+    {"'allowed_token_ids':['a']", "allowed_token_ids[0]: expected an integer from 0 to 2147483647, got 'a'"},
+    {"'include_stop_str_in_output':1", "include_stop_str_in_output: expected true or false, got 1"},
+    {"'ignore_eos':1", "ignore_eos: expected true or false, got 1"},
+    {"'stop':5", "stop: expected a string or a list of strings, got 5"},
+    {"'stop':''", "stop: expected a string that is not empty, got ''"},
+    {"'stop':['a','']", "stop[1]: expected a string that is not empty, got ''"},
+    {"'stop':[1]", "stop[0]: expected a string that is not empty, got 1"},
+    {"'logit_bias':[]", "logit_bias: expected an object of token ids and numbers, got []"},
+    {"'logit_bias':{'a':1}", "logit_bias: expected token ids as keys, got 'a'"},
+    {"'logit_bias':{'01':1}", "logit_bias: expected token ids as keys, got '01'"},
+    {"'logit_bias':{'-1':1}", "logit_bias: expected token ids as keys, got '-1'"},
+    {"'logit_bias':{'':1}", "logit_bias: expected token ids as keys, got ''"},
+    {"'logit_bias':{'2147483648':1}", "logit_bias: expected token ids as keys, got '2147483648'"},
+    {"'logit_bias':{'7':100.5}", "logit_bias['7']: expected a number from -100 to 100, got 100.5"},
+    {"'logit_bias':{'7':'1'}", "logit_bias['7']: expected a number from -100 to 100, got '1'"},
+    {"'logprobs':'yes'", "logprobs: expected an integer from 0 to 20, got 'yes'"},
+    {"'logprobs':2,'top_logprobs':2", "logprobs: expected true or false beside top_logprobs, got 2"},
+    {"'top_logprobs':2", "top_logprobs: needs 'logprobs': true"},
+    {"'top_logprobs':2,'logprobs':false", "top_logprobs: needs 'logprobs': true"},
+    {"'model':5", "model: expected a string, got 5"},
+    {"'dataset':''", "dataset: expected a string that is not empty, got ''"},
+    {"'dataset':'a\\u0000'", "dataset: expected a string without NUL, got 'a\\u0000'"},
+    {"'warnings':'w'", "warnings: expected a list of strings, got 'w'"},
+    {"'warnings':[1]", "warnings: expected strings, got 1"},
+    {"'tools':[]", "tools: needs messages, but prompt is given"},
+    {"'chat_template_kwargs':{}", "chat_template_kwargs: needs messages, but prompt is given"},
+    {"'tokens':[]", "tokens: given beside prompt, but one of messages, prompt and tokens is wanted"},
+    {"'messages':[{'role':'user','content':'x'}]",
+     "prompt: given beside messages, but one of messages, prompt and tokens is wanted"},
+};
+
 static void fields_of_a_wrong_type_or_range_are_named(void **state)
 {
-    static const struct {
-        const char *field, *text;
-    } cases[] = {
-        {"'temperature':'hot'", "temperature: expected a number from 0 to 100, got 'hot'"},
-        {"'temperature':100.5", "temperature: expected a number from 0 to 100, got 100.5"},
-        {"'temperature':-0.5", "temperature: expected a number from 0 to 100, got -0.5"},
-        {"'temperature':true", "temperature: expected a number from 0 to 100, got true"},
-        {"'top_p':-0.1", "top_p: expected a number from 0 to 1, got -0.1"},
-        {"'top_p':1.5", "top_p: expected a number from 0 to 1, got 1.5"},
-        {"'min_p':-1", "min_p: expected a number from 0 to 1, got -1"},
-        {"'repetition_penalty':0.0", "repetition_penalty: expected a number above 0 and up to 10, got 0.0"},
-        {"'presence_penalty':3", "presence_penalty: expected a number from -2 to 2, got 3"},
-        {"'frequency_penalty':[1]", "frequency_penalty: expected a number from -2 to 2, got [1]"},
-        {"'top_k':-2", "top_k: expected an integer from -1 to 1048576, got -2"},
-        {"'n':3,'best_of':2", "best_of: expected at least n, which is 3, got 2"},
-        {"'best_of':0", "best_of: expected an integer from 1 to 64, got 0"},
-        {"'repeat_penalty':0", "repetition_penalty: expected a number above 0 and up to 10, got 0"},
-        {"'repeat_penalty':1.1,'repetition_penalty':1.2",
-         "repeat_penalty: given as 1.1 beside repetition_penalty 1.2; one of them is enough"},
-        {"'max_new_tokens':5,'max_tokens':6",
-         "max_new_tokens: given as 5 beside max_tokens 6; one of them is enough"},
-        {"'enable_thinking':false", "enable_thinking: needs messages, but prompt is given"},
-        {"'n':0", "n: expected an integer from 1 to 64, got 0"},
-        {"'n':1.5", "n: expected an integer from 1 to 64, got 1.5"},
-        {"'n':'1'", "n: expected an integer from 1 to 64, got '1'"},
-        {"'max_tokens':-1", "max_tokens: expected an integer from 0 to 1048576, got -1"},
-        {"'max_completion_tokens':'x'",
-         "max_completion_tokens: expected an integer from 0 to 1048576, got 'x'"},
-        {"'max_tokens':3,'max_completion_tokens':4",
-         "max_completion_tokens: given as 4 beside max_tokens 3; one of them is enough"},
-        {"'seed':9223372036854775808", "seed: expected an integer from -9223372036854775808 to "
-                                       "9223372036854775807, got 9.223372036854776e+18"},
-        {"'seed':0.5", "seed: expected an integer from -9223372036854775808 to 9223372036854775807, got 0.5"},
-        {"'index':-1", "index: expected an integer from 0 to 9223372036854775807, got -1"},
-        {"'created':'now'", "created: expected an integer from 0 to 9223372036854775807, got 'now'"},
-        {"'min_tokens':-1", "min_tokens: expected an integer from 0 to 1048576, got -1"},
-        {"'min_tokens':3,'max_tokens':2", "min_tokens: expected at most max_tokens, which is 2, got 3"},
-        {"'stop_token_ids':2", "stop_token_ids: expected a list of token ids, got 2"},
-        {"'stop_token_ids':[2,-1]", "stop_token_ids[1]: expected an integer from 0 to 2147483647, got -1"},
-        {"'allowed_token_ids':[]", "allowed_token_ids: expected at least one token, got none"},
-        {"'allowed_token_ids':['a']",
-         "allowed_token_ids[0]: expected an integer from 0 to 2147483647, got 'a'"},
-        {"'include_stop_str_in_output':1", "include_stop_str_in_output: expected true or false, got 1"},
-        {"'ignore_eos':1", "ignore_eos: expected true or false, got 1"},
-        {"'stop':5", "stop: expected a string or a list of strings, got 5"},
-        {"'stop':''", "stop: expected a string that is not empty, got ''"},
-        {"'stop':['a','']", "stop[1]: expected a string that is not empty, got ''"},
-        {"'stop':[1]", "stop[0]: expected a string that is not empty, got 1"},
-        {"'logit_bias':[]", "logit_bias: expected an object of token ids and numbers, got []"},
-        {"'logit_bias':{'a':1}", "logit_bias: expected token ids as keys, got 'a'"},
-        {"'logit_bias':{'01':1}", "logit_bias: expected token ids as keys, got '01'"},
-        {"'logit_bias':{'-1':1}", "logit_bias: expected token ids as keys, got '-1'"},
-        {"'logit_bias':{'':1}", "logit_bias: expected token ids as keys, got ''"},
-        {"'logit_bias':{'2147483648':1}", "logit_bias: expected token ids as keys, got '2147483648'"},
-        {"'logit_bias':{'7':100.5}", "logit_bias['7']: expected a number from -100 to 100, got 100.5"},
-        {"'logit_bias':{'7':'1'}", "logit_bias['7']: expected a number from -100 to 100, got '1'"},
-        {"'logprobs':'yes'", "logprobs: expected an integer from 0 to 20, got 'yes'"},
-        {"'logprobs':2,'top_logprobs':2", "logprobs: expected true or false beside top_logprobs, got 2"},
-        {"'top_logprobs':2", "top_logprobs: needs 'logprobs': true"},
-        {"'top_logprobs':2,'logprobs':false", "top_logprobs: needs 'logprobs': true"},
-        {"'model':5", "model: expected a string, got 5"},
-        {"'dataset':''", "dataset: expected a string that is not empty, got ''"},
-        {"'dataset':'a\\u0000'", "dataset: expected a string without NUL, got 'a\\u0000'"},
-        {"'warnings':'w'", "warnings: expected a list of strings, got 'w'"},
-        {"'warnings':[1]", "warnings: expected strings, got 1"},
-        {"'tools':[]", "tools: needs messages, but prompt is given"},
-        {"'chat_template_kwargs':{}", "chat_template_kwargs: needs messages, but prompt is given"},
-        {"'tokens':[]", "tokens: given beside prompt, but one of messages, prompt and tokens is wanted"},
-        {"'messages':[{'role':'user','content':'x'}]",
-         "prompt: given beside messages, but one of messages, prompt and tokens is wanted"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof wrong_fields / sizeof *wrong_fields; i++) {
         char record[256];
-        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", cases[i].field);
-        assert_refused(record, ERROR_INVALID_FIELD, cases[i].text);
+        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", wrong_fields[i].field);
+        assert_refused(record, ERROR_INVALID_FIELD, wrong_fields[i].text);
     }
 }
 
@@ -137,19 +136,14 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"'stream_options':{'include_usage':true}",
          "stream_options: not supported, got {'include_usage':true}"},
         {"'structured_outputs':{'structural_tag':{}}", "structured_outputs.structural_tag: not supported"},
-        {"'structured_outputs':{'whitespace_pattern':' '}",
-         "structured_outputs.whitespace_pattern: not supported"},
-        {"'echo':true", "echo: only false is supported, got true"},
+        {"'structured_outputs':{'structural_tag':' '}", "structured_outputs.structural_tag: not supported"},
         {"'suffix':'s'", "suffix: not supported, got 's'"},
         {"'functions':[]", "functions: not supported, got []"},
         {"'function_call':'auto'", "function_call: not supported, got 'auto'"},
-        {"'parallel_tool_calls':false", "parallel_tool_calls: only true is supported, got false"},
         {"'modalities':['text','audio']", "modalities: only ['text'] is supported, got ['text','audio']"},
         {"'audio':{}", "audio: not supported, got {}"},
         {"'prediction':{}", "prediction: not supported, got {}"},
         {"'reasoning_effort':'low'", "reasoning_effort: not supported, got 'low'"},
-        {"'bad_words':['x']", "bad_words: only [] is supported, got ['x']"},
-        {"'prompt_logprobs':1", "prompt_logprobs: not supported, got 1"},
         {"'chat_template':'{{x}}'", "chat_template: not supported, got '{{x}}'"},
         {"'typical_p':0.9", "typical_p: only 1 is supported, got 0.9"},
         {"'mirostat':2", "mirostat: only 0 is supported, got 2"},
@@ -159,6 +153,11 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"'do_sample':false", "do_sample: only true is supported, got false"},
         {"'num_beams':4", "num_beams: only 1 is supported, got 4"},
         {"'repeat_last_n':64", "repeat_last_n: only -1 is supported, got 64"},
+        {"'penalty_last_n':64", "penalty_last_n: only -1 is supported, got 64"},
+        {"'top_a':0.2", "top_a: only 0 is supported, got 0.2"},
+        {"'min_length':3", "min_length: only 0 is supported, got 3"},
+        {"'guidance_scale':1.5", "guidance_scale: only 1 is supported, got 1.5"},
+        {"'encoder_repetition_penalty':1.1", "encoder_repetition_penalty: only 1 is supported, got 1.1"},
         {"'samplers':['top_k']", "samplers: not supported, got ['top_k']"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -370,7 +369,7 @@ static void the_identity_is_read_even_from_a_bad_record(void **state)
                 text_equals_string(decoded.job->custom_id, "a"));
     assert_true(text_equals_string(decoded.job->dataset, "default"));
     assert_int_equal(decoded.job->index, 2);
-    assert_int_equal(decoded.job->created, 3);
+    assert_int_equal(decoded.job->created_s, 3);
     job_destroy(decoded.job);
 }
 
@@ -481,7 +480,7 @@ static void a_deadline_is_in_seconds_and_a_priority_has_both_signs(void **state)
 {
     struct job *job = decode_good("{'prompt':'p','priority':-100,'deadline':253402300799}");
     assert_int_equal(job->priority, -JOB_PRIORITY_MAX);
-    assert_int_equal(job->deadline, JOB_DEADLINE_MAX);
+    assert_int_equal(job->deadline_s, JOB_DEADLINE_MAX);
     job_destroy(job);
     assert_refused("{'prompt':'p','priority':-101}", ERROR_INVALID_FIELD,
                    "priority: expected an integer from -100 to 100, got -101");
@@ -542,15 +541,16 @@ static const char full_record[] =
     "'messages':[{'role':'system','content':'Label the review.'},{'role':'user','content':'Caf\\u00e9: "
     "\\ud83d\\ude00\\n\\t'}],"
     "'tools':[{'type':'function','function':{'name':'label','parameters':{'type':'object'}}}],"
+    "'tool_choice':'required','parallel_tool_calls':false,"
     "'documents':[{'title':'t','text':'d'}],'add_generation_prompt':false,"
     "'chat_template_kwargs':{'enable_thinking':false,'depth':3,'scale':0.1},'max_tokens':64,'n':2,'"
     "temperature':0.7,'top_p':0.95,'top_k':40,"
-    "'min_p':0.05,'seed':-42,'stop':['\\n\\n','END'],'stop_token_ids':[9,2],'include_stop_str_in_output':true,'min_tokens':3,"
-    "'allowed_token_ids':[7,9,50256],'ignore_eos':true,'presence_penalty':0.5,'frequency_"
+    "'min_p':0.05,'seed':-42,'stop':['\\n\\n','END'],'stop_token_ids':[9,2],'include_stop_str_in_output':true,"
+    "'presence_penalty':0.5,'frequency_"
     "penalty':-0.25,"
     "'repetition_penalty':1.1,'logit_bias':{'50256':-100.0,'7':1.5},'logprobs':true,'top_logprobs':5,"
     "'priority':-7,'deadline':1800000000,"
-    "'warnings':['unknown field \\'colour\\' ignored']}";
+    "'warnings':['unknown field \\'color\\' ignored']}";
 
 static void the_bytes_of_a_job_do_not_change(void **state)
 {

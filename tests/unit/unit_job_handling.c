@@ -1,4 +1,4 @@
-// Jobs outside their record: which of them an order names, and the reserve that their memory comes from.
+// Jobs outside their record: which of them an order names, and the free list of their memory.
 #include "tests/job_records.h"
 
 // An order to cancel names a dataset, perhaps one job of it, and the moment up to which jobs were submitted.
@@ -10,9 +10,9 @@ static void an_order_names_jobs_of_its_dataset_and_id_up_to_its_moment(void **st
         int64_t created, written, submitted;
     } times[] = {{1000, 0, 1000}, {1000, 2000, 1000}, {0, 1000, 1000}, {0, 0, 0}};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        job->created = times[i].created;
-        job->source.written = times[i].written;
-        assert_int_equal(job_submitted(job), times[i].submitted);
+        job->created_s = times[i].created;
+        job->source.written_s = times[i].written;
+        assert_int_equal(job_submitted_s(job), times[i].submitted);
         assert_true(job_is_named(job, TEXT("d"), TEXT("j"), times[i].submitted));
         assert_true(job_is_named(job, TEXT("d"), (struct text){0}, times[i].submitted + 1));
         assert_false(job_is_named(job, TEXT("d"), (struct text){0}, times[i].submitted - 1));

@@ -102,8 +102,10 @@ static void bounds_are_exact(void **state)
 static void integers_have_no_fraction_but_zeros(void **state)
 {
     struct expressions *pool = expressions_create(NULL);
-    static const char *const integers[] = {"0", "-0", "10", "-7", "1.0", "-1.00", "1e16", "1.5e+300"};
-    static const char *const others[] = {"01", "1.", ".5", "1.5", "-0.1", "+1", "1.05", "1.5e0", "1e-1", ""};
+    static const char *const integers[] = {"0",   "-0",    "10",  "-7",   "1.0",     "-1.00",
+                                           "1e0", "1.5e1", "1e5", "1e16", "1.5e+300"};
+    static const char *const others[] = {"01",   "1.",    ".5",     "1.5",  "-0.1", "+1",
+                                         "1.05", "1.5e0", "1.25e1", "1e-1", ""};
     uint32_t integer = number_integer(pool, true), other = number_not_integer(pool, true),
              old = number_integer(pool, false);
     for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {

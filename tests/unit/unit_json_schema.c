@@ -31,7 +31,13 @@ static void what_is_not_enforced_is_refused_by_keyword_and_pointer(void **state)
         {"{\"items\": {\"multipleOf\": 0.123456789}}", "multipleOf", "/items/multipleOf"},
         {"{\"$ref\": \"http://example.com/other.json\"}", "$ref", "/$ref"},
         {"{\"$schema\": \"http://example.com/dialect\"}", "$schema", "/$schema"},
+        {"{\"$dynamicRef\": \"#a\", \"$dynamicAnchor\": \"a\", \"$defs\": {\"b\": {\"$id\": \"b\", \"$dynamicAnchor\": "
+         "\"a\"}}}",
+         "$dynamicRef", "/$dynamicRef"},
         {"{\"minProperties\": 2}", "minProperties", "/minProperties"},
+        // {"a": 1, "a": 2}: the first member is what the negation asks for, and the last is what counts.
+        {"{\"not\": {\"additionalProperties\": {\"type\": \"integer\"}}}", "additionalProperties",
+         "/not/additionalProperties"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct schema_refusal refusal;
@@ -95,25 +101,89 @@ static void annotations_and_unknown_keywords_are_ignored(void **state)
     }
 }
 
-static void a_schema_that_grows_ends_at_a_limit_with_its_name(void **state)
+// The opening, n times the part, with the part's number for @ and the next one for ^, and the closing.
+struct growing_schema {
+    const char *opening, *part, *closing;
+    int n_accepted, n_refused;
+    const char *limit;
+};
+
+static void add_numbered(struct buffer *out, const char *text, int number)
+{
+    for (; *text; text++)
+        if (*text == '@' || *text == '^')
+            buffer_add_integer(out, number + (*text == '^'));
+        else
+            buffer_add_byte(out, *text);
+}
+
+static enum status compile_grown(const struct growing_schema *growing, int n, struct error *error)
 {
     struct buffer schema = {0};
     struct schema_refusal refusal;
-    struct error error = {0};
-    buffer_add_string(&schema, "{\"allOf\": [");
-    for (int i = 0; i < 12; i++) // 2^12 alternatives
-        buffer_add_format(&schema, "%s{\"anyOf\": [{\"required\": [\"a%d\"]}, {\"required\": [\"b%d\"]}]}",
-                          i ? "," : "", i, i);
-    buffer_add_string(&schema, "]}");
-    assert_int_equal(compile((struct text){schema.data, schema.size}, &refusal, &error), STATUS_REJECT);
-    assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
-    assert_non_null(strstr(error.text, "schema_alternatives"));
-    buffer_clear(&schema);
-    while (schema.size <= grammar_limits_default.values[GRAMMAR_LIMIT_SOURCE_BYTES])
-        buffer_add_string(&schema, "                                                                ");
-    assert_int_equal(compile((struct text){schema.data, schema.size}, &refusal, &error), STATUS_REJECT);
-    assert_non_null(strstr(error.text, "grammar_source_bytes"));
+    buffer_add_string(&schema, growing->opening);
+    for (int i = 0; i < n; i++) {
+        buffer_add_string(&schema, i ? "," : "");
+        add_numbered(&schema, growing->part, i);
+    }
+    add_numbered(&schema, growing->closing, n);
+    enum status status = compile((struct text){schema.data, schema.size}, &refusal, error);
     buffer_finish(&schema);
+    return status;
+}
+
+static void a_schema_that_grows_ends_at_a_limit_with_its_name(void **state)
+{
+    static const struct growing_schema schemas[] = {
+        {"{\"allOf\": [",
+         "{\"anyOf\": [{\"required\": [\"a@\"]}, {\"required\": [\"b@\"]}, {\"required\": [\"c@\"]}]}", "]}",
+         3, 9, "schema_alternatives: more than 4096"},
+        {"{\"$defs\": {\"0\": {}, ", "\"^\": {\"allOf\": [{\"$ref\": \"#/$defs/@\"}]}",
+         "}, \"$ref\": \"#/$defs/@\"}", 40, 400, "schema_depth: more than 300"},
+        {"{\"unevaluatedProperties\": false, \"anyOf\": [", "{\"properties\": {\"a@\": {}}}", "]}", 5, 8,
+         "more than 64 combinations"},
+        {"{\"oneOf\": [", "{\"properties\": {\"a@\": {\"minLength\": 3}}}", "]}", 3, 200,
+         "schema_work: more than 2000000"},
+        {"{\"allOf\": [", "{\"contains\": {\"const\": \"@\"}, \"maxContains\": 40}", "]}", 2, 3,
+         "schema_states: more than 20000"},
+        {"{\"enum\": [", "\"a value of which there are many: @\"", "]}", 10000, 40000,
+         "grammar_source_bytes"},
+    };
+    for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++) {
+        struct error error = {0};
+        if (compile_grown(&schemas[i], schemas[i].n_accepted, &error) != STATUS_OK)
+            fail_msg("%s: %s", schemas[i].part, error.text);
+        if (compile_grown(&schemas[i], schemas[i].n_refused, &error) != STATUS_REJECT ||
+            !strstr(error.text, schemas[i].limit))
+            fail_msg("%s: %s", schemas[i].part, error.text);
+    }
+}
+
+static void items_that_are_counted_take_states_up_to_a_limit(void **state)
+{
+    static const struct {
+        int min_items, min_contains, n_contains;
+        bool fits;
+    } cases[] = {
+        {199, 99, 1, true}, {200, 99, 1, false}, {199, 100, 1, false}, {2, 1, 3, true}, {2, 1, 4, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer schema = {0};
+        struct schema_refusal refusal;
+        struct error error = {0};
+        buffer_add_format(&schema,
+                          "{\"type\":\"array\",\"minItems\":%d,\"items\":{\"enum\":[1,2,3,4]},\"allOf\":[",
+                          cases[i].min_items);
+        for (int j = 0; j < cases[i].n_contains; j++)
+            buffer_add_format(&schema, "%s{\"contains\":{\"const\":%d},\"minContains\":%d}", j ? "," : "",
+                              j + 1, cases[i].min_contains);
+        buffer_add_string(&schema, "]}");
+        enum status status = compile((struct text){schema.data, schema.size}, &refusal, &error);
+        if (status != (cases[i].fits ? STATUS_OK : STATUS_REJECT))
+            fail_msg("case %zu: %s", i, error.text);
+        if (!cases[i].fits)
+            assert_non_null(strstr(error.text, "schema_states"));
+        buffer_finish(&schema);
+    }
 }
 
 int main(void)
@@ -123,6 +193,7 @@ int main(void)
         cmocka_unit_test(what_is_no_schema_is_an_error),
         cmocka_unit_test(annotations_and_unknown_keywords_are_ignored),
         cmocka_unit_test(a_schema_that_grows_ends_at_a_limit_with_its_name),
+        cmocka_unit_test(items_that_are_counted_take_states_up_to_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,15 @@ static const struct text_case cases[] = {
     {"{\"items\": {\"enum\": [1, \"a\", null]}, \"uniqueItems\": true}",
      {"[]", "[1,\"a\"]", "[null,1,\"a\"]"},
      {"[1,1.0]", "[\"a\",1,\"a\"]"}},
+    // References to identifiers: absolute, by the base's scheme, authority or folder, of another scheme
+    {"{\"$id\": \"http://h/d/s\", \"$defs\": {\"n\": {\"$id\": \"n\", \"type\": \"null\"}, \"b\": {\"$id\": \"urn:b\","
+     " \"type\": \"boolean\"}}, \"anyOf\": [{\"$ref\": \"http://h/d/n\"}, {\"$ref\": \"urn:b\"}]}",
+     {"null", "true"},
+     {"1", "[]"}},
+    {"{\"$id\": \"http://h/d/s\", \"$defs\": {\"n\": {\"$id\": \"n\", \"type\": \"null\"}}, \"type\": \"array\", \"prefixItems\":"
+     " [{\"$ref\": \"//h/d/n\"}, {\"$ref\": \"/d/n\"}, {\"$ref\": \"n\"}, {\"$ref\": \"./../d/n\"}], \"minItems\": 4, \"items\": false}",
+     {"[null,null,null,null]"},
+     {"[null]", "[1,null,null,null]"}},
     {"{\"$defs\": {\"n\": {\"type\": [\"array\", \"null\"], \"items\": {\"$ref\": \"#/$defs/n\"}}}, "
      "\"$ref\": \"#/$defs/n\"}",
      {"null", "[[],[null,[[]]]]"},
@@ -110,6 +119,34 @@ static const struct text_case cases[] = {
      "\"exclusiveMinimum\": true}",
      {"4"},
      {"3", "4.0"}},
+    {"{\"properties\": {\"a\": {}}, \"anyOf\": [{\"properties\": {\"b\": {\"const\": 1}}, \"required\": [\"b\"]}, "
+     "{\"properties\": {\"c\": {}}}], \"unevaluatedProperties\": false}",
+     {"{}", "{\"a\":0,\"b\":1,\"c\":2}", "{\"a\":0,\"c\":2}", "7"},
+     {"{\"b\":2}", "{\"d\":1}", "{\"a\":0,\"b\":1,\"d\":2}"}},
+    {"{\"if\": {\"required\": [\"k\"]}, \"then\": {\"properties\": {\"k\": {}, \"t\": {}}}, \"else\": {\"properties\": "
+     "{\"e\": {}}}, \"unevaluatedProperties\": {\"type\": \"null\"}}",
+     {"{\"k\":1,\"t\":2}", "{\"e\":1}", "{\"e\":1,\"x\":null}", "{\"k\":1,\"e\":null}"},
+     {"{\"t\":2}", "{\"k\":1,\"e\":1}"}},
+    {"{\"$schema\": \"https://json-schema.org/draft/2019-09/schema\", \"items\": [{}], \"contains\": {\"const\": 2}, "
+     "\"unevaluatedItems\": {\"type\": \"string\"}}",
+     {"[2]", "[2,\"a\"]"},
+     {"[1,2]", "[2,null]"}},
+    {"{\"prefixItems\": [{}], \"contains\": {\"const\": 2}, \"unevaluatedItems\": {\"type\": \"string\"}}",
+     {"[2]", "[1,2,\"a\"]"},
+     {"[1]", "[1,2,3]"}},
+    {"{\"$ref\": \"#/$defs/list\", \"$defs\": {\"n\": {\"$dynamicAnchor\": \"item\", \"type\": \"null\"}, \"list\": "
+     "{\"items\": {\"$dynamicRef\": \"#item\"}}}}",
+     {"[null]"},
+     {"[1]"}},
+    {"{\"not\": {\"properties\": {\"a\": {}}, \"unevaluatedProperties\": false}}",
+     {"{\"b\":1}", "{\"a\":1,\"b\":1}"},
+     {"{}", "{\"a\":1}", "1"}},
+    {"{\"type\": \"integer\", \"maximum\": 200000}",
+     {"1e5", "1.0", "1.5E1", "-2e+30"},
+     {"1e6", "1.5", "1.25e1"}},
+    {"{\"not\": {\"additionalProperties\": false, \"properties\": {\"a\": {}}}, \"type\": \"object\"}",
+     {"{\"b\":1}", "{\"a\":1,\"b\":1}"},
+     {"{}", "{\"a\":1}"}},
 };
 
 static void texts_are_accepted_where_their_values_are(void **state)
@@ -128,6 +165,23 @@ static void texts_are_accepted_where_their_values_are(void **state)
                 fail_msg("%s accepts %s", cases[i].schema, cases[i].refused[j]);
         recognizer_destroy(recognizer);
         grammar_destroy(grammar);
+    }
+}
+
+static void numbers_are_written_without_exponents(void **state)
+{
+    static const char *const numbers[][2] = {
+        {"1e5", "100000.0"}, {"-1.5E+3", "-1500.0"}, {"12.50e-1", "1.250"},
+        {"1e-3", "0.001"},   {"0e7", "0.0"},         {"1e4000", "1e4000"},
+        {"7", "7"},          {"-0.50", "-0.50"},     {"10e0", "10.0"},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct buffer out = {0};
+        struct json_node node = {.kind = JSON_NUMBER, .text = text_from_string(numbers[i][0])};
+        grammar_text_write(&node, false, &out);
+        assert_int_equal(out.size, strlen(numbers[i][1]));
+        assert_memory_equal(out.data, numbers[i][1], out.size);
+        buffer_finish(&out);
     }
 }
 
@@ -267,7 +321,7 @@ static void the_official_suite_is_judged_right_or_refused(void **state)
         }
         closedir(entries);
         print_message("%s: %zu right, %zu refused\n", drafts[i][0], figures.n_right, figures.n_refused);
-        assert_true(figures.n_right > 2 * figures.n_refused);
+        assert_true(figures.n_right > 4 * figures.n_refused);
     }
 }
 
@@ -275,6 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_accepted_where_their_values_are),
+        cmocka_unit_test(numbers_are_written_without_exponents),
         cmocka_unit_test(white_space_is_what_the_options_say),
         cmocka_unit_test(keys_come_in_any_order_on_request),
         cmocka_unit_test(a_schema_without_values_is_an_error),

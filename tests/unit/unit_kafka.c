@@ -1,10 +1,11 @@
-// What the Kafka transport does without a broker: slots, record headers, cancellations, the table of
+// Parts of the Kafka transport that need no broker: slots, record headers, cancellations, the table of
 // partitions.
 #include "consumer/kafka/cancel.h"
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/marker.h"
 #include "consumer/kafka/partition.h"
 #include "consumer/kafka/slot.h"
+#include "tests/job_records.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,6 +91,13 @@ static void a_member_s_name_is_held_by_one_worker(void **state)
     struct slot first, second;
     struct error error;
     char longest[SLOT_NAME_BYTES_MAX + 2];
+    char group[SLOT_GROUP_BYTES_MAX + 2] = "";
+    memset(group, 'g', SLOT_GROUP_BYTES_MAX);
+    assert_int_equal(slot_open_named(&first, folder, group, "pod-7", &error), STATUS_OK);
+    slot_close(&first);
+    group[SLOT_GROUP_BYTES_MAX] = 'g';
+    assert_int_equal(slot_open_named(&first, folder, group, "pod-7", &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "longer than"));
     assert_int_equal(slot_open_named(&first, folder, "g", "pod-7", &error), STATUS_OK);
     assert_string_equal(first.id, "pod-7");
     assert_int_equal(slot_open_named(&second, folder, "g", "pod-7", &error), STATUS_REFUSE);
@@ -264,10 +272,10 @@ static void cancellations_are_read_back_as_written(void **state)
     assert_string_equal(value.data, "{\"dataset\":\"a \\\"set\\\"\",\"job_id\":\"job\",\"at\":1700000000}");
     assert_int_equal(cancel_decode(text_of(&key), text_of(&value), &arena, &back, &error), STATUS_OK);
     assert_true(text_equal(back.dataset, cancel.dataset) && text_equal(back.job_id, cancel.job_id));
-    assert_int_equal(back.at, cancel.at);
+    assert_int_equal(back.at_s, cancel.at_s);
     assert_int_equal(cancel_decode(text_of(&key), (struct text){0}, &arena, &back, &error), STATUS_OK);
     assert_true(text_equal(back.dataset, cancel.dataset) && text_equal(back.job_id, cancel.job_id));
-    assert_true(back.at == CANCEL_NEVER);
+    assert_true(back.at_s == CANCEL_NEVER);
     buffer_finish(&key);
     buffer_finish(&value);
     arena_finish(&arena);
@@ -339,14 +347,14 @@ static void a_cancellation_covers_what_was_created_before_it(void **state)
     assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 0)); // when it was created is not known
     assert_false(cancel_set_has(&set, TEXT("d"), TEXT("k"), 0));
     assert_true(cancel_set_has(&set, TEXT("e"), TEXT("any"), 99));
-    put(&set, TEXT("e"), TEXT(""), CANCEL_NEVER); // taken back
+    put(&set, TEXT("e"), TEXT(""), CANCEL_NEVER); // withdrawn
     assert_false(cancel_set_has(&set, TEXT("e"), TEXT("any"), 99));
     put(&set, TEXT("d"), TEXT("j"), 200);
     assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 150));
     cancel_set_finish(&set);
 }
 
-static void a_cancellation_that_was_taken_back_covers_nothing(void **state)
+static void a_withdrawn_cancellation_covers_nothing(void **state)
 {
     struct cancel_set set = {0};
     put(&set, TEXT("d"), TEXT("j"), 100);
@@ -412,10 +420,10 @@ static void a_marker_is_read_back_as_written_and_no_cancellation(void **state)
                             .n_jobs = 10,
                             .fingerprint = INT64_MAX,
                             .complete = true,
-                            .created = 1700000000,
+                            .created_s = 1700000000,
                             .partition = -1,
                             .offset = -1};
-    for (int i = 0; i < 2; i++, marker.is_taken_back = true) {
+    for (int i = 0; i < 2; i++, marker.is_withdrawn = true) {
         struct buffer key = {0}, value = {0};
         marker_encode(&marker, &key, &value);
         struct text key_text = {key.data, key.size}, value_text = {value.data, value.size};
@@ -424,16 +432,90 @@ static void a_marker_is_read_back_as_written_and_no_cancellation(void **state)
         assert_true(marker_is_key(key_text));
         assert_int_equal(marker_decode(key_text, value_text, &arena, &back, &error), STATUS_OK);
         assert_true(text_equal(back.topic, marker.topic) && text_equal(back.dataset, marker.dataset));
-        assert_int_equal(back.is_taken_back, i == 1);
-        assert_true(back.is_taken_back ||
+        assert_int_equal(back.is_withdrawn, i == 1);
+        assert_true(back.is_withdrawn ||
                     (back.n_lines == 12 && back.n_jobs == 10 && back.fingerprint == INT64_MAX &&
-                     back.complete && back.created == 1700000000 && back.partition == -1));
+                     back.complete && back.created_s == 1700000000 && back.partition == -1));
         // A worker of an older version reads it so.
         assert_int_equal(cancel_decode(key_text, value_text, &arena, &cancel, &error), STATUS_REJECT);
         buffer_finish(&key);
         buffer_finish(&value);
     }
     arena_finish(&arena);
+}
+
+static enum status decode_marker(const char *topic, const char *dataset, const char *value,
+                                 struct marker *marker, struct error *error)
+{
+    char key[512];
+    struct arena arena = {0};
+    int size = snprintf(key, sizeof key, "[\"submit\",\"%s\",\"%s\"]", topic, dataset);
+    enum status status =
+        marker_decode((struct text){key, (size_t)size}, text_from_string(value), &arena, marker, error);
+    arena_finish(&arena);
+    return status;
+}
+
+static void names_and_numbers_of_a_marker_have_their_limits(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "{'lines':0,'jobs':0,'fingerprint':0,'complete':false,'created':0,'partition':-1,'offset':-1}",
+        "{'lines':9223372036854775807,'jobs':9223372036854775807,'fingerprint':9223372036854775807,'complete':true,"
+        "'created':9223372036854775807,'partition':2147483647,'offset':9223372036854775807}"};
+    static const char *const bad[] = {
+        "lines",
+        "{'lines':-1,'jobs':0,'fingerprint':0,'complete':false,'created':0,'partition':0,'offset':0}",
+        "jobs",
+        "{'lines':1,'jobs':-1,'fingerprint':0,'complete':false,'created':0,'partition':0,'offset':0}",
+        "jobs",
+        "{'lines':1,'jobs':2,'fingerprint':0,'complete':false,'created':0,'partition':0,'offset':0}",
+        "fingerprint",
+        "{'lines':1,'jobs':1,'fingerprint':-1,'complete':false,'created':0,'partition':0,'offset':0}",
+        "complete",
+        "{'lines':1,'jobs':1,'fingerprint':0,'complete':0,'created':0,'partition':0,'offset':0}",
+        "complete",
+        "{'lines':1,'jobs':1,'fingerprint':0,'created':0,'partition':0,'offset':0}",
+        "created",
+        "{'lines':1,'jobs':1,'fingerprint':0,'complete':true,'created':-1,'partition':0,'offset':0}",
+        "partition",
+        "{'lines':1,'jobs':1,'fingerprint':0,'complete':true,'created':0,'partition':-2,'offset':0}",
+        "partition",
+        "{'lines':1,'jobs':1,'fingerprint':0,'complete':true,'created':0,'partition':2147483648,'offset':0}",
+        "offset",
+        "{'lines':1,'jobs':1,'fingerprint':0,'complete':true,'created':0,'partition':0,'offset':-2}",
+        "offset",
+        "{'lines':1,'jobs':1,'fingerprint':0,'complete':true,'created':0,'partition':0}",
+        "an object",
+        "[]"};
+    struct marker marker;
+    struct error error;
+    char value[512], name[300];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        unquote(strcpy(value, good[i]));
+        assert_int_equal(decode_marker("t", "d", value, &marker, &error), STATUS_OK);
+    }
+    assert_true(marker.n_jobs == INT64_MAX && marker.partition == INT32_MAX && marker.offset == INT64_MAX);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i += 2) {
+        unquote(strcpy(value, bad[i + 1]));
+        assert_int_equal(decode_marker("t", "d", value, &marker, &error), STATUS_REJECT);
+        assert_non_null(strstr(error.text, bad[i]));
+    }
+    memset(name, 'n', sizeof name);
+    name[MARKER_TOPIC_BYTES_MAX] = '\0';
+    assert_int_equal(decode_marker(name, "d", "", &marker, &error), STATUS_OK);
+    assert_true(marker.is_withdrawn);
+    assert_int_equal(decode_marker(name, "", "", &marker, &error), STATUS_REJECT);
+    assert_int_equal(decode_marker("", "d", "", &marker, &error), STATUS_REJECT);
+    assert_int_equal(decode_marker("t", name + MARKER_TOPIC_BYTES_MAX - JOB_DATASET_BYTES_MAX, "", &marker,
+                                   &error),
+                     STATUS_OK);
+    assert_int_equal(decode_marker("t", name + MARKER_TOPIC_BYTES_MAX - JOB_DATASET_BYTES_MAX - 1, "",
+                                   &marker, &error),
+                     STATUS_REJECT);
+    name[MARKER_TOPIC_BYTES_MAX] = 'n';
+    name[MARKER_TOPIC_BYTES_MAX + 1] = '\0';
+    assert_int_equal(decode_marker(name, "d", "", &marker, &error), STATUS_REJECT);
 }
 
 static void only_results_of_the_topic_s_jobs_are_its_own(void **state)
@@ -478,10 +560,11 @@ int main(void)
         cmocka_unit_test(cancellations_are_read_back_as_written),
         cmocka_unit_test(what_is_no_cancellation_is_rejected),
         cmocka_unit_test(a_cancellation_covers_what_was_created_before_it),
-        cmocka_unit_test(a_cancellation_that_was_taken_back_covers_nothing),
+        cmocka_unit_test(a_withdrawn_cancellation_covers_nothing),
         cmocka_unit_test(a_set_that_grows_loses_no_cancellation),
         cmocka_unit_test(the_set_of_cancellations_has_a_limit),
         cmocka_unit_test(a_marker_is_read_back_as_written_and_no_cancellation),
+        cmocka_unit_test(names_and_numbers_of_a_marker_have_their_limits),
         cmocka_unit_test(only_results_of_the_topic_s_jobs_are_its_own),
         cmocka_unit_test(partitions_are_made_up_to_their_limit),
     };

@@ -1,5 +1,5 @@
-// A store that can't be opened yet (consumer/late_store.h): it is tried again later and later, and used once
-// it is there.
+// A store that can't be opened yet (consumer/late_store.h): opening is retried with a backoff, and the store
+// is used once it is open.
 #include "consumer/late_store.h"
 #include "tests/store_jobs.h"
 

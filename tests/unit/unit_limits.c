@@ -40,7 +40,7 @@ static struct limits_wanted wanted_with(uint64_t page_bytes)
     return (struct limits_wanted){.backend = &stub,
                                   .device = true,
                                   .n_sequences_max = BATCH,
-                                  .n_rows_max = ROWS,
+                                  .n_tokens_max = ROWS,
                                   .page_bytes = page_bytes,
                                   .host = &stub,
                                   .host_memory_available = PLENTY};
@@ -180,6 +180,34 @@ static void a_refusal_names_what_would_fit(void **state)
     assert_non_null(strstr(error.text, "--backend cpu"));
 }
 
+// In millions of bytes, rounded to a tenth or, a page, to a hundredth.
+static void a_refusal_names_what_is_there_and_what_each_part_takes(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
+    struct limits_plan plan;
+    struct error error = {0};
+    struct limits_wanted wanted = wanted_with(1000 * page);
+    double available, weights, matrices, pages, one_page;
+    int n_rows, n_positions;
+    assert_true(fits(&plan, model, PLENTY, &wanted));
+    wanted.placing = PLACING_DEVICE;
+    assert_int_equal(limits_derive(&plan, model, 1500000, &wanted, &error), STATUS_REFUSE);
+    assert_int_equal(
+        sscanf(error.text,
+               "memory: %lf MB are available; weights take %lf MB, matrices of %d rows %lf MB, and "
+               "the KV pages %lf MB (one page of %d positions: %lf MB); would fit: --",
+               &available, &weights, &n_rows, &matrices, &pages, &n_positions, &one_page),
+        7);
+    assert_float_equal(available, 1.5, 0.051);
+    assert_float_equal(weights, (double)forward_weight_bytes(model, &stub) / 1e6, 0.051);
+    assert_float_equal(pages, 1000 * (double)page / 1e6, 0.051);
+    assert_float_equal(one_page, (double)page / 1e6, 0.0051);
+    assert_float_equal(matrices, (double)plan.matrix_bytes / 1e6, 0.051);
+    assert_int_equal(n_rows, plan.batch.n_tokens_max);
+    assert_int_equal(n_positions, LIMITS_PAGE_POSITIONS);
+}
+
 // The size that a text names after `before`, in bytes.
 static uint64_t named_size(const char *text, const char *before)
 {
@@ -198,7 +226,7 @@ static void the_kv_memory_that_a_refusal_names_fits(void **state)
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = {
-        .backend = &stub, .n_sequences_max = BATCH, .n_rows_max = ROWS, .page_bytes = 1};
+        .backend = &stub, .n_sequences_max = BATCH, .n_tokens_max = ROWS, .page_bytes = 1};
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE); // less than a page
     assert_int_equal(error.code, ERROR_USAGE);
     wanted.page_bytes = named_size(error.text, "at least ");
@@ -240,7 +268,7 @@ static void a_cpu_has_no_other_side(void **state)
     struct model *model = *state;
     struct limits_plan plan;
     struct error error = {0};
-    struct limits_wanted wanted = {.backend = &stub, .n_sequences_max = BATCH, .n_rows_max = ROWS};
+    struct limits_wanted wanted = {.backend = &stub, .n_sequences_max = BATCH, .n_tokens_max = ROWS};
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
     assert_false(limits_is_hybrid(&plan));
     // half is left alone
@@ -270,26 +298,26 @@ static void counts_are_cut_to_their_limits(void **state)
     for (int over = 0; over < 2; over++) {
         struct limits_wanted wanted = {.backend = &stub,
                                        .n_sequences_max = LIMITS_SEQUENCES_MAX + over,
-                                       .n_rows_max = LIMITS_ROWS_MAX + over,
+                                       .n_tokens_max = LIMITS_ROWS_MAX + over,
                                        .n_jobs_max = LIMITS_JOBS_MAX + over,
                                        .page_bytes = 10 * page};
         assert_true(fits(&plan, model, PLENTY, &wanted));
         assert_int_equal(plan.batch.n_sequences_max, LIMITS_SEQUENCES_MAX);
-        assert_int_equal(plan.batch.n_rows_max, LIMITS_ROWS_MAX);
+        assert_int_equal(plan.batch.n_tokens_max, LIMITS_ROWS_MAX);
         assert_int_equal(plan.batch.n_jobs_max, LIMITS_JOBS_MAX);
     }
     struct limits_wanted below = {.backend = &stub,
                                   .n_sequences_max = LIMITS_SEQUENCES_MAX - 1,
-                                  .n_rows_max = LIMITS_ROWS_MAX - 1,
+                                  .n_tokens_max = LIMITS_ROWS_MAX - 1,
                                   .n_jobs_max = LIMITS_JOBS_MAX - 1,
                                   .page_bytes = 10 * page};
     assert_true(fits(&plan, model, PLENTY, &below));
     assert_int_equal(plan.batch.n_sequences_max, LIMITS_SEQUENCES_MAX - 1);
-    assert_int_equal(plan.batch.n_rows_max, LIMITS_ROWS_MAX - 1);
+    assert_int_equal(plan.batch.n_tokens_max, LIMITS_ROWS_MAX - 1);
     assert_int_equal(plan.batch.n_jobs_max, LIMITS_JOBS_MAX - 1);
-    below.n_rows_max = 7; // each sequence has its row
+    below.n_tokens_max = 7; // each sequence has its row
     assert_true(fits(&plan, model, PLENTY, &below));
-    assert_int_equal(plan.batch.n_rows_max, LIMITS_SEQUENCES_MAX - 1);
+    assert_int_equal(plan.batch.n_tokens_max, LIMITS_SEQUENCES_MAX - 1);
 }
 
 // Of what weights and matrices leave: nearly all of a GPU's memory, half of a host's, beside which others
@@ -318,10 +346,10 @@ static void pages_take_their_share_of_what_is_left(void **state)
 }
 
 // Attention's scratch grows with the positions that a step may read.
-static uint64_t growing_scratch(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
-                                int32_t n_sequences_max, int64_t n_positions)
+static uint64_t growing_scratch(struct backend *backend, const struct model_shape *shape,
+                                int32_t n_tokens_max, int32_t n_sequences_max, int64_t n_positions)
 {
-    (void)backend, (void)shape, (void)n_rows_max, (void)n_sequences_max;
+    (void)backend, (void)shape, (void)n_tokens_max, (void)n_sequences_max;
     return (64 << 20) + 1000 * (uint64_t)n_positions;
 }
 
@@ -425,6 +453,7 @@ int main(void)
         TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do),
         TEST(a_named_placement_is_kept_or_refused),
         TEST(a_refusal_names_what_would_fit),
+        TEST(a_refusal_names_what_is_there_and_what_each_part_takes),
         TEST(the_kv_memory_that_a_refusal_names_fits),
         TEST(a_refusal_names_the_most_layers_that_fit),
         TEST(a_cpu_has_no_other_side),

@@ -1,5 +1,5 @@
-// When memory runs out, at whichever allocation: an error or a failed buffer, never a crash and never half a
-// job. The linker sends schemas' malloc, calloc and realloc here.
+// Every single allocation fails once: the result is an error or a failed buffer, never a crash or half a job.
+// The linker redirects malloc, calloc and realloc of schemas/ to this file.
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
 

@@ -1,4 +1,4 @@
-// What a model file must hold to be opened: each fault is refused by name, each limit is tried on both sides.
+// Opening model files: each fault is refused by name, each limit is tested on both sides.
 #include "engine/model/family.h"
 #include "engine/model/model.h"
 #include "tests/gguf_writer.h"
@@ -248,7 +248,7 @@ static void experts_belong_to_families_that_have_them(void **state)
     struct model *model = open_recipe(state, &(struct model_recipe){.family = "qwen2moe"});
     assert_int_equal(model->shape.n_experts, 4);
     assert_int_equal(model->shape.n_ff_shared, 96);
-    assert_false(model->shape.experts_normalised);
+    assert_false(model->shape.experts_normalized);
     assert_non_null(model->layers[1].tensors[SLOT_SHARED_ROUTER].data);
     model_close(model);
 }

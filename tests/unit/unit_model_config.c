@@ -1,5 +1,4 @@
-// config.json of Hugging Face folders: what becomes of its settings, of those it leaves out, and which are
-// refused.
+// config.json of Hugging Face folders: its settings, their defaults, and refused ones.
 #include "engine/model/model_folder_parts.h"
 
 #include <math.h>

@@ -2,8 +2,8 @@
 // for byte. The folder is made of the GGUF file here, each tensor turned back into the form that its authors
 // store.
 #include "engine/cpu/backend.h"
-#include "engine/evaluate.h"
-#include "engine/file/gguf_quantise.h"
+#include "engine/logits.h"
+#include "engine/file/gguf_quantize.h"
 #include "engine/model/model_folder.h"
 #include "engine/model/model_folder_parts.h"
 #include "tests/make_model.h"
@@ -242,7 +242,7 @@ static void put_mixed(struct safetensors_writer *writer, const char *name, enum 
     free(out);
 }
 
-// MXFP4: GGUF's blocks of 17 bytes taken apart into 16 bytes of items, two neighbours each, and the
+// MXFP4: GGUF's blocks of 17 bytes taken apart into 16 bytes of items, two neighbors each, and the
 // exponents.
 static void put_blocks(struct safetensors_writer *writer, const char *name, const struct tensor *gate,
                        const struct tensor *up)
@@ -390,12 +390,12 @@ static void compute_logits(const char *path, enum tensor_type type, float logits
     if (model_folder_open(&gguf, path, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     if (type != TENSOR_F32)
-        assert_int_equal(gguf_quantise(&gguf, gguf, type, NULL, &error), STATUS_OK);
+        assert_int_equal(gguf_quantize(&gguf, gguf, type, NULL, &error), STATUS_OK);
     if (model_open_taking(&model, gguf, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     assert_int_equal(pool_create(&pool, 2, &error), STATUS_OK);
     assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
-    if (evaluate_tokens(model, backend, KV_F32, ids, N_IDS, logits, &error) != STATUS_OK)
+    if (logits_of_text(model, backend, KV_F32, ids, N_IDS, logits, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     backend->device.destroy(backend);
     pool_destroy(pool);

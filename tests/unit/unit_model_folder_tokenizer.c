@@ -1,4 +1,4 @@
-// What a folder says around the tokens: chat templates, ends of answers, sampling defaults.
+// Settings of folders besides the vocabulary: chat templates, end tokens, sampling defaults.
 #include "engine/file/gguf_made.h"
 #include "engine/model/model_folder_parts.h"
 #include "tests/gguf_writer.h"

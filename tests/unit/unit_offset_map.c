@@ -1,4 +1,4 @@
-// The offset map against a naive model, at both sides of its limits, and with metadata from a hostile hand.
+// The offset map against a naive model, at both sides of its limits, and with hostile metadata.
 #include "consumer/kafka/offset_map.h"
 #include "schemas/base64.h"
 #include "tests/random.h"

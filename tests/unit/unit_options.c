@@ -1,4 +1,4 @@
-// The command line: where a value comes from, what is refused.
+// The command line: precedence of values, refused ones.
 #include "consumer/options.h"
 
 #include <setjmp.h>
@@ -235,8 +235,8 @@ static void times_have_a_unit_and_an_end(void **state)
     assert_false(options_parse_duration("1w", &seconds));
     assert_false(options_parse_duration("1dd", &seconds));
     assert_int_equal(parse("work"), STATUS_OK);
-    assert_int_equal(settings.retain, 30 * 86400); // what help and store.sql say
-    assert_int_equal(settings.progress, 60);       // what help says
+    assert_int_equal(settings.retain_s, 30 * 86400); // what help and store.sql say
+    assert_int_equal(settings.progress_s, 60);       // what help says
     settings_finish(&settings);
     expect_usage_error("work --retain month", "expected a time as 45s");
 }

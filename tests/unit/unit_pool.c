@@ -1,5 +1,4 @@
-// The pool: every index once, whatever the sizes and however runs follow one another; results seen by the
-// caller.
+// The pool: every index once, for all sizes and sequences of runs; results are visible to the caller.
 #include "engine/machine.h"
 #include "engine/pool.h"
 #include "schemas/clock.h"

@@ -1,4 +1,4 @@
-// The prefix tree and the window by themselves: who may share what, who comes next, which page goes first.
+// The prefix tree and the window alone: sharing of pages, order of admission, order of eviction.
 #include "batching/window.h"
 #include "tests/random.h"
 

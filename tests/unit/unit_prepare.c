@@ -39,6 +39,7 @@ static struct fixture open_fixture(const char *usual, const char *tools)
         .tokenizer = fixture.tokenizer,
         .chat_template = fixture.usual,
         .tool_template = fixture.tools,
+        .tool_format = {.tools = tool_format_find("hermes")},
         .limits = {.n_context = 4096, .n_context_original = 4096, .n_positions_max = 4096, .n_vocab = 1000}};
     return fixture;
 }
@@ -99,26 +100,58 @@ static void assert_rejects(const struct fixture *fixture, const char *record, co
 
 // --- Templates ---
 
+#define TOOL(name) "{'type':'function','function':{'name':'" name "'}}"
+
 static void tools_choose_the_template_that_is_named_for_them(void **state)
 {
     struct fixture fixture = open_fixture(usual_source, tools_source);
     assert_prepares(&fixture, CHAT(""), " x");
-    assert_prepares(&fixture, CHAT(",'tools':[{},{}]"), " tools:2");
+    assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "," TOOL("g") "]"), " tools:2");
     assert_prepares(&fixture, CHAT(",'tools':[]"), " tools:0"); // as transformers: given is given
-    assert_prepares(&fixture, CHAT(",'tools':[{}],'tool_choice':'none'"), " x");
+    assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "],'tool_choice':'none'"), " x");
+    fixture.environment.tool_format.tools = NULL;
+    assert_rejects(
+        &fixture, CHAT(",'tools':[" TOOL("f") "]"),
+        "tools: the model's chat template takes none; --tool-format of the worker names a format of "
+        "calls all the same");
     close_fixture(&fixture);
     fixture = open_fixture(NULL, tools_source);
-    assert_prepares(&fixture, CHAT(",'tools':[{}]"), " tools:1");
+    assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "]"), " tools:1");
     assert_rejects(
         &fixture, CHAT(""),
         "messages: the model has no chat template; send a prompt, or give the worker one with --chat-template");
     close_fixture(&fixture);
     fixture = open_fixture(usual_source, NULL);
     assert_rejects(
-        &fixture, CHAT(",'tools':[{}]"),
+        &fixture, CHAT(",'tools':[" TOOL("f") "]"),
         "messages: the model has no chat template for tools; send a prompt, or give the worker one with "
         "--chat-template");
     close_fixture(&fixture);
+}
+
+static void a_last_message_is_continued_where_its_text_ends(void **state)
+{
+    static const char source[] =
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}#\n{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}",
+                      trims[] = "{{ messages[-1].content|trim }}#{{ messages|length }}", hides[] = "hidden";
+#define LAST(text) "{'job_id':'a','messages':[{'role':'u','content':'A'},{'role':'a','content':'" text "'}]"
+    struct fixture fixture = open_fixture(source, NULL);
+    assert_prepares(&fixture, LAST("So ") "}", " [u]A#\n[a]So #\n[assistant]");
+    assert_prepares(&fixture, LAST("So ") ",'add_generation_prompt':false}", " [u]A#\n[a]So #\n");
+    assert_prepares(&fixture, LAST(" So  ") ",'continue_final_message':true}", " [u]A#\n[a] So  ");
+    assert_prepares(&fixture, LAST("A") ",'continue_final_message':true,'add_generation_prompt':false}",
+                    " [u]A#\n[a]A");
+    close_fixture(&fixture);
+    fixture = open_fixture(trims, NULL);
+    assert_prepares(&fixture, LAST(" So  ") ",'continue_final_message':true}", " So");
+    close_fixture(&fixture);
+    fixture = open_fixture(hides, NULL);
+    assert_rejects(&fixture, LAST("So") ",'continue_final_message':true}",
+                   "continue_final_message: the chat template does not write the last message's text");
+    assert_rejects(&fixture, LAST("hidden and longer") ",'continue_final_message':true}",
+                   "continue_final_message: the chat template does not write the last message's text");
+    close_fixture(&fixture);
+#undef LAST
 }
 
 static void templates_see_what_transformers_passes(void **state)
@@ -143,7 +176,7 @@ static void the_date_is_that_of_the_submission_and_else_of_the_record(void **sta
     assert_rejects(&fixture, CHAT(""),
                    "line 1: strftime_now: the time of submission is not known; the job needs a \"created\"");
     struct job *job = decode_good(CHAT(""));
-    job->source.written = 1721952000;
+    job->source.written_s = 1721952000;
     struct prompt *prompt = prompt_create(job);
     assert_int_equal(prompt_prepare(prompt, &fixture.environment), STATUS_OK);
     prompt_destroy(prompt);
@@ -196,6 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tools_choose_the_template_that_is_named_for_them),
+        cmocka_unit_test(a_last_message_is_continued_where_its_text_ends),
         cmocka_unit_test(templates_see_what_transformers_passes),
         cmocka_unit_test(the_date_is_that_of_the_submission_and_else_of_the_record),
         cmocka_unit_test(bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat),

@@ -1,4 +1,4 @@
-// What a job starts from: messages, text, token ids; and OpenAI's batch lines, which wrap them.
+// Prompts of jobs: messages, text, token ids; and OpenAI's batch lines, which contain them.
 #include "tests/job_records.h"
 
 static void messages_become_the_templates_variables(void **state)
@@ -6,12 +6,12 @@ static void messages_become_the_templates_variables(void **state)
     struct job *job = decode_good(
         "{'job_id':'a','messages':[{'role':'system','content':'s'},{'role':'user','content':[{"
         "'type':'text','text':'one'},{'type':'text','text':'two'}],'name':'n'}],'tools':[{'type':"
-        "'function'}],'documents':[{'title':'t'}],'chat_template_kwargs':{'enable_thinking':false}}");
+        "'function','function':{'name':'f'}}],'documents':[{'title':'t'}],'chat_template_kwargs':{'enable_thinking':false}}");
     struct buffer out = {0};
     json_encode(&job->request.variables, &out);
     char expected[] =
         "{'messages':[{'role':'system','content':'s'},{'role':'user','content':'one\\ntwo','name':'n'}],"
-        "'tools':[{'type':'function'}],'documents':[{'title':'t'}],'add_generation_prompt':true,"
+        "'tools':[{'type':'function','function':{'name':'f'}}],'documents':[{'title':'t'}],'add_generation_prompt':true,"
         "'enable_thinking':false}";
     unquote(expected);
     assert_string_equal(out.data, expected);
@@ -19,7 +19,7 @@ static void messages_become_the_templates_variables(void **state)
     assert_int_equal(job->request.messages.array.n_items, 2);
     assert_encodes(
         job, "{'job_id':'a','messages':[{'role':'system','content':'s'},{'role':'user','content':'one\\ntwo',"
-             "'name':'n'}],'tools':[{'type':'function'}],'documents':[{'title':'t'}],"
+             "'name':'n'}],'tools':[{'type':'function','function':{'name':'f'}}],'documents':[{'title':'t'}],"
              "'chat_template_kwargs':{'enable_thinking':false}}");
     job_destroy(job);
     buffer_finish(&out);
@@ -27,31 +27,86 @@ static void messages_become_the_templates_variables(void **state)
 
 static void tool_choice_decides_whether_the_template_sees_tools(void **state)
 {
-    const char *const format =
-        "{'job_id':'a','messages':[{'role':'user','content':''}],'tools':[{'x':1}],'tool_choice':%s}";
+    const char *const format = "{'job_id':'a','messages':[{'role':'user','content':''}],"
+                               "'tools':[{'type':'function','function':{'name':'f'}}],'tool_choice':%s}";
     static const struct {
         const char *choice;
         bool seen;
-    } cases[] = {{"'none'", false}, {"'auto'", true}, {"null", true}};
-    for (int i = 0; i < 3; i++) {
+        enum tool_choice kind;
+    } cases[] = {{"'none'", false, TOOLS_NONE},
+                 {"'auto'", true, TOOLS_AUTO},
+                 {"null", true, TOOLS_AUTO},
+                 {"'required'", true, TOOLS_REQUIRED},
+                 {"{'type':'function','function':{'name':'f'}}", true, TOOLS_NAMED}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct decoded decoded = decode(format, cases[i].choice);
         assert_int_equal(decoded.status, STATUS_OK);
         const struct value *tools = value_get(&decoded.job->request.variables, "tools");
         assert_int_equal(tools->kind, cases[i].seen ? VALUE_ARRAY : VALUE_NULL);
+        assert_int_equal(decoded.job->request.tools.choice, cases[i].kind);
         job_destroy(decoded.job);
     }
-    assert_refused("{'messages':[{'role':'user','content':''}],'tools':[{'x':1}],'tool_choice':'required'}",
-                   ERROR_UNSUPPORTED_FIELD,
-                   "tool_choice: only 'none' and 'auto' are supported, got 'required'");
-    assert_refused("{'messages':[{'role':'user','content':''}],'tool_choice':{'type':'function'}}",
-                   ERROR_UNSUPPORTED_FIELD,
-                   "tool_choice: only 'none' and 'auto' are supported, got {'type':'function'}");
+}
+
+#define TOOLS(rest)    "{'messages':[{'role':'user','content':''}]," rest "}"
+#define FUNCTION(rest) "{'type':'function','function':{" rest "}}"
+
+static void tools_that_can_not_be_called_are_refused_by_name(void **state)
+{
+    static const struct {
+        const char *job, *text;
+        enum error_code code;
+    } cases[] = {
+        {TOOLS("'tool_choice':'required'"), "tool_choice: needs tools, but none are given",
+         ERROR_INVALID_FIELD},
+        {TOOLS("'tools':[],'tool_choice':'auto'"), "tool_choice: needs tools, but none are given",
+         ERROR_INVALID_FIELD},
+        {TOOLS("'tools':[" FUNCTION("'name':'f'") "],'tool_choice':'any'"),
+         "tool_choice: expected 'none', 'auto', 'required' or a named function, got 'any'",
+         ERROR_INVALID_FIELD},
+        {TOOLS("'tools':[" FUNCTION("'name':'f'") "],'tool_choice':" FUNCTION("'name':'g'")),
+         "tool_choice.function.name: expected a function of tools, got 'g'", ERROR_INVALID_FIELD},
+        {TOOLS("'tools':[" FUNCTION("'name':'f'") "],'tool_choice':{'type':'allowed_tools'}"),
+         "tool_choice.type: only 'function' is supported", ERROR_UNSUPPORTED_FIELD},
+        {TOOLS("'tools':[{'type':'web_search'}]"),
+         "tools[0].type: only 'function' is supported, got 'web_search'", ERROR_UNSUPPORTED_FIELD},
+        {TOOLS("'tools':[{'type':'function'}]"),
+         "tools[0].function: expected an object with a name, got null", ERROR_INVALID_FIELD},
+        {TOOLS("'tools':[" FUNCTION("'name':'a b'") "]"),
+         "tools[0].function.name: expected 1 to 128 letters, digits and characters of '_-./:', got 'a b'",
+         ERROR_INVALID_FIELD},
+        {TOOLS("'tools':[" FUNCTION("'name':'f'") "," FUNCTION("'name':'g'") "," FUNCTION("'name':'f'") "]"),
+         "tools: two functions have the name 'f'", ERROR_INVALID_FIELD},
+        {TOOLS("'tools':[" FUNCTION("'name':'f','parameters':{'type':'string'}") "]"),
+         "tools[0].function.parameters.type: expected 'object', got 'string'", ERROR_INVALID_FIELD},
+        {TOOLS("'tools':[" FUNCTION("'name':'f'") "],'parallel_tool_calls':1"),
+         "parallel_tool_calls: expected true or false, got 1", ERROR_INVALID_FIELD},
+        {TOOLS("'tools':[" FUNCTION("'name':'f'") "],'min_tokens':1"), "min_tokens: impossible beside tools",
+         ERROR_INVALID_FIELD},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_refused(cases[i].job, cases[i].code, cases[i].text);
+}
+
+static void the_choice_of_tools_is_kept(void **state)
+{
+    static const char *const jobs[] = {
+        "{'job_id':'a','messages':[{'role':'user','content':''}],'tools':[" FUNCTION("'name':'f'") "]}",
+        "{'job_id':'a','messages':[{'role':'user','content':''}],'tools':[" FUNCTION(
+            "'name':'f'") "],'tool_choice':'required','parallel_tool_calls':false}",
+        "{'job_id':'a','messages':[{'role':'user','content':''}],'tools':[" FUNCTION(
+            "'name':'f','parameters':{'type':'object'}") "],'tool_choice':" FUNCTION("'name':'f'") "}"};
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        assert_recodes(jobs[i], jobs[i]);
 }
 
 static void the_generation_prompt_can_be_left_out(void **state)
 {
     assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false}",
                    "{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false}");
+    assert_recodes(
+        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'continue_final_message':true}",
+        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false,'continue_final_message':true}");
     assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':true}",
                    "{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
 }
@@ -224,6 +279,15 @@ static void bad_messages_are_named_by_their_place(void **state)
                    "tools: expected a list of objects, got {}");
     assert_refused("{'messages':[{'role':'u','content':'x'}],'documents':['d']}", ERROR_INVALID_FIELD,
                    "documents[0]: expected an object, got 'd'");
+    assert_refused(
+        "{'messages':[{'role':'u','content':'x'}],'add_generation_prompt':true,'continue_final_message':true}",
+        ERROR_INVALID_FIELD, "continue_final_message: impossible beside add_generation_prompt");
+    assert_refused("{'messages':[{'role':'u','content':' \\n'}],'continue_final_message':true}",
+                   ERROR_INVALID_FIELD, "continue_final_message: the last message has no text to continue");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'echo':true}", ERROR_INVALID_FIELD,
+                   "echo: needs prompt or tokens, but messages is given");
+    assert_refused("{'prompt':'x','continue_final_message':true}", ERROR_INVALID_FIELD,
+                   "continue_final_message: needs messages, but prompt is given");
     assert_refused("{'messages':[{'role':'u','content':'x'}],'add_generation_prompt':'no'}",
                    ERROR_INVALID_FIELD, "add_generation_prompt: expected true or false, got 'no'");
     assert_refused("{'messages':[{'role':'u','content':'x'}],'chat_template_kwargs':{'messages':1}}",
@@ -355,6 +419,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_become_the_templates_variables),
         cmocka_unit_test(tool_choice_decides_whether_the_template_sees_tools),
+        cmocka_unit_test(tools_that_can_not_be_called_are_refused_by_name),
+        cmocka_unit_test(the_choice_of_tools_is_kept),
         cmocka_unit_test(the_generation_prompt_can_be_left_out),
         cmocka_unit_test(a_message_that_calls_tools_needs_no_content),
         cmocka_unit_test(a_message_without_content_is_an_empty_text),

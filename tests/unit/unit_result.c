@@ -13,7 +13,7 @@ static struct job *make_done(void)
     static struct choice choices[2];
     struct job *job =
         decode_good("{'job_id':'reviews-17','dataset':'reviews','custom_id':'line 17','index':17,"
-                    "'created':1700000000,'messages':[{'role':'user','content':'x'}],'colour':1}");
+                    "'created':1700000000,'messages':[{'role':'user','content':'x'}],'color':1}");
     entries[0] = (struct logprob_entry){{5, -0.25f}, tops, 3, {"{", 1}, top_bytes, 0};
     entries[1] = (struct logprob_entry){{9, -0.7f}, NULL, 0, {"\xE2\x82", 2}, NULL, 1};
     entries[2] = (struct logprob_entry){{8, 0.0f}, NULL, 0, {"", 0}, NULL, 2};
@@ -26,6 +26,26 @@ static struct job *make_done(void)
     job->result.completion_tokens = 67;
     job->result.model = TEXT("annotator-q8");
     job->result.system_fingerprint = TEXT("sheaf=1 model=9f86d081884c7d65 backend=cpu kv-type=f16");
+    return job;
+}
+
+// A job that is done, with the scores of its prompt and its choices.
+static struct job *make_scored(void)
+{
+    static struct choice_logprob scores[3] = {{TEXT("yes"), -0.125, 0.75f},
+                                              {TEXT("n\"o"), -2.5, 0.25f},
+                                              {TEXT("\xC3\xA9"), -INFINITY, 0.0f}};
+    static struct token_logprob tops[2] = {{4, -0.5f}, {9, -0.75f}};
+    static struct text top_bytes[2] = {{"a", 1}, {"b", 1}};
+    static struct logprob_entry prompt[3];
+    prompt[0] = (struct logprob_entry){{3, NAN}, NULL, 0, {"<s>", 3}, NULL, 0};
+    prompt[1] = (struct logprob_entry){{9, -0.75f}, tops, 2, {"b", 1}, top_bytes, 0};
+    prompt[2] = (struct logprob_entry){{7, -4.0f}, tops, 2, {"\xC3", 1}, top_bytes, 0};
+    struct job *job = make_done();
+    job->result.prompt_logprobs = prompt;
+    job->result.n_prompt_logprobs = 3;
+    job->result.choice_logprobs = scores;
+    job->result.n_choice_logprobs = 3;
     return job;
 }
 
@@ -67,11 +87,23 @@ static void assert_result_reads_back(const struct job *job)
     buffer_finish(&expected);
 }
 
+// Of three tokens with logprobs one is the prompt's.
+static void echo_first_token(struct choice *choice)
+{
+    choice->n_echoed = 1;
+    choice->n_tokens = 2;
+    choice->logprobs[0].chosen.logprob = NAN;
+}
+
 static void the_bytes_of_a_result_do_not_change(void **state)
 {
-    struct job *done = make_done(), *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: 9 tokens\nof 8"),
+    struct job *done = make_scored(), *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: 9 tokens\nof 8"),
                *crashed = make_failed(ERROR_CRASHED, "5 workers died"),
                *cancelled = make_failed(ERROR_CANCELLED, "cancelled");
+    static struct tool_call call = {TEXT("call_1"), TEXT("f"), TEXT("{\"a\": 1}")};
+    done->result.choices[0].reasoning = TEXT("hm");
+    done->result.choices[0].tool_calls = &call;
+    done->result.choices[0].n_tool_calls = 1;
     struct buffer out = encode(done, ENCODING_JSON);
     golden_check("result.json", (struct text){out.data, out.size});
     buffer_finish(&out);
@@ -81,13 +113,18 @@ static void the_bytes_of_a_result_do_not_change(void **state)
     out = encode(failed, ENCODING_JSON);
     golden_check("result_failed.json", (struct text){out.data, out.size});
     buffer_finish(&out);
-    done->request.prompt_kind = PROMPT_TEXT;
     done->result.reports_cached_tokens = true;
     done->figures.cached_tokens = 8;
+    struct buffer chat = {0};
+    result_encode_openai(done, true, &chat);
+    done->request.prompt_kind = PROMPT_TEXT;
+    echo_first_token(&done->result.choices[0]);
+    assert_result_reads_back(done);
     out = encode(done, ENCODING_JSON);
     golden_check("result_completion.json", (struct text){out.data, out.size});
     buffer_finish(&out);
-    result_encode_openai(done, true, &out);
+    buffer_add(&out, chat.data, chat.size);
+    buffer_finish(&chat);
     buffer_add_byte(&out, '\n');
     result_encode_openai(done, false, &out);
     buffer_add_byte(&out, '\n');
@@ -119,6 +156,23 @@ static void results_read_back_as_they_were_written(void **state)
     job_destroy(failed);
     job_destroy(cancelled);
     job_destroy(empty);
+}
+
+static void scores_of_choices_stand_behind_the_choices(void **state)
+{
+    static const char expected[] =
+        "\"choice_logprobs\":[{\"choice\":\"yes\",\"logprob\":-0.125,\"probability\":0.75},"
+        "{\"choice\":\"n\\\"o\",\"logprob\":-2.5,\"probability\":0.25},"
+        "{\"choice\":\"\xC3\xA9\",\"logprob\":-9999.0,\"probability\":0.0}],\"usage\":";
+    struct job *job = make_scored();
+    assert_result_reads_back(job);
+    struct buffer record = encode(job, ENCODING_JSON), line = {0};
+    result_encode_openai(job, true, &line);
+    assert_non_null(memmem(record.data, record.size, expected, strlen(expected)));
+    assert_non_null(memmem(line.data, line.size, expected, strlen(expected)));
+    buffer_finish(&record);
+    buffer_finish(&line);
+    job_destroy(job);
 }
 
 static void a_result_names_its_error_and_what_was_asked(void **state)
@@ -219,8 +273,43 @@ static void a_chat_is_written_as_openai_writes_it(void **state)
     assert_at(&root, "response.body.choices.1.finish_reason", "\"length\"");
     assert_at(&root, "response.body.usage",
               "{\"prompt_tokens\":12,\"completion_tokens\":67,\"total_tokens\":79}");
-    assert_at(&root, "warnings", "[\"unknown field \\\"colour\\\" ignored\"]");
+    assert_at(&root, "warnings", "[\"unknown field \\\"color\\\" ignored\"]");
     arena_finish(&arena);
+    job_destroy(job);
+}
+
+static void calls_and_thoughts_are_written_as_openai_writes_them(void **state)
+{
+    static struct tool_call calls[] = {{TEXT("call_1"), TEXT("f"), TEXT("{\"a\": 1}")},
+                                       {TEXT("call_2"), TEXT("g"), TEXT("{}")}};
+    struct job *job = make_done();
+    struct arena arena = {0};
+    job->result.choices[0].text = TEXT("");
+    job->result.choices[0].tool_calls = calls;
+    job->result.choices[0].n_tool_calls = 2;
+    job->result.choices[0].finish_reason = FINISH_TOOL_CALLS;
+    job->result.choices[1].reasoning = TEXT("hm");
+    struct value root = openai(job, true, &arena);
+    assert_at(
+        &root, "response.body.choices.0.message",
+        "{\"role\":\"assistant\",\"content\":null,\"refusal\":null,\"tool_calls\":["
+        "{\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}},"
+        "{\"id\":\"call_2\",\"type\":\"function\",\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]}");
+    assert_at(&root, "response.body.choices.0.finish_reason", "\"tool_calls\"");
+    assert_at(&root, "response.body.choices.1.message",
+              "{\"role\":\"assistant\",\"content\":\"cut\",\"refusal\":null,\"reasoning_content\":\"hm\"}");
+    struct buffer record = {0};
+    struct error error;
+    struct job *read = job_create();
+    result_encode(job, ENCODING_MSGPACK, &record);
+    assert_int_equal(result_decode(read, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error),
+                     STATUS_OK);
+    struct value again = openai(read, true, &arena);
+    assert_true(value_equal(value_get(value_get(&again, "response"), "body"),
+                            value_get(value_get(&root, "response"), "body")));
+    buffer_finish(&record);
+    arena_finish(&arena);
+    job_destroy(read);
     job_destroy(job);
 }
 
@@ -462,7 +551,11 @@ static void bad_results_are_refused(void **state)
         {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[{"
          "'text':'t',"
          "'finish_reason':'tired'}],'usage':{'prompt_tokens':1,'completion_tokens':1}}",
-         "result: finish_reason: expected stop, length, cancelled or error, got 'tired'"},
+         "result: finish_reason: expected stop, length, tool_calls, cancelled or error, got 'tired'"},
+        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[{"
+         "'text':'t','finish_reason':'stop','completion_tokens':2147483647,'echoed_tokens':1}],'usage':{"
+         "'prompt_tokens':1,'completion_tokens':1}}",
+         "result: echoed_tokens: expected a number of tokens, got 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[512], text[256];
@@ -509,6 +602,38 @@ static void bad_logprobs_are_refused(void **state)
     }
 }
 
+// One choice of two tokens with these offsets.
+static enum status decode_offsets(struct job *job, const char *offsets, struct error *error)
+{
+    char record[512];
+    snprintf(
+        record, sizeof record,
+        "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':["
+        "{'text':'t','finish_reason':'stop','completion_tokens':2,'logprobs':[[1,-0.5,''],[2,-0.5,'YQ==']],"
+        "'text_offset':%s}],'usage':{'prompt_tokens':1,'completion_tokens':2}}",
+        offsets);
+    unquote(record);
+    return result_decode(job, text_from_string(record), ENCODING_JSON, error);
+}
+
+static void offsets_are_read_for_each_token_and_bad_ones_refused(void **state)
+{
+    static const char *const bad[] = {"[-1,0]", "[0,-1]",  "['0',0]",        "[0,1.5]",
+                                      "[0]",    "[0,0,0]", "[2147483648,0]", "{}"};
+    struct error error;
+    struct job *job = job_create();
+    assert_int_equal(decode_offsets(job, "[2147483647,0]", &error), STATUS_OK);
+    assert_int_equal(job->result.choices[0].logprobs[0].text_offset, INT32_MAX);
+    assert_int_equal(job->result.choices[0].logprobs[1].text_offset, 0);
+    job_destroy(job);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        job = job_create();
+        assert_int_equal(decode_offsets(job, bad[i], &error), STATUS_REJECT);
+        assert_non_null(strstr(error.text, "text_offset"));
+        job_destroy(job);
+    }
+}
+
 static void members_of_a_result_that_are_not_known_are_skipped(void **state)
 {
     char record[] =
@@ -526,6 +651,7 @@ static void reasons_and_statuses_have_names(void **state)
 {
     assert_string_equal(finish_reason_name(FINISH_STOP), "stop");
     assert_string_equal(finish_reason_name(FINISH_LENGTH), "length");
+    assert_string_equal(finish_reason_name(FINISH_TOOL_CALLS), "tool_calls");
     assert_string_equal(finish_reason_name(FINISH_CANCELLED), "cancelled");
     assert_string_equal(finish_reason_name(FINISH_ERROR), "error");
     assert_string_equal(result_status_name(RESULT_DONE), "done");
@@ -538,8 +664,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bytes_of_a_result_do_not_change),
         cmocka_unit_test(results_read_back_as_they_were_written),
+        cmocka_unit_test(scores_of_choices_stand_behind_the_choices),
         cmocka_unit_test(a_result_names_its_error_and_what_was_asked),
         cmocka_unit_test(a_chat_is_written_as_openai_writes_it),
+        cmocka_unit_test(calls_and_thoughts_are_written_as_openai_writes_them),
         cmocka_unit_test(a_plain_completion_is_written_as_openai_writes_it),
         cmocka_unit_test(tokens_that_make_no_key_are_written_as_bytes),
         cmocka_unit_test(a_failed_job_is_written_as_openai_writes_it),
@@ -550,6 +678,7 @@ int main(void)
         cmocka_unit_test(more_logprobs_than_can_be_read_back_are_told_of),
         cmocka_unit_test(bad_results_are_refused),
         cmocka_unit_test(bad_logprobs_are_refused),
+        cmocka_unit_test(offsets_are_read_for_each_token_and_bad_ones_refused),
         cmocka_unit_test(members_of_a_result_that_are_not_known_are_skipped),
         cmocka_unit_test(reasons_and_statuses_have_names),
     };

@@ -1,4 +1,4 @@
-// safetensors files: what the format allows opens, whatever else is refused with the tensor's name.
+// safetensors files: valid files open, others are refused with the tensor's name.
 #include "engine/file/safetensors.h"
 #include "tests/safetensors_writer.h"
 

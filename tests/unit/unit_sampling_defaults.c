@@ -1,4 +1,4 @@
-// Where the sampling of jobs that name none comes from: options, the model's keys, OpenAI's defaults.
+// Sampling defaults of jobs: options, the model's keys, OpenAI's defaults.
 #include "consumer/log.h"
 #include "consumer/sampling_defaults.h"
 #include "engine/file/gguf_made.h"

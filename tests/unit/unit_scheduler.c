@@ -1,4 +1,4 @@
-// Which rows a step holds, which pages are shared and taken back, and what the figures of a job say of it.
+// The scheduler: tokens of a step, shared and released pages, figures of a job.
 #include "tests/batcher_bench.h"
 
 static struct job *long_job(int32_t first, int32_t n_prompt, int32_t max_tokens, const char *id)
@@ -27,7 +27,7 @@ static void a_job_cancelled_within_a_page_leaves_only_its_whole_pages(void **sta
     enum { PAGE = 4, PROMPT = 40 };
     for (int32_t n_rows = 1; n_rows <= 11; n_rows++) {
         struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 1,
-                                                              .n_rows_max = n_rows,
+                                                              .n_tokens_max = n_rows,
                                                               .n_jobs_max = 4,
                                                               .n_pages = 40,
                                                               .page_positions = PAGE});
@@ -51,7 +51,7 @@ static void tokens_a_preempted_job_shared_are_counted_once(void **state)
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 6, .n_rows_max = 16, .n_jobs_max = 300, .n_pages = 64, .page_positions = 4});
+        .n_sequences_max = 6, .n_tokens_max = 16, .n_jobs_max = 300, .n_pages = 64, .page_positions = 4});
     for (int j = 0; j < 200; j++)
         batcher_take(bench.batcher, job_of((int32_t[]){150 + j % 50, 160 + j / 50}, 2, 1, "short"));
     run_to_end(&bench);
@@ -77,7 +77,7 @@ static void a_long_prompt_fills_every_step_and_answers_go_on_beside_it(void **st
     (void)state;
     enum { ROWS = 10, ANSWERS = 3 };
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 8, .n_rows_max = ROWS, .n_jobs_max = 8, .n_pages = 100, .page_positions = 4});
+        .n_sequences_max = 8, .n_tokens_max = ROWS, .n_jobs_max = 8, .n_pages = 100, .page_positions = 4});
     for (int32_t j = 0; j < ANSWERS; j++)
         batcher_take(bench.batcher, long_job(20 + 20 * j, 2, 60, "answer"));
     for (int i = 0; i < 4; i++)
@@ -87,7 +87,7 @@ static void a_long_prompt_fills_every_step_and_answers_go_on_beside_it(void **st
         struct step_figures figures = run_round(&bench);
         if (i == 0 && ahead) // of the step before
             continue;
-        assert_int_equal(figures.n_rows, ROWS);
+        assert_int_equal(figures.n_tokens, ROWS);
         assert_int_equal(figures.decode_tokens, ANSWERS);
     }
     run_to_end(&bench);
@@ -103,7 +103,7 @@ static void jobs_wait_for_the_pages_that_running_ones_are_expected_to_take(void 
     (void)state;
     for (int32_t n_pages = 40; n_pages <= 41; n_pages++) {
         struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 8,
-                                                              .n_rows_max = 32,
+                                                              .n_tokens_max = 32,
                                                               .n_jobs_max = 8,
                                                               .n_pages = n_pages,
                                                               .page_positions = 4});
@@ -123,7 +123,7 @@ static void a_job_expected_to_outgrow_the_memory_starts_alone(void **state)
 {
     (void)state;
     struct bench bench = bench_open((struct batch_limits){
-        .n_sequences_max = 8, .n_rows_max = 32, .n_jobs_max = 8, .n_pages = 20, .page_positions = 4});
+        .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 8, .n_pages = 20, .page_positions = 4});
     int32_t answer[80], first = 20;
     while (fake_model_answer((int32_t[]){first, first + 1, first + 2}, 3, 5, 0, 70, false, answer) > 40)
         first++;
@@ -174,7 +174,7 @@ static void a_result_too_large_to_be_read_back_is_an_error(void **state)
         MOST = VALUE_COUNT_MAX / VALUES / CHOICES
     };
     struct batch_limits limits = {.n_sequences_max = CHOICES,
-                                  .n_rows_max = CHOICES,
+                                  .n_tokens_max = CHOICES,
                                   .n_jobs_max = 2,
                                   .n_pages = 5000,
                                   .page_positions = 16};

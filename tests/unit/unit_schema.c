@@ -1,5 +1,5 @@
-// The JSON Schemas say what the codecs do: the same fields, the same limits, and nothing the schema refuses
-// is taken.
+// The JSON Schemas agree with the codecs: the same fields, the same limits, and no record that the schema
+// refuses is accepted.
 #include "schemas/request.h"
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
@@ -104,6 +104,7 @@ static void counts_of_the_schema_are_the_named_limits(void **state)
     assert_number(value_get(definition(&job_root, "tokens"), "items"), "maximum", INT32_MAX);
     assert_number(&stop->array.items[1], "maxItems", JOB_STOP_MAX);
     assert_number(definition(&job_root, "constraint_choices"), "maxItems", JOB_CHOICES_MAX);
+    assert_number(value_get(request, "tools"), "maxItems", JOB_TOOLS_MAX);
     assert_number(value_get(request, "stop_token_ids"), "maxItems", JOB_STOP_TOKENS_MAX);
     assert_number(value_get(request, "allowed_token_ids"), "maxItems", JOB_ALLOWED_TOKENS_MAX);
     assert_number(definition(&job_root, "stop_string"), "maxLength", JOB_STOP_BYTES_MAX);
@@ -122,6 +123,7 @@ static void counts_of_the_schema_are_the_named_limits(void **state)
     assert_number(value_get(result, "model"), "maxLength", JOB_MODEL_BYTES_MAX);
     assert_number(value_get(result, "system_fingerprint"), "maxLength", JOB_FINGERPRINT_BYTES_MAX);
     assert_number(value_get(result, "choices"), "maxItems", JOB_N_MAX);
+    assert_number(value_get(result, "choice_logprobs"), "maxItems", JOB_CHOICES_MAX);
     assert_number(value_get(result, "warnings"), "maxItems", JOB_WARNINGS_MAX);
     assert_number(definition(&result_root, "logprobs"), "maxItems", 3 * (1 + JOB_TOP_LOGPROBS_MAX));
     char sizes[128];
@@ -246,9 +248,13 @@ static bool is_prompt(struct text name)
 
 static bool is_for_chats(struct text name)
 {
-    static const char *const names[] = {
-        "tools",          "tool_choice", "documents", "add_generation_prompt", "chat_template_kwargs",
-        "enable_thinking"};
+    static const char *const names[] = {"tools",
+                                        "tool_choice",
+                                        "documents",
+                                        "add_generation_prompt",
+                                        "chat_template_kwargs",
+                                        "enable_thinking",
+                                        "continue_final_message"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (text_equals_string(name, names[i]))
             return true;
@@ -275,6 +281,14 @@ static void what_the_schema_refuses_the_codec_refuses(void **state)
             beside = "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],";
         else if (text_equals_string(fields[i].name, "top_logprobs"))
             beside = "\"prompt\":\"p\",\"logprobs\":true,";
+        else if (text_equals_string(fields[i].name, "json_spacing") ||
+                 text_equals_string(fields[i].name, "json_any_order") ||
+                 text_equals_string(fields[i].name, "guided_whitespace_pattern"))
+            beside = "\"prompt\":\"p\",\"guided_json\":{},";
+        else if (text_equals_string(fields[i].name, "choice_logprobs"))
+            beside = "\"prompt\":\"p\",\"guided_choice\":[\"a\"],";
+        else if (text_equals_string(fields[i].name, "choice_logprobs_include_end"))
+            beside = "\"prompt\":\"p\",\"guided_choice\":[\"a\"],\"choice_logprobs\":true,";
         for (int j = 0; j < N_CANDIDATES; j++) {
             char record[512];
             snprintf(record, sizeof record, "{%s\"%s\":%s}", beside, fields[i].name.data, candidates[j]);
@@ -388,6 +402,11 @@ static void the_result_schema_has_the_members_that_are_written(void **state)
     assert_same_members(value_get(properties, "error"), value_get(&failed, "error"), NULL);
     assert_same_members(definition(&result_root, "choice"), &value_get(&done, "choices")->array.items[0],
                         &value_get(&plain, "choices")->array.items[0]);
+    assert_same_members(
+        definition(&result_root, "tool_call"),
+        &value_get(&value_get(&done, "choices")->array.items[0], "tool_calls")->array.items[0], NULL);
+    assert_same_members(definition(&result_root, "choice_logprob"),
+                        &value_get(&done, "choice_logprobs")->array.items[0], NULL);
 }
 
 static void the_lines_for_openais_clients_fit_their_schema(void **state)
@@ -452,6 +471,9 @@ static void results_that_the_schema_refuses_are_refused(void **state)
                  {"choices", "{}"},
                  {"choices", "[{}]"},
                  {"choices", "[5]"},
+                 {"choice_logprobs", "{}"},
+                 {"choice_logprobs", "[5]"},
+                 {"choice_logprobs", "[{\"choice\":\"a\",\"logprob\":-1}]"},
                  {"usage", "[]"},
                  {"usage", "{}"},
                  {"warnings", "\"x\""},

@@ -55,17 +55,17 @@ static void add(struct world *world, int32_t position, int32_t n_rows, int32_t p
         world->pages[index][i] = parent >= 0 && i < n_common * SEGMENT_PAGES
                                      ? world->pages[parent][i]
                                      : (world->next_page++ * 7919) % 100003;
-    world->sequences[index] = (struct step_sequence){.first_row = world->step.n_rows,
-                                                     .n_rows = n_rows,
+    world->sequences[index] = (struct step_sequence){.first_row = world->step.n_tokens,
+                                                     .n_tokens = n_rows,
                                                      .position = position,
                                                      .pages = world->pages[index]};
-    world->step.n_rows += n_rows;
+    world->step.n_tokens += n_rows;
     world->step.sequences = world->sequences;
 }
 
 static void clear(struct world *world)
 {
-    world->step.n_sequences = world->step.n_rows = world->next_page = 0;
+    world->step.n_sequences = world->step.n_tokens = world->next_page = 0;
 }
 
 // Every query of a sequence's shared segments is in just one tile, which has its row and its pages.
@@ -80,7 +80,7 @@ static void check_tiles(struct world *world, const struct shared_rules *rules)
         n_queries += tile->n_queries;
         for (int32_t query = tile->first_query; query < tile->first_query + tile->n_queries; query++) {
             int32_t part = tile->first_member + query / group, row = shared->members[part], index = 0;
-            while (world->sequences[index].first_row + world->sequences[index].n_rows <= row)
+            while (world->sequences[index].first_row + world->sequences[index].n_tokens <= row)
                 index++;
             assert_int_equal(part, shared->first_parts[index] + row - world->sequences[index].first_row);
             assert_true(tile->segment < shared->n_shared[index]);
@@ -91,7 +91,7 @@ static void check_tiles(struct world *world, const struct shared_rules *rules)
         }
     }
     for (int32_t i = 0; i < world->step.n_sequences; i++)
-        n_queries -= (int64_t)shared->n_shared[i] * world->sequences[i].n_rows * group;
+        n_queries -= (int64_t)shared->n_shared[i] * world->sequences[i].n_tokens * group;
     assert_int_equal(n_queries, 0);
 }
 

@@ -1,4 +1,4 @@
-// Hand-written pre-tokenizers against the regular expressions they stand for, on random text: the same
+// Hand-written pre-tokenizers against the regular expressions they implement, on random text: the same
 // pieces.
 #include "engine/tokenizer/pattern.h"
 #include "engine/tokenizer/split.h"

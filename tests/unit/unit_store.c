@@ -1,5 +1,4 @@
-// The store: the embedded queue's transactions, workers that die, the projection, files that are none of
-// ours.
+// The store: the embedded queue's transactions, workers that die, the projection, foreign files.
 #include "tests/store_jobs.h"
 #include "tests/random.h"
 
@@ -156,18 +155,18 @@ static void a_store_that_was_deleted_under_a_worker_takes_another_one(void **sta
     (void)state;
     char command[512];
     int64_t worker;
-    struct store *old = open_store(true), *anew;
+    struct store *old = open_store(true), *second;
     snprintf(command, sizeof command, "rm %s %s-wal %s-shm", path, path, path);
     assert_int_equal(system(command), 0);
-    assert_int_equal(store_open(&anew, path, STORE_CREATE, &error), STATUS_OK);
-    assert_int_equal(store_worker_start(anew, &description, &worker, &error), STATUS_OK);
+    assert_int_equal(store_open(&second, path, STORE_CREATE, &error), STATUS_OK);
+    assert_int_equal(store_worker_start(second, &description, &worker, &error), STATUS_OK);
     assert_int_equal(worker, 2); // byte 1 is the old one's
-    submit(anew, "a", 0, 2);
-    struct claims claims = claim(anew, "a", 2);
+    submit(second, "a", 0, 2);
+    struct claims claims = claim(second, "a", 2);
     assert_int_equal(claims.n, 2);
-    assert_int_equal(store_worker_stop(anew, &error), STATUS_OK);
+    assert_int_equal(store_worker_stop(second, &error), STATUS_OK);
     drop(&claims);
-    store_close(anew);
+    store_close(second);
     store_close(old);
 }
 
@@ -178,7 +177,7 @@ static void released_jobs_are_free_again_and_their_attempt_is_not_counted(void *
     submit(store, "a", 0, 2);
     struct claims claims = claim(store, "", 2);
     int64_t ids[] = {claims.jobs[0]->source.offset, claims.jobs[1]->source.offset};
-    assert_int_equal(store_unclaim(store, ids, 2, &error), STATUS_OK);
+    assert_int_equal(store_release(store, ids, 2, &error), STATUS_OK);
     assert_int_equal(store_worker_stop(store, &error), STATUS_OK); // else half of them are kept for it
     struct store *second = open_store(true);
     struct claims again = claim(second, "", 2);
@@ -192,14 +191,14 @@ static void released_jobs_are_free_again_and_their_attempt_is_not_counted(void *
     store_close(store);
 }
 
-static void a_job_that_another_worker_holds_is_not_given_back(void **state)
+static void a_job_that_another_worker_holds_is_not_released(void **state)
 {
     (void)state;
     struct store *first = open_store(true), *second = open_store(true);
     submit(first, "a", 0, 2);
     struct claims mine = claim(first, "", 1), other = claim(second, "", 1);
     assert_int_equal(other.n, 1);
-    assert_int_equal(store_unclaim(first, &other.jobs[0]->source.offset, 1, &error), STATUS_OK);
+    assert_int_equal(store_release(first, &other.jobs[0]->source.offset, 1, &error), STATUS_OK);
     struct claims again = claim(first, "", 2);
     assert_int_equal(again.n, 0);
     assert_int_equal(finish(second, &other), 1);
@@ -217,7 +216,7 @@ static void submit_urgent(struct store *store, const char *id, int32_t priority,
                                     .index = -1,
                                     .record = TEXT("{}"),
                                     .priority = priority,
-                                    .deadline = deadline};
+                                    .deadline_s = deadline};
     size_t n_added;
     assert_int_equal(store_submit(store, TEXT("a"), &submission, 1, &n_added, &error), STATUS_OK);
 }
@@ -286,7 +285,7 @@ static void assert_crashes(const char *digits)
     for (int i = 0; i < 4; i++)
         assert_int_equal(crashes[i], digits[i] - '0');
     int64_t ids[] = {1, 2, 3, 4};
-    assert_int_equal(store_unclaim(store, ids, 4, &error), STATUS_OK); // a worker that leaves is no crash
+    assert_int_equal(store_release(store, ids, 4, &error), STATUS_OK); // a worker that leaves is no crash
     store_close(store);
 }
 
@@ -357,7 +356,7 @@ static void what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects(v
     store_close(store);
 }
 
-static void hear(void *context, struct text dataset)
+static void on_cancelled(void *context, struct text dataset)
 {
     snprintf(context, 16, "%.*s", (int)dataset.size, dataset.data);
 }
@@ -369,17 +368,17 @@ static void cancelling_answers_waiting_jobs_now_and_tells_the_workers(void **sta
     submit(worker, "a", 0, 5);
     submit(worker, "b", 0, 1);
     struct claims claims = claim(worker, "", 2);
-    char heard[16] = "";
-    assert_int_equal(store_poll_cancelled(worker, hear, heard, &error), STATUS_OK);
-    assert_string_equal(heard, "");
+    char cancelled[16] = "";
+    assert_int_equal(store_poll_cancelled(worker, on_cancelled, cancelled, &error), STATUS_OK);
+    assert_string_equal(cancelled, "");
     int64_t n_cancelled;
     assert_int_equal(store_cancel(canceller, TEXT("a"), &n_cancelled, &error), STATUS_OK);
     assert_int_equal(n_cancelled, 3);
-    assert_int_equal(store_poll_cancelled(worker, hear, heard, &error), STATUS_OK);
-    assert_string_equal(heard, "a");
-    heard[0] = '\0';
-    assert_int_equal(store_poll_cancelled(worker, hear, heard, &error), STATUS_OK);
-    assert_string_equal(heard, ""); // once
+    assert_int_equal(store_poll_cancelled(worker, on_cancelled, cancelled, &error), STATUS_OK);
+    assert_string_equal(cancelled, "a");
+    cancelled[0] = '\0';
+    assert_int_equal(store_poll_cancelled(worker, on_cancelled, cancelled, &error), STATUS_OK);
+    assert_string_equal(cancelled, ""); // once
     for (size_t i = 0; i < claims.n; i++)
         claims.jobs[i]->result.status = RESULT_CANCELLED;
     assert_int_equal(finish(worker, &claims), 2);
@@ -405,7 +404,7 @@ static void count_cancelled(void *context, struct text dataset)
     *(int *)context += 1;
 }
 
-static void a_worker_hears_of_each_cancellation_once(void **state)
+static void a_worker_reads_each_cancellation_once(void **state)
 {
     (void)state;
     struct store *worker = open_store(true), *canceller = open_store(false);
@@ -413,12 +412,12 @@ static void a_worker_hears_of_each_cancellation_once(void **state)
     for (int i = 0; i < 3; i++)
         submit(worker, datasets[i], 0, 1);
     for (int i = 0; i < 3; i++) {
-        int n_heard = 0;
+        int n_cancellations = 0;
         int64_t n_cancelled;
         assert_int_equal(store_cancel(canceller, text_from_string(datasets[i]), &n_cancelled, &error),
                          STATUS_OK);
-        assert_int_equal(store_poll_cancelled(worker, count_cancelled, &n_heard, &error), STATUS_OK);
-        assert_int_equal(n_heard, 1);
+        assert_int_equal(store_poll_cancelled(worker, count_cancelled, &n_cancellations, &error), STATUS_OK);
+        assert_int_equal(n_cancellations, 1);
     }
     store_close(canceller);
     store_close(worker);
@@ -454,13 +453,13 @@ static void figures_of_a_commit_are_recorded_together(void **state)
     const struct job *jobs[] = {job};
     struct step_figures steps[] = {{.finished_us = 1,
                                     .n_sequences = 4,
-                                    .n_rows = 40,
+                                    .n_tokens = 40,
                                     .prefill_tokens = 36,
                                     .n_generated = 4,
                                     .compute_us = 2000000},
                                    {.finished_us = 2,
                                     .n_sequences = 2,
-                                    .n_rows = 2,
+                                    .n_tokens = 2,
                                     .decode_tokens = 2,
                                     .n_generated = 2,
                                     .compute_us = 1000000}};
@@ -616,7 +615,7 @@ static void files_that_are_no_store_are_refused_and_left_alone(void **state)
         file);
     fclose(file);
     assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "no SQLite file"));
+    assert_non_null(strstr(error.text, "not an SQLite file"));
     fresh_path(NULL);
     char command[256];
     snprintf(command, sizeof command, "sqlite3 %s 'CREATE TABLE mine (x)'", path);
@@ -709,13 +708,13 @@ int main(void)
                                fresh_path),
         cmocka_unit_test_setup(a_store_that_was_deleted_under_a_worker_takes_another_one, fresh_path),
         cmocka_unit_test_setup(released_jobs_are_free_again_and_their_attempt_is_not_counted, fresh_path),
-        cmocka_unit_test_setup(a_job_that_another_worker_holds_is_not_given_back, fresh_path),
+        cmocka_unit_test_setup(a_job_that_another_worker_holds_is_not_released, fresh_path),
         cmocka_unit_test_setup(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest, fresh_path),
         cmocka_unit_test_setup(a_crash_is_blamed_on_what_was_computed, fresh_path),
         cmocka_unit_test_setup(what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects,
                                fresh_path),
         cmocka_unit_test_setup(cancelling_answers_waiting_jobs_now_and_tells_the_workers, fresh_path),
-        cmocka_unit_test_setup(a_worker_hears_of_each_cancellation_once, fresh_path),
+        cmocka_unit_test_setup(a_worker_reads_each_cancellation_once, fresh_path),
         cmocka_unit_test_setup(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled,
                                fresh_path),
         cmocka_unit_test_setup(figures_of_a_commit_are_recorded_together, fresh_path),

@@ -1,5 +1,5 @@
-// The embedded queue on a disk that fails between two statements: what a living worker has claimed and never
-// saw must not stay claimed.
+// The embedded queue on a disk that fails between two statements: jobs that a living worker has claimed but
+// not read must not remain claimed.
 #include "store/database.h"
 
 #include <setjmp.h>
@@ -105,7 +105,7 @@ static void jobs_that_were_claimed_and_could_not_be_read_are_free_again(void **s
     store_close(store);
 }
 
-// Neither read nor given back: another program began to write in between, and does not end.
+// Neither read nor released: another program began to write in between, and does not end.
 static sqlite3 *other;
 
 static void lock_store(void *context, const struct claimed_job *job)

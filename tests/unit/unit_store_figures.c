@@ -22,9 +22,8 @@ static void a_worker_is_busy_in_every_phase_of_a_step(void **state)
     struct store_record record = {.steps = steps, .n_steps = 2};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
     assert_int_equal(number(store, "SELECT busy_us FROM workers"), 654321);
-    assert_int_equal(number(store,
-                            "SELECT 1000 * sum(prepare_ms + plan_ms + compute_ms + finish_ms) FROM batches"),
-                     654321);
+    assert_int_equal(
+        number(store, "SELECT 1000 * sum(prepare_ms + plan_ms + compute_ms + finish_ms) FROM steps"), 654321);
     store_close(store);
 }
 
@@ -53,7 +52,7 @@ static struct job *finished_job(const char *id, int64_t created)
 {
     struct job *job = job_create();
     assert_true(job && job_set_id(job, text_from_string(id)) && job_set_text(job, &job->dataset, TEXT("d")));
-    job->created = created;
+    job->created_s = created;
     job->result.status = RESULT_DONE;
     return job;
 }
@@ -66,8 +65,9 @@ static void a_recorded_job_was_submitted_when_it_was_created(void **state)
     const struct job *jobs[] = {known, unknown};
     struct store_record record = {.jobs = jobs, .n_jobs = 2};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
-    assert_int_equal(number(store, "SELECT submitted_at FROM jobs WHERE job_id = 'known'"), 1700000000000000);
-    assert_int_equal(number(store, "SELECT submitted_at IS NULL FROM jobs WHERE job_id = 'unknown'"), 1);
+    assert_int_equal(number(store, "SELECT submitted_at_us FROM jobs WHERE job_id = 'known'"),
+                     1700000000000000);
+    assert_int_equal(number(store, "SELECT submitted_at_us IS NULL FROM jobs WHERE job_id = 'unknown'"), 1);
     job_destroy(known);
     job_destroy(unknown);
     store_close(store);
@@ -114,6 +114,61 @@ static void datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apar
     store_close(store);
 }
 
+static void mirror(struct store *store, const char *dataset, const char *topic, int64_t n_jobs)
+{
+    struct mirrored_job jobs[8];
+    char ids[8][16];
+    assert_true(n_jobs <= 8);
+    for (int64_t i = 0; i < n_jobs; i++) {
+        snprintf(ids[i], sizeof ids[i], "%s-%d", dataset, (int)i);
+        struct text id = text_from_string(ids[i]);
+        jobs[i] = (struct mirrored_job){.dataset = text_from_string(dataset),
+                                        .job_id = id,
+                                        .custom_id = id,
+                                        .index = i,
+                                        .topic = text_from_string(topic),
+                                        .offset = i};
+    }
+    struct job *job = finished_job(ids[0], 0);
+    assert_true(job_set_text(job, &job->dataset, text_from_string(dataset)) &&
+                job_set_text(job, &job->source.topic, text_from_string(topic)));
+    struct mirrored_result result = {.job = job, .worker = TEXT("w"), .finished_at_us = 5};
+    struct mirror_record record = {
+        .jobs = jobs, .n_jobs = (size_t)n_jobs, .results = &result, .n_results = 1};
+    assert_int_equal(store_mirror(store, &record, &error), STATUS_OK);
+    job_destroy(job);
+}
+
+static void a_mirrored_dataset_keeps_its_rows_apart_from_the_queue_s_of_its_name(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    submit(store, "e", 0, 3);
+    for (int i = 0; i < 2; i++)
+        mirror(store, "e", "ja", 4);
+    mirror(store, "f", "ja", 2);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e' AND status = 'queued'"), 3);
+    assert_int_equal(number(store, "SELECT count(*) FROM queue"), 3);
+    assert_int_equal(number(store, "SELECT n_submitted FROM datasets WHERE dataset = 'e'"), 3);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e@ja' AND topic = 'ja'"), 4);
+    assert_int_equal(number(store, "SELECT n_submitted FROM datasets WHERE dataset = 'e@ja'"), 4);
+    assert_int_equal(number(store, "SELECT n_done FROM datasets WHERE dataset = 'e@ja'"), 1);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'f'"), 2);
+    store_close(store);
+}
+
+static void the_queue_refuses_a_name_that_a_topic_s_dataset_has_in_the_store(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    struct dataset_mark mark;
+    mirror(store, "f", "ja", 2);
+    assert_int_equal(store_dataset_begin(store, TEXT("f"), &mark, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "dataset f is one of topic ja in this store"));
+    assert_int_equal(store_dataset_begin(store, TEXT("e"), &mark, &error), STATUS_OK);
+    store_close(store);
+}
+
 static void write_totals(struct store *store, const struct job *job, const int64_t *times, size_t n)
 {
     struct dataset_totals totals = {0};
@@ -135,8 +190,8 @@ static void a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_orde
     } commits[] = {{{500, 300, 400}, 300, 500}, {{350, 600, 450}, 300, 600}, {{320, 200, 310}, 200, 600}};
     for (size_t i = 0; i < 3; i++) {
         write_totals(store, job, commits[i].times, 3);
-        assert_int_equal(number(store, "SELECT first_finished_at FROM datasets"), commits[i].first);
-        assert_int_equal(number(store, "SELECT last_finished_at FROM datasets"), commits[i].last);
+        assert_int_equal(number(store, "SELECT first_finished_at_us FROM datasets"), commits[i].first);
+        assert_int_equal(number(store, "SELECT last_finished_at_us FROM datasets"), commits[i].last);
     }
     assert_int_equal(number(store, "SELECT n_done FROM datasets"), 9);
     job_destroy(job);
@@ -156,10 +211,10 @@ static void a_recorded_job_has_its_place_in_the_file_where_it_is_known(void **st
         assert_int_equal(store_record(store, &record, &error), STATUS_OK);
         job_destroy(job);
     }
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job-1' AND position IS NULL"),
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job-1' AND job_index IS NULL"),
                      1);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job0' AND position = 0"), 1);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job1' AND position = 1"), 1);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job0' AND job_index = 0"), 1);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job1' AND job_index = 1"), 1);
     store_close(store);
 }
 
@@ -172,6 +227,9 @@ int main(void)
         cmocka_unit_test_setup(a_recorded_job_was_submitted_when_it_was_created, fresh_path),
         cmocka_unit_test_setup(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart,
                                fresh_path),
+        cmocka_unit_test_setup(a_mirrored_dataset_keeps_its_rows_apart_from_the_queue_s_of_its_name,
+                               fresh_path),
+        cmocka_unit_test_setup(the_queue_refuses_a_name_that_a_topic_s_dataset_has_in_the_store, fresh_path),
         cmocka_unit_test_setup(a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order,
                                fresh_path),
     };

@@ -87,6 +87,10 @@ static void a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_
     int64_t worker;
     assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
     assert_int_equal(worker, 4); // 1 and 2 are locked, 3 is the other's
+    sqlite3_stmt *select = database_statement(&store->database, "SELECT max(id) FROM workers", &error);
+    assert_int_equal(sqlite3_step(select), SQLITE_ROW);
+    assert_int_equal(sqlite3_column_int64(select, 0), worker); // the row has the id too
+    sqlite3_reset(select);
     submit(store, "d", 0, 1);
     struct claims mine = claim(store, "", 1), theirs = claim(other, "", 1);
     assert_int_equal(mine.n, 1);

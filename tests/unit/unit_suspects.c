@@ -1,5 +1,4 @@
-// What is committed of crashes: who is blamed, what survives a change of owner, and texts from a hostile
-// hand.
+// Crash accounting in commits: the suspects of a crash, a change of owner, and hostile texts.
 #include "consumer/kafka/suspects.h"
 #include "schemas/base64.h"
 #include "tests/random.h"

@@ -539,6 +539,30 @@ static void threads_share_a_template(void **state)
     template_destroy(template);
 }
 
+static void note_mention(void *context, const struct template_mention *mention)
+{
+    buffer_add_format(context, "%u:%.*s", mention->line, (int)mention->name.size, mention->name.data);
+    if (mention->member.data)
+        buffer_add_format(context, ".%.*s", (int)mention->member.size, mention->member.data);
+    buffer_add_byte(context, ' ');
+}
+
+static void variables_that_are_read_from_outside_are_known_with_their_lines_and_members(void **state)
+{
+    static const char source[] = "{% set own = 1 %}{{ title }} {{ own }} {{ row.title }}\n"
+                                 "{% for key, value in row.items() %}{{ key }}{{ loop.index }}{{ other }}"
+                                 "{% endfor %}{{ row['a b'] }}{{ range(3) }}{{ x if y else none }}"
+                                 "{% macro m(p) %}{{ p }}{{ z }}{% endmacro %}";
+    struct template *template;
+    struct error error;
+    struct buffer found = {0};
+    assert_int_equal(template_parse(&template, text_from_string(source), &error), STATUS_OK);
+    template_mentions(template, note_mention, &found);
+    assert_string_equal(found.data, "1:title 1:row 1:row.title 2:row 2:other 2:row 2:row.a b 2:x 2:y 2:z ");
+    buffer_finish(&found);
+    template_destroy(template);
+}
+
 static void destroying_nothing_is_fine(void **state)
 {
     template_destroy(NULL);
@@ -571,6 +595,7 @@ int main(void)
         cmocka_unit_test(integers_beyond_64_bits_are_an_error),
         cmocka_unit_test(a_large_dict_finds_every_key),
         cmocka_unit_test(threads_share_a_template),
+        cmocka_unit_test(variables_that_are_read_from_outside_are_known_with_their_lines_and_members),
         cmocka_unit_test(destroying_nothing_is_fine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,6 +312,14 @@ static void hashes_are_the_same_on_every_machine(void **state)
     assert_true(hash_bytes("", 0, 0) == 0x2D06800538D394C2u);
     assert_true(hash_bytes("abc", 3, 0) == 0x78AF5F94892F3950u);
     assert_true(hash_bytes("abc", 3, 1) != hash_bytes("abc", 3, 0));
+    enum { N = 1 << 20 };
+    uint8_t *long_one = malloc(N);
+    assert_non_null(long_one);
+    for (uint64_t i = 0; i < N; i++)
+        long_one[i] = (uint8_t)(i * i >> 3);
+    assert_true(hash_bytes(long_one, N, 7) == 0x20CD2CC6EA0AA6A9u);
+    assert_true(hash_bytes(long_one, N - 1, 0) == 0x481DAB76F02B072Au);
+    free(long_one);
 }
 
 int main(void)

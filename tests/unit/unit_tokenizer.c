@@ -84,6 +84,9 @@ static void spm_merges_the_highest_score_first_and_the_leftmost_of_equals(void *
     assert_encodes(tokenizer, "", 0, "");
     assert_encodes(tokenizer, "", TOKENIZER_ADD_SPECIAL, "<s>");
     assert_encodes(tokenizer, "c", TOKENIZER_ADD_SPECIAL, "<s> " BLANK " c");
+    assert_encodes(tokenizer, "c", 0, BLANK " c");
+    assert_encodes(tokenizer, "c", TOKENIZER_CONTINUES, "c");
+    assert_encodes(tokenizer, "c c", TOKENIZER_CONTINUES, "c " BLANK " c");
     assert_encodes(tokenizer, "a\xC3\xA9\n", 0, BLANK "a <0xC3> <0xA9> <0x0A>");
     assert_encodes(tokenizer, "a\xE2\x96", 0, BLANK "a <0xE2> <0x96>");
     assert_encodes(tokenizer, "<s>", 0, BLANK " <0x3C> <0x73> <0x3E>");

@@ -157,6 +157,26 @@ static void splits_digits_and_strings_are_stages(void **state)
     tokenizer_close(tokenizer);
 }
 
+// Llama 3's expression is dbrx's too: what tells them apart is whether a word that is a token needs merges.
+static void the_same_words_have_another_name_where_merges_do_not_matter(void **state)
+{
+    for (int ignores = 0; ignores < 2; ignores++) {
+        char json[1024];
+        snprintf(
+            json, sizeof json,
+            "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+            "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| "
+            "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
+            "\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]},"
+            "\"model\":{\"type\":\"BPE\",\"ignore_merges\":%s,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[]}}",
+            ignores ? "true" : "false");
+        struct tokenizer *tokenizer = create_or_fail(json, "");
+        assert_string_equal(tokenizer_pre_name(tokenizer), ignores ? "llama-bpe" : "dbrx");
+        assert_ids(tokenizer, "ab", 0, ignores ? "2" : "0 1");
+        tokenizer_close(tokenizer);
+    }
+}
+
 static void what_is_not_known_is_refused_by_name(void **state)
 {
     static const struct {
@@ -537,6 +557,7 @@ int main(void)
         cmocka_unit_test(metaspace_prepends_as_its_scheme_says),
         cmocka_unit_test(unicode_forms_case_and_replacements_come_before_everything),
         cmocka_unit_test(splits_digits_and_strings_are_stages),
+        cmocka_unit_test(the_same_words_have_another_name_where_merges_do_not_matter),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(templates_see_the_unknown_token_of_the_configuration_before_the_model_s),
         cmocka_unit_test(the_shared_vocabularies_as_tokenizer_json_give_the_same_ids),

@@ -1,4 +1,4 @@
-// The window's order: urgency first, prefixes within it, and nobody passed over for ever.
+// The window's order: urgency first, prefixes within it, and no starvation.
 #include "batching/window.h"
 #include "tests/random.h"
 
@@ -45,6 +45,8 @@ static int close_window(void **state)
     window_finish(&window);
     prefix_finish(&tree);
     page_stack_finish(&stack);
+    assert_null(stack.free); // zeroed, as before page_stack_init
+    assert_int_equal(stack.n_free, 0);
     return 0;
 }
 
@@ -54,7 +56,7 @@ static struct waiting *add(char letter, int32_t priority, int64_t deadline)
     struct waiting *waiting = calloc(1, sizeof *waiting);
     waiting->letter = letter;
     waiting->job.priority = priority;
-    waiting->job.deadline = deadline;
+    waiting->job.deadline_s = deadline;
     for (int i = 0; i <= PAGE; i++)
         token_array_add(&waiting->prompt.tokens, letter);
     waiting->prompt.job = &waiting->job;
@@ -135,6 +137,23 @@ static void prefixes_stay_together_in_each_level(void **state)
     for (int i = 0; i < 3; i++)
         add('x', 0, 0), add('a', 1, 0), add('y', 0, 0), add('b', 1, 0);
     assert_order("aaabbbxxxyyy");
+}
+
+// How many were admitted before it came does not count.
+static void one_that_was_passed_over_too_often_is_next_whatever_its_prefix(void **state)
+{
+    (void)state;
+    for (int i = 0; i <= WINDOW_PASSED_MAX; i++) {
+        add('a', 0, 0);
+        assert_order("a");
+    }
+    add('x', 0, 0);
+    for (int i = 0; i <= WINDOW_PASSED_MAX; i++) {
+        add('a', 0, 0);
+        assert_order("a"); // its page is there
+    }
+    add('a', 0, 0);
+    assert_order("xa");
 }
 
 static void every_eighth_place_goes_to_the_one_that_waits_longest(void **state)
@@ -228,7 +247,7 @@ static uint64_t random_state;
 static bool is_most_urgent(const struct waiting *waiting)
 {
     const struct window_level *top = window.levels[0];
-    int64_t minute = waiting->job.deadline ? waiting->job.deadline / 60 : INT64_MAX;
+    int64_t minute = waiting->job.deadline_s ? waiting->job.deadline_s / 60 : INT64_MAX;
     return waiting->job.priority == top->priority && minute == top->minute;
 }
 
@@ -280,6 +299,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together,
                                         open_window, close_window),
         cmocka_unit_test_setup_teardown(prefixes_stay_together_in_each_level, open_window, close_window),
+        cmocka_unit_test_setup_teardown(one_that_was_passed_over_too_often_is_next_whatever_its_prefix,
+                                        open_window, close_window),
         cmocka_unit_test_setup_teardown(every_eighth_place_goes_to_the_one_that_waits_longest, open_window,
                                         close_window),
         cmocka_unit_test_setup_teardown(a_preempted_one_that_returns_does_not_count_for_the_share,

@@ -28,7 +28,7 @@ static void every_job_is_committed_once_in_groups_and_out_of_order(void **state)
     struct stage stage = stage_open(1000, 300);
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 1000);
     assert_int_equal(stage.progress.n_done, 980);
     assert_false(stage.progress.was_stopped);
@@ -48,12 +48,12 @@ static void a_full_window_pauses_the_source_and_room_resumes_it(void **state)
     assert_true(stage.script->n_pauses > 1);
     assert_in_range(stage.script->n_resumes, stage.script->n_pauses - 1, stage.script->n_pauses);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 500);
     stage_close(&stage);
 }
 
-static void a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_settled(void **state)
+static void a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_committed(void **state)
 {
     (void)state;
     struct stage stage = stage_open(1000, 300);
@@ -62,12 +62,12 @@ static void a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_settle
     assert_int_equal(stage.script->most_before_commit, 16);
     assert_in_range(stage.script->most_in_flight, 16 * (1 + AHEAD_BATCHES), 300);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 1000);
     stage_close(&stage);
 }
 
-static void a_worker_holds_a_batch_and_two_ahead_or_what_settles_in_a_tenth_of_a_second(void **state)
+static void a_worker_holds_a_batch_and_two_ahead_or_the_commits_of_a_tenth_of_a_second(void **state)
 {
     (void)state;
     struct ahead ahead;
@@ -138,10 +138,10 @@ static void a_model_that_fails_its_first_jobs_is_found_before_any_is_published(v
         add_to_trial(&trial, cases[i].ends, &ready);
         assert_int_equal(ready.n_jobs, cases[i].n_ready);
         assert_int_equal(trial_check(&trial, &error), cases[i].fails ? STATUS_REFUSE : STATUS_OK);
-        trial_let_go(&trial, true, &ready, 1000 + TRIAL_HOLD_MS - 1);
-        trial_let_go(&trial, false, &ready, 1000 + TRIAL_HOLD_MS);
+        trial_release(&trial, true, &ready, 1000 + TRIAL_HOLD_MS - 1);
+        trial_release(&trial, false, &ready, 1000 + TRIAL_HOLD_MS);
         assert_int_equal(ready.n_jobs, cases[i].n_ready);
-        trial_let_go(&trial, true, &ready, 1000 + TRIAL_HOLD_MS);
+        trial_release(&trial, true, &ready, 1000 + TRIAL_HOLD_MS);
         assert_int_equal(ready.n_jobs, strlen(cases[i].ends));
         drop_list(&ready);
     }
@@ -154,7 +154,7 @@ static void commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost(void 
     stage.script->fail_commits = 3;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 100);
     stage_close(&stage);
 }
@@ -180,7 +180,7 @@ static void what_can_t_be_published_at_once_is_published_in_parts(void **state)
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_in_range(stage.script->largest_commit, 4, 7);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 200);
     stage_close(&stage);
 }
@@ -194,12 +194,12 @@ static void a_result_that_is_refused_again_and_again_keeps_no_other_waiting(void
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_true(stage.script->n_commits_at_refusal > 0); // of others, before it was taken
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 40);
     stage_close(&stage);
 }
 
-// Its neighbours need no second attempt, and no smaller one.
+// Its neighbors need no second attempt, and no smaller one.
 static void a_record_that_is_named_as_refused_is_committed_apart_from_then_on(void **state)
 {
     (void)state;
@@ -211,21 +211,21 @@ static void a_record_that_is_named_as_refused_is_committed_apart_from_then_on(vo
     assert_int_equal(stage.script->n_named_alone, 3); // but for the first
     assert_int_equal(stage.script->n_failed_commits, 0);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 40);
     stage_close(&stage);
 }
 
-static void what_is_finished_is_committed_when_partitions_are_taken_back(void **state)
+static void finished_jobs_are_committed_when_partitions_are_revoked(void **state)
 {
     (void)state;
     struct stage stage = stage_open(40, 20);
     stage.script->fail_commits = 1;
-    stage.script->takes_back = true;
+    stage.script->revokes = true;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_true(stage.script->n_commits_at_revoke >= 1); // fewer jobs each after one that failed
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 40);
     stage_close(&stage);
 }
@@ -242,13 +242,13 @@ static void a_commit_takes_no_more_jobs_than_its_limit(void **state)
         assert_int_equal(stage.script->largest_commit, WORKER_COMMIT_JOBS);
         assert_int_equal(stage.script->n_dead_letters, n_jobs);
         int n_answered, n_released;
-        check_settled(stage.script, &n_answered, &n_released);
+        check_outcomes(stage.script, &n_answered, &n_released);
         assert_int_equal(n_answered, n_jobs);
         stage_close(&stage);
     }
 }
 
-static void a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered(void **state)
+static void a_fenced_worker_ends_with_the_error_and_counts_no_job_as_answered(void **state)
 {
     (void)state;
     struct stage stage = stage_open(100, 50);
@@ -256,7 +256,7 @@ static void a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered(v
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
     assert_string_equal(stage.error.text, "fenced");
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 0);
     stage_close(&stage);
 }
@@ -344,7 +344,7 @@ static void a_lost_device_gives_every_job_back_and_ends_the_worker(void **state)
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
     assert_int_equal(stage.error.code, ERROR_DEVICE);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_true(n_released > 0);
     stage_close(&stage);
 }
@@ -364,7 +364,7 @@ static void sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back(void *
     fake_model_hold(stage.model);
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_true(n_released > 0);
     assert_true(n_answered > 0);
     assert_true(stage.script->n_next < 1500);
@@ -381,7 +381,7 @@ static void a_cancel_from_the_source_reaches_the_engine(void **state)
     stage.script->cancel_at = 399;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 400);
     assert_int_equal(stage.progress.n_done + stage.progress.n_failed, 400);
     stage_close(&stage);
@@ -393,23 +393,23 @@ static void suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone(vo
     struct stage stage = stage_open(400, 400);
     stage.config.crash_limit = 3;
     stage.script->fail_starts = 2;
-    int n_condemned = 0, n_alone = 0;
+    int n_rejected = 0, n_alone = 0;
     for (int i = 0; i < 400; i++) {
         stage.script->crashes[i] = i % 40 == 7 ? 2 : i % 100 == 3 ? 3 : i % 2;
         n_alone += stage.script->crashes[i] == 2 && i % 50 != 49;
-        n_condemned += stage.script->crashes[i] == 3 && i % 50 != 49;
+        n_rejected += stage.script->crashes[i] == 3 && i % 50 != 49;
     }
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 400);
     assert_int_equal(stage.script->n_alone, n_alone);
     assert_false(stage.script->not_alone);
     assert_in_range(stage.script->largest_few, 2, 64);
-    // 8 are no jobs
-    assert_int_equal(stage.script->n_many + stage.script->n_few + n_alone + n_condemned, 392);
-    assert_int_equal(stage.script->n_dead_letters, 8 + n_condemned);
-    assert_int_equal(stage.progress.n_failed, 8 + n_condemned);
+    // 8 are not jobs
+    assert_int_equal(stage.script->n_many + stage.script->n_few + n_alone + n_rejected, 392);
+    assert_int_equal(stage.script->n_dead_letters, 8 + n_rejected);
+    assert_int_equal(stage.progress.n_failed, 8 + n_rejected);
     stage_close(&stage);
 }
 
@@ -422,7 +422,7 @@ static void a_cancel_reaches_jobs_at_the_gate(void **state)
     stage.script->cancel_at = 298;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 300);
     assert_int_equal(stage.script->n_alone, 1); // the one that was delivered after it
     stage_close(&stage);
@@ -439,9 +439,9 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
     stage = stage_open(1500, 300);
     stage.config.dead_share_max = 1;
     assert_int_equal(stage_run(&stage), STATUS_REFUSE);
-    assert_non_null(strstr(stage.error.text, "6 of the last 300 records are no jobs, more than 1 %"));
+    assert_non_null(strstr(stage.error.text, "6 of the last 300 records are not jobs, more than 1 %"));
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(stage.script->n_dead_letters, 0);
     assert_non_null(strstr(stage.error.text, " 0 were published as dead letters"));
     stage_close(&stage);
@@ -505,7 +505,7 @@ static void nothing_is_committed_once_the_model_has_changed(void **state)
         assert_int_equal(stage_run(&stage), STATUS_RESTART);
         assert_int_equal(stage.error.code, ERROR_MODEL_FILE);
         assert_int_equal(stage.script->n_commits, n_good);
-        check_settled(stage.script, &n_answered, &n_released);
+        check_outcomes(stage.script, &n_answered, &n_released);
         assert_true(n_released > 0);
         stage_close(&stage);
     }
@@ -532,8 +532,11 @@ static void checks_of_steps_travel_to_the_main_thread_s_log(void **state)
         .engine = fake_model_engine(stage.model),
         .pool = stage.pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
-        .limits = {
-            .n_sequences_max = 16, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 200, .page_positions = 16}};
+        .limits = {.n_sequences_max = 16,
+                   .n_tokens_max = 64,
+                   .n_jobs_max = 20,
+                   .n_pages = 200,
+                   .page_positions = 16}};
     config.engine.take_findings = check_every_step;
     batcher_destroy(stage.batcher);
     assert_int_equal(batcher_create(&stage.batcher, &config, &stage.error), STATUS_OK);
@@ -558,7 +561,7 @@ static void a_job_that_was_cancelled_before_it_came_is_not_computed(void **state
     stage.script->cancelled_from = 60;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 100);
     assert_int_equal(stage.script->n_many, 59); // 49 is no job
     assert_int_equal(stage.script->n_cancelled, 39);
@@ -577,13 +580,13 @@ static void a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on(v
 }
 
 // The commit that failed halves the next ones.
-static void partitions_are_not_let_go_before_all_that_is_finished_is_committed(void **state)
+static void partitions_are_not_revoked_before_finished_jobs_are_committed(void **state)
 {
     (void)state;
     struct stage stage = stage_open(40, 40);
     stage.script->all_bad = true;
     stage.script->fail_commits = 1;
-    stage.script->takes_back = true;
+    stage.script->revokes = true;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_int_equal(stage.script->n_commits_at_revoke, 2);
     assert_int_equal(stage.script->in_flight_after_revoke, 0);
@@ -615,17 +618,17 @@ int main(void)
         CASE(nothing_is_committed_once_the_model_has_changed),
         CASE(checks_of_steps_travel_to_the_main_thread_s_log),
         CASE(a_full_window_pauses_the_source_and_room_resumes_it),
-        CASE(a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_settled),
-        CASE(a_worker_holds_a_batch_and_two_ahead_or_what_settles_in_a_tenth_of_a_second),
+        CASE(a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_committed),
+        CASE(a_worker_holds_a_batch_and_two_ahead_or_the_commits_of_a_tenth_of_a_second),
         CASE(a_model_that_fails_its_first_jobs_is_found_before_any_is_published),
         CASE(commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost),
         CASE(polling_goes_on_while_commits_fail),
         CASE(what_can_t_be_published_at_once_is_published_in_parts),
         CASE(a_result_that_is_refused_again_and_again_keeps_no_other_waiting),
         CASE(a_record_that_is_named_as_refused_is_committed_apart_from_then_on),
-        CASE(what_is_finished_is_committed_when_partitions_are_taken_back),
+        CASE(finished_jobs_are_committed_when_partitions_are_revoked),
         CASE(a_commit_takes_no_more_jobs_than_its_limit),
-        CASE(a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered),
+        CASE(a_fenced_worker_ends_with_the_error_and_counts_no_job_as_answered),
         CASE(a_worker_without_jobs_is_ready_again_when_its_source_is_back),
         CASE(a_worker_whose_source_waits_is_healthy_and_not_ready),
         CASE(a_stop_that_is_asked_for_does_not_mask_a_failure),
@@ -637,7 +640,7 @@ int main(void)
         CASE(a_cancel_reaches_jobs_at_the_gate),
         CASE(names_in_headers_that_no_result_can_carry_count_as_not_given),
         CASE(a_job_that_was_cancelled_before_it_came_is_not_computed),
-        CASE(partitions_are_not_let_go_before_all_that_is_finished_is_committed),
+        CASE(partitions_are_not_revoked_before_finished_jobs_are_committed),
         CASE(commits_that_were_halved_grow_again_to_their_limit),
         CASE(a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on),
         CASE(more_dead_letters_than_their_share_end_the_worker_before_they_are_published),

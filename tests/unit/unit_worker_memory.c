@@ -1,4 +1,4 @@
-// The worker's loop when memory runs out: it waits a bounded time for it, then gives its jobs back and ends.
+// The worker's loop when memory runs out: it waits for a bounded time, then releases its jobs and ends.
 #include "batching/engine_thread.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
@@ -14,7 +14,7 @@ static void memory_that_is_missing_for_a_moment_is_waited_for_and_no_longer(void
         stage.script->fail_commits = i == 0 ? 3 : 1000;
         assert_int_equal(stage_run(&stage), i == 0 ? STATUS_OK : STATUS_RESTART);
         int n_answered, n_released;
-        check_settled(stage.script, &n_answered, &n_released);
+        check_outcomes(stage.script, &n_answered, &n_released);
         assert_int_equal(n_answered, i == 0 ? 100 : 0);
         if (i == 1) {
             assert_int_equal(stage.error.code, ERROR_OUT_OF_MEMORY);
@@ -43,7 +43,7 @@ static void a_worker_without_memory_stops_its_engine_all_the_same(void **state)
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
     starved = NULL;
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 0);
     stage_close(&stage);
 }

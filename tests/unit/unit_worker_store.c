@@ -1,4 +1,4 @@
-// The worker's loop beside a store that another process holds: the group is served, figures wait.
+// The worker's loop with a store that another process has locked: group events are handled, figures wait.
 #include "store/store.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
@@ -37,7 +37,7 @@ static void a_locked_store_is_waited_for_once_until_it_is_free(void **state)
     patience_ms = STORE_TURN_MS; // as consumer/late_store.c leaves it
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
-    check_settled(stage.script, &n_answered, &n_released);
+    check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 1000);
     assert_true(n_records > N_LOCKED + 1);
     stage_close(&stage);

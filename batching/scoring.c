@@ -1,0 +1,217 @@
+#include "batching/scoring.h"
+
+#include "engine/elementary.h"
+
+#include <assert.h>
+
+static const float BIAS = 1e30f; // beyond any logit
+
+// ---- targets ----
+
+// Appends the choice's tokens to those of all branches.
+static enum status tokenize_choice(struct prompt *prompt, const struct prompt_environment *environment,
+                                   struct text choice, struct sequence *branch)
+{
+    struct token_array *tokens = &prompt->branch_tokens;
+    size_t first = tokens->n_ids;
+    enum status status =
+        tokenizer_encode(environment->tokenizer, choice, TOKENIZER_CONTINUES, tokens, &prompt->error);
+    bool is_spelled = tokens->n_ids > first; // not where the vocabulary has no token for any of its bytes
+    if (prompt->job->request.choice_logprobs_include_end)
+        token_array_add(tokens, tokenizer_eos(environment->tokenizer));
+    if (tokens->failed)
+        status = STATUS_RETRY;
+    if (status != STATUS_OK && status != STATUS_REJECT)
+        status = error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                           "tokenizing the choices: out of memory");
+    branch->n_targets = (int32_t)(tokens->n_ids - first);
+    if (status == STATUS_OK && !is_spelled)
+        status = error_set(&prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                           "choice_logprobs: the model's vocabulary has no token for the choice \"%.*s\"",
+                           (int)utf8_complete_prefix(choice.data, choice.size < 64 ? choice.size : 64),
+                           choice.data);
+    return status;
+}
+
+static enum status tokenize_choices(struct prompt *prompt, const struct prompt_environment *environment)
+{
+    const struct request *request = &prompt->job->request;
+    struct sequence *branches = prompt->sequences + request_n_sequences(request);
+    if (request->choice_logprobs_include_end && tokenizer_eos(environment->tokenizer) < 0)
+        return error_set(&prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                         "choice_logprobs_include_end: the model has no token that ends an answer");
+    for (int32_t i = 0; i < request_n_branches(request); i++) {
+        enum status status =
+            tokenize_choice(prompt, environment, request->constraint.choices[i], &branches[i]);
+        if (status != STATUS_OK)
+            return status;
+    }
+    const int32_t *targets = prompt->branch_tokens.ids; // where they stay from here on
+    for (int32_t i = 0; i < request_n_branches(request); i++) {
+        branches[i].only_scores = true;
+        branches[i].targets = targets;
+        branches[i].first_target = (int32_t)prompt->tokens.n_ids - 1;
+        targets += branches[i].n_targets;
+    }
+    return STATUS_OK;
+}
+
+static enum status prepare_prompt(struct prompt *prompt, const struct prompt_environment *environment)
+{
+    struct sequence *first = &prompt->sequences[0];
+    struct arena *arena = &prompt->job->arena;
+    const struct sample_result none = {0};
+    const struct token_logprob start = {prompt->tokens.ids[0], NAN};
+    first->only_scores = prompt->job->request.max_tokens == 0;
+    first->targets = prompt->tokens.ids + 1;
+    first->n_targets = (int32_t)prompt->tokens.n_ids - 1;
+    prompt->logprobs = arena_allocate_array(arena, prompt->tokens.n_ids, sizeof *prompt->logprobs);
+    if (prompt->logprobs &&
+        logprob_entry_set(&prompt->logprobs[0], start, &none, environment->tokenizer, arena))
+        return STATUS_OK;
+    return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                     "logprobs of the prompt: out of memory");
+}
+
+// The prompt as it was given, or what its ids spell. Offsets are of the bytes that tokens spell; a blank that
+// the vocabulary puts before a first word is not in the text.
+static enum status prepare_echo(struct prompt *prompt, const struct tokenizer *tokenizer)
+{
+    struct job *job = prompt->job;
+    bool is_text = job->request.prompt_kind == PROMPT_TEXT;
+    struct buffer bytes = {0};
+    size_t n_blanks = 0;
+    for (size_t i = 0; i < prompt->tokens.n_ids; i++) {
+        size_t offset = bytes.size - n_blanks;
+        size_t most = is_text && offset > job->request.prompt.size ? job->request.prompt.size : offset;
+        if (prompt->logprobs)
+            prompt->logprobs[i].text_offset = (int32_t)most;
+        tokenizer_decode(tokenizer, prompt->tokens.ids[i], false, &bytes);
+        if (offset == 0 && bytes.size && n_blanks == 0)
+            n_blanks = tokenizer_strips_first_space(tokenizer) && bytes.data[0] == ' ';
+    }
+    struct text spelt = {bytes.failed || !bytes.size ? "" : bytes.data + n_blanks, bytes.size - n_blanks};
+    bool is_kept = !bytes.failed && job_set_text(job, &prompt->echo, is_text ? job->request.prompt : spelt);
+    buffer_finish(&bytes);
+    return is_kept ? STATUS_OK
+                   : error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                               "echoing the prompt: out of memory");
+}
+
+enum status scoring_prepare(struct prompt *prompt, const struct prompt_environment *environment)
+{
+    const struct request *request = &prompt->job->request;
+    enum status status = STATUS_OK;
+    if (prompt->tokens.n_ids == 0) // refused by its length
+        return STATUS_OK;
+    if (request_scores_prompt(request))
+        status = prepare_prompt(prompt, environment);
+    if (status == STATUS_OK && request_n_branches(request) > 0)
+        status = tokenize_choices(prompt, environment);
+    if (status == STATUS_OK && request->echo)
+        status = prepare_echo(prompt, environment->tokenizer);
+    return status;
+}
+
+int64_t scoring_positions(const struct prompt *prompt)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < prompt->n_sequences; i++) {
+        int64_t n = (int64_t)prompt->sequences[i].first_target + prompt->sequences[i].n_targets;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+// ---- outputs ----
+
+static bool is_branch(const struct sequence *sequence)
+{
+    return sequence->choice >= (uint32_t)request_n_sequences(&sequence->prompt->job->request);
+}
+
+static int32_t n_alternatives(const struct sequence *sequence)
+{
+    const struct request *request = &sequence->prompt->job->request;
+    if (is_branch(sequence))
+        return 0;
+    return request->prompt_logprobs >= 0 ? request->prompt_logprobs : request->sampling.top_logprobs;
+}
+
+struct sample_request scoring_request(const struct sequence *sequence, struct scoring *scoring)
+{
+    assert(sequence->n_submitted < sequence->n_targets);
+    scoring->bias = (struct logit_bias){sequence->targets[sequence->n_submitted], BIAS};
+    scoring->sampling = (struct sampling){.top_p = 1.0f,
+                                          .repetition_penalty = 1.0f,
+                                          .logit_bias = &scoring->bias,
+                                          .n_logit_bias = 1,
+                                          .logprobs = true,
+                                          .top_logprobs = n_alternatives(sequence)};
+    return (struct sample_request){.sampling = &scoring->sampling, .scores = true};
+}
+
+void sequence_score(struct sequence *sequence, const struct sample_result *drawn,
+                    const struct tokenizer *tokenizer)
+{
+    struct prompt *prompt = sequence->prompt;
+    int32_t target = sequence->targets[sequence->n_scored];
+    if (drawn->token < 0) {
+        sequence_fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
+        return;
+    }
+    // Another token is drawn only where the target's logit is minus infinity.
+    struct token_logprob scored = {target, drawn->token == target ? drawn->logprob : -INFINITY};
+    sequence->logprob += (double)scored.logprob;
+    sequence->n_scored++;
+    if (!is_branch(sequence) && !logprob_entry_set(&prompt->logprobs[sequence->n_scored], scored, drawn,
+                                                   tokenizer, &prompt->job->arena)) {
+        sequence_fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "logprobs of the prompt: out of memory");
+        return;
+    }
+    if (sequence->n_scored == sequence->n_targets && sequence->only_scores)
+        sequence->finish_reason = FINISH_LENGTH;
+}
+
+// ---- the result ----
+
+// probability = exp(logprob) over the sum of all; all are 0 where no choice is possible.
+static void normalize(struct choice_logprob *scores, int32_t n)
+{
+    double largest = -INFINITY, sum = 0.0;
+    for (int32_t i = 0; i < n; i++)
+        largest = scores[i].logprob > largest ? scores[i].logprob : largest;
+    for (int32_t i = 0; i < n && largest > -INFINITY; i++)
+        sum += elementary_exp(scores[i].logprob - largest);
+    for (int32_t i = 0; i < n && largest > -INFINITY; i++)
+        scores[i].probability = (float)(elementary_exp(scores[i].logprob - largest) / sum);
+}
+
+static bool put_choice_logprobs(struct prompt *prompt)
+{
+    struct job *job = prompt->job;
+    const struct sequence *branches = prompt->sequences + request_n_sequences(&job->request);
+    int32_t n = request_n_branches(&job->request);
+    if (n == 0)
+        return true;
+    struct choice_logprob *scores = arena_allocate_array(&job->arena, (size_t)n, sizeof *scores);
+    if (!scores)
+        return false;
+    for (int32_t i = 0; i < n; i++)
+        scores[i] = (struct choice_logprob){.choice = job->request.constraint.choices[i],
+                                            .logprob = branches[i].logprob};
+    normalize(scores, n);
+    job->result.choice_logprobs = scores;
+    job->result.n_choice_logprobs = n;
+    return true;
+}
+
+bool scoring_finish(struct prompt *prompt)
+{
+    struct result *result = &prompt->job->result;
+    if (prompt->job->request.prompt_logprobs >= 0) {
+        result->prompt_logprobs = prompt->logprobs;
+        result->n_prompt_logprobs = (int32_t)prompt->tokens.n_ids;
+    }
+    return put_choice_logprobs(prompt);
+}

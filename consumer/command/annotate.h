@@ -1,0 +1,72 @@
+// sheaf annotate in three parts: rows become jobs (annotate_submit.c), the worker answers them (service.h), and
+// answers are joined to the rows in a second pass over the table (annotate_collect.c). A job's id is the hash of
+// its record, which says all that the answer depends on: so equal rows are one job, and a row that was answered
+// before, in the sample or before the table grew, is not computed again. Thread: main.
+#pragma once
+
+#include "consumer/command/output_file.h"
+#include "consumer/options.h"
+#include "consumer/table/evaluation.h"
+#include "consumer/table/occurrences.h"
+#include "consumer/table/row_answer.h"
+#include "consumer/table/row_map.h"
+#include "consumer/table/row_prompt.h"
+#include "consumer/table/table_reader.h"
+#include "store/hashed_jobs.h"
+
+enum { ANNOTATE_GROUP_JOBS = 1000, ANNOTATE_FAULTS_SHOWN = 10 };
+
+struct annotate {
+    const struct settings *settings;
+    struct text dataset;
+    struct table_source source;
+    char *store_path;
+    struct store *store;
+    struct table_reader *reader;
+    struct row_prompt prompt;
+    struct row_answer answer;
+    struct row_map map;        // jobs of each row that was submitted; 0: the row was left out
+    struct output_file errors; // bad rows; file NULL: nowhere
+    int32_t n_votes;
+    struct evaluation evaluation; // of --evaluate
+    size_t gold_column;           // of the input
+    int64_t *sample; // [settings->annotate.sample] numbers of the rows chosen, ascending; NULL: all rows
+    int64_t n_sample;
+    int64_t n_rows, n_bad; // of the pass
+    int64_t n_added;       // jobs that were not there before
+    uint64_t hash;         // of all rows
+};
+
+// Reads the table and queues what has no answer yet. STATUS_REFUSE: a bad row, without --skip-bad-rows.
+enum status annotate_submit(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Reads the next row, skipping bad ones; row->fields NULL: the end. `report`: bad rows are logged and written
+// to --errors.
+enum status annotate_next_row(struct annotate *annotate, bool report, struct table_row *row,
+                              struct error *error) WARN_UNUSED;
+// Handles a row that cannot be used. STATUS_OK: skip it.
+enum status annotate_reject(struct annotate *annotate, bool report, const struct table_row *row,
+                            struct error *error) WARN_UNUSED;
+// To the first row, with counts and hash from nothing.
+enum status annotate_rewind(struct annotate *annotate, struct error *error) WARN_UNUSED;
+
+// Writes all rows with their answers. STATUS_RETRY: some have none yet. STATUS_REJECT, ERROR_JOBS_FAILED: all
+// is written, some failed.
+enum status annotate_collect(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// The decoded results of the next row of the map: votes[annotate->n_votes], the caller's to destroy.
+// *is_left_out: the row has no job. STATUS_RETRY: a result is missing.
+enum status annotate_read_votes(struct annotate *annotate, struct buffer *record, struct job **votes,
+                                bool *is_left_out, struct error *error) WARN_UNUSED;
+void annotate_destroy_votes(struct annotate *annotate, struct job **votes);
+// The row's label among the gold ones; without --evaluate nothing.
+enum status annotate_evaluate(struct annotate *annotate, const struct table_row *row,
+                              struct error *error) WARN_UNUSED;
+// Text for people: on standard output, unless that is the table.
+void annotate_print(const struct annotate *annotate, const struct buffer *text);
+
+// Prints the sample's rows with their answers, and what all rows will take (annotate_sample.c).
+enum status annotate_report_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Prints the number of tokens of all prompts, and of different ones. No store is needed.
+enum status annotate_estimate(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Draws the rows of --sample: one at random from each of N equal parts of the table.
+enum status annotate_choose_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;
+bool annotate_is_chosen(const struct annotate *annotate, int64_t number);

@@ -1,0 +1,191 @@
+#include "consumer/command/annotate.h"
+
+#include "consumer/log.h"
+#include "consumer/table/table_writer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void annotate_destroy_votes(struct annotate *annotate, struct job **votes)
+{
+    for (int32_t i = 0; i < annotate->n_votes; i++) {
+        job_destroy(votes[i]);
+        votes[i] = NULL;
+    }
+}
+
+static enum status read_vote(struct annotate *annotate, int64_t id, struct buffer *record, struct job **vote,
+                             struct error *error)
+{
+    enum status status = store_answer(annotate->store, id, record, error);
+    if (status == STATUS_OK && !record->size)
+        return error_set(error, STATUS_RETRY, ERROR_STORE, "a row has no answer yet");
+    *vote = status == STATUS_OK ? job_create() : NULL;
+    if (status == STATUS_OK && !*vote)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading an answer: out of memory");
+    return status == STATUS_OK
+               ? result_decode(*vote, (struct text){record->data, record->size}, ENCODING_JSON, error)
+               : status;
+}
+
+enum status annotate_read_votes(struct annotate *annotate, struct buffer *record, struct job **votes,
+                                bool *is_left_out, struct error *error)
+{
+    int64_t ids[ROW_VOTES_MAX];
+    enum status status = row_map_next(&annotate->map, ids, (size_t)annotate->n_votes, error);
+    memset(votes, 0, (size_t)annotate->n_votes * sizeof *votes);
+    *is_left_out = status == STATUS_OK && ids[0] == 0;
+    for (int32_t i = 0; status == STATUS_OK && !*is_left_out && i < annotate->n_votes; i++)
+        status = read_vote(annotate, ids[i], record, &votes[i], error);
+    if (status != STATUS_OK)
+        annotate_destroy_votes(annotate, votes);
+    return status;
+}
+
+void annotate_print(const struct annotate *annotate, const struct buffer *text)
+{
+    const char *output = annotate->settings->output;
+    FILE *file = output && strcmp(output, "-") == 0 ? stderr : stdout;
+    fwrite(text->data ? text->data : "", 1, text->size, file);
+    fflush(file);
+}
+
+// A string unchanged; any other value as JSON.
+static struct text label_text(const struct value *value, struct buffer *json)
+{
+    buffer_clear(json);
+    if (value->kind == VALUE_STRING)
+        return value->text;
+    if (value->kind != VALUE_NULL)
+        json_encode(value, json);
+    return (struct text){json->data, json->size};
+}
+
+enum status annotate_evaluate(struct annotate *annotate, const struct table_row *row, struct error *error)
+{
+    if (!annotate->settings->annotate.evaluate)
+        return STATUS_OK;
+    struct buffer gold = {0}, answer = {0};
+    struct text name = table_reader_columns(annotate->reader)->names[annotate->gold_column];
+    enum status status =
+        evaluation_add(&annotate->evaluation, label_text(&row->fields[annotate->gold_column], &gold),
+                       label_text(row_answer_label(&annotate->answer, name), &answer), error);
+    buffer_finish(&gold);
+    buffer_finish(&answer);
+    return status;
+}
+
+// ---- the whole table ----
+
+struct collecting {
+    struct annotate *annotate;
+    struct table_writer *writer;
+    struct buffer record;
+    int64_t n_written, n_failed;
+};
+
+static enum table_format output_format(const struct annotate *annotate)
+{
+    enum table_format format = TABLE_UNKNOWN;
+    const struct settings *settings = annotate->settings;
+    if (settings->annotate.output_format)
+        (void)table_format_parse(settings->annotate.output_format, &format); // checked before
+    else if (settings->annotate.into)
+        format = TABLE_SQLITE;
+    else
+        format = table_format_of(settings->output);
+    if (format != TABLE_UNKNOWN)
+        return format;
+    return annotate->source.format == TABLE_SQLITE ? TABLE_CSV : annotate->source.format;
+}
+
+static enum status open_writer(struct collecting *collecting, struct error *error)
+{
+    struct annotate *annotate = collecting->annotate;
+    enum table_format format = output_format(annotate);
+    bool is_alike = format == annotate->source.format;
+    struct table_target target = {.path = annotate->settings->output,
+                                  .format = format,
+                                  .delimiter = is_alike              ? annotate->source.delimiter
+                                               : format == TABLE_TSV ? '\t'
+                                                                     : ',',
+                                  .into = annotate->settings->annotate.into,
+                                  .no_header = annotate->source.no_header,
+                                  .input = table_reader_columns(annotate->reader),
+                                  .added = &annotate->answer.columns};
+    if (is_alike)
+        target.style = table_reader_style(annotate->reader);
+    return table_writer_open(&collecting->writer, &target, error);
+}
+
+static enum status collect_row(struct collecting *collecting, const struct table_row *row,
+                               struct error *error)
+{
+    struct annotate *annotate = collecting->annotate;
+    struct job *votes[ROW_VOTES_MAX];
+    bool is_left_out;
+    enum status status = annotate_read_votes(annotate, &collecting->record, votes, &is_left_out, error);
+    if (status != STATUS_OK || is_left_out)
+        return status;
+    row_answer_take(&annotate->answer, votes);
+    status = table_writer_add(collecting->writer, row, annotate->answer.fields, error);
+    if (status == STATUS_OK)
+        status = annotate_evaluate(annotate, row, error);
+    collecting->n_written++;
+    collecting->n_failed += annotate->answer.failed;
+    annotate_destroy_votes(annotate, votes);
+    return status;
+}
+
+static enum status collect_rows(struct collecting *collecting, struct error *error)
+{
+    struct annotate *annotate = collecting->annotate;
+    struct table_row row = {0};
+    uint64_t hash = annotate->hash;
+    enum status status = annotate_rewind(annotate, error);
+    if (status == STATUS_OK)
+        status = row_map_rewind(&annotate->map, error);
+    do {
+        status = status == STATUS_OK ? annotate_next_row(annotate, false, &row, error) : status;
+        if (status == STATUS_OK && row.fields)
+            status = collect_row(collecting, &row, error);
+    } while (status == STATUS_OK && row.fields);
+    if (status == STATUS_OK && annotate->hash != hash)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: changed while it was annotated; the same command answers the changed rows",
+                         table_reader_name(annotate->reader));
+    return status;
+}
+
+enum status annotate_collect(struct annotate *annotate, struct error *error)
+{
+    struct collecting collecting = {.annotate = annotate};
+    enum status status = open_writer(&collecting, error);
+    if (status == STATUS_OK)
+        status = collect_rows(&collecting, error);
+    table_reader_close(annotate->reader); // its lock, where the output is a table of the same database
+    annotate->reader = NULL;
+    if (status == STATUS_OK)
+        status = table_writer_complete(collecting.writer, error);
+    if (status == STATUS_OK)
+        status = output_file_complete(&annotate->errors, error);
+    table_writer_close(collecting.writer);
+    buffer_finish(&collecting.record);
+    if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
+        struct buffer text = {0};
+        evaluation_write(&annotate->evaluation, &text);
+        annotate_print(annotate, &text);
+        buffer_finish(&text);
+    }
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "%lld rows in %s, %lld of them without an answer; jobs and figures in %s",
+                  (long long)collecting.n_written, annotate->settings->output, (long long)collecting.n_failed,
+                  annotate->store_path);
+    if (status == STATUS_OK && collecting.n_failed)
+        return error_set(
+            error, STATUS_REJECT, ERROR_JOBS_FAILED,
+            "%lld rows have no answer (column sheaf_error): exit status 3; the same command with "
+            "--retry-failed asks for them again",
+            (long long)collecting.n_failed);
+    return status;
+}

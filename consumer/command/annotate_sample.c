@@ -1,0 +1,332 @@
+// --sample: some rows with their answers, and from them an estimate for all. --estimate: the tokens of all prompts,
+// without a step of the model.
+#include "batching/sequence.h"
+#include "consumer/command/annotate.h"
+#include "consumer/runtime.h"
+#include "schemas/hash.h"
+#include "store/step_cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { SHOWN_BYTES = 60 };
+
+// ---- sums ----
+
+struct sum {
+    int64_t n;
+    double total, squares;
+};
+
+static void sum_add(struct sum *sum, double x)
+{
+    sum->n++;
+    sum->total += x;
+    sum->squares += x * x;
+}
+
+static double mean_of(const struct sum *sum)
+{
+    return sum->n ? sum->total / (double)sum->n : 0;
+}
+
+// Half of the 95 % interval of the mean, for a sample without repetition of `n_all` (Cochran, "Sampling Techniques").
+static double margin_of(const struct sum *sum, int64_t n_all)
+{
+    if (sum->n < 2 || sum->n >= n_all)
+        return 0;
+    double n = (double)sum->n, mean = mean_of(sum);
+    double variance = (sum->squares - n * mean * mean) / (n - 1);
+    return 1.96 * sqrt(fmax(variance, 0) / n * (1 - n / (double)n_all));
+}
+
+// ---- the report ----
+
+struct sampling_report {
+    struct annotate *annotate;
+    struct buffer out, record, prompt;
+    struct sum prompt_tokens, answer_tokens;
+};
+
+static void add_shown(struct buffer *out, struct text text)
+{
+    char shown[SHOWN_BYTES + 1];
+    size_t size = utf8_complete_prefix(text.data, text.size < SHOWN_BYTES ? text.size : SHOWN_BYTES);
+    memcpy(shown, text.data ? text.data : "", size);
+    shown[size] = '\0';
+    utf8_make_printable(shown);
+    buffer_add_format(out, "%s%s", shown, size < text.size ? "..." : "");
+}
+
+static void add_answer(struct sampling_report *report)
+{
+    const struct row_answer *answer = &report->annotate->answer;
+    buffer_add_string(&report->out, "\n    -> ");
+    for (size_t i = 0; i < answer->n_answers && !answer->failed; i++) {
+        struct buffer json = {0};
+        const struct value *field = &answer->fields[i];
+        if (field->kind != VALUE_STRING)
+            json_encode(field, &json);
+        buffer_add_string(&report->out, i ? ", " : "");
+        if (answer->n_properties)
+            buffer_add_format(&report->out, "%.*s: ", (int)answer->columns.names[i].size,
+                              answer->columns.names[i].data);
+        add_shown(&report->out,
+                  field->kind == VALUE_STRING ? field->text : (struct text){json.data, json.size});
+        buffer_finish(&json);
+    }
+    if (answer->failed) {
+        buffer_add_string(&report->out, "no answer: ");
+        add_shown(&report->out, answer->fields[answer->columns.n - 1].text);
+    }
+    buffer_add_byte(&report->out, '\n');
+}
+
+static enum status add_row(struct sampling_report *report, const struct table_row *row, struct error *error)
+{
+    struct annotate *annotate = report->annotate;
+    struct job *votes[ROW_VOTES_MAX];
+    bool is_left_out;
+    enum status status = annotate_read_votes(annotate, &report->record, votes, &is_left_out, error);
+    if (status != STATUS_OK || is_left_out)
+        return status;
+    double prompt_tokens = 0, answer_tokens = 0;
+    for (int32_t i = 0; i < annotate->n_votes; i++) {
+        prompt_tokens += votes[i]->result.prompt_tokens;
+        answer_tokens += votes[i]->result.completion_tokens;
+    }
+    sum_add(&report->prompt_tokens, prompt_tokens);
+    sum_add(&report->answer_tokens, answer_tokens);
+    row_answer_take(&annotate->answer, votes);
+    buffer_clear(&report->prompt);
+    status = row_prompt_render(&annotate->prompt, row, &report->prompt, error);
+    buffer_add_format(&report->out, "row %lld: ", (long long)row->number);
+    add_shown(&report->out, (struct text){annotate->prompt.text.data, annotate->prompt.text.size});
+    add_answer(report);
+    if (status == STATUS_OK)
+        status = annotate_evaluate(annotate, row, error);
+    annotate_destroy_votes(annotate, votes);
+    return status;
+}
+
+static enum status add_rows(struct sampling_report *report, struct error *error)
+{
+    struct annotate *annotate = report->annotate;
+    struct table_row row = {0};
+    enum status status = annotate_rewind(annotate, error);
+    if (status == STATUS_OK)
+        status = row_map_rewind(&annotate->map, error);
+    do {
+        status = status == STATUS_OK ? annotate_next_row(annotate, false, &row, error) : status;
+        if (status == STATUS_OK && row.fields && annotate_is_chosen(annotate, row.number))
+            status = add_row(report, &row, error);
+    } while (status == STATUS_OK && row.fields);
+    return status;
+}
+
+// ---- the estimate ----
+
+static void add_line(struct buffer *out, const char *what, double value, double margin)
+{
+    buffer_add_format(out, "  %-16s %14.0f", what, value);
+    if (margin > 0)
+        buffer_add_format(out, "  (%.0f to %.0f)", fmax(value - margin, 0), value + margin);
+    buffer_add_byte(out, '\n');
+}
+
+static double price_of(const char *text)
+{
+    return text ? strtod(text, NULL) / 1e6 : 0;
+}
+
+static void add_money(struct buffer *out, const struct settings *settings, double prompt_tokens,
+                      double prompt_margin, double answer_tokens, double answer_margin)
+{
+    double in = price_of(settings->annotate.price_in), of_answers = price_of(settings->annotate.price_out);
+    if (!settings->annotate.price_in && !settings->annotate.price_out)
+        return;
+    double money = in * prompt_tokens + of_answers * answer_tokens;
+    double margin = in * prompt_margin + of_answers * answer_margin;
+    buffer_add_format(out, "  %-16s %14.2f", "price", money);
+    if (margin > 0)
+        buffer_add_format(out, "  (%.2f to %.2f)", fmax(money - margin, 0), money + margin);
+    buffer_add_byte(out, '\n');
+}
+
+// A full batch gives as many tokens a step as it has sequences; the last sequences run alone for about an answer. A
+// step of more tokens than the worker takes is several.
+static double steps_for(const struct step_cost *cost, double prefill_tokens, double answer_tokens,
+                        double tail)
+{
+    double by_sequences = answer_tokens / (double)cost->n_sequences_max;
+    double by_tokens = (prefill_tokens + answer_tokens) / (double)cost->n_tokens_max;
+    return fmax(by_sequences, by_tokens) + tail;
+}
+
+static enum status add_time(struct sampling_report *report, struct error *error)
+{
+    struct annotate *annotate = report->annotate;
+    struct step_cost cost;
+    enum status status = store_step_cost(annotate->store, &cost, error);
+    if (status != STATUS_OK || !cost.n_steps || !report->prompt_tokens.n)
+        return status;
+    double n = (double)(annotate->n_rows - report->prompt_tokens.n), answer = mean_of(&report->answer_tokens);
+    // what the prefix tree saved in the sample it saves in the rest
+    double computed = fmin((double)cost.prefill_tokens / report->prompt_tokens.total, 1);
+    double prefill = n * mean_of(&report->prompt_tokens) * computed;
+    double tail = answer / annotate->n_votes, margin = margin_of(&report->answer_tokens, annotate->n_rows);
+    double seconds[3];
+    for (int i = 0; i < 3; i++) {
+        double answers = n * fmax(answer + (i - 1) * margin, 0);
+        double steps = steps_for(&cost, prefill, answers, tail);
+        seconds[i] = (steps * cost.base_ms + (prefill + answers) * cost.token_ms) / 1000;
+        if (i == 1)
+            add_line(&report->out, "steps to go", steps, 0);
+    }
+    buffer_add_format(&report->out, "  %-16s %14.1f  (%.1f to %.1f)\n", "seconds to go", seconds[1],
+                      seconds[0], seconds[2]);
+    return STATUS_OK;
+}
+
+static enum status add_estimate(struct sampling_report *report, struct error *error)
+{
+    struct annotate *annotate = report->annotate;
+    double n = (double)annotate->n_rows;
+    double prompts = n * mean_of(&report->prompt_tokens), answers = n * mean_of(&report->answer_tokens);
+    double prompts_margin = n * margin_of(&report->prompt_tokens, annotate->n_rows);
+    double answers_margin = n * margin_of(&report->answer_tokens, annotate->n_rows);
+    buffer_add_format(&report->out,
+                      "\nall %lld rows, estimated from %lld (95 %% interval); equal rows cost nothing more\n",
+                      (long long)annotate->n_rows, (long long)report->prompt_tokens.n);
+    add_line(&report->out, "prompt tokens", prompts, prompts_margin);
+    add_line(&report->out, "answer tokens", answers, answers_margin);
+    add_money(&report->out, annotate->settings, prompts, prompts_margin, answers, answers_margin);
+    return add_time(report, error);
+}
+
+enum status annotate_report_sample(struct annotate *annotate, struct error *error)
+{
+    struct sampling_report report = {.annotate = annotate};
+    enum status status = add_rows(&report, error);
+    if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
+        buffer_add_byte(&report.out, '\n');
+        evaluation_write(&annotate->evaluation, &report.out);
+    }
+    if (status == STATUS_OK)
+        status = add_estimate(&report, error);
+    if (status == STATUS_OK)
+        annotate_print(annotate, &report.out);
+    buffer_finish(&report.out);
+    buffer_finish(&report.record);
+    buffer_finish(&report.prompt);
+    return status;
+}
+
+// ---- counting alone ----
+
+struct counting {
+    struct annotate *annotate;
+    struct runtime runtime;
+    struct prompt_environment environment;
+    struct occurrences occurrences;
+    struct buffer record;
+    int64_t n_different, n_tokens, n_tokens_different, n_refused;
+};
+
+static enum status count_tokens(struct counting *counting, int64_t *n_tokens, struct error *error)
+{
+    struct job *job = job_create();
+    struct prompt *prompt = NULL;
+    *n_tokens = 0;
+    enum status status = job ? job_decode(job, (struct text){counting->record.data, counting->record.size},
+                                          ENCODING_JSON, error)
+                             : STATUS_RETRY;
+    if (status == STATUS_OK && !(prompt = prompt_create(job)))
+        status = STATUS_RETRY;
+    if (status == STATUS_OK) {
+        status = prompt_prepare(prompt, &counting->environment);
+        *error = prompt->error;
+        *n_tokens = (int64_t)prompt->tokens.n_ids;
+    } else if (status == STATUS_RETRY) {
+        error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "counting tokens: out of memory");
+    }
+    prompt_destroy(prompt);
+    job_destroy(job);
+    counting->n_refused += status == STATUS_REJECT;
+    return status == STATUS_REJECT ? STATUS_OK : status;
+}
+
+static enum status count_row(struct counting *counting, const struct table_row *row, struct error *error)
+{
+    struct annotate *annotate = counting->annotate;
+    int64_t n_tokens;
+    uint64_t n_before;
+    buffer_clear(&counting->record);
+    enum status status = row_prompt_render(&annotate->prompt, row, &counting->record, error);
+    if (status == STATUS_REJECT)
+        return annotate_reject(annotate, true, row, error);
+    row_prompt_end(&annotate->prompt, 0, &counting->record);
+    if (status == STATUS_OK)
+        status = count_tokens(counting, &n_tokens, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!occurrences_count(&counting->occurrences,
+                           hash_bytes(counting->record.data, counting->record.size, 0), &n_before))
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
+    n_tokens *= annotate->n_votes;
+    counting->n_tokens += n_tokens;
+    counting->n_different += n_before == 0;
+    counting->n_tokens_different += n_before == 0 ? n_tokens : 0;
+    return STATUS_OK;
+}
+
+static void print_counts(const struct counting *counting)
+{
+    struct buffer out = {0};
+    buffer_add_format(&out, "rows             %14lld\n", (long long)counting->annotate->n_rows);
+    buffer_add_format(&out, "different        %14lld\n", (long long)counting->n_different);
+    buffer_add_format(&out, "prompt tokens    %14lld\n", (long long)counting->n_tokens);
+    buffer_add_format(&out, "  of different   %14lld\n", (long long)counting->n_tokens_different);
+    if (counting->n_refused)
+        buffer_add_format(&out, "refused prompts  %14lld\n", (long long)counting->n_refused);
+    if (counting->annotate->settings->annotate.price_in)
+        buffer_add_format(&out, "price of prompts %14.2f\n",
+                          price_of(counting->annotate->settings->annotate.price_in) *
+                              (double)counting->n_tokens_different);
+    annotate_print(counting->annotate, &out);
+    buffer_finish(&out);
+}
+
+enum status annotate_estimate(struct annotate *annotate, struct error *error)
+{
+    struct counting counting = {.annotate = annotate};
+    struct table_row row = {0};
+    struct runtime *runtime = &counting.runtime;
+    enum status status = runtime_open_model(runtime, annotate->settings, annotate->settings->model, error);
+    if (status == STATUS_OK)
+        counting.environment =
+            (struct prompt_environment){.tokenizer = runtime->tokenizer,
+                                        .chat_template = runtime->chat_template,
+                                        .tool_template = runtime->tool_template,
+                                        .special_in_content = annotate->settings->special_in_content,
+                                        .limits = {.n_context = runtime->model->shape.n_context,
+                                                   .n_vocab = runtime->model->shape.n_vocab,
+                                                   .n_context_original =
+                                                       runtime->model->shape.n_context_original,
+                                                   .n_positions_max = INT32_MAX,
+                                                   .page_bytes = 1,
+                                                   .page_positions = 16}};
+    if (status == STATUS_OK)
+        status = annotate_rewind(annotate, error);
+    do {
+        status = status == STATUS_OK ? annotate_next_row(annotate, true, &row, error) : status;
+        if (status == STATUS_OK && row.fields)
+            status = count_row(&counting, &row, error);
+    } while (status == STATUS_OK && row.fields);
+    if (status == STATUS_OK)
+        print_counts(&counting);
+    occurrences_finish(&counting.occurrences);
+    buffer_finish(&counting.record);
+    runtime_close(runtime);
+    return status;
+}

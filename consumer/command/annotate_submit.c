@@ -1,0 +1,266 @@
+#include "consumer/command/annotate.h"
+
+#include "consumer/log.h"
+#include "schemas/hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- rows ----
+
+enum status annotate_rewind(struct annotate *annotate, struct error *error)
+{
+    annotate->n_rows = annotate->n_bad = 0;
+    annotate->hash = 0;
+    return table_reader_rewind(annotate->reader, error);
+}
+
+static enum status write_bad_row(struct annotate *annotate, const struct table_row *row,
+                                 const struct error *fault, struct error *error)
+{
+    if (!annotate->errors.file)
+        return STATUS_OK;
+    struct buffer line = {0};
+    buffer_add_format(&line, "{\"line\":%lld,", (long long)row->line);
+    if (row->column)
+        buffer_add_format(&line, "\"column\":%lld,", (long long)row->column);
+    buffer_add_string(&line, "\"error\":");
+    json_encode_string(text_from_string(fault->text), &line);
+    buffer_add_string(&line, "}\n");
+    bool is_written = !line.failed && fwrite(line.data, 1, line.size, annotate->errors.file) == line.size;
+    buffer_finish(&line);
+    return is_written ? STATUS_OK
+                      : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", annotate->errors.name,
+                                  strerror(errno));
+}
+
+enum status annotate_reject(struct annotate *annotate, bool report, const struct table_row *row,
+                            struct error *error)
+{
+    struct error fault = *error;
+    if (!annotate->settings->annotate.skip_bad_rows)
+        return error_set(error, STATUS_REFUSE, fault.code, "%s (--skip-bad-rows leaves such rows out)",
+                         fault.text);
+    annotate->n_bad++;
+    if (!report)
+        return STATUS_OK;
+    if (annotate->n_bad <= ANNOTATE_FAULTS_SHOWN)
+        log_write(LOG_WARNING, "%s: the row is left out", fault.text);
+    return write_bad_row(annotate, row, &fault, error);
+}
+
+static uint64_t hash_row(const struct table_row *row, size_t n, uint64_t hash)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct value *field = &row->fields[i];
+        bool is_text = field->kind == VALUE_STRING || field->kind == VALUE_BYTES;
+        hash = is_text ? hash_bytes(field->text.data, field->text.size, hash) : value_hash(field, hash);
+    }
+    return hash;
+}
+
+enum status annotate_next_row(struct annotate *annotate, bool report, struct table_row *row,
+                              struct error *error)
+{
+    for (;;) {
+        enum status status = table_reader_next(annotate->reader, row, error);
+        if (status == STATUS_REJECT)
+            status = annotate_reject(annotate, report, row, error);
+        else if (status != STATUS_OK || !row->fields)
+            return status;
+        else {
+            annotate->n_rows++;
+            annotate->hash = hash_row(row, table_reader_columns(annotate->reader)->n, annotate->hash);
+            return STATUS_OK;
+        }
+        if (status != STATUS_OK)
+            return status;
+    }
+}
+
+// ---- the sample ----
+
+enum status annotate_choose_sample(struct annotate *annotate, struct error *error)
+{
+    int64_t n = annotate->settings->annotate.sample;
+    struct table_row row = {0};
+    enum status status = annotate_rewind(annotate, error);
+    do
+        status = status == STATUS_OK ? annotate_next_row(annotate, false, &row, error) : status;
+    while (status == STATUS_OK && row.fields);
+    if (status != STATUS_OK)
+        return status;
+    n = n < annotate->n_rows ? n : annotate->n_rows;
+    annotate->sample = calloc(n ? (size_t)n : 1, sizeof *annotate->sample);
+    if (!annotate->sample)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the sample: out of memory");
+    for (int64_t i = 0; i < n; i++) {
+        int64_t begin = (int64_t)((__int128)annotate->n_rows * i / n);
+        int64_t end = (int64_t)((__int128)annotate->n_rows * (i + 1) / n);
+        uint64_t draw = hash_bytes(&i, sizeof i, (uint64_t)annotate->settings->annotate.seed);
+        annotate->sample[i] = begin + 1 + (int64_t)(draw % (uint64_t)(end - begin));
+    }
+    annotate->n_sample = n;
+    return STATUS_OK;
+}
+
+bool annotate_is_chosen(const struct annotate *annotate, int64_t number)
+{
+    int64_t low = 0, high = annotate->n_sample;
+    while (annotate->sample && low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (annotate->sample[middle] < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return !annotate->sample || (low < annotate->n_sample && annotate->sample[low] == number);
+}
+
+// ---- jobs ----
+
+enum { HASH_BYTES = 32 }; // two hashes in hexadecimal
+
+struct group {
+    struct annotate *annotate;
+    struct submission submissions[ANNOTATE_GROUP_JOBS];
+    size_t ends[ANNOTATE_GROUP_JOBS]; // of the records
+    char names[ANNOTATE_GROUP_JOBS][HASH_BYTES];
+    int64_t ids[ANNOTATE_GROUP_JOBS];
+    size_t n;
+    struct buffer records;
+    struct buffer begun; // a row's record without its seed
+    struct occurrences occurrences;
+};
+
+static void name_record(struct text record, char name[HASH_BYTES])
+{
+    static const char digits[] = "0123456789abcdef";
+    uint64_t hashes[2] = {hash_bytes(record.data, record.size, 0), hash_bytes(record.data, record.size, 1)};
+    for (int i = 0; i < HASH_BYTES; i++)
+        name[i] = digits[hashes[i / 16] >> (60 - 4 * (i % 16)) & 15];
+}
+
+// Groups hold whole rows, so that the map is written in order.
+static enum status submit_group(struct group *group, struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    size_t n_added = 0;
+    if (!group->n)
+        return STATUS_OK;
+    if (group->records.failed)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    for (size_t i = 0, start = 0; i < group->n; start = group->ends[i++]) {
+        struct submission *submission = &group->submissions[i];
+        submission->record = (struct text){group->records.data + start, group->ends[i] - start};
+        name_record(submission->record, group->names[i]);
+        submission->job_id = submission->custom_id = (struct text){group->names[i], HASH_BYTES};
+        submission->encoding = ENCODING_JSON;
+    }
+    enum status status = store_submit_requests(annotate->store, annotate->dataset, group->submissions,
+                                               group->n, group->ids, &n_added, error);
+    if (status == STATUS_OK)
+        status = row_map_add(&annotate->map, group->ids, group->n, error);
+    annotate->n_added += (int64_t)n_added;
+    group->n = 0;
+    buffer_clear(&group->records);
+    return status;
+}
+
+// Of a row's first answer; that of each further one is the next number. Without one that was given, it is a hash
+// of the request, and of how often the request came before where equal rows draw for themselves.
+static enum status choose_seed(struct group *group, int64_t *seed, struct error *error)
+{
+    const struct row_prompt *prompt = &group->annotate->prompt;
+    *seed = prompt->seed;
+    if (!prompt->is_seeded || prompt->has_seed)
+        return STATUS_OK;
+    uint64_t hash = hash_bytes(group->begun.data, group->begun.size, 0), n = 0;
+    if (!group->annotate->settings->annotate.same_draws && !occurrences_count(&group->occurrences, hash, &n))
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
+    *seed = (int64_t)(hash_bytes(&n, sizeof n, hash) >> 12);
+    return STATUS_OK;
+}
+
+static enum status add_row(struct group *group, struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    int64_t seed;
+    enum status status = choose_seed(group, &seed, error);
+    if (status == STATUS_OK && group->n + (size_t)annotate->n_votes > ANNOTATE_GROUP_JOBS)
+        status = submit_group(group, error);
+    for (int32_t vote = 0; vote < annotate->n_votes && status == STATUS_OK; vote++) {
+        buffer_add(&group->records, group->begun.data, group->begun.size);
+        row_prompt_end(&annotate->prompt, (int64_t)(((uint64_t)seed + (uint64_t)vote) & INT64_MAX),
+                       &group->records);
+        group->submissions[group->n] = (struct submission){.index = -1}; // of several rows, perhaps
+        group->ends[group->n++] = group->records.size;
+    }
+    return status;
+}
+
+static enum status add_left_out(struct group *group, struct error *error)
+{
+    static const int64_t none[ROW_VOTES_MAX] = {0};
+    enum status status = submit_group(group, error);
+    return status == STATUS_OK
+               ? row_map_add(&group->annotate->map, none, (size_t)group->annotate->n_votes, error)
+               : status;
+}
+
+static enum status submit_row(struct group *group, struct table_row *row, struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    buffer_clear(&group->begun);
+    enum status status = row_prompt_render(&annotate->prompt, row, &group->begun, error);
+    if (status == STATUS_OK && group->begun.size > JOB_RECORD_BYTES_MAX - 64)
+        status = error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "its prompt has more than 16 MiB");
+    if (status == STATUS_REJECT) {
+        row->column = 0;
+        error_prefix(error, "%s: line %lld", table_reader_name(annotate->reader), (long long)row->line);
+        status = annotate_reject(annotate, true, row, error);
+        return status == STATUS_OK ? add_left_out(group, error) : status;
+    }
+    return status == STATUS_OK ? add_row(group, error) : status;
+}
+
+static enum status submit_rows(struct group *group, struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    struct table_row row = {0};
+    enum status status = annotate_rewind(annotate, error);
+    do {
+        status = status == STATUS_OK ? annotate_next_row(annotate, true, &row, error) : status;
+        if (status == STATUS_OK && row.fields && annotate_is_chosen(annotate, row.number))
+            status = submit_row(group, &row, error);
+    } while (status == STATUS_OK && row.fields);
+    return status == STATUS_OK ? submit_group(group, error) : status;
+}
+
+enum status annotate_submit(struct annotate *annotate, struct error *error)
+{
+    struct dataset_mark mark;
+    struct group *group = calloc(1, sizeof *group);
+    if (!group)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    group->annotate = annotate;
+    enum status status = store_dataset_begin(annotate->store, annotate->dataset, &mark, error);
+    if (status == STATUS_OK && mark.n_lines)
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_STORE,
+                      "%s: dataset %.*s was made from lines by sheaf submit or run: give another --dataset",
+                      annotate->store_path, (int)annotate->dataset.size, annotate->dataset.data);
+    if (status == STATUS_OK)
+        status = submit_rows(group, error);
+    if (status == STATUS_OK)
+        status = store_dataset_complete(annotate->store, annotate->dataset, error);
+    if (annotate->n_bad)
+        log_write(LOG_WARNING, "%s: %lld bad rows are left out", table_reader_name(annotate->reader),
+                  (long long)annotate->n_bad);
+    occurrences_finish(&group->occurrences);
+    buffer_finish(&group->records);
+    buffer_finish(&group->begun);
+    free(group);
+    return status;
+}

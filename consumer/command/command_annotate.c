@@ -1,0 +1,325 @@
+// sheaf annotate: a table in, the same table with the answers' columns out. As sheaf run it is submit, work and
+// collect in one process on an embedded queue beside the output (consumer/command/annotate.h).
+#include "consumer/closing.h"
+#include "consumer/command/annotate.h"
+#include "consumer/command/commands.h"
+#include "consumer/command/input.h"
+#include "consumer/file.h"
+#include "consumer/log.h"
+#include "consumer/progress_line.h"
+#include "consumer/service.h"
+#include "store/table_insert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static enum status refuse(struct error *error, const char *what)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf annotate: %s", what);
+}
+
+// ---- options ----
+
+static enum status check_answers(const struct settings *settings, struct error *error)
+{
+    if (!settings->model || (!settings->output && !settings->annotate.estimate))
+        return refuse(error, "give --model MODEL and -o OUT");
+    if (!settings->annotate.prompt == !settings->annotate.messages)
+        return refuse(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
+    if (settings->annotate.messages && settings->annotate.system)
+        return refuse(error, "--system goes with --prompt; --messages has a line of its own for it");
+    if (settings->annotate.schema && settings->choice)
+        return refuse(error, "--schema or --choice, not both");
+    if (settings->annotate.probabilities && !settings->choice)
+        return refuse(error, "--probabilities are those of --choice");
+    enum table_format format;
+    if (settings->annotate.output_format && !table_format_parse(settings->annotate.output_format, &format))
+        return refuse(error, "--output-format: expected csv, tsv, jsonl or sqlite");
+    if (!settings->output)
+        return STATUS_OK;
+    bool is_database = settings->annotate.output_format
+                           ? strcmp(settings->annotate.output_format, "sqlite") == 0
+                           : table_format_of(settings->output) == TABLE_SQLITE;
+    if (is_database && !settings->annotate.into)
+        return refuse(error, "-o is a SQLite database: give --into TABLE");
+    return STATUS_OK;
+}
+
+static enum status choose_format(struct table_source *source, const struct settings *settings,
+                                 struct error *error)
+{
+    source->format = table_format_of(source->path);
+    if (settings->annotate.input_format &&
+        !table_format_parse(settings->annotate.input_format, &source->format))
+        return refuse(error, "--input-format: expected csv, tsv, jsonl or sqlite");
+    if (source->table || source->query)
+        source->format = TABLE_SQLITE;
+    if (source->format == TABLE_UNKNOWN && file_is_stream(source->path))
+        source->format = TABLE_CSV;
+    if (source->format == TABLE_UNKNOWN)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "%s: a table of which format? give --input-format csv, tsv, jsonl or sqlite",
+                         source->path);
+    if (source->format == TABLE_SQLITE && !source->table == !source->query)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "%s: a SQLite database: give --table NAME or --sql QUERY", source->path);
+    return STATUS_OK;
+}
+
+static enum status choose_delimiter(struct table_source *source, const char *given, struct error *error)
+{
+    source->delimiter = source->format == TABLE_TSV ? '\t' : ',';
+    if (!given)
+        return STATUS_OK;
+    if (strcmp(given, "\\t") == 0)
+        given = "\t";
+    if (strlen(given) != 1 || strchr("\"\r\n", *given))
+        return refuse(error, "--delimiter: expected one byte that is no quote and no end of a line");
+    source->delimiter = *given;
+    return STATUS_OK;
+}
+
+// ---- opening ----
+
+static enum status choose_store(struct annotate *annotate, struct error *error)
+{
+    const struct settings *settings = annotate->settings;
+    if (settings->annotate.estimate)
+        return STATUS_OK; // it needs none
+    bool beside_input = file_is_stream(settings->output);
+    if (!settings->store && beside_input && file_is_stream(annotate->source.path))
+        return refuse(error, "between two pipes the answers have no place to stay: give --store FILE");
+    int length = settings->store ? asprintf(&annotate->store_path, "%s", settings->store)
+                                 : asprintf(&annotate->store_path, "%s.db",
+                                            beside_input ? annotate->source.path : settings->output);
+    if (length >= 0)
+        return STATUS_OK;
+    annotate->store_path = NULL;
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf annotate: out of memory");
+}
+
+// A database may hold the table that is read and the one that is written.
+static enum status check_files(const struct annotate *annotate, struct error *error)
+{
+    const struct settings *settings = annotate->settings;
+    bool into_database = settings->annotate.into != NULL;
+    const struct file_use uses[] = {{"the table", annotate->source.path, false},
+                                    {"--prompt", settings->annotate.prompt, false},
+                                    {"--system", settings->annotate.system, false},
+                                    {"--messages", settings->annotate.messages, false},
+                                    {"--parameters", settings->annotate.parameters, false},
+                                    {"--schema", settings->annotate.schema, false},
+                                    {"--model", settings->model, false},
+                                    {"--chat-template", settings->chat_template, false},
+                                    {"--config", settings->config, false},
+                                    {"-o", into_database ? NULL : settings->output, true},
+                                    {"--errors", settings->errors, true},
+                                    {"the store", annotate->store_path, true, true},
+                                    {"--log", settings->log, true},
+                                    {"--trace-steps", settings->trace_steps, true}};
+    if (into_database && settings->annotate.table &&
+        strcasecmp(settings->annotate.table, settings->annotate.into) == 0 &&
+        strcmp(settings->output, annotate->source.path) == 0)
+        return refuse(error, "--table and --into name one table");
+    if (into_database) {
+        enum status status =
+            table_insert_check(settings->output, settings->annotate.into, ROW_ANSWER_MARKER, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+}
+
+static enum status open_prompt(struct annotate *annotate, struct error *error)
+{
+    const struct settings *settings = annotate->settings;
+    char max_tokens[INTEGER_TEXT_BYTES];
+    snprintf(max_tokens, sizeof max_tokens, "%lld", (long long)settings->max_tokens_default);
+    const struct row_prompt_options options = {
+        .prompt = settings->annotate.prompt,
+        .system = settings->annotate.system,
+        .messages = settings->annotate.messages,
+        .parameters = settings->annotate.parameters,
+        .schema = settings->annotate.schema,
+        .choice = settings->choice,
+        .given = {{"max_tokens", settings->max_tokens_default ? max_tokens : NULL},
+                  {"temperature", settings->sampling.temperature},
+                  {"top_p", settings->sampling.top_p},
+                  {"top_k", settings->sampling.top_k},
+                  {"min_p", settings->sampling.min_p},
+                  {"presence_penalty", settings->sampling.presence_penalty},
+                  {"frequency_penalty", settings->sampling.frequency_penalty},
+                  {"repetition_penalty", settings->sampling.repetition_penalty}},
+        .needs_seeds = annotate->n_votes > 1,
+        .scores_choices = settings->annotate.probabilities};
+    enum status status =
+        row_prompt_open(&annotate->prompt, &options, table_reader_columns(annotate->reader), error);
+    if (status == STATUS_OK && annotate->n_votes > 1 && !annotate->prompt.is_seeded)
+        return refuse(error, "--votes with temperature 0: all votes would be equal");
+    return status;
+}
+
+static enum status open_answer(struct annotate *annotate, struct error *error)
+{
+    const struct settings *settings = annotate->settings;
+    const struct row_answer_options options = {.prefix = settings->annotate.prefix,
+                                               .schema = settings->annotate.schema ? &annotate->prompt.schema
+                                                                                   : NULL,
+                                               .choices = annotate->prompt.choices,
+                                               .n_choices = annotate->prompt.n_choices,
+                                               .n_votes = annotate->n_votes,
+                                               .probabilities = settings->annotate.probabilities,
+                                               .figures = settings->annotate.figures};
+    return row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
+}
+
+static enum status open_evaluation(struct annotate *annotate, struct error *error)
+{
+    const struct table_columns *columns = table_reader_columns(annotate->reader);
+    const char *name = annotate->settings->annotate.evaluate;
+    if (!name)
+        return STATUS_OK;
+    annotate->gold_column = table_columns_find(columns, text_from_string(name));
+    struct text nearest = table_columns_nearest(columns, text_from_string(name));
+    if (annotate->gold_column == columns->n)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: there is no column \"%s\"%s%.*s",
+                         name, nearest.data ? "; the nearest is " : "", (int)nearest.size,
+                         nearest.data ? nearest.data : "");
+    return evaluation_open(&annotate->evaluation, error);
+}
+
+static enum status open_all(struct annotate *annotate, struct error *error)
+{
+    const struct settings *settings = annotate->settings;
+    enum status status = choose_format(&annotate->source, settings, error);
+    if (status == STATUS_OK)
+        status = choose_delimiter(&annotate->source, settings->annotate.delimiter, error);
+    if (status == STATUS_OK)
+        status = choose_store(annotate, error);
+    if (status == STATUS_OK)
+        status = check_files(annotate, error);
+    if (status == STATUS_OK)
+        status = runtime_check_model(settings->model, error);
+    if (status == STATUS_OK)
+        status = table_reader_open(&annotate->reader, &annotate->source, error);
+    if (status == STATUS_OK)
+        status = open_prompt(annotate, error);
+    if (status == STATUS_OK)
+        status = open_answer(annotate, error);
+    if (status == STATUS_OK)
+        status = open_evaluation(annotate, error);
+    if (status == STATUS_OK)
+        status = row_map_open(&annotate->map, error);
+    if (status != STATUS_OK || settings->annotate.estimate)
+        return status;
+    if (settings->errors)
+        status = output_file_open(&annotate->errors, settings->errors, error);
+    if (status == STATUS_OK)
+        status = store_open(&annotate->store, annotate->store_path, STORE_CREATE, error);
+    return status;
+}
+
+static void close_all(struct annotate *annotate)
+{
+    table_reader_close(annotate->reader);
+    row_prompt_close(&annotate->prompt);
+    row_answer_close(&annotate->answer);
+    evaluation_close(&annotate->evaluation);
+    row_map_close(&annotate->map);
+    output_file_close(&annotate->errors);
+    free(annotate->sample);
+    free(annotate->store_path);
+}
+
+// ---- the work ----
+
+static void take_progress(void *context, const struct dataset_progress *progress)
+{
+    struct progress_line *line = context;
+    line->n_total = progress->submitted;
+    line->n_before = progress->done + progress->failed + progress->cancelled;
+}
+
+// Each record contains all parameters, so the worker applies no defaults of its own.
+static struct settings worker_settings(const struct annotate *annotate)
+{
+    struct settings settings = *annotate->settings;
+    settings.max_tokens_default = 0;
+    settings.sampling.temperature = settings.sampling.top_p = settings.sampling.top_k = NULL;
+    settings.sampling.min_p = settings.sampling.presence_penalty = NULL;
+    settings.sampling.frequency_penalty = settings.sampling.repetition_penalty = NULL;
+    return settings;
+}
+
+static enum status work(struct annotate *annotate, struct error *error)
+{
+    struct settings settings = worker_settings(annotate);
+    struct progress_line line = {.message_ms = settings.progress_s * 1000};
+    int64_t n_reopened;
+    enum status status = STATUS_OK;
+    if (settings.retry_failed)
+        status = store_retry_failed(annotate->store, annotate->dataset, &n_reopened, error);
+    if (status == STATUS_OK)
+        status = store_progress(annotate->store, annotate->dataset, take_progress, &line, error);
+    if (status != STATUS_OK || !line.n_total)
+        return status;
+    log_write(LOG_INFO, "%lld rows: %lld different requests are new, %lld of the dataset's %lld are answered",
+              (long long)annotate->n_rows, (long long)annotate->n_added, (long long)line.n_before,
+              (long long)line.n_total);
+    struct service service = {.store = annotate->store, .dataset = annotate->dataset, .line = &line};
+    struct worker_progress progress;
+    status = service_run(&service, &settings, &progress, error);
+    if (status != STATUS_OK || !progress.was_stopped)
+        return status;
+    status = store_progress(annotate->store, annotate->dataset, take_progress, &line, error);
+    if (status == STATUS_OK && line.n_before < line.n_total)
+        return error_set(
+            error, STATUS_RETRY, ERROR_STORE,
+            "stopped: %lld of %lld requests are answered and kept in %s; the same command goes on "
+            "from here",
+            (long long)line.n_before, (long long)line.n_total, annotate->store_path);
+    return status;
+}
+
+static enum status annotate_table(struct annotate *annotate, struct error *error)
+{
+    bool is_sample = annotate->settings->annotate.sample > 0;
+    enum status status = open_all(annotate, error);
+    if (status == STATUS_OK && annotate->settings->annotate.estimate)
+        return annotate_estimate(annotate, error);
+    if (status == STATUS_OK && is_sample)
+        status = annotate_choose_sample(annotate, error);
+    if (status == STATUS_OK)
+        status = annotate_submit(annotate, error);
+    if (status == STATUS_OK)
+        status = work(annotate, error);
+    if (status != STATUS_OK)
+        return status;
+    return is_sample ? annotate_report_sample(annotate, error) : annotate_collect(annotate, error);
+}
+
+enum status command_annotate(const struct settings *settings, struct error *error)
+{
+    struct annotate annotate = {.settings = settings,
+                                .dataset =
+                                    text_from_string(settings->dataset ? settings->dataset : "annotate"),
+                                .source = {.path = settings->positionals[0],
+                                           .no_header = settings->annotate.no_header,
+                                           .table = settings->annotate.table,
+                                           .query = settings->annotate.sql},
+                                .n_votes =
+                                    settings->annotate.votes > 1 ? (int32_t)settings->annotate.votes : 1};
+    enum status status = check_answers(settings, error);
+    if (status == STATUS_OK)
+        status = input_check_dataset(annotate.dataset, error);
+    if (status == STATUS_OK)
+        status = annotate_table(&annotate, error);
+    struct closing closing = {0};
+    closing_begin(&closing, "the store", status == STATUS_OK ? "the work is done" : error->text);
+    store_close(annotate.store);
+    closing_end(&closing);
+    close_all(&annotate);
+    return status;
+}

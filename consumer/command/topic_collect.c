@@ -1,0 +1,110 @@
+#include "consumer/command/topic_collect.h"
+
+#include "consumer/kafka/control.h"
+#include "consumer/kafka/headers.h"
+#include "consumer/kafka/kafka_client.h"
+#include "store/spool.h"
+
+// One topic being read.
+struct reading {
+    struct text dataset;
+    const char *jobs; // topic
+    struct spool *spool;
+    bool results; // else jobs
+};
+
+static enum status add(const struct reading *reading, struct text job_id, int64_t index, struct text record,
+                       struct error *error)
+{
+    return reading->results ? spool_add_result(reading->spool, job_id, index, record, error)
+                            : spool_add_job(reading->spool, job_id, error);
+}
+
+// Adds a record without identity headers, or a result, whose index is needed: a faulty one has at least the
+// names that could be read.
+static enum status receive_decoded(const struct reading *reading, const struct record *record,
+                                   struct error *error)
+{
+    enum encoding encoding;
+    struct error ignored;
+    struct job *job = job_create();
+    if (!job)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "collecting a result: out of memory");
+    enum status status = STATUS_OK;
+    if (encoding_detect(record->content_type, record->value, &encoding)) {
+        enum status decoded = reading->results ? result_decode(job, record->value, encoding, &ignored)
+                                               : job_decode(job, record->value, encoding, &ignored);
+        (void)decoded;
+        if (job->job_id.size && text_equal(job->dataset, reading->dataset))
+            status = add(reading, job->job_id, job->index, record->value, error);
+    }
+    job_destroy(job);
+    return status;
+}
+
+static enum status receive(void *context, const struct record *record, struct error *error)
+{
+    const struct reading *reading = context;
+    if (reading->results && !headers_are_of_topic(record->headers, record->n_headers, reading->jobs))
+        return STATUS_OK;
+    struct text dataset = headers_find(record->headers, record->n_headers, HEADER_DATASET);
+    struct text job_id = headers_find(record->headers, record->n_headers, HEADER_JOB_ID);
+    if (reading->results || !dataset.size || !job_id.size)
+        return receive_decoded(reading, record, error);
+    return text_equal(dataset, reading->dataset) ? add(reading, job_id, -1, record->value, error) : STATUS_OK;
+}
+
+static enum status write_record(void *context, struct text record, struct error *error)
+{
+    return output_add(context, record, error);
+}
+
+static enum status read_topics(struct reading *reading, const struct kafka_config *config,
+                               struct topic_collected *collected, struct error *error)
+{
+    int64_t n_jobs = 0;
+    enum status status =
+        kafka_read_topic(config, config->jobs, KAFKA_READ_COMMITTED, receive, reading, error);
+    reading->results = true;
+    if (status == STATUS_OK)
+        status = kafka_read_topic(config, config->results, KAFKA_READ_COMMITTED, receive, reading, error);
+    if (status == STATUS_OK)
+        status = spool_count(reading->spool, &n_jobs, &collected->n_results, &collected->n_missing, error);
+    collected->n_expected = n_jobs;
+    return status;
+}
+
+// Counts the submitted jobs, including those that retention has deleted since.
+static void count_submitted(const struct control *control, struct topic_collected *collected)
+{
+    if (!control->has_marker)
+        return;
+    int64_t n_unanswered = control->marker.n_jobs - collected->n_results;
+    collected->is_being_submitted = !control->marker.complete;
+    if (collected->n_expected < control->marker.n_jobs)
+        collected->n_expected = control->marker.n_jobs;
+    if (collected->n_missing < n_unanswered)
+        collected->n_missing = n_unanswered;
+}
+
+enum status topic_collect(const struct kafka_config *config, struct text dataset, struct output *output,
+                          struct topic_collected *collected, struct error *error)
+{
+    struct reading reading = {.dataset = dataset, .jobs = config->jobs};
+    struct control control = {0};
+    *collected = (struct topic_collected){0};
+    enum status status = spool_open(&reading.spool, SPOOL_CACHE_KIB, error);
+    if (status == STATUS_OK) // before the jobs, so that all counted jobs are on the topic
+        status = control_read(&control, config, dataset, error);
+    if (status == STATUS_OK)
+        status = read_topics(&reading, config, collected, error);
+    count_submitted(&control, collected);
+    if (status == STATUS_OK && !control.has_marker && collected->n_expected + collected->n_results == 0)
+        status = error_set(error, STATUS_REFUSE, ERROR_BROKER, "topic %s: there is no dataset %.*s",
+                           config->jobs, (int)dataset.size, dataset.data);
+    if (status == STATUS_OK)
+        status = spool_read(reading.spool, write_record, output, error);
+    control_finish(&control);
+    spool_close(reading.spool);
+    return status;
+}

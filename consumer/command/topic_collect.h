@@ -1,0 +1,19 @@
+// Collects a dataset's results from the results topic and sorts them in input order, spooled in a temporary
+// file, so that memory is bounded.
+// Thread: main.
+#pragma once
+
+#include "consumer/kafka/kafka.h"
+#include "consumer/command/output.h"
+
+struct topic_collected {
+    int64_t n_results;       // of different jobs
+    int64_t n_expected;      // jobs on the topic, or submitted ones if retention has deleted some
+    int64_t n_missing;       // jobs without a result
+    bool is_being_submitted; // by its progress marker (marker.h) the submission is not complete
+};
+
+// Writes the results of the dataset's jobs on the topic config->jobs to `output`; results of other topics'
+// jobs are skipped. A job submitted twice under one id is counted and written once.
+enum status topic_collect(const struct kafka_config *config, struct text dataset, struct output *output,
+                          struct topic_collected *collected, struct error *error) WARN_UNUSED;

@@ -1,0 +1,306 @@
+#include "consumer/table/csv_reader.h"
+
+#include <csv.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUFFER_BYTES = 1 << 18 };
+
+struct csv_reader {
+    struct input_source *source;
+    struct csv_parser parser;
+    char delimiter;
+    char *bytes; // [BUFFER_BYTES]: read and not yet parsed from `begin` to `end`
+    size_t begin, end;
+    bool at_end; // of the source
+    struct table_style style;
+    int64_t line, line_bytes; // being read, from 1; bytes of it parsed
+    // the record being read
+    bool is_begun, is_complete, is_blank;
+    bool has_lone_return; // a CR without LF, which libcsv takes for the end of a record
+    int64_t first_line;
+    uint64_t record_bytes;
+    struct buffer text; // of its fields
+    size_t *ends;       // [capacity]: of each field in `text`
+    struct value *fields;
+    size_t n_fields, capacity;
+    bool failed; // out of memory
+};
+
+static int is_never_space(unsigned char byte)
+{
+    (void)byte;
+    return 0;
+}
+
+static void add_field(void *bytes, size_t size, void *context)
+{
+    struct csv_reader *reader = context;
+    reader->has_lone_return |= reader->is_complete;
+    if (reader->n_fields == reader->capacity) {
+        size_t capacity = reader->capacity ? 2 * reader->capacity : 16;
+        size_t *ends = realloc(reader->ends, capacity * sizeof *ends);
+        reader->ends = ends ? ends : reader->ends;
+        struct value *fields = realloc(reader->fields, capacity * sizeof *fields);
+        reader->fields = fields ? fields : reader->fields;
+        reader->failed |= !ends || !fields;
+        if (reader->failed)
+            return;
+        reader->capacity = capacity;
+    }
+    buffer_add(&reader->text, bytes, size);
+    reader->ends[reader->n_fields++] = reader->text.size;
+}
+
+static void end_record(int byte, void *context)
+{
+    struct csv_reader *reader = context;
+    (void)byte;
+    reader->has_lone_return |= reader->is_complete;
+    reader->is_complete = true;
+}
+
+static void clear_record(struct csv_reader *reader)
+{
+    reader->is_begun = reader->is_complete = reader->is_blank = reader->has_lone_return = false;
+    reader->record_bytes = 0;
+    reader->n_fields = 0;
+    buffer_clear(&reader->text);
+}
+
+static enum status start_parser(struct csv_reader *reader, struct error *error)
+{
+    csv_free(&reader->parser);
+    if (csv_init(&reader->parser, CSV_STRICT | CSV_STRICT_FINI) != 0)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory",
+                         reader->source->name);
+    csv_set_delim(&reader->parser, (unsigned char)reader->delimiter);
+    csv_set_space_func(&reader->parser, is_never_space);
+    clear_record(reader);
+    return STATUS_OK;
+}
+
+// A CR at the end of what was read waits for the byte behind it.
+static enum status fill(struct csv_reader *reader, struct error *error)
+{
+    size_t n = 0;
+    if (reader->begin < reader->end)
+        memmove(reader->bytes, reader->bytes + reader->begin, reader->end - reader->begin);
+    reader->end -= reader->begin;
+    reader->begin = 0;
+    enum status status =
+        input_source_read(reader->source, reader->bytes + reader->end, BUFFER_BYTES - reader->end, &n, error);
+    reader->end += n;
+    reader->at_end = status == STATUS_OK && n == 0;
+    return status;
+}
+
+static bool needs_more(const struct csv_reader *reader)
+{
+    size_t left = reader->end - reader->begin;
+    return !reader->at_end && (left == 0 || (left == 1 && reader->bytes[reader->begin] == '\r'));
+}
+
+static enum status skip_mark(struct csv_reader *reader, struct error *error)
+{
+    const char *bytes = reader->bytes + reader->begin;
+    size_t n = reader->end - reader->begin;
+    if (n >= 2 && (memcmp(bytes, "\xFF\xFE", 2) == 0 || memcmp(bytes, "\xFE\xFF", 2) == 0))
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected UTF-8, got UTF-16",
+                         reader->source->name);
+    reader->style.has_mark = n >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0;
+    reader->begin += reader->style.has_mark ? 3 : 0;
+    return STATUS_OK;
+}
+
+// The rest of the current line, or what there is of it.
+static struct text next_piece(struct csv_reader *reader)
+{
+    const char *bytes = reader->bytes + reader->begin;
+    size_t n = reader->end - reader->begin;
+    const char *feed = memchr(bytes, '\n', n);
+    size_t size = feed ? (size_t)(feed - bytes) + 1 : n;
+    if (!feed && !reader->at_end && size > 1 && bytes[size - 1] == '\r')
+        size--;
+    return (struct text){bytes, size};
+}
+
+static bool is_blank(struct text piece)
+{
+    return text_equals_string(piece, "\n") || text_equals_string(piece, "\r\n") ||
+           text_equals_string(piece, "\r");
+}
+
+static void pass(struct csv_reader *reader, struct text piece)
+{
+    reader->begin += piece.size;
+    reader->line_bytes += (int64_t)piece.size;
+    if (piece.size && piece.data[piece.size - 1] == '\n') {
+        reader->line++;
+        reader->line_bytes = 0;
+    }
+}
+
+// Skips the rest of the line; reading continues with the next one.
+static enum status reject(struct csv_reader *reader, struct table_row *row, int64_t line, int64_t column,
+                          const char *what, struct error *error)
+{
+    struct error ignored;
+    enum status status = STATUS_OK;
+    bool more = reader->line_bytes > 0;
+    while (status == STATUS_OK && more) {
+        status = needs_more(reader) ? fill(reader, error) : STATUS_OK;
+        struct text piece = next_piece(reader);
+        more = piece.size && piece.data[piece.size - 1] != '\n';
+        pass(reader, piece);
+    }
+    if (status != STATUS_OK || start_parser(reader, &ignored) != STATUS_OK)
+        return status != STATUS_OK ? status : STATUS_REFUSE;
+    *row = (struct table_row){.line = line, .column = column};
+    return error_set(error, STATUS_REJECT, ERROR_FILE, "%s: line %lld, column %lld: %s", reader->source->name,
+                     (long long)line, (long long)column, what);
+}
+
+static void take_fields(struct csv_reader *reader, size_t *n_fields, struct table_row *row)
+{
+    for (size_t i = 0, start = 0; i < reader->n_fields; start = reader->ends[i++])
+        reader->fields[i] = value_string(
+            (struct text){reader->text.data ? reader->text.data + start : "", reader->ends[i] - start});
+    *n_fields = reader->is_blank ? 0 : reader->n_fields;
+    *row = (struct table_row){.fields = reader->fields, .line = reader->first_line};
+}
+
+static enum status check_memory(const struct csv_reader *reader, struct error *error)
+{
+    if (!reader->failed && !reader->text.failed)
+        return STATUS_OK;
+    return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: line %lld: out of memory",
+                     reader->source->name, (long long)reader->line);
+}
+
+static enum status finish(struct csv_reader *reader, size_t *n_fields, struct table_row *row,
+                          struct error *error)
+{
+    bool was_begun = reader->is_begun;
+    if (was_begun && csv_fini(&reader->parser, add_field, end_record, reader) != 0)
+        return reject(reader, row, reader->first_line, 1, "a quote is not closed before the file's end",
+                      error);
+    *row = (struct table_row){0};
+    if (was_begun)
+        take_fields(reader, n_fields, row);
+    reader->is_begun = false;
+    return check_memory(reader, error);
+}
+
+// libcsv takes each CR for an end, and passes over those behind it.
+static bool is_ended_oddly(const struct csv_reader *reader, struct text piece)
+{
+    if (!reader->is_complete)
+        return piece.data[0] == '\r' && reader->n_fields == 0 && reader->record_bytes == piece.size;
+    bool has_feed = piece.data[piece.size - 1] == '\n';
+    size_t n_returns = 0, n = piece.size - has_feed;
+    while (n_returns < n && piece.data[n - 1 - n_returns] == '\r')
+        n_returns++;
+    return n_returns > 1 || (!has_feed && !reader->at_end);
+}
+
+// One piece of a line goes to libcsv. After it the record may be complete.
+static enum status parse(struct csv_reader *reader, struct text piece, struct table_row *row,
+                         struct error *error)
+{
+    if (!reader->is_begun)
+        reader->first_line = reader->line;
+    reader->is_begun = true;
+    int64_t line = reader->line, column = reader->line_bytes;
+    size_t taken = csv_parse(&reader->parser, piece.data, piece.size, add_field, end_record, reader);
+    pass(reader, piece);
+    reader->record_bytes += piece.size;
+    if (csv_error(&reader->parser) == CSV_ENOMEM)
+        reader->failed = true;
+    else if (taken != piece.size)
+        return reject(reader, row, line, column + (int64_t)taken + 1,
+                      "a quote inside a field must be doubled, and the field quoted", error);
+    if (reader->has_lone_return || is_ended_oddly(reader, piece))
+        return reject(reader, row, line, column + 1, "a CR without LF must stand in quotes", error);
+    if (reader->record_bytes > TABLE_ROW_BYTES_MAX)
+        return reject(reader, row, reader->first_line, 1,
+                      "the row has more than 16 MiB, or a quote is not closed", error);
+    return check_memory(reader, error);
+}
+
+enum status csv_reader_next(struct csv_reader *reader, size_t *n_fields, struct table_row *row,
+                            struct error *error)
+{
+    clear_record(reader);
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && !reader->is_complete) {
+        bool is_start = reader->line == 1 && reader->line_bytes == 0 && reader->begin == 0;
+        if (needs_more(reader)) {
+            status = fill(reader, error);
+            if (status == STATUS_OK && is_start)
+                status = skip_mark(reader, error);
+            continue;
+        }
+        struct text piece = next_piece(reader);
+        if (!piece.size)
+            return finish(reader, n_fields, row, error);
+        if (piece.size > 1 && memcmp(piece.data + piece.size - 2, "\r\n", 2) == 0)
+            reader->style.has_carriage_returns = true;
+        if (!reader->is_begun && is_blank(piece)) {
+            reader->first_line = reader->line;
+            pass(reader, piece);
+            add_field("", 0, reader);
+            reader->is_complete = reader->is_blank = true;
+        } else {
+            status = parse(reader, piece, row, error);
+        }
+    }
+    if (status == STATUS_OK)
+        take_fields(reader, n_fields, row);
+    return status;
+}
+
+enum status csv_reader_rewind(struct csv_reader *reader, struct error *error)
+{
+    reader->begin = reader->end = 0;
+    reader->at_end = false;
+    reader->line = 1;
+    reader->line_bytes = 0;
+    enum status status = start_parser(reader, error);
+    return status == STATUS_OK ? input_source_rewind(reader->source, error) : status;
+}
+
+enum status csv_reader_open(struct csv_reader **reader, struct input_source *source, char delimiter,
+                            struct error *error)
+{
+    struct csv_reader *opened = calloc(1, sizeof *opened);
+    if (opened)
+        *opened =
+            (struct csv_reader){.source = source, .delimiter = delimiter, .bytes = malloc(BUFFER_BYTES)};
+    enum status status = opened && opened->bytes && csv_init(&opened->parser, 0) == 0
+                             ? csv_reader_rewind(opened, error)
+                             : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                                         "%s: reading: out of memory", source->name);
+    if (status == STATUS_OK)
+        *reader = opened;
+    else
+        csv_reader_close(opened);
+    return status;
+}
+
+void csv_reader_close(struct csv_reader *reader)
+{
+    if (!reader)
+        return;
+    csv_free(&reader->parser);
+    buffer_finish(&reader->text);
+    free(reader->bytes);
+    free(reader->ends);
+    free(reader->fields);
+    free(reader);
+}
+
+struct table_style csv_reader_style(const struct csv_reader *reader)
+{
+    return reader->style;
+}

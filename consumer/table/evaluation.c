@@ -1,0 +1,142 @@
+#include "consumer/table/evaluation.h"
+
+#include <stdlib.h>
+
+static int64_t *count_of(const struct evaluation *evaluation, size_t gold, size_t answer)
+{
+    return &evaluation->counts[gold * EVALUATION_CLASSES_MAX + answer];
+}
+
+enum status evaluation_open(struct evaluation *evaluation, struct error *error)
+{
+    *evaluation = (struct evaluation){0};
+    evaluation->classes = calloc(EVALUATION_CLASSES_MAX, sizeof *evaluation->classes);
+    evaluation->counts =
+        calloc((size_t)EVALUATION_CLASSES_MAX * EVALUATION_CLASSES_MAX, sizeof *evaluation->counts);
+    if (evaluation->classes && evaluation->counts)
+        return STATUS_OK;
+    evaluation_close(evaluation);
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the evaluation: out of memory");
+}
+
+void evaluation_close(struct evaluation *evaluation)
+{
+    free(evaluation->classes);
+    free(evaluation->counts);
+    arena_finish(&evaluation->arena);
+    *evaluation = (struct evaluation){0};
+}
+
+static enum status find_class(struct evaluation *evaluation, struct text name, size_t *class,
+                              struct error *error)
+{
+    for (*class = 0; *class < evaluation->n_classes; ++*class)
+        if (text_equal(evaluation->classes[*class], name))
+            return STATUS_OK;
+    if (evaluation->n_classes == EVALUATION_CLASSES_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "--evaluate: more than %d different labels: is it a column of labels?",
+                         EVALUATION_CLASSES_MAX);
+    char *copy = arena_copy(&evaluation->arena, name.data, name.size);
+    if (!copy)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the evaluation: out of memory");
+    evaluation->classes[evaluation->n_classes++] = (struct text){copy, name.size};
+    return STATUS_OK;
+}
+
+enum status evaluation_add(struct evaluation *evaluation, struct text gold, struct text answer,
+                           struct error *error)
+{
+    size_t row, column;
+    if (!gold.size)
+        return STATUS_OK;
+    enum status status = find_class(evaluation, gold, &row, error);
+    if (status == STATUS_OK)
+        status = find_class(evaluation, answer.size ? answer : TEXT("(none)"), &column, error);
+    if (status != STATUS_OK)
+        return status;
+    ++*count_of(evaluation, row, column);
+    evaluation->n_rows++;
+    return STATUS_OK;
+}
+
+struct evaluation_class evaluation_of_class(const struct evaluation *evaluation, size_t class)
+{
+    struct evaluation_class figures = {.n_right = *count_of(evaluation, class, class)};
+    for (size_t i = 0; i < evaluation->n_classes; i++) {
+        figures.n_gold += *count_of(evaluation, class, i);
+        figures.n_answers += *count_of(evaluation, i, class);
+    }
+    double right = (double)figures.n_right;
+    if (figures.n_answers)
+        figures.precision = right / (double)figures.n_answers;
+    if (figures.n_gold)
+        figures.recall = right / (double)figures.n_gold;
+    if (figures.n_gold + figures.n_answers)
+        figures.f1 = 2 * right / (double)(figures.n_gold + figures.n_answers);
+    return figures;
+}
+
+double evaluation_accuracy(const struct evaluation *evaluation)
+{
+    int64_t n_right = 0;
+    for (size_t i = 0; i < evaluation->n_classes; i++)
+        n_right += *count_of(evaluation, i, i);
+    return evaluation->n_rows ? (double)n_right / (double)evaluation->n_rows : 0;
+}
+
+double evaluation_kappa(const struct evaluation *evaluation)
+{
+    double n = (double)evaluation->n_rows, by_chance = 0;
+    for (size_t i = 0; i < evaluation->n_classes; i++) {
+        struct evaluation_class figures = evaluation_of_class(evaluation, i);
+        by_chance += (double)figures.n_gold / n * ((double)figures.n_answers / n);
+    }
+    return by_chance < 1 ? (evaluation_accuracy(evaluation) - by_chance) / (1 - by_chance) : 0;
+}
+
+enum { NAME_WIDTH = 16, MATRIX_CLASSES_MAX = 12 };
+
+static void add_name(struct buffer *out, struct text name)
+{
+    char text[NAME_WIDTH + 1];
+    size_t size = utf8_complete_prefix(name.data, name.size < NAME_WIDTH ? name.size : NAME_WIDTH);
+    memcpy(text, name.data, size);
+    text[size] = '\0';
+    utf8_make_printable(text);
+    buffer_add_format(out, "%-*s", NAME_WIDTH, text);
+}
+
+static void write_matrix(const struct evaluation *evaluation, struct buffer *out)
+{
+    buffer_add_string(out, "\nconfusion matrix: gold labels in rows, answers in columns\n");
+    buffer_add_format(out, "%-*s", NAME_WIDTH, "");
+    for (size_t i = 0; i < evaluation->n_classes; i++)
+        buffer_add_format(out, " %10.*s",
+                          evaluation->classes[i].size < 10 ? (int)evaluation->classes[i].size : 10,
+                          evaluation->classes[i].data);
+    buffer_add_byte(out, '\n');
+    for (size_t i = 0; i < evaluation->n_classes; i++) {
+        add_name(out, evaluation->classes[i]);
+        for (size_t j = 0; j < evaluation->n_classes; j++)
+            buffer_add_format(out, " %10lld", (long long)*count_of(evaluation, i, j));
+        buffer_add_byte(out, '\n');
+    }
+}
+
+void evaluation_write(const struct evaluation *evaluation, struct buffer *out)
+{
+    buffer_add_format(out, "rows with a gold label: %lld\naccuracy: %.4f\nCohen's kappa: %.4f\n\n",
+                      (long long)evaluation->n_rows, evaluation_accuracy(evaluation),
+                      evaluation->n_rows ? evaluation_kappa(evaluation) : 0);
+    buffer_add_format(out, "%-*s %10s %10s %10s %10s %10s\n", NAME_WIDTH, "class", "precision", "recall",
+                      "F1", "gold", "answers");
+    for (size_t i = 0; i < evaluation->n_classes; i++) {
+        struct evaluation_class figures = evaluation_of_class(evaluation, i);
+        add_name(out, evaluation->classes[i]);
+        buffer_add_format(out, " %10.4f %10.4f %10.4f %10lld %10lld\n", figures.precision, figures.recall,
+                          figures.f1, (long long)figures.n_gold, (long long)figures.n_answers);
+    }
+    if (evaluation->n_classes <= MATRIX_CLASSES_MAX)
+        write_matrix(evaluation, out);
+}

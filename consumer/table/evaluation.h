@@ -1,0 +1,33 @@
+// Answers against gold labels: a confusion matrix and what follows from it. Rows whose gold label is empty are left
+// out; an empty answer is a class of its own, "(none)". Thread: main.
+#pragma once
+
+#include "schemas/arena.h"
+#include "schemas/text.h"
+
+enum { EVALUATION_CLASSES_MAX = 512 };
+
+struct evaluation {
+    struct text *classes; // [n_classes], in the order of their first row
+    size_t n_classes;
+    int64_t *counts; // [EVALUATION_CLASSES_MAX][EVALUATION_CLASSES_MAX]: gold, answer
+    int64_t n_rows;
+    struct arena arena;
+};
+
+enum status evaluation_open(struct evaluation *evaluation, struct error *error) WARN_UNUSED;
+void evaluation_close(struct evaluation *evaluation);
+// STATUS_REFUSE: more than EVALUATION_CLASSES_MAX classes.
+enum status evaluation_add(struct evaluation *evaluation, struct text gold, struct text answer,
+                           struct error *error) WARN_UNUSED;
+
+double evaluation_accuracy(const struct evaluation *evaluation);
+// Cohen, "A coefficient of agreement for nominal scales" (1960); 0 where chance alone would agree.
+double evaluation_kappa(const struct evaluation *evaluation);
+struct evaluation_class {
+    int64_t n_gold, n_answers, n_right;
+    double precision, recall, f1; // 0 where undefined
+};
+struct evaluation_class evaluation_of_class(const struct evaluation *evaluation, size_t class);
+// All of it as a table of text.
+void evaluation_write(const struct evaluation *evaluation, struct buffer *out);

@@ -1,0 +1,21 @@
+// How often each request was seen, by its hash: 16 bytes a different one, in a table that is at most three
+// quarters full. For draws of equal requests that differ. Thread: main.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct occurrence {
+    uint64_t hash;
+    uint64_t n; // 0: the place is free
+};
+
+struct occurrences {
+    struct occurrence *places; // [n_places], a power of 2
+    size_t n_places, n_used;
+};
+
+// *n: how often the hash came before. False: out of memory.
+bool occurrences_count(struct occurrences *occurrences, uint64_t hash, uint64_t *n);
+void occurrences_finish(struct occurrences *occurrences);

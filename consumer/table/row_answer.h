@@ -1,0 +1,43 @@
+// The columns that a row's answers give: the text, the label, or a column a property of the schema; with several
+// votes the agreement; figures; the reason it finished and the error. Thread: main.
+#pragma once
+
+#include "consumer/table/table.h"
+
+enum {
+    ROW_VOTES_MAX = 64,
+    ROW_CLASSES_MAX = 1024, // of one answer
+};
+
+// The name of the last column, behind the prefix: a table that has it was made by annotate.
+#define ROW_ANSWER_MARKER "sheaf_error"
+
+struct row_answer_options {
+    const char *prefix;         // of the columns; NULL: none
+    const struct value *schema; // VALUE_NULL: none
+    const struct text *choices; // [n_choices]
+    size_t n_choices;
+    int32_t n_votes;
+    bool probabilities; // of the choices
+    bool figures;
+};
+
+struct row_answer {
+    struct row_answer_options options;
+    struct table_columns columns;
+    struct value *fields;           // [columns.n] of the row
+    struct text *properties;        // [n_properties] of the schema; 0: the answer is one column
+    size_t n_properties, n_answers; // columns that hold the answer
+    bool failed;                    // this row
+    struct arena arena;             // of the columns
+    struct arena row_arena;         // of the fields
+};
+
+// STATUS_REFUSE: a column of that name is among the input's.
+enum status row_answer_open(struct row_answer *answer, const struct row_answer_options *options,
+                            const struct table_columns *input, struct error *error) WARN_UNUSED;
+void row_answer_close(struct row_answer *answer);
+// Fills the fields from the decoded results of the row's votes, which must live as long as the fields are used.
+void row_answer_take(struct row_answer *answer, struct job *const *votes);
+// What is compared with a gold label: the answer, or the property of that name, else the first.
+const struct value *row_answer_label(const struct row_answer *answer, struct text gold_column);

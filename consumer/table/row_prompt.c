@@ -1,0 +1,428 @@
+#include "consumer/table/row_prompt.h"
+
+#include "consumer/file.h"
+#include "schemas/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum status refuse_memory(struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prompts: out of memory");
+}
+
+// A fault of something that all rows share.
+static enum status refuse(struct error *error, const char *what)
+{
+    error_prefix(error, "%s", what);
+    error->code = ERROR_USAGE;
+    return error->status = STATUS_REFUSE;
+}
+
+// ---- templates against the table's columns ----
+
+struct check {
+    struct row_prompt *prompt;
+    const char *path;
+    struct error *error;
+    enum status status;
+};
+
+static void use_column(struct check *check, const struct template_mention *mention, struct text name)
+{
+    const struct table_columns *columns = check->prompt->columns;
+    size_t column = table_columns_find(columns, name);
+    if (column < columns->n) {
+        check->prompt->is_used[column] = true;
+        return;
+    }
+    struct text nearest = table_columns_nearest(columns, name);
+    check->status = error_set(check->error, STATUS_REFUSE, ERROR_TEMPLATE,
+                              "%s: line %u: there is no column \"%.*s\"%s%.*s%s", check->path, mention->line,
+                              (int)name.size, name.data, nearest.data ? "; the nearest is \"" : "",
+                              (int)nearest.size, nearest.data ? nearest.data : "", nearest.data ? "\"" : "");
+}
+
+static void check_mention(void *context, const struct template_mention *mention)
+{
+    struct check *check = context;
+    if (check->status != STATUS_OK)
+        return;
+    if (!text_equals_string(mention->name, "row"))
+        use_column(check, mention, mention->name);
+    else if (mention->member.data)
+        use_column(check, mention, mention->member);
+    else // which of them is not known, or all
+        memset(check->prompt->is_used, true, check->prompt->columns->n);
+}
+
+static enum status open_template(struct row_prompt *prompt, const char *path, struct template **template,
+                                 struct error *error)
+{
+    if (!path)
+        return STATUS_OK;
+    struct buffer source = {0};
+    enum status status = file_read(path, PROMPT_FILE_BYTES_MAX, &source, error);
+    struct text text = {source.data ? source.data : "", source.size};
+    if (text.size && text.data[text.size - 1] == '\n') // the file's, not the prompt's
+        text.size--;
+    if (status == STATUS_OK && template_parse(template, text, error) != STATUS_OK)
+        status = error_prefix(error, "%s", path);
+    buffer_finish(&source);
+    struct check check = {prompt, path, error, status};
+    if (status == STATUS_OK)
+        template_mentions(*template, check_mention, &check);
+    return check.status;
+}
+
+// `row` with all columns, then the columns themselves: a column of that name is row['row'].
+static enum status create_variables(struct row_prompt *prompt, struct error *error)
+{
+    size_t n = prompt->columns->n;
+    prompt->is_used = arena_allocate_array(&prompt->arena, n, sizeof *prompt->is_used);
+    prompt->names = arena_allocate_array(&prompt->arena, n + 1, sizeof *prompt->names);
+    if (!prompt->is_used || !prompt->names)
+        return refuse_memory(error);
+    for (size_t i = 0; i < n; i++)
+        prompt->names[i + 1].key = prompt->columns->names[i];
+    prompt->names[0].key = TEXT("row");
+    struct value *row = &prompt->names[0].value;
+    *row = (struct value){.kind = VALUE_OBJECT};
+    row->object.members = prompt->names + 1;
+    row->object.n_members = n;
+    prompt->variables = (struct value){.kind = VALUE_OBJECT};
+    prompt->variables.object.members = prompt->names;
+    prompt->variables.object.n_members = n + 1;
+    return STATUS_OK;
+}
+
+// ---- parameters ----
+
+static enum status read_object(struct row_prompt *prompt, const char *path, struct value *object,
+                               struct error *error)
+{
+    struct buffer content = {0};
+    enum status status = file_read(path, PROMPT_FILE_BYTES_MAX, &content, error);
+    if (status == STATUS_OK) {
+        struct text text = {content.data ? content.data : "", content.size};
+        if (json_decode(text, &prompt->arena, object, error) != STATUS_OK)
+            status = refuse(error, path);
+        else if (object->kind != VALUE_OBJECT)
+            status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected a JSON object, got %s", path,
+                               value_kind_name(object->kind));
+    }
+    buffer_finish(&content);
+    return status;
+}
+
+static void add_member(struct row_prompt *prompt, const char *name)
+{
+    buffer_add_byte(&prompt->parameters, ',');
+    json_encode_string(text_from_string(name), &prompt->parameters);
+    buffer_add_byte(&prompt->parameters, ':');
+}
+
+static bool is_of_rows(struct text name)
+{
+    static const char *const names[] = {"messages", "prompt", "tokens",  "custom_id", "job_id", "dataset",
+                                        "index",    "body",   "created", "n",         "best_of"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (text_equals_string(name, names[i]))
+            return true;
+    return false;
+}
+
+static const char *find_given(const struct row_prompt_options *options, struct text name)
+{
+    for (size_t i = 0; i < ROW_PROMPT_PARAMETERS_MAX; i++)
+        if (options->given[i].number && text_equals_string(name, options->given[i].name))
+            return options->given[i].number;
+    return NULL;
+}
+
+static bool is_zero(const struct value *value)
+{
+    return (value->kind == VALUE_INTEGER && value->integer == 0) ||
+           (value->kind == VALUE_FLOAT && value->number == 0);
+}
+
+// One of the file, or of an option, which stands over the file's.
+static enum status add_parameter(struct row_prompt *prompt, const char *source, struct text name,
+                                 const struct value *value, struct error *error)
+{
+    if (is_of_rows(name))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: \"%.*s\" is no parameter of all rows",
+                         source, (int)name.size, name.data);
+    if (text_equals_string(name, "seed")) {
+        prompt->seed = value->kind == VALUE_INTEGER ? value->integer : 0;
+        prompt->has_seed = true;
+        return value->kind == VALUE_INTEGER
+                   ? STATUS_OK
+                   : error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: seed: expected an integer", source);
+    }
+    if (text_equals_string(name, "temperature")) {
+        prompt->has_temperature = true;
+        prompt->is_seeded = !is_zero(value);
+    }
+    buffer_add_byte(&prompt->parameters, ',');
+    json_encode_string(name, &prompt->parameters);
+    buffer_add_byte(&prompt->parameters, ':');
+    json_encode(value, &prompt->parameters);
+    return STATUS_OK;
+}
+
+static enum status add_parameters(struct row_prompt *prompt, const struct row_prompt_options *options,
+                                  struct error *error)
+{
+    struct value object = {.kind = VALUE_OBJECT};
+    const char *path = options->parameters;
+    enum status status = path ? read_object(prompt, path, &object, error) : STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < object.object.n_members; i++) {
+        const struct value_member *member = &object.object.members[i];
+        if (!find_given(options, member->key))
+            status = add_parameter(prompt, path, member->key, &member->value, error);
+    }
+    for (size_t i = 0; status == STATUS_OK && i < ROW_PROMPT_PARAMETERS_MAX; i++) {
+        const struct row_prompt_parameter *given = &options->given[i];
+        struct value value;
+        if (!given->number)
+            continue;
+        if (json_decode(text_from_string(given->number), &prompt->arena, &value, error) != STATUS_OK ||
+            (value.kind != VALUE_INTEGER && value.kind != VALUE_FLOAT))
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected a number, got \"%s\"",
+                             given->name, given->number);
+        status = add_parameter(prompt, "options", text_from_string(given->name), &value, error);
+    }
+    return status;
+}
+
+// The columns are the schema's properties. Where it says nothing of others, none are generated.
+static void close_schema(struct row_prompt *prompt)
+{
+    static const char *const speaking[] = {"additionalProperties",
+                                           "patternProperties",
+                                           "propertyNames",
+                                           "unevaluatedProperties",
+                                           "minProperties",
+                                           "dependentSchemas",
+                                           "dependencies",
+                                           "allOf",
+                                           "anyOf",
+                                           "oneOf",
+                                           "not",
+                                           "if",
+                                           "$ref"};
+    const struct value *schema = &prompt->schema;
+    const struct value *properties = value_get(schema, "properties");
+    struct value closed;
+    bool speaks = !properties || properties->kind != VALUE_OBJECT || properties->object.n_members == 0;
+    for (size_t i = 0; i < sizeof speaking / sizeof *speaking; i++)
+        speaks |= value_get(schema, speaking[i]) != NULL;
+    if (speaks || !value_object_create(&prompt->arena, schema->object.n_members + 1, &closed))
+        return;
+    memcpy(closed.object.members, schema->object.members,
+           schema->object.n_members * sizeof *schema->object.members);
+    closed.object.n_members = schema->object.n_members;
+    value_put(&closed, "additionalProperties", value_bool(false));
+    prompt->schema = closed;
+}
+
+static enum status add_schema(struct row_prompt *prompt, const char *path, struct error *error)
+{
+    enum status status = read_object(prompt, path, &prompt->schema, error);
+    if (status != STATUS_OK)
+        return status;
+    close_schema(prompt);
+    add_member(prompt, "response_format");
+    buffer_add_string(&prompt->parameters,
+                      "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":");
+    json_encode(&prompt->schema, &prompt->parameters);
+    buffer_add_string(&prompt->parameters, "}}");
+    return STATUS_OK;
+}
+
+static enum status add_choices(struct row_prompt *prompt, const char *list, bool scores, struct error *error)
+{
+    size_t n = 1;
+    for (const char *comma = list; (comma = strchr(comma, ',')); comma++)
+        n++;
+    prompt->choices = arena_allocate_array(&prompt->arena, n, sizeof *prompt->choices);
+    char *copy = arena_copy(&prompt->arena, list, strlen(list));
+    if (!prompt->choices || !copy)
+        return refuse_memory(error);
+    add_member(prompt, "structured_outputs");
+    buffer_add_string(&prompt->parameters, "{\"choice\":[");
+    for (prompt->n_choices = 0; prompt->n_choices < n;) {
+        struct text choice = {copy, strcspn(copy, ",")};
+        for (size_t i = 0; i < prompt->n_choices; i++)
+            if (text_equal(prompt->choices[i], choice))
+                return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: \"%.*s\" stands twice",
+                                 (int)choice.size, choice.data);
+        if (!choice.size)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: a label is empty");
+        if (prompt->n_choices)
+            buffer_add_byte(&prompt->parameters, ',');
+        json_encode_string(choice, &prompt->parameters);
+        prompt->choices[prompt->n_choices++] = choice;
+        copy += choice.size + 1;
+    }
+    buffer_add_string(&prompt->parameters, "]}");
+    if (scores)
+        buffer_add_string(&prompt->parameters, ",\"choice_logprobs\":true");
+    return STATUS_OK;
+}
+
+// Would a worker take them? Found before anything is queued.
+static enum status check_parameters(const struct row_prompt *prompt, struct error *error)
+{
+    struct buffer record = {0};
+    buffer_add_string(&record, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]");
+    buffer_add(&record, prompt->parameters.data, prompt->parameters.size);
+    row_prompt_end(prompt, prompt->seed, &record);
+    struct job *job = job_create();
+    enum status status = refuse_memory(error);
+    if (job && !record.failed && !prompt->parameters.failed)
+        status = job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error);
+    if (status == STATUS_REJECT)
+        status = refuse(error, "the parameters of all rows");
+    else if (status == STATUS_OK && job->result.n_warnings)
+        status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "the parameters of all rows: %.*s",
+                           (int)job->result.warnings[0].size, job->result.warnings[0].data);
+    job_destroy(job);
+    buffer_finish(&record);
+    return status;
+}
+
+enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
+                            const struct table_columns *columns, struct error *error)
+{
+    *prompt = (struct row_prompt){.columns = columns, .has_seed = options->has_seed, .seed = options->seed};
+    enum status status = create_variables(prompt, error);
+    if (status == STATUS_OK)
+        status = open_template(prompt, options->prompt, &prompt->prompt, error);
+    if (status == STATUS_OK)
+        status = open_template(prompt, options->system, &prompt->system, error);
+    if (status == STATUS_OK)
+        status = open_template(prompt, options->messages, &prompt->messages, error);
+    if (options->needs_utf8 && status == STATUS_OK)
+        memset(prompt->is_used, true, columns->n);
+    if (status == STATUS_OK)
+        status = add_parameters(prompt, options, error);
+    if (!prompt->has_temperature && options->needs_seeds)
+        prompt->is_seeded = true; // the model's own temperature
+    else if (!prompt->has_temperature)
+        buffer_add_string(&prompt->parameters, ",\"temperature\":0");
+    if (status == STATUS_OK && options->schema)
+        status = add_schema(prompt, options->schema, error);
+    if (status == STATUS_OK && options->choice)
+        status = add_choices(prompt, options->choice, options->scores_choices, error);
+    if (status == STATUS_OK)
+        status = check_parameters(prompt, error);
+    if (status != STATUS_OK)
+        row_prompt_close(prompt);
+    return status;
+}
+
+void row_prompt_close(struct row_prompt *prompt)
+{
+    template_destroy(prompt->prompt);
+    template_destroy(prompt->system);
+    template_destroy(prompt->messages);
+    buffer_finish(&prompt->parameters);
+    buffer_finish(&prompt->text);
+    arena_finish(&prompt->arena);
+    *prompt = (struct row_prompt){0};
+}
+
+// ---- a row ----
+
+static enum status take_fields(struct row_prompt *prompt, const struct table_row *row, struct error *error)
+{
+    for (size_t i = 0; i < prompt->columns->n; i++) {
+        const struct value *field = &row->fields[i];
+        struct text name = prompt->columns->names[i];
+        const char *fault = field->kind == VALUE_BYTES ? "bytes" : NULL;
+        if (field->kind == VALUE_STRING && !utf8_valid(field->text.data, field->text.size))
+            fault = "text that is not UTF-8";
+        if (fault && prompt->is_used[i])
+            return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "column \"%.*s\" holds %s", (int)name.size,
+                             name.data, fault);
+        // a template that does not read it does not see it
+        prompt->names[i + 1].value = fault ? (struct value){.kind = VALUE_NULL} : *field;
+    }
+    return STATUS_OK;
+}
+
+static enum status render(struct row_prompt *prompt, const struct template *template, struct error *error)
+{
+    struct template_environment environment = {.now = 0};
+    buffer_clear(&prompt->text);
+    return template_render(template, &prompt->variables, &environment, &prompt->text, error);
+}
+
+static void add_message(const char *role, struct text content, struct buffer *record)
+{
+    buffer_add_string(record, "{\"role\":\"");
+    buffer_add_string(record, role);
+    buffer_add_string(record, "\",\"content\":");
+    json_encode_string(content, record);
+    buffer_add_byte(record, '}');
+}
+
+// Each line of the rendered text is a message.
+static enum status add_messages(struct row_prompt *prompt, struct buffer *record, struct error *error)
+{
+    size_t n = 0;
+    for (size_t start = 0; start < prompt->text.size;) {
+        const char *line = prompt->text.data + start;
+        const char *feed = memchr(line, '\n', prompt->text.size - start);
+        size_t size = feed ? (size_t)(feed - line) : prompt->text.size - start;
+        start += size + 1;
+        size_t blanks = strspn(line, " \t\r");
+        if (blanks >= size)
+            continue;
+        struct arena arena = {0};
+        struct value message;
+        struct error fault;
+        enum status status = json_decode((struct text){line, size}, &arena, &message, &fault);
+        if (status == STATUS_OK && n++)
+            buffer_add_byte(record, ',');
+        if (status == STATUS_OK)
+            json_encode(&message, record);
+        arena_finish(&arena);
+        if (status != STATUS_OK)
+            return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "message %zu is no JSON: %s", n + 1,
+                             fault.text);
+    }
+    return n ? STATUS_OK : error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "no message was rendered");
+}
+
+enum status row_prompt_render(struct row_prompt *prompt, const struct table_row *row, struct buffer *record,
+                              struct error *error)
+{
+    enum status status = take_fields(prompt, row, error);
+    buffer_add_string(record, "{\"messages\":[");
+    if (status == STATUS_OK && prompt->system) {
+        status = render(prompt, prompt->system, error);
+        add_message("system", (struct text){prompt->text.data, prompt->text.size}, record);
+        buffer_add_byte(record, ',');
+    }
+    if (status == STATUS_OK)
+        status = render(prompt, prompt->messages ? prompt->messages : prompt->prompt, error);
+    if (status == STATUS_OK && prompt->messages)
+        status = add_messages(prompt, record, error);
+    else if (status == STATUS_OK)
+        add_message("user", (struct text){prompt->text.data, prompt->text.size}, record);
+    buffer_add_byte(record, ']');
+    buffer_add(record, prompt->parameters.data, prompt->parameters.size);
+    return status;
+}
+
+void row_prompt_end(const struct row_prompt *prompt, int64_t seed, struct buffer *record)
+{
+    if (prompt->is_seeded) {
+        buffer_add_string(record, ",\"seed\":");
+        buffer_add_integer(record, seed);
+    }
+    buffer_add_byte(record, '}');
+}

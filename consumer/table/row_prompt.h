@@ -1,0 +1,54 @@
+// From a table's row to the record of its job: templates over the row's columns, parameters of all rows. A record
+// says all that its answer depends on, so equal records have equal answers: it is greedy or has a seed.
+// Thread: main.
+#pragma once
+
+#include "consumer/table/table.h"
+#include "engine/template/template.h"
+
+enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 8 };
+
+struct row_prompt_options {
+    const char *prompt, *system;   // template files; system may be NULL
+    const char *messages;          // instead: template file of JSON lines, a message each
+    const char *parameters;        // file with an object of OpenAI's parameters; NULL: none
+    const char *schema;            // file with a JSON Schema; NULL: none
+    const char *choice;            // "A,B"; NULL: none
+    struct row_prompt_parameter {  // of all rows, by options; the file's come first
+        const char *name, *number; // number NULL: not given
+    } given[ROW_PROMPT_PARAMETERS_MAX];
+    bool needs_seeds; // several answers a row
+    bool needs_utf8;  // in all columns: the output can't carry other bytes
+    bool has_seed;
+    int64_t seed;
+    bool scores_choices; // asks for choice_logprobs
+};
+
+struct row_prompt {
+    const struct table_columns *columns;
+    struct template *prompt, *system, *messages;
+    bool *is_used;              // [columns->n]: its text stands in the prompt
+    struct value variables;     // object: row, and the columns
+    struct value_member *names; // [columns->n + 1]
+    struct text *choices;       // [n_choices]
+    size_t n_choices;
+    struct value schema;      // VALUE_NULL: none
+    struct buffer parameters; // members behind the messages, each begun by a comma
+    bool has_temperature;     // by an option or a parameter
+    bool is_seeded;           // records get a seed: `seed`, or one of their own
+    bool has_seed;            // by an option or a parameter
+    int64_t seed;
+    struct arena arena;
+    struct buffer text; // being rendered
+};
+
+// Reads and checks the files. STATUS_REFUSE: also where a template reads what is no column, with its line and
+// the nearest column; and where the parameters are none of a job's.
+enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
+                            const struct table_columns *columns, struct error *error) WARN_UNUSED;
+void row_prompt_close(struct row_prompt *prompt);
+// Appends the record, but for its seed and its end. STATUS_REJECT: the row can't be rendered.
+enum status row_prompt_render(struct row_prompt *prompt, const struct table_row *row, struct buffer *record,
+                              struct error *error) WARN_UNUSED;
+// Ends the record; the seed is left out where is_seeded is false.
+void row_prompt_end(const struct row_prompt *prompt, int64_t seed, struct buffer *record);

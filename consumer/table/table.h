@@ -1,0 +1,46 @@
+// A table of named columns, read row by row: CSV, TSV, JSON lines, or a query of a SQLite database. Memory is
+// bounded by one row. Thread: main.
+#pragma once
+
+#include "schemas/job.h"
+#include "schemas/value.h"
+
+enum table_format { TABLE_UNKNOWN, TABLE_CSV, TABLE_TSV, TABLE_JSONL, TABLE_SQLITE };
+
+enum {
+    TABLE_COLUMNS_MAX = 4096,
+    TABLE_ROW_BYTES_MAX = JOB_RECORD_BYTES_MAX, // as it stands in the file
+};
+
+struct table_columns {
+    struct text *names; // [n]
+    size_t n;
+};
+
+// A row, valid until the next one is read. Fields of CSV and TSV are strings of any bytes, those of JSON lines
+// and SQLite have their types; a member that a JSON line lacks is null.
+struct table_row {
+    struct value *fields; // [columns.n]
+    int64_t number;       // among the rows that are whole, from 1
+    int64_t line;         // of the file where it begins, from 1; of a query the row's number
+    int64_t column;       // after STATUS_REJECT: the byte of the line, from 1; 0: the row as a whole
+    struct text raw;      // TABLE_JSONL: the line; data NULL otherwise
+};
+
+struct table_source {
+    const char *path; // "-": standard input
+    enum table_format format;
+    char delimiter;            // CSV and TSV
+    bool no_header;            // CSV and TSV: columns are column1, column2, ..
+    const char *table, *query; // SQLite: one of them
+};
+
+// From the end of a name: .csv .tsv .tab .jsonl .ndjson .db .sqlite .sqlite3, each of the text formats also
+// with .gz behind it. TABLE_UNKNOWN: none of them.
+enum table_format table_format_of(const char *path);
+// "csv", "tsv", "jsonl", "sqlite".
+bool table_format_parse(const char *name, enum table_format *format);
+// The column of that name; columns->n: there is none.
+size_t table_columns_find(const struct table_columns *columns, struct text name);
+// The column most similar to a name; data NULL: none is.
+struct text table_columns_nearest(const struct table_columns *columns, struct text name);

@@ -1,0 +1,230 @@
+#include "consumer/table/table_writer.h"
+
+#include "consumer/command/output_file.h"
+#include "store/table_insert.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct table_writer {
+    struct table_target target;
+    size_t n_input, n_columns;
+    struct arena arena;
+    struct text *names;   // [n_columns]
+    struct value *fields; // [n_columns] of the row
+    struct output_file file;
+    struct table_insert *insert; // TABLE_SQLITE
+    struct buffer line, json;
+};
+
+// ---- CSV, TSV ----
+
+// Fields that begin or end with a blank are quoted for readers that would cut it.
+static bool needs_quotes(const struct table_writer *writer, struct text field)
+{
+    if (!field.size)
+        return writer->n_columns == 1;
+    char first = field.data[0], last = field.data[field.size - 1];
+    if (first == ' ' || first == '\t' || last == ' ' || last == '\t')
+        return true;
+    for (size_t i = 0; i < field.size; i++)
+        if (field.data[i] == '"' || field.data[i] == '\n' || field.data[i] == '\r' ||
+            field.data[i] == writer->target.delimiter)
+            return true;
+    return false;
+}
+
+static void add_csv_field(struct table_writer *writer, struct text field)
+{
+    struct buffer *line = &writer->line;
+    if (!needs_quotes(writer, field)) {
+        buffer_add_text(line, field);
+        return;
+    }
+    buffer_add_byte(line, '"');
+    for (size_t start = 0; start < field.size;) {
+        const char *quote = memchr(field.data + start, '"', field.size - start);
+        size_t end = quote ? (size_t)(quote - field.data) + 1 : field.size;
+        buffer_add(line, field.data + start, end - start);
+        if (quote)
+            buffer_add_byte(line, '"');
+        start = end;
+    }
+    buffer_add_byte(line, '"');
+}
+
+static void add_csv_value(struct table_writer *writer, const struct value *value)
+{
+    buffer_clear(&writer->json);
+    if (value->kind != VALUE_NULL && value->kind != VALUE_STRING && value->kind != VALUE_BYTES)
+        json_encode(value, &writer->json);
+    bool is_text = value->kind == VALUE_STRING || value->kind == VALUE_BYTES;
+    add_csv_field(writer, is_text ? value->text : (struct text){writer->json.data, writer->json.size});
+    writer->line.failed |= writer->json.failed;
+}
+
+static void end_csv_line(struct table_writer *writer)
+{
+    buffer_add_string(&writer->line, writer->target.style.has_carriage_returns ? "\r\n" : "\n");
+}
+
+static void add_csv_header(struct table_writer *writer)
+{
+    if (writer->target.style.has_mark)
+        buffer_add_string(&writer->line, "\xEF\xBB\xBF");
+    for (size_t i = 0; i < writer->n_columns && !writer->target.no_header; i++) {
+        if (i)
+            buffer_add_byte(&writer->line, writer->target.delimiter);
+        add_csv_field(writer, writer->names[i]);
+    }
+    if (!writer->target.no_header)
+        end_csv_line(writer);
+}
+
+static void add_csv_row(struct table_writer *writer)
+{
+    for (size_t i = 0; i < writer->n_columns; i++) {
+        if (i)
+            buffer_add_byte(&writer->line, writer->target.delimiter);
+        add_csv_value(writer, &writer->fields[i]);
+    }
+    end_csv_line(writer);
+}
+
+// ---- JSON lines ----
+
+// The line without its closing brace; members follow.
+static bool add_open_object(struct table_writer *writer, struct text raw)
+{
+    size_t end = raw.size;
+    while (end && raw.data[end - 1] != '}')
+        end--;
+    size_t size = end ? end - 1 : 0, last = size;
+    while (last && strchr(" \t\r\n", raw.data[last - 1]))
+        last--;
+    buffer_add(&writer->line, raw.data, size);
+    return last && raw.data[last - 1] != '{';
+}
+
+static void add_json_row(struct table_writer *writer, struct text raw)
+{
+    struct buffer *line = &writer->line;
+    bool has_members = false;
+    if (raw.data)
+        has_members = add_open_object(writer, raw);
+    else
+        buffer_add_byte(line, '{');
+    for (size_t i = raw.data ? writer->n_input : 0; i < writer->n_columns; i++) {
+        if (has_members)
+            buffer_add_byte(line, ',');
+        has_members = true;
+        json_encode_string(writer->names[i], line);
+        buffer_add_byte(line, ':');
+        json_encode(&writer->fields[i], line);
+    }
+    buffer_add_string(line, "}\n");
+}
+
+// ---- all of them ----
+
+static enum status write_line(struct table_writer *writer, struct error *error)
+{
+    if (writer->line.failed)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory",
+                         writer->target.path);
+    if (writer->line.size &&
+        fwrite(writer->line.data, 1, writer->line.size, writer->file.file) != writer->line.size)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", writer->file.name,
+                         strerror(errno));
+    return STATUS_OK;
+}
+
+static enum status refuse_memory(const struct table_target *target, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory", target->path);
+}
+
+static enum status copy_names(struct table_writer *writer, struct error *error)
+{
+    const struct table_target *target = &writer->target;
+    writer->n_input = target->input->n;
+    writer->n_columns = target->input->n + target->added->n;
+    writer->names = arena_allocate_array(&writer->arena, writer->n_columns, sizeof *writer->names);
+    writer->fields = arena_allocate_array(&writer->arena, writer->n_columns, sizeof *writer->fields);
+    if (!writer->names || !writer->fields)
+        return refuse_memory(target, error);
+    for (size_t i = 0; i < writer->n_columns; i++) {
+        struct text name =
+            i < writer->n_input ? target->input->names[i] : target->added->names[i - writer->n_input];
+        writer->names[i] = (struct text){arena_copy(&writer->arena, name.data, name.size), name.size};
+        if (!writer->names[i].data)
+            return refuse_memory(target, error);
+    }
+    return STATUS_OK;
+}
+
+static enum status open_target(struct table_writer *writer, struct error *error)
+{
+    const struct table_target *target = &writer->target;
+    enum status status = copy_names(writer, error);
+    if (status != STATUS_OK)
+        return status;
+    if (target->format == TABLE_SQLITE)
+        return table_insert_open(&writer->insert, target->path, target->into, writer->names,
+                                 writer->n_columns, error);
+    status = output_file_open(&writer->file, target->path, error);
+    if (status != STATUS_OK || target->format == TABLE_JSONL)
+        return status;
+    add_csv_header(writer);
+    return write_line(writer, error);
+}
+
+enum status table_writer_open(struct table_writer **writer, const struct table_target *target,
+                              struct error *error)
+{
+    struct table_writer *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return refuse_memory(target, error);
+    opened->target = *target;
+    enum status status = open_target(opened, error);
+    if (status == STATUS_OK)
+        *writer = opened;
+    else
+        table_writer_close(opened);
+    return status;
+}
+
+enum status table_writer_add(struct table_writer *writer, const struct table_row *row,
+                             const struct value *added, struct error *error)
+{
+    memcpy(writer->fields, row->fields, writer->n_input * sizeof *writer->fields);
+    memcpy(writer->fields + writer->n_input, added,
+           (writer->n_columns - writer->n_input) * sizeof *writer->fields);
+    if (writer->insert)
+        return table_insert_add(writer->insert, writer->fields, error);
+    buffer_clear(&writer->line);
+    if (writer->target.format == TABLE_JSONL)
+        add_json_row(writer, row->raw);
+    else
+        add_csv_row(writer);
+    return write_line(writer, error);
+}
+
+enum status table_writer_complete(struct table_writer *writer, struct error *error)
+{
+    return writer->insert ? table_insert_complete(writer->insert, error)
+                          : output_file_complete(&writer->file, error);
+}
+
+void table_writer_close(struct table_writer *writer)
+{
+    if (!writer)
+        return;
+    table_insert_close(writer->insert);
+    output_file_close(&writer->file);
+    buffer_finish(&writer->line);
+    buffer_finish(&writer->json);
+    arena_finish(&writer->arena);
+    free(writer);
+}

@@ -1,0 +1,25 @@
+// Writes a table with the columns of an input and those of the answers behind them, row by row. It stands under
+// its name when it is complete (consumer/command/output_file.h, store/table_insert.h). Thread: main.
+#pragma once
+
+#include "consumer/table/table_reader.h"
+
+struct table_writer;
+
+struct table_target {
+    const char *path; // "-": standard output
+    enum table_format format;
+    char delimiter; // CSV and TSV
+    struct table_style style;
+    bool no_header;
+    const char *into;                          // SQLite: the table
+    const struct table_columns *input, *added; // copied
+};
+
+enum status table_writer_open(struct table_writer **writer, const struct table_target *target,
+                              struct error *error) WARN_UNUSED;
+// The row's fields and `added`, one for each column. A JSON line is kept byte for byte.
+enum status table_writer_add(struct table_writer *writer, const struct table_row *row,
+                             const struct value *added, struct error *error) WARN_UNUSED;
+enum status table_writer_complete(struct table_writer *writer, struct error *error) WARN_UNUSED;
+void table_writer_close(struct table_writer *writer);

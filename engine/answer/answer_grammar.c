@@ -1,0 +1,395 @@
+#include "engine/answer/answer_grammar.h"
+
+#include "engine/answer/call_values.h"
+#include "engine/grammar/json_schema.h"
+
+#include <string.h>
+
+struct build {
+    const struct answer_task *task;
+    struct rules *rules;
+    struct arena arena;
+    struct error *error;
+    enum status status;
+};
+
+static uint32_t none(struct build *build)
+{
+    return rules_sequence(build->rules, NULL, 0);
+}
+
+static uint32_t join(struct build *build, uint32_t a, uint32_t b)
+{
+    uint32_t symbols[] = {a, b};
+    return rules_sequence(build->rules, symbols, 2);
+}
+
+static uint32_t either(struct build *build, uint32_t a, uint32_t b)
+{
+    uint32_t symbols[] = {a, b};
+    return rules_choice(build->rules, symbols, 2);
+}
+
+static uint32_t optional(struct build *build, uint32_t symbol)
+{
+    return either(build, symbol, none(build));
+}
+
+static uint32_t literal(struct build *build, struct text text)
+{
+    return rules_literal(build->rules, text);
+}
+
+// ---- strings of a format ----
+
+static uint32_t field(struct build *build, char which)
+{
+    static const struct code_range letters[] = {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}};
+    struct expressions *pool = rules_expressions(build->rules);
+    bool is_number = which == *TOOL_NUMBER;
+    uint32_t set = expression_set(pool, letters, is_number ? 1 : 3);
+    return rules_terminal(build->rules, expression_repeat(pool, set, is_number ? 1 : 9, is_number ? 3 : 9),
+                          TERMINAL_TEXT);
+}
+
+// The size of the special token that the string begins with; 0: none.
+static size_t special_at(const struct build *build, const char *const tokens[ANSWER_TOKENS_MAX],
+                         const char *string)
+{
+    for (int i = 0; i < ANSWER_TOKENS_MAX && tokens[i]; i++) {
+        struct text name = text_from_string(tokens[i]);
+        if (strncmp(string, name.data, name.size) == 0 && build->task->is_special &&
+            build->task->is_special(build->task->context, name))
+            return name.size;
+    }
+    return 0;
+}
+
+// A string of the format: its special tokens are tokens, the rest is text.
+static uint32_t spell(struct build *build, const char *const tokens[ANSWER_TOKENS_MAX], const char *string)
+{
+    uint32_t symbol = none(build);
+    while (string && *string) {
+        size_t size = special_at(build, tokens, string);
+        uint32_t part;
+        if (size) {
+            part = rules_special(build->rules, (struct text){string, size});
+        } else if (*string == *TOOL_NUMBER || *string == *TOOL_NINE) {
+            part = field(build, *string);
+            size = 1;
+        } else {
+            for (size = 1; string[size] && string[size] != *TOOL_NUMBER && string[size] != *TOOL_NINE &&
+                           !special_at(build, tokens, string + size);)
+                size++;
+            part = literal(build, (struct text){string, size});
+        }
+        symbol = join(build, symbol, part);
+        string += size;
+    }
+    return symbol;
+}
+
+static uint32_t tool_string(struct build *build, const char *string)
+{
+    return spell(build, build->task->format->tools->tokens, string);
+}
+
+// ---- arguments ----
+
+static uint32_t compile_schema(struct build *build, const struct value *schema,
+                               const struct json_schema_options *options)
+{
+    struct buffer text = {0};
+    struct schema_refusal refusal;
+    uint32_t symbol = SYMBOL_NOTHING;
+    json_encode(schema, &text);
+    if (build->status == STATUS_OK && text.failed)
+        build->status = error_set(build->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
+    if (build->status == STATUS_OK)
+        build->status = json_schema_compile((struct text){text.data, text.size}, options, build->rules,
+                                            &symbol, &refusal, build->error);
+    buffer_finish(&text);
+    return symbol;
+}
+
+static struct value no_memory(struct build *build)
+{
+    if (build->status == STATUS_OK)
+        build->status = error_set(build->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
+    return (struct value){.kind = VALUE_NULL};
+}
+
+static void copy_members(struct value *to, const struct value *from)
+{
+    for (size_t i = 0; i < from->object.n_members; i++)
+        to->object.members[to->object.n_members++] = from->object.members[i];
+}
+
+// The parameters as the schema of an object; a function without parameters has an empty one.
+static struct value object_schema(struct build *build, const struct value *parameters)
+{
+    struct value schema;
+    size_t n = parameters->kind == VALUE_OBJECT ? parameters->object.n_members : 0;
+    if (!value_object_create(&build->arena, n + 2, &schema))
+        return no_memory(build);
+    if (parameters->kind == VALUE_OBJECT)
+        copy_members(&schema, parameters);
+    else
+        value_put(&schema, "additionalProperties", value_bool(false));
+    if (!value_get(&schema, "type"))
+        value_put(&schema, "type", value_string(TEXT("object")));
+    return schema;
+}
+
+// Beside these, a schema of arguments that are written one by one has no keyword that would need all of them.
+static const char *const plain_keywords[] = {"type",        "properties", "required", "additionalProperties",
+                                             "description", "title",      "$defs",    "definitions",
+                                             "$schema",     "$id",        "id",       "$comment",
+                                             "examples",    "default",    "strict"};
+
+static void check_keywords(struct build *build, const struct value *parameters)
+{
+    size_t n = parameters->kind == VALUE_OBJECT ? parameters->object.n_members : 0;
+    for (size_t i = 0; i < n && build->status == STATUS_OK; i++) {
+        struct text key = parameters->object.members[i].key;
+        bool is_plain = false;
+        for (size_t k = 0; k < sizeof plain_keywords / sizeof *plain_keywords; k++)
+            is_plain |= text_equals_string(key, plain_keywords[k]);
+        int size = (int)utf8_complete_prefix(key.data, key.size < 64 ? key.size : 64);
+        if (!is_plain)
+            build->status =
+                error_set(build->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                          "schema: %.*s at /%.*s: not enforced where arguments are written one by "
+                          "one, as the format %s does",
+                          size, key.data, size, key.data, build->task->format->tools->name);
+    }
+}
+
+// One parameter's schema, with the definitions that it may refer to.
+static struct value parameter_schema(struct build *build, const struct value *parameters,
+                                     const struct value *parameter)
+{
+    static const char *const kept[] = {"$schema", "$defs", "definitions"};
+    struct value schema, all;
+    if (!value_object_create(&build->arena, 4, &schema) || !value_array_create(&build->arena, 1, &all))
+        return no_memory(build);
+    for (int i = 0; i < 3; i++)
+        if (value_get(parameters, kept[i]))
+            value_put(&schema, kept[i], *value_get(parameters, kept[i]));
+    all.array.items[0] = *parameter;
+    value_put(&schema, "allOf", all);
+    return schema;
+}
+
+static bool is_required(const struct value *parameters, struct text key)
+{
+    const struct value *required = value_get(parameters, "required");
+    for (size_t i = 0; required && required->kind == VALUE_ARRAY && i < required->array.n_items; i++)
+        if (required->array.items[i].kind == VALUE_STRING && text_equal(required->array.items[i].text, key))
+            return true;
+    return false;
+}
+
+// The string without blanks at its ends: what a text between tags must not have.
+static struct text core_of(const char *string)
+{
+    struct text text = text_from_string(string);
+    for (; text.size && strchr(" \n", text.data[text.size - 1]); text.size--)
+        ;
+    for (; text.size && strchr(" \n", *text.data); text.size--)
+        text.data++;
+    return text;
+}
+
+static uint32_t parameter_value(struct build *build, const struct value *parameters,
+                                const struct value *parameter, bool is_bare)
+{
+    const struct tool_format *format = build->task->format->tools;
+    struct json_schema_options options = {.spacing = JSON_SPACING_SPACED,
+                                          .is_python = format->arguments == ARGUMENTS_PYTHON};
+    if (is_bare)
+        options.bare_end = core_of(format->value_close);
+    struct value schema = parameter_schema(build, parameters, parameter);
+    return build->status == STATUS_OK ? compile_schema(build, &schema, &options) : SYMBOL_NOTHING;
+}
+
+static uint32_t tagged_parameter(struct build *build, const struct value *parameters,
+                                 const struct value_member *member)
+{
+    const struct tool_format *format = build->task->format->tools;
+    bool is_bare = call_value_is_bare(&member->value);
+    uint32_t symbols[] = {
+        tool_string(build, format->key_open), literal(build, member->key),
+        tool_string(build, !is_bare && format->key_close_json ? format->key_close_json : format->key_close),
+        parameter_value(build, parameters, &member->value, is_bare), tool_string(build, format->value_close)};
+    return rules_sequence(build->rules, symbols, 5);
+}
+
+static uint32_t python_parameter(struct build *build, const struct value *parameters,
+                                 const struct value_member *member)
+{
+    uint32_t symbols[] = {literal(build, member->key), literal(build, TEXT("=")),
+                          parameter_value(build, parameters, &member->value, false)};
+    return rules_sequence(build->rules, symbols, 3);
+}
+
+// Parameters in the schema's order, from the last to the first: what follows where none, or some, came before.
+static uint32_t parameter_list(struct build *build, const struct value *parameters)
+{
+    const struct value *properties = value_get(parameters, "properties");
+    bool is_python = build->task->format->tools->arguments == ARGUMENTS_PYTHON;
+    uint32_t first = none(build), later = first;
+    size_t n = properties && properties->kind == VALUE_OBJECT ? properties->object.n_members : 0;
+    while (n-- > 0 && build->status == STATUS_OK) {
+        const struct value_member *member = &properties->object.members[n];
+        uint32_t symbol = is_python ? python_parameter(build, parameters, member)
+                                    : tagged_parameter(build, parameters, member);
+        uint32_t separated = is_python ? join(build, literal(build, TEXT(", ")), symbol) : symbol;
+        uint32_t given = join(build, symbol, later), given_later = join(build, separated, later);
+        bool required = is_required(parameters, member->key);
+        first = required ? given : either(build, given, first);
+        later = required ? given_later : either(build, given_later, later);
+    }
+    return first;
+}
+
+static uint32_t arguments(struct build *build, const struct value *parameters)
+{
+    static const struct json_schema_options spaced = {.spacing = JSON_SPACING_SPACED};
+    if (build->task->format->tools->arguments == ARGUMENTS_JSON) {
+        struct value schema = object_schema(build, parameters);
+        return build->status == STATUS_OK ? compile_schema(build, &schema, &spaced) : SYMBOL_NOTHING;
+    }
+    check_keywords(build, parameters);
+    return build->status == STATUS_OK ? parameter_list(build, parameters) : SYMBOL_NOTHING;
+}
+
+// ---- calls ----
+
+// One call: `open`, then one of the functions, then `close`.
+static uint32_t call(struct build *build, int32_t *function)
+{
+    const struct tools *tools = build->task->tools;
+    const struct tool_format *format = build->task->format->tools;
+    uint32_t *symbols = arena_allocate_array(&build->arena, (size_t)tools->n_functions, sizeof *symbols);
+    size_t n = 0;
+    if (!symbols) {
+        (void)no_memory(build);
+        return SYMBOL_NOTHING;
+    }
+    uint32_t middle = tool_string(build, format->middle);
+    for (int32_t i = 0; i < tools->n_functions && build->status == STATUS_OK; i++) {
+        const struct tool_function *tool = &tools->functions[i];
+        if (tools->choice == TOOLS_NAMED && !text_equal(tool->name, tools->named))
+            continue;
+        *function = i;
+        uint32_t parts[] = {literal(build, tool->name), middle, arguments(build, &tool->parameters)};
+        symbols[n++] = rules_sequence(build->rules, parts, 3);
+    }
+    if (build->status == STATUS_OK)
+        *function = -1;
+    uint32_t parts[] = {tool_string(build, format->open), rules_choice(build->rules, symbols, n),
+                        tool_string(build, format->close)};
+    return rules_sequence(build->rules, parts, 3);
+}
+
+static uint32_t calls(struct build *build, int32_t *function)
+{
+    const struct tools *tools = build->task->tools;
+    const struct tool_format *format = build->task->format->tools;
+    uint32_t one = call(build, function), more = none(build);
+    if (!tools->is_single && !format->has_one)
+        more = rules_repeat(build->rules, join(build, tool_string(build, format->between), one), 0,
+                            JOB_TOOL_CALLS_MAX - 1);
+    uint32_t parts[] = {tool_string(build, format->begin), one, more, tool_string(build, format->end)};
+    return rules_sequence(build->rules, parts, 4);
+}
+
+// How an answer begins that is a call of this format without a trigger: the open string up to the name.
+static uint32_t call_start(struct build *build)
+{
+    const struct tools *tools = build->task->tools;
+    const struct tool_format *format = build->task->format->tools;
+    struct expressions *pool = rules_expressions(build->rules);
+    const char *const before[] = {format->begin, format->open};
+    uint32_t start = EXPRESSION_EMPTY, names = EXPRESSION_NOTHING;
+    for (int i = 0; i < 2; i++)
+        if (before[i])
+            start = expression_concat(pool, start, expression_literal(pool, text_from_string(before[i])));
+    for (int32_t i = 0; i < tools->n_functions; i++)
+        names = expression_either(pool, names, expression_literal(pool, tools->functions[i].name));
+    struct text middle = text_from_string(format->middle);
+    middle.size = 1; // what ends the name
+    start = expression_concat(pool, expression_concat(pool, start, names), expression_literal(pool, middle));
+    return expression_concat(pool, start, EXPRESSION_ALL);
+}
+
+// Text in which no call begins.
+static uint32_t free_text(struct build *build)
+{
+    const struct tool_format *format = build->task->format->tools;
+    struct expressions *pool = rules_expressions(build->rules);
+    uint32_t text = EXPRESSION_ALL;
+    if (build->task->tools->choice != TOOLS_NONE && format->trigger)
+        text = expression_without(pool, text_from_string(format->trigger));
+    else if (build->task->tools->choice != TOOLS_NONE && !format->has_one)
+        text = expression_complement(pool, call_start(build));
+    return rules_terminal(build->rules, text, TERMINAL_TEXT);
+}
+
+// ---- answers ----
+
+static uint32_t content(struct build *build)
+{
+    const struct thinking_format *thinking = build->task->format->thinking;
+    uint32_t symbol = build->task->has_content ? build->task->content : free_text(build);
+    if (!thinking || !thinking->answer_open)
+        return symbol;
+    uint32_t parts[] = {spell(build, thinking->tokens, thinking->answer_open), symbol,
+                        optional(build, spell(build, thinking->tokens, thinking->answer_close))};
+    return rules_sequence(build->rules, parts, 3);
+}
+
+// Content, calls, or one before the other, as tool_choice says.
+static uint32_t body(struct build *build, int32_t *function)
+{
+    const struct answer_task *task = build->task;
+    if (task->tools->choice == TOOLS_NONE)
+        return content(build);
+    uint32_t all_calls = calls(build, function);
+    if (task->tools->choice != TOOLS_AUTO || build->status != STATUS_OK)
+        return all_calls;
+    bool is_framed = task->format->thinking && task->format->thinking->answer_open;
+    uint32_t text = content(build);
+    if (task->has_content || is_framed || !task->format->tools->trigger)
+        return either(build, text, all_calls);
+    return join(build, text, optional(build, all_calls));
+}
+
+// Thoughts behind their opening, with what closes them and blank lines.
+static uint32_t thoughts(struct build *build, bool is_open)
+{
+    const struct thinking_format *thinking = build->task->format->thinking;
+    struct expressions *pool = rules_expressions(build->rules);
+    uint32_t text = expression_without(pool, text_from_string(thinking->end));
+    uint32_t parts[] = {is_open ? none(build) : spell(build, thinking->tokens, thinking->open),
+                        rules_terminal(build->rules, text, TERMINAL_TEXT),
+                        spell(build, thinking->tokens, thinking->close),
+                        rules_repeat(build->rules, literal(build, TEXT("\n")), 0, 2)};
+    return rules_sequence(build->rules, parts, 4);
+}
+
+enum status answer_grammar_build(const struct answer_task *task, struct rules *rules, uint32_t *start,
+                                 int32_t *function, struct error *error)
+{
+    struct build build = {.task = task, .rules = rules, .error = error};
+    *function = -1;
+    uint32_t symbol = body(&build, function);
+    if (task->format->thinking && task->thinking == THINKING_OPEN)
+        symbol = join(&build, thoughts(&build, true), symbol);
+    else if (task->format->thinking && task->thinking == THINKING_POSSIBLE)
+        symbol = join(&build, optional(&build, thoughts(&build, false)), symbol);
+    *start = symbol;
+    arena_finish(&build.arena);
+    return build.status == STATUS_OK ? rules_status(rules, error) : build.status;
+}

@@ -1,0 +1,234 @@
+#include "engine/answer/call_values.h"
+
+#include <string.h>
+
+static bool are_strings(const struct value *values)
+{
+    for (size_t i = 0; i < values->array.n_items; i++)
+        if (values->array.items[i].kind != VALUE_STRING)
+            return false;
+    return values->array.n_items > 0;
+}
+
+bool call_value_is_bare(const struct value *schema)
+{
+    const struct value *type = value_get(schema, "type"), *words = value_get(schema, "enum"),
+                       *only = value_get(schema, "const");
+    if (type)
+        return type->kind == VALUE_STRING && text_equals_string(type->text, "string");
+    return (words && words->kind == VALUE_ARRAY && are_strings(words)) ||
+           (only && only->kind == VALUE_STRING);
+}
+
+const struct value *call_parameter(const struct value *parameters, struct text key)
+{
+    const struct value *properties = value_get(parameters, "properties");
+    for (size_t i = 0; properties && properties->kind == VALUE_OBJECT && i < properties->object.n_members;
+         i++)
+        if (text_equal(properties->object.members[i].key, key))
+            return &properties->object.members[i].value;
+    return NULL;
+}
+
+// ---- JSON ----
+
+// Behind the closing quote; 0: there is none.
+static size_t string_extent(struct text text)
+{
+    for (size_t i = 1; i < text.size; i++) {
+        if (text.data[i] == '\\')
+            i++;
+        else if (text.data[i] == text.data[0])
+            return i + 1;
+    }
+    return 0;
+}
+
+static bool ends_word(char c)
+{
+    return strchr(",:]}[{\"' \n\r\t()<;", c) != NULL;
+}
+
+size_t json_extent(struct text text)
+{
+    size_t depth = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        char c = text.data[i];
+        if (c == '"') {
+            size_t size = string_extent((struct text){text.data + i, text.size - i});
+            if (size == 0)
+                return 0;
+            i += size - 1;
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if (c == '}' || c == ']') {
+            if (depth == 0)
+                return i;
+            depth--;
+        } else if (depth == 0) {
+            while (i < text.size && !ends_word(text.data[i]))
+                i++;
+            return i;
+        }
+        if (depth == 0)
+            return i + 1;
+    }
+    return 0;
+}
+
+// ---- Python ----
+
+struct python {
+    struct text text;
+    size_t at;
+    unsigned depth;
+    struct buffer *json;
+};
+
+enum { PYTHON_DEPTH_MAX = VALUE_DEPTH_MAX };
+
+static bool read_literal(struct python *python);
+
+static char next(struct python *python)
+{
+    while (python->at < python->text.size && strchr(" \n\r\t", python->text.data[python->at]))
+        python->at++;
+    return python->at < python->text.size ? python->text.data[python->at] : '\0';
+}
+
+static bool read_hex(struct python *python, unsigned n_digits, uint32_t *code_point)
+{
+    *code_point = 0;
+    for (unsigned i = 0; i < n_digits; i++, python->at++) {
+        static const char digits[] = "0123456789abcdef";
+        char c = python->at < python->text.size ? python->text.data[python->at] : '\0';
+        const char *digit = c ? strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c) : NULL;
+        if (!digit)
+            return false;
+        *code_point = *code_point << 4 | (uint32_t)(digit - digits);
+    }
+    return true;
+}
+
+// A code point, two escapes where they are a surrogate pair.
+static bool read_code_point(struct python *python, char letter, uint32_t *code_point)
+{
+    if (!read_hex(python, letter == 'x' ? 2 : letter == 'u' ? 4 : 8, code_point))
+        return false;
+    if (*code_point < 0xD800 || *code_point > 0xDBFF)
+        return *code_point <= 0x10FFFF && (*code_point < 0xD800 || *code_point > 0xDFFF);
+    uint32_t low;
+    bool is_pair =
+        python->text.size - python->at >= 6 && memcmp(python->text.data + python->at, "\\u", 2) == 0;
+    if (!is_pair)
+        return false;
+    python->at += 2;
+    if (!read_hex(python, 4, &low) || low < 0xDC00 || low > 0xDFFF)
+        return false;
+    *code_point = 0x10000 + ((*code_point - 0xD800) << 10) + (low - 0xDC00);
+    return true;
+}
+
+static bool read_escape(struct python *python, struct buffer *out)
+{
+    static const char letters[] = "\\'\"/abfnrtv0", values[] = "\\'\"/\a\b\f\n\r\t\v";
+    char letter = python->at < python->text.size ? python->text.data[python->at++] : '\0', utf8[4];
+    uint32_t code_point;
+    if (letter == 'x' || letter == 'u' || letter == 'U') {
+        if (!read_code_point(python, letter, &code_point))
+            return false;
+        buffer_add(out, utf8, utf8_encode(code_point, utf8));
+        return true;
+    }
+    const char *found = letter ? strchr(letters, letter) : NULL;
+    if (!found)
+        buffer_add_byte(out, '\\'); // as Python: the backslash stays
+    buffer_add_byte(out, found ? values[found - letters] : letter);
+    return letter != '\0';
+}
+
+static bool read_string(struct python *python)
+{
+    struct buffer text = {0};
+    char quote = python->text.data[python->at++];
+    bool whole = true, closed = false;
+    while (whole && !closed && python->at < python->text.size) {
+        char c = python->text.data[python->at++];
+        closed = c == quote;
+        if (c == '\\')
+            whole = read_escape(python, &text);
+        else if (!closed)
+            buffer_add_byte(&text, c);
+    }
+    json_encode_string((struct text){text.data, text.size}, python->json);
+    python->json->failed |= text.failed;
+    buffer_finish(&text);
+    return whole && closed;
+}
+
+static bool read_word(struct python *python)
+{
+    static const char *const words[][2] = {{"None", "null"}, {"True", "true"}, {"False", "false"}};
+    size_t start = python->at;
+    while (python->at < python->text.size && !ends_word(python->text.data[python->at]))
+        python->at++;
+    struct text word = {python->text.data + start, python->at - start};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (text_equals_string(word, words[i][0]) || text_equals_string(word, words[i][1])) {
+            buffer_add_string(python->json, words[i][1]);
+            return true;
+        }
+    if (word.size == 0 || !strchr("-0123456789", *word.data))
+        return false;
+    buffer_add_text(python->json, word); // a number: the caller decodes the whole
+    return true;
+}
+
+// Items of a list, or members of a dict whose keys are texts.
+static bool read_items(struct python *python, char close)
+{
+    bool is_first = true;
+    python->at++;
+    for (char c; (c = next(python)) != close; is_first = false) {
+        if (!is_first && c != ',')
+            return false;
+        python->at += !is_first;
+        if (!is_first && next(python) == close)
+            break;
+        buffer_add_string(python->json, is_first ? "" : ", ");
+        c = next(python);
+        if (close == '}' && ((c != '"' && c != '\'') || !read_string(python) || next(python) != ':'))
+            return false;
+        python->at += close == '}';
+        buffer_add_string(python->json, close == '}' ? ": " : "");
+        if (!read_literal(python))
+            return false;
+    }
+    python->at++;
+    return true;
+}
+
+static bool read_literal(struct python *python)
+{
+    char c = next(python), close = c == '[' ? ']' : '}';
+    if (c == '"' || c == '\'')
+        return read_string(python);
+    if (c != '[' && c != '{')
+        return read_word(python);
+    if (python->depth == PYTHON_DEPTH_MAX)
+        return false;
+    python->depth++;
+    buffer_add_byte(python->json, c);
+    bool whole = read_items(python, close);
+    buffer_add_byte(python->json, close);
+    python->depth--;
+    return whole;
+}
+
+bool python_to_json(struct text text, size_t *size, struct buffer *json)
+{
+    struct python python = {.text = text, .json = json};
+    bool whole = read_literal(&python);
+    *size = python.at;
+    return whole;
+}

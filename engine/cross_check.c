@@ -1,0 +1,231 @@
+#include "engine/cross_check.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGES_AT_ONCE = 64 }; // read from the device
+
+struct cross_check {
+    const struct model *model;
+    struct backend *backend, *host;
+    struct forward *forward; // on the host
+    struct forward_limits limits;
+    int32_t n_pages;    // of the backend
+    int32_t *places;    // [n_pages] the check's page for a page of the backend; -1: none
+    int32_t *from, *to; // [limits.n_pages] pages of this step: the backend's and the check's
+    int32_t *held;      // [limits.n_pages] pages of `from` with positions before the step
+    int32_t n_used;
+    struct step_sequence *sequences; // [n_sequences_max]
+    int32_t *tables;                 // [n_tables] block tables of these
+    int64_t n_tables;
+    float *keys, *values;          // [PAGES_AT_ONCE, page_positions, heads, dim]
+    float *logits, *own;           // [n_outputs_max, n_vocab]
+    struct sample_result *results; // [n_outputs_max]
+};
+
+static bool allocate(struct cross_check *check)
+{
+    const struct model_shape *shape = &check->model->shape;
+    const struct forward_limits *limits = &check->limits;
+    size_t n_logits = (size_t)limits->n_outputs_max * (size_t)shape->n_vocab;
+    size_t n_rows = (size_t)PAGES_AT_ONCE * (size_t)limits->page_positions * (size_t)shape->n_kv_heads;
+    size_t n_places = (size_t)limits->n_pages;
+    // Sequences may share all their pages.
+    check->n_tables = (int64_t)limits->n_sequences_max *
+                      ((shape->n_context + limits->page_positions - 1) / limits->page_positions);
+    check->places = malloc((size_t)check->n_pages * sizeof *check->places);
+    check->from = malloc(n_places * sizeof *check->from);
+    check->to = malloc(n_places * sizeof *check->to);
+    check->held = malloc(n_places * sizeof *check->held);
+    check->sequences = calloc((size_t)limits->n_sequences_max, sizeof *check->sequences);
+    check->tables = malloc((size_t)check->n_tables * sizeof *check->tables);
+    check->keys = malloc(n_rows * (size_t)shape->key_dim * sizeof *check->keys);
+    check->values = malloc(n_rows * (size_t)shape->value_dim * sizeof *check->values);
+    check->logits = malloc(n_logits * sizeof *check->logits);
+    check->own = malloc(n_logits * sizeof *check->own);
+    check->results = calloc((size_t)limits->n_outputs_max, sizeof *check->results);
+    return check->places && check->from && check->to && check->held && check->sequences && check->tables &&
+           check->keys && check->values && check->logits && check->own && check->results;
+}
+
+void cross_check_destroy(struct cross_check *check)
+{
+    if (!check)
+        return;
+    forward_destroy(check->forward);
+    free(check->places);
+    free(check->from);
+    free(check->to);
+    free(check->held);
+    free(check->sequences);
+    free(check->tables);
+    free(check->keys);
+    free(check->values);
+    free(check->logits);
+    free(check->own);
+    free(check->results);
+    free(check);
+}
+
+enum status cross_check_create(struct cross_check **out, const struct model *model, struct backend *backend,
+                               int32_t n_pages, struct backend *host, const struct forward_limits *limits,
+                               struct error *error)
+{
+    *out = NULL;
+    if (!backend->device.kv_read || !host->device.kv_write)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "--check-cpu: the KV pages of %s can't be read",
+                         backend->device.name);
+    struct cross_check *check = calloc(1, sizeof *check);
+    if (!check)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
+    *check = (struct cross_check){
+        .model = model, .backend = backend, .host = host, .limits = *limits, .n_pages = n_pages};
+    enum status status = STATUS_OK;
+    if (!allocate(check))
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
+    if (status == STATUS_OK)
+        status = forward_create(&check->forward, model, host, limits, NULL, NULL, error);
+    if (status != STATUS_OK) {
+        cross_check_destroy(check);
+        return status;
+    }
+    for (int32_t i = 0; i < n_pages; i++)
+        check->places[i] = -1;
+    *out = check;
+    return STATUS_OK;
+}
+
+float *cross_check_logits(struct cross_check *check)
+{
+    return check->logits;
+}
+
+// ---- the step, mapped to the check's pages ----
+
+// False: not enough pages; none is taken.
+static bool take_pages(struct cross_check *check, const struct step_sequence *sequence, int32_t *table)
+{
+    int32_t page_positions = check->limits.page_positions, n_used = check->n_used;
+    int32_t n = (sequence->position + sequence->n_tokens - 1) / page_positions + 1;
+    int32_t n_held = (sequence->position + page_positions - 1) / page_positions;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t page = sequence->pages[i];
+        assert(page >= 0 && page < check->n_pages);
+        if (check->places[page] < 0 && check->n_used == check->limits.n_pages) {
+            while (check->n_used > n_used)
+                check->places[check->from[--check->n_used]] = -1;
+            return false;
+        }
+        if (check->places[page] < 0) {
+            check->places[page] = check->n_used;
+            check->from[check->n_used] = page;
+            check->to[check->n_used] = check->n_used;
+            check->held[check->n_used++] = 0;
+        }
+        table[i] = check->places[page];
+        check->held[table[i]] |= i < n_held;
+    }
+    return true;
+}
+
+static void forget_pages(struct cross_check *check)
+{
+    while (check->n_used > 0)
+        check->places[check->from[--check->n_used]] = -1;
+}
+
+// Takes the step's first sequences while pages last.
+static struct step own_step(struct cross_check *check, const struct step *step)
+{
+    struct step own = *step;
+    int64_t n_tables = 0;
+    own.sequences = check->sequences;
+    own.n_sequences = own.n_tokens = own.n_outputs = 0;
+    for (int32_t i = 0; i < step->n_sequences; i++) {
+        const struct step_sequence *sequence = &step->sequences[i];
+        int32_t n = (sequence->position + sequence->n_tokens - 1) / check->limits.page_positions + 1;
+        if (n > check->n_tables - n_tables || !take_pages(check, sequence, check->tables + n_tables))
+            break;
+        check->sequences[i] = *sequence;
+        check->sequences[i].pages = check->tables + n_tables;
+        n_tables += n;
+        own.n_sequences++;
+        own.n_tokens += sequence->n_tokens;
+    }
+    while (own.n_outputs < step->n_outputs && step->output_rows[own.n_outputs] < own.n_tokens)
+        own.n_outputs++;
+    return own;
+}
+
+// Copies the pages with positions before the step.
+static enum status copy_pages(struct cross_check *check, struct error *error)
+{
+    int32_t n_held = 0;
+    for (int32_t i = 0; i < check->n_used; i++)
+        if (check->held[i]) {
+            check->to[n_held] = i;
+            check->held[n_held++] = check->from[i]; // from here on: which
+        }
+    for (int32_t layer = 0; layer < check->model->shape.n_layers; layer++)
+        for (int32_t first = 0; first < n_held; first += PAGES_AT_ONCE) {
+            int32_t n = n_held - first < PAGES_AT_ONCE ? n_held - first : PAGES_AT_ONCE;
+            enum status status = check->backend->device.kv_read(check->backend, layer, check->held + first, n,
+                                                                check->keys, check->values, error);
+            if (status != STATUS_OK)
+                return status;
+            check->host->device.kv_write(check->host, layer, check->to + first, n, check->keys,
+                                         check->values);
+        }
+    return STATUS_OK;
+}
+
+// ---- comparison ----
+
+static void compare(const struct cross_check *check, const struct step *own,
+                    const struct sample_result *results, struct cross_check_result *result)
+{
+    size_t n = (size_t)own->n_outputs * (size_t)check->model->shape.n_vocab;
+    double apart = 0.0, all = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double theirs = (double)check->logits[i], ours = (double)check->own[i];
+        bool same = theirs == ours || (isnan(theirs) && isnan(ours));
+        double difference = same                           ? 0.0
+                            : isnan(theirs) || isnan(ours) ? (double)INFINITY
+                                                           : fabs(theirs - ours);
+        apart += difference * difference;
+        all += isnan(ours) ? 0.0 : ours * ours;
+        if (difference <= result->difference)
+            continue;
+        result->difference = difference;
+        result->magnitude = fabs(ours);
+    }
+    result->squared_error = apart > 0.0 ? apart / all : apart;
+    for (int32_t i = 0; own->samples && results && i < own->n_outputs; i++) {
+        result->n_draws++;
+        result->n_draws_apart += results[i].token != check->results[i].token;
+    }
+}
+
+enum status cross_check_step(struct cross_check *check, const struct step *step,
+                             const struct sample_result *results, struct cross_check_result *result,
+                             struct error *error)
+{
+    assert(step->n_outputs > 0);
+    *result = (struct cross_check_result){0};
+    struct step own = own_step(check, step);
+    enum status status = STATUS_OK;
+    if (own.n_outputs > 0) {
+        status = copy_pages(check, error);
+        if (status == STATUS_OK)
+            status = forward_step(check->forward, &own, check->results, check->own, error);
+        if (status == STATUS_OK) {
+            result->n_sequences = own.n_sequences;
+            result->n_outputs = own.n_outputs;
+            compare(check, &own, results, result);
+        }
+    }
+    forget_pages(check);
+    return status;
+}

@@ -1,0 +1,35 @@
+// Cross-check: computes a step again on the CPU and compares the logits. The KV pages of the first
+// computation are copied for it, so differences are those of a single step and do not accumulate. The first
+// computation is not changed.
+// Thread: engine.
+#pragma once
+
+#include "engine/forward.h"
+
+struct cross_check;
+
+struct cross_check_result {
+    int32_t n_sequences, n_outputs; // compared: the first of the step, limited by the check's pages
+    double difference;              // largest absolute difference of two logits
+    double magnitude;               // absolute value of that logit
+    double squared_error;           // sum of squared differences / sum of squares
+    int32_t n_draws;                // compared draws
+    int32_t n_draws_apart;          // draws of different tokens
+};
+
+// `limits`: as of the checked forward pass, but may have fewer pages. `n_pages`: of the checked backend.
+// `host` is a new CPU backend. Model and backends must outlive the check. Errors: those of forward_create;
+// ERROR_DEVICE when the backend does not implement kv_read.
+enum status cross_check_create(struct cross_check **check, const struct model *model, struct backend *backend,
+                               int32_t n_pages, struct backend *host, const struct forward_limits *limits,
+                               struct error *error) WARN_UNUSED;
+void cross_check_destroy(struct cross_check *check);
+
+// Buffer for the logits of the first computation (forward_step).
+float *cross_check_logits(struct cross_check *check);
+
+// Called after a step with outputs, before the next one. n_sequences is 0 if the pages do not hold even the
+// first sequence. Errors: STATUS_RESTART when the device failed.
+enum status cross_check_step(struct cross_check *check, const struct step *step,
+                             const struct sample_result *results, struct cross_check_result *result,
+                             struct error *error) WARN_UNUSED;

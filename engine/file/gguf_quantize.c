@@ -1,0 +1,259 @@
+#include "engine/file/gguf_quantize.h"
+
+#include "engine/file/gguf_made.h"
+#include "engine/pool.h"
+#include "engine/file/quantize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct quantizing {
+    struct gguf *source;
+    struct pool *pool;
+    enum tensor_type *types; // of each tensor
+};
+
+bool gguf_quantize_type(const char *name, enum tensor_type *type)
+{
+    for (uint32_t i = 0; i < TENSOR_TYPE_COUNT; i++)
+        if (quantize_knows((enum tensor_type)i) && strcasecmp(name, tensor_traits(i)->name) == 0) {
+            *type = (enum tensor_type)i;
+            return true;
+        }
+    return false;
+}
+
+// --- Which tensor gets which type ---
+
+static bool has_part(struct text name, const char *part)
+{
+    return memmem(name.data, name.size, part, strlen(part)) != NULL;
+}
+
+static bool stays_float(const struct tensor *tensor)
+{
+    static const char *const parts[] = {"norm", "position_embd", "rope_", "ffn_gate_inp", ".bias"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (has_part(tensor->name, parts[i]))
+            return true;
+    return tensor_n_rows(tensor) == 1;
+}
+
+static bool gives_logits(const struct gguf *gguf, const struct tensor *tensor)
+{
+    return text_equals_string(tensor->name, "output.weight") ||
+           (text_equals_string(tensor->name, "token_embd.weight") && !gguf_tensor(gguf, "output.weight"));
+}
+
+static enum tensor_type type_for(const struct gguf *gguf, const struct tensor *tensor,
+                                 enum tensor_type wanted)
+{
+    if (stays_float(tensor))
+        return TENSOR_F32;
+    bool few_bits = wanted == TENSOR_Q4_0 || wanted == TENSOR_Q4_K || wanted == TENSOR_Q5_K;
+    enum tensor_type type = few_bits && gives_logits(gguf, tensor) ? TENSOR_Q6_K : wanted;
+    if (tensor->dims[0] % tensor_traits(type)->block_items == 0)
+        return type;
+    return tensor->dims[0] % tensor_traits(TENSOR_Q8_0)->block_items == 0 ? TENSOR_Q8_0 : TENSOR_F16;
+}
+
+// --- Rows ---
+
+// One tensor's rows, a few at a time.
+struct rows {
+    const struct tensor *tensor;
+    enum tensor_type type;
+    char *out;
+    uint64_t out_row_bytes;
+    int64_t n_rows, n_rows_each;
+    float *items;         // a row for each thread
+    struct error *errors; // of each thread
+};
+
+static void quantize_rows(void *context, int index, int thread)
+{
+    struct rows *rows = context;
+    uint64_t n_cols = rows->tensor->dims[0], row_bytes = tensor_row_bytes(rows->tensor);
+    float *items = rows->items + (uint64_t)thread * n_cols;
+    struct error *error = &rows->errors[thread];
+    int64_t first = index * rows->n_rows_each, end = first + rows->n_rows_each;
+    for (int64_t row = first; row < end && row < rows->n_rows && error->status == STATUS_OK; row++) {
+        const char *data = (const char *)rows->tensor->data + (uint64_t)row * row_bytes;
+        tensor_traits(rows->tensor->type)->dequantize(data, items, n_cols);
+        struct error fault;
+        if (quantize_items(rows->type, items, n_cols, rows->out + (uint64_t)row * rows->out_row_bytes,
+                           &fault) != STATUS_OK) {
+            *error = fault;
+            error_prefix(error, "row %lld", (long long)row);
+        }
+    }
+}
+
+static enum status run_rows(struct rows *rows, struct pool *pool, struct error *error)
+{
+    enum { TASK_ITEMS = 1 << 16, TASKS_MAX = 1 << 20 };
+    int n_threads = pool ? pool_n_threads(pool) : 1;
+    rows->n_rows_each = TASK_ITEMS / (int64_t)rows->tensor->dims[0] + 1 + rows->n_rows / TASKS_MAX;
+    int n_tasks = (int)((rows->n_rows + rows->n_rows_each - 1) / rows->n_rows_each);
+    rows->items = calloc((size_t)n_threads, rows->tensor->dims[0] * sizeof *rows->items);
+    rows->errors = calloc((size_t)n_threads, sizeof *rows->errors);
+    enum status status = STATUS_OK;
+    if (!rows->items || !rows->errors) {
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rows of %llu items",
+                           (unsigned long long)rows->tensor->dims[0]);
+    } else {
+        if (pool)
+            pool_run(pool, n_tasks, quantize_rows, rows);
+        for (int i = 0; !pool && i < n_tasks; i++)
+            quantize_rows(rows, i, 0);
+        for (int i = 0; i < n_threads && status == STATUS_OK; i++)
+            if ((status = rows->errors[i].status) != STATUS_OK)
+                *error = rows->errors[i];
+    }
+    free(rows->items);
+    free(rows->errors);
+    return status;
+}
+
+static enum status make(void *context, size_t index, void *data, struct error *error)
+{
+    struct quantizing *quantizing = context;
+    const struct tensor *tensor = gguf_tensor_at(quantizing->source, index);
+    const struct tensor_traits *traits = tensor_traits(quantizing->types[index]);
+    enum status status = gguf_load(quantizing->source, tensor, error);
+    if (status != STATUS_OK)
+        return status;
+    struct rows rows = {.tensor = tensor,
+                        .type = quantizing->types[index],
+                        .out = data,
+                        .out_row_bytes = tensor->dims[0] / traits->block_items * traits->block_bytes,
+                        .n_rows = (int64_t)tensor_n_rows(tensor)};
+    if (tensor->type == rows.type)
+        memcpy(data, tensor->data, tensor->size_bytes);
+    else
+        status = run_rows(&rows, quantizing->pool, error);
+    gguf_release(quantizing->source, tensor);
+    return status;
+}
+
+static void finish(void *context)
+{
+    struct quantizing *quantizing = context;
+    gguf_close(quantizing->source);
+    free(quantizing->types);
+    free(quantizing);
+}
+
+static uint64_t hash_source(void *context, struct pool *pool)
+{
+    return gguf_content_hash(((struct quantizing *)context)->source, pool);
+}
+
+static enum status check_source(void *context, struct error *error)
+{
+    return gguf_check_files(((struct quantizing *)context)->source, error);
+}
+
+// --- The model ---
+
+static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum tensor_type wanted,
+                               struct gguf_made_tensor *made, struct error *error)
+{
+    const struct tensor *tensor = gguf_tensor_at(quantizing->source, index);
+    if (!tensor_traits(tensor->type)->dequantize)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "tensor %.*s: type %s can't be read",
+                         (int)tensor->name.size, tensor->name.data, tensor_traits(tensor->type)->name);
+    enum tensor_type type = type_for(quantizing->source, tensor, wanted);
+    const struct tensor_traits *traits = tensor_traits(type);
+    quantizing->types[index] = type;
+    *made = (struct gguf_made_tensor){.tensor = *tensor};
+    made->tensor.type = type;
+    made->tensor.data = NULL;
+    // Fewer items than the source has bytes times blocks, so nothing overflows but in plain types made from
+    // fewer bits.
+    if (__builtin_mul_overflow(tensor->dims[0] / traits->block_items * tensor_n_rows(tensor),
+                               traits->block_bytes, &made->tensor.size_bytes) ||
+        made->tensor.size_bytes > SIZE_MAX / 2)
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: too large",
+                         (int)tensor->name.size, tensor->name.data);
+    made->kept = text_equals_string(tensor->name, "token_embd.weight") ||
+                 text_equals_string(tensor->name, "position_embd.weight") || has_part(tensor->name, "rope_");
+    return STATUS_OK;
+}
+
+// general.file_type as GGUF numbers whole files: most tensors are of that type.
+static uint32_t file_type_of(enum tensor_type type)
+{
+    static const struct {
+        enum tensor_type type;
+        uint32_t number;
+    } numbers[] = {{TENSOR_F32, 0},   {TENSOR_F16, 1},   {TENSOR_Q4_0, 2},  {TENSOR_Q8_0, 7},
+                   {TENSOR_Q4_K, 14}, {TENSOR_Q5_K, 16}, {TENSOR_Q6_K, 18}, {TENSOR_BF16, 32}};
+    size_t i = 0;
+    while (numbers[i].type != type)
+        i++;
+    return numbers[i].number;
+}
+
+static void write_keys(struct gguf_writer *keys, const struct gguf *source, enum tensor_type type)
+{
+    struct buffer rendered = {0};
+    for (size_t i = 0; i < gguf_n_keys(source); i++) {
+        struct text key = gguf_key_at(source, i, &rendered);
+        if (!text_equals_string(key, "general.file_type") &&
+            !text_equals_string(key, "general.quantization_version") &&
+            !text_equals_string(key, "general.alignment"))
+            gguf_writer_copy(keys, source, i);
+    }
+    buffer_finish(&rendered);
+    gguf_writer_u32(keys, "general.file_type", file_type_of(type));
+    gguf_writer_u32(keys, "general.quantization_version", 2);
+}
+
+// Rope factors are read when the model is opened, before anything asks for tensors: they are made at once.
+static enum status load_kept(struct gguf *gguf, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < gguf_n_tensors(gguf) && status == STATUS_OK; i++)
+        if (has_part(gguf_tensor_at(gguf, i)->name, "rope_"))
+            status = gguf_load(gguf, gguf_tensor_at(gguf, i), error);
+    return status;
+}
+
+enum status gguf_quantize(struct gguf **gguf, struct gguf *source, enum tensor_type type, struct pool *pool,
+                          struct error *error)
+{
+    *gguf = NULL;
+    size_t n_tensors = gguf_n_tensors(source);
+    struct quantizing *quantizing = calloc(1, sizeof *quantizing);
+    struct gguf_made_tensor *made = calloc(n_tensors + 1, sizeof *made);
+    enum tensor_type *types = calloc(n_tensors + 1, sizeof *types);
+    if (!quantizing || !made || !types) {
+        free(quantizing);
+        free(made);
+        free(types);
+        gguf_close(source);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to quantize");
+    }
+    *quantizing = (struct quantizing){source, pool, types};
+    struct gguf_writer keys = {0};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < n_tensors && status == STATUS_OK; i++)
+        status = plan_tensor(quantizing, i, type, &made[i], error);
+    write_keys(&keys, source, type);
+    if (status == STATUS_OK)
+        status =
+            gguf_create(gguf, gguf_path(source), &keys, made, n_tensors,
+                        (struct gguf_source){quantizing, make, finish, hash_source, check_source}, error);
+    else
+        finish(quantizing);
+    gguf_writer_finish(&keys);
+    free(made);
+    if (status == STATUS_OK)
+        status = load_kept(*gguf, error);
+    if (status != STATUS_OK) {
+        gguf_close(*gguf);
+        *gguf = NULL;
+    }
+    return status;
+}

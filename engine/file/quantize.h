@@ -1,0 +1,18 @@
+// Float rows to the tensor types a model may be stored in: what engine/file/dequantize.h reads back.
+// Deterministic: the bytes depend on the items alone, not on threads or the instruction set. Any thread.
+#pragma once
+
+#include "engine/file/tensor.h"
+#include "schemas/error.h"
+
+// Whether quantize_items writes the type: F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K.
+bool quantize_knows(enum tensor_type type);
+
+// Writes `n_items` (a multiple of the type's block) as blocks. The integers and scales of a block are
+// searched for the least sum of squared errors; what the type can represent comes back exactly. Errors:
+// STATUS_REFUSE, ERROR_MODEL_FILE for a NaN, an infinity, or an item beyond the type's range, with its index.
+enum status quantize_items(enum tensor_type type, const float *items, size_t n_items, void *blocks,
+                           struct error *error) WARN_UNUSED;
+
+// IEEE 754 binary16, to the nearest, ties to even; beyond its range: infinity.
+uint16_t float_to_half(float value);

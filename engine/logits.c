@@ -1,0 +1,85 @@
+#include "engine/logits.h"
+
+#include "engine/model/family.h"
+
+#include <stdlib.h>
+
+enum { PAGE_POSITIONS = 32 };
+
+enum kv_type logits_kv_type(const struct model *model)
+{
+    return model->family->half_pages ? KV_F32_OF_F16 : KV_F32;
+}
+
+static enum status check_ids(const struct model *model, const int32_t *ids, int32_t n_ids,
+                             struct error *error)
+{
+    const struct model_shape *shape = &model->shape;
+    if (n_ids <= 0)
+        return error_set(error, STATUS_REJECT, ERROR_EMPTY_PROMPT, "no tokens");
+    if (n_ids > shape->n_context)
+        return error_set(error, STATUS_REJECT, ERROR_CONTEXT_LENGTH, "%d tokens: the model's context has %d",
+                         n_ids, shape->n_context);
+    for (int32_t i = 0; i < n_ids; i++)
+        if (ids[i] < 0 || ids[i] >= shape->n_vocab)
+            return error_set(error, STATUS_REJECT, ERROR_TOKEN_RANGE, "token %d at %d: the vocabulary has %d",
+                             ids[i], i, shape->n_vocab);
+    return STATUS_OK;
+}
+
+static enum status logits_of_chunks(struct forward *forward, const struct model *model, const int32_t *ids,
+                                    int32_t n_ids, const int32_t *pages, float *logits, struct error *error)
+{
+    int32_t positions[LOGITS_CHUNK_TOKENS], rows[LOGITS_CHUNK_TOKENS];
+    enum status status = STATUS_OK;
+    for (int32_t first = 0; first < n_ids && status == STATUS_OK; first += LOGITS_CHUNK_TOKENS) {
+        int32_t n = n_ids - first < LOGITS_CHUNK_TOKENS ? n_ids - first : LOGITS_CHUNK_TOKENS;
+        for (int32_t i = 0; i < n; i++) {
+            positions[i] = first + i;
+            rows[i] = i;
+        }
+        struct step_sequence sequence = {.n_tokens = n,
+                                         .position = first,
+                                         .pages = pages,
+                                         .long_context = n_ids > model->shape.n_context_original};
+        struct step step = {.n_tokens = n,
+                            .tokens = ids + first,
+                            .positions = positions,
+                            .n_sequences = 1,
+                            .sequences = &sequence,
+                            .n_outputs = n,
+                            .output_rows = rows};
+        status =
+            forward_step(forward, &step, NULL, logits + (size_t)first * (size_t)model->shape.n_vocab, error);
+    }
+    return status;
+}
+
+enum status logits_of_text(const struct model *model, struct backend *backend, enum kv_type kv_type,
+                           const int32_t *ids, int32_t n_ids, float *logits, struct error *error)
+{
+    enum status status = check_ids(model, ids, n_ids, error);
+    if (status != STATUS_OK)
+        return status;
+    int32_t n_pages = (n_ids - 1) / PAGE_POSITIONS + 1;
+    int32_t *pages = calloc((size_t)n_pages, sizeof *pages);
+    if (!pages)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d pages", n_pages);
+    for (int32_t i = 0; i < n_pages; i++)
+        pages[i] = i;
+    int32_t n_rows = n_ids < LOGITS_CHUNK_TOKENS ? n_ids : LOGITS_CHUNK_TOKENS;
+    struct forward_limits limits = {.n_tokens_max = n_rows,
+                                    .n_outputs_max = n_rows,
+                                    .n_sequences_max = 1,
+                                    .page_positions = PAGE_POSITIONS,
+                                    .n_pages = n_pages,
+                                    .kv_type = kv_type};
+    struct forward *forward;
+    status = forward_create(&forward, model, backend, &limits, NULL, NULL, error);
+    if (status == STATUS_OK) {
+        status = logits_of_chunks(forward, model, ids, n_ids, pages, logits, error);
+        forward_destroy(forward);
+    }
+    free(pages);
+    return status;
+}

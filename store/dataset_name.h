@@ -1,0 +1,24 @@
+// Names of Kafka's datasets in a store. Two job topics, or a topic and the embedded queue, may hold datasets of
+// one name; the rows of both would share their keys. The first in the store has the name, the other is called
+// NAME@TOPIC. Within a transaction.
+#pragma once
+
+#include "schemas/arena.h"
+#include "store/database.h"
+
+struct dataset_name;
+
+// What was looked up within the transaction. Zeroed: nothing.
+struct dataset_names {
+    struct arena arena;
+    struct dataset_name *first;
+};
+
+// *name lives until dataset_names_finish; `dataset` and `topic` must too. Without a topic it is `dataset`.
+enum status dataset_name_of(struct store *store, struct dataset_names *names, struct text dataset,
+                            struct text topic, struct text *name, struct error *error) WARN_UNUSED;
+void dataset_names_finish(struct dataset_names *names);
+
+// Whether the embedded queue may take jobs of the dataset. STATUS_REFUSE: its rows are a topic's.
+enum status dataset_name_check_queue(struct store *store, struct text dataset,
+                                     struct error *error) WARN_UNUSED;

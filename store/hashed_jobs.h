@@ -1,0 +1,13 @@
+// Jobs of the embedded queue that are named by the hash of their request (store/queue.c). Thread: the store's.
+#pragma once
+
+#include "store/store.h"
+
+// store_submit, for jobs whose id is a hash of their request: one that is there already has the same answer.
+// ids: [n], rows of the jobs, for store_answer.
+enum status store_submit_requests(struct store *store, struct text dataset,
+                                  const struct submission *submissions, size_t n, int64_t *ids,
+                                  size_t *n_added, struct error *error) WARN_UNUSED;
+// The result of one job; an empty record: there is none yet.
+enum status store_answer(struct store *store, int64_t id, struct buffer *record,
+                         struct error *error) WARN_UNUSED;

@@ -1,0 +1,123 @@
+#include "store/spool.h"
+
+#include "store/database.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct spool {
+    struct database database;
+};
+
+static const char schema[] = "CREATE TABLE jobs (job_id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;"
+                             "CREATE TABLE results (arrival INTEGER PRIMARY KEY, job_id TEXT NOT NULL UNIQUE,"
+                             " position INTEGER NOT NULL, record BLOB NOT NULL) STRICT;"
+                             "CREATE INDEX results_order ON results (position, arrival);";
+
+static enum status prepare(struct database *database, int cache_kib, struct error *error)
+{
+    // With an empty name SQLite creates a temporary file, which it unlinks at once. No journal: the file is
+    // never read again after a crash.
+    if (sqlite3_open_v2("", &database->sqlite,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        return database_error(database, "opening", error);
+    char cache[48];
+    snprintf(cache, sizeof cache, "PRAGMA cache_size = -%d", cache_kib);
+    const char *const steps[] = {"PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", cache, schema,
+                                 "BEGIN"};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < sizeof steps / sizeof steps[0]; i++)
+        status = database_execute(database, steps[i], error);
+    return status;
+}
+
+enum status spool_open(struct spool **spool, int cache_kib, struct error *error)
+{
+    struct spool *g = calloc(1, sizeof *g);
+    if (g)
+        g->database.path = strdup("the temporary file for collecting (in TMPDIR)");
+    enum status status = g && g->database.path ? prepare(&g->database, cache_kib, error)
+                                               : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                                                           "collecting: out of memory");
+    if (status != STATUS_OK) {
+        spool_close(g);
+        return status;
+    }
+    *spool = g;
+    return STATUS_OK;
+}
+
+void spool_close(struct spool *spool)
+{
+    if (!spool)
+        return;
+    database_close(&spool->database);
+    free(spool);
+}
+
+enum status spool_add_job(struct spool *spool, struct text job_id, struct error *error)
+{
+    sqlite3_stmt *insert =
+        database_statement(&spool->database, "INSERT INTO jobs (job_id) VALUES (?) ON CONFLICT DO NOTHING",
+                           error);
+    if (!insert)
+        return error->status;
+    bind_text(insert, 1, job_id);
+    return database_run(&spool->database, insert, error);
+}
+
+enum status spool_add_result(struct spool *spool, struct text job_id, int64_t index, struct text record,
+                             struct error *error)
+{
+    sqlite3_stmt *insert = database_statement(
+        &spool->database,
+        "INSERT INTO results (job_id, position, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", error);
+    if (!insert)
+        return error->status;
+    bind_text(insert, 1, job_id);
+    bind_integer(insert, 2, index < 0 ? INT64_MAX : index);
+    bind_blob(insert, 3, record);
+    return database_run(&spool->database, insert, error);
+}
+
+enum status spool_count(struct spool *spool, int64_t *n_jobs, int64_t *n_results, int64_t *n_missing,
+                        struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &spool->database,
+        "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM results),"
+        " (SELECT count(*) FROM jobs WHERE NOT EXISTS (SELECT 1 FROM results WHERE results.job_id = jobs.job_id))",
+        error);
+    if (!select)
+        return error->status;
+    int code = sqlite3_step(select);
+    if (code == SQLITE_ROW) {
+        *n_jobs = sqlite3_column_int64(select, 0);
+        *n_results = sqlite3_column_int64(select, 1);
+        *n_missing = sqlite3_column_int64(select, 2);
+    }
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&spool->database, "counting", error);
+}
+
+enum status spool_read(struct spool *spool,
+                       enum status (*receive)(void *context, struct text record, struct error *error),
+                       void *context, struct error *error)
+{
+    // In index order: sorting the records themselves would write all of them once more.
+    sqlite3_stmt *select =
+        database_statement(&spool->database,
+                           "SELECT record FROM results INDEXED BY results_order ORDER BY position, arrival",
+                           error);
+    if (!select)
+        return error->status;
+    enum status status = STATUS_OK;
+    int code = SQLITE_DONE;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW)
+        status = receive(context, column_blob(select, 0), error);
+    sqlite3_reset(select);
+    if (status == STATUS_OK && code != SQLITE_DONE)
+        status = database_error(&spool->database, "reading", error);
+    return status;
+}

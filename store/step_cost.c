@@ -1,0 +1,44 @@
+#include "store/step_cost.h"
+
+#include "store/database.h"
+
+// Sums of x: tokens, y: milliseconds.
+static void fit(struct step_cost *cost, double x, double y, double xx, double xy)
+{
+    double n = (double)cost->n_steps, spread = n * xx - x * x;
+    cost->token_ms = spread > 0 ? (n * xy - x * y) / spread : 0;
+    cost->base_ms = (y - cost->token_ms * x) / n;
+    if (cost->token_ms < 0) {
+        cost->token_ms = 0;
+        cost->base_ms = y / n;
+    } else if (cost->base_ms < 0) {
+        cost->base_ms = 0;
+        cost->token_ms = xx > 0 ? xy / xx : 0;
+    }
+}
+
+enum status store_step_cost(struct store *store, struct step_cost *cost, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT count(*), total(s.prefill_tokens), total(s.generated), workers.n_sequences_max, workers.n_tokens_max, total(x), total(y),"
+        " total(x * x), total(x * y) FROM (SELECT worker, prefill_tokens, generated, CAST(n_tokens AS REAL) AS x,"
+        " prepare_ms + plan_ms + compute_ms + finish_ms AS y FROM steps WHERE worker = (SELECT max(worker) FROM steps)) s"
+        " JOIN workers ON workers.id = s.worker",
+        error);
+    if (!select)
+        return error->status;
+    int code = sqlite3_step(select);
+    *cost = (struct step_cost){0};
+    if (code == SQLITE_ROW && sqlite3_column_int64(select, 0)) {
+        *cost = (struct step_cost){.n_steps = sqlite3_column_int64(select, 0),
+                                   .prefill_tokens = sqlite3_column_int64(select, 1),
+                                   .generated_tokens = sqlite3_column_int64(select, 2),
+                                   .n_sequences_max = sqlite3_column_int(select, 3),
+                                   .n_tokens_max = sqlite3_column_int(select, 4)};
+        fit(cost, sqlite3_column_double(select, 5), sqlite3_column_double(select, 6),
+            sqlite3_column_double(select, 7), sqlite3_column_double(select, 8));
+    }
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "reading steps", error);
+}

@@ -1,0 +1,18 @@
+// What the steps of the newest worker cost, for estimates. Thread: main.
+#pragma once
+
+#include "schemas/error.h"
+
+#include <stdint.h>
+
+struct store;
+
+struct step_cost {
+    int64_t n_steps, prefill_tokens, generated_tokens;
+    int32_t n_sequences_max, n_tokens_max; // of the worker's batch
+    // milliseconds of a step, by least squares: base_ms + token_ms * its tokens; neither is negative
+    double base_ms, token_ms;
+};
+
+// n_steps 0: no step was recorded.
+enum status store_step_cost(struct store *store, struct step_cost *cost, struct error *error) WARN_UNUSED;

@@ -1,0 +1,186 @@
+#include "store/table_insert.h"
+
+#include "store/database.h"
+
+#include <stdlib.h>
+
+struct table_insert {
+    struct database database;
+    char *table;
+    size_t n_columns;
+    sqlite3_stmt *row;
+    struct buffer json;
+};
+
+static enum status refuse_memory(const char *path, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory", path);
+}
+
+// sql may be NULL: no memory. It is freed.
+static enum status execute(struct table_insert *insert, char *sql, struct error *error)
+{
+    enum status status =
+        sql ? database_execute(&insert->database, sql, error) : refuse_memory(insert->database.path, error);
+    sqlite3_free(sql);
+    return status;
+}
+
+static enum status open_database(struct table_insert *insert, struct error *error)
+{
+    if (sqlite3_open_v2(insert->database.path, &insert->database.sqlite,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        return database_error(&insert->database, "opening", error);
+    sqlite3_busy_timeout(insert->database.sqlite, STORE_BUSY_MS);
+    // an answer of "is it a database?" before anything is computed
+    return database_execute(&insert->database, "SELECT count(*) FROM sqlite_schema", error);
+}
+
+enum status table_insert_check(const char *path, const char *table, const char *marker, struct error *error)
+{
+    struct database database = {.path = (char *)path};
+    sqlite3_stmt *select = NULL;
+    if (sqlite3_open_v2(path, &database.sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
+        SQLITE_OK) {
+        sqlite3_close(database.sqlite);
+        return STATUS_OK; // it is missing, or table_insert_open says what is wrong
+    }
+    enum status status = STATUS_OK;
+    bool exists = false, is_ours = false;
+    if (sqlite3_prepare_v2(database.sqlite,
+                           "SELECT t.type = 'table' AND c.name LIKE '%' || ?2 FROM sqlite_schema t, "
+                           "pragma_table_info(t.name) c WHERE t.name = ?1 COLLATE NOCASE AND t.type IN "
+                           "('table', 'view')",
+                           -1, &select, NULL) != SQLITE_OK) {
+        status = database_error(&database, "looking for the table", error);
+    } else {
+        bind_text(select, 1, text_from_string(table));
+        bind_text(select, 2, text_from_string(marker));
+        while (sqlite3_step(select) == SQLITE_ROW) {
+            exists = true;
+            is_ours |= sqlite3_column_int(select, 0) != 0;
+        }
+    }
+    sqlite3_finalize(select);
+    sqlite3_close(database.sqlite);
+    if (status == STATUS_OK && exists && !is_ours)
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                      "%s: \"%s\" exists and has no column %s, so it was not made by this command: it is "
+                      "not replaced",
+                      path, table, marker);
+    return status;
+}
+
+// The list of columns, and the parameters of a row.
+static enum status create_rows(struct table_insert *insert, const struct text *columns, struct error *error)
+{
+    struct buffer names = {0}, row = {0};
+    buffer_add_string(&row, "INSERT INTO temp.sheaf_rows VALUES (");
+    for (size_t i = 0; i < insert->n_columns; i++) {
+        char *name = sqlite3_mprintf("%s\"%.*w\"", i ? ", " : "", (int)columns[i].size, columns[i].data);
+        buffer_add_string(&names, name ? name : "");
+        names.failed |= !name;
+        sqlite3_free(name);
+        buffer_add_string(&row, i ? ", ?" : "?");
+    }
+    buffer_add_string(&row, ")");
+    enum status status =
+        names.failed || row.failed
+            ? refuse_memory(insert->database.path, error)
+            : execute(insert, sqlite3_mprintf("CREATE TEMP TABLE sheaf_rows (%s)", names.data), error);
+    if (status == STATUS_OK)
+        status = execute(insert, sqlite3_mprintf("BEGIN"), error);
+    if (status == STATUS_OK &&
+        sqlite3_prepare_v2(insert->database.sqlite, row.data, -1, &insert->row, NULL) != SQLITE_OK)
+        status = database_error(&insert->database, "preparing a row", error);
+    buffer_finish(&names);
+    buffer_finish(&row);
+    return status;
+}
+
+enum status table_insert_open(struct table_insert **insert, const char *path, const char *table,
+                              const struct text *columns, size_t n_columns, struct error *error)
+{
+    struct table_insert *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return refuse_memory(path, error);
+    opened->database.path = strdup(path);
+    opened->table = strdup(table);
+    opened->n_columns = n_columns;
+    enum status status =
+        opened->database.path && opened->table ? open_database(opened, error) : refuse_memory(path, error);
+    if (status == STATUS_OK)
+        status = create_rows(opened, columns, error);
+    if (status == STATUS_OK)
+        *insert = opened;
+    else
+        table_insert_close(opened);
+    return status;
+}
+
+static void bind_value(struct table_insert *insert, int index, const struct value *value)
+{
+    switch (value->kind) {
+    case VALUE_NULL:
+        break;
+    case VALUE_INTEGER:
+        bind_integer(insert->row, index, value->integer);
+        break;
+    case VALUE_FLOAT:
+        sqlite3_bind_double(insert->row, index, value->number);
+        break;
+    case VALUE_STRING:
+        bind_text(insert->row, index, value->text);
+        break;
+    case VALUE_BYTES:
+        bind_blob(insert->row, index, value->text);
+        break;
+    default: {
+        size_t start = insert->json.size;
+        json_encode(value, &insert->json);
+        sqlite3_bind_text(insert->row, index, insert->json.failed ? "" : insert->json.data + start,
+                          (int)(insert->json.size - start), SQLITE_TRANSIENT);
+    }
+    }
+}
+
+enum status table_insert_add(struct table_insert *insert, const struct value *fields, struct error *error)
+{
+    sqlite3_reset(insert->row);
+    sqlite3_clear_bindings(insert->row);
+    buffer_clear(&insert->json);
+    for (size_t i = 0; i < insert->n_columns; i++)
+        bind_value(insert, (int)i + 1, &fields[i]);
+    if (insert->json.failed)
+        return refuse_memory(insert->database.path, error);
+    return database_run(&insert->database, insert->row, error);
+}
+
+enum status table_insert_complete(struct table_insert *insert, struct error *error)
+{
+    enum status status = database_execute(&insert->database, "COMMIT", error);
+    if (status == STATUS_OK)
+        status = database_begin(&insert->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = execute(insert, sqlite3_mprintf("DROP TABLE IF EXISTS main.\"%w\"", insert->table), error);
+    if (status == STATUS_OK)
+        status = execute(
+            insert,
+            sqlite3_mprintf("CREATE TABLE main.\"%w\" AS SELECT * FROM temp.sheaf_rows ORDER BY rowid",
+                            insert->table),
+            error);
+    return database_end(&insert->database, status, error);
+}
+
+void table_insert_close(struct table_insert *insert)
+{
+    if (!insert)
+        return;
+    sqlite3_finalize(insert->row);
+    database_close(&insert->database);
+    buffer_finish(&insert->json);
+    free(insert->table);
+    free(insert);
+}

@@ -1,0 +1,21 @@
+// Writes a table of a SQLite database, of any columns without types. Rows are kept in SQLite's temporary file
+// until table_insert_complete puts them into the database in one transaction, in place of a table of that name:
+// others see the old table or the whole new one. Thread: main.
+#pragma once
+
+#include "schemas/value.h"
+
+struct table_insert;
+
+// Refuses a table or view of that name that this writer did not make, before anything is computed: it has no
+// column whose name ends in `marker`. A file or a table that is missing is right.
+enum status table_insert_check(const char *path, const char *table, const char *marker,
+                               struct error *error) WARN_UNUSED;
+enum status table_insert_open(struct table_insert **insert, const char *path, const char *table,
+                              const struct text *columns, size_t n_columns, struct error *error) WARN_UNUSED;
+// Arrays, objects and booleans are written as JSON.
+enum status table_insert_add(struct table_insert *insert, const struct value *fields,
+                             struct error *error) WARN_UNUSED;
+enum status table_insert_complete(struct table_insert *insert, struct error *error) WARN_UNUSED;
+// Without table_insert_complete the database is as it was; it is made where it was missing.
+void table_insert_close(struct table_insert *insert);

@@ -1,0 +1,126 @@
+#include "store/table_query.h"
+
+#include "store/database.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct table_query {
+    struct database database;
+    sqlite3_stmt *select;
+    struct value *fields; // [n]
+    size_t n;
+};
+
+static enum status open_database(struct table_query *query, struct error *error)
+{
+    if (sqlite3_open_v2(query->database.path, &query->database.sqlite,
+                        SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        return database_error(&query->database, "opening", error);
+    sqlite3_busy_timeout(query->database.sqlite, STORE_BUSY_MS);
+    return STATUS_OK;
+}
+
+static enum status prepare(struct table_query *query, const char *sql, struct error *error)
+{
+    const char *rest = NULL;
+    if (sqlite3_prepare_v2(query->database.sqlite, sql, -1, &query->select, &rest) != SQLITE_OK) {
+        database_error(&query->database, "preparing the query", error);
+        return error->status = STATUS_REFUSE;
+    }
+    while (rest && *rest && strchr(" \t\r\n;", *rest))
+        rest++;
+    query->n = query->select ? (size_t)sqlite3_column_count(query->select) : 0;
+    if (query->n && sqlite3_stmt_readonly(query->select) && (!rest || !*rest))
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "%s: expected one statement that selects rows, got \"%s\"", query->database.path, sql);
+}
+
+// SELECT * of the table, whose name is quoted.
+static enum status prepare_table(struct table_query *query, const char *table, struct error *error)
+{
+    char *sql = sqlite3_mprintf("SELECT * FROM \"%w\"", table);
+    enum status status =
+        sql ? prepare(query, sql, error)
+            : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", query->database.path);
+    sqlite3_free(sql);
+    return status;
+}
+
+enum status table_query_open(struct table_query **query, const char *path, const char *table, const char *sql,
+                             struct error *error)
+{
+    struct table_query *opened = calloc(1, sizeof *opened);
+    if (opened)
+        opened->database.path = strdup(path);
+    enum status status =
+        opened && opened->database.path
+            ? open_database(opened, error)
+            : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
+    if (status == STATUS_OK)
+        status = sql ? prepare(opened, sql, error) : prepare_table(opened, table, error);
+    if (status == STATUS_OK && !(opened->fields = calloc(opened->n, sizeof *opened->fields)))
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
+    if (status == STATUS_OK)
+        *query = opened;
+    else
+        table_query_close(opened);
+    return status;
+}
+
+void table_query_close(struct table_query *query)
+{
+    if (!query)
+        return;
+    sqlite3_finalize(query->select);
+    database_close(&query->database);
+    free(query->fields);
+    free(query);
+}
+
+size_t table_query_n_columns(const struct table_query *query)
+{
+    return query->n;
+}
+
+const char *table_query_column(const struct table_query *query, size_t column)
+{
+    return sqlite3_column_name(query->select, (int)column);
+}
+
+static struct value value_of(sqlite3_stmt *select, int column)
+{
+    switch (sqlite3_column_type(select, column)) {
+    case SQLITE_INTEGER:
+        return value_integer(sqlite3_column_int64(select, column));
+    case SQLITE_FLOAT:
+        return value_float(sqlite3_column_double(select, column));
+    case SQLITE_TEXT:
+        return value_string(column_text(select, column));
+    case SQLITE_BLOB:
+        return (struct value){.kind = VALUE_BYTES, .text = column_blob(select, column)};
+    default:
+        return (struct value){.kind = VALUE_NULL};
+    }
+}
+
+enum status table_query_next(struct table_query *query, struct value **fields, struct error *error)
+{
+    *fields = NULL;
+    int code = sqlite3_step(query->select);
+    if (code == SQLITE_DONE)
+        return STATUS_OK;
+    if (code != SQLITE_ROW)
+        return database_error(&query->database, "reading rows", error);
+    for (size_t i = 0; i < query->n; i++)
+        query->fields[i] = value_of(query->select, (int)i);
+    *fields = query->fields;
+    return STATUS_OK;
+}
+
+enum status table_query_rewind(struct table_query *query, struct error *error)
+{
+    int code = sqlite3_reset(query->select);
+    return code == SQLITE_OK ? STATUS_OK : database_error(&query->database, "reading rows again", error);
+}

@@ -1,0 +1,435 @@
+"""sheaf annotate: a table in, the same table with the answers' columns out. Fields come back byte for byte, nothing is
+computed twice, and a killed run goes on."""
+import csv
+import io
+import json
+import os
+import random
+import signal
+import sqlite3
+
+from session import case
+
+PROMPT = "Is {{ title }} good? {{ text }}"
+BESIDE = ["sheaf_finish_reason", "sheaf_error"]
+
+
+def write(test, name, content):
+    with open(test.path(name), "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+    return name
+
+
+def write_csv(test, name, rows, **style):
+    text = io.StringIO()
+    csv.writer(text, lineterminator=style.pop("end", "\n"), **style).writerows(rows)
+    return write(test, name, text.getvalue())
+
+
+def read_csv(test, name, **style):
+    return list(csv.reader(io.StringIO(test.read(name).decode(), newline=""), **style))
+
+
+def annotate(test, table="in.csv", *options, out="out.csv", engine="instant", **others):
+    engine = ("--engine-test", engine) if engine else ()
+    if not test.exists("p.jinja"):
+        write(test, "p.jinja", PROMPT + "\n")
+    prompt = () if {"--prompt", "--messages"} & set(options) else ("--prompt", "p.jinja")
+    return test.run("annotate", table, *prompt, *options, "--model", test.model, "-o", out, *engine, **others)
+
+
+def computed(test, store="out.csv.db"):
+    """Tokens of prompts that were computed, and of answers, by all workers so far."""
+    return test.query("SELECT sum(prefill_tokens), sum(generated_tokens) FROM workers", store)[0]
+
+
+def table(n, seed=1):
+    draw = random.Random(seed)
+    words = ["the water", "a river", "in the end", "", "x,y", 'a "b"', "line\nfeed", "crlf\r\nhere", " blank ", "ü€😀"]
+    return [["title", "text", "n"]] + [[draw.choice(words), f"{draw.choice(words)} {i}", str(i)] for i in range(n)]
+
+
+# ---- tables in, tables out ----
+
+@case
+def every_field_of_a_csv_file_comes_back_and_the_answers_stand_behind_them(test):
+    rows = table(200)
+    write_csv(test, "in.csv", rows)
+    annotate(test, "in.csv", "--choice", "pos,neg,mixed", "--figures")
+    out = read_csv(test, "out.csv")
+    assert out[0] == rows[0] + ["label", "sheaf_prompt_tokens", "sheaf_completion_tokens"] + BESIDE, out[0]
+    assert [row[:3] for row in out[1:]] == rows[1:]
+    assert {row[3] for row in out[1:]} <= {"pos", "neg", "mixed"} and {row[6] for row in out[1:]} == {"stop"}
+
+
+@case
+def bytes_that_are_no_text_come_back_from_columns_that_no_prompt_reads(test):
+    bytes_of_all = bytes(byte for byte in range(256) if byte not in b'"\r\n')
+    write(test, "in.csv", b"\xef\xbb\xbftitle,text,raw\r\na,b,\"" + bytes_of_all + b"\"\r\nc,d,\xff\xfe\r\n")
+    annotate(test)
+    lines = test.read("out.csv").split(b"\r\n")
+    assert lines[0].startswith(b"\xef\xbb\xbftitle,text,raw,answer,"), lines[0]
+    assert lines[1].startswith(b'a,b,"' + bytes_of_all + b'",') and lines[2].startswith(b"c,d,\xff\xfe,"), lines
+
+
+@case
+def a_table_of_tabs_with_a_header_of_one_column_and_without_one(test):
+    write(test, "one.tsv", "title\na\n\n\"\"\nb\n")
+    write(test, "p1.jinja", "{{ title }}")
+    annotate(test, "one.tsv", "--prompt", "p1.jinja", out="one-out.tsv")
+    assert [row[0] for row in read_csv(test, "one-out.tsv", delimiter="\t")] == ["title", "a", "", "", "b"]
+    write(test, "two.txt", "a;b\nc;d\n")
+    write(test, "p2.jinja", "{{ column2 }} {{ row['column1'] }}")
+    annotate(test, "two.txt", "--prompt", "p2.jinja", "--no-header", "--delimiter", ";", "--input-format", "csv", out="two.csv")
+    assert [row[:2] for row in read_csv(test, "two.csv", delimiter=";")] == [["a", "b"], ["c", "d"]]
+
+
+@case
+def json_lines_keep_their_bytes_and_types(test):
+    lines = ['{"title": "a",  "text":"b", "n": 1.50, "deep": {"x": [1, null]}}', '{"text":"c","title":"d"}', '{"title":"\\u00e4"}']
+    write(test, "in.jsonl", "\n".join(lines) + "\n")
+    write(test, "p1.jinja", "{{ title }} {{ text or 'none' }} {{ n }} {{ deep | tojson }}")
+    annotate(test, "in.jsonl", "--prompt", "p1.jinja", out="out.jsonl")
+    out = test.read("out.jsonl").decode().splitlines()
+    for line, before in zip(out, lines, strict=True):
+        assert line.startswith(before[:-1] + ',"answer":'), line
+        assert json.loads(line)["sheaf_finish_reason"] in ("stop", "length")
+
+
+@case
+def a_table_of_sqlite_is_read_and_written_also_in_one_database(test):
+    database = sqlite3.connect(test.path("data.db"))
+    database.execute("CREATE TABLE t (title TEXT, text, n INTEGER, x REAL, b BLOB)")
+    rows = [("a", "b", 1, 1.5, b"\0\xff"), ("c", None, None, -0.25, None), ("a", "b", 2**62, 3e300, b"")]
+    database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+    database.commit()
+    for source in (["--table", "t"], ["--sql", "SELECT * FROM t ORDER BY rowid"]):
+        annotate(test, "data.db", *source, "--into", "label's", "--choice", "pos,neg", out="data.db", deadline_s=60)
+        got = database.execute('SELECT * FROM "label\'s"').fetchall()
+        assert [row[:5] for row in got] == rows, got
+        assert got[0][5] in ("pos", "neg") and got[0][5] == got[2][5] and got[0][7] is None
+    annotate(test, "data.db", "--sql", "SELECT title, text FROM t", out="out.csv")
+    assert read_csv(test, "out.csv")[2][:2] == ["c", ""]
+    # what it did not make it does not replace: by whatever name, not the rows it reads, not a view, not its own store
+    database.execute("CREATE VIEW v AS SELECT title FROM t")
+    database.commit()
+    for into in ("t", "T", "v"):
+        for source in (["--table", "t"], ["--sql", "SELECT title, text FROM t WHERE n = 1"]):
+            annotate(test, "data.db", *source, "--into", into, out="data.db", status=2)
+    assert database.execute("SELECT count(*), max(n) FROM t").fetchone() == (3, 2**62)
+    for into in ("jobs", "results"):
+        annotate(test, "data.db", "--table", "t", "--into", into, "--store", "out.csv.db", out="out.csv.db", status=2)
+    database.close()
+    annotate(test, "data.db", "--sql", "DELETE FROM t", status=2)
+    annotate(test, "data.db", status=2)
+
+
+@case
+def a_pipe_is_read_and_written(test):
+    write(test, "p.jinja", PROMPT)
+    done = test.run("annotate", "-", "--prompt", "p.jinja", "--model", test.model, "-o", "-", "--store", "s.db",
+                    "--engine-test", "instant", stdin="title,text\na,b\n")
+    assert done.out.startswith("title,text,answer,") and done.out.count("\n") == 2, done.out
+
+
+# ---- answers ----
+
+@case
+def a_schema_gives_a_column_a_property(test):
+    write_csv(test, "in.csv", table(40))
+    schema = {"type": "object", "properties": {"mood": {"enum": ["good", "bad"]}, "score": {"type": "integer", "minimum": 1, "maximum": 5},
+              "tags": {"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 1, "maxItems": 2}, "sure": {"type": "boolean"}},
+              "required": ["mood", "score", "tags", "sure"], "additionalProperties": False}
+    write(test, "s.json", json.dumps(schema))
+    annotate(test, "in.csv", "--schema", "s.json", engine=None)
+    out = read_csv(test, "out.csv")
+    assert out[0][3:] == ["mood", "score", "tags", "sure"] + BESIDE
+    for row in out[1:]:
+        assert row[3] in ("good", "bad") and 1 <= float(row[4]) <= 5 and row[6] in ("true", "false"), row
+        assert json.loads(row[5]) and set(json.loads(row[5])) <= {"x", "y"}, row
+
+
+@case
+def a_schema_that_is_silent_of_other_properties_gives_its_columns(test):
+    write_csv(test, "in.csv", table(12))
+    write(test, "s.json", json.dumps({"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"]}))
+    annotate(test, "in.csv", "--schema", "s.json", engine=None)
+    out = read_csv(test, "out.csv")
+    assert out[0][3:] == ["a"] + BESIDE and all(row[3] in ("x", "y") and not row[5] for row in out[1:]), out
+    # a second label beside the first
+    annotate(test, "out.csv", "--choice", "p,q", "--prefix", "second_", out="again.csv", engine=None)
+    assert read_csv(test, "again.csv")[0][3:] == ["a", *BESIDE, "second_label", *("second_" + name for name in BESIDE)]
+
+
+@case
+def an_answer_that_max_tokens_cut_is_an_error_of_its_row_alone(test):
+    write_csv(test, "in.csv", table(5))
+    write(test, "s.json", json.dumps({"type": "object", "properties": {"w": {"const": "ab"}}, "required": ["w"]}))
+    done = annotate(test, "in.csv", "--schema", "s.json", "--max-tokens", "3", status=3)
+    assert "5 rows have no answer" in done.err, done
+    assert all(row[3] == "" and row[4] == "length" and "max-tokens" in row[5] for row in read_csv(test, "out.csv")[1:])
+    write_csv(test, "in.csv", table(5))
+    label = "a label of many tokens"
+    annotate(test, "in.csv", "--choice", label, "--max-tokens", "3", out="labels.csv", status=3)
+    assert all(row[3] == "" and row[4] == "length" and "max-tokens" in row[5] for row in read_csv(test, "labels.csv")[1:])
+    annotate(test, "in.csv", "--choice", label, "--max-tokens", "60", out="labels.csv")
+    assert all(row[3:] == [label, "stop", ""] for row in read_csv(test, "labels.csv")[1:])
+
+
+@case
+def conversations_and_parameters_come_from_files(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", 'say "b"\nor c']])
+    write(test, "m.jinja", '{"role": "system", "content": "Be short."}\n\n{"role": "user", "content": {{ row.text | tojson }}}\n'
+          '{"role": "assistant", "content": "x"}\n{"role": "user", "content": {{ title | tojson }}}\n')
+    write(test, "parameters.json", json.dumps({"max_tokens": 7, "temperature": 0.5, "seed": 5}))
+    annotate(test, "in.csv", "--messages", "m.jinja", "--parameters", "parameters.json", "--top-p", "0.9")
+    (record,), = test.query("SELECT record FROM records", "out.csv.db")
+    record = json.loads(record)
+    assert [message["role"] for message in record["messages"]] == ["system", "user", "assistant", "user"]
+    assert record["messages"][1]["content"] == 'say "b"\nor c'
+    assert (record["max_tokens"], record["temperature"], record["seed"], record["top_p"]) == (7, 0.5, 5, 0.9), record
+
+
+# ---- refused before anything runs ----
+
+@case
+def what_is_wrong_is_said_before_anything_runs(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    def refused(words, *options, file="in.csv", status=None):
+        done = annotate(test, file, *options, status=status)
+        assert done.status in (1, 2) and all(word in done.err for word in words), done
+        assert not test.exists("out.csv"), done
+    write(test, "bad.jinja", "{{ title }}\n{{ titel }}")
+    refused(["bad.jinja", "line 2", '"titel"', '"title"'], "--prompt", "bad.jinja")
+    write(test, "member.jinja", "{{ row.txt }}")
+    refused(['"txt"', '"text"'], "--prompt", "member.jinja")
+    write(test, "syntax.jinja", "{{ title")
+    refused(["syntax.jinja", "line 1"], "--prompt", "syntax.jinja")
+    refused(["--schema or --choice"], "--schema", "x", "--choice", "a")
+    refused(["stands twice"], "--choice", "a,a")
+    write(test, "taken.csv", "title,text,label\na,b,c\n")
+    refused(['"label"', "--prefix"], "--choice", "a,b", file="taken.csv")
+    write(test, "twice.csv", "title,text,title\na,b,c\n")
+    refused(["two columns"], file="twice.csv")
+    write(test, "parameters.json", '{"temperatur": 1}')
+    refused(["temperatur"], "--parameters", "parameters.json")
+    write(test, "parameters.json", '{"top_p": 7}')
+    refused(["top_p"], "--parameters", "parameters.json")
+    refused(["in.csv"], file="missing/in.csv")
+
+
+@case
+def a_bad_row_is_an_error_with_its_place_or_is_left_out(test):
+    bad = {b'a,"b"x\n': "line 3, column 6", b"a\n": "line 3", b"a,b,c\n": "line 3", b'a,b"c\n': "line 3, column 4",
+           b"a\rb,c\n": "line 3", b"\xff,b\n": "line 3", b'a,"\nb\n': "line 3"}
+    write(test, "p.jinja", PROMPT)
+    for number, (row, place) in enumerate(bad.items()):
+        name, last = f"in{number}.csv", b"" if row.startswith(b'a,"\n') else b"e,f\n"
+        write(test, name, b"title,text\nc,d\n" + row + last)
+        done = annotate(test, name, out=f"out{number}.csv", status=1)
+        assert f"{name}: {place}" in done.err and "--skip-bad-rows" in done.err, done
+        annotate(test, name, "--skip-bad-rows", "--errors", f"errors{number}.jsonl", out=f"out{number}.csv")
+        kept = [row[:2] for row in read_csv(test, f"out{number}.csv")]
+        assert kept == [["title", "text"], ["c", "d"]] + ([["e", "f"]] if last else []), (row, kept)
+        error, = test.answers(f"errors{number}.jsonl")
+        assert error["line"] == 3 and error["error"], error
+
+
+# ---- nothing twice ----
+
+@case
+def equal_rows_are_computed_once(test):
+    draw = random.Random(3)
+    different = [[f"title {i}", f"text {i}"] for i in range(700)]
+    rows = different + draw.choices(different, k=300)
+    draw.shuffle(rows)
+    write_csv(test, "all.csv", [["title", "text"]] + different)
+    write_csv(test, "in.csv", [["title", "text"]] + rows)
+    annotate(test, "all.csv", out="all-out.csv")
+    annotate(test)
+    assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(700,)]
+    assert sum(computed(test)) <= 0.71 / 0.7 * sum(computed(test, "all-out.csv.db"))
+    answers = {tuple(row[:2]): row[2] for row in read_csv(test, "all-out.csv")}
+    assert [row[2] for row in read_csv(test, "out.csv")[1:]] == [answers[tuple(row)] for row in rows]
+
+
+@case
+def equal_rows_draw_for_themselves_unless_told_otherwise(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [["a", "b"]] * 8)
+    annotate(test, "in.csv", "--temperature", "1", "--max-tokens", "20")
+    drawn = [row[2] for row in read_csv(test, "out.csv")[1:]]
+    assert len(set(drawn)) > 4, drawn
+    write_csv(test, "in.csv", [["title", "text"], ["new", "row"]] + [["a", "b"]] * 9)
+    annotate(test, "in.csv", "--temperature", "1", "--max-tokens", "20")
+    assert [row[2] for row in read_csv(test, "out.csv")[2:10]] == drawn
+    assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(10,)]
+    annotate(test, "in.csv", "--temperature", "1", "--max-tokens", "20", "--same-draws", out="same.csv")
+    assert len({row[2] for row in read_csv(test, "same.csv")[2:]}) == 1
+
+
+@case
+def a_table_that_grew_or_was_edited_computes_only_the_new_rows(test):
+    rows = [[f"title {i}", f"text {i}"] for i in range(50)]
+    write_csv(test, "in.csv", [["title", "text"]] + rows)
+    annotate(test)
+    first = read_csv(test, "out.csv")
+    rows[7] = ["edited", "row"]
+    rows.insert(0, ["new", "row"])
+    write_csv(test, "in.csv", [["title", "text"]] + rows)
+    done = annotate(test)
+    assert "2 different requests are new" in done.err, done
+    again = read_csv(test, "out.csv")
+    assert again[2:9] == first[1:8] and again[10:] == first[9:]
+    before = computed(test)
+    annotate(test)
+    assert computed(test) == before and read_csv(test, "out.csv") == again
+
+
+@case
+def a_run_that_is_killed_goes_on_and_writes_the_same_bytes(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(600)])
+    options = ("--choice", "pos,neg,mixed", "--figures", "--max-batch", "4")
+    annotate(test, "in.csv", *options, out="whole.csv")
+    done = "SELECT count(*) FROM results"
+    for part in (1, 2, 3):
+        process = test.start("annotate", "in.csv", "--prompt", "p.jinja", *options, "--model", test.model, "-o", "out.csv",
+                             "--engine-test", "fixed:1")
+        test.wait_until("answers", lambda: (test.query(done, "out.csv.db") or [(0,)])[0][0] >= 150 * part)
+        process.kill()
+        assert test.wait(process).status == -signal.SIGKILL and not test.exists("out.csv")
+    annotate(test, "in.csv", *options)
+    assert test.read("out.csv") == test.read("whole.csv")
+    # what was running is computed again: a batch of 4 for each kill
+    tokens = "SELECT sum(prompt_tokens + completion_tokens) FROM jobs"
+    most = test.query(f"SELECT max(prompt_tokens + completion_tokens) FROM jobs", "out.csv.db")[0][0]
+    repeated = test.query("SELECT sum(attempts) - count(*) FROM jobs", "out.csv.db")[0][0]
+    assert test.query(tokens, "out.csv.db") == test.query(tokens, "whole.csv.db")
+    assert most * 3 * 4 <= 0.05 * test.query(tokens, "whole.csv.db")[0][0], (most, repeated)
+
+
+@case
+def failed_rows_are_asked_again(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "the water " * 300]])
+    done = annotate(test, status=3)
+    out = read_csv(test, "out.csv")
+    assert out[1][4] == "" and out[2][2:4] == ["", "error"] and out[2][4], out
+    done = annotate(test, "in.csv", "--retry-failed", status=3)
+    assert "1 of the dataset's 2 are answered" in done.err, done
+
+
+@case
+def an_interrupted_run_says_what_is_kept_and_how_to_go_on(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", "b"] for i in range(400)])
+    write(test, "p.jinja", PROMPT)
+    process = test.start("annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "-o", "out.csv", "--engine-test", "fixed:5",
+                         "--max-batch", "4")
+    test.wait_until("answers", lambda: (test.query("SELECT count(*) FROM results", "out.csv.db") or [(0,)])[0][0] >= 20)
+    os.kill(process.pid, signal.SIGINT)
+    done = test.wait(process)
+    assert done.status == 1 and "of 400 requests are answered and kept in out.csv.db; the same command goes on" in done.err, done
+    annotate(test)
+    assert len(read_csv(test, "out.csv")) == 401
+
+
+# ---- a sample first ----
+
+def figure(out, name):
+    """Of the estimate: value, and the ends of its interval."""
+    line, = [line for line in out.splitlines() if line.strip().startswith(name)]
+    numbers = line.strip()[len(name):].replace("(", " ").replace(")", " ").replace("to", " ").split()
+    return [float(number) for number in numbers]
+
+
+@case
+def a_sample_estimates_what_the_whole_takes_and_is_not_computed_again(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i} " + "long " * (i % 9)] for i in range(900)])
+    options = ("in.csv", "--max-batch", "8", "--max-tokens", "24", "--price-in", "1000", "--price-out", "2000")
+    sample = annotate(test, *options, "--sample", "200", "--seed", "7", engine="fixed:1")
+    assert not test.exists("out.csv") and sample.out.count("\nrow ") + sample.out.startswith("row ") == 200, sample.out
+    (before, generated), = test.query("SELECT sum(n_steps), sum(generated_tokens) FROM workers", "out.csv.db")
+    annotate(test, *options, "--figures", engine="fixed:1")
+    (steps, ), = test.query(f"SELECT sum(n_steps) - {before} FROM workers", "out.csv.db")
+    predicted, = figure(sample.out, "steps to go")
+    assert abs(predicted - steps) <= 0.15 * steps, (predicted, steps)
+    seconds = figure(sample.out, "seconds to go")
+    assert seconds[1] <= seconds[0] <= seconds[2]
+    assert test.query("SELECT count(*), sum(attempts) FROM jobs", "out.csv.db") == [(900, 900)]
+    rows = read_csv(test, "out.csv")
+    for name, column in (("prompt tokens", 3), ("answer tokens", 4)):
+        value, low, high = figure(sample.out, name)
+        total = sum(int(row[column]) for row in rows[1:])
+        assert low <= value <= high and abs(value - total) <= 0.15 * total, (name, value, total)
+    price, _, _ = figure(sample.out, "price")
+    value = [figure(sample.out, name)[0] for name in ("prompt tokens", "answer tokens")]
+    assert abs(price - value[0] / 1000 - value[1] / 500) <= 0.02 * price
+
+
+@case
+def an_estimate_counts_the_tokens_of_all_prompts_without_a_step(test):
+    rows = [[f"title {i}", "text"] for i in range(70)]
+    write_csv(test, "in.csv", [["title", "text"]] + rows + rows[:30])
+    write(test, "p.jinja", PROMPT)
+    done = test.run("annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "--estimate")
+    assert sorted(os.listdir(test.folder)) == sorted(["in.csv", "p.jinja", "tiny.gguf"] +
+                                                     [name for name in os.listdir(test.folder) if "tmp" in name]), os.listdir(test.folder)
+    annotate(test, "in.csv", "--figures")
+    tokens = [int(row[3]) for row in read_csv(test, "out.csv")[1:]]
+    assert (figure(done.out, "rows"), figure(done.out, "different")) == ([100.0], [70.0]), done.out
+    assert figure(done.out, "prompt tokens") == [sum(tokens)] and figure(done.out, "of different") == [sum(tokens[:70])]
+
+
+# ---- votes, probabilities, gold labels ----
+
+@case
+def votes_give_the_majority_and_its_share(test):
+    write_csv(test, "in.csv", table(30))
+    annotate(test, "in.csv", "--choice", "a,b,c", "--votes", "5", "--figures", engine=None)
+    out = read_csv(test, "out.csv")
+    assert out[0][3:5] == ["label", "agreement"]
+    different = len({tuple(row[:2]) for row in out[1:]})
+    assert test.query("SELECT count(*) >= 5 * ? FROM jobs".replace("?", str(different)), "out.csv.db") == [(1,)]
+    assert {float(row[4]) for row in out[1:]} <= {0.4, 0.6, 0.8, 1.0} and len({row[3] for row in out[1:]}) > 1
+    answers = {job_id: text for job_id, text in test.query(
+        "SELECT json_extract(records.record, '$.messages[0].content') AS prompt, group_concat(json_extract(results.record,"
+        " '$.choices[0].text')) FROM jobs JOIN records ON records.job = jobs.id JOIN results ON results.job = jobs.id GROUP BY 1", "out.csv.db")}
+    for row in out[1:]:
+        votes = answers[PROMPT.replace("{{ title }}", row[0]).replace("{{ text }}", row[1])].split(",")
+        if len(votes) == 5:
+            assert votes.count(row[3]) == max(votes.count(vote) for vote in votes) == round(5 * float(row[4])), (row, votes)
+    annotate(test, "in.csv", "--votes", "3", "--temperature", "0", status=2)
+
+
+@case
+def probabilities_of_all_labels_stand_beside_the_label(test):
+    write_csv(test, "in.csv", table(10))
+    annotate(test, "in.csv", "--choice", "yes,no,other", "--probabilities", engine=None)
+    out = read_csv(test, "out.csv")
+    assert out[0][3:8] == ["label", "yes", "no", "other", "margin"]
+    for row in out[1:]:
+        values = sorted(map(float, row[4:7]))
+        assert float(row[4 + ["yes", "no", "other"].index(row[3])]) == values[2], row
+        assert abs(sum(values) - 1) < 1e-4 and abs(float(row[7]) - (values[2] - values[1])) < 1e-5, row
+
+
+@case
+def gold_labels_are_compared_with_the_answers(test):
+    draw = random.Random(9)
+    rows = [[f"title {i}", f"text {i}", draw.choice(["a", "b", "c", ""])] for i in range(120)]
+    write_csv(test, "in.csv", [["title", "text", "gold"]] + rows)
+    done = annotate(test, "in.csv", "--choice", "a,b,c", "--evaluate", "gold")
+    pairs = [(row[2], row[3]) for row in read_csv(test, "out.csv")[1:] if row[2]]
+    n = len(pairs)
+    right = sum(gold == answer for gold, answer in pairs) / n
+    chance = sum(sum(gold == label for gold, _ in pairs) * sum(answer == label for _, answer in pairs) for label in "abc") / n ** 2
+    assert f"rows with a gold label: {n}\naccuracy: {right:.4f}\nCohen's kappa: {(right - chance) / (1 - chance):.4f}" in done.out, done.out
+    for label in "abc":
+        both = pairs.count((label, label))
+        gold, answers = (sum(pair[i] == label for pair in pairs) for i in (0, 1))
+        line, = [line.split() for line in done.out.splitlines() if line.split()[:1] == [label] and "." in line]
+        expected = [both / answers, both / gold, 2 * both / (gold + answers)]
+        assert line[1:] == [f"{x:.4f}" for x in expected] + [str(gold), str(answers)], line
+    order = done.out.splitlines()[-3:]
+    labels = [line.split()[0] for line in order]
+    for line in order:
+        assert [int(x) for x in line.split()[1:]] == [pairs.count((line.split()[0], label)) for label in labels]
+    annotate(test, "in.csv", "--evaluate", "glod", status=2)

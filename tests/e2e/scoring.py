@@ -1,0 +1,116 @@
+"""Logprobs of texts that are given: they are the model's, and the same bytes in every batch."""
+import array
+import json
+import math
+
+from session import case, error_of, text_of
+
+CHOICES = ["positive", "negative", "the", "the mixed one", "\u00e9"]
+
+
+def body_of(answer):
+    assert error_of(answer) is None, answer
+    return answer["response"]["body"]
+
+
+def tokens_of(test, text, *options):
+    return json.loads(test.run("tokenize", test.model, *options, stdin=json.dumps({"text": text}) + "\n").out)
+
+
+def drawn_logprobs(test, prompt, targets):
+    """The logprob of each target, from a job that has the tokens before it as its prompt and must draw it."""
+    test.write("one.jsonl", [dict(custom_id=str(i), tokens=prompt + targets[:i], max_tokens=1, temperature=0, logprobs=True,
+                                  ignore_eos=True, logit_bias={str(target): 100}) for i, target in enumerate(targets)])
+    store = f"{len(prompt)}-{'-'.join(map(str, targets))}.db"
+    test.run("run", "one.jsonl", "-o", "one.out.jsonl", "--model", test.model, "--store", store)
+    return [body_of(answer)["choices"][0]["logprobs"]["token_logprobs"][0] for answer in test.answers("one.out.jsonl")]
+
+
+def evaluated_logprobs(test, prompt, targets):
+    """The same from the model's logits, in double precision. `logits` rounds keys and values elsewhere than a worker."""
+    tokens = prompt + targets
+    test.run("logits", test.model, "--tokens", " ".join(map(str, tokens)), "-o", "logits.f32")
+    logits = array.array("f", open(test.path("logits.f32"), "rb").read())
+    n = len(logits) // len(tokens)
+    logprobs = []
+    for i, target in enumerate(targets):
+        row = logits[(len(prompt) + i - 1) * n:(len(prompt) + i) * n]
+        logprobs.append(row[target] - max(row) - math.log(math.fsum(math.exp(x - max(row)) for x in row)))
+    return logprobs
+
+
+@case
+def choices_have_the_sum_of_their_tokens_logprobs(test):
+    end = tokens_of(test, "<|im_end|>", "--special")
+    jobs = [dict(custom_id=f"{i}", tokens=tokens_of(test, text_of(i, 3 + 9 * i)), choice_logprobs=True, max_tokens=4 * i,
+                 structured_outputs={"choice": CHOICES}, choice_logprobs_include_end=i == 1, temperature=0.7, logit_bias={"5": 30},
+                 repetition_penalty=1.3) for i in range(2)]
+    test.write("in.jsonl", jobs)
+    test.run_file()
+    for job, answer in zip(jobs, test.answers()):
+        scores = body_of(answer)["choice_logprobs"]
+        assert [score["choice"] for score in scores] == CHOICES, scores
+        total = math.fsum(math.exp(score["logprob"]) for score in scores)
+        for score in scores:
+            targets = tokens_of(test, score["choice"]) + (end if job["choice_logprobs_include_end"] else [])
+            assert abs(score["logprob"] - sum(drawn_logprobs(test, job["tokens"], targets))) < 1e-5, score
+            assert abs(score["logprob"] - sum(evaluated_logprobs(test, job["tokens"], targets))) < 0.2 * len(targets), score
+            assert abs(score["probability"] - math.exp(score["logprob"]) / total) < 1e-6, (score, total)
+
+
+@case
+def choices_are_scored_to_the_same_bytes_in_every_batch(test):
+    test.write("in.jsonl", [dict(custom_id=str(i), prompt=text_of(i % 7, 30) + text_of(i, i % 9), guided_choice=CHOICES[:1 + i % 5],
+                                 choice_logprobs=True, max_tokens=i % 3 * 20, seed=i) for i in range(40)])
+    outputs = []
+    for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"], ["--backend", "cpu:plain"]):
+        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", f"{len(outputs)}.db", *options)
+        outputs.append(test.comparable("out.jsonl"))
+    assert len(set(outputs)) == 1
+    assert all(len(body_of(answer)["choice_logprobs"]) == 1 + i % 5 for i, answer in enumerate(test.answers()))
+
+
+@case
+def scores_without_choices_are_refused_by_name(test):
+    test.write("in.jsonl", [dict(custom_id="a", prompt="p", choice_logprobs=True), dict(custom_id="b", prompt="p", max_tokens=1)])
+    test.run_file()
+    refused, good = test.answers()
+    assert error_of(refused)["param"] == "choice_logprobs", refused
+    assert "choice_logprobs" not in body_of(good), good
+
+
+@case
+def a_prompts_tokens_have_their_logprobs(test):
+    prompt = tokens_of(test, text_of(3, 9))
+    request = dict(tokens=prompt, max_tokens=3, temperature=0)
+    test.write("in.jsonl", [dict(request, custom_id="a", prompt_logprobs=2), dict(request, custom_id="b", echo=True, logprobs=2),
+                            dict(request, custom_id="c", echo=True, logprobs=0, max_tokens=0), dict(request, custom_id="d"),
+                            dict(request, custom_id="e", echo=True)])
+    test.run_file()
+    scored, echoed, alone, plain, text_alone = [body_of(answer)["choices"][0] for answer in test.answers()]
+    expected = drawn_logprobs(test, prompt[:1], prompt[1:])
+    rows = scored["prompt_logprobs"]
+    assert rows[0] is None and len(rows) == len(prompt), rows
+    for row, token, logprob in zip(rows[1:], prompt[1:], expected):
+        assert row[str(token)]["logprob"] == logprob and 2 <= len(row) <= 3, (row, token, logprob)
+        assert sorted(entry["rank"] for entry in row.values() if entry["rank"]) == [1, 2], row
+        assert all(entry["logprob"] <= max(row.values(), key=lambda other: other["logprob"])["logprob"] for entry in row.values()), row
+    assert scored["text"] == plain["text"]
+    logprobs = echoed["logprobs"]
+    assert echoed["text"] == text_of(3, 9) + plain["text"] == text_alone["text"], (echoed, plain)
+    assert alone["text"] == text_of(3, 9) and alone["logprobs"]["token_logprobs"] == [None] + expected, alone
+    assert logprobs["token_logprobs"][:len(prompt)] == [None] + expected and logprobs["top_logprobs"][0] is None, logprobs
+    assert "".join(logprobs["tokens"][:len(prompt)]) == text_of(3, 9), logprobs
+    assert logprobs["text_offset"][:len(prompt)] == [len("".join(logprobs["tokens"][:i])) for i in range(len(prompt))], logprobs
+    assert len(logprobs["tokens"]) == len(prompt) + 3
+
+
+@case
+def a_scored_prompt_is_the_same_from_the_cache_and_in_every_batch(test):
+    test.write("in.jsonl", [dict(custom_id=str(i), prompt=text_of(i % 3, 40) + text_of(i, i % 9), max_tokens=i % 3, seed=i,
+                                 **({"prompt_logprobs": i % 4} if i % 2 else {"echo": i % 4 == 0, "logprobs": 1})) for i in range(40)])
+    outputs = []
+    for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"], ["--backend", "cpu:plain"]):
+        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", f"{len(outputs)}.db", *options)
+        outputs.append(test.comparable("out.jsonl"))
+    assert len(set(outputs)) == 1

@@ -1,0 +1,158 @@
+// Words that an answer must not contain: none does, and answers are the same in every batch.
+#include "tests/batcher_bench.h"
+
+#include <stdio.h>
+
+static const struct batch_limits batches[] = {
+    {.n_sequences_max = 64, .n_tokens_max = 512, .n_jobs_max = 200, .n_pages = 1000, .page_positions = 16},
+    {.n_sequences_max = 1, .n_tokens_max = 1, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
+    {.n_sequences_max = 8, .n_tokens_max = 8, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
+    {.n_sequences_max = 64, .n_tokens_max = 512, .n_jobs_max = 200, .n_pages = 25, .page_positions = 4},
+};
+
+enum { N_BATCHES = sizeof batches / sizeof *batches, N_JOBS = 60, LENGTH = 24 };
+
+struct answer {
+    int32_t tokens[LENGTH], n;
+};
+
+// What each job answers without bad words.
+static struct answer unrestrained[N_JOBS];
+
+static struct job *make_job(int number)
+{
+    int32_t tokens[20];
+    char id[16];
+    for (int32_t i = 0; i < 20; i++)
+        tokens[i] = 10 + (i < 10 ? i : (i * 7 + number * 13) % 190);
+    snprintf(id, sizeof id, "%d", number);
+    struct job *job = job_of(tokens, 1 + number % 20, LENGTH, id);
+    job->request.sampling.seed = (uint64_t)number;
+    job->request.sampling.logprobs = true; // they tell the tokens
+    job->request.ignore_eos = true;
+    return job;
+}
+
+// The text that the stand-in tokenizer makes the token of.
+static char spell(int32_t token)
+{
+    return (char)(token - 2);
+}
+
+static bool can_be_spelt(int32_t token)
+{
+    unsigned char byte = (unsigned char)spell(token);
+    return token >= 2 && byte > ' ';
+}
+
+// A word of one or two tokens of the unrestrained answer; n 0: they can't be spelt.
+static int32_t bad_tokens(int number, int32_t out[2])
+{
+    const struct answer *answer = &unrestrained[number];
+    int32_t n = 1 + number % 2, at = number % (LENGTH - 2);
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = answer->tokens[at + i];
+        if (!can_be_spelt(out[i]))
+            return 0;
+    }
+    return n;
+}
+
+static void forbid(struct job *job, int number)
+{
+    int32_t tokens[2], n = bad_tokens(number, tokens);
+    char bytes[2];
+    for (int32_t i = 0; i < n; i++)
+        bytes[i] = spell(tokens[i]);
+    if (n == 0)
+        return;
+    job->request.bad_words = arena_allocate_array(&job->arena, 1, sizeof(struct text));
+    job->request.n_bad_words = 1;
+    assert_true(job_set_text(job, &job->request.bad_words[0], (struct text){bytes, (size_t)n}));
+}
+
+static bool contains(const struct answer *answer, const int32_t *tokens, int32_t n)
+{
+    for (int32_t i = 0; i + n <= answer->n; i++)
+        if (memcmp(answer->tokens + i, tokens, (size_t)n * sizeof *tokens) == 0)
+            return true;
+    return false;
+}
+
+static void run_all(const struct batch_limits *limits, bool with_words, struct answer *answers)
+{
+    struct bench bench = bench_open(*limits);
+    for (int number = 0; number < N_JOBS; number++) {
+        struct job *job = make_job(number);
+        if (with_words)
+            forbid(job, number);
+        batcher_take(bench.batcher, job);
+    }
+    run_to_end(&bench);
+    for (const struct job *job = bench.finished.first; job; job = job->next) {
+        assert_int_equal(job->result.status, RESULT_DONE);
+        const struct choice *choice = &job->result.choices[0];
+        struct answer *answer = &answers[atoi(job->job_id.data)];
+        *answer = (struct answer){.n = choice->n_tokens};
+        for (int32_t i = 0; i < choice->n_tokens; i++)
+            answer->tokens[i] = choice->logprobs[i].chosen.token;
+    }
+    bench_close(&bench);
+}
+
+static void no_answer_contains_a_bad_word_whatever_the_batch(void **state)
+{
+    (void)state;
+    static struct answer first[N_JOBS], other[N_JOBS];
+    int n_changed = 0;
+    run_all(&batches[0], false, unrestrained);
+    for (int c = 0; c < N_BATCHES; c++) {
+        struct answer *answers = c ? other : first;
+        run_all(&batches[c], true, answers);
+        for (int number = 0; number < N_JOBS; number++) {
+            int32_t tokens[2], n = bad_tokens(number, tokens);
+            assert_int_equal(answers[number].n, LENGTH);
+            assert_memory_equal(&answers[number], &first[number], sizeof *first);
+            if (n > 0)
+                assert_false(contains(&answers[number], tokens, n));
+            n_changed += memcmp(&answers[number], &unrestrained[number], sizeof *first) != 0;
+        }
+    }
+    assert_true(n_changed > N_BATCHES * N_JOBS / 2);
+}
+
+static void a_job_whose_words_leave_nothing_fails_alone(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open(batches[0]);
+    int32_t allowed[] = {50};
+    struct text word = {(char[]){spell(50), spell(50), spell(50)}, 3};
+    for (int i = 0; i < 2; i++) {
+        struct job *job = job_of((int32_t[]){20, 21}, 2, i ? 5 : 2, "job");
+        job->request.allowed_tokens = allowed;
+        job->request.n_allowed_tokens = 1;
+        job->request.bad_words = &word;
+        job->request.n_bad_words = 1;
+        batcher_take(bench.batcher, job);
+    }
+    run_to_end(&bench);
+    for (const struct job *job = bench.finished.first; job; job = job->next) {
+        if (job->request.max_tokens == 2)
+            assert_int_equal(job->result.choices[0].n_tokens, 2);
+        else
+            assert_string_equal(job->result.error.text,
+                                "bad_words: none of the allowed tokens is left to go on with");
+    }
+    bench_close(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_answer_contains_a_bad_word_whatever_the_batch),
+        cmocka_unit_test(a_job_whose_words_leave_nothing_fails_alone),
+    };
+    int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
+    ahead = true;
+    return n_failed + cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+// Answers against gold labels: the figures of a matrix, and its limits.
+#include "consumer/table/evaluation.h"
+#include "tests/golden/golden.h"
+
+static void add(struct evaluation *evaluation, const char *gold, const char *answer, int n)
+{
+    struct error error;
+    for (int i = 0; i < n; i++)
+        assert_int_equal(evaluation_add(evaluation, text_from_string(gold), text_from_string(answer), &error),
+                         STATUS_OK);
+}
+
+static void figures_follow_from_the_matrix(void **state)
+{
+    struct evaluation evaluation;
+    struct error error;
+    struct buffer out = {0};
+    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    add(&evaluation, "yes", "yes", 20);
+    add(&evaluation, "yes", "no", 5);
+    add(&evaluation, "no", "yes", 10);
+    add(&evaluation, "no", "no", 15);
+    add(&evaluation, "", "no", 7); // no gold label
+    assert_int_equal(evaluation.n_rows, 50);
+    assert_float_equal(evaluation_accuracy(&evaluation), 0.7, 1e-12);
+    // by chance 0.5 * 0.6 + 0.5 * 0.4 of the rows agree
+    assert_float_equal(evaluation_kappa(&evaluation), 0.4, 1e-12);
+    struct evaluation_class yes = evaluation_of_class(&evaluation, 0);
+    assert_float_equal(yes.precision, 20.0 / 30, 1e-12);
+    assert_float_equal(yes.recall, 0.8, 1e-12);
+    assert_float_equal(yes.f1, 40.0 / 55, 1e-12);
+    evaluation_write(&evaluation, &out);
+    assert_non_null(strstr(out.data, "Cohen's kappa: 0.4000"));
+    buffer_finish(&out);
+    evaluation_close(&evaluation);
+}
+
+static void a_row_without_an_answer_is_of_a_class_of_its_own(void **state)
+{
+    struct evaluation evaluation;
+    struct error error;
+    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    add(&evaluation, "a", "", 1);
+    add(&evaluation, "a", "a", 1);
+    assert_true(text_equals_string(evaluation.classes[1], "(none)"));
+    assert_float_equal(evaluation_of_class(&evaluation, 0).recall, 0.5, 1e-12);
+    assert_float_equal(evaluation_of_class(&evaluation, 1).f1, 0, 1e-12);
+    evaluation_close(&evaluation);
+}
+
+static void an_empty_or_uniform_matrix_divides_by_nothing(void **state)
+{
+    struct evaluation evaluation;
+    struct error error;
+    struct buffer out = {0};
+    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    assert_float_equal(evaluation_accuracy(&evaluation), 0, 0);
+    evaluation_write(&evaluation, &out);
+    add(&evaluation, "a", "a", 3);
+    assert_float_equal(evaluation_kappa(&evaluation), 0, 0);
+    buffer_finish(&out);
+    evaluation_close(&evaluation);
+}
+
+static void classes_are_as_many_as_their_limit(void **state)
+{
+    struct evaluation evaluation;
+    struct error error;
+    char name[16];
+    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    for (int i = 0; i < EVALUATION_CLASSES_MAX; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        add(&evaluation, name, name, 1);
+    }
+    assert_int_equal(evaluation_add(&evaluation, TEXT("other"), TEXT("0"), &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
+    evaluation_close(&evaluation);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_follow_from_the_matrix),
+        cmocka_unit_test(a_row_without_an_answer_is_of_a_class_of_its_own),
+        cmocka_unit_test(an_empty_or_uniform_matrix_divides_by_nothing),
+        cmocka_unit_test(classes_are_as_many_as_their_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

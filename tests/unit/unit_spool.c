@@ -1,0 +1,108 @@
+// Results spooled on disk: their order, missing ones, and the memory used.
+#include "store/database.h"
+#include "store/spool.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct error error;
+
+static void add(struct spool *spool, const char *job_id, int64_t index, const char *record)
+{
+    assert_int_equal(spool_add_result(spool, text_from_string(job_id), index, text_from_string(record),
+                                      &error),
+                     STATUS_OK);
+}
+
+static enum status append(void *context, struct text record, struct error *unused)
+{
+    (void)unused;
+    buffer_add_text(context, record);
+    return STATUS_OK;
+}
+
+static void results_come_by_index_then_as_they_came_and_the_first_of_an_id_counts(void **state)
+{
+    (void)state;
+    struct spool *spool;
+    assert_int_equal(spool_open(&spool, SPOOL_CACHE_KIB, &error), STATUS_OK);
+    const char *jobs[] = {"a", "b", "c", "a", "d"};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(spool_add_job(spool, text_from_string(jobs[i]), &error), STATUS_OK);
+    add(spool, "x", -1, "5");
+    add(spool, "c", 2, "3");
+    add(spool, "y", -1, "6");
+    add(spool, "a", 0, "1");
+    add(spool, "a", 0, "again");
+    add(spool, "b", 1, "2");
+    add(spool, "z", 2, "4");
+    int64_t n_jobs, n_results, n_missing;
+    assert_int_equal(spool_count(spool, &n_jobs, &n_results, &n_missing, &error), STATUS_OK);
+    assert_int_equal(n_jobs, 4);
+    assert_int_equal(n_results, 6);
+    assert_int_equal(n_missing, 1); // d
+    struct buffer all = {0};
+    assert_int_equal(spool_read(spool, append, &all, &error), STATUS_OK);
+    assert_string_equal(all.data, "123456");
+    buffer_finish(&all);
+    spool_close(spool);
+}
+
+static enum status count(void *context, struct text record, struct error *unused)
+{
+    (void)unused;
+    int *n = context;
+    assert_int_equal(record.size, 16384);
+    assert_int_equal((unsigned char)record.data[0], *n % 251); // as their index says
+    *n += 1;
+    return STATUS_OK;
+}
+
+static enum status stop(void *context, struct text record, struct error *told)
+{
+    (void)context, (void)record;
+    return error_set(told, STATUS_REFUSE, ERROR_FILE, "no room");
+}
+
+static void memory_is_bounded_however_many_there_are(void **state)
+{
+    (void)state;
+    enum { N = 2000, BYTES = 16384, CACHE_KIB = 1024 };
+    struct spool *spool;
+    sqlite3_memory_highwater(1);
+    sqlite3_int64 before = sqlite3_memory_used();
+    assert_int_equal(spool_open(&spool, CACHE_KIB, &error), STATUS_OK);
+    char *record = malloc(BYTES);
+    for (int i = 0; i < N; i++) { // 32 MB, in an order of their own
+        int index = (int)((int64_t)i * 1237 % N);
+        char id[16];
+        int length = snprintf(id, sizeof id, "%d", index);
+        memset(record, index % 251, BYTES);
+        assert_int_equal(spool_add_result(spool, (struct text){id, (size_t)length}, index,
+                                          (struct text){record, BYTES}, &error),
+                         STATUS_OK);
+    }
+    int n = 0;
+    assert_int_equal(spool_read(spool, count, &n, &error), STATUS_OK);
+    assert_int_equal(n, N);
+    assert_int_equal(spool_read(spool, stop, NULL, &error), STATUS_REFUSE);
+    assert_in_range(sqlite3_memory_highwater(0) - before, 1, 4 * CACHE_KIB * 1024);
+    free(record);
+    spool_close(spool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_come_by_index_then_as_they_came_and_the_first_of_an_id_counts),
+        cmocka_unit_test(memory_is_bounded_however_many_there_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,227 @@
+// Tables: what is read of CSV and TSV field by field, the places of faults, and that what is written is read
+// back as it was.
+#include "consumer/table/table_reader.h"
+#include "consumer/table/table_writer.h"
+#include "consumer/table/occurrences.h"
+#include "tests/golden/golden.h"
+#include "tests/random.h"
+
+#include <unistd.h>
+
+static const char in_path[] = "unit_table.in", out_path[] = "unit_table.out";
+
+static void write_file(const char *path, struct text content)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(content.data, 1, content.size, file), content.size);
+    assert_int_equal(fclose(file), 0);
+}
+
+// The rows in brackets, the fields between bars; of a fault its text.
+static void read_all(const struct table_source *source, struct buffer *out)
+{
+    struct table_reader *reader = NULL;
+    struct table_row row = {0};
+    struct error error;
+    enum status status = table_reader_open(&reader, source, &error);
+    for (bool more = status == STATUS_OK; more;) {
+        status = table_reader_next(reader, &row, &error);
+        more = status == STATUS_REJECT || (status == STATUS_OK && row.fields);
+        if (status == STATUS_REJECT)
+            buffer_add_format(out, "<%s>", error.text);
+        else if (status == STATUS_OK && row.fields)
+            for (size_t i = 0; i < table_reader_columns(reader)->n; i++) {
+                buffer_add_byte(out, i ? '|' : '[');
+                buffer_add_text(out, row.fields[i].text);
+                if (i + 1 == table_reader_columns(reader)->n)
+                    buffer_add_byte(out, ']');
+            }
+    }
+    if (status != STATUS_OK)
+        buffer_add_format(out, "<%s>", error.text);
+    table_reader_close(reader);
+    unlink(in_path);
+}
+
+#define ASSERT_READS(content, expected)                                                                      \
+    do {                                                                                                     \
+        struct buffer found = {0};                                                                           \
+        write_file(in_path, TEXT(content));                                                                  \
+        read_all(&(struct table_source){.path = in_path, .format = TABLE_CSV, .delimiter = ','}, &found);    \
+        buffer_add(&found, "", 0);                                                                           \
+        assert_string_equal(found.data ? found.data : "", expected);                                         \
+        buffer_finish(&found);                                                                               \
+    } while (0)
+
+static void fields_are_read_as_they_stand(void **state)
+{
+    ASSERT_READS("a,b\nc,d\n", "[c|d]");
+    ASSERT_READS("a,b\r\nc,d\r\n", "[c|d]");
+    ASSERT_READS("\xEF\xBB\xBF"
+                 "a,b\nc,d",
+                 "[c|d]");
+    ASSERT_READS("a,b\n c ,\td\t\n", "[ c |\td\t]");
+    ASSERT_READS("a,b\n\"c,\"\"x\"\"\",\"d\r\ne\"\n", "[c,\"x\"|d\r\ne]");
+    ASSERT_READS("a,b\n,\n\"\",\n", "[|][|]");
+    ASSERT_READS("a,b\n\n\r\nc,d\n\n", "[c|d]");
+    ASSERT_READS("a\nc\n\n\"\"\nd", "[c][][][d]");
+    ASSERT_READS("a,b\n\"\n\n\",\"\r\"\n", "[\n\n|\r]");
+    ASSERT_READS("a,b\n", "");
+}
+
+static void faults_have_their_line_and_column_and_the_next_row_is_read(void **state)
+{
+    ASSERT_READS("a,b\nc\nd,e\n",
+                 "<unit_table.in: line 2: expected 2 fields as in the first line, got 1>[d|e]");
+    ASSERT_READS("a,b\n\nc,d,e\nf,g\n",
+                 "<unit_table.in: line 3: expected 2 fields as in the first line, got 3>[f|g]");
+    ASSERT_READS("a,b\nc,d\"e\nf,g\n",
+                 "<unit_table.in: line 2, column 4: a quote inside a field must be doubled, and"
+                 " the field quoted>[f|g]");
+    ASSERT_READS("a,b\n\"c\nd\"e,f\ng,h\n",
+                 "<unit_table.in: line 3, column 3: a quote inside a field must be doubled,"
+                 " and the field quoted>[g|h]");
+    ASSERT_READS("a,b\nc,\"d\ne,f\n",
+                 "<unit_table.in: line 2, column 1: a quote is not closed before the file's end>");
+    ASSERT_READS("a,b\nc\rd,e\nf,g\n",
+                 "<unit_table.in: line 2, column 1: a CR without LF must stand in quotes>[f|g]");
+    ASSERT_READS("a,b\nc,d\r\r\nf,g\n",
+                 "<unit_table.in: line 2, column 1: a CR without LF must stand in quotes>[f|g]");
+}
+
+static void a_header_names_each_column_once(void **state)
+{
+    ASSERT_READS("", "<unit_table.in: expected a table, got an empty file>");
+    ASSERT_READS("a,a\n", "<unit_table.in: two columns are named a>");
+    ASSERT_READS(
+        "a,\n",
+        "<unit_table.in: column 2 has no name in the first line; without a header line: --no-header>");
+    ASSERT_READS("a,\xFF\n", "<unit_table.in: the name of column 2 is not UTF-8>");
+    ASSERT_READS("\xFF\xFE"
+                 "a",
+                 "<unit_table.in: expected UTF-8, got UTF-16>");
+}
+
+enum { COLUMNS = 3, ROWS = 400, FIELD_BYTES_MAX = 9 };
+
+// Bytes among which those that mean something are frequent.
+static struct text draw_field(uint64_t *random, char out[FIELD_BYTES_MAX])
+{
+    static const char special[] = "\",\r\n\t ;";
+    size_t size = random_below(random, FIELD_BYTES_MAX);
+    for (size_t i = 0; i < size; i++)
+        out[i] = random_below(random, 2) ? special[random_below(random, sizeof special - 1)]
+                                         : (char)random_below(random, 256);
+    return (struct text){out, size};
+}
+
+static void write_table(const struct table_target *target, struct value rows[ROWS][COLUMNS])
+{
+    struct table_writer *writer;
+    struct error error;
+    assert_int_equal(table_writer_open(&writer, target, &error), STATUS_OK);
+    for (int i = 0; i < ROWS; i++) {
+        struct table_row row = {.fields = rows[i]};
+        assert_int_equal(table_writer_add(writer, &row, &rows[i][COLUMNS - 1], &error), STATUS_OK);
+    }
+    assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
+    table_writer_close(writer);
+}
+
+static void what_is_written_is_read_back_byte_for_byte(void **state)
+{
+    static char bytes[ROWS][COLUMNS][FIELD_BYTES_MAX];
+    static struct value rows[ROWS][COLUMNS];
+    uint64_t random = random_seed(7);
+    struct text names[COLUMNS] = {TEXT("a"), TEXT("b \"x\",y"), TEXT("c")};
+    const struct table_columns input = {names, COLUMNS - 1}, added = {names + COLUMNS - 1, 1};
+    for (int style = 0; style < 4; style++) {
+        struct table_target target = {.path = out_path,
+                                      .format = style & 1 ? TABLE_TSV : TABLE_CSV,
+                                      .delimiter = style & 1 ? '\t' : ',',
+                                      .style = {style & 2, style & 2},
+                                      .input = &input,
+                                      .added = &added};
+        for (int i = 0; i < ROWS * COLUMNS; i++)
+            rows[i / COLUMNS][i % COLUMNS] =
+                value_string(draw_field(&random, bytes[i / COLUMNS][i % COLUMNS]));
+        write_table(&target, rows);
+        struct table_source source = {.path = out_path,
+                                      .format = target.format,
+                                      .delimiter = target.delimiter};
+        struct table_reader *reader;
+        struct table_row row;
+        struct error error;
+        assert_int_equal(table_reader_open(&reader, &source, &error), STATUS_OK);
+        assert_true(text_equal(table_reader_columns(reader)->names[1], names[1]));
+        for (int i = 0; i < ROWS; i++) {
+            assert_int_equal(table_reader_next(reader, &row, &error), STATUS_OK);
+            for (int j = 0; j < COLUMNS; j++)
+                assert_true(text_equal(row.fields[j].text, rows[i][j].text));
+        }
+        table_reader_close(reader);
+    }
+    unlink(out_path);
+}
+
+// A field, a CR and a quote stand at each place of the buffer's end.
+static void the_ends_of_buffers_are_not_seen(void **state)
+{
+    enum { BUFFER_BYTES = 1 << 18 };
+    static char content[BUFFER_BYTES + 64];
+    for (size_t shift = 0; shift < 16; shift++) {
+        size_t n = 0, filler = BUFFER_BYTES - shift;
+        n += (size_t)sprintf(content, "a,b\r\n\"");
+        memset(content + n, 'x', filler - n);
+        n = filler + (size_t)sprintf(content + filler, "\"\"\",\"y\r\n\"\r\nc,d\r\n");
+        write_file(in_path, (struct text){content, n});
+        struct buffer found = {0};
+        read_all(&(struct table_source){.path = in_path, .format = TABLE_CSV, .delimiter = ','}, &found);
+        assert_string_equal(found.data + found.size - 11, "\"|y\r\n][c|d]");
+        assert_int_equal(found.size, filler - 6 + 1 + 11);
+        buffer_finish(&found);
+    }
+}
+
+static void formats_follow_from_names_and_near_columns_are_found(void **state)
+{
+    static struct text names[] = {TEXT("title"), TEXT("text"), TEXT("n")};
+    const struct table_columns columns = {names, 3};
+    assert_int_equal(table_format_of("a.csv"), TABLE_CSV);
+    assert_int_equal(table_format_of("b/a.TSV.gz"), TABLE_TSV);
+    assert_int_equal(table_format_of("a.jsonl"), TABLE_JSONL);
+    assert_int_equal(table_format_of("a.sqlite3"), TABLE_SQLITE);
+    assert_int_equal(table_format_of(".csv"), TABLE_UNKNOWN);
+    assert_int_equal(table_format_of("a.txt"), TABLE_UNKNOWN);
+    assert_true(text_equal(table_columns_nearest(&columns, TEXT("titel")), names[0]));
+    assert_true(text_equal(table_columns_nearest(&columns, TEXT("txt")), names[1]));
+    assert_null(table_columns_nearest(&columns, TEXT("other")).data);
+}
+
+static void occurrences_are_counted_while_the_table_grows(void **state)
+{
+    struct occurrences occurrences = {0};
+    uint64_t n;
+    for (uint64_t round = 0; round < 3; round++)
+        for (uint64_t hash = 0; hash < 5000; hash++) {
+            assert_true(occurrences_count(&occurrences, hash * 4096, &n));
+            assert_int_equal(n, round);
+        }
+    assert_int_equal(occurrences.n_used, 5000);
+    occurrences_finish(&occurrences);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_are_read_as_they_stand),
+        cmocka_unit_test(faults_have_their_line_and_column_and_the_next_row_is_read),
+        cmocka_unit_test(a_header_names_each_column_once),
+        cmocka_unit_test(what_is_written_is_read_back_byte_for_byte),
+        cmocka_unit_test(the_ends_of_buffers_are_not_seen),
+        cmocka_unit_test(formats_follow_from_names_and_near_columns_are_found),
+        cmocka_unit_test(occurrences_are_counted_while_the_table_grows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
