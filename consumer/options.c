@@ -36,6 +36,7 @@ struct command {
     int mask;
     int n_min, n_max; // positionals
     const char *usage, *does;
+    const char *explains; // below its help; may be NULL
 };
 
 static const struct command commands[] = {
@@ -50,7 +51,11 @@ static const struct command commands[] = {
      "Submit, work and collect in one process; resumes after an interruption."},
     {"annotate", ANNOTATE, 1, 1,
      "TABLE (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] --model MODEL -o OUT",
-     "Adds columns with answers to a table (CSV, TSV, JSON lines, SQLite); resumes, and computes nothing twice."},
+     "Adds columns with answers to a table (CSV, TSV, JSON lines, SQLite); resumes, and computes nothing twice.",
+     "A row of CSV or TSV is a line, or several where a quoted field holds line feeds; the first line names the columns.\n"
+     "A row of JSON lines is an object, its members are the columns. A prompt reads a column by its name, {{ title }}, or\n"
+     "all of them as row. Each row is written again as it was, with the answers' columns behind it: answer, label (--choice)\n"
+     "or the schema's properties, then sheaf_finish_reason and sheaf_error. In text a BLOB of SQLite is base64.\n\n"},
     {"status", STATUS, 0, 0, "[--dataset NAME] [--watch] [--json] --store FILE [--rebuild --brokers HOSTS]",
      "Progress, rate and time left of each dataset."},
     {"mirror", MIRROR, 0, 0, "--brokers HOSTS --store FILE",
@@ -224,7 +229,8 @@ static const struct option options[] = {
      "a JSON Schema, drafts 4 to 2020-12"},
     {"regex", 0, TEXT_VALUE, GRAMMAR, AT(regex), 0, 0, "R",
      "a regular expression that the whole text matches"},
-    {"choice", 0, TEXT_VALUE, GRAMMAR | ANNOTATE, AT(choice), 0, 0, "A,B", "texts, separated by commas"},
+    {"choice", 0, TEXT_VALUE, GRAMMAR | ANNOTATE, AT(choice), 0, 0, "A,B",
+     "texts, separated by commas; annotate: labels, without the blanks around them"},
     {"grammar", 0, TEXT_VALUE, GRAMMAR, AT(grammar), 0, 0, "FILE", "a grammar in GBNF or in Lark's notation"},
     {"cases", 0, TEXT_VALUE, GRAMMAR, AT(cases), 0, 0, "FILE",
      "lines {\"name\", \"schema\", \"tests\": [{\"data\"}]}: verdicts and times of each, as JSON lines"},
@@ -260,6 +266,8 @@ static const struct option options[] = {
      "between the fields of a CSV file (a comma; of TSV a tab)"},
     {"no-header", 0, FLAG, ANNOTATE, AT(annotate.no_header), 0, 0, NULL,
      "the first line is a row: columns are column1, column2, ..."},
+    {"no-quotes", 0, FLAG, ANNOTATE, AT(annotate.no_quotes), 0, 0, NULL,
+     "TSV without quoting: a quote is a letter; in answers tabs and line feeds are written \\t and \\n"},
     {"skip-bad-rows", 0, FLAG, ANNOTATE, AT(annotate.skip_bad_rows), 0, 0, NULL,
      "leave out rows that can't be read or rendered, and go on; default: an error"},
     {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input_format), 0, 0, "NAME",
@@ -731,6 +739,7 @@ void options_print_help(const char *name)
         return;
     }
     printf("usage: sheaf %s %s\n\n%s\n\n", command->name, command->usage, command->does);
+    fputs(command->explains ? command->explains : "", stdout);
     for (int i = 0; i < N_OPTIONS; i++) {
         if (!(options[i].commands & command->mask))
             continue;

@@ -61,7 +61,7 @@ struct settings {
         char *prompt, *system, *messages, *parameters, *schema;
         char *delimiter, *table, *sql, *input_format, *output_format, *into, *prefix, *evaluate;
         char *price_in, *price_out;
-        bool no_header, skip_bad_rows, same_draws, figures, probabilities, estimate, reorder;
+        bool no_header, no_quotes, skip_bad_rows, same_draws, figures, probabilities, estimate, reorder;
         int64_t sample, seed, votes;
     } annotate;
     // messages

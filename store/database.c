@@ -108,6 +108,47 @@ static enum status set_version(struct database *database, int version, struct er
     return database_execute(database, pragma, error);
 }
 
+// Is it in one of the versions' SQL?
+static bool is_our_view(const char *name)
+{
+    for (size_t i = 0; i < STORE_VERSION; i++)
+        for (const char *at = store_versions[i]; (at = strstr(at, "CREATE VIEW ")); at++) {
+            const char *view = at + strlen("CREATE VIEW ");
+            size_t length = strcspn(view, " \n");
+            if (strlen(name) == length && memcmp(view, name, length) == 0)
+                return true;
+        }
+    return false;
+}
+
+// SQLite carries a view over when it renames a column, but not one that reads a view that is replaced. After a
+// failed migration: the first view that is not ours, and what to do with it.
+static enum status name_own_view(struct database *database, struct error *error)
+{
+    struct error cause = *error;
+    sqlite3_stmt *select = NULL;
+    if (sqlite3_prepare_v2(database->sqlite,
+                           "SELECT name FROM sqlite_schema WHERE type IN ('view', 'trigger') ORDER BY "
+                           "instr(?1, name) = 0, rowid",
+                           -1, &select, NULL) != SQLITE_OK)
+        return error->status;
+    bind_text(select, 1, text_from_string(cause.text));
+    while (sqlite3_step(select) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(select, 0);
+        if (is_our_view(name))
+            continue;
+        error_set(
+            error, STATUS_REFUSE, ERROR_STORE,
+            "%s: the view \"%s\" is not sheaf's and stops the change of the store to version %d: keep its text "
+            "(.schema in the sqlite3 shell), DROP VIEW \"%s\", start again, and create it over the names of "
+            "today (%s)",
+            database->path, name, STORE_VERSION, name, cause.text);
+        break;
+    }
+    sqlite3_finalize(select);
+    return error->status;
+}
+
 // Version 1 is the schema itself, each later version a file of changes. All missing versions are applied in
 // one transaction; a second process that migrates at the same time finds nothing left to do.
 static enum status migrate(struct database *database, struct error *error)
@@ -129,8 +170,11 @@ static enum status migrate(struct database *database, struct error *error)
                       "%s: schema version %d was written by a newer sheaf; this one knows versions up to %d",
                       database->path, version, STORE_VERSION);
     bool is_old = version < STORE_VERSION;
-    for (; status == STATUS_OK && version < STORE_VERSION; version++)
+    for (; status == STATUS_OK && version < STORE_VERSION; version++) {
         status = database_execute(database, store_versions[version], error);
+        if (status == STATUS_REFUSE)
+            status = name_own_view(database, error);
+    }
     if (status == STATUS_OK && is_old)
         status = set_version(database, STORE_VERSION, error);
     return database_end(database, status, error);

@@ -49,6 +49,8 @@ enum status annotate_reject(struct annotate *annotate, bool report, const struct
 // To the first row, with counts and hash from nothing.
 enum status annotate_rewind(struct annotate *annotate, struct error *error) WARN_UNUSED;
 
+// Would the output take these columns? Before anything is computed.
+enum status annotate_check_output(const struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Writes all rows with their answers. STATUS_RETRY: some have none yet. STATUS_REJECT, ERROR_JOBS_FAILED: all
 // is written, some failed.
 enum status annotate_collect(struct annotate *annotate, struct error *error) WARN_UNUSED;

@@ -99,11 +99,11 @@ static enum table_format output_format(const struct annotate *annotate)
     return annotate->source.format == TABLE_SQLITE ? TABLE_CSV : annotate->source.format;
 }
 
-static enum status open_writer(struct collecting *collecting, struct error *error)
+static struct table_target make_target(const struct annotate *annotate)
 {
-    struct annotate *annotate = collecting->annotate;
     enum table_format format = output_format(annotate);
     bool is_alike = format == annotate->source.format;
+    bool no_quotes = format == TABLE_TSV && annotate->settings->annotate.no_quotes;
     struct table_target target = {.path = annotate->settings->output,
                                   .format = format,
                                   .delimiter = is_alike              ? annotate->source.delimiter
@@ -111,10 +111,27 @@ static enum status open_writer(struct collecting *collecting, struct error *erro
                                                                      : ',',
                                   .into = annotate->settings->annotate.into,
                                   .no_header = annotate->source.no_header,
+                                  .no_quotes = no_quotes,
+                                  .is_verbatim = no_quotes && is_alike,
                                   .input = table_reader_columns(annotate->reader),
                                   .added = &annotate->answer.columns};
     if (is_alike)
         target.style = table_reader_style(annotate->reader);
+    return target;
+}
+
+enum status annotate_check_output(const struct annotate *annotate, struct error *error)
+{
+    struct table_target target = make_target(annotate);
+    if (annotate->settings->annotate.no_quotes && target.format != TABLE_TSV &&
+        annotate->source.format != TABLE_TSV)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf annotate: --no-quotes is for TSV");
+    return table_writer_check(&target, error);
+}
+
+static enum status open_writer(struct collecting *collecting, struct error *error)
+{
+    struct table_target target = make_target(collecting->annotate);
     return table_writer_open(&collecting->writer, &target, error);
 }
 

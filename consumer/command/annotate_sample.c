@@ -147,9 +147,9 @@ static void add_money(struct buffer *out, const struct settings *settings, doubl
         return;
     double money = in * prompt_tokens + of_answers * answer_tokens;
     double margin = in * prompt_margin + of_answers * answer_margin;
-    buffer_add_format(out, "  %-16s %14.2f", "price", money);
+    buffer_add_format(out, "  %-16s %14.6f", "price", money);
     if (margin > 0)
-        buffer_add_format(out, "  (%.2f to %.2f)", fmax(money - margin, 0), money + margin);
+        buffer_add_format(out, "  (%.6f to %.6f)", fmax(money - margin, 0), money + margin);
     buffer_add_byte(out, '\n');
 }
 
@@ -266,6 +266,8 @@ static enum status count_row(struct counting *counting, const struct table_row *
     if (status == STATUS_REJECT)
         return annotate_reject(annotate, true, row, error);
     row_prompt_end(&annotate->prompt, 0, &counting->record);
+    if (status == STATUS_OK && counting->record.failed)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting tokens: out of memory");
     if (status == STATUS_OK)
         status = count_tokens(counting, &n_tokens, error);
     if (status != STATUS_OK)
@@ -280,6 +282,24 @@ static enum status count_row(struct counting *counting, const struct table_row *
     return STATUS_OK;
 }
 
+// Answers have no length yet: --max-tokens bounds it, a sample estimates it.
+static void print_prices(const struct counting *counting, struct buffer *out)
+{
+    const struct settings *settings = counting->annotate->settings;
+    double prompts = price_of(settings->annotate.price_in) * (double)counting->n_tokens_different;
+    double tokens = (double)settings->max_tokens_default * (double)counting->annotate->n_votes;
+    if (settings->annotate.price_in)
+        buffer_add_format(out, "price of prompts %14.6f\n", prompts);
+    if (!settings->annotate.price_out)
+        return;
+    if (settings->max_tokens_default)
+        buffer_add_format(out, "price of answers, at most %.6f\n",
+                          price_of(settings->annotate.price_out) * tokens * (double)counting->n_different);
+    else
+        buffer_add_string(out, "price of answers: their length is not known; --max-tokens N bounds it, "
+                               "--sample N estimates it\n");
+}
+
 static void print_counts(const struct counting *counting)
 {
     struct buffer out = {0};
@@ -289,10 +309,7 @@ static void print_counts(const struct counting *counting)
     buffer_add_format(&out, "  of different   %14lld\n", (long long)counting->n_tokens_different);
     if (counting->n_refused)
         buffer_add_format(&out, "refused prompts  %14lld\n", (long long)counting->n_refused);
-    if (counting->annotate->settings->annotate.price_in)
-        buffer_add_format(&out, "price of prompts %14.2f\n",
-                          price_of(counting->annotate->settings->annotate.price_in) *
-                              (double)counting->n_tokens_different);
+    print_prices(counting, &out);
     annotate_print(counting->annotate, &out);
     buffer_finish(&out);
 }

@@ -214,6 +214,8 @@ static enum status submit_row(struct group *group, struct table_row *row, struct
     struct annotate *annotate = group->annotate;
     buffer_clear(&group->begun);
     enum status status = row_prompt_render(&annotate->prompt, row, &group->begun, error);
+    if (status == STATUS_OK && group->begun.failed)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
     if (status == STATUS_OK && group->begun.size > JOB_RECORD_BYTES_MAX - 64)
         status = error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "its prompt has more than 16 MiB");
     if (status == STATUS_REJECT) {

@@ -10,6 +10,7 @@
 #include "consumer/service.h"
 #include "store/table_insert.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,13 @@ static enum status refuse(struct error *error, const char *what)
 }
 
 // ---- options ----
+
+static bool is_price(const char *text)
+{
+    char *end = NULL;
+    double price = text ? strtod(text, &end) : 0;
+    return !text || (end > text && !*end && isfinite(price) && price >= 0);
+}
 
 static enum status check_answers(const struct settings *settings, struct error *error)
 {
@@ -34,6 +42,8 @@ static enum status check_answers(const struct settings *settings, struct error *
         return refuse(error, "--schema or --choice, not both");
     if (settings->annotate.probabilities && !settings->choice)
         return refuse(error, "--probabilities are those of --choice");
+    if (!is_price(settings->annotate.price_in) || !is_price(settings->annotate.price_out))
+        return refuse(error, "--price-in, --price-out: expected a number, not below 0");
     enum table_format format;
     if (settings->annotate.output_format && !table_format_parse(settings->annotate.output_format, &format))
         return refuse(error, "--output-format: expected csv, tsv, jsonl or sqlite");
@@ -62,6 +72,7 @@ static enum status choose_format(struct table_source *source, const struct setti
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "%s: a table of which format? give --input-format csv, tsv, jsonl or sqlite",
                          source->path);
+    source->no_quotes = source->no_quotes && source->format == TABLE_TSV;
     if (source->format == TABLE_SQLITE && !source->table == !source->query)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "%s: a SQLite database: give --table NAME or --sql QUERY", source->path);
@@ -78,6 +89,8 @@ static enum status choose_delimiter(struct table_source *source, const char *giv
     if (strlen(given) != 1 || strchr("\"\r\n", *given))
         return refuse(error, "--delimiter: expected one byte that is no quote and no end of a line");
     source->delimiter = *given;
+    if (source->no_quotes && *given != '\t')
+        return refuse(error, "--no-quotes: the delimiter is a tab");
     return STATUS_OK;
 }
 
@@ -208,6 +221,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = open_prompt(annotate, error);
     if (status == STATUS_OK)
         status = open_answer(annotate, error);
+    if (status == STATUS_OK && settings->output)
+        status = annotate_check_output(annotate, error);
     if (status == STATUS_OK)
         status = open_evaluation(annotate, error);
     if (status == STATUS_OK)
@@ -307,6 +322,7 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                     text_from_string(settings->dataset ? settings->dataset : "annotate"),
                                 .source = {.path = settings->positionals[0],
                                            .no_header = settings->annotate.no_header,
+                                           .no_quotes = settings->annotate.no_quotes,
                                            .table = settings->annotate.table,
                                            .query = settings->annotate.sql},
                                 .n_votes =

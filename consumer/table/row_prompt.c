@@ -241,6 +241,15 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
     return STATUS_OK;
 }
 
+static struct text trim_blanks(struct text text)
+{
+    while (text.size && (text.data[0] == ' ' || text.data[0] == '\t'))
+        text = (struct text){text.data + 1, text.size - 1};
+    while (text.size && (text.data[text.size - 1] == ' ' || text.data[text.size - 1] == '\t'))
+        text.size--;
+    return text;
+}
+
 static enum status add_choices(struct row_prompt *prompt, const char *list, bool scores, struct error *error)
 {
     size_t n = 1;
@@ -253,7 +262,8 @@ static enum status add_choices(struct row_prompt *prompt, const char *list, bool
     add_member(prompt, "structured_outputs");
     buffer_add_string(&prompt->parameters, "{\"choice\":[");
     for (prompt->n_choices = 0; prompt->n_choices < n;) {
-        struct text choice = {copy, strcspn(copy, ",")};
+        size_t size = strcspn(copy, ",");
+        struct text choice = trim_blanks((struct text){copy, size});
         for (size_t i = 0; i < prompt->n_choices; i++)
             if (text_equal(prompt->choices[i], choice))
                 return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: \"%.*s\" stands twice",
@@ -264,7 +274,7 @@ static enum status add_choices(struct row_prompt *prompt, const char *list, bool
             buffer_add_byte(&prompt->parameters, ',');
         json_encode_string(choice, &prompt->parameters);
         prompt->choices[prompt->n_choices++] = choice;
-        copy += choice.size + 1;
+        copy += size + 1;
     }
     buffer_add_string(&prompt->parameters, "]}");
     if (scores)

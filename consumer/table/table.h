@@ -18,7 +18,8 @@ struct table_columns {
 };
 
 // A row, valid until the next one is read. Fields of CSV and TSV are strings of any bytes, those of JSON lines
-// and SQLite have their types; a member that a JSON line lacks is null.
+// and SQLite have their types. The columns of JSON lines are the members of all lines; one that a line lacks is
+// null.
 struct table_row {
     struct value *fields; // [columns.n]
     int64_t number;       // among the rows that are whole, from 1
@@ -32,6 +33,7 @@ struct table_source {
     enum table_format format;
     char delimiter;            // CSV and TSV
     bool no_header;            // CSV and TSV: columns are column1, column2, ..
+    bool no_quotes;            // TSV: a quote is a letter (IANA text/tab-separated-values)
     const char *table, *query; // SQLite: one of them
 };
 

@@ -19,7 +19,9 @@ struct table_reader {
     struct csv_reader *csv;
     struct input_lines lines;
     struct arena line_arena;
-    struct value *fields; // [columns.n] of a JSON line
+    struct value *fields; // [columns.n] of a JSON line, or of a line without quoting
+    size_t capacity;      // of columns.names
+    struct table_style style;
     // SQLite
     struct table_query *query;
 };
@@ -45,6 +47,19 @@ static enum status reject(const struct table_reader *reader, struct table_row *r
 
 // ---- columns ----
 
+static bool reserve_column(struct table_reader *reader)
+{
+    if (reader->columns.n < reader->capacity)
+        return true;
+    size_t capacity = reader->capacity ? 2 * reader->capacity : 16;
+    struct text *names = realloc(reader->columns.names, capacity * sizeof *names);
+    if (!names)
+        return false;
+    reader->columns.names = names;
+    reader->capacity = capacity;
+    return true;
+}
+
 static enum status add_column(struct table_reader *reader, struct text name, struct error *error)
 {
     const char *file = table_reader_name(reader);
@@ -63,22 +78,42 @@ static enum status add_column(struct table_reader *reader, struct text name, str
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: two columns are named %.*s", file,
                          (int)name.size, name.data);
     char *copy = arena_copy(&reader->arena, name.data, name.size);
-    if (!copy)
+    if (!copy || !reserve_column(reader))
         return refuse_memory(reader, error);
     reader->columns.names[reader->columns.n++] = (struct text){copy, name.size};
     return STATUS_OK;
 }
 
-static enum status open_columns(struct table_reader *reader, size_t n, struct error *error)
+static enum status check_columns(const struct table_reader *reader, size_t n, struct error *error)
 {
-    if (!n)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a table, got an empty file",
+    return n ? STATUS_OK
+             : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a table, got an empty file",
                          table_reader_name(reader));
-    reader->columns.names = arena_allocate_array(&reader->arena, n, sizeof *reader->columns.names);
-    return reader->columns.names ? STATUS_OK : refuse_memory(reader, error);
+}
+
+static enum status allocate_fields(struct table_reader *reader, struct error *error)
+{
+    reader->fields = calloc(reader->columns.n ? reader->columns.n : 1, sizeof *reader->fields);
+    return reader->fields ? STATUS_OK : refuse_memory(reader, error);
+}
+
+// Of a header's field, or a number.
+static enum status add_numbered(struct table_reader *reader, struct text name, struct error *error)
+{
+    char number[INTEGER_TEXT_BYTES + 8];
+    snprintf(number, sizeof number, "column%zu", reader->columns.n + 1);
+    return add_column(reader, reader->wanted.no_header ? text_from_string(number) : name, error);
 }
 
 // ---- CSV, TSV ----
+
+static enum status reject_count(const struct table_reader *reader, struct table_row *row, size_t n,
+                                struct error *error)
+{
+    char what[96];
+    snprintf(what, sizeof what, "expected %zu fields as in the first line, got %zu", reader->columns.n, n);
+    return reject(reader, row, what, error);
+}
 
 static enum status next_csv(struct table_reader *reader, struct table_row *row, struct error *error)
 {
@@ -89,9 +124,7 @@ static enum status next_csv(struct table_reader *reader, struct table_row *row, 
     while (status == STATUS_OK && row->fields && n == 0 && reader->columns.n != 1);
     if (status != STATUS_OK || !row->fields || n == reader->columns.n || n == 0)
         return status;
-    char what[96];
-    snprintf(what, sizeof what, "expected %zu fields as in the first line, got %zu", reader->columns.n, n);
-    return reject(reader, row, what, error);
+    return reject_count(reader, row, n, error);
 }
 
 // A first line is a header, or says how many columns there are.
@@ -105,15 +138,88 @@ static enum status open_csv(struct table_reader *reader, struct error *error)
     if (status != STATUS_OK)
         return status == STATUS_REJECT ? (error->status = STATUS_REFUSE) : status;
     n = row.fields && n == 0 ? 1 : n;
-    status = open_columns(reader, n, error);
-    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
-        char name[INTEGER_TEXT_BYTES + 8];
-        snprintf(name, sizeof name, "column%zu", i + 1);
-        status =
-            add_column(reader, reader->wanted.no_header ? text_from_string(name) : row.fields[i].text, error);
-    }
+    status = check_columns(reader, n, error);
+    for (size_t i = 0; status == STATUS_OK && i < n; i++)
+        status = add_numbered(reader, row.fields[i].text, error);
     if (status == STATUS_OK && reader->wanted.no_header)
         status = csv_reader_rewind(reader->csv, error);
+    return status;
+}
+
+// ---- TSV without quoting ----
+
+// The line without its CR. A blank one is passed over, unless it is a field of its own.
+static enum status next_line(struct table_reader *reader, struct text *line, struct error *error)
+{
+    enum status status;
+    do {
+        status = input_lines_next(&reader->lines, line, error);
+        if (status != STATUS_OK || !line->data)
+            return status;
+        if (line->size && line->data[line->size - 1] == '\r') {
+            line->size--;
+            reader->style.has_carriage_returns = true;
+        }
+    } while (line->size == 0 && reader->columns.n != 1);
+    return STATUS_OK;
+}
+
+// Cuts the next field off the line. line->data NULL: it was the last one.
+static struct text cut_field(const struct table_reader *reader, struct text *line)
+{
+    const char *end = line->size ? memchr(line->data, reader->wanted.delimiter, line->size) : NULL;
+    struct text field = {line->data, end ? (size_t)(end - line->data) : line->size};
+    *line = end ? (struct text){end + 1, line->size - field.size - 1} : (struct text){0};
+    return field;
+}
+
+static enum status next_unquoted(struct table_reader *reader, struct table_row *row, struct error *error)
+{
+    struct text line;
+    size_t n = 0;
+    enum status status = next_line(reader, &line, error);
+    *row = (struct table_row){.line = reader->lines.number};
+    if (status != STATUS_OK || !line.data)
+        return status;
+    if (reader->lines.line_bytes > TABLE_ROW_BYTES_MAX)
+        return reject(reader, row, "the row has more than 16 MiB", error);
+    for (; line.data; n++) {
+        struct text field = cut_field(reader, &line);
+        if (n < reader->columns.n)
+            reader->fields[n] = value_string(field);
+    }
+    if (n != reader->columns.n)
+        return reject_count(reader, row, n, error);
+    row->fields = reader->fields;
+    return STATUS_OK;
+}
+
+static enum status rewind_unquoted(struct table_reader *reader, struct error *error)
+{
+    struct text header;
+    enum status status = input_lines_rewind(&reader->lines, error);
+    return status == STATUS_OK && !reader->wanted.no_header ? input_lines_next(&reader->lines, &header, error)
+                                                            : status;
+}
+
+static enum status open_unquoted(struct table_reader *reader, struct error *error)
+{
+    struct text line = {0};
+    enum status status = input_lines_open(&reader->lines, &reader->source, error);
+    if (status == STATUS_OK)
+        status = input_lines_next(&reader->lines, &line, error);
+    if (status == STATUS_OK)
+        status = check_columns(reader, line.size, error);
+    reader->style.has_mark =
+        status == STATUS_OK && reader->lines.end >= 3 && memcmp(reader->lines.bytes, "\xEF\xBB\xBF", 3) == 0;
+    reader->style.has_carriage_returns = status == STATUS_OK && line.data[line.size - 1] == '\r';
+    line.size -= reader->style.has_carriage_returns;
+    while (status == STATUS_OK && line.data)
+        status = add_numbered(reader, cut_field(reader, &line), error);
+    if (status == STATUS_OK)
+        status = allocate_fields(reader, error);
+    if (status == STATUS_OK && reader->wanted.no_header)
+        status = input_lines_rewind(&reader->lines, error);
     return status;
 }
 
@@ -146,6 +252,14 @@ static enum status next_object(struct table_reader *reader, struct value *object
     return decode_line(reader, line, object, row, error);
 }
 
+// Members mostly stand in the columns' order.
+static size_t find_member(const struct table_reader *reader, size_t i, struct text key)
+{
+    return i < reader->columns.n && text_equal(reader->columns.names[i], key)
+               ? i
+               : table_columns_find(&reader->columns, key);
+}
+
 static enum status next_jsonl(struct table_reader *reader, struct table_row *row, struct error *error)
 {
     struct value object = {0};
@@ -156,40 +270,39 @@ static enum status next_jsonl(struct table_reader *reader, struct table_row *row
         reader->fields[i] = (struct value){.kind = VALUE_NULL};
     for (size_t i = 0; i < object.object.n_members; i++) {
         const struct value_member *member = &object.object.members[i];
-        // members mostly stand in the columns' order
-        size_t column = i < reader->columns.n && text_equal(reader->columns.names[i], member->key)
-                            ? i
-                            : table_columns_find(&reader->columns, member->key);
-        if (column == reader->columns.n) {
-            char what[160];
-            snprintf(what, sizeof what, "the first line has no member \"%.*s\"",
-                     (int)(member->key.size < 64 ? member->key.size : 64), member->key.data);
-            utf8_make_printable(what);
-            return reject(reader, row, what, error);
-        }
+        size_t column = find_member(reader, i, member->key);
+        if (column == reader->columns.n)
+            return reject(reader, row, "it changed while it was read", error);
         reader->fields[column] = member->value;
     }
     row->fields = reader->fields;
     return STATUS_OK;
 }
 
+// A member that only later lines have is a column too, so all lines are read. Lines that are no objects are
+// rejected when they are read as rows.
 static enum status open_jsonl(struct table_reader *reader, struct error *error)
 {
     struct table_row row = {0};
     struct value object = {0};
+    bool more = true;
     enum status status = input_lines_open(&reader->lines, &reader->source, error);
-    if (status == STATUS_OK)
+    while (status == STATUS_OK && more) {
         status = next_object(reader, &object, &row, error);
-    if (status == STATUS_REJECT)
+        bool is_object = status == STATUS_OK && row.raw.data;
+        more = is_object || status == STATUS_REJECT;
+        if (status == STATUS_REJECT && reader->columns.n)
+            status = STATUS_OK;
+        for (size_t i = 0; is_object && status == STATUS_OK && i < object.object.n_members; i++)
+            if (find_member(reader, i, object.object.members[i].key) == reader->columns.n)
+                status = add_column(reader, object.object.members[i].key, error);
+    }
+    if (status == STATUS_REJECT) // the first line is none: a file of another format
         return error->status = STATUS_REFUSE;
-    size_t n = row.raw.data ? object.object.n_members : 0;
     if (status == STATUS_OK)
-        status = open_columns(reader, n, error);
-    for (size_t i = 0; status == STATUS_OK && i < n; i++)
-        status = add_column(reader, object.object.members[i].key, error);
-    reader->fields = calloc(n ? n : 1, sizeof *reader->fields);
-    if (status == STATUS_OK && !reader->fields)
-        return refuse_memory(reader, error);
+        status = check_columns(reader, reader->columns.n, error);
+    if (status == STATUS_OK)
+        status = allocate_fields(reader, error);
     return status == STATUS_OK ? input_lines_rewind(&reader->lines, error) : status;
 }
 
@@ -201,7 +314,7 @@ static enum status open_sqlite(struct table_reader *reader, struct error *error)
     enum status status = table_query_open(&reader->query, wanted->path, wanted->table, wanted->query, error);
     size_t n = status == STATUS_OK ? table_query_n_columns(reader->query) : 0;
     if (status == STATUS_OK)
-        status = open_columns(reader, n, error);
+        status = check_columns(reader, n, error);
     for (size_t i = 0; status == STATUS_OK && i < n; i++)
         status = add_column(reader, text_from_string(table_query_column(reader->query, i)), error);
     return status;
@@ -223,7 +336,9 @@ static enum status open_format(struct table_reader *reader, struct error *error)
     reader->is_open = status == STATUS_OK;
     if (status != STATUS_OK)
         return status;
-    return reader->wanted.format == TABLE_JSONL ? open_jsonl(reader, error) : open_csv(reader, error);
+    if (reader->wanted.format == TABLE_JSONL)
+        return open_jsonl(reader, error);
+    return reader->wanted.no_quotes ? open_unquoted(reader, error) : open_csv(reader, error);
 }
 
 enum status table_reader_open(struct table_reader **reader, const struct table_source *source,
@@ -253,6 +368,7 @@ void table_reader_close(struct table_reader *reader)
     table_query_close(reader->query);
     arena_finish(&reader->arena);
     arena_finish(&reader->line_arena);
+    free(reader->columns.names);
     free(reader->fields);
     free(reader);
 }
@@ -264,13 +380,14 @@ const struct table_columns *table_reader_columns(const struct table_reader *read
 
 struct table_style table_reader_style(const struct table_reader *reader)
 {
-    return reader->csv ? csv_reader_style(reader->csv) : (struct table_style){0};
+    return reader->csv ? csv_reader_style(reader->csv) : reader->style;
 }
 
 enum status table_reader_next(struct table_reader *reader, struct table_row *row, struct error *error)
 {
     enum status status = reader->query                          ? next_sqlite(reader, row, error)
                          : reader->wanted.format == TABLE_JSONL ? next_jsonl(reader, row, error)
+                         : reader->wanted.no_quotes             ? next_unquoted(reader, row, error)
                                                                 : next_csv(reader, row, error);
     if (status == STATUS_OK && row->fields)
         row->number = ++reader->n_rows;
@@ -284,6 +401,8 @@ enum status table_reader_rewind(struct table_reader *reader, struct error *error
         return table_query_rewind(reader->query, error);
     if (reader->wanted.format == TABLE_JSONL)
         return input_lines_rewind(&reader->lines, error);
+    if (reader->wanted.no_quotes)
+        return rewind_unquoted(reader, error);
     struct table_row row;
     size_t n;
     enum status status = csv_reader_rewind(reader->csv, error);

@@ -1,11 +1,13 @@
 #include "consumer/table/table_writer.h"
 
 #include "consumer/command/output_file.h"
+#include "schemas/base64.h"
 #include "store/table_insert.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct table_writer {
     struct table_target target;
@@ -54,13 +56,37 @@ static void add_csv_field(struct table_writer *writer, struct text field)
     buffer_add_byte(line, '"');
 }
 
-static void add_csv_value(struct table_writer *writer, const struct value *value)
+static void add_escaped_field(struct table_writer *writer, struct text field)
+{
+    static const char bytes[] = "\t\r\n\\", letters[] = "trn\\";
+    for (size_t i = 0; i < field.size; i++) {
+        const char *special = field.data[i] ? strchr(bytes, field.data[i]) : NULL;
+        if (special)
+            buffer_add_byte(&writer->line, '\\');
+        buffer_add_byte(&writer->line, special ? letters[special - bytes] : field.data[i]);
+    }
+}
+
+static void add_text_field(struct table_writer *writer, struct text field, bool is_input)
+{
+    if (!writer->target.no_quotes)
+        add_csv_field(writer, field);
+    else if (is_input && writer->target.is_verbatim)
+        buffer_add_text(&writer->line, field);
+    else
+        add_escaped_field(writer, field);
+}
+
+static void add_csv_value(struct table_writer *writer, const struct value *value, bool is_input)
 {
     buffer_clear(&writer->json);
-    if (value->kind != VALUE_NULL && value->kind != VALUE_STRING && value->kind != VALUE_BYTES)
+    if (value->kind == VALUE_BYTES)
+        base64_encode(value->text, &writer->json);
+    else if (value->kind != VALUE_NULL && value->kind != VALUE_STRING)
         json_encode(value, &writer->json);
-    bool is_text = value->kind == VALUE_STRING || value->kind == VALUE_BYTES;
-    add_csv_field(writer, is_text ? value->text : (struct text){writer->json.data, writer->json.size});
+    bool is_text = value->kind == VALUE_STRING;
+    add_text_field(writer, is_text ? value->text : (struct text){writer->json.data, writer->json.size},
+                   is_input);
     writer->line.failed |= writer->json.failed;
 }
 
@@ -76,7 +102,7 @@ static void add_csv_header(struct table_writer *writer)
     for (size_t i = 0; i < writer->n_columns && !writer->target.no_header; i++) {
         if (i)
             buffer_add_byte(&writer->line, writer->target.delimiter);
-        add_csv_field(writer, writer->names[i]);
+        add_text_field(writer, writer->names[i], i < writer->n_input);
     }
     if (!writer->target.no_header)
         end_csv_line(writer);
@@ -87,7 +113,7 @@ static void add_csv_row(struct table_writer *writer)
     for (size_t i = 0; i < writer->n_columns; i++) {
         if (i)
             buffer_add_byte(&writer->line, writer->target.delimiter);
-        add_csv_value(writer, &writer->fields[i]);
+        add_csv_value(writer, &writer->fields[i], i < writer->n_input);
     }
     end_csv_line(writer);
 }
@@ -160,6 +186,25 @@ static enum status copy_names(struct table_writer *writer, struct error *error)
         writer->names[i] = (struct text){arena_copy(&writer->arena, name.data, name.size), name.size};
         if (!writer->names[i].data)
             return refuse_memory(target, error);
+    }
+    return STATUS_OK;
+}
+
+enum status table_writer_check(const struct table_target *target, struct error *error)
+{
+    size_t n_input = target->input->n, n = n_input + target->added->n;
+    for (size_t i = 0; target->format == TABLE_SQLITE && i < n; i++) {
+        struct text name = i < n_input ? target->input->names[i] : target->added->names[i - n_input];
+        for (size_t j = 0; j < i; j++) {
+            struct text other = j < n_input ? target->input->names[j] : target->added->names[j - n_input];
+            if (name.size == other.size && strncasecmp(name.data, other.data, name.size) == 0)
+                return error_set(
+                    error, STATUS_REFUSE, ERROR_USAGE,
+                    "columns \"%.*s\" and \"%.*s\" are one to SQLite, which does not distinguish "
+                    "letters' case%s",
+                    (int)other.size, other.data, (int)name.size, name.data,
+                    i < n_input ? "" : ": give the answers' columns another name with --prefix");
+        }
     }
     return STATUS_OK;
 }

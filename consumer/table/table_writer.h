@@ -12,13 +12,19 @@ struct table_target {
     char delimiter; // CSV and TSV
     struct table_style style;
     bool no_header;
-    const char *into;                          // SQLite: the table
+    bool no_quotes;   // TSV: a tab, CR, LF or backslash is written as an escape of C
+    bool is_verbatim; // with no_quotes: fields of the input are of such a table, and written as they are
+    const char *into; // SQLite: the table
     const struct table_columns *input, *added; // copied
 };
 
 enum status table_writer_open(struct table_writer **writer, const struct table_target *target,
                               struct error *error) WARN_UNUSED;
-// The row's fields and `added`, one for each column. A JSON line is kept byte for byte.
+// Two columns of one name but for the case of ASCII letters: one column to SQLite. STATUS_REFUSE, before
+// anything is computed.
+enum status table_writer_check(const struct table_target *target, struct error *error) WARN_UNUSED;
+// The row's fields and `added`, one for each column. A JSON line is kept byte for byte; bytes (SQLite's BLOB) are
+// base64 in text.
 enum status table_writer_add(struct table_writer *writer, const struct table_row *row,
                              const struct value *added, struct error *error) WARN_UNUSED;
 enum status table_writer_complete(struct table_writer *writer, struct error *error) WARN_UNUSED;

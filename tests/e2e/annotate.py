@@ -59,6 +59,8 @@ def every_field_of_a_csv_file_comes_back_and_the_answers_stand_behind_them(test)
     out = read_csv(test, "out.csv")
     assert out[0] == rows[0] + ["label", "sheaf_prompt_tokens", "sheaf_completion_tokens"] + BESIDE, out[0]
     assert [row[:3] for row in out[1:]] == rows[1:]
+    annotate(test, "in.csv", "--choice", " pos, neg ,mixed", "--figures", out="blanks.csv")  # around labels are no part of them
+    assert read_csv(test, "blanks.csv") == out
     assert {row[3] for row in out[1:]} <= {"pos", "neg", "mixed"} and {row[6] for row in out[1:]} == {"stop"}
 
 
@@ -87,8 +89,9 @@ def a_table_of_tabs_with_a_header_of_one_column_and_without_one(test):
 @case
 def json_lines_keep_their_bytes_and_types(test):
     lines = ['{"title": "a",  "text":"b", "n": 1.50, "deep": {"x": [1, null]}}', '{"text":"c","title":"d"}', '{"title":"\\u00e4"}']
+    lines.append('{"title": "e", "late": true}')  # a member that the first line lacks is a column too
     write(test, "in.jsonl", "\n".join(lines) + "\n")
-    write(test, "p1.jinja", "{{ title }} {{ text or 'none' }} {{ n }} {{ deep | tojson }}")
+    write(test, "p1.jinja", "{{ title }} {{ text or 'none' }} {{ n }} {{ deep | tojson }} {{ late }}")
     annotate(test, "in.jsonl", "--prompt", "p1.jinja", out="out.jsonl")
     out = test.read("out.jsonl").decode().splitlines()
     for line, before in zip(out, lines, strict=True):
@@ -110,6 +113,8 @@ def a_table_of_sqlite_is_read_and_written_also_in_one_database(test):
         assert got[0][5] in ("pos", "neg") and got[0][5] == got[2][5] and got[0][7] is None
     annotate(test, "data.db", "--sql", "SELECT title, text FROM t", out="out.csv")
     assert read_csv(test, "out.csv")[2][:2] == ["c", ""]
+    annotate(test, "data.db", "--table", "t", out="blob.csv")  # bytes are base64, as in JSON lines
+    assert [row[4] for row in read_csv(test, "blob.csv")[1:]] == ["AP8=", "", ""]
     # what it did not make it does not replace: by whatever name, not the rows it reads, not a view, not its own store
     database.execute("CREATE VIEW v AS SELECT title FROM t")
     database.commit()
@@ -122,6 +127,31 @@ def a_table_of_sqlite_is_read_and_written_also_in_one_database(test):
     database.close()
     annotate(test, "data.db", "--sql", "DELETE FROM t", status=2)
     annotate(test, "data.db", status=2)
+
+
+@case
+def columns_that_a_database_takes_for_one_are_refused_at_once(test):
+    write(test, "in.csv", "title,Title,text\na,b,c\n")
+    done = annotate(test, "in.csv", "--into", "t", out="out.db", status=2)
+    assert '"title"' in done.err and '"Title"' in done.err and "SQLite" in done.err and not test.exists("out.db.db"), done
+    write(test, "in.csv", "title,Answer,text\na,b,c\n")
+    done = annotate(test, "in.csv", "--into", "t", out="out.db", status=2)
+    assert '"Answer"' in done.err and "--prefix" in done.err, done
+    annotate(test, "in.csv")
+
+
+@case
+def a_table_of_tabs_without_quoting_keeps_its_quotes(test):
+    write(test, "in.tsv", 'title\ttext\n3" pipe\t"open\nb\tc\\d\n')
+    annotate(test, "in.tsv", "--no-quotes", out="out.tsv")
+    out = [line.split("\t") for line in test.read("out.tsv").decode().split("\n")]
+    assert [row[:2] for row in out[:3]] == [["title", "text"], ['3" pipe', '"open'], ["b", "c\\d"]], out
+    (record,), = test.query("SELECT record FROM records ORDER BY job LIMIT 1", "out.tsv.db")
+    assert json.loads(record)["messages"][0]["content"] == PROMPT.replace("{{ title }}", '3" pipe').replace("{{ text }}", '"open')
+    write(test, "in.jsonl", '{"title": "a\\tb", "text": "c"}\n')
+    annotate(test, "in.jsonl", "--no-quotes", out="again.tsv")
+    assert test.read("again.tsv").decode().split("\n")[1].startswith("a\\tb\tc\t")
+    annotate(test, "in.jsonl", "--no-quotes", out="again.jsonl", status=2)
 
 
 @case
@@ -206,7 +236,9 @@ def what_is_wrong_is_said_before_anything_runs(test):
     write(test, "syntax.jinja", "{{ title")
     refused(["syntax.jinja", "line 1"], "--prompt", "syntax.jinja")
     refused(["--schema or --choice"], "--schema", "x", "--choice", "a")
-    refused(["stands twice"], "--choice", "a,a")
+    refused(["stands twice"], "--choice", "a, a")
+    refused(["a label is empty"], "--choice", "a, ,b")
+    refused(["--price-in", "number"], "--price-in", "much")
     write(test, "taken.csv", "title,text,label\na,b,c\n")
     refused(['"label"', "--prefix"], "--choice", "a,b", file="taken.csv")
     write(test, "twice.csv", "title,text,title\na,b,c\n")
@@ -372,6 +404,13 @@ def an_estimate_counts_the_tokens_of_all_prompts_without_a_step(test):
     done = test.run("annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "--estimate")
     assert sorted(os.listdir(test.folder)) == sorted(["in.csv", "p.jinja", "tiny.gguf"] +
                                                      [name for name in os.listdir(test.folder) if "tmp" in name]), os.listdir(test.folder)
+    priced = test.run("annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "--estimate", "--price-in", "2",
+                      "--price-out", "3", "--max-tokens", "50")
+    tokens = figure(priced.out, "of different")[0]
+    assert figure(priced.out, "price of prompts") == [round(2 * tokens / 1e6, 6)], priced.out
+    assert figure(priced.out, "price of answers, at most") == [round(3 * 70 * 50 / 1e6, 6)], priced.out
+    priced = test.run("annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "--estimate", "--price-out", "3")
+    assert "--sample" in priced.out, priced.out
     annotate(test, "in.csv", "--figures")
     tokens = [int(row[3]) for row in read_csv(test, "out.csv")[1:]]
     assert (figure(done.out, "rows"), figure(done.out, "different")) == ([100.0], [70.0]), done.out

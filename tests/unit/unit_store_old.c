@@ -123,6 +123,26 @@ static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
     buffer_finish(&old_others);
 }
 
+// A view over a view that the new version replaces can't be carried over by SQLite.
+static void a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do(void **state)
+{
+    (void)state;
+    struct store *store = NULL;
+    make_version(5, "CREATE VIEW my_own AS SELECT submitted_at FROM jobs;"
+                    "CREATE VIEW \"my list\" AS SELECT dataset, remaining FROM progress");
+    assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "\"my list\""));
+    assert_non_null(strstr(error.text, "DROP VIEW"));
+    assert_null(strstr(error.text, "\"progress\""));
+    sqlite3 *sqlite = NULL;
+    assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
+    execute(sqlite, "DROP VIEW \"my list\"");
+    sqlite3_close(sqlite);
+    store = open_store();
+    assert_answer(store, "SELECT count(submitted_at_us) FROM my_own", "0\n");
+    store_close(store);
+}
+
 static void count(void *context, const struct claimed_job *claimed)
 {
     int *n = context;
@@ -506,6 +526,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_store_of_version_1_becomes_what_a_new_one_is, fresh_path),
+        cmocka_unit_test_setup(a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do,
+                               fresh_path),
         cmocka_unit_test_setup(the_queue_of_a_version_1_store_goes_on, fresh_path),
         cmocka_unit_test_setup(a_reader_of_a_version_1_store_says_what_it_is, fresh_path),
         cmocka_unit_test_setup(a_store_of_each_version_keeps_its_rows_under_todays_names, fresh_path),

@@ -70,6 +70,32 @@ static void fields_are_read_as_they_stand(void **state)
     ASSERT_READS("a,b\n", "");
 }
 
+static void without_quoting_a_quote_is_a_letter(void **state)
+{
+    static const char content[] = "\xEF\xBB\xBFsize\tnote\r\n3\"\t\"open\r\n\r\na\nb\t c\\n \n";
+    struct buffer found = {0};
+    write_file(in_path, text_from_string(content));
+    read_all(
+        &(struct table_source){.path = in_path, .format = TABLE_TSV, .delimiter = '\t', .no_quotes = true},
+        &found);
+    buffer_add(&found, "", 1);
+    assert_string_equal(
+        found.data,
+        "[3\"|\"open]<unit_table.in: line 4: expected 2 fields as in the first line, got 1>[b| c\\n ]");
+    buffer_finish(&found);
+}
+
+static void members_of_all_json_lines_are_columns(void **state)
+{
+    struct buffer found = {0};
+    write_file(in_path, TEXT("{\"a\":\"1\"}\nno json\n{\"b\":\"2\",\"a\":\"3\"}\n\n{\"c\":\"4\"}\n"));
+    read_all(&(struct table_source){.path = in_path, .format = TABLE_JSONL}, &found);
+    buffer_add(&found, "", 1);
+    assert_non_null(strstr(found.data, "[1||]<unit_table.in: line 2: "));
+    assert_non_null(strstr(found.data, ">[3|2|][||4]"));
+    buffer_finish(&found);
+}
+
 static void faults_have_their_line_and_column_and_the_next_row_is_read(void **state)
 {
     ASSERT_READS("a,b\nc\nd,e\n",
@@ -165,6 +191,34 @@ static void what_is_written_is_read_back_byte_for_byte(void **state)
     unlink(out_path);
 }
 
+// What a table of the same style held is unchanged; tabs and ends of lines in other fields are escaped.
+static void a_table_without_quoting_escapes_what_it_cannot_hold(void **state)
+{
+    struct text names[] = {TEXT("a\""), TEXT("b")};
+    const struct table_columns input = {names, 1}, added = {names + 1, 1};
+    struct table_target target = {.path = out_path,
+                                  .format = TABLE_TSV,
+                                  .delimiter = '\t',
+                                  .no_quotes = true,
+                                  .is_verbatim = true,
+                                  .input = &input,
+                                  .added = &added};
+    struct table_writer *writer;
+    struct error error;
+    struct value fields[] = {value_string(TEXT("\"x\\ "))}, answers[] = {value_string(TEXT("1\t2\r\n\\"))};
+    assert_int_equal(table_writer_open(&writer, &target, &error), STATUS_OK);
+    struct table_row row = {.fields = fields};
+    assert_int_equal(table_writer_add(writer, &row, answers, &error), STATUS_OK);
+    assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
+    table_writer_close(writer);
+    char written[64] = "";
+    FILE *file = fopen(out_path, "r");
+    assert_true(file && fread(written, 1, sizeof written - 1, file) > 0);
+    fclose(file);
+    assert_string_equal(written, "a\"\tb\n\"x\\ \t1\\t2\\r\\n\\\\\n");
+    unlink(out_path);
+}
+
 // A field, a CR and a quote stand at each place of the buffer's end.
 static void the_ends_of_buffers_are_not_seen(void **state)
 {
@@ -216,9 +270,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_are_read_as_they_stand),
+        cmocka_unit_test(without_quoting_a_quote_is_a_letter),
+        cmocka_unit_test(members_of_all_json_lines_are_columns),
         cmocka_unit_test(faults_have_their_line_and_column_and_the_next_row_is_read),
         cmocka_unit_test(a_header_names_each_column_once),
         cmocka_unit_test(what_is_written_is_read_back_byte_for_byte),
+        cmocka_unit_test(a_table_without_quoting_escapes_what_it_cannot_hold),
         cmocka_unit_test(the_ends_of_buffers_are_not_seen),
         cmocka_unit_test(formats_follow_from_names_and_near_columns_are_found),
         cmocka_unit_test(occurrences_are_counted_while_the_table_grows),
