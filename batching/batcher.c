@@ -228,7 +228,7 @@ static bool allocate_masks(struct batcher *b)
         if (!b->steps[i].masks)
             b->steps[i].masks = calloc(n, mask_bytes);
     if (!b->masking)
-        b->masking = calloc(n, sizeof(struct compiled_constraint *));
+        b->masking = calloc(n, sizeof *b->masking);
     return b->steps[0].masks && b->steps[1].masks && b->masking;
 }
 
@@ -272,15 +272,13 @@ static void compile_constraints(struct batcher *b)
     } while (entry);
 }
 
-// The masks of one constraint's outputs, one after the other: they share its recognizer.
-static void fill_masks_of(void *context, int index, int thread)
+static void fill_masks_of(void *context)
 {
-    struct batcher *b = context;
-    const struct scheduled_step *scheduled = b->building;
-    (void)thread;
+    const struct mask_task *task = context;
+    const struct scheduled_step *scheduled = task->scheduled;
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
         struct sequence *sequence = scheduled->output_sequences[i];
-        if (!scheduled->samples[i].scores && sequence->prompt->constraint == b->masking[index])
+        if (!scheduled->samples[i].scores && sequence->prompt->constraint == task->constraint)
             sequence_fill_mask(sequence,
                                scheduled->masks + (size_t)i * (size_t)sequence->prompt->n_mask_words);
     }
@@ -300,20 +298,37 @@ static void forbid_bad_words(struct scheduled_step *scheduled)
     }
 }
 
-static void fill_masks(struct batcher *b)
+// The step is drawn from: its masks are complete when this returns.
+static void await_masks(void *context)
 {
-    const struct scheduled_step *scheduled = b->building;
-    int n = 0;
+    struct batcher *b = context;
+    if (!b->building->step.await_masks)
+        return;
+    while (b->n_masking > 0)
+        pool_wait(b->config.pool, &b->masking[--b->n_masking].task);
+    forbid_bad_words(b->building);
+    b->building->step.await_masks = NULL;
+}
+
+// Starts to fill the masks, a task a constraint. They are waited for within the step.
+static void start_masks(struct batcher *b)
+{
+    struct scheduled_step *scheduled = b->building;
+    b->n_masking = 0;
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
-        struct compiled_constraint *constraint = scheduled->output_sequences[i]->prompt->constraint;
+        const struct compiled_constraint *constraint = scheduled->output_sequences[i]->prompt->constraint;
         bool is_new = constraint != NULL && !scheduled->samples[i].scores;
-        for (int j = 0; j < n && is_new; j++)
-            is_new = b->masking[j] != constraint;
+        for (int32_t j = 0; j < b->n_masking && is_new; j++)
+            is_new = b->masking[j].constraint != constraint;
         if (is_new)
-            b->masking[n++] = constraint;
+            b->masking[b->n_masking++] = (struct mask_task){.scheduled = scheduled, .constraint = constraint};
     }
-    if (n > 0)
-        pool_run(b->config.pool, n, fill_masks_of, b);
+    for (int32_t i = 0; i < b->n_masking; i++) {
+        b->masking[i].task = (struct pool_task){.run = fill_masks_of, .context = &b->masking[i]};
+        pool_start(b->config.pool, &b->masking[i].task);
+    }
+    scheduled->step.await_masks = await_masks;
+    scheduled->step.masks_context = b;
 }
 
 // ---- preparing new jobs, on the pool ----
@@ -513,9 +528,11 @@ static enum status compute(struct batcher *b, const struct scheduled_step **done
     enum status status = STATUS_OK;
     if (next && engine->submit) {
         status = engine->submit(engine->context, &next->step, error);
+        await_masks(b); // an engine that failed may not have
         b->building = &b->steps[next == &b->steps[0]];
     } else if (next) {
         status = engine->step(engine->context, &next->step, b->results, error);
+        await_masks(b);
     }
     b->under_way = engine->submit ? next : NULL;
     if (status == STATUS_OK && before)
@@ -543,8 +560,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     finish_failed(b, finished);
     int64_t prepared = clock_us();
     scheduler_build_step(b);
-    fill_masks(b);
-    forbid_bad_words(b->building);
+    start_masks(b);
     int64_t planned = clock_us();
     *figures = (struct step_figures){.prepare_us = prepared - start, .plan_us = planned - prepared};
     const struct scheduled_step *done;

@@ -30,7 +30,8 @@ struct batch_limits {
     int32_t page_positions;
 };
 
-// Computes steps: forward_step bound to a model, or an engine for tests.
+// Computes steps: forward_step bound to a model, or an engine for tests. It calls step->await_masks before it reads
+// a sample's mask.
 struct engine {
     void *context;
     enum status (*step)(void *context, struct step *step, struct sample_result *results, struct error *error);

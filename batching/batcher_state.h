@@ -22,6 +22,13 @@ struct scheduled_step {
     int32_t prefill_tokens, decode_tokens, n_preempted;
 };
 
+// Fills the masks of one constraint's outputs in b->building, one after the other: they share its recognizer.
+struct mask_task {
+    struct pool_task task;
+    const struct scheduled_step *scheduled;
+    const struct compiled_constraint *constraint;
+};
+
 struct batcher {
     struct batcher_config config;
     struct page_stack pages;
@@ -43,8 +50,8 @@ struct batcher {
     struct scheduled_step *under_way; // the other one, submitted and not collected; NULL: none
     struct sample_result *results;    // [n_sequences_max]
     struct constraint_cache constraints;
-    // [n_sequences_max] of the step's outputs, each once; allocated with the masks
-    struct compiled_constraint **masking;
+    struct mask_task *masking; // [n_sequences_max] a task a constraint; allocated with the masks
+    int32_t n_masking;         // started and not waited for
 };
 
 // Fills b->building with tokens of the running sequences, then of newly admitted ones. scheduler.c.

@@ -116,6 +116,8 @@ static enum status compute_step(void *context, struct step *step, struct sample_
                                 struct error *error)
 {
     struct test_engine *engine = context;
+    if (step->await_masks)
+        step->await_masks(step->masks_context);
     for (int32_t i = 0; i < step->n_outputs; i++)
         results[i] = step->samples[i].scores
                          ? score(&step->samples[i])

@@ -112,6 +112,10 @@ struct step {
     int32_t n_outputs;
     const int32_t *output_rows;           // [n_outputs], ascending: the rows for which logits are computed
     const struct sample_request *samples; // [n_outputs], or NULL to read logits instead
+    // Called before the masks of the samples are read, any number of times; returns when they are complete. NULL:
+    // they are.
+    void (*await_masks)(void *context);
+    void *masks_context;
     // the host reads, writes or waits within the step, so it cannot be captured into a graph
     bool stops;
 };
@@ -227,6 +231,8 @@ struct backend_device {
 // A step.
 struct backend_operations {
     void (*begin)(struct backend *backend, const struct step *step);
+    // Masks of the samples are read from the output product on, not in `begin`.
+    bool reads_masks_late;
     // The phase of the operations enqueued from here on, for the trace only.
     void (*phase)(struct backend *backend, enum step_phase phase);
     // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] when given)

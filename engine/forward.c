@@ -314,6 +314,13 @@ static void check_step(const struct forward *forward, const struct step *step)
     (void)position_limit;
 }
 
+// Masks may be filled while a backend computes that reads them late.
+static void await_masks(const struct forward *forward, const struct step *step, bool late)
+{
+    if (step->await_masks && late == forward->backend->operations.reads_masks_late)
+        step->await_masks(step->masks_context);
+}
+
 // Enqueues the whole step, without `end`.
 static void run_step(struct forward *forward, struct step *step, float *logits)
 {
@@ -329,6 +336,7 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
                         .x = forward->matrices.x,
                         .normed = forward->matrices.normed,
                         .heads = forward->matrices.heads};
+    await_masks(forward, step, false);
     pass.operations->begin(pass.backend, step);
     embed(&pass);
     for (int32_t i = 0; i < pass.shape->n_layers; i++)
@@ -338,6 +346,7 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
         enter(&pass, PHASE_SAMPLING);
         if (logits) // before the sampler modifies them
             pass.operations->read(pass.backend, forward->matrices.logits, step->n_outputs, logits);
+        await_masks(forward, step, true);
         if (step->samples)
             pass.operations->sample(pass.backend, forward->matrices.logits);
     }

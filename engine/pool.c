@@ -7,6 +7,9 @@
 // busy machine.)
 //
 // `left` counts indices not yet done. Idle threads watch `runs`, first spinning, then under the mutex.
+//
+// Background tasks are a list under the mutex. A thread takes one when it finds no index, and looks for indices
+// again behind each; starting one changes `runs` too, so that idle threads look at the list.
 #include "engine/pool.h"
 
 #include "engine/machine.h"
@@ -47,13 +50,16 @@ struct pool {
     void (*task)(void *context, int index, int thread);
     void *context;
 
-    _Alignas(CACHE_LINE) _Atomic uint64_t runs; // changes when a run starts and when the pool stops
+    _Alignas(CACHE_LINE) _Atomic uint64_t runs; // changes when a run or a task starts and when the pool stops
     atomic_bool stopping;
     _Alignas(CACHE_LINE) atomic_int left;
     _Alignas(CACHE_LINE) atomic_int n_sleeping;
     atomic_bool caller_sleeping;
     pthread_mutex_t mutex;
-    pthread_cond_t run_started, run_done;
+    pthread_cond_t run_started, run_done, task_done;
+
+    struct pool_task *first_task, *last_task; // background, not taken; under the mutex
+    atomic_int n_tasks;                       // in the list
 };
 
 static uint64_t range_make(uint32_t begin, uint32_t end)
@@ -132,6 +138,32 @@ static void work(struct pool *pool, struct pool_thread *thread)
     count_done(pool, n_done);
 }
 
+// Under the mutex, which is released while the task runs.
+static void run_first_task(struct pool *pool)
+{
+    struct pool_task *task = pool->first_task;
+    pool->first_task = task->next;
+    atomic_fetch_sub(&pool->n_tasks, 1);
+    pthread_mutex_unlock(&pool->mutex);
+    task->run(task->context);
+    pthread_mutex_lock(&pool->mutex);
+    task->is_done = true;
+    pthread_cond_signal(&pool->task_done); // the caller alone waits
+}
+
+// False: there is none.
+static bool run_background_task(struct pool *pool)
+{
+    if (atomic_load(&pool->n_tasks) == 0)
+        return false;
+    pthread_mutex_lock(&pool->mutex);
+    bool found = pool->first_task != NULL;
+    if (found)
+        run_first_task(pool);
+    pthread_mutex_unlock(&pool->mutex);
+    return found;
+}
+
 // Waits until `runs` is no longer `seen`.
 static void wait_for_run(struct pool *pool, uint64_t seen)
 {
@@ -193,7 +225,9 @@ static void *thread_main(void *argument)
         seen = atomic_load_explicit(&pool->runs, memory_order_acquire);
         if (atomic_load_explicit(&pool->stopping, memory_order_acquire))
             return NULL;
-        work(pool, thread);
+        do
+            work(pool, thread);
+        while (run_background_task(pool));
     }
 }
 
@@ -243,6 +277,7 @@ enum status pool_create(struct pool **out, int n_threads, struct error *error)
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->run_started, NULL);
     pthread_cond_init(&pool->run_done, NULL);
+    pthread_cond_init(&pool->task_done, NULL);
     for (int i = 0; i < n_threads; i++) {
         threads[i].pool = pool;
         threads[i].index = i;
@@ -263,6 +298,7 @@ void pool_destroy(struct pool *pool)
 {
     if (!pool)
         return;
+    assert(!pool->first_task);
     atomic_store(&pool->stopping, true);
     announce(pool);
     for (int i = 1; i < pool->n_threads; i++)
@@ -270,6 +306,7 @@ void pool_destroy(struct pool *pool)
     pthread_mutex_destroy(&pool->mutex);
     pthread_cond_destroy(&pool->run_started);
     pthread_cond_destroy(&pool->run_done);
+    pthread_cond_destroy(&pool->task_done);
     free(pool->threads);
     free(pool);
 }
@@ -298,4 +335,30 @@ void pool_run(struct pool *pool, int n_tasks, void (*task)(void *context, int in
     announce(pool);
     work(pool, &pool->threads[0]);
     wait_for_done(pool);
+}
+
+void pool_start(struct pool *pool, struct pool_task *task)
+{
+    task->next = NULL;
+    task->is_done = false;
+    pthread_mutex_lock(&pool->mutex);
+    if (pool->first_task)
+        pool->last_task->next = task;
+    else
+        pool->first_task = task;
+    pool->last_task = task;
+    atomic_fetch_add(&pool->n_tasks, 1);
+    pthread_mutex_unlock(&pool->mutex);
+    announce(pool);
+}
+
+void pool_wait(struct pool *pool, struct pool_task *task)
+{
+    pthread_mutex_lock(&pool->mutex);
+    while (!task->is_done)
+        if (pool->first_task)
+            run_first_task(pool);
+        else
+            pthread_cond_wait(&pool->task_done, &pool->mutex);
+    pthread_mutex_unlock(&pool->mutex);
 }

@@ -1,11 +1,24 @@
 // A thread pool with work stealing, for one parallel loop at a time. Each thread starts with a range of the
 // tasks; a thread that is done steals tasks from the end of another's, so that a slow core does not delay the
 // loop. The caller takes part. Results must not depend on the thread that runs a task.
+//
+// Beside the loops there are background tasks: threads without a part of a loop run them, oldest first. A thread
+// that runs one is missing in the loops until it ends, so such a task should be short.
 #pragma once
 
 #include "schemas/error.h"
 
+#include <stdbool.h>
+
 struct pool;
+
+// A background task, on the caller's storage from pool_start to pool_wait.
+struct pool_task {
+    void (*run)(void *context);
+    void *context;
+    struct pool_task *next; // of those that no thread has taken; the pool's
+    bool is_done;           // the pool's
+};
 
 enum { POOL_THREADS_MAX = 256 };
 
@@ -19,3 +32,9 @@ int pool_n_threads(const struct pool *pool);
 // task.
 void pool_run(struct pool *pool, int n_tasks, void (*task)(void *context, int index, int thread),
               void *context);
+
+// Starts a background task. Thread: that of pool_run; not from a task.
+void pool_start(struct pool *pool, struct pool_task *task);
+// Returns when a started task has ended. Meanwhile the caller runs tasks that no thread has taken, so a pool of
+// one thread runs them here. Each started task is waited for before the pool is destroyed.
+void pool_wait(struct pool *pool, struct pool_task *task);

@@ -142,6 +142,8 @@ static enum status fake_step(void *context, struct step *step, struct sample_res
     model->n_rows += step->n_tokens;
     if (step->n_sequences > model->largest_batch)
         model->largest_batch = step->n_sequences;
+    if (step->await_masks)
+        step->await_masks(step->masks_context);
     int32_t row = 0;
     for (int32_t s = 0; s < step->n_sequences; s++) {
         const struct step_sequence *sequence = &step->sequences[s];
@@ -175,6 +177,8 @@ static enum status fake_submit(void *context, struct step *step, struct error *e
     struct fake_model *model = context;
     (void)error;
     assert(model->n_under_way < 2);
+    if (step->await_masks)
+        step->await_masks(step->masks_context);
     size_t n_rows = (size_t)step->n_tokens, n_sequences = (size_t)step->n_sequences,
            n_outputs = (size_t)step->n_outputs;
     struct fake_step *copied = &model->under_way[model->n_under_way++];

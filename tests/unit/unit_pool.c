@@ -145,6 +145,90 @@ static void sleeping_threads_wake_for_a_run(void **state)
     pool_destroy(pool);
 }
 
+struct beside {
+    struct pool_task task;
+    int n_runs;           // written without atomics: pool_wait orders it before the caller's reading
+    atomic_bool *is_open; // waits for it; NULL: for nothing
+};
+
+static void run_beside(void *context)
+{
+    struct beside *beside = context;
+    while (beside->is_open && !atomic_load(beside->is_open))
+        sched_yield();
+    beside->n_runs++;
+}
+
+static void background_tasks_run_once_each_beside_the_loops(void **state)
+{
+    for (int n_threads = 1; n_threads <= 5; n_threads++) {
+        struct pool *pool = pool_make(n_threads);
+        for (int round = 0; round < 2000; round++) {
+            struct beside tasks[7];
+            int n = round % 8;
+            for (int i = 0; i < n; i++) {
+                tasks[i] = (struct beside){.task = {.run = run_beside, .context = &tasks[i]}};
+                pool_start(pool, &tasks[i].task);
+            }
+            for (int i = 0; i < round % 3; i++)
+                check_run(pool, 20);
+            for (int i = 0; i < n; i++) {
+                int which = round % 2 ? i : n - 1 - i;
+                pool_wait(pool, &tasks[which].task);
+                assert_int_equal(tasks[which].n_runs, 1);
+            }
+        }
+        pool_destroy(pool);
+    }
+}
+
+static void open_gate(void *context, int index, int thread)
+{
+    if (index == 99)
+        atomic_store((atomic_bool *)context, true);
+}
+
+// A thread that is in a task that ends behind the loop is not missed by the loop.
+static void a_loop_does_not_wait_for_background_tasks(void **state)
+{
+    struct pool *pool = pool_make(2);
+    for (int round = 0; round < 200; round++) {
+        atomic_bool is_open = false;
+        struct beside first = {.task = {.run = run_beside, .context = &first}, .is_open = &is_open};
+        struct beside last = {.task = {.run = run_beside, .context = &last}};
+        pool_start(pool, &first.task);
+        pool_start(pool, &last.task);
+        pool_run(pool, 100, open_gate, &is_open);
+        pool_wait(pool, &last.task);
+        pool_wait(pool, &first.task);
+        assert_int_equal(first.n_runs + last.n_runs, 2);
+    }
+    pool_destroy(pool);
+}
+
+static void set_flag(void *context)
+{
+    atomic_store((atomic_bool *)context, true);
+}
+
+// Also by threads that sleep.
+static void background_tasks_start_without_the_caller(void **state)
+{
+    struct pool *pool = pool_make(2);
+    for (int round = 0; round < 5; round++) {
+        atomic_bool has_run = false;
+        struct pool_task task = {.run = set_flag, .context = &has_run};
+        pool_start(pool, &task);
+        while (!atomic_load(&has_run))
+            sched_yield();
+        pool_wait(pool, &task);
+        int64_t began_us = clock_us();
+        while (clock_us() - began_us < 2000)
+            ;
+    }
+    pool_destroy(pool);
+}
+
 static void a_pool_that_never_ran_stops(void **state)
 {
     for (int i = 0; i < 50; i++)
@@ -211,6 +295,9 @@ int main(void)
         cmocka_unit_test(runs_follow_one_another_without_losing_an_index),
         cmocka_unit_test(a_long_task_does_not_hold_up_the_others),
         cmocka_unit_test(sleeping_threads_wake_for_a_run),
+        cmocka_unit_test(background_tasks_run_once_each_beside_the_loops),
+        cmocka_unit_test(a_loop_does_not_wait_for_background_tasks),
+        cmocka_unit_test(background_tasks_start_without_the_caller),
         cmocka_unit_test(a_pool_that_never_ran_stops),
         cmocka_unit_test(threads_have_names),
         cmocka_unit_test(the_largest_number_of_threads_starts),
