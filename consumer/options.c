@@ -1,6 +1,7 @@
 #include "consumer/options.h"
 
 #include "consumer/file.h"
+#include "consumer/option_table.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -9,79 +10,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    WORK = 1 << 0,
-    SUBMIT = 1 << 1,
-    COLLECT = 1 << 2,
-    RUN = 1 << 3,
-    STATUS = 1 << 4,
-    CANCEL = 1 << 5,
-    INSPECT = 1 << 6,
-    TOKENIZE = 1 << 7,
-    TEMPLATE = 1 << 8,
-    LOGITS = 1 << 9,
-    BENCH = 1 << 10,
-    QUANTIZE = 1 << 11,
-    MIRROR = 1 << 12,
-    DATASET = 1 << 13,
-    GRAMMAR = 1 << 14,
-    ANNOTATE = 1 << 15,
-    ALL = (1 << 16) - 1,
-    ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL | MIRROR | STATUS,
-    ENGINE = WORK | RUN | ANNOTATE | LOGITS | BENCH,
-};
-
-struct command {
-    const char *name;
-    int mask;
-    int n_min, n_max; // positionals
-    const char *usage, *does;
-    const char *explains; // below its help; may be NULL
-};
-
 static const struct command commands[] = {
-    {"work", WORK, 0, 0, "--model MODEL [--brokers HOSTS | --store FILE]",
+    {"work", WORK, 0, 1, 0, "MODEL [--brokers HOSTS | --store FILE]",
      "The worker: computes jobs from the queue."},
-    {"submit", SUBMIT, 1, 1, "FILE.jsonl --dataset NAME [--brokers HOSTS | --store FILE]",
+    {"submit", SUBMIT, 1, 1, -1, "FILE.jsonl --dataset NAME [--brokers HOSTS | --store FILE]",
      "Queues the lines of a file (- is standard input): OpenAI batch lines, or objects with prompt or messages."},
-    {"collect", COLLECT, 0, 0,
+    {"collect", COLLECT, 0, 0, -1,
      "--dataset NAME -o OUT.jsonl [--errors ERR.jsonl] [--brokers HOSTS | --store FILE]",
      "Writes a dataset's results in input order, in the OpenAI batch output format."},
-    {"run", RUN, 1, 1, "IN.jsonl -o OUT.jsonl --model MODEL",
+    {"run", RUN, 1, 2, 1, "IN.jsonl MODEL -o OUT.jsonl",
      "Submit, work and collect in one process; resumes after an interruption."},
-    {"annotate", ANNOTATE, 1, 1,
-     "TABLE (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] --model MODEL -o OUT",
+    {"annotate", ANNOTATE, 1, 2, 1,
+     "TABLE MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] -o OUT",
      "Adds columns with answers to a table (CSV, TSV, JSON lines, SQLite); resumes, and computes nothing twice.",
      "A row of CSV or TSV is a line, or several where a quoted field holds line feeds; the first line names the columns.\n"
      "A row of JSON lines is an object, its members are the columns. A prompt reads a column by its name, {{ title }}, or\n"
      "all of them as row. Each row is written again as it was, with the answers' columns behind it: answer, label (--choice)\n"
-     "or the schema's properties, then sheaf_finish_reason and sheaf_error. In text a BLOB of SQLite is base64.\n\n"},
-    {"status", STATUS, 0, 0, "[--dataset NAME] [--watch] [--json] --store FILE [--rebuild --brokers HOSTS]",
+     "or the schema's properties, then sheaf_finish_reason and sheaf_error. In text a BLOB of SQLite is base64.\n"},
+    {"status", STATUS, 0, 0, -1,
+     "[--dataset NAME] [--watch] [--json] --store FILE [--rebuild --brokers HOSTS]",
      "Progress, rate and time left of each dataset."},
-    {"mirror", MIRROR, 0, 0, "--brokers HOSTS --store FILE",
+    {"mirror", MIRROR, 0, 0, -1, "--brokers HOSTS --store FILE",
      "Builds the store of a whole fleet from the topics and keeps it up to date."},
-    {"cancel", CANCEL, 0, 0, "--dataset NAME [--brokers HOSTS | --store FILE]",
+    {"cancel", CANCEL, 0, 0, -1, "--dataset NAME [--brokers HOSTS | --store FILE]",
      "Cancels the unfinished jobs of a dataset."},
-    {"dataset", DATASET, 1, 3, "list|delete|rename|reopen [NAME [NEW-NAME]] [--store FILE]",
+    {"dataset", DATASET, 1, 3, -1, "list|delete|rename|reopen [NAME [NEW-NAME]] [--store FILE]",
      "Lists, deletes, renames datasets of a store, or queues their failed and cancelled jobs again."},
-    {"inspect", INSPECT, 1, 1, "MODEL [--json]",
+    {"inspect", INSPECT, 1, 1, 0, "MODEL [--json]",
      "Family, shape, tensor types, tokenizer, template, memory needed."},
-    {"tokenize", TOKENIZE, 1, 1, "MODEL [--special]",
+    {"tokenize", TOKENIZE, 1, 1, 0, "MODEL [--special]",
      "Standard input: lines {\"text\": ...}. Standard output: an array of token ids per line."},
-    {"grammar", GRAMMAR, 1, 2,
+    {"grammar", GRAMMAR, 1, 2, 0,
      "MODEL (--json-schema FILE | --regex R | --choice A,B | --grammar FILE) [FILE] | --cases CASES.jsonl --json",
      "Compiles a constraint; of each line of FILE or standard input: accepted or not, and where; tokens, forced tokens."},
-    {"template", TEMPLATE, 1, 1, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
+    {"template", TEMPLATE, 1, 1, 0, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
      "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt."},
-    {"logits", LOGITS, 1, 1, "MODEL --tokens \"3 17 9\" -o OUT.f32",
+    {"logits", LOGITS, 1, 1, 0, "MODEL --tokens \"3 17 9\" -o OUT.f32",
      "float32 logits of every position, row-major [tokens, vocabulary]."},
-    {"quantize", QUANTIZE, 2, 2, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
+    {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
      "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
-    {"bench", BENCH, 1, 1, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",
+    {"bench", BENCH, 1, 1, 0, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",
      "Prefill and decode tokens per second by batch size."},
 };
-
-enum kind { FLAG, TEXT_VALUE, INTEGER, SIZE, DURATION, PROPERTY };
 
 enum {
     DURATION_DAYS_MAX = 36525,
@@ -94,21 +64,11 @@ enum {
     MODEL_FAILURES_DEFAULT = 16
 };
 
-struct option {
-    const char *name;
-    char letter;
-    enum kind kind;
-    int commands;
-    size_t offset;
-    int64_t min, max;
-    const char *value, *help;
-};
-
 #define AT(field) offsetof(struct settings, field)
 
 static const struct option options[] = {
-    {"model", 'm', TEXT_VALUE, WORK | RUN | ANNOTATE, AT(model), 0, 0, "MODEL",
-     "GGUF file, or Hugging Face folder"},
+    {"model", 'm', TEXT_VALUE, WITH_MODEL, AT(model), 0, 0, "MODEL",
+     "GGUF file, or Hugging Face folder: the same as MODEL in the usage"},
     {"brokers", 'b', TEXT_VALUE, ON_KAFKA, AT(brokers), 0, 0, "HOSTS",
      "Kafka bootstrap servers; default: the embedded queue"},
     {"jobs", 0, TEXT_VALUE, ON_KAFKA, AT(jobs_topic), 0, 0, "TOPIC", "topic of jobs (sheaf-jobs)"},
@@ -302,12 +262,25 @@ static const struct option options[] = {
     {"quiet", 'q', FLAG, ALL, AT(quiet), 0, 0, NULL, "errors only"},
     {"verbose", 'v', FLAG, ALL, AT(verbose), 0, 0, NULL, "more messages"},
     {"log-json", 0, FLAG, ALL, AT(log_json), 0, 0, NULL, "messages as JSON lines"},
-    {"help", 'h', FLAG, ALL, AT(help), 0, 0, NULL, "this text"},
+    {"help", 'h', FLAG, ALL, AT(help), 0, 0, NULL, "print the usual options"},
+    {"help-all", 0, FLAG, ALL, AT(help_all), 0, 0, NULL, "print the rare ones too"},
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0], N_OPTIONS = sizeof options / sizeof options[0] };
 
-static const struct command *find_command(const char *name)
+const struct command *option_table_commands(int *n)
+{
+    *n = N_COMMANDS;
+    return commands;
+}
+
+const struct option *option_table_options(int *n)
+{
+    *n = N_OPTIONS;
+    return options;
+}
+
+const struct command *option_table_find_command(const char *name)
 {
     for (int i = 0; name && i < N_COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0)
@@ -668,7 +641,33 @@ static enum status parse_arguments(struct settings *settings, const struct comma
             settings->positionals[settings->n_positionals++] = argv[i];
         }
     }
-    if (!settings->help && settings->n_positionals < command->n_min)
+    return STATUS_OK;
+}
+
+// The model is one thing wherever it is given: afterwards it is both settings->model and, unless it is optional and absent,
+// the positional at command->model_at. `on_line`: --model is on the command line, so that no positional is the model; that of
+// the environment or the file is the default of an absent positional.
+static enum status place_model(struct settings *settings, const struct command *command, bool on_line,
+                               struct error *error)
+{
+    int at = command->model_at, n = settings->n_positionals;
+    bool is_absent = at >= 0 && settings->model && at <= n && (on_line || n < command->n_min);
+    if (is_absent && n == command->n_max)
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "sheaf %s: the model is --model %s, so \"%s\" is one argument too many; usage: sheaf %s %s",
+            command->name, settings->model, settings->positionals[n - 1], command->name, command->usage);
+    if (is_absent) {
+        memmove(settings->positionals + at + 1, settings->positionals + at,
+                (size_t)(n - at) * sizeof *settings->positionals);
+        settings->positionals[at] = settings->model;
+        n = ++settings->n_positionals;
+    } else if (at >= 0 && at < n) {
+        enum status status = set_text(&settings->model, settings->positionals[at], error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    if (n < command->n_min)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "usage: sheaf %s %s", command->name,
                          command->usage);
     return STATUS_OK;
@@ -695,7 +694,7 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
                                   .prompt = 128,
                                   .generate = 32,
                                   .repeat = 3};
-    const struct command *command = argc > 0 ? find_command(argv[0]) : NULL;
+    const struct command *command = argc > 0 ? option_table_find_command(argv[0]) : NULL;
     if (!command)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          argc > 0 ? "there is no command \"%s\"; see sheaf help" : "%s",
@@ -703,7 +702,7 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
     settings->command = command->name;
     bool given[N_OPTIONS] = {false};
     enum status status = parse_arguments(settings, command, given, argc, argv, error);
-    if (status != STATUS_OK || settings->help)
+    if (status != STATUS_OK || settings->help || settings->help_all)
         return status;
     int n_of_line = settings->n_properties;
     if (!settings->config && getenv("SHEAF_CONFIG"))
@@ -712,6 +711,8 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
         status = apply_file(settings, command, given, error);
     if (status == STATUS_OK)
         status = apply_environment(settings, command, given, error);
+    if (status == STATUS_OK)
+        status = place_model(settings, command, given[find_option(command, "model", 5) - options], error);
     move_to_end(settings->properties, settings->n_properties, n_of_line);
     return status;
 }
@@ -724,29 +725,4 @@ void settings_finish(struct settings *settings)
     for (int i = 0; i < settings->n_properties; i++)
         free(settings->properties[i]);
     *settings = (struct settings){0};
-}
-
-void options_print_help(const char *name)
-{
-    const struct command *command = find_command(name);
-    if (!command) {
-        printf("sheaf: an offline batch worker for language models\n\nusage: sheaf COMMAND [options]\n\n");
-        for (int i = 0; i < N_COMMANDS; i++)
-            printf("  %-9s %s\n", commands[i].name, commands[i].does);
-        printf("\nexit status: 0 done, 1 failed, 2 wrong usage, 3 done but some jobs failed (run, work)\n");
-        printf(
-            "\nsheaf help COMMAND tells its options. Each may also stand in SHEAF_NAME or in the file of --config.\n");
-        return;
-    }
-    printf("usage: sheaf %s %s\n\n%s\n\n", command->name, command->usage, command->does);
-    fputs(command->explains ? command->explains : "", stdout);
-    for (int i = 0; i < N_OPTIONS; i++) {
-        if (!(options[i].commands & command->mask))
-            continue;
-        char left[64];
-        snprintf(left, sizeof left, "%s--%s %s",
-                 options[i].letter ? (char[]){'-', options[i].letter, ',', ' ', 0} : "    ", options[i].name,
-                 options[i].value ? options[i].value : "");
-        printf("  %-28s %s\n", left, options[i].help);
-    }
 }

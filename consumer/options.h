@@ -66,6 +66,7 @@ struct settings {
     } annotate;
     // messages
     bool quiet, verbose, log_json, help;
+    bool help_all;
     char *config;
 };
 
@@ -78,9 +79,6 @@ void settings_finish(struct settings *settings);
 // existing name, or NULL. Variables for tests are ignored.
 void options_find_unknown_variables(char *const *environment,
                                     void (*receive)(const char *name, const char *nearest));
-
-// Help for a command, or for all commands if NULL or unknown.
-void options_print_help(const char *command);
 
 // "512M", "2.5G", "1048576": bytes; K, M, G, T are powers of 1024.
 bool options_parse_size(const char *text, uint64_t *bytes);

@@ -2,6 +2,7 @@
 // failed, 2 wrong usage, 3 done but some jobs failed.
 #include "consumer/command/commands.h"
 #include "consumer/log.h"
+#include "consumer/option_help.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -58,11 +59,24 @@ static void warn_of_variable(const char *name, const char *nearest)
               nearest ? "; the nearest name is " : "", nearest ? nearest : "");
 }
 
+// The words behind `sheaf help`: --help-all and a command, in either order.
+static void print_help(int n, char **words)
+{
+    bool all = false;
+    const char *command = NULL;
+    for (int i = 0; i < n; i++)
+        if (strcmp(words[i], "--help-all") == 0)
+            all = true;
+        else
+            command = words[i];
+    option_help_print(command, all);
+}
+
 static int start(int argc, char **argv)
 {
     const char *first = argc > 1 ? argv[1] : NULL;
     if (first && (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)) {
-        options_print_help(argc > 2 ? argv[2] : NULL);
+        print_help(argc - 2, argv + 2);
         return 0;
     }
     if (first && strcmp(first, "--version") == 0) {
@@ -82,8 +96,8 @@ static int start(int argc, char **argv)
     int exit_status = 0;
     if (log_configure(&logs, &error) != STATUS_OK) {
         exit_status = fail(&error);
-    } else if (settings.help) {
-        options_print_help(settings.command);
+    } else if (settings.help || settings.help_all) {
+        option_help_print(settings.command, settings.help_all);
     } else {
         options_find_unknown_variables(environ, warn_of_variable);
         exit_status = run(&settings);

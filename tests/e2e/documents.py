@@ -50,7 +50,7 @@ def each_option_of_a_command_in_the_documents_is_one_of_it(test):
         for command, rest in re.findall(r"sheaf (\w+)((?: [^`\n|]*)?)[`\n|]", text_of_file(path)):
             options = re.findall(r"(?<![\w-])--[a-z][a-z-]+", rest)
             if options:
-                known = test.run("help", command).out
+                known = test.run("help", "--help-all", command).out
                 for option in options:
                     assert re.search(rf"{option}\b(?!-)", known), (path, command, option)
                     n_options += 1

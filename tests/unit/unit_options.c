@@ -1,5 +1,5 @@
 // The command line: precedence of values, refused ones.
-#include "consumer/options.h"
+#include "consumer/option_help.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static void wrong_usage_is_told_with_what_was_expected(void **state)
     expect_usage_error("", "which command");
     expect_usage_error("wrok", "no command \"wrok\"");
     expect_usage_error("run", "usage: sheaf run");
-    expect_usage_error("run a b", "unexpected \"b\"");
+    expect_usage_error("run a b c", "unexpected \"c\"");
     expect_usage_error("run a --nosuch", "no option --nosuch");
     expect_usage_error("status --model x", "no option --model"); // of another command
     expect_usage_error("work --model", "expected MODEL");
@@ -73,6 +73,51 @@ static void wrong_usage_is_told_with_what_was_expected(void **state)
     expect_usage_error("work -X noequals", "KEY=VALUE");
     assert_int_equal(parse("work --threads 256"), STATUS_OK);
     settings_finish(&settings);
+}
+
+static void expect_model(const char *line, const char *model, const char *first, int n_positionals)
+{
+    assert_int_equal(parse(line), STATUS_OK);
+    assert_string_equal(settings.model, model);
+    assert_string_equal(settings.positionals[0], first);
+    assert_int_equal(settings.n_positionals, n_positionals);
+    settings_finish(&settings);
+}
+
+static void the_model_is_a_positional_or_an_option(void **state)
+{
+    (void)state;
+    expect_model("work m.gguf", "m.gguf", "m.gguf", 1);
+    expect_model("run in m.gguf", "m.gguf", "in", 2);
+    expect_model("run in -m m.gguf", "m.gguf", "in", 2);
+    expect_model("inspect m.gguf", "m.gguf", "m.gguf", 1);
+    expect_model("inspect --model m.gguf", "m.gguf", "m.gguf", 1);
+    expect_model("grammar --model m.gguf lines", "m.gguf", "m.gguf", 2);
+    expect_model("quantize -m in.gguf out.gguf", "in.gguf", "in.gguf", 2);
+    expect_usage_error("inspect m.gguf --model m.gguf", "one argument too many");
+    expect_usage_error("run in m.gguf --model m.gguf", "\"m.gguf\" is one argument too many");
+    expect_usage_error("run --model m.gguf", "usage: sheaf run");
+    expect_usage_error("quantize --model in.gguf", "usage: sheaf quantize");
+    setenv("SHEAF_MODEL", "env.gguf", 1);
+    expect_model("inspect", "env.gguf", "env.gguf", 1);
+    expect_model("inspect m.gguf", "m.gguf", "m.gguf", 1);
+    expect_model("grammar m.gguf", "m.gguf", "m.gguf", 1);
+    expect_model("run in", "env.gguf", "in", 1);
+    expect_model("run in m.gguf", "m.gguf", "in", 2);
+    unsetenv("SHEAF_MODEL");
+}
+
+static void each_option_is_in_a_group(void **state)
+{
+    (void)state;
+    int n;
+    const struct option *options = option_table_options(&n);
+    for (int i = 0; i < n; i++) {
+        enum option_group group;
+        bool rare;
+        if (!option_group_of(options[i].name, &group, &rare))
+            fail_msg("--%s is in no group of consumer/option_help.c", options[i].name);
+    }
 }
 
 static void properties_are_kept_in_order_and_bounded(void **state)
@@ -246,6 +291,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_follow_names_letters_and_equals_signs),
         cmocka_unit_test(wrong_usage_is_told_with_what_was_expected),
+        cmocka_unit_test(the_model_is_a_positional_or_an_option),
+        cmocka_unit_test(each_option_is_in_a_group),
         cmocka_unit_test(properties_are_kept_in_order_and_bounded),
         cmocka_unit_test(secrets_come_from_file_or_environment_and_not_from_the_line),
         cmocka_unit_test(the_line_stands_over_the_environment_and_that_over_the_file),

@@ -1,0 +1,22 @@
+// Help texts: groups of options, and which of them are rare.
+#pragma once
+
+#include "consumer/option_table.h"
+
+enum option_group {
+    GROUP_COMMON,
+    GROUP_INPUT,
+    GROUP_OUTPUT,
+    GROUP_QUEUE,
+    GROUP_KAFKA,
+    GROUP_ENGINE,
+    GROUP_MESSAGES,
+    OPTION_GROUP_COUNT
+};
+
+const char *option_group_name(enum option_group group);
+// The option is in a group; a test checks that all are. *rare: --help-all prints it, and --help does not.
+bool option_group_of(const char *name, enum option_group *group, bool *rare);
+
+// Help for a command, or for all commands if NULL or unknown. `all`: with rare options.
+void option_help_print(const char *command, bool all);

@@ -1,0 +1,55 @@
+// The tables behind the command line, which options.c defines: the parser reads them there, and help (option_help.c), manual
+// pages and completion (manual.c) here, so that none of them has names of its own.
+#pragma once
+
+#include "consumer/options.h"
+
+enum {
+    WORK = 1 << 0,
+    SUBMIT = 1 << 1,
+    COLLECT = 1 << 2,
+    RUN = 1 << 3,
+    STATUS = 1 << 4,
+    CANCEL = 1 << 5,
+    INSPECT = 1 << 6,
+    TOKENIZE = 1 << 7,
+    TEMPLATE = 1 << 8,
+    LOGITS = 1 << 9,
+    BENCH = 1 << 10,
+    QUANTIZE = 1 << 11,
+    MIRROR = 1 << 12,
+    DATASET = 1 << 13,
+    GRAMMAR = 1 << 14,
+    ANNOTATE = 1 << 15,
+    ALL = (1 << 16) - 1,
+    ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL | MIRROR | STATUS,
+    ENGINE = WORK | RUN | ANNOTATE | LOGITS | BENCH,
+    WITH_MODEL = ENGINE | INSPECT | TOKENIZE | GRAMMAR | TEMPLATE | QUANTIZE,
+};
+
+struct command {
+    const char *name;
+    int mask;
+    int n_min, n_max; // positionals, the model among them
+    int model_at;     // index of the model among the positionals, which --model replaces; -1: no model
+    const char *usage, *does;
+    const char *explains; // lines below; NULL: none
+};
+
+enum option_kind { FLAG, TEXT_VALUE, INTEGER, SIZE, DURATION, PROPERTY };
+
+struct option {
+    const char *name;
+    char letter; // 0: none
+    enum option_kind kind;
+    int commands;             // mask
+    size_t offset;            // in struct settings
+    int64_t min, max;         // of an INTEGER
+    const char *value, *help; // the value's name; NULL: a FLAG
+};
+
+// In the order of the overview.
+const struct command *option_table_commands(int *n);
+// A name may have several rows, each for other commands.
+const struct option *option_table_options(int *n);
+const struct command *option_table_find_command(const char *name); // NULL: none
