@@ -66,8 +66,10 @@ static void print_options(const struct command *command)
         for (int i = 0; i < n; i++) {
             enum option_group of;
             bool rare;
-            if (!(options[i].commands & command->mask) || !option_group_of(options[i].name, &of, &rare) ||
-                of != (enum option_group)group)
+            if (!(options[i].commands & command->mask))
+                continue;
+            option_group_of(options[i].name, &of, &rare);
+            if (of != (enum option_group)group)
                 continue;
             if (!has_heading)
                 printf(".SS %s\n", option_group_name(of));

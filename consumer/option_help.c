@@ -16,7 +16,7 @@ static const struct {
     [GROUP_INPUT] =
         {" prompt system messages parameters schema choice json-schema regex grammar type tokens generate batch"
          " sample table sql special ",
-         " delimiter no-header skip-bad-rows input-format seed votes same-draws cases spaces bos eos now "},
+         " delimiter no-header no-quotes skip-bad-rows input-format seed votes same-draws cases spaces bos eos now "},
     [GROUP_OUTPUT] = {" errors json watch force into probabilities evaluate figures estimate ",
                       " prefix output-format price-in price-out repeat "},
     [GROUP_QUEUE] = {" exit-when-idle retry-failed force-new ",
@@ -47,6 +47,7 @@ bool option_group_of(const char *name, enum option_group *group, bool *rare)
         if (*rare || strstr(members[g].usual, word))
             return true;
     }
+    *group = GROUP_COMMON;
     return false;
 }
 
