@@ -31,7 +31,8 @@ static void constraint_finish(struct constraint *constraint)
 static enum status compile_schema(struct constraint *constraint, struct text schema, bool spaces,
                                   struct error *error)
 {
-    struct json_schema_options options = {.spacing = spaces ? JSON_SPACING_SPACED : JSON_SPACING_COMPACT};
+    struct json_schema_options options = {.spacing = spaces ? JSON_SPACING_SPACED : JSON_SPACING_COMPACT,
+                                          .has_zero_fractions = true};
     struct rules *rules = rules_create(NULL);
     uint32_t start;
     if (!rules)
@@ -166,8 +167,8 @@ static enum status first_mask(const struct grammar_vocabulary_of *of, struct con
 }
 
 static enum status check_instances(const struct grammar_vocabulary_of *of, struct constraint *constraint,
-                                   const struct json_node *tests, bool spaces, struct case_result *result,
-                                   struct error *error)
+                                   const struct json_node *tests, struct grammar_text_style style,
+                                   struct case_result *result, struct error *error)
 {
     enum status status = STATUS_OK;
     for (const struct json_node *test = tests ? tests->first : NULL; test && status == STATUS_OK;
@@ -177,7 +178,7 @@ static enum status check_instances(const struct grammar_vocabulary_of *of, struc
         struct grammar_verdict verdict;
         if (!data)
             return error_set(error, STATUS_REJECT, ERROR_MISSING_FIELD, "a test without \"data\"");
-        grammar_text_write(data, spaces, &text);
+        grammar_text_write(data, style, &text);
         status = grammar_check(of, constraint->recognizer, (struct text){text.data, text.size},
                                &result->times, &verdict, error);
         buffer_finish(&text);
@@ -244,14 +245,16 @@ static enum status check_case(const struct grammar_vocabulary_of *of, const stru
     const struct json_node *given = json_member_named(node, "schema");
     if (!given)
         return error_set(error, STATUS_REFUSE, ERROR_MISSING_FIELD, "a case without \"schema\"");
-    grammar_text_write(given, false, &schema);
+    grammar_text_write(given, (struct grammar_text_style){0}, &schema);
     int64_t from = clock_ns();
     enum status status = compile_schema(&constraint, (struct text){schema.data, schema.size}, spaces, error);
     if (status == STATUS_OK)
         status = first_mask(of, &constraint, error);
     result.first_mask_us = (double)(clock_ns() - from) / 1000;
     if (status == STATUS_OK)
-        status = check_instances(of, &constraint, json_member_named(node, "tests"), spaces, &result, error);
+        status = check_instances(of, &constraint, json_member_named(node, "tests"),
+                                 (struct grammar_text_style){spaces, grammar_text_numbers_of(given)}, &result,
+                                 error);
     if (status == STATUS_OK || status == STATUS_REJECT) {
         print_case(json_member_named(node, "name"), status, &constraint, &result, error);
         status = STATUS_OK;

@@ -1,5 +1,6 @@
 #include "consumer/command/grammar_text.h"
 
+#include "engine/grammar/json_number.h"
 #include "schemas/value.h"
 
 #include <stdlib.h>
@@ -37,60 +38,103 @@ static void write_string(struct text text, bool spaces, struct buffer *out)
         json_encode_string(text, out);
 }
 
-enum { PLAIN_DIGITS_MAX = 400 };
+// An exponent of at most this many digits is resolved or written anew; a longer one is left.
+enum { EXPONENT_DIGITS_MAX = 6, NUMBER_BYTES_MAX = 1024 };
 
-// A number with an exponent in plain digits, as long as they are few: the grammars of `multipleOf` have those
-// spellings alone. A fraction stays one (1e5 is 100000.0), as draft 4 has integers without.
-static void write_number(struct text number, struct buffer *out)
+// The digits of a number without zeros at either end, and where its point is behind the first of them.
+struct digits {
+    char digits[NUMBER_BYTES_MAX];
+    long n, point;
+    bool is_negative, has_fraction, has_exponent; // as written
+};
+
+static bool read_digits(struct text number, struct digits *read)
 {
-    size_t end = 0, n = 0, point = 0;
-    char digits[PLAIN_DIGITS_MAX];
-    bool negative = number.data[0] == '-', fraction = false;
-    for (end = negative; end < number.size && (number.data[end] | 0x20) != 'e' && n < sizeof digits; end++) {
-        fraction |= number.data[end] == '.';
-        if (number.data[end] == '.')
+    size_t at = number.data[0] == '-';
+    *read = (struct digits){.is_negative = at};
+    if (number.size >= NUMBER_BYTES_MAX)
+        return false;
+    for (; at < number.size && (number.data[at] | 0x20) != 'e'; at++) {
+        if (number.data[at] == '.') {
+            read->has_fraction = true;
             continue;
-        digits[n++] = number.data[end];
-        point += !fraction;
+        }
+        read->point += !read->has_fraction;
+        if (read->n || number.data[at] != '0')
+            read->digits[read->n++] = number.data[at];
+        else
+            read->point--;
     }
-    long exponent = end + 1 < number.size ? strtol(number.data + end + 1, NULL, 10) : 0;
-    long whole = (long)point + exponent;
-    if (end >= number.size || (number.data[end] | 0x20) != 'e' || exponent > PLAIN_DIGITS_MAX ||
-        exponent < -PLAIN_DIGITS_MAX) {
-        buffer_add_text(out, number);
-        return;
-    }
-    long first = 0; // 0e7 is 0.0
-    while (first + 1 < whole && (first >= (long)n || digits[first] == '0'))
-        first++;
-    buffer_add_string(out, negative ? "-" : "");
-    for (long i = first; i < whole; i++)
-        buffer_add_byte(out, i < (long)n ? digits[i] : '0');
-    buffer_add_string(out, whole <= 0 ? "0." : ".");
-    for (long i = whole; i < 0; i++)
-        buffer_add_byte(out, '0');
-    for (long i = whole > 0 ? whole : 0; i < (long)n; i++)
-        buffer_add_byte(out, digits[i]);
-    if (whole >= (long)n)
-        buffer_add_byte(out, '0');
+    read->has_exponent = at < number.size;
+    if (number.size - at > EXPONENT_DIGITS_MAX + 2)
+        return false;
+    char exponent[EXPONENT_DIGITS_MAX + 3] = {0};
+    if (read->has_exponent)
+        memcpy(exponent, number.data + at + 1, number.size - at - 1);
+    read->point += strtol(exponent, NULL, 10);
+    while (read->n && read->digits[read->n - 1] == '0')
+        read->n--;
+    if (!read->n)
+        read->point = 1, read->is_negative = false;
+    return true;
 }
 
-static void write_children(const struct json_node *node, bool spaces, struct buffer *out)
+static void write_plain(const struct digits *number, struct buffer *out)
+{
+    for (long i = 0; i < number->point || i == 0; i++)
+        buffer_add_byte(out, i < number->n && number->point > 0 ? number->digits[i] : '0');
+    if (number->point < number->n)
+        buffer_add_byte(out, '.');
+    for (long i = number->point; i < number->n; i++)
+        buffer_add_byte(out, i < 0 ? '0' : number->digits[i]);
+}
+
+static void write_scientific(const struct digits *number, struct buffer *out)
+{
+    buffer_add_byte(out, number->digits[0]);
+    if (number->n > 1)
+        buffer_add_byte(out, '.');
+    buffer_add(out, number->digits + 1, (size_t)number->n - 1);
+    buffer_add_format(out, "e%ld", number->point - 1);
+}
+
+// As numbers are generated (json_number.h): 1.0 as 1, 1e5 as 100000, 0.50 as 0.5. For draft 4 integers that are written
+// with a fraction keep one, because they are of another type there.
+static void write_number(struct text text, enum grammar_text_numbers numbers, struct buffer *out)
+{
+    struct digits number;
+    if (numbers == GRAMMAR_TEXT_NUMBERS_AS_WRITTEN || !read_digits(text, &number)) {
+        buffer_add_text(out, text);
+        return;
+    }
+    bool is_integer = number.point >= number.n, is_float = number.has_fraction || number.has_exponent;
+    bool is_short = is_integer ? number.point <= GRAMMAR_TEXT_INTEGER_DIGITS || !is_float
+                               : number.n - number.point <= NUMBER_FRACTION_DIGITS;
+    buffer_add_string(out, number.is_negative ? "-" : "");
+    if (is_short)
+        write_plain(&number, out);
+    else
+        write_scientific(&number, out);
+    if (is_short && is_integer && is_float && numbers == GRAMMAR_TEXT_NUMBERS_DRAFT_4)
+        buffer_add_string(out, ".0");
+}
+
+static void write_children(const struct json_node *node, struct grammar_text_style style, struct buffer *out)
 {
     buffer_add_byte(out, node->kind == JSON_OBJECT ? '{' : '[');
     for (const struct json_node *child = node->first; child; child = child->next) {
         if (child->index)
-            buffer_add_string(out, spaces ? ", " : ",");
+            buffer_add_string(out, style.has_spaces ? ", " : ",");
         if (node->kind == JSON_OBJECT) {
-            write_string(child->key, spaces, out);
-            buffer_add_string(out, spaces ? ": " : ":");
+            write_string(child->key, style.has_spaces, out);
+            buffer_add_string(out, style.has_spaces ? ": " : ":");
         }
-        grammar_text_write(child, spaces, out);
+        grammar_text_write(child, style, out);
     }
     buffer_add_byte(out, node->kind == JSON_OBJECT ? '}' : ']');
 }
 
-void grammar_text_write(const struct json_node *node, bool spaces, struct buffer *out)
+void grammar_text_write(const struct json_node *node, struct grammar_text_style style, struct buffer *out)
 {
     switch (node->kind) {
     case JSON_NULL:
@@ -101,14 +145,23 @@ void grammar_text_write(const struct json_node *node, bool spaces, struct buffer
         buffer_add_string(out, node->kind == JSON_TRUE ? "true" : "false");
         return;
     case JSON_NUMBER:
-        write_number(node->text, out);
+        write_number(node->text, style.numbers, out);
         return;
     case JSON_STRING:
-        write_string(node->text, spaces, out);
+        write_string(node->text, style.has_spaces, out);
         return;
     case JSON_ARRAY:
     case JSON_OBJECT:
-        write_children(node, spaces, out);
+        write_children(node, style, out);
         return;
     }
+}
+
+enum grammar_text_numbers grammar_text_numbers_of(const struct json_node *schema)
+{
+    static const char draft_4[] = "json-schema.org/draft-04/";
+    const struct json_node *dialect = json_member_named(schema, "$schema");
+    bool is_draft_4 = dialect && dialect->kind == JSON_STRING && dialect->text.size &&
+                      memmem(dialect->text.data, dialect->text.size, draft_4, sizeof draft_4 - 1);
+    return is_draft_4 ? GRAMMAR_TEXT_NUMBERS_DRAFT_4 : GRAMMAR_TEXT_NUMBERS_GENERATED;
 }

@@ -1,8 +1,8 @@
 // JSON Schema (drafts 4, 6, 7, 2019-09, 2020-12 by $schema; 2020-12 without) as rules of a grammar.
 //
 // The grammar accepts no text whose value the schema refuses, and each text of a value the schema accepts
-// that is written with the white space of the options, object members in the schema's order, and numbers as
-// json_number.h says. A known keyword that can't be enforced exactly refuses the schema; unknown keywords and
+// that is written with the white space of the options, object members in the schema's order, and numbers in
+// the spellings that json_number.h calls generated. A known keyword that can't be enforced exactly refuses the schema; unknown keywords and
 // annotations are ignored, as the standard says.
 //
 // Order: members in the order of `properties`; of several such, as with allOf, each in its own, any order
@@ -28,6 +28,9 @@ struct json_schema_options {
     // A value that is a text is written without quotes and escapes, and does not have this text, which ends
     // it. data NULL: as JSON. Only the outermost value; its schema allows nothing but texts.
     struct text bare_end;
+    // Values of enum and const may have a fraction of zeros in draft 4, which tells 1 from 1.0 elsewhere: for judging
+    // instances, not for answers.
+    bool has_zero_fractions;
     bool is_python; // None, True and False
 };
 

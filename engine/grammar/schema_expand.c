@@ -187,7 +187,7 @@ static struct shape own_keywords(struct schema_compiler *compiler, const struct 
     for (const struct json_node *keyword = schema->first; keyword && compiler->status == STATUS_OK;
          keyword = keyword->next) {
         struct shape one = shape_any(compiler);
-        if (!keyword_numbers(compiler, keyword, &one.number) &&
+        if (!keyword_numbers(compiler, keyword, &one.number, &one.form) &&
             !keyword_strings(compiler, keyword, &one.string) && !keyword_types(compiler, keyword, &one, NULL))
             continue;
         result = shape_intersect(compiler, &result, &one);

@@ -55,7 +55,8 @@ static bool find_bound(struct schema_compiler *compiler, const struct json_node 
     return true;
 }
 
-bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set)
+bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set,
+                     struct number_form *form)
 {
     enum number_bound bound;
     struct decimal limit;
@@ -63,13 +64,17 @@ bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *k
         if (!read_limit(compiler, keyword, &limit))
             return false;
         *set = number_bounded(compiler->pool, bound, limit);
+        *form = number_form_of_bound(bound, limit);
         return true;
     }
     if (!is(keyword, "multipleOf") || !read_limit(compiler, keyword, &limit))
         return false;
     if (limit.negative || !limit.digits.size)
         compiler_malformed(compiler, keyword, "a number above 0");
-    else if (!number_multiple_of(compiler->pool, limit, compiler->arena, set))
+    *form = number_form_of_multiples(limit);
+    if (compiler->status != STATUS_OK)
+        return false;
+    if (!number_multiple_of(compiler->pool, limit, compiler->arena, set))
         compiler_refuse(compiler, keyword, "multiples of this number are not built");
     return compiler->status == STATUS_OK;
 }
@@ -153,6 +158,8 @@ static struct shape types_shape(struct schema_compiler *compiler, const struct t
         shape.number = EXPRESSION_NOTHING;
     else if (types->integer && !types->number)
         shape.number = integers(compiler, are);
+    if (are && types->integer && !types->number)
+        shape.form.spelling = NUMBER_INTEGER;
     if (types->string != are)
         shape.string = EXPRESSION_NOTHING;
     shape.n_arrays = types->array == are;

@@ -213,7 +213,7 @@ static struct shape negate_scalar(struct schema_compiler *compiler, const struct
 {
     struct shape result = {0}, allowed, others;
     uint32_t set;
-    if (keyword_numbers(compiler, keyword, &set)) {
+    if (keyword_numbers(compiler, keyword, &set, &result.form)) {
         uint32_t all = compiler->number_family;
         if (text_equals_string(keyword->key,
                                "multipleOf")) // whose scientific spellings are not among the set
@@ -228,6 +228,7 @@ static struct shape negate_scalar(struct schema_compiler *compiler, const struct
                                                          (struct code_range[]){{'e', 'e'}, {'E', 'E'}}, 2),
                                           EXPRESSION_ALL))));
         result.number = expression_both(compiler->pool, all, expression_complement(compiler->pool, set));
+        result.form.spelling = NUMBER_DECIMAL;
     } else if (keyword_strings(compiler, keyword, &set)) {
         result.string = expression_complement(compiler->pool, set);
     } else if (keyword_types(compiler, keyword, &allowed, &others)) {

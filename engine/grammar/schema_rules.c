@@ -116,6 +116,18 @@ static uint32_t string_terminal(struct schema_rules *rules, uint32_t symbol, uin
                           expression_both(pool, string, expression_without(pool, end)), TERMINAL_TEXT);
 }
 
+// Of all spellings of the set's values, those that are generated.
+static uint32_t number_terminal(struct schema_rules *rules, const struct shape *shape)
+{
+    struct schema_compiler *compiler = rules->compiler;
+    uint32_t generated = number_generated(compiler->pool, shape->form);
+    bool is_all = shape->number == compiler->number_any ||
+                  (shape->number == compiler->integer && shape->form.spelling == NUMBER_INTEGER);
+    return rules_terminal(compiler->rules,
+                          is_all ? generated : expression_both(compiler->pool, shape->number, generated),
+                          TERMINAL_TEXT);
+}
+
 static void define(struct schema_rules *rules, const struct schema_symbol *symbol)
 {
     struct schema_compiler *compiler = rules->compiler;
@@ -130,7 +142,7 @@ static void define(struct schema_rules *rules, const struct schema_symbol *symbo
         if (has_word[i])
             symbol_list_add(rules, &list, rules_literal(compiler->rules, text_from_string(words[i])));
     if (shape->number != EXPRESSION_NOTHING)
-        symbol_list_add(rules, &list, rules_terminal(compiler->rules, shape->number, TERMINAL_TEXT));
+        symbol_list_add(rules, &list, number_terminal(rules, shape));
     if (shape->string != EXPRESSION_NOTHING)
         symbol_list_add(rules, &list, string_terminal(rules, symbol->symbol, shape->string));
     for (uint32_t i = 0; i < shape->n_arrays && compiler->status == STATUS_OK; i++)

@@ -225,6 +225,7 @@ struct shape shape_any_but_objects(struct schema_compiler *compiler)
     struct shape shape = shape_of_arrays(compiler, array_any());
     shape.null = shape.no = shape.yes = true;
     shape.number = compiler->number_any;
+    shape.form.spelling = NUMBER_DECIMAL;
     shape.string = EXPRESSION_ALL;
     return shape;
 }
@@ -300,6 +301,7 @@ struct shape shape_intersect(struct schema_compiler *compiler, const struct shap
     if (a->number == compiler->number_any ||
         b->number == compiler->number_any) // of which all sets of numbers are subsets
         result.number = a->number == compiler->number_any ? b->number : a->number;
+    result.form = number_form_both(a->form, b->form);
     result.string = expression_both(compiler->pool, a->string, b->string);
     intersect_arrays(compiler, a, b, &result);
     intersect_objects(compiler, a, b, &result);
@@ -345,6 +347,9 @@ struct shape shape_unite(struct schema_compiler *compiler, const struct shape *a
     result.number = expression_either(compiler->pool, a->number, b->number);
     if (a->number == compiler->number_any || b->number == compiler->number_any)
         result.number = compiler->number_any;
+    result.form = a->number == EXPRESSION_NOTHING   ? b->form
+                  : b->number == EXPRESSION_NOTHING ? a->form
+                                                    : number_form_either(a->form, b->form);
     result.string = expression_either(compiler->pool, a->string, b->string);
     unite_arrays(compiler, a, b, &result);
     unite_objects(compiler, a, b, &result);

@@ -11,6 +11,7 @@
 // schema_refusal). Internal to engine/grammar/json_schema*.c. Not thread-safe.
 #pragma once
 
+#include "engine/grammar/json_number.h"
 #include "engine/grammar/json_schema.h"
 #include "engine/grammar/schema_source.h"
 
@@ -91,6 +92,7 @@ struct object_shape {
 struct shape {
     bool null, no, yes;
     uint32_t number, string; // expressions
+    struct number_form form; // in which its numbers are generated
     struct array_shape *arrays;
     uint32_t n_arrays;
     struct object_shape *objects;
@@ -174,7 +176,8 @@ bool formula_is_nothing(struct schema_compiler *compiler, uint32_t formula, uint
 bool keyword_count(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *count);
 // Sets of numbers (strings) that the keyword allows. False: it is none of those, or says nothing in this
 // draft.
-bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set);
+bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set,
+                     struct number_form *form);
 bool keyword_strings(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set);
 // Values of the types that `type` names, and where asked for, of all others. False: it is not `type`.
 bool keyword_types(struct schema_compiler *compiler, const struct json_node *keyword, struct shape *allowed,

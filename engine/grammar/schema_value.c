@@ -38,8 +38,12 @@ struct shape value_shape(struct schema_compiler *compiler, const struct json_nod
                           .no = value->kind == JSON_FALSE,
                           .yes = value->kind == JSON_TRUE};
     struct decimal decimal;
-    if (value->kind == JSON_NUMBER && read_number(compiler, value, &decimal))
+    if (value->kind == JSON_NUMBER && read_number(compiler, value, &decimal)) {
         shape.number = number_equal(compiler->pool, decimal);
+        shape.form = number_form_of_value(decimal);
+        if (compiler->options->has_zero_fractions && compiler->source.draft == SCHEMA_DRAFT_4)
+            shape.form.spelling = NUMBER_DECIMAL;
+    }
     if (value->kind == JSON_STRING)
         shape.string = expression_literal(compiler->pool, value->text);
     if (value->kind == JSON_ARRAY)

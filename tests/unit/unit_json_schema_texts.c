@@ -53,13 +53,13 @@ struct text_case {
 
 static const struct text_case cases[] = {
     {"true", {"1e5", "\"\\u00e9\"", "{}", "{\"a\":[null,-0.5]}"}, {"{ }", "[1, 2]", "01", "nul"}},
-    {"{\"const\": 1}", {"1", "1.0"}, {"2", "1.01", "\"1\""}},
+    {"{\"const\": 1}", {"1"}, {"2", "1.01", "\"1\"", "1.0", "1e0"}},
     {"{\"enum\": [\"a\", null, {\"b\": [1]}]}",
-     {"\"a\"", "\"\\u0061\"", "null", "{\"b\":[1.0]}"},
+     {"\"a\"", "\"\\u0061\"", "null", "{\"b\":[1]}"},
      {"\"b\"", "{}", "{\"b\":[1,1]}"}},
     {"{\"type\": \"integer\", \"minimum\": -2, \"exclusiveMaximum\": 10}",
-     {"-2", "0", "9", "9.0"},
-     {"-3", "10", "1.5", "-2.5"}},
+     {"-2", "0", "9"},
+     {"-3", "10", "1.5", "-2.5", "9.0", "-0"}},
     {"{\"type\": \"string\", \"minLength\": 2, \"pattern\": \"^a\"}",
      {"\"ab\"", "\"a\\n\""},
      {"\"a\"", "\"ba\"", "ab"}},
@@ -79,7 +79,7 @@ static const struct text_case cases[] = {
      "1}}}], \"required\": [\"a\", \"b\"]}",
      {"{\"a\":1,\"b\":1}", "{\"b\":1,\"a\":1}"},
      {"{\"a\":0,\"b\":1}", "{\"b\":0,\"a\":1}", "{\"a\":1}"}},
-    {"{\"oneOf\": [{\"minimum\": 2}, {\"type\": \"integer\"}]}", {"1", "2.5", "-7"}, {"2", "1.5", "3.0"}},
+    {"{\"oneOf\": [{\"minimum\": 2}, {\"type\": \"integer\"}]}", {"1", "2.5", "-7"}, {"2", "1.5", "3"}},
     {"{\"not\": {\"required\": [\"a\"], \"properties\": {\"a\": {\"const\": 1}}}}",
      {"{}", "{\"a\":2}"},
      {"{\"a\":1}", "1"}},
@@ -118,7 +118,7 @@ static const struct text_case cases[] = {
     {"{\"$schema\": \"http://json-schema.org/draft-04/schema#\", \"type\": \"integer\", \"minimum\": 3, "
      "\"exclusiveMinimum\": true}",
      {"4"},
-     {"3", "4.0"}},
+     {"3", "4.0", "4e0"}},
     {"{\"properties\": {\"a\": {}}, \"anyOf\": [{\"properties\": {\"b\": {\"const\": 1}}, \"required\": [\"b\"]}, "
      "{\"properties\": {\"c\": {}}}], \"unevaluatedProperties\": false}",
      {"{}", "{\"a\":0,\"b\":1,\"c\":2}", "{\"a\":0,\"c\":2}", "7"},
@@ -142,8 +142,23 @@ static const struct text_case cases[] = {
      {"{\"b\":1}", "{\"a\":1,\"b\":1}"},
      {"{}", "{\"a\":1}", "1"}},
     {"{\"type\": \"integer\", \"maximum\": 200000}",
-     {"1e5", "1.0", "1.5E1", "-2e+30"},
-     {"1e6", "1.5", "1.25e1"}},
+     {"100000", "1", "-9223372036854775807"},
+     {"1000000", "1.5", "1e5", "1.0", "-9223372036854775808", "-2e+30"}},
+    // Numbers of no type are decimals that a double holds; named numbers are as long as they are named
+    {"{\"type\": \"number\"}",
+     {"1.0", "-0.50", "1.5e-307", "1e5"},
+     {"1e308", "12e5", "12345678901234567890", "01"}},
+    {"{\"type\": [\"integer\", \"null\"]}", {"null", "9223372036854775807"}, {"9223372036854775808", "1.0"}},
+    {"{\"anyOf\": [{\"type\": \"integer\"}, {\"type\": \"string\"}]}", {"7", "\"\""}, {"7.0", "7e0"}},
+    {"{\"type\": \"integer\", \"minimum\": 9223372036854775808}",
+     {"9223372036854775808", "99999999999999999999"},
+     {"9223372036854775807", "999999999999999999999"}},
+    {"{\"enum\": [1.50, 1e20, 2.0]}",
+     {"1.5", "2", "100000000000000000000"},
+     {"1.50", "2.0", "1e20", "15e-1"}},
+    {"{\"type\": \"integer\", \"maximum\": 1e300}", {"9223372036854775807"}, {"9223372036854775808"}},
+    {"{\"multipleOf\": 0.01, \"minimum\": 0}", {"0", "12.50", "0.07"}, {"0.001", "1.005"}},
+    {"{\"multipleOf\": 5}", {"0", "-15", "20"}, {"20.0", "7", "2e1"}},
     {"{\"not\": {\"additionalProperties\": false, \"properties\": {\"a\": {}}}, \"type\": \"object\"}",
      {"{\"b\":1}", "{\"a\":1,\"b\":1}"},
      {"{}", "{\"a\":1}"}},
@@ -168,21 +183,37 @@ static void texts_are_accepted_where_their_values_are(void **state)
     }
 }
 
-static void numbers_are_written_without_exponents(void **state)
+static void instances_have_the_numbers_that_are_generated(void **state)
 {
-    static const char *const numbers[][2] = {
-        {"1e5", "100000.0"}, {"-1.5E+3", "-1500.0"}, {"12.50e-1", "1.250"},
-        {"1e-3", "0.001"},   {"0e7", "0.0"},         {"1e4000", "1e4000"},
-        {"7", "7"},          {"-0.50", "-0.50"},     {"10e0", "10.0"},
+    static const char *const numbers[][3] = {
+        // as written, for draft 4
+        {"1e5", "100000", "100000.0"},
+        {"-1.5E+3", "-1500", "-1500.0"},
+        {"12.50e-1", "1.25", "1.25"},
+        {"1e-3", "0.001", "0.001"},
+        {"0e7", "0", "0.0"},
+        {"-0", "0", "0"},
+        {"1e4000", "1e4000", "1e4000"},
+        {"1e99999999", "1e99999999", "1e99999999"},
+        {"7", "7", "7"},
+        {"-0.50", "-0.5", "-0.5"},
+        {"10e0", "10", "10.0"},
+        {"1e19", "1e19", "1e19"},
+        {"12345678901234567890", "12345678901234567890", "12345678901234567890"},
+        {"120.0", "120", "120.0"},
+        {"1.25e-30", "1.25e-30", "1.25e-30"},
+        {"0.00012345678901234567", "0.00012345678901234567", "0.00012345678901234567"},
     };
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        struct buffer out = {0};
-        struct json_node node = {.kind = JSON_NUMBER, .text = text_from_string(numbers[i][0])};
-        grammar_text_write(&node, false, &out);
-        assert_int_equal(out.size, strlen(numbers[i][1]));
-        assert_memory_equal(out.data, numbers[i][1], out.size);
-        buffer_finish(&out);
-    }
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        for (size_t j = GRAMMAR_TEXT_NUMBERS_AS_WRITTEN; j <= GRAMMAR_TEXT_NUMBERS_DRAFT_4; j++) {
+            struct buffer out = {0};
+            struct json_node node = {.kind = JSON_NUMBER, .text = text_from_string(numbers[i][0])};
+            struct grammar_text_style style = {.numbers = (enum grammar_text_numbers)j};
+            grammar_text_write(&node, style, &out);
+            assert_int_equal(out.size, strlen(numbers[i][j]));
+            assert_memory_equal(out.data, numbers[i][j], out.size);
+            buffer_finish(&out);
+        }
 }
 
 static void white_space_is_what_the_options_say(void **state)
@@ -246,13 +277,16 @@ struct figures {
 
 static void judge_group(const struct json_node *group, const char *uri, struct figures *figures)
 {
+    const struct json_schema_options options = {.has_zero_fractions = true};
+    struct grammar_text_style style = {.numbers = strstr(uri, "draft-04") ? GRAMMAR_TEXT_NUMBERS_DRAFT_4
+                                                                          : GRAMMAR_TEXT_NUMBERS_GENERATED};
     const struct json_node *given = json_member_named(group, "schema"),
                            *tests = json_member_named(group, "tests");
     struct buffer schema = {0};
     struct grammar *grammar;
     struct recognizer *recognizer;
     struct error error = {0};
-    grammar_text_write(given, false, &schema);
+    grammar_text_write(given, (struct grammar_text_style){0}, &schema);
     struct text text = {schema.data, schema.size};
     struct buffer dated = {0};
     if (given->kind == JSON_OBJECT && !json_member_named(given, "$schema")) {
@@ -260,11 +294,11 @@ static void judge_group(const struct json_node *group, const char *uri, struct f
         buffer_add(&dated, schema.data + 1, schema.size - 1);
         text = (struct text){dated.data, dated.size};
     }
-    enum status status = compile(text, NULL, &grammar, &recognizer, &error);
+    enum status status = compile(text, &options, &grammar, &recognizer, &error);
     for (const struct json_node *test = tests->first; test; test = test->next) {
         struct buffer instance = {0};
         bool valid = json_member_named(test, "valid")->kind == JSON_TRUE;
-        grammar_text_write(json_member_named(test, "data"), false, &instance);
+        grammar_text_write(json_member_named(test, "data"), style, &instance);
         figures->n_refused += status != STATUS_OK;
         figures->n_right += status == STATUS_OK;
         if (status == STATUS_OK && accepts(recognizer, (struct text){instance.data, instance.size}) != valid)
@@ -329,7 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_accepted_where_their_values_are),
-        cmocka_unit_test(numbers_are_written_without_exponents),
+        cmocka_unit_test(instances_have_the_numbers_that_are_generated),
         cmocka_unit_test(white_space_is_what_the_options_say),
         cmocka_unit_test(keys_come_in_any_order_on_request),
         cmocka_unit_test(a_schema_without_values_is_an_error),
