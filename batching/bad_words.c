@@ -24,8 +24,10 @@ static enum status add_both(struct prompt *prompt, const struct tokenizer *token
     word = text_trim_start(word);
     buffer_add_byte(&blank, ' ');
     buffer_add_text(&blank, word);
+    size_t length = prompt->bad_words.n_ids;
     enum status status = blank.failed ? STATUS_RETRY : add_word(prompt, tokenizer, word);
-    if (status == STATUS_OK)
+    // Behind the blank too, unless no token spells the word: the blank alone would be forbidden.
+    if (status == STATUS_OK && (word.size == 0 || prompt->bad_words.ids[length] > 0))
         status = add_word(prompt, tokenizer, (struct text){blank.data, blank.size});
     buffer_finish(&blank);
     return status;

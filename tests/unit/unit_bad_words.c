@@ -79,6 +79,21 @@ static bool contains(const struct answer *answer, const int32_t *tokens, int32_t
     return false;
 }
 
+// Runs the bench's jobs to their end and closes it.
+static void read_answers(struct bench *bench, struct answer *answers)
+{
+    run_to_end(bench);
+    for (const struct job *job = bench->finished.first; job; job = job->next) {
+        assert_int_equal(job->result.status, RESULT_DONE);
+        const struct choice *choice = &job->result.choices[0];
+        struct answer *answer = &answers[atoi(job->job_id.data)];
+        *answer = (struct answer){.n = choice->n_tokens};
+        for (int32_t i = 0; i < choice->n_tokens; i++)
+            answer->tokens[i] = choice->logprobs[i].chosen.token;
+    }
+    bench_close(bench);
+}
+
 static void run_all(const struct batch_limits *limits, bool with_words, struct answer *answers)
 {
     struct bench bench = bench_open(*limits);
@@ -88,16 +103,7 @@ static void run_all(const struct batch_limits *limits, bool with_words, struct a
             forbid(job, number);
         batcher_take(bench.batcher, job);
     }
-    run_to_end(&bench);
-    for (const struct job *job = bench.finished.first; job; job = job->next) {
-        assert_int_equal(job->result.status, RESULT_DONE);
-        const struct choice *choice = &job->result.choices[0];
-        struct answer *answer = &answers[atoi(job->job_id.data)];
-        *answer = (struct answer){.n = choice->n_tokens};
-        for (int32_t i = 0; i < choice->n_tokens; i++)
-            answer->tokens[i] = choice->logprobs[i].chosen.token;
-    }
-    bench_close(&bench);
+    read_answers(&bench, answers);
 }
 
 static void no_answer_contains_a_bad_word_whatever_the_batch(void **state)
@@ -119,6 +125,31 @@ static void no_answer_contains_a_bad_word_whatever_the_batch(void **state)
         }
     }
     assert_true(n_changed > N_BATCHES * N_JOBS / 2);
+}
+
+// Two tokens that no answer has side by side, a word that no token spells, one of no letters.
+static void words_that_an_answer_does_not_hold_change_nothing(void **state)
+{
+    (void)state;
+    static char unspelled[] = {FAKE_UNSPELLED};
+    static struct text words[] = {{"!!!", 3}, {unspelled, 1}};
+    static struct answer answers[N_JOBS];
+    int n_blanks = 0;
+    run_all(&batches[0], false, unrestrained);
+    struct bench bench = bench_open(batches[0]);
+    for (int number = 0; number < N_JOBS; number++) {
+        struct job *job = make_job(number);
+        job->request.bad_words = words;
+        job->request.n_bad_words = 2;
+        batcher_take(bench.batcher, job);
+    }
+    read_answers(&bench, answers);
+    for (int number = 0; number < N_JOBS; number++) {
+        assert_memory_equal(&answers[number], &unrestrained[number], sizeof *answers);
+        for (int32_t i = 0; i < LENGTH; i++)
+            n_blanks += spell(answers[number].tokens[i]) == ' ';
+    }
+    assert_true(n_blanks > 0);
 }
 
 static void a_job_whose_words_leave_nothing_fails_alone(void **state)
@@ -150,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_answer_contains_a_bad_word_whatever_the_batch),
+        cmocka_unit_test(words_that_an_answer_does_not_hold_change_nothing),
         cmocka_unit_test(a_job_whose_words_leave_nothing_fails_alone),
     };
     int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
