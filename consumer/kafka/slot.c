@@ -59,7 +59,7 @@ enum status slot_open(struct slot *slot, const char *directory, const char *grou
     write_group(group, name);
     for (slot->number = 0; slot->number < SLOT_COUNT_MAX; slot->number++) {
         int length = snprintf(path, sizeof path, "%s/%s.worker-%d", directory, name, slot->number);
-        if (length < 0 || (size_t)length >= sizeof path)
+        if ((size_t)length >= sizeof path)
             return error_set(error, STATUS_REFUSE, ERROR_FILE, "the path of %s is too long", directory);
         slot->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (slot->file < 0)
@@ -107,7 +107,7 @@ enum status slot_open_named(struct slot *slot, const char *directory, const char
     char group_name[3 * SLOT_GROUP_BYTES_MAX + 1], path[PATH_MAX];
     write_group(group, group_name);
     int length = snprintf(path, sizeof path, "%s/%s.member-%s", directory, group_name, name);
-    if (length < 0 || (size_t)length >= sizeof path)
+    if ((size_t)length >= sizeof path)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "the path of %s is too long", directory);
     slot->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (slot->file < 0)

@@ -127,7 +127,7 @@ enum status grammar_vocabulary_create(struct grammar_vocabulary **out, const str
     bool whole = vocabulary;
     if (whole) {
         vocabulary->n_tokens = n_tokens;
-        vocabulary->ends = malloc((n_ends + 1) * sizeof *ends);
+        vocabulary->ends = calloc(n_ends + 1, sizeof *ends);
         whole = vocabulary->ends && copy_tokens(vocabulary, tokens) && build(vocabulary);
     }
     if (!whole) {

@@ -1,6 +1,7 @@
 // Every single allocation of a batch fails once: no job fails because of it. Finished jobs have their
 // answers, the others are released, and the round reports it. The linker redirects malloc, calloc and realloc
 // to this file.
+#include "batching/prefix.h"
 #include "consumer/intake.h"
 #include "tests/fake_model.h"
 
@@ -21,11 +22,12 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
 
-static long allocations_left = -1; // -1: no limit; 0: none succeeds
+static long allocations_left = -1;                 // -1: no limit; 0: none succeeds
+static size_t allocation_bytes_max = SIZE_MAX / 2; // of one call
 
-static bool may_allocate(void)
+static bool may_allocate(size_t size)
 {
-    if (allocations_left == 0)
+    if (allocations_left == 0 || size > allocation_bytes_max)
         return false;
     if (allocations_left > 0)
         allocations_left--;
@@ -34,17 +36,17 @@ static bool may_allocate(void)
 
 void *__wrap_malloc(size_t size)
 {
-    return may_allocate() ? __real_malloc(size) : NULL;
+    return may_allocate(size) ? __real_malloc(size) : NULL;
 }
 
 void *__wrap_calloc(size_t count, size_t size)
 {
-    return may_allocate() ? __real_calloc(count, size) : NULL;
+    return may_allocate(count * size) ? __real_calloc(count, size) : NULL;
 }
 
 void *__wrap_realloc(void *memory, size_t size)
 {
-    return may_allocate() ? __real_realloc(memory, size) : NULL;
+    return may_allocate(size) ? __real_realloc(memory, size) : NULL;
 }
 
 enum { JOBS = 6, PAGES = 40, PAGE = 4, CONTEXT = 4096, TOKENS = 60 };
@@ -139,6 +141,34 @@ static void no_job_fails_because_memory_runs_out(void **state)
     pool_destroy(pool);
 }
 
+// One slot stays free, so that every search ends.
+static void a_prefix_table_that_cannot_grow_takes_what_it_holds_and_refuses_the_rest(void **state)
+{
+    (void)state;
+    struct page_stack stack;
+    struct prefix_tree tree;
+    struct error error;
+    enum { MOST = 4096 };
+    static struct prefix_node *nodes[MOST];
+    assert_int_equal(page_stack_init(&stack, PAGES, &error), STATUS_OK);
+    assert_int_equal(prefix_init(&tree, 1, &stack, &error), STATUS_OK);
+    size_t n_slots = tree.n_slots;
+    assert_in_range(n_slots, 2, MOST / 2);
+    allocation_bytes_max = n_slots * sizeof *tree.slots;
+    size_t n = 0;
+    for (int32_t token = 0; n < MOST && (nodes[n] = prefix_wait(&tree, &token, 1, false)); token++)
+        n++;
+    assert_int_equal(n, n_slots - 1);
+    assert_int_equal(tree.n_nodes, n);
+    for (int32_t token = 0; token < (int32_t)n; token++)
+        assert_ptr_equal(prefix_wait(&tree, &token, 1, false), nodes[token]);
+    allocation_bytes_max = SIZE_MAX / 2;
+    int32_t one_more = (int32_t)n;
+    assert_non_null(prefix_wait(&tree, &one_more, 1, false));
+    prefix_finish(&tree);
+    page_stack_finish(&stack);
+}
+
 static void a_record_that_memory_runs_out_for_is_no_dead_letter(void **state)
 {
     struct buffer value = {0};
@@ -167,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_job_fails_because_memory_runs_out),
+        cmocka_unit_test(a_prefix_table_that_cannot_grow_takes_what_it_holds_and_refuses_the_rest),
         cmocka_unit_test(a_record_that_memory_runs_out_for_is_no_dead_letter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

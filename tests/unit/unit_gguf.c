@@ -6,9 +6,11 @@
 #include "tests/shared_data.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -272,6 +274,38 @@ static void put_complete(struct buffer *file)
     put_tensor(file, "w", 2, (uint64_t[]){32, 2}, TENSOR_Q4_0, 0);
     put_padding(file, 32);
     put_zeros(file, 36);
+}
+
+// Each of its size, the seconds and the nanoseconds of its time shows it.
+static void a_file_that_changes_while_it_is_open_is_noticed(void **state)
+{
+    (void)state;
+    static const struct {
+        time_t seconds;
+        long nanoseconds;
+        off_t bytes;
+        bool is_noticed;
+    } changes[] = {{0, 0, 0, false}, {1, 0, 0, true}, {-1, 0, 0, true}, {0, 1, 0, true}, {0, 0, 1, true}};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        struct buffer file = {0};
+        struct error error;
+        put_complete(&file);
+        struct gguf *gguf = open_bytes(&file, &error);
+        assert_non_null(gguf);
+        struct stat before;
+        assert_int_equal(stat(path, &before), 0);
+        assert_int_equal(truncate(path, before.st_size + changes[i].bytes), 0);
+        const struct timespec times[] = {{.tv_nsec = UTIME_OMIT},
+                                         {before.st_mtim.tv_sec + changes[i].seconds,
+                                          (before.st_mtim.tv_nsec + changes[i].nanoseconds) % 1000000000}};
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+        assert_int_equal(gguf_check_files(gguf, &error), changes[i].is_noticed ? STATUS_RESTART : STATUS_OK);
+        if (changes[i].is_noticed) {
+            assert_int_equal(error.code, ERROR_MODEL_FILE);
+            assert_non_null(strstr(error.text, changes[i].bytes ? "expected" : "written to"));
+        }
+        gguf_close(gguf);
+    }
 }
 
 static void a_file_cut_at_any_byte_is_refused(void **state)
@@ -691,6 +725,7 @@ int main(void)
         cmocka_unit_test(tensors_are_found_by_name_with_shape_and_data),
         cmocka_unit_test(a_long_shape_text_stays_in_its_buffer),
         cmocka_unit_test(what_is_no_gguf_file_of_a_known_version_is_refused),
+        cmocka_unit_test(a_file_that_changes_while_it_is_open_is_noticed),
         cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
         cmocka_unit_test(any_single_changed_byte_gives_an_answer_and_no_crash),
         cmocka_unit_test(counts_beyond_their_limits_are_refused),

@@ -262,6 +262,32 @@ static void one_of_many_texts_matches_each_alone(void **state)
     expressions_destroy(pool);
 }
 
+// A letter is a position; the limit of a grammar's size counts them.
+static void positions_are_those_of_all_parts(void **state)
+{
+    (void)state;
+    struct expressions *pool = expressions_create(NULL);
+    uint32_t ab = expression_literal(pool, TEXT("ab")), xyz = expression_literal(pool, TEXT("xyz"));
+    assert_int_equal(expression_positions(pool, EXPRESSION_EMPTY), 0);
+    assert_int_equal(expression_positions(pool, set_of(pool, 'a', 'z')), 1);
+    assert_int_equal(expression_positions(pool, ab), 2);
+    assert_int_equal(expression_positions(pool, expression_concat(pool, ab, xyz)), 5);
+    assert_int_equal(expression_positions(pool, expression_either(pool, ab, xyz)), 5);
+    uint32_t many[] = {expression_concat(pool, expression_complement(pool, ab), xyz),
+                       expression_concat(pool, expression_complement(pool, xyz), ab)};
+    assert_int_equal(expression_positions(pool, many[0]), 5);
+    assert_int_equal(expression_positions(pool, expression_both(pool, many[0], many[1])), 10);
+    assert_int_equal(expression_positions(pool, expression_complement(pool, xyz)), 3);
+    assert_int_equal(expression_positions(pool, expression_repeat(pool, xyz, 2, 7)), 21);
+    assert_int_equal(expression_positions(pool, expression_repeat(pool, xyz, 2, EXPRESSION_UNBOUNDED)), 6);
+    assert_int_equal(expression_positions(pool, expression_repeat(pool, xyz, 0, EXPRESSION_UNBOUNDED)), 3);
+    uint32_t large = expression_repeat(pool, xyz, 0, UINT32_MAX / 3);
+    assert_true(expression_positions(pool, large) == UINT32_MAX);
+    assert_true(expression_positions(pool, expression_concat(pool, large, ab)) == UINT32_MAX);
+    assert_true(expression_positions(pool, expression_repeat(pool, large, 0, 2)) == UINT32_MAX);
+    expressions_destroy(pool);
+}
+
 static void a_pool_at_its_limit_says_which(void **state)
 {
     for (int over = 0; over < 2; over++) {
@@ -288,6 +314,7 @@ int main(void)
         cmocka_unit_test(a_search_ends_at_its_limit_whatever_is_known),
         cmocka_unit_test(symbols_and_their_parts_are_counted_together_up_to_the_limit),
         cmocka_unit_test(one_of_many_texts_matches_each_alone),
+        cmocka_unit_test(positions_are_those_of_all_parts),
         cmocka_unit_test(a_pool_at_its_limit_says_which),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -230,7 +230,7 @@ static void random_grammars_accept_what_enumeration_finds(void **state)
 }
 
 // Tokens of one to five bytes, among them parts of characters, equal ones and empty ones.
-enum { N_TOKENS = 150, END_TOKEN = 3 };
+enum { N_TOKENS = 150, END_TOKEN = 3, OTHER_END_TOKEN = 149 };
 
 static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N_TOKENS][9],
                             struct text *tokens)
@@ -252,8 +252,8 @@ static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N
         tokens[i] = (struct text){bytes[i], size};
     }
     struct error error;
-    uint32_t end = END_TOKEN;
-    assert_int_equal(grammar_vocabulary_create(vocabulary, tokens, N_TOKENS, &end, 1, &error), STATUS_OK);
+    const uint32_t ends[] = {END_TOKEN, N_TOKENS /* none of them */, OTHER_END_TOKEN};
+    assert_int_equal(grammar_vocabulary_create(vocabulary, tokens, N_TOKENS, ends, 3, &error), STATUS_OK);
 }
 
 static void check_mask(struct matcher *matcher, const uint32_t *mask)

@@ -7,6 +7,7 @@
 #include "consumer/kafka/slot.h"
 #include "tests/job_records.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -152,6 +153,40 @@ static void any_group_name_makes_a_file_name(void **state)
     assert_int_equal(slot_open(&slot, "/no/such/folder", "g", &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "/no/such/folder"));
     assert_int_equal(slot.file, -1);
+}
+
+// Only letters, digits, '-' and '_' are written as they are: not their neighbors in ASCII either.
+static void each_end_of_a_range_of_characters_is_in_it(void **state)
+{
+    char path[512];
+    struct slot slot = open_slot("azAZ09-_`{@[/:");
+    slot_close(&slot);
+    snprintf(path, sizeof path, "%s/azAZ09-_%%60%%7B%%40%%5B%%2F%%3A.worker-0", folder);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+// A file of a shorter name would be another worker's lock.
+static void a_path_beyond_the_system_s_limit_is_refused_and_not_cut(void **state)
+{
+    static char longest[PATH_MAX + 1];
+    struct slot slot;
+    struct error error;
+    for (int named = 0; named < 2; named++)
+        for (int excess = 0; excess < 2; excess++) {
+            size_t n_name = strlen(named ? "/g.member-pod-7" : "/g.worker-0");
+            size_t n = PATH_MAX - 1 - n_name + (size_t)excess;
+            memset(longest, '/', n);
+            memcpy(longest, folder, strlen(folder));
+            longest[n] = '\0';
+            enum status status = named ? slot_open_named(&slot, longest, "g", "pod-7", &error)
+                                       : slot_open(&slot, longest, "g", &error);
+            assert_int_equal(status, excess ? STATUS_REFUSE : STATUS_OK);
+            if (excess) {
+                assert_int_equal(slot.file, -1);
+                assert_non_null(strstr(error.text, "the path of "));
+            }
+            slot_close(&slot);
+        }
 }
 
 // ---- headers ----
@@ -527,6 +562,28 @@ static void only_results_of_the_topic_s_jobs_are_its_own(void **state)
     assert_true(headers_are_of_topic(headers, 1, "jobs")); // it does not say
 }
 
+static void a_header_s_integer_is_digits_that_fit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t expected; // -1: none
+    } cases[] = {{"0", 0},
+                 {"9223372036854775807", INT64_MAX},
+                 {"9223372036854775808", -1},
+                 {"-1", -1},
+                 {"", -1},
+                 {"7 ", -1},
+                 {"00000000000000000000007", 7},    // 23 bytes
+                 {"000000000000000000000007", -1}}; // 24
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct header headers[] = {{TEXT("other"), TEXT("5")}, {TEXT("n"), text_from_string(cases[i].text)}};
+        int64_t value = 77;
+        assert_int_equal(headers_read_integer(headers, 2, "n", &value), cases[i].expected >= 0);
+        assert_true(value == (cases[i].expected >= 0 ? cases[i].expected : 77));
+    }
+}
+
 // ---- partitions ----
 
 static void partitions_are_made_up_to_their_limit(void **state)
@@ -554,6 +611,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_member_s_name_is_held_by_one_worker, make_folder, remove_folder),
         cmocka_unit_test(without_a_file_a_slot_has_the_given_name_or_a_random_one),
         cmocka_unit_test_setup_teardown(any_group_name_makes_a_file_name, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(each_end_of_a_range_of_characters_is_in_it, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(a_path_beyond_the_system_s_limit_is_refused_and_not_cut, make_folder,
+                                        remove_folder),
         cmocka_unit_test(a_result_has_the_headers_of_a_cloud_event),
         cmocka_unit_test(long_names_are_cut_and_never_run_over),
         cmocka_unit_test(a_dead_letter_says_why_and_from_where),
@@ -566,6 +627,7 @@ int main(void)
         cmocka_unit_test(a_marker_is_read_back_as_written_and_no_cancellation),
         cmocka_unit_test(names_and_numbers_of_a_marker_have_their_limits),
         cmocka_unit_test(only_results_of_the_topic_s_jobs_are_its_own),
+        cmocka_unit_test(a_header_s_integer_is_digits_that_fit),
         cmocka_unit_test(partitions_are_made_up_to_their_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

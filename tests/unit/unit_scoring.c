@@ -290,11 +290,36 @@ static void a_choice_without_tokens_is_refused(void **state)
     }
 }
 
+// A long choice is named by its first 64 bytes, which end with a whole character.
+static void a_choice_that_is_refused_is_quoted_in_short(void **state)
+{
+    (void)state;
+    char bytes[80];
+    memset(bytes, FAKE_UNSPELLED, sizeof bytes);
+    const int32_t tokens[] = {30, 31};
+    for (size_t n = 63; n <= 65; n++) {
+        struct text choice = {bytes, n};
+        char expected[128];
+        int n_quoted = n < 64 ? (int)n : 64;
+        snprintf(expected, sizeof expected, "\"%*s\"", n_quoted, ""); // control characters are blanks
+        struct bench bench = bench_open(batches[1]);
+        struct job *job = job_of(tokens, 2, 0, "job");
+        job->request.constraint = (struct constraint){
+            .kind = CONSTRAINT_CHOICE, .choices = &choice, .n_choices = 1, .field = "choice"};
+        job->request.choice_logprobs = true;
+        batcher_take(bench.batcher, job);
+        run_to_end(&bench);
+        assert_non_null(strstr(bench.finished.first->result.error.text, expected));
+        bench_close(&bench);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_are_scored_the_same_whatever_the_batch_and_the_memory),
         cmocka_unit_test(a_choice_without_tokens_is_refused),
+        cmocka_unit_test(a_choice_that_is_refused_is_quoted_in_short),
         cmocka_unit_test(a_prompt_is_computed_once_for_all_its_choices),
         cmocka_unit_test(choices_that_fit_no_context_fail_their_job_alone),
         cmocka_unit_test(prompts_are_scored_the_same_whatever_the_batch_and_the_memory),

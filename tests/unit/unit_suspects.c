@@ -287,9 +287,86 @@ static void a_damaged_text_is_refused_and_changes_nothing(void **state)
     buffer_finish(&text);
 }
 
+static size_t add_varint(unsigned char *bytes, size_t size, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7)
+        bytes[size++] = (unsigned char)(value | 0x80);
+    bytes[size++] = (unsigned char)value;
+    return size;
+}
+
+// Takes over a list that another process committed while it computed, with any numbers.
+static enum status take_over_numbers(struct suspects *suspects, int64_t offset, uint64_t promised,
+                                     uint64_t doubtful, unsigned flags)
+{
+    unsigned char bytes[64] = {0}; // room for the CRC, then an owner's eight bytes
+    size_t size = 4 + 8;
+    bytes[4] = OTHER;
+    bytes[size++] = (unsigned char)flags;
+    size = add_varint(bytes, size, promised);
+    size = add_varint(bytes, size, doubtful);
+    bytes[size++] = 0; // no items
+    uint32_t crc = offset_map_crc(offset, bytes + 4, size - 4);
+    for (int i = 0; i < 4; i++)
+        bytes[i] = (unsigned char)(crc >> 8 * i);
+    struct buffer text = {0};
+    buffer_add_string(&text, "sheaf1:.S1:");
+    base64_encode((struct text){(const char *)bytes, size}, &text);
+    enum status status =
+        suspects_take_over(suspects, offset, (struct text){text.data, text.size}, ME, &error);
+    buffer_finish(&text);
+    return status;
+}
+
+static void numbers_of_a_list_are_taken_up_to_their_limits(void **state)
+{
+    (void)state;
+    const int64_t last = INT64_MAX / 2; // no later offset is ever promised or doubtful
+    const int64_t offsets[] = {0, 50, INT64_MAX / 4};
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        const uint64_t room = (uint64_t)(last - offsets[i]);
+        struct suspects suspects = {0};
+        assert_int_equal(take_over_numbers(&suspects, offsets[i], room, 0, 1), STATUS_OK);
+        assert_true(suspects.doubtful == last);
+        assert_int_equal(take_over_numbers(&suspects, offsets[i], 0, room, 0), STATUS_OK);
+        assert_true(suspects.doubtful == last);
+        assert_int_equal(take_over_numbers(&suspects, offsets[i], 0, 1, 0), STATUS_OK);
+        assert_true(suspects.doubtful == offsets[i] + 1);
+        assert_int_equal(take_over_numbers(&suspects, offsets[i], room + 1, 0, 1), STATUS_REFUSE);
+        assert_int_equal(take_over_numbers(&suspects, offsets[i], 0, room + 1, 0), STATUS_REFUSE);
+        assert_int_equal(take_over_numbers(&suspects, offsets[i], 0, 0, 2), STATUS_REFUSE);
+        assert_int_equal(take_over_numbers(&suspects, offsets[i], INT64_MAX, 0, 1), STATUS_REFUSE);
+        assert_true(suspects.doubtful == offsets[i] + 1);
+    }
+    struct suspects suspects = {0};
+    assert_int_equal(take_over_numbers(&suspects, INT64_MAX / 4 + 1, 1, 1, 1), STATUS_REFUSE);
+}
+
+// Cut, with a CRC that is right for what is left: also where only the flags of our own list are missing.
+static void a_list_that_ends_early_is_refused(void **state)
+{
+    (void)state;
+    for (size_t size = 0; size < 12; size++) {
+        unsigned char bytes[4 + 12] = {[4] = ME};
+        uint32_t crc = offset_map_crc(50, bytes + 4, size);
+        for (int i = 0; i < 4; i++)
+            bytes[i] = (unsigned char)(crc >> 8 * i);
+        struct buffer text = {0};
+        buffer_add_string(&text, "sheaf1:.S1:");
+        base64_encode((struct text){(const char *)bytes, 4 + size}, &text);
+        struct suspects suspects = {.doubtful = 77};
+        assert_int_equal(suspects_take_over(&suspects, 50, (struct text){text.data, text.size}, ME, &error),
+                         STATUS_REFUSE);
+        assert_int_equal(suspects.doubtful, 77);
+        buffer_finish(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_of_a_list_are_taken_up_to_their_limits),
+        cmocka_unit_test(a_list_that_ends_early_is_refused),
         cmocka_unit_test(a_worker_that_leaves_is_no_crash_and_one_that_dies_makes_its_jobs_suspects),
         cmocka_unit_test(one_of_few_is_blamed_again_and_the_only_one_takes_the_blame_off_all_others),
         cmocka_unit_test(a_crash_of_one_alone_makes_no_new_suspects),

@@ -24,7 +24,7 @@ struct decoded {
 
 static struct decoded from_json_bytes(struct text input)
 {
-    struct decoded out = {0};
+    struct decoded out = {.value.kind = VALUE_BOOL}; // a failure leaves null
     out.status = json_decode(input, &out.arena, &out.value, &out.error);
     return out;
 }
@@ -36,7 +36,7 @@ static struct decoded from_json(const char *json)
 
 static struct decoded from_msgpack(struct text input)
 {
-    struct decoded out = {0};
+    struct decoded out = {.value.kind = VALUE_BOOL}; // a failure leaves null
     out.status = msgpack_decode(input, &out.arena, &out.value, &out.error);
     return out;
 }
