@@ -31,7 +31,7 @@ static void answer_health(const struct metrics *metrics, bool ready_too, struct 
                                          : "starting or stopping");
 }
 
-static void handle(void *context, const char *path, struct http_answer *answer)
+static void handle(void *context, const char *path, const char *authorization, struct http_answer *answer)
 {
     struct exporter *exporter = context;
     if (exporter->closing[0]) {
@@ -40,6 +40,12 @@ static void handle(void *context, const char *path, struct http_answer *answer)
         return;
     }
     bool is_metrics = strcmp(path, "/metrics") == 0, is_page = strcmp(path, "/") == 0;
+    if ((is_metrics || is_page) && !http_token_matches(&exporter->token, authorization)) {
+        answer->status = 401;
+        buffer_add_string(&answer->body,
+                          "expected the token of --metrics-token: as a Bearer token, or as the password\n");
+        return;
+    }
     if (is_metrics || is_page)
         look_at_transport(exporter);
     if (is_metrics) {
@@ -56,7 +62,8 @@ static void handle(void *context, const char *path, struct http_answer *answer)
     }
 }
 
-enum status exporter_open(struct exporter **exporter, const char *address, struct error *error)
+enum status exporter_open(struct exporter **exporter, const char *address, const char *token_path,
+                          struct error *error)
 {
     struct exporter *e = calloc(1, sizeof *e);
     if (e)
@@ -66,7 +73,9 @@ enum status exporter_open(struct exporter **exporter, const char *address, struc
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "keeping figures: out of memory");
     }
     e->metrics.started_us = clock_wall_us();
-    enum status status = address ? http_open(&e->http, address, handle, e, error) : STATUS_OK;
+    enum status status = token_path ? http_token_read(&e->token, token_path, error) : STATUS_OK;
+    if (status == STATUS_OK && address)
+        status = http_open(&e->http, address, !token_path, handle, e, error);
     if (status != STATUS_OK) {
         exporter_close(e);
         return status;

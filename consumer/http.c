@@ -114,8 +114,13 @@ static enum MHD_Result respond(struct MHD_Connection *connection, struct http_an
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(response, "Content-Security-Policy",
-                            "default-src 'none'; style-src 'unsafe-inline'");
+    MHD_add_response_header(
+        response, "Content-Security-Policy",
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'");
+    MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+    if (answer->status == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Basic realm=\"sheaf\"");
     if (answer->status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET");
     enum MHD_Result result =
@@ -135,7 +140,9 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
     const struct http *http = context;
     struct http_answer answer = {.status = MHD_HTTP_OK, .content_type = "text/plain; charset=utf-8"};
     if (strcmp(method, MHD_HTTP_METHOD_GET) == 0) {
-        http->handler(http->context, url, &answer);
+        http->handler(http->context, url,
+                      MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION),
+                      &answer);
     } else {
         answer.status = MHD_HTTP_METHOD_NOT_ALLOWED;
         buffer_add_string(&answer.body, "GET alone\n");
@@ -195,6 +202,25 @@ static enum status bind_socket(struct http *http, const char *address, struct er
     return bound ? STATUS_OK : fail(error, address, strerror(bind_error));
 }
 
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}
+
+static enum status check_loopback(const struct http *http, const char *address, struct error *error)
+{
+    struct sockaddr_storage bound;
+    socklen_t size = sizeof bound;
+    if (getsockname(http->file, (struct sockaddr *)&bound, &size) == 0 && is_loopback(&bound))
+        return STATUS_OK;
+    return fail(
+        error, address,
+        "other machines reach this address: give --metrics-token FILE, or a port alone for the loopback");
+}
+
 static void read_address(struct http *http)
 {
     struct sockaddr_storage address;
@@ -210,14 +236,16 @@ static void read_address(struct http *http)
 
 // ---- start and stop ----
 
-enum status http_open(struct http **http, const char *address, http_handler *handler, void *context,
-                      struct error *error)
+enum status http_open(struct http **http, const char *address, bool only_loopback, http_handler *handler,
+                      void *context, struct error *error)
 {
     struct http *h = calloc(1, sizeof *h);
     if (!h)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--metrics: out of memory");
     *h = (struct http){.handler = handler, .context = context, .file = -1};
     enum status status = bind_socket(h, address, error);
+    if (status == STATUS_OK && only_loopback)
+        status = check_loopback(h, address, error);
     if (status == STATUS_OK) {
         read_address(h);
         h->daemon =

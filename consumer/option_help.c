@@ -29,7 +29,7 @@ static const struct {
          " gpu-device placement check-cpu cached-tokens no-graphs gpu-sync no-ahead trace-steps kv-type"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
          " repetition-penalty tool-format special-in-content pre model-name engine-test "},
-    [GROUP_MESSAGES] = {" metrics quiet verbose ", " progress log log-json "},
+    [GROUP_MESSAGES] = {" metrics metrics-token quiet verbose ", " progress log log-json "},
 };
 
 const char *option_group_name(enum option_group group)
@@ -68,8 +68,10 @@ static int print_group(const struct command *command, enum option_group group, b
     for (int i = 0; i < n; i++) {
         enum option_group of;
         bool rare = false;
-        if (!(options[i].commands & command->mask) || !option_group_of(options[i].name, &of, &rare) ||
-            of != group)
+        if (!(options[i].commands & command->mask))
+            continue;
+        option_group_of(options[i].name, &of, &rare);
+        if (of != group)
             continue;
         if (rare && !all) {
             n_left++;

@@ -173,6 +173,8 @@ static const struct option options[] = {
      "exit after this time without a job"},
     {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(metrics), 0, 0, "HOST:PORT",
      "serve Prometheus metrics and a status page; a port alone: on the loopback"},
+    {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(metrics_token), 0, 0, "FILE",
+     "secret of the page and the metrics, as Bearer token or password; needed where other machines reach them"},
     {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(crash_limit), 0, 60, "N",
      "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
     {"dead-share", 0, INTEGER, WORK, AT(dead_share), 1, 100, "PERCENT",

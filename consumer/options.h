@@ -31,6 +31,7 @@ struct settings {
     int64_t partitions;           // of the jobs and results topics that are created
     // the model and the machine
     char *metrics, *log; // address of the metrics; log file
+    char *metrics_token; // file
     char *kv_type;       // of the pages
     char *model, *backend, *chat_template, *tool_format, *pre, *model_name, *quantize, *engine_test;
     int64_t threads, max_batch, max_rows, window, max_tokens_default;

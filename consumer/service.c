@@ -113,7 +113,7 @@ enum status service_run(const struct service *service, const struct settings *se
     struct closing closing = {0};
     int stop_fd = stop_fd_open(); // before any thread
     // before the model is loaded in vain
-    enum status status = exporter_open(&exporter, settings->metrics, error);
+    enum status status = exporter_open(&exporter, settings->metrics, settings->metrics_token, error);
     if (status == STATUS_OK)
         status = runtime_open(&runtime, settings, settings->model, error);
     if (status == STATUS_OK)

@@ -1,4 +1,5 @@
 """What a worker serves over HTTP: figures, a page, health; and the names that dashboards and alerts may use. SIGHUP and the log."""
+import base64
 import json
 import os
 import re
@@ -105,6 +106,49 @@ def the_figures_are_prometheus_text_and_add_up(test):
     assert any(name.startswith('sheaf_build_info{version="') and 'transport="store"' in name for name in values)
     worker.terminate()
     assert test.wait(worker).status == 0
+
+
+def authorized(address, path, authorization):
+    request = urllib.request.Request(f"http://{address}{path}", headers={"Authorization": authorization})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@case
+def the_page_and_the_metrics_take_the_token_and_probes_take_none(test):
+    token = "a-secret-of-16-bytes-or-more"
+    test.write("token", [token])
+    worker, address = start(test, "--metrics-token", "token")
+    for path in ("/", "/metrics"):
+        status, headers, body = get(address, path)
+        assert status == 401 and headers["WWW-Authenticate"].startswith("Basic") and token not in body, body
+        basic = base64.b64encode(f"any:{token}".encode()).decode()
+        for good in (f"Bearer {token}", f"bearer {token}", f"Basic {basic}"):
+            assert authorized(address, path, good) == 200, good
+        for bad in ("Bearer", "Bearer ", f"Bearer {token}x", f"Bearer {token[:-1]}", f"Bearer {token[:-1]}x", f"Basic {token}", "Basic !!", "Basic Og==",
+                    "Basic " + base64.b64encode(token.encode()).decode(), f"Digest {token}"):
+            assert authorized(address, path, bad) == 401, bad
+    assert get(address, "/readyz")[0] == 200
+    worker.terminate()
+
+
+@case
+def an_address_that_others_reach_takes_a_token(test):
+    test.write("token", ["a-secret-of-16-bytes-or-more"])
+    for address in ("0.0.0.0:0", "[::]:0"):
+        refused = test.run("work", "--model", test.model, "--metrics", address, status=2)
+        assert "--metrics-token" in refused.err and "batch:" not in refused.err, refused
+    for content, told in (("short", "printable characters"), ("b" * 257, "printable characters"), ("with a blank in the middle", "printable"),
+                          (None, "No such file")):
+        if content:
+            test.write("bad", [content])
+        refused = test.run("work", "--model", test.model, "--metrics", "0", "--metrics-token", "bad" if content else "none", status=2)
+        assert "--metrics-token" in refused.err and told in refused.err, refused
+    finished = test.run("work", "--model", test.model, "--metrics", "0.0.0.0:0", "--metrics-token", "token", "--exit-when-idle", "0")
+    assert "figures at http://0.0.0.0:" in finished.err, finished
 
 
 @case

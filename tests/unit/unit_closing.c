@@ -132,7 +132,7 @@ static void the_health_port_answers_with_the_reason_while_a_worker_closes(void *
     (void)state;
     struct exporter *exporter;
     struct error error;
-    assert_int_equal(exporter_open(&exporter, "127.0.0.1:0", &error), STATUS_OK);
+    assert_int_equal(exporter_open(&exporter, "127.0.0.1:0", NULL, &error), STATUS_OK);
     struct closing closing = {0};
     closing_begin(&closing, "the transport", "no place in the group");
     assert_int_equal(closing.limit_ms, CLOSING_LIMIT_MS);

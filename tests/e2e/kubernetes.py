@@ -1,0 +1,93 @@
+"""ops/kubernetes and ops/container: their syntax, and that they name what there is."""
+import os
+import re
+import subprocess
+
+from session import Skip, case
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# keda.sh/docs/scalers/apache-kafka: parameters of the trigger.
+KAFKA_TRIGGER = {"bootstrapServers", "consumerGroup", "topic", "lagThreshold", "activationLagThreshold", "offsetResetPolicy",
+                 "allowIdleConsumers", "scaleToZeroOnInvalidOffset", "excludePersistentLag", "limitToPartitionsWithLag",
+                 "partitionLimitation", "version", "sasl", "tls"}
+
+
+def documents(name):
+    try:
+        import yaml  # pylint: disable=import-outside-toplevel
+    except ImportError as error:
+        raise Skip("no python3-yaml") from error
+    with open(os.path.join(ROOT, "ops/kubernetes", name), encoding="utf-8") as file:
+        return list(yaml.safe_load_all(file))
+
+
+def options_of(container):
+    return dict(word.lstrip("-").partition("=")[::2] for word in container["args"][1:])
+
+
+@case
+def the_deployment_is_complete_and_its_parts_fit(test):
+    (deployment,) = documents("worker.yaml")
+    assert (deployment["apiVersion"], deployment["kind"]) == ("apps/v1", "Deployment")
+    spec = deployment["spec"]
+    pod = spec["template"]["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"].items() <= labels.items()
+    (container,) = pod["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    ports = {port["name"] for port in container["ports"]}
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["port"] in ports and container[probe]["httpGet"]["path"] in ("/healthz", "/readyz")
+    assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
+    # What sheaf writes is in a volume.
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+    for option in ("model", "store", "config", "metrics-token"):
+        path = options_of(container)[option]
+        assert any(path.startswith(mount + "/") for mount in mounts), path
+
+
+@case
+def the_worker_s_options_are_options_of_sheaf_work(test):
+    (deployment,) = documents("worker.yaml")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert container["args"][0] == "work"
+    known = test.run("help", "--help-all", "work").out
+    for option in options_of(container):
+        assert re.search(rf"--{option}\b(?!-)", known), option
+
+
+@case
+def the_scaler_looks_at_the_deployment_s_group_and_topic(test):
+    (deployment,), (scaler,) = documents("worker.yaml"), documents("scaler.yaml")
+    options = options_of(deployment["spec"]["template"]["spec"]["containers"][0])
+    assert (scaler["apiVersion"], scaler["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
+    target = scaler["spec"]["scaleTargetRef"]
+    assert (target["apiVersion"], target["kind"], target["name"]) == ("apps/v1", "Deployment", deployment["metadata"]["name"])
+    assert 0 <= scaler["spec"]["minReplicaCount"] < scaler["spec"]["maxReplicaCount"]
+    (trigger,) = scaler["spec"]["triggers"]
+    assert trigger["type"] == "kafka"
+    metadata = trigger["metadata"]
+    assert set(metadata) <= KAFKA_TRIGGER, set(metadata) - KAFKA_TRIGGER
+    assert all(isinstance(value, str) for value in metadata.values()), metadata  # KEDA refuses numbers
+    assert metadata["bootstrapServers"] == options["brokers"]
+    assert (metadata["consumerGroup"], metadata["topic"]) == (options["group"], options["jobs"])
+
+
+@case
+def the_container_s_tree_runs_without_a_distribution(test):
+    subprocess.run(["bash", "-n", os.path.join(ROOT, "ops/package")], check=True)
+    with open(test.sheaf, "rb") as file:
+        if b"__asan_init" in file.read():
+            raise Skip("a sanitizer's program needs its runtime")
+    if os.geteuid() != 0:
+        raise Skip("chroot takes root")
+    if not os.path.exists("/etc/ssl/certs/ca-certificates.crt"):
+        raise Skip("no certificates")
+    tree = test.path("tree")
+    subprocess.run([os.path.join(ROOT, "ops/container/tree"), tree, os.path.abspath(test.sheaf)], check=True)
+    subprocess.run(["strip", os.path.join(tree, "usr/bin/sheaf")], check=True)
+    found = subprocess.run(["du", "-sm", "--apparent-size", tree], capture_output=True, text=True, check=True).stdout
+    assert int(found.split()[0]) <= 60, found
+    # chroot itself is looked for outside; the program and its libraries inside.
+    done = subprocess.run(["chroot", "--userspec=65532:65532", tree, "/usr/bin/sheaf", "help", "work"], capture_output=True, text=True)
+    assert done.returncode == 0 and "--brokers" in done.stdout, done.stderr
