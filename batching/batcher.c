@@ -104,6 +104,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     b->window.tree = &b->tree;
     b->constraints.tokenizer = b->config.environment.tokenizer;
     b->constraints.n_vocab = b->config.environment.limits.n_vocab;
+    b->constraints.compile = config->compile;
     *batcher = b;
     return STATUS_OK;
 }
@@ -247,31 +248,6 @@ static void find_constraint(struct batcher *b, struct prompt *prompt)
         (void)error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a constraint: out of memory");
 }
 
-struct compiling {
-    struct compiled_constraint *entries[64];
-    const struct constraint_cache *cache;
-};
-
-static void compile_one(void *context, int index, int thread)
-{
-    struct compiling *compiling = context;
-    (void)thread;
-    constraint_compile(compiling->entries[index], compiling->cache);
-}
-
-static void compile_constraints(struct batcher *b)
-{
-    struct compiling compiling = {.cache = &b->constraints};
-    struct compiled_constraint *entry = b->constraints.first;
-    do {
-        int n = 0;
-        for (; entry && n < 64; entry = entry->next)
-            if (!entry->is_compiled)
-                compiling.entries[n++] = entry;
-        pool_run(b->config.pool, n, compile_one, &compiling);
-    } while (entry);
-}
-
 static void fill_masks_of(void *context)
 {
     const struct mask_task *task = context;
@@ -378,6 +354,12 @@ static void enter_window(struct batcher *b, struct prompt *prompt, struct job_li
         batcher_note_fault(b, "prefix tree");
 }
 
+static void check_constraint(struct batcher *b, struct prompt *prompt, struct job_list *finished)
+{
+    prompt_check_constraint(prompt, &b->config.environment.limits);
+    enter_window(b, prompt, finished);
+}
+
 static void prepare_arrived(struct batcher *b, struct job_list *finished)
 {
     int n = 0;
@@ -394,12 +376,34 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
         b->preparing[n++] = prompt;
     }
     pool_run(b->config.pool, n, prepare_one, b);
-    for (int i = 0; i < n; i++)
-        find_constraint(b, b->preparing[i]);
-    compile_constraints(b);
     for (int i = 0; i < n; i++) {
-        prompt_check_constraint(b->preparing[i], &b->config.environment.limits);
-        enter_window(b, b->preparing[i], finished);
+        struct prompt *prompt = b->preparing[i];
+        find_constraint(b, prompt);
+        prompt->is_compiling = prompt->error.status == STATUS_OK && prompt->constraint &&
+                               prompt->constraint->state != CONSTRAINT_COMPILED;
+        if (!prompt->is_compiling)
+            check_constraint(b, prompt, finished);
+    }
+}
+
+enum { COMPILE_WAIT_MS = 20 }; // without a step to compute, before orders are looked for again
+
+// Lets prompts wait for a step whose constraints have been compiled.
+static void collect_constraints(struct batcher *b, struct job_list *finished)
+{
+    int32_t n_compiled;
+    struct error error;
+    bool is_idle = b->n_running == 0 && b->window.n_waiting == 0 && !b->under_way && !finished->first;
+    if (constraint_cache_collect(&b->constraints, is_idle ? COMPILE_WAIT_MS : 0, &n_compiled, &error) !=
+        STATUS_OK)
+        batcher_note_fault(b, "compiling a constraint");
+    for (struct prompt *prompt = n_compiled ? b->oldest : NULL; prompt;) {
+        struct prompt *next = prompt->next;
+        if (prompt->is_compiling && prompt->constraint->state == CONSTRAINT_COMPILED) {
+            prompt->is_compiling = false;
+            check_constraint(b, prompt, finished);
+        }
+        prompt = next;
     }
 }
 
@@ -556,6 +560,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     int64_t now_s = b->config.wall_clock_us() / 1000000;
     finish_dead_arrivals(b, now_s, finished);
     prepare_arrived(b, finished);
+    collect_constraints(b, finished);
     expire(b, now_s);
     finish_failed(b, finished);
     int64_t prepared = clock_us();

@@ -1,7 +1,6 @@
 #include "batching/constraint.h"
 
-#include "engine/answer/answer_grammar.h"
-#include "engine/grammar/json_schema.h"
+#include "batching/constraint_threads.h"
 #include "schemas/hash.h"
 
 #include <stdlib.h>
@@ -69,16 +68,11 @@ static bool copy_constraint(struct arena *arena, struct constraint *copy, const 
 // The functions again as they were decoded: their names and parameters are in the value.
 static bool copy_tools(struct arena *arena, struct answer_rules *copy, const struct answer_rules *rules)
 {
-    struct buffer text = {0};
-    struct error error;
     struct tools *tools = &copy->tools;
-    json_encode(&rules->tools_value, &text);
-    bool copied = !text.failed && json_decode((struct text){text.data, text.size}, arena, &copy->tools_value,
-                                              &error) == STATUS_OK;
-    buffer_finish(&text);
     *tools = rules->tools;
     tools->functions = arena_allocate_array(arena, (size_t)tools->n_functions + 1, sizeof *tools->functions);
-    copied = copied && tools->functions && copy_text(arena, &tools->named, rules->tools.named);
+    bool copied = tools->functions && value_copy(&rules->tools_value, arena, &copy->tools_value) &&
+                  copy_text(arena, &tools->named, rules->tools.named);
     for (int32_t i = 0; i < tools->n_functions && copied; i++) {
         const struct value *function = value_get(&copy->tools_value.array.items[i], "function");
         const struct value *parameters = value_get(function, "parameters");
@@ -115,7 +109,7 @@ static int compare_names(const void *a, const void *b)
     return order ? order : (x->size > y->size) - (x->size < y->size);
 }
 
-static bool is_special(const void *context, struct text name)
+bool constraint_cache_is_special(const void *context, struct text name)
 {
     const struct constraint_cache *cache = context;
     return cache->n_specials &&
@@ -190,7 +184,7 @@ static void evict(struct constraint_cache *cache)
         size_t n_bytes = 0;
         int32_t n_idle = 0;
         for (struct compiled_constraint *entry = cache->first; entry; entry = entry->next) {
-            if (entry->n_users > 0)
+            if (entry->n_users > 0 || entry->state != CONSTRAINT_COMPILED)
                 continue;
             n_idle++;
             n_bytes += entry_bytes(entry);
@@ -202,8 +196,52 @@ static void evict(struct constraint_cache *cache)
     }
 }
 
+// ---- the threads ----
+
+// The oldest entries first, while there is room.
+static enum status start_waiting(struct constraint_cache *cache, struct error *error)
+{
+    enum status status = STATUS_OK;
+    if (cache->n_waiting && !cache->threads)
+        status = constraint_threads_create(&cache->threads, cache, error);
+    while (status == STATUS_OK && cache->n_waiting && cache->n_compiling < CONSTRAINTS_COMPILING_MAX) {
+        struct compiled_constraint *oldest = NULL;
+        for (struct compiled_constraint *entry = cache->first; entry; entry = entry->next)
+            if (entry->state == CONSTRAINT_WAITING)
+                oldest = entry; // new ones are put first
+        oldest->state = CONSTRAINT_COMPILING;
+        cache->n_waiting--;
+        cache->n_compiling++;
+        constraint_threads_start(cache->threads, oldest);
+    }
+    return status;
+}
+
+static void take_back(struct constraint_cache *cache, struct compiled_constraint *entry)
+{
+    entry->state = CONSTRAINT_COMPILED;
+    cache->n_compiling--;
+}
+
+enum status constraint_cache_collect(struct constraint_cache *cache, int wait_ms, int32_t *n_compiled,
+                                     struct error *error)
+{
+    *n_compiled = 0;
+    if (cache->n_compiling && wait_ms)
+        constraint_threads_wait(cache->threads, wait_ms);
+    for (struct compiled_constraint *entry;
+         cache->n_compiling && (entry = constraint_threads_take(cache->threads)); ++*n_compiled)
+        take_back(cache, entry);
+    if (*n_compiled)
+        evict(cache);
+    return start_waiting(cache, error);
+}
+
 void constraint_cache_finish(struct constraint_cache *cache)
 {
+    constraint_threads_destroy(cache->threads);
+    cache->threads = NULL;
+    cache->n_waiting = cache->n_compiling = 0;
     while (cache->first)
         remove_entry(cache, cache->first);
     grammar_vocabulary_destroy(cache->vocabulary);
@@ -235,144 +273,24 @@ enum status constraint_cache_find(struct constraint_cache *cache, const struct a
         entry->hash = hash;
         entry->next = cache->first;
         cache->first = entry;
+        cache->n_waiting++;
     }
     entry->n_users++;
     entry->used = ++cache->clock;
     *found = entry;
-    return STATUS_OK;
+    return start_waiting(cache, error);
 }
 
 void constraint_cache_release(struct constraint_cache *cache, struct compiled_constraint *entry)
 {
     if (!entry)
         return;
-    // the next user tries again
-    bool is_useless = --entry->n_users == 0 && entry->error.status == STATUS_RETRY;
-    if (is_useless)
+    bool is_unused = --entry->n_users == 0;
+    if (is_unused && entry->state == CONSTRAINT_WAITING) {
+        cache->n_waiting--;
         remove_entry(cache, entry);
-    evict(cache);
-}
-
-// ---- compiling ----
-
-_Static_assert((int)JOB_JSON_INDENT_MAX == (int)JSON_SCHEMA_INDENT_MAX, "a job may ask for what there is");
-
-static struct json_schema_options describe_json(const struct constraint *constraint)
-{
-    bool is_spaced = constraint->indent == JSON_INDENT_SPACED;
-    return (struct json_schema_options){.spacing = is_spaced                ? JSON_SPACING_SPACED
-                                                   : constraint->indent > 0 ? JSON_SPACING_INDENTED
-                                                                            : JSON_SPACING_COMPACT,
-                                        .indent = is_spaced ? 0 : (uint32_t)constraint->indent,
-                                        .any_order = constraint->any_order};
-}
-
-// Compact JSON has the white space of each pattern that matches the empty text; of others none is known to be
-// bounded.
-static enum status check_white_space(struct compiled_constraint *entry)
-{
-    struct grammar *grammar = NULL;
-    struct recognizer *recognizer = NULL;
-    struct matcher matcher = {0};
-    bool is_met = false;
-    struct text pattern = entry->source.constraint.whitespace_pattern;
-    enum status status = grammar_compile_regex(&grammar, pattern, NULL, &entry->error);
-    if (status == STATUS_OK)
-        status = recognizer_create(&recognizer, grammar, NULL, &entry->error);
-    if (status == STATUS_OK)
-        status = matcher_init(&matcher, recognizer, &entry->error);
-    if (status == STATUS_OK)
-        status = matcher_may_end(&matcher, &is_met, &entry->error);
-    if (status == STATUS_OK && !is_met)
-        status = error_set(&entry->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
-                           "whitespace_pattern: only patterns that match the empty text are supported: JSON "
-                           "is written compactly");
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
-    return status;
-}
-
-static enum status compile_json(struct compiled_constraint *entry, struct text schema)
-{
-    struct schema_refusal refusal = {0};
-    const struct json_schema_options options = describe_json(&entry->source.constraint);
-    uint32_t start = 0;
-    if (check_white_space(entry) != STATUS_OK)
-        return entry->error.status;
-    struct rules *rules = rules_create(&grammar_limits_default);
-    if (!rules)
-        return error_set(&entry->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
-    enum status status = json_schema_compile(schema, &options, rules, &start, &refusal, &entry->error);
-    if (status == STATUS_OK)
-        return grammar_create(&entry->grammar, rules, start, &entry->error);
-    rules_destroy(rules);
-    return status;
-}
-
-static enum status compile_grammar(struct compiled_constraint *entry, struct text source)
-{
-    bool is_gbnf = memmem(source.data, source.size, "::=", 3) != NULL;
-    return is_gbnf ? grammar_compile_gbnf(&entry->grammar, source, NULL, &entry->error)
-                   : grammar_compile_lark(&entry->grammar, source, NULL, &entry->error);
-}
-
-static enum status compile(struct compiled_constraint *entry)
-{
-    const struct constraint *constraint = &entry->source.constraint;
-    switch (constraint->kind) {
-    case CONSTRAINT_JSON_OBJECT:
-        return compile_json(entry, text_from_string("{\"type\":\"object\"}"));
-    case CONSTRAINT_JSON_SCHEMA:
-        return compile_json(entry, constraint->source);
-    case CONSTRAINT_REGEX:
-        return grammar_compile_regex(&entry->grammar, constraint->source, NULL, &entry->error);
-    case CONSTRAINT_CHOICE:
-        return grammar_compile_choice(&entry->grammar, constraint->choices, (size_t)constraint->n_choices,
-                                      NULL, &entry->error);
-    case CONSTRAINT_GRAMMAR:
-        return compile_grammar(entry, constraint->source);
-    case CONSTRAINT_NONE:
-        break;
+    } else if (is_unused && entry->state == CONSTRAINT_COMPILED && entry->error.status == STATUS_RETRY) {
+        remove_entry(cache, entry); // the next user tries again
     }
-    return STATUS_OK;
-}
-
-// Whether the format asks for more than the content that was compiled.
-static bool has_parts(const struct answer_rules *rules)
-{
-    return rules->format.thinking || rules->tools.choice != TOOLS_NONE;
-}
-
-// Puts thoughts and calls around the content.
-static enum status add_parts(struct compiled_constraint *entry, const struct constraint_cache *cache)
-{
-    struct answer_task task = {.format = &entry->source.format,
-                               .thinking = entry->source.thinking,
-                               .tools = &entry->source.tools,
-                               .has_content = entry->grammar != NULL,
-                               .is_special = is_special,
-                               .context = cache};
-    struct rules *rules = entry->grammar ? grammar_release(entry->grammar, &task.content)
-                                         : rules_create(&grammar_limits_default);
-    uint32_t start;
-    entry->grammar = NULL;
-    if (!rules)
-        return error_set(&entry->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a grammar: out of memory");
-    enum status status = answer_grammar_build(&task, rules, &start, &entry->function, &entry->error);
-    if (status == STATUS_OK)
-        return grammar_create(&entry->grammar, rules, start, &entry->error);
-    rules_destroy(rules);
-    return status;
-}
-
-void constraint_compile(struct compiled_constraint *entry, const struct constraint_cache *cache)
-{
-    entry->is_compiled = true;
-    entry->function = -1;
-    enum status status = compile(entry);
-    if (status == STATUS_OK && has_parts(&entry->source))
-        status = add_parts(entry, cache);
-    if (status == STATUS_OK)
-        (void)!recognizer_create(&entry->recognizer, entry->grammar, cache->vocabulary, &entry->error);
+    evict(cache);
 }

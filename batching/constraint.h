@@ -1,7 +1,8 @@
 // Constraints of answers (engine/grammar, engine/answer), compiled once for all jobs that ask for the same.
-// Entries stay for jobs to come until their place is needed.
+// Entries stay for jobs to come until their place is needed. They are compiled on threads of their own
+// (constraint_threads.h), so that a step never waits for one; a job waits for its own.
 //
-// Thread: engine, but for constraint_compile, which runs on the pool.
+// Thread: engine, but for constraint_compile.
 #pragma once
 
 #include "engine/answer/answer_format.h"
@@ -23,6 +24,9 @@ struct answer_rules {
     enum thinking_state thinking;
 };
 
+// While it is compiled, all but `n_users`, `used`, `state` and `next` belong to the thread that compiles it.
+enum constraint_state { CONSTRAINT_WAITING, CONSTRAINT_COMPILING, CONSTRAINT_COMPILED };
+
 // One constraint. Its recognizer grows with the texts that it matches; it is the sequences' common cache.
 struct compiled_constraint {
     struct answer_rules source; // own copy
@@ -32,7 +36,7 @@ struct compiled_constraint {
     struct recognizer *recognizer;
     struct error error; // STATUS_REJECT: refused; STATUS_RETRY: out of memory
     int32_t function;   // index of the tool that the error is about; -1: none
-    bool is_compiled;
+    enum constraint_state state;
     int32_t n_users; // prompts
     int64_t used;    // of the cache's clock, for eviction
     struct compiled_constraint *next;
@@ -46,13 +50,24 @@ struct constraint_cache {
     size_t n_specials;
     struct compiled_constraint *first;
     int64_t clock;
+    struct constraint_threads *threads; // NULL: no job had a constraint yet
+    int32_t n_waiting, n_compiling;     // entries
+    // NULL: constraint_compile. Tests wait in another.
+    void (*compile)(struct compiled_constraint *entry, const struct constraint_cache *cache);
 };
 
-void constraint_cache_finish(struct constraint_cache *cache); // no entry has users
-// Makes the vocabulary when the first job comes. STATUS_RETRY: out of memory.
+// No entry has users. Waits for those that are being compiled.
+void constraint_cache_finish(struct constraint_cache *cache);
+// Makes the vocabulary and the threads when the first job comes, and has a new entry compiled. STATUS_RETRY: out
+// of memory.
 enum status constraint_cache_find(struct constraint_cache *cache, const struct answer_rules *rules,
                                   struct compiled_constraint **found, struct error *error) WARN_UNUSED;
+// Takes entries back that have been compiled. *n_compiled: how many. While there is none, waits for up to wait_ms. Errors
+// as above.
+enum status constraint_cache_collect(struct constraint_cache *cache, int wait_ms, int32_t *n_compiled,
+                                     struct error *error) WARN_UNUSED;
 // Any thread, each entry by one. Sets entry->error.
 void constraint_compile(struct compiled_constraint *entry, const struct constraint_cache *cache);
+bool constraint_cache_is_special(const void *cache, struct text name); // any thread
 // A prompt is done with its entry, which may be NULL.
 void constraint_cache_release(struct constraint_cache *cache, struct compiled_constraint *entry);

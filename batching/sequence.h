@@ -29,6 +29,7 @@ struct prompt {
     struct token_array bad_words;           // see bad_words.c
     bool bad_words_wait;                    // one has several tokens: the last token must be known
     struct compiled_constraint *constraint; // of the batcher's cache; NULL: none
+    bool is_compiling;                      // waits for it
     struct answer_format format;            // of a chat; else empty
     enum thinking_state thinking;           // where the prompt ends
     bool long_context;                      // prompt and answer may exceed limits.n_context_original

@@ -124,6 +124,37 @@ bool value_equal(const struct value *a, const struct value *b)
     return false;
 }
 
+static bool copy_text(struct text text, struct arena *arena, struct text *copy)
+{
+    *copy = (struct text){arena_copy(arena, text.data, text.size), text.size};
+    return copy->data != NULL;
+}
+
+bool value_copy(const struct value *value, struct arena *arena, struct value *copy)
+{
+    *copy = *value;
+    if (value->kind == VALUE_STRING || value->kind == VALUE_BYTES)
+        return copy_text(value->text, arena, &copy->text);
+    if (value->kind == VALUE_ARRAY) {
+        size_t n = value->array.n_items;
+        copy->array.items = arena_allocate_array(arena, n + 1, sizeof *copy->array.items);
+        for (size_t i = 0; i < n && copy->array.items; i++)
+            if (!value_copy(&value->array.items[i], arena, &copy->array.items[i]))
+                return false;
+        return copy->array.items != NULL;
+    }
+    if (value->kind == VALUE_OBJECT) {
+        size_t n = value->object.n_members;
+        copy->object.members = arena_allocate_array(arena, n + 1, sizeof *copy->object.members);
+        for (size_t i = 0; i < n && copy->object.members; i++)
+            if (!copy_text(value->object.members[i].key, arena, &copy->object.members[i].key) ||
+                !value_copy(&value->object.members[i].value, arena, &copy->object.members[i].value))
+                return false;
+        return copy->object.members != NULL;
+    }
+    return true;
+}
+
 bool value_has_bytes(const struct value *value)
 {
     if (value->kind == VALUE_ARRAY)

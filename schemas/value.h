@@ -65,6 +65,8 @@ void value_describe(const struct value *value, char out[VALUE_DESCRIPTION_BYTES]
 bool value_equal(const struct value *a, const struct value *b);
 // Equal values have equal hashes, also when one is the JSON and the other the msgpack of a job.
 uint64_t value_hash(const struct value *value, uint64_t seed);
+// The same value with all its memory in the arena. False: out of memory.
+bool value_copy(const struct value *value, struct arena *arena, struct value *copy) WARN_UNUSED;
 // Whether it contains VALUE_BYTES, which JSON does not have.
 bool value_has_bytes(const struct value *value);
 // Finds a duplicate key (NULL: none). False: out of memory. For the decoders.

@@ -12,7 +12,9 @@
 
 #include <cmocka.h>
 
-static bool ahead;           // how the tests run now
+static bool ahead; // how the tests run now
+// NULL: constraints are compiled as ever
+static void (*bench_compile)(struct compiled_constraint *entry, const struct constraint_cache *cache);
 static int64_t n_rows_ahead; // of all tests
 
 struct bench {
@@ -33,6 +35,7 @@ static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*w
         .pool = bench.pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
         .limits = limits,
+        .compile = bench_compile,
         .wall_clock_us = wall_clock_us};
     assert_int_equal(batcher_create(&bench.batcher, &config, &error), STATUS_OK);
     return bench;

@@ -1,9 +1,12 @@
 // The batcher with a model whose answers reveal any wrong page, table or position (tests/fake_model.h): step
 // by step, and with asynchronous scheduling.
+#include "batching/constraint_threads.h"
 #include "tests/batcher_bench.h"
 #include "tests/random.h"
 
+#include <semaphore.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -75,6 +78,101 @@ static void answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memor
 }
 
 // ---- constraints ----
+
+static sem_t compile_allowed;
+static atomic_int n_compiles;
+
+static void compile_when_allowed(struct compiled_constraint *entry, const struct constraint_cache *cache)
+{
+    n_compiles++;
+    while (sem_wait(&compile_allowed) != 0)
+        continue;
+    constraint_compile(entry, cache);
+}
+
+static void take_of_regex(struct bench *bench, const char *regex, const char *id)
+{
+    struct job *job = job_of((const int32_t[]){10, 11, 12}, 3, 8, id);
+    if (regex)
+        job->request.constraint = (struct constraint){.kind = CONSTRAINT_REGEX,
+                                                      .source = text_from_string(regex),
+                                                      .field = "regex"};
+    batcher_take(bench->batcher, job);
+}
+
+static void round_until(struct bench *bench, size_t n_finished)
+{
+    struct error error;
+    while (bench->finished.n_jobs < n_finished) {
+        struct step_figures figures;
+        assert_int_equal(batcher_round(bench->batcher, &bench->finished, &figures, &error), STATUS_OK);
+    }
+}
+
+// The compile ends only after all other jobs, those that come behind it too.
+static void a_compile_delays_its_own_jobs_alone_and_is_done_once(void **state)
+{
+    (void)state;
+    const struct batch_limits limits = {
+        .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 20, .n_pages = 64, .page_positions = 16};
+    assert_int_equal(sem_init(&compile_allowed, 0, 0), 0);
+    n_compiles = 0;
+    bench_compile = compile_when_allowed;
+    struct bench bench = bench_open(limits);
+    bench_compile = NULL;
+    take_of_regex(&bench, "[a-c]{3}", "slow 0");
+    take_of_regex(&bench, NULL, "free 0");
+    take_of_regex(&bench, "[a-c]{3}", "slow 1");
+    round_until(&bench, 1);
+    take_of_regex(&bench, NULL, "free 1");
+    take_of_regex(&bench, "[a-c]{3}", "slow 2");
+    take_of_regex(&bench, "[a-c]{3}", "cancelled");
+    round_until(&bench, 2);
+    batcher_cancel(bench.batcher, TEXT("test"), TEXT("cancelled"), INT64_MAX);
+    round_until(&bench, 3);
+    static const char *const ids[] = {"free 0", "free 1", "cancelled", "slow 0", "slow 1", "slow 2"};
+    sem_post(&compile_allowed);
+    run_to_end(&bench);
+    assert_int_equal(n_compiles, 1);
+    assert_int_equal(bench.finished.n_jobs, 6);
+    int i = 0;
+    for (const struct job *job = bench.finished.first; job; job = job->next, i++) {
+        if (i < 3)
+            assert_true(text_equals_string(job->job_id, ids[i]));
+        assert_int_equal(job->result.status, i == 2 ? RESULT_CANCELLED : RESULT_DONE);
+        if (i > 2)
+            assert_int_equal(job->result.choices[0].text.size, 3);
+    }
+    bench_close(&bench);
+}
+
+// The one that is being compiled ends as it is; those behind it are dropped.
+static void compiles_that_nobody_waits_for_end_with_the_batcher(void **state)
+{
+    (void)state;
+    const struct batch_limits limits = {
+        .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 500, .n_pages = 64, .page_positions = 16};
+    assert_int_equal(sem_init(&compile_allowed, 0, CONSTRAINT_THREADS), 0);
+    bench_compile = compile_when_allowed;
+    struct bench bench = bench_open(limits);
+    bench_compile = NULL;
+    struct job_list released = {0};
+    struct step_figures figures;
+    struct error error;
+    for (int i = 0; i < CONSTRAINTS_COMPILING_MAX + 20; i++) {
+        char regex[32];
+        snprintf(regex, sizeof regex, "[ab]{%d}", i + 1);
+        take_of_regex(&bench, regex, "dropped");
+    }
+    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    batcher_release(bench.batcher, true, &released);
+    assert_true(batcher_is_empty(bench.batcher));
+    for (int i = 0; i < CONSTRAINT_THREADS; i++)
+        sem_post(&compile_allowed);
+    for (struct job *job; (job = job_list_take(&released));)
+        job_destroy(job);
+    bench_close(&bench);
+}
 
 enum { N_CONSTRAINED = 90 };
 
@@ -759,6 +857,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memory),
         cmocka_unit_test(constrained_answers_are_those_of_each_job_alone),
+        cmocka_unit_test(a_compile_delays_its_own_jobs_alone_and_is_done_once),
+        cmocka_unit_test(compiles_that_nobody_waits_for_end_with_the_batcher),
         cmocka_unit_test(sequences_that_give_their_pages_back_answer_as_if_they_had_not),
         cmocka_unit_test(a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not),
         cmocka_unit_test(a_shared_prefix_is_computed_once_and_no_prompt_token_twice),

@@ -626,6 +626,8 @@ static void values_are_built_found_and_compared(void **state)
     assert_true(value_equal(&object, &same.value));
     assert_false(value_equal(&object, &other.value));
     assert_false(value_has_bytes(&object));
+    struct value copied;
+    assert_true(value_copy(&object, &arena, &copied) && value_equal(&object, &copied));
     items.array.items[0] = (struct value){.kind = VALUE_BYTES};
     assert_true(value_has_bytes(&object));
     arena_finish(&arena);

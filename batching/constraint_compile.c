@@ -1,0 +1,128 @@
+// Compiling a constraint. Thread: one of constraint_threads.h.
+#include "batching/constraint.h"
+
+#include "engine/answer/answer_grammar.h"
+#include "engine/grammar/json_schema.h"
+
+#include <string.h>
+
+_Static_assert((int)JOB_JSON_INDENT_MAX == (int)JSON_SCHEMA_INDENT_MAX, "a job may ask for what there is");
+
+static struct json_schema_options describe_json(const struct constraint *constraint)
+{
+    bool is_spaced = constraint->indent == JSON_INDENT_SPACED;
+    return (struct json_schema_options){.spacing = is_spaced                ? JSON_SPACING_SPACED
+                                                   : constraint->indent > 0 ? JSON_SPACING_INDENTED
+                                                                            : JSON_SPACING_COMPACT,
+                                        .indent = is_spaced ? 0 : (uint32_t)constraint->indent,
+                                        .any_order = constraint->any_order};
+}
+
+// Compact JSON has the white space of each pattern that matches the empty text; of others none is known to be
+// bounded.
+static enum status check_white_space(struct compiled_constraint *entry)
+{
+    struct grammar *grammar = NULL;
+    struct recognizer *recognizer = NULL;
+    struct matcher matcher = {0};
+    bool is_met = false;
+    struct text pattern = entry->source.constraint.whitespace_pattern;
+    enum status status = grammar_compile_regex(&grammar, pattern, NULL, &entry->error);
+    if (status == STATUS_OK)
+        status = recognizer_create(&recognizer, grammar, NULL, &entry->error);
+    if (status == STATUS_OK)
+        status = matcher_init(&matcher, recognizer, &entry->error);
+    if (status == STATUS_OK)
+        status = matcher_may_end(&matcher, &is_met, &entry->error);
+    if (status == STATUS_OK && !is_met)
+        status = error_set(&entry->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                           "whitespace_pattern: only patterns that match the empty text are supported: JSON "
+                           "is written compactly");
+    matcher_finish(&matcher);
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+    return status;
+}
+
+static enum status compile_json(struct compiled_constraint *entry, struct text schema)
+{
+    struct schema_refusal refusal = {0};
+    const struct json_schema_options options = describe_json(&entry->source.constraint);
+    uint32_t start = 0;
+    if (check_white_space(entry) != STATUS_OK)
+        return entry->error.status;
+    struct rules *rules = rules_create(&grammar_limits_default);
+    if (!rules)
+        return error_set(&entry->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
+    enum status status = json_schema_compile(schema, &options, rules, &start, &refusal, &entry->error);
+    if (status == STATUS_OK)
+        return grammar_create(&entry->grammar, rules, start, &entry->error);
+    rules_destroy(rules);
+    return status;
+}
+
+static enum status compile_grammar(struct compiled_constraint *entry, struct text source)
+{
+    bool is_gbnf = memmem(source.data, source.size, "::=", 3) != NULL;
+    return is_gbnf ? grammar_compile_gbnf(&entry->grammar, source, NULL, &entry->error)
+                   : grammar_compile_lark(&entry->grammar, source, NULL, &entry->error);
+}
+
+static enum status compile(struct compiled_constraint *entry)
+{
+    const struct constraint *constraint = &entry->source.constraint;
+    switch (constraint->kind) {
+    case CONSTRAINT_JSON_OBJECT:
+        return compile_json(entry, text_from_string("{\"type\":\"object\"}"));
+    case CONSTRAINT_JSON_SCHEMA:
+        return compile_json(entry, constraint->source);
+    case CONSTRAINT_REGEX:
+        return grammar_compile_regex(&entry->grammar, constraint->source, NULL, &entry->error);
+    case CONSTRAINT_CHOICE:
+        return grammar_compile_choice(&entry->grammar, constraint->choices, (size_t)constraint->n_choices,
+                                      NULL, &entry->error);
+    case CONSTRAINT_GRAMMAR:
+        return compile_grammar(entry, constraint->source);
+    case CONSTRAINT_NONE:
+        break;
+    }
+    return STATUS_OK;
+}
+
+// Whether the format asks for more than the content that was compiled.
+static bool has_parts(const struct answer_rules *rules)
+{
+    return rules->format.thinking || rules->tools.choice != TOOLS_NONE;
+}
+
+// Puts thoughts and calls around the content.
+static enum status add_parts(struct compiled_constraint *entry, const struct constraint_cache *cache)
+{
+    struct answer_task task = {.format = &entry->source.format,
+                               .thinking = entry->source.thinking,
+                               .tools = &entry->source.tools,
+                               .has_content = entry->grammar != NULL,
+                               .is_special = constraint_cache_is_special,
+                               .context = cache};
+    struct rules *rules = entry->grammar ? grammar_release(entry->grammar, &task.content)
+                                         : rules_create(&grammar_limits_default);
+    uint32_t start;
+    entry->grammar = NULL;
+    if (!rules)
+        return error_set(&entry->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a grammar: out of memory");
+    enum status status = answer_grammar_build(&task, rules, &start, &entry->function, &entry->error);
+    if (status == STATUS_OK)
+        return grammar_create(&entry->grammar, rules, start, &entry->error);
+    rules_destroy(rules);
+    return status;
+}
+
+void constraint_compile(struct compiled_constraint *entry, const struct constraint_cache *cache)
+{
+    entry->function = -1;
+    enum status status = compile(entry);
+    if (status == STATUS_OK && has_parts(&entry->source))
+        status = add_parts(entry, cache);
+    if (status == STATUS_OK)
+        (void)!recognizer_create(&entry->recognizer, entry->grammar, cache->vocabulary, &entry->error);
+}

@@ -1,0 +1,26 @@
+// The threads that compile constraints (constraint.h): entries go there and back through two queues. They have
+// threads of their own, because a compile may take most of a second, for which a thread of the pool would be missing in
+// each loop; two, so that the schemas of one job do not hold up those of another.
+//
+// Thread: engine.
+#pragma once
+
+#include "batching/constraint.h"
+
+enum {
+    CONSTRAINT_THREADS = 2,
+    CONSTRAINTS_COMPILING_MAX = 256, // entries in the queues
+};
+
+struct constraint_threads;
+
+// STATUS_RETRY: out of memory, or no thread could be started.
+enum status constraint_threads_create(struct constraint_threads **threads,
+                                      const struct constraint_cache *cache, struct error *error) WARN_UNUSED;
+// Waits for the compiles that have begun; others are dropped.
+void constraint_threads_destroy(struct constraint_threads *threads);
+// At most CONSTRAINTS_COMPILING_MAX that were not taken back.
+void constraint_threads_start(struct constraint_threads *threads, struct compiled_constraint *entry);
+// An entry that is compiled; NULL: none yet.
+struct compiled_constraint *constraint_threads_take(struct constraint_threads *threads);
+void constraint_threads_wait(const struct constraint_threads *threads, int timeout_ms);
