@@ -22,6 +22,7 @@ enum status trace_open(struct trace **out, const char *path, struct error *error
         free(trace);
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "--trace-steps %s: %s", path, strerror(errno));
     }
+    setvbuf(trace->file, NULL, _IOLBF, 0); // a killed process leaves whole lines
     *out = trace;
     return STATUS_OK;
 }

@@ -216,7 +216,7 @@ static void wait_for_news(struct worker *worker)
 {
     int64_t timeout_ms = WORKER_BEAT_MS;
     if (worker->finished.n_jobs) {
-        int64_t due_ms = worker->commits.finished_since_ms + WORKER_COMMIT_LINGER_MS - clock_ms();
+        int64_t due_ms = worker->commits.finished_since_ms + worker->commits.linger_ms - clock_ms();
         if (worker->commits.retry.at_ms > clock_ms())
             due_ms = worker->commits.retry.at_ms - clock_ms();
         timeout_ms = due_ms < 0 ? 0 : due_ms < timeout_ms ? due_ms : timeout_ms;
@@ -316,6 +316,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
 {
     struct worker worker = {.config = config, .figures = {.totals = progress, .recorded_ms = clock_ms()}};
     worker.commits.jobs_max = worker_commit_jobs_max(&worker);
+    worker.commits.linger_ms = WORKER_COMMIT_LINGER_MS;
     worker.trial.limit = config->model_failures_max;
     ahead_init(&worker.ahead, config->n_batch, config->n_jobs_max);
     *progress = (struct worker_progress){0};

@@ -82,6 +82,12 @@ static size_t finish_group(struct worker *worker, size_t n)
     return n_committed;
 }
 
+int64_t worker_commit_linger_ms(int64_t took_us)
+{
+    int64_t linger_ms = took_us * WORKER_COMMIT_LINGER / 1000;
+    return linger_ms < WORKER_COMMIT_LINGER_MS ? linger_ms : WORKER_COMMIT_LINGER_MS;
+}
+
 // Publishes finished jobs. They remain in `finished` until the commit has succeeded.
 enum status worker_commit(struct worker *worker, struct error *error)
 {
@@ -101,7 +107,9 @@ enum status worker_commit(struct worker *worker, struct error *error)
     if (status != STATUS_OK)
         return status;
     commit_more(worker);
-    metrics_commit(config->metrics, clock_us() - began_us);
+    int64_t took_us = clock_us() - began_us;
+    metrics_commit(config->metrics, took_us);
+    worker->commits.linger_ms = worker_commit_linger_ms(took_us);
     size_t n_committed = finish_group(worker, n);
     ahead_committed(&worker->ahead, (int64_t)n, clock_ms());
     worker->has_room_again = true;
@@ -124,7 +132,7 @@ bool worker_commit_is_due(const struct worker *worker)
     size_t half = (size_t)worker->ahead.limit / 2;
     return n >= WORKER_COMMIT_JOBS || n >= half || worker->engine.ended || (size_t)worker->n_in_flight == n ||
            (worker->gate.n_engine == 0 && worker->gate.alone.n_jobs) || worker->gate.alone_engine ||
-           clock_ms() - worker->commits.finished_since_ms >= WORKER_COMMIT_LINGER_MS;
+           clock_ms() - worker->commits.finished_since_ms >= worker->commits.linger_ms;
 }
 
 enum status worker_release_jobs(struct worker *worker, struct error *error)

@@ -26,6 +26,7 @@ struct worker_commits {
     bool *is_published; // [n_jobs_max] for the jobs of `group`
     size_t jobs_max;    // of the next commit: halved after a failure, doubled after a success
     int64_t finished_since_ms;
+    int64_t linger_ms; // of the next commit
     // the broker refused some records of the last commit: the next commits find out which
     bool is_isolating;
     struct retry retry;
@@ -103,6 +104,8 @@ void worker_take_rounds(struct worker *worker);
 
 size_t worker_commit_jobs_max(const struct worker *worker);
 bool worker_commit_is_due(const struct worker *worker);
+// How long finished jobs may wait for others, after a commit that took this long.
+int64_t worker_commit_linger_ms(int64_t took_us);
 // Publishes a group of finished jobs. They remain in `finished` until the commit has succeeded.
 enum status worker_commit(struct worker *worker, struct error *error) WARN_UNUSED;
 // Returns the released jobs to the transport.

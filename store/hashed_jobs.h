@@ -8,6 +8,11 @@
 enum status store_submit_requests(struct store *store, struct text dataset,
                                   const struct submission *submissions, size_t n, int64_t *ids,
                                   size_t *n_added, struct error *error) WARN_UNUSED;
+// Around many calls of store_answer, which lock and unlock the file each without it. As long as it lasts, the
+// write-ahead log can't be shortened: end it now and then.
+enum status store_answers_begin(struct store *store, struct error *error) WARN_UNUSED;
+// Returns `status`, or the fault of the end.
+enum status store_answers_end(struct store *store, enum status status, struct error *error) WARN_UNUSED;
 // The result of one job; an empty record: there is none yet.
 enum status store_answer(struct store *store, int64_t id, struct buffer *record,
                          struct error *error) WARN_UNUSED;

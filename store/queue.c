@@ -75,14 +75,10 @@ static enum status submit_one(struct store *store, struct text dataset, const st
                            " priority, deadline_us, id) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?)"
                            " ON CONFLICT (dataset, job_id) DO NOTHING",
                            error);
-    sqlite3_stmt *queue =
-        job ? database_statement(database, "INSERT INTO queue (job, priority, deadline_us) VALUES (?, ?, ?)",
+    sqlite3_stmt *record =
+        job ? database_statement(database, "INSERT INTO records (job, record, encoding) VALUES (?, ?, ?)",
                                  error)
             : NULL;
-    sqlite3_stmt *record =
-        queue ? database_statement(database, "INSERT INTO records (job, record, encoding) VALUES (?, ?, ?)",
-                                   error)
-              : NULL;
     if (!record)
         return error->status;
     bind_text(job, 1, dataset);
@@ -98,14 +94,25 @@ static enum status submit_one(struct store *store, struct text dataset, const st
     if (status != STATUS_OK || sqlite3_changes(database->sqlite) == 0)
         return status;
     *id = sqlite3_last_insert_rowid(database->sqlite);
-    BIND_INTEGERS(queue, 1, *id, submission->priority,
-                  submission->deadline_s ? submission->deadline_s * 1000000 : INT64_MAX);
     bind_integer(record, 1, *id);
     bind_blob(record, 2, submission->record);
     bind_integer(record, 3, submission->encoding);
     *n_added += 1;
-    status = database_run(database, queue, error);
-    return status == STATUS_OK ? database_run(database, record, error) : status;
+    return database_run(database, record, error);
+}
+
+// The jobs that this transaction has added: their ids are the highest.
+static enum status queue_added(struct store *store, int64_t first, struct error *error)
+{
+    sqlite3_stmt *queue = database_statement(
+        &store->database,
+        "INSERT INTO queue (job, priority, deadline_us) SELECT id, priority, coalesce(deadline_us, "
+        "9223372036854775807) FROM jobs WHERE id >= ? ORDER BY id",
+        error);
+    if (!queue)
+        return error->status;
+    bind_integer(queue, 1, first);
+    return database_run(&store->database, queue, error);
 }
 
 static enum status find_id(struct store *store, struct text dataset, struct text job_id, int64_t *id,
@@ -127,18 +134,21 @@ static enum status find_id(struct store *store, struct text dataset, struct text
 static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions,
                               size_t n, size_t *n_added, int64_t *ids, struct error *error)
 {
-    int64_t now_us = clock_wall_us(), first = 0;
+    int64_t now_us = clock_wall_us(), first = 0, first_added = 0;
     enum status status = ensure_dataset(store, dataset, error);
     if (status == STATUS_OK)
         status = first_id(store, &first, error);
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         int64_t id;
         status = submit_one(store, dataset, &submissions[i], first, now_us, n_added, &id, error);
+        first_added = first_added ? first_added : id;
         if (status == STATUS_OK && ids && !id)
             status = find_id(store, dataset, submissions[i].job_id, &id, error);
         if (ids)
             ids[i] = id;
     }
+    if (status == STATUS_OK && *n_added)
+        status = queue_added(store, first_added, error);
     if (status != STATUS_OK || !*n_added)
         return status;
     sqlite3_stmt *update = database_statement(
@@ -344,26 +354,38 @@ static enum status free_jobs_of_the_dead(struct store *store, struct error *erro
     }
 }
 
+// One statement a table for all jobs: opening a table's indexes costs as much as changing a row.
 static enum status mark_claimed(struct store *store, const int64_t *ids, size_t n, struct error *error)
 {
     struct database *database = &store->database;
-    sqlite3_stmt *queue = database_statement(database, "UPDATE queue SET worker = ? WHERE job = ?", error);
+    sqlite3_stmt *queue = database_statement(
+        database, "UPDATE queue SET worker = ? WHERE job IN (SELECT value FROM json_each(?))", error);
     sqlite3_stmt *job =
-        queue ? database_statement(
-                    database,
-                    "UPDATE jobs SET status = 'running', worker = ?, attempts = attempts + 1 WHERE id = ?",
-                    error)
+        queue ? database_statement(database,
+                                   "UPDATE jobs SET status = 'running', worker = ?, attempts = attempts + 1 "
+                                   "WHERE id IN (SELECT value FROM json_each(?))",
+                                   error)
               : NULL;
     if (!job)
         return error->status;
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
-        BIND_INTEGERS(queue, 1, store->worker, ids[i]);
-        status = database_run(database, queue, error);
-        BIND_INTEGERS(job, 1, store->worker, ids[i]);
-        if (status == STATUS_OK)
-            status = database_run(database, job, error);
+    struct buffer list = {0};
+    for (size_t i = 0; i < n; i++) {
+        buffer_add_byte(&list, i ? ',' : '[');
+        buffer_add_integer(&list, ids[i]);
     }
+    buffer_add_string(&list, n ? "]" : "[]");
+    enum status status = STATUS_OK;
+    if (list.failed)
+        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "claiming %zu jobs: out of memory", n);
+    bind_integer(queue, 1, store->worker);
+    bind_text(queue, 2, (struct text){list.data, list.size});
+    if (status == STATUS_OK)
+        status = database_run(database, queue, error);
+    bind_integer(job, 1, store->worker);
+    bind_text(job, 2, (struct text){list.data, list.size});
+    if (status == STATUS_OK)
+        status = database_run(database, job, error);
+    buffer_finish(&list);
     return status;
 }
 
@@ -625,6 +647,17 @@ enum status store_collected(struct store *store, struct text dataset, struct err
     bind_integer(update, 1, clock_wall_us());
     bind_text(update, 2, dataset);
     return database_run(&store->database, update, error);
+}
+
+enum status store_answers_begin(struct store *store, struct error *error)
+{
+    return database_execute(&store->database, "BEGIN", error);
+}
+
+enum status store_answers_end(struct store *store, enum status status, struct error *error)
+{
+    return sqlite3_get_autocommit(store->database.sqlite) ? status
+                                                          : database_end(&store->database, status, error);
 }
 
 enum status store_answer(struct store *store, int64_t id, struct buffer *record, struct error *error)

@@ -14,7 +14,12 @@
 #include "consumer/table/table_reader.h"
 #include "store/hashed_jobs.h"
 
-enum { ANNOTATE_GROUP_JOBS = 1000, ANNOTATE_FAULTS_SHOWN = 10 };
+enum {
+    ANNOTATE_GROUP_JOBS = 8192, // queued in one transaction: each writes the pages of the index of ids again
+    ANNOTATE_GROUP_BYTES = 16 << 20,  // or when their records have this many
+    ANNOTATE_ANSWERS_AT_ONCE = 10000, // rows read in one transaction
+    ANNOTATE_FAULTS_SHOWN = 10,
+};
 
 struct annotate {
     const struct settings *settings;

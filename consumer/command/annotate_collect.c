@@ -163,9 +163,14 @@ static enum status collect_rows(struct collecting *collecting, struct error *err
     if (status == STATUS_OK)
         status = row_map_rewind(&annotate->map, error);
     do {
-        status = status == STATUS_OK ? annotate_next_row(annotate, false, &row, error) : status;
-        if (status == STATUS_OK && row.fields)
-            status = collect_row(collecting, &row, error);
+        int64_t n = 0;
+        status = status == STATUS_OK ? store_answers_begin(annotate->store, error) : status;
+        do {
+            status = status == STATUS_OK ? annotate_next_row(annotate, false, &row, error) : status;
+            if (status == STATUS_OK && row.fields)
+                status = collect_row(collecting, &row, error);
+        } while (status == STATUS_OK && row.fields && ++n < ANNOTATE_ANSWERS_AT_ONCE);
+        status = store_answers_end(annotate->store, status, error);
     } while (status == STATUS_OK && row.fields);
     if (status == STATUS_OK && annotate->hash != hash)
         return error_set(error, STATUS_REFUSE, ERROR_FILE,

@@ -188,7 +188,9 @@ static enum status add_row(struct group *group, struct error *error)
     struct annotate *annotate = group->annotate;
     int64_t seed;
     enum status status = choose_seed(group, &seed, error);
-    if (status == STATUS_OK && group->n + (size_t)annotate->n_votes > ANNOTATE_GROUP_JOBS)
+    bool is_full = group->n + (size_t)annotate->n_votes > ANNOTATE_GROUP_JOBS ||
+                   group->records.size >= ANNOTATE_GROUP_BYTES;
+    if (status == STATUS_OK && is_full)
         status = submit_group(group, error);
     for (int32_t vote = 0; vote < annotate->n_votes && status == STATUS_OK; vote++) {
         buffer_add(&group->records, group->begun.data, group->begun.size);

@@ -192,11 +192,13 @@ static enum status finish(struct csv_reader *reader, size_t *n_fields, struct ta
     return check_memory(reader, error);
 }
 
-// libcsv takes each CR for an end, and passes over those behind it.
+// libcsv takes each CR for an end, and passes over those behind it and before a record.
 static bool is_ended_oddly(const struct csv_reader *reader, struct text piece)
 {
+    if (piece.data[0] == '\r' && reader->record_bytes == piece.size)
+        return true;
     if (!reader->is_complete)
-        return piece.data[0] == '\r' && reader->n_fields == 0 && reader->record_bytes == piece.size;
+        return false;
     bool has_feed = piece.data[piece.size - 1] == '\n';
     size_t n_returns = 0, n = piece.size - has_feed;
     while (n_returns < n && piece.data[n - 1 - n_returns] == '\r')

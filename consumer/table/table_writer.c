@@ -22,13 +22,16 @@ struct table_writer {
 
 // ---- CSV, TSV ----
 
-// Fields that begin or end with a blank are quoted for readers that would cut it.
+// Fields that begin or end with a blank are quoted for readers that would cut it, and those that begin with a byte
+// order mark, which at the file's beginning would be the file's.
 static bool needs_quotes(const struct table_writer *writer, struct text field)
 {
     if (!field.size)
         return writer->n_columns == 1;
     char first = field.data[0], last = field.data[field.size - 1];
     if (first == ' ' || first == '\t' || last == ' ' || last == '\t')
+        return true;
+    if (field.size >= 3 && memcmp(field.data, "\xEF\xBB\xBF", 3) == 0)
         return true;
     for (size_t i = 0; i < field.size; i++)
         if (field.data[i] == '"' || field.data[i] == '\n' || field.data[i] == '\r' ||

@@ -339,6 +339,27 @@ def a_run_that_is_killed_goes_on_and_writes_the_same_bytes(test):
     assert most * 3 * 4 <= 0.05 * test.query(tokens, "whole.csv.db")[0][0], (most, repeated)
 
 
+def tokens_of_steps(test, name):
+    """Computed by all steps of a worker, those before it was killed too."""
+    return sum(json.loads(line)["rows"] for line in test.read(name).splitlines())
+
+
+@case
+def a_run_that_is_killed_in_its_middle_computes_one_pass_and_what_it_had_claimed(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(4000)])
+    options = ("in.csv", "--max-tokens", "12", "--max-batch", "8", "--window", "16", "--threads", "1", "--trace-steps")
+    annotate(test, *options, "whole.jsonl", out="whole.csv", engine=None)
+    process = test.start("annotate", *options, "first.jsonl", "--prompt", "p.jinja", "--model", test.model, "-o", "out.csv")
+    test.wait_until("answers", lambda: (test.query("SELECT count(*) FROM results", "out.csv.db") or [(0,)])[0][0] >= 2000)
+    process.kill()
+    test.wait(process)
+    (claimed,), = test.query("SELECT count(*) FROM queue WHERE worker IS NOT NULL", "out.csv.db")
+    annotate(test, *options, "second.jsonl", out="out.csv", engine=None)
+    assert test.read("out.csv") == test.read("whole.csv")
+    both = tokens_of_steps(test, "first.jsonl") + tokens_of_steps(test, "second.jsonl")
+    assert claimed <= 32 and both <= 1.01 * tokens_of_steps(test, "whole.jsonl"), (claimed, both)
+
+
 @case
 def failed_rows_are_asked_again(test):
     write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "the water " * 300]])

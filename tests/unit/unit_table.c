@@ -112,6 +112,8 @@ static void faults_have_their_line_and_column_and_the_next_row_is_read(void **st
                  "<unit_table.in: line 2, column 1: a quote is not closed before the file's end>");
     ASSERT_READS("a,b\nc\rd,e\nf,g\n",
                  "<unit_table.in: line 2, column 1: a CR without LF must stand in quotes>[f|g]");
+    ASSERT_READS("a,b\n\rc,d\nf,g\n",
+                 "<unit_table.in: line 2, column 1: a CR without LF must stand in quotes>[f|g]");
     ASSERT_READS("a,b\nc,d\r\r\nf,g\n",
                  "<unit_table.in: line 2, column 1: a CR without LF must stand in quotes>[f|g]");
 }
@@ -160,7 +162,7 @@ static void what_is_written_is_read_back_byte_for_byte(void **state)
     static char bytes[ROWS][COLUMNS][FIELD_BYTES_MAX];
     static struct value rows[ROWS][COLUMNS];
     uint64_t random = random_seed(7);
-    struct text names[COLUMNS] = {TEXT("a"), TEXT("b \"x\",y"), TEXT("c")};
+    struct text names[COLUMNS] = {TEXT("\xEF\xBB\xBF"), TEXT("b \"x\",y"), TEXT("c")};
     const struct table_columns input = {names, COLUMNS - 1}, added = {names + COLUMNS - 1, 1};
     for (int style = 0; style < 4; style++) {
         struct table_target target = {.path = out_path,
@@ -180,6 +182,7 @@ static void what_is_written_is_read_back_byte_for_byte(void **state)
         struct table_row row;
         struct error error;
         assert_int_equal(table_reader_open(&reader, &source, &error), STATUS_OK);
+        assert_true(text_equal(table_reader_columns(reader)->names[0], names[0]));
         assert_true(text_equal(table_reader_columns(reader)->names[1], names[1]));
         for (int i = 0; i < ROWS; i++) {
             assert_int_equal(table_reader_next(reader, &row, &error), STATUS_OK);

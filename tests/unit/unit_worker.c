@@ -4,7 +4,7 @@
 #include "consumer/intake.h"
 #include "consumer/log.h"
 #include "consumer/trial.h"
-#include "consumer/worker.h"
+#include "consumer/worker_state.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
 
@@ -119,6 +119,16 @@ static void drop_list(struct job_list *list)
 {
     for (struct job *job; (job = job_list_take(list));)
         job_destroy(job);
+}
+
+static void results_of_a_quick_store_wait_little_for_their_commit(void **state)
+{
+    (void)state;
+    assert_int_equal(worker_commit_linger_ms(0), 0);
+    assert_int_equal(worker_commit_linger_ms(400), 8);
+    assert_int_equal(worker_commit_linger_ms(4999), 99);
+    assert_int_equal(worker_commit_linger_ms(5000), WORKER_COMMIT_LINGER_MS);
+    assert_int_equal(worker_commit_linger_ms(60000000), WORKER_COMMIT_LINGER_MS);
 }
 
 static void a_model_that_fails_its_first_jobs_is_found_before_any_is_published(void **state)
@@ -620,6 +630,7 @@ int main(void)
         CASE(a_full_window_pauses_the_source_and_room_resumes_it),
         CASE(a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_committed),
         CASE(a_worker_holds_a_batch_and_two_ahead_or_the_commits_of_a_tenth_of_a_second),
+        CASE(results_of_a_quick_store_wait_little_for_their_commit),
         CASE(a_model_that_fails_its_first_jobs_is_found_before_any_is_published),
         CASE(commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost),
         CASE(polling_goes_on_while_commits_fail),
