@@ -63,11 +63,10 @@ static enum status read_topics(struct reading *reading, const struct kafka_confi
                                struct topic_collected *collected, struct error *error)
 {
     int64_t n_jobs = 0;
-    enum status status =
-        kafka_read_topic(config, config->jobs, KAFKA_READ_COMMITTED, receive, reading, error);
+    enum status status = kafka_read_topic(config, config->jobs, KAFKA_READ_SETTLED, receive, reading, error);
     reading->results = true;
     if (status == STATUS_OK)
-        status = kafka_read_topic(config, config->results, KAFKA_READ_COMMITTED, receive, reading, error);
+        status = kafka_read_topic(config, config->results, KAFKA_READ_SETTLED, receive, reading, error);
     if (status == STATUS_OK)
         status = spool_count(reading->spool, &n_jobs, &collected->n_results, &collected->n_missing, error);
     collected->n_expected = n_jobs;

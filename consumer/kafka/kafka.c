@@ -395,6 +395,15 @@ static enum status kafka_release(struct transport *transport, struct job *const 
     return STATUS_OK;
 }
 
+// Whether records of an open transaction stand behind the end that was reached: they may be committed yet.
+static bool is_held_up(const struct kafka_transport *kafka, const struct partition *partition)
+{
+    int64_t low, high = -1;
+    return rd_kafka_get_watermark_offsets(kafka->consumer.rk, kafka->config->jobs, partition->id, &low,
+                                          &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+           high > partition->end;
+}
+
 static bool kafka_is_drained(struct transport *transport)
 {
     const struct kafka_transport *kafka = kafka_of(transport);
@@ -402,7 +411,8 @@ static bool kafka_is_drained(struct transport *transport)
         return false;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         const struct partition *partition = kafka->partitions.items[i];
-        if (partition && partition->owned && (!partition->at_end || partition->rewind))
+        if (partition && partition->owned &&
+            (!partition->at_end || partition->rewind || is_held_up(kafka, partition)))
             return false;
     }
     return true;

@@ -20,22 +20,17 @@ enum {
 };
 
 static enum status open_handle(struct kafka_handle *handle, const struct kafka_config *config,
-                               enum kafka_role role, void (*set_up)(rd_kafka_conf_t *conf),
-                               struct error *error)
+                               enum kafka_role role, struct error *error)
 {
     rd_kafka_conf_t *conf = kafka_conf_create(config, role, CLIENT_ID, error);
-    if (!conf)
-        return error->status;
-    if (set_up)
-        set_up(conf);
-    return kafka_handle_open(handle, config, role, conf, error);
+    return conf ? kafka_handle_open(handle, config, role, conf, error) : error->status;
 }
 
 static enum status require_topic(const struct kafka_config *config, const struct kafka_topic *topic,
                                  int32_t *n_partitions, struct error *error)
 {
     struct kafka_handle admin = {0};
-    enum status status = open_handle(&admin, config, KAFKA_ADMIN, NULL, error);
+    enum status status = open_handle(&admin, config, KAFKA_ADMIN, error);
     if (status == STATUS_OK)
         status = kafka_topics_require(&admin, topic, 1, error);
     if (status == STATUS_OK)
@@ -58,7 +53,7 @@ enum status kafka_create_topics(const struct kafka_config *config, struct error 
             topics[n_topics++] = topics[i];
     }
     struct kafka_handle admin = {0};
-    enum status status = open_handle(&admin, config, KAFKA_ADMIN, NULL, error);
+    enum status status = open_handle(&admin, config, KAFKA_ADMIN, error);
     if (status == STATUS_OK)
         status = kafka_topics_require(&admin, topics, n_topics, error);
     kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
@@ -73,8 +68,12 @@ struct reading {
     kafka_receive *receive;
     void *context;
     int32_t n_partitions;
-    int32_t n_unread; // partitions
-    int64_t *ends;    // [n_partitions]; -1: read
+    int32_t n_unread;  // partitions
+    int32_t n_waiting; // unread ones that an open transaction holds up
+    struct unread {
+        int64_t end; // -1: read
+        bool waits;  // at the last stable offset, below the end
+    } * unread;      // [n_partitions]
     struct header headers[KAFKA_HEADERS_MAX];
 };
 
@@ -84,8 +83,8 @@ static enum status assign(struct reading *reading, const rd_kafka_topic_partitio
 {
     rd_kafka_topic_partition_list_t *full = rd_kafka_topic_partition_list_new(list->cnt);
     for (int32_t i = 0; i < reading->n_partitions; i++) {
-        if (list->elems[i].offset >= reading->ends[i])
-            reading->ends[i] = -1;
+        if (list->elems[i].offset >= reading->unread[i].end)
+            reading->unread[i].end = -1;
         else
             rd_kafka_topic_partition_list_add(full, reading->topic, i)->offset = list->elems[i].offset;
     }
@@ -96,28 +95,6 @@ static enum status assign(struct reading *reading, const rd_kafka_topic_partitio
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, code);
     return STATUS_OK;
-}
-
-static void read_uncommitted(rd_kafka_conf_t *conf)
-{
-    rd_kafka_conf_set(conf, "isolation.level", "read_uncommitted", NULL, 0);
-}
-
-// Sets the offsets of `list` behind the last records written, those of open transactions too: for a broker
-// answers each reader by its isolation level.
-static enum status find_written_ends(const struct kafka_config *config, rd_kafka_topic_partition_list_t *list,
-                                     struct error *error)
-{
-    struct kafka_handle handle = {0};
-    enum status status = open_handle(&handle, config, KAFKA_READER, read_uncommitted, error);
-    if (status == STATUS_OK) {
-        rd_kafka_resp_err_t code =
-            kafka_partition_ends(&handle, list, RD_KAFKA_OFFSET_END, KAFKA_START_TIMEOUT_MS);
-        if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-            status = kafka_error_set(error, STATUS_REFUSE, &handle, list->elems[0].topic, code);
-    }
-    kafka_handle_close(&handle, clock_ms() + CLOSE_TIMEOUT_MS);
-    return status;
 }
 
 static enum status find_committed_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
@@ -134,11 +111,11 @@ static enum status begin_reading(struct reading *reading, enum kafka_end end, st
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(reading->n_partitions);
     for (int32_t i = 0; i < reading->n_partitions; i++)
         rd_kafka_topic_partition_list_add(list, reading->topic, i);
-    enum status status = end == KAFKA_READ_WRITTEN
-                             ? find_written_ends(reading->handle.config, list, error)
-                             : find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_END, error);
+    enum status status = end == KAFKA_READ_COMMITTED
+                             ? find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_END, error)
+                             : kafka_written_ends(reading->handle.config, list, error);
     for (int32_t i = 0; i < reading->n_partitions; i++)
-        reading->ends[i] = list->elems[i].offset;
+        reading->unread[i] = (struct unread){.end = list->elems[i].offset};
     if (status == STATUS_OK)
         status = find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_BEGINNING, error);
     if (status == STATUS_OK)
@@ -164,22 +141,43 @@ static enum status take_message(struct reading *reading, const rd_kafka_message_
         return kafka_is_denial(message->err)
                    ? kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, message->err)
                    : STATUS_OK; // a broker is unavailable; READ_SILENCE_MS limits the wait
-    int64_t *end = &reading->ends[message->partition];
-    if (*end < 0)
+    struct unread *unread = &reading->unread[message->partition];
+    if (unread->end < 0)
         return STATUS_OK;
-    if (!is_end && message->offset < *end) {
+    if (!is_end && message->offset < unread->end) {
         enum status status = hand_over(reading, message, error);
         if (status != STATUS_OK)
             return status;
     }
-    if (message->offset + !is_end >= *end) {
-        *end = -1;
+    bool is_read = message->offset + !is_end >= unread->end;
+    reading->n_waiting += (is_end && !is_read) - unread->waits;
+    unread->waits = is_end && !is_read;
+    if (is_read) {
+        unread->end = -1;
         reading->n_unread--;
     }
     return STATUS_OK;
 }
 
-static enum status read_to_end(struct reading *reading, struct error *error)
+// Whether only transactions that do not end keep the read from its end.
+static bool is_settled(const struct reading *reading, int64_t silence_ms)
+{
+    return reading->n_unread == reading->n_waiting && silence_ms > KAFKA_SETTLE_MS;
+}
+
+static void warn_of_open_transactions(const struct reading *reading)
+{
+    const struct kafka_config *config = reading->handle.config;
+    char line[512];
+    snprintf(
+        line, sizeof line,
+        "topic %s: in %d partitions a transaction stays open for more than %d s: what follows it is not read",
+        reading->topic, (int)reading->n_waiting, KAFKA_SETTLE_MS / 1000);
+    if (config->log)
+        config->log(config->log_context, 4, line);
+}
+
+static enum status read_to_end(struct reading *reading, enum kafka_end end, struct error *error)
 {
     int64_t answered_ms = clock_ms();
     enum status status = STATUS_OK;
@@ -192,7 +190,12 @@ static enum status read_to_end(struct reading *reading, struct error *error)
                 answered_ms = clock_ms();
             rd_kafka_message_destroy(message);
         }
-        if (status == STATUS_OK && clock_ms() - answered_ms > READ_SILENCE_MS)
+        int64_t silence_ms = clock_ms() - answered_ms;
+        if (status == STATUS_OK && end == KAFKA_READ_SETTLED && is_settled(reading, silence_ms)) {
+            warn_of_open_transactions(reading);
+            break;
+        }
+        if (status == STATUS_OK && silence_ms > READ_SILENCE_MS)
             status = kafka_error_set(error, STATUS_RETRY, &reading->handle, reading->topic,
                                      RD_KAFKA_RESP_ERR__TIMED_OUT);
     }
@@ -214,19 +217,19 @@ enum status kafka_read_topic(const struct kafka_config *config, const char *topi
     enum status status =
         require_topic(&existing, &(struct kafka_topic){.name = topic}, &reading->n_partitions, error);
     if (status == STATUS_OK)
-        status = open_handle(&reading->handle, &existing, KAFKA_READER, NULL, error);
+        status = open_handle(&reading->handle, &existing, KAFKA_READER, error);
     if (status == STATUS_OK) {
-        reading->ends = calloc((size_t)reading->n_partitions, sizeof *reading->ends);
-        if (!reading->ends)
+        reading->unread = calloc((size_t)reading->n_partitions, sizeof *reading->unread);
+        if (!reading->unread)
             status =
                 error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to read topic %s", topic);
     }
     if (status == STATUS_OK)
         status = begin_reading(reading, end, error);
     if (status == STATUS_OK)
-        status = read_to_end(reading, error);
+        status = read_to_end(reading, end, error);
     kafka_handle_close(&reading->handle, clock_ms() + CLOSE_TIMEOUT_MS);
-    free(reading->ends);
+    free(reading->unread);
     free(reading);
     return status;
 }
@@ -236,7 +239,7 @@ enum status kafka_topic_exists(const struct kafka_config *config, const char *to
 {
     struct kafka_handle admin = {0};
     int32_t n_partitions = 0;
-    enum status status = open_handle(&admin, config, KAFKA_ADMIN, NULL, error);
+    enum status status = open_handle(&admin, config, KAFKA_ADMIN, error);
     if (status == STATUS_OK)
         status = kafka_topic_find(&admin, topic, KAFKA_START_TIMEOUT_MS, &n_partitions, error);
     *exists = n_partitions > 0;
@@ -249,7 +252,7 @@ enum status kafka_topic_reaches(const struct kafka_config *config, const char *t
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, topic, partition);
-    enum status status = find_written_ends(config, list, error);
+    enum status status = kafka_written_ends(config, list, error);
     rd_kafka_resp_err_t code = list->elems[0].err;
     *reaches = status == STATUS_OK && list->elems[0].offset > offset;
     if (code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)

@@ -19,8 +19,9 @@ enum {
 };
 
 struct followed_partition {
-    int64_t next; // to be delivered; OFFSET_UNKNOWN: from the first record on
-    bool at_end;  // its end was reached once; records may have been added since
+    int64_t next;         // to be delivered; OFFSET_UNKNOWN: from the first record on
+    int64_t end;          // the log's when the partition was found; 0: not looked up
+    int64_t at_stable_ms; // when the last stable offset was reached last; 0: never
 };
 
 struct followed_topic {
@@ -51,6 +52,19 @@ static enum status grow(struct followed_topic *topic, int32_t n_partitions, stru
     topic->partitions = partitions;
     topic->n_partitions = n_partitions;
     return STATUS_OK;
+}
+
+static enum status find_ends(struct followed_topic *topic, const struct kafka_config *config,
+                             struct error *error)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(topic->n_partitions);
+    for (int32_t i = 0; i < topic->n_partitions; i++)
+        rd_kafka_topic_partition_list_add(list, topic->name, i);
+    enum status status = kafka_written_ends(config, list, error);
+    for (int32_t i = 0; status == STATUS_OK && i < topic->n_partitions; i++)
+        topic->partitions[i].end = list->elems[i].offset;
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
 }
 
 static enum status look_up(struct kafka_follow *follow, struct followed_topic *topic, int timeout_ms,
@@ -121,6 +135,8 @@ static enum status open_topic(struct kafka_follow *follow, const char *name,
     if (status == STATUS_OK && topic->n_partitions == 0)
         status = error_set(error, STATUS_REFUSE, ERROR_BROKER, "Kafka at %s: there is no topic %s",
                            follow->admin.config->brokers, name);
+    if (status == STATUS_OK)
+        status = find_ends(topic, follow->admin.config, error);
     for (int32_t i = 0; status == STATUS_OK && i < topic->n_partitions; i++)
         topic->partitions[i].next = start(context, name, i);
     return status;
@@ -183,7 +199,7 @@ static enum status handle_message(struct kafka_follow *follow, const rd_kafka_me
     struct followed_topic *topic = NULL;
     struct followed_partition *partition = partition_of(follow, message, &topic);
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF && partition) {
-        partition->at_end = true;
+        partition->at_stable_ms = clock_ms();
         partition->next = message->offset; // beyond control records, which are not delivered
         return STATUS_OK;
     }
@@ -217,11 +233,18 @@ enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n
     return status;
 }
 
+// A transaction that was open at the log's end is waited for (KAFKA_SETTLE_MS).
+static bool is_at_end(const struct followed_partition *partition)
+{
+    return partition->at_stable_ms &&
+           (partition->next >= partition->end || clock_ms() - partition->at_stable_ms > KAFKA_SETTLE_MS);
+}
+
 bool kafka_follow_is_at_end(const struct kafka_follow *follow)
 {
     for (size_t t = 0; t < follow->n_topics; t++)
         for (int32_t i = 0; i < follow->topics[t].n_partitions; i++)
-            if (!follow->topics[t].partitions[i].at_end)
+            if (!is_at_end(&follow->topics[t].partitions[i]))
                 return false;
     return true;
 }

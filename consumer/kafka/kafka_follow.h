@@ -19,7 +19,8 @@ enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_c
 // ends the call with that status. STATUS_REFUSE: a broker denied access.
 enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n_max, kafka_receive *receive,
                               void *context, struct error *error) WARN_UNUSED;
-// Whether every partition was read to an end that it had after the start.
+// Whether every partition was read to the log end that it had at the start. Transactions that were open there
+// are waited for, up to KAFKA_SETTLE_MS.
 bool kafka_follow_is_at_end(const struct kafka_follow *follow);
 // The offset after the last delivered or skipped one; OFFSET_UNKNOWN: none.
 int64_t kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition);

@@ -7,7 +7,10 @@
 #include <string.h>
 #include <time.h>
 
+#define CLIENT_ID "sheaf"
+
 enum {
+    CLOSE_TIMEOUT_MS = 5000,
     TOPICS_MAX = 8,                   // that one call requires
     LOOK_UP_TIMEOUT_MS = 500,         // one of several
     CREATE_TIMEOUT_MS = 15000,        // for new topics to have leaders
@@ -265,4 +268,24 @@ rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_t
             return code;
         nanosleep(&(struct timespec){.tv_nsec = RETRY_WAIT_NS}, NULL);
     }
+}
+
+// A handle of its own: a broker answers each reader by its isolation level.
+enum status kafka_written_ends(const struct kafka_config *config, rd_kafka_topic_partition_list_t *list,
+                               struct error *error)
+{
+    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_READER, CLIENT_ID, error);
+    if (!conf)
+        return error->status;
+    rd_kafka_conf_set(conf, "isolation.level", "read_uncommitted", NULL, 0);
+    struct kafka_handle handle = {0};
+    enum status status = kafka_handle_open(&handle, config, KAFKA_READER, conf, error);
+    if (status == STATUS_OK) {
+        rd_kafka_resp_err_t code =
+            kafka_partition_ends(&handle, list, RD_KAFKA_OFFSET_END, KAFKA_START_TIMEOUT_MS);
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+            status = kafka_error_set(error, STATUS_REFUSE, &handle, list->elems[0].topic, code);
+    }
+    kafka_handle_close(&handle, clock_ms() + CLOSE_TIMEOUT_MS);
+    return status;
 }

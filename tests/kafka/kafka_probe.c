@@ -201,22 +201,6 @@ void probe_produce_jobs(const char *brokers, const char *topic, int partition, i
     rd_kafka_destroy(client);
 }
 
-void probe_produce_transaction(const char *brokers, const char *topic, int first, int n, bool commit)
-{
-    static const char *const settings[] = {"transactional.id", "probe", NULL};
-    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
-    require_done(rd_kafka_init_transactions(client, TIMEOUT_MS), "init_transactions");
-    require_done(rd_kafka_begin_transaction(client), "begin_transaction");
-    for (int i = 0; i < n; i++)
-        produce_job(client, topic, 0, first + i);
-    require_ok(rd_kafka_flush(client, TIMEOUT_MS), topic);
-    if (commit)
-        require_done(rd_kafka_commit_transaction(client, TIMEOUT_MS), "commit_transaction");
-    else
-        require_done(rd_kafka_abort_transaction(client, TIMEOUT_MS), "abort_transaction");
-    rd_kafka_destroy(client);
-}
-
 struct probe_transaction {
     rd_kafka_t *client;
 };
@@ -238,6 +222,35 @@ struct probe_transaction *probe_hold_offsets(const char *brokers, const char *gr
     rd_kafka_consumer_group_metadata_destroy(nobody);
     rd_kafka_topic_partition_list_destroy(list);
     return transaction;
+}
+
+struct probe_transaction *probe_open_transaction(const char *brokers, const char *topic, int first, int n)
+{
+    static const char *const settings[] = {"transactional.id", "probe", NULL};
+    struct probe_transaction *transaction = malloc(sizeof *transaction);
+    rd_kafka_t *client = transaction->client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
+    require_done(rd_kafka_init_transactions(client, TIMEOUT_MS), "init_transactions");
+    require_done(rd_kafka_begin_transaction(client), "begin_transaction");
+    for (int i = 0; i < n; i++)
+        produce_job(client, topic, 0, first + i);
+    require_ok(rd_kafka_flush(client, TIMEOUT_MS), topic);
+    return transaction;
+}
+
+void probe_commit_transaction(struct probe_transaction *transaction)
+{
+    require_done(rd_kafka_commit_transaction(transaction->client, TIMEOUT_MS), "commit_transaction");
+    rd_kafka_destroy(transaction->client);
+    free(transaction);
+}
+
+void probe_produce_transaction(const char *brokers, const char *topic, int first, int n, bool commit)
+{
+    struct probe_transaction *transaction = probe_open_transaction(brokers, topic, first, n);
+    if (commit)
+        probe_commit_transaction(transaction);
+    else
+        probe_abort(transaction);
 }
 
 void probe_abort(struct probe_transaction *transaction)

@@ -21,9 +21,13 @@ void probe_produce(const char *brokers, const char *topic, int partition, const 
 // Records "FIRST".."FIRST+N-1" as JSON jobs in one transaction, which is committed or aborted.
 void probe_produce_transaction(const char *brokers, const char *topic, int first, int n, bool commit);
 
+// The same, left open: its records are there, and nobody who reads committed ones sees them or any behind them.
+struct probe_transaction;
+struct probe_transaction *probe_open_transaction(const char *brokers, const char *topic, int first, int n);
+void probe_commit_transaction(struct probe_transaction *transaction); // and frees
+
 // A transaction that holds offset 0 of a group's first partitions and stays open, as that of a worker killed
 // in mid-commit: until it ends nobody reads the group's offsets of them.
-struct probe_transaction;
 struct probe_transaction *probe_hold_offsets(const char *brokers, const char *group, const char *topic,
                                              int n_partitions);
 void probe_abort(struct probe_transaction *transaction); // and frees

@@ -1,0 +1,162 @@
+// What readers make of transactions that are open when they reach the end of a topic. Kafka answers a commit
+// when it is decided; the records become readable a moment later, so each commit looks like this for a while.
+#include "consumer/kafka/kafka_follow.h"
+#include "consumer/kafka/offset_map.h"
+#include "schemas/clock.h"
+#include "tests/kafka/kafka_broker.h"
+#include "tests/kafka/kafka_member.h"
+#include "tests/kafka/kafka_probe.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PATIENCE_MS = 60000, N_COMMITTED = 3, N_OPEN = 2 };
+
+static const char *brokers;
+
+struct reader {
+    struct probe_transaction *open; // committed when the first record is read
+    int n_records;
+};
+
+static enum status receive(void *context, const struct record *record, struct error *error)
+{
+    struct reader *reader = context;
+    if (reader->open)
+        probe_commit_transaction(reader->open);
+    reader->open = NULL;
+    reader->n_records++;
+    return STATUS_OK;
+}
+
+// Three committed records, and two of a transaction that is open.
+static void begin(struct member *member, struct reader *reader, const char *name)
+{
+    struct error error;
+    member_init(member, brokers, name);
+    assert_int_equal(kafka_create_topics(&member->config, &error), STATUS_OK);
+    probe_produce_jobs(brokers, member->config.jobs, 0, 0, N_COMMITTED);
+    *reader = (struct reader){probe_open_transaction(brokers, member->config.jobs, N_COMMITTED, N_OPEN), 0};
+}
+
+static void a_topic_is_read_with_the_transaction_that_ends_meanwhile(void **state)
+{
+    struct member member;
+    struct reader reader;
+    struct error error;
+    begin(&member, &reader, "settled");
+    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_SETTLED, receive,
+                                      &reader, &error),
+                     STATUS_OK);
+    assert_int_equal(reader.n_records, N_COMMITTED + N_OPEN);
+    member_finish(&member);
+}
+
+static void a_transaction_that_stays_open_is_left_behind_with_a_warning(void **state)
+{
+    struct member member;
+    struct reader reader;
+    struct error error;
+    begin(&member, &reader, "abandoned");
+    struct probe_transaction *open = reader.open;
+    reader.open = NULL;
+    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_SETTLED, receive,
+                                      &reader, &error),
+                     STATUS_OK);
+    assert_int_equal(reader.n_records, N_COMMITTED);
+    assert_non_null(strstr(member.warnings, member.config.jobs));
+    assert_non_null(strstr(member.warnings, "transaction"));
+    probe_abort(open);
+    member_finish(&member);
+}
+
+static int64_t from_the_first(void *context, const char *topic, int32_t partition)
+{
+    return OFFSET_UNKNOWN;
+}
+
+static void a_mirror_is_not_at_the_end_before_the_transaction_that_was_open_there(void **state)
+{
+    struct member member;
+    struct reader reader;
+    struct error error;
+    struct kafka_follow *follow;
+    begin(&member, &reader, "followed");
+    assert_int_equal(kafka_follow_open(&follow, &member.config, &member.config.jobs, 1, from_the_first, NULL,
+                                       &error),
+                     STATUS_OK);
+    struct probe_transaction *open = reader.open;
+    reader.open = NULL;
+    int64_t until_ms = clock_ms() + PATIENCE_MS;
+    while (!kafka_follow_is_at_end(follow) && clock_ms() < until_ms) {
+        assert_int_equal(kafka_follow_poll(follow, 500, 100, receive, &reader, &error), STATUS_OK);
+        if (open && reader.n_records == N_COMMITTED) {
+            // One more poll: the reader meets the last stable offset.
+            assert_int_equal(kafka_follow_poll(follow, 1500, 100, receive, &reader, &error), STATUS_OK);
+            assert_false(kafka_follow_is_at_end(follow));
+            probe_commit_transaction(open);
+            open = NULL;
+        }
+    }
+    assert_int_equal(reader.n_records, N_COMMITTED + N_OPEN);
+    kafka_follow_close(follow);
+    member_finish(&member);
+}
+
+static void jobs_are_not_drained_while_a_submission_is_open(void **state)
+{
+    struct member member;
+    struct reader reader;
+    struct error error;
+    begin(&member, &reader, "drained");
+    member_open(&member);
+    member_receive(&member, N_COMMITTED);
+    for (int64_t until_ms = clock_ms() + 3000; clock_ms() < until_ms;) {
+        assert_int_equal(member_poll(&member, 100, &error), STATUS_OK);
+        assert_false(member.transport->impl->is_drained(member.transport));
+    }
+    probe_commit_transaction(reader.open);
+    member_receive(&member, N_COMMITTED + N_OPEN);
+    member_drain(&member);
+    member_commit(&member, NULL);
+    member_close(&member);
+    member_finish(&member);
+}
+
+static int start(void **state)
+{
+    brokers = broker_start();
+    return 0;
+}
+
+static int stop(void **state)
+{
+    broker_stop();
+    return 0;
+}
+
+static int need_broker(void **state)
+{
+    if (!brokers)
+        skip();
+    return 0;
+}
+
+#define BROKER_TEST(name) cmocka_unit_test_setup(name, need_broker)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BROKER_TEST(a_topic_is_read_with_the_transaction_that_ends_meanwhile),
+        BROKER_TEST(a_transaction_that_stays_open_is_left_behind_with_a_warning),
+        BROKER_TEST(a_mirror_is_not_at_the_end_before_the_transaction_that_was_open_there),
+        BROKER_TEST(jobs_are_not_drained_while_a_submission_is_open),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
