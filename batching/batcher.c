@@ -1,5 +1,6 @@
 #include "batching/bad_words.h"
 #include "batching/batcher_state.h"
+#include "batching/constrained.h"
 #include "schemas/clock.h"
 
 #include <assert.h>
@@ -255,8 +256,8 @@ static void fill_masks_of(void *context)
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
         struct sequence *sequence = scheduled->output_sequences[i];
         if (!scheduled->samples[i].scores && sequence->prompt->constraint == task->constraint)
-            sequence_fill_mask(sequence,
-                               scheduled->masks + (size_t)i * (size_t)sequence->prompt->n_mask_words);
+            constrained_fill_mask(sequence,
+                                  scheduled->masks + (size_t)i * (size_t)sequence->prompt->n_mask_words);
     }
 }
 
@@ -338,17 +339,25 @@ static bool add_to_window(struct batcher *b, struct prompt *prompt)
     return true;
 }
 
+// Before its first step. A sequence that scores the prompt draws first, because its last target is its end.
+static void start_sequence(struct batcher *b, struct sequence *sequence)
+{
+    bool draws = !sequence->only_scores && sequence->prompt->max_tokens > 0;
+    sequence->finish_reason = sequence->n_targets == 0 && !draws ? FINISH_LENGTH : FINISH_NONE;
+    if (draws && sequence->n_targets == 0 && sequence->prompt->constraint)
+        constrained_force(sequence, b->config.environment.tokenizer);
+    b->n_forced += sequence->n_forced;
+}
+
 // Makes the prompt's sequences wait, or finishes it at once when it failed or none has anything to compute.
 static void enter_window(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
     prompt->n_unfinished = 0;
     for (int32_t i = 0; i < prompt->n_sequences && prompt->error.status == STATUS_OK; i++) {
-        struct sequence *sequence = &prompt->sequences[i];
-        bool is_idle = sequence->n_targets == 0 && (sequence->only_scores || prompt->max_tokens == 0);
-        sequence->finish_reason = is_idle ? FINISH_LENGTH : FINISH_NONE;
-        prompt->n_unfinished += !is_idle;
+        start_sequence(b, &prompt->sequences[i]);
+        prompt->n_unfinished += prompt->sequences[i].finish_reason == FINISH_NONE;
     }
-    if (prompt->n_unfinished == 0)
+    if (prompt->n_unfinished == 0 || prompt->error.status != STATUS_OK)
         finish_prompt(b, prompt, finished);
     else if (!add_to_window(b, prompt))
         batcher_note_fault(b, "prefix tree");
@@ -440,14 +449,19 @@ static void take_results(struct batcher *b, const struct scheduled_step *done, s
         if (done->samples[i].scores) {
             sequence_score(sequence, &b->results[i], b->config.environment.tokenizer);
         } else {
+            int32_t n_forced = sequence->n_forced;
             figures->n_generated++;
             if (!sequence->prompt->first_token_us)
                 sequence->prompt->first_token_us = clock_us();
             sequence_accept(sequence, &b->results[i], b->config.environment.tokenizer);
+            b->n_forced += sequence->n_forced - n_forced;
         }
         if (sequence->finish_reason != FINISH_NONE)
             finish_sequence(b, sequence, finished);
     }
+    figures->n_forced = b->n_forced;
+    figures->n_generated += b->n_forced;
+    b->n_forced = 0;
 }
 
 // Finishes prompts that failed outside a step: cancelled, past their deadline, or too long for the KV pages.

@@ -52,6 +52,7 @@ struct batcher {
     struct constraint_cache constraints;
     struct mask_task *masking; // [n_sequences_max] a task a constraint; allocated with the masks
     int32_t n_masking;         // started and not waited for
+    int32_t n_forced;          // tokens forced since the last step with results
 };
 
 // Fills b->building with tokens of the running sequences, then of newly admitted ones. scheduler.c.

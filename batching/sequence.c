@@ -1,8 +1,7 @@
 // The drawn tokens of a running sequence: text, logprobs, stop rules.
-#include "batching/sequence.h"
+#include "batching/constrained.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,89 +133,10 @@ const uint32_t *sequence_allowed(const struct sequence *sequence)
     return prompt->masks ? prompt->masks + (is_early ? prompt->n_mask_words : 0) : NULL;
 }
 
-// ---- constraints ----
-
-static bool is_mask_empty(const uint32_t *mask, int32_t n_words)
-{
-    uint32_t any = 0;
-    for (int32_t i = 0; i < n_words; i++)
-        any |= mask[i];
-    return any == 0;
-}
-
-// A model without a token that ends answers ends them where the constraint leaves nothing else.
-static enum status judge_dead_end(struct sequence *sequence)
-{
-    enum status status = matcher_may_end(&sequence->matcher, &sequence->is_complete, &sequence->matching);
-    if (status != STATUS_OK || sequence->is_complete)
-        return status;
-    return error_set(&sequence->matching, STATUS_REJECT, ERROR_INVALID_FIELD,
-                     "the model has no token that continues the text");
-}
-
-void sequence_fill_mask(struct sequence *sequence, uint32_t *mask)
-{
-    const struct prompt *prompt = sequence->prompt;
-    enum status status = STATUS_OK;
-    if (!sequence->matcher.recognizer)
-        status = matcher_init(&sequence->matcher, prompt->constraint->recognizer, &sequence->matching);
-    if (status == STATUS_OK)
-        status = matcher_mask(&sequence->matcher, mask, &sequence->matching);
-    if (status == STATUS_OK && is_mask_empty(mask, prompt->n_mask_words))
-        status = judge_dead_end(sequence);
-    if (status != STATUS_OK || sequence->is_complete)
-        memset(mask, 0xff, (size_t)prompt->n_mask_words * sizeof *mask); // the draw is discarded
-}
-
-static void fail_matching(struct sequence *sequence)
-{
-    const struct error *error = &sequence->matching;
-    char text[ERROR_TEXT_BYTES];
-    const struct prompt *prompt = sequence->prompt;
-    const char *field = prompt->constraint ? prompt_constraint_field(prompt) : "bad_words";
-    snprintf(text, sizeof text, "%.64s: %.300s", field, error->text);
-    sequence_fail(sequence, error->status == STATUS_REJECT ? STATUS_REJECT : STATUS_RESTART, error->code,
-                  text);
-}
-
-// The mask allowed the token, so the text goes on with it.
-static bool match_token(struct sequence *sequence, int32_t token)
-{
-    bool accepted = true;
-    if (matcher_accept_token(&sequence->matcher, (uint32_t)token, &accepted, &sequence->matching) !=
-        STATUS_OK) {
-        fail_matching(sequence);
-        return false;
-    }
-    assert(accepted);
-    return true;
-}
-
-void sequence_accept(struct sequence *sequence, const struct sample_result *drawn,
+void sequence_append(struct sequence *sequence, const struct sample_result *drawn,
                      const struct tokenizer *tokenizer)
 {
     const struct request *request = &sequence->prompt->job->request;
-    if (drawn->token < 0) {
-        sequence_fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
-        return;
-    }
-    if (sequence->matching.status != STATUS_OK) {
-        fail_matching(sequence);
-        return;
-    }
-    if (sequence->is_complete) {
-        sequence->finish_reason = FINISH_STOP;
-        return;
-    }
-    bool stops = is_stop_token(request, drawn->token);
-    bool ends = !request->ignore_eos && tokenizer_ends_generation(tokenizer, drawn->token);
-    if (ends || (stops && !request->includes_stop)) {
-        sequence->finish_reason = FINISH_STOP;
-        sequence->n_end_tokens = 1;
-        return;
-    }
-    if (sequence->prompt->constraint && !match_token(sequence, drawn->token))
-        return;
     size_t size_before = sequence->text.size;
     if (!reserve_generated(sequence) ||
         (request->sampling.logprobs && !add_logprobs(sequence, drawn, tokenizer))) {
@@ -234,7 +154,7 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
     size_t stop = sequence->n_generated > request->min_tokens
                       ? find_stop(request, &sequence->text, size_before)
                       : SIZE_MAX;
-    if (stops) {
+    if (is_stop_token(request, drawn->token)) {
         sequence->finish_reason = FINISH_STOP;
     } else if (stop != SIZE_MAX) {
         sequence->text.size = stop;
@@ -242,4 +162,32 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
     } else if (sequence->n_generated >= sequence->prompt->max_tokens) {
         sequence->finish_reason = FINISH_LENGTH;
     }
+}
+
+bool sequence_stops_before(const struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer)
+{
+    const struct request *request = &sequence->prompt->job->request;
+    return (!request->ignore_eos && tokenizer_ends_generation(tokenizer, token)) ||
+           (!request->includes_stop && is_stop_token(request, token));
+}
+
+void sequence_accept(struct sequence *sequence, const struct sample_result *drawn,
+                     const struct tokenizer *tokenizer)
+{
+    if (drawn->token < 0) {
+        sequence_fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
+        return;
+    }
+    if (!constrained_check(sequence))
+        return;
+    if (sequence_stops_before(sequence, drawn->token, tokenizer)) {
+        sequence->finish_reason = FINISH_STOP;
+        sequence->n_end_tokens = 1;
+        return;
+    }
+    if (sequence->prompt->constraint && !constrained_match(sequence, drawn->token))
+        return;
+    sequence_append(sequence, drawn, tokenizer);
+    if (sequence->prompt->constraint && sequence->finish_reason == FINISH_NONE)
+        constrained_force(sequence, tokenizer);
 }

@@ -73,7 +73,8 @@ struct sequence {
     // n_generated, or n_generated + 1: then `output` of the submitted step is its newest token
     int32_t n_drawn;
     int32_t output;
-    struct matcher matcher; // of a constrained sequence: its text; zeroed until the first mask
+    int32_t n_forced;       // of n_generated: not drawn (batching/constrained.h)
+    struct matcher matcher; // of a constrained sequence: its text; zeroed until it is asked for
     struct error matching;  // of a constrained sequence: why it has no mask
     // of a constrained sequence: no token can follow, not even one that ends the answer
     bool is_complete;
@@ -120,10 +121,6 @@ void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *
 // The field that asked for the constraint, for messages.
 const char *prompt_constraint_field(const struct prompt *prompt);
 
-// Writes the mask of a constrained sequence's next token, [prompt->n_mask_words]. A failure is kept in
-// sequence->matching and fails the answer when a token is accepted. Thread: any; one at a time for each
-// recognizer.
-void sequence_fill_mask(struct sequence *sequence, uint32_t *mask);
 // The mask of the tokens that may be drawn as the sequence's token n_drawn; NULL: all may, or a constraint
 // decides.
 const uint32_t *sequence_allowed(const struct sequence *sequence);
@@ -139,10 +136,16 @@ bool sequence_ends(const struct sequence *sequence);
 enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits,
                                  int64_t n_positions);
 
-// Appends a drawn token: text, logprobs, stop rules. Sets finish_reason if it was the last one. Logits with a
-// NaN set FINISH_ERROR and prompt->error.
+// Takes a drawn token: appends it and, with a constraint, the tokens that must follow. Sets finish_reason if it was
+// the last one. Logits with a NaN set FINISH_ERROR and prompt->error.
 void sequence_accept(struct sequence *sequence, const struct sample_result *drawn,
                      const struct tokenizer *tokenizer);
+
+// Appends a token: text, logprobs, stop rules.
+void sequence_append(struct sequence *sequence, const struct sample_result *drawn,
+                     const struct tokenizer *tokenizer);
+// Whether the token ends the answer and is no part of it.
+bool sequence_stops_before(const struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer);
 
 // Writes a token's logprob with the alternatives of its output, all but text_offset. False: out of memory.
 bool logprob_entry_set(struct logprob_entry *entry, struct token_logprob chosen,

@@ -12,7 +12,8 @@ struct step_figures {
     int32_t n_tokens;       // prefill and decode
     int32_t prefill_tokens; // prompt tokens
     int32_t decode_tokens;  // answer tokens
-    int32_t n_generated;    // tokens drawn
+    int32_t n_generated;    // tokens drawn or forced
+    int32_t n_forced;       // of them: a constraint left no choice, none was drawn
     int32_t n_preempted;    // preempted sequences, to be computed again
     int32_t n_waiting;      // sequences in the window
     int32_t pages_used, pages_total;

@@ -22,7 +22,7 @@ struct bench {
     struct pool *pool;
     struct batcher *batcher;
     struct job_list finished;
-    int64_t prefill, decode, preempted;
+    int64_t prefill, decode, preempted, forced;
 };
 
 static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*wall_clock_us)(void))
@@ -80,6 +80,7 @@ static inline void run_to_end(struct bench *bench)
         bench->prefill += figures.prefill_tokens;
         bench->decode += figures.decode_tokens;
         bench->preempted += figures.n_preempted;
+        bench->forced += figures.n_forced;
         assert_true(round < 200000);
     }
 }

@@ -323,13 +323,20 @@ void token_array_finish(struct token_array *array)
     *array = (struct token_array){0};
 }
 
+// Letters have tokens that spell them; in exchange, the bytes that would have those have the letters'.
+static int32_t fake_token(char byte)
+{
+    int32_t token = 2 + (unsigned char)byte % (FAKE_VOCAB - 2);
+    return token >= 26 && token < 52 ? token + 73 : token >= 99 && token < 125 ? token - 73 : token;
+}
+
 enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
                              struct token_array *ids, struct error *error)
 {
     (void)tokenizer, (void)flags, (void)error;
     for (size_t i = 0; i < text.size; i++)
         if (text.data[i] != FAKE_UNSPELLED)
-            token_array_add(ids, 2 + (unsigned char)text.data[i] % (FAKE_VOCAB - 2));
+            token_array_add(ids, fake_token(text.data[i]));
     return STATUS_OK;
 }
 

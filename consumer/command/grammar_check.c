@@ -4,6 +4,7 @@
 #include "schemas/clock.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static enum status no_memory(struct error *error)
 {
@@ -81,7 +82,8 @@ static enum status count_forced(struct matcher *matcher, struct text token, stru
 {
     struct buffer forced = {0};
     enum status status = matcher_forced_bytes(matcher, token.size, &forced, error);
-    verdict->n_forced += status == STATUS_OK && token.size > 0 && forced.size >= token.size;
+    verdict->n_forced += status == STATUS_OK && token.size > 0 && forced.size >= token.size &&
+                         memcmp(forced.data, token.data, token.size) == 0;
     buffer_finish(&forced);
     return status;
 }

@@ -86,7 +86,14 @@ enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *
                                  struct error *error) WARN_UNUSED;
 // One bit a token, grammar_mask_words() words, bit i % 32 of word i / 32; bits behind the last token are 0.
 enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error) WARN_UNUSED;
-// Appends the only bytes that can follow, up to `n_max`, while the text may not end; the matcher stays.
+// Appends the only bytes that can follow, up to `n_max`, while the text may not end; the matcher stays. Of a JSON
+// string, a character that alone can follow is forced as itself, though an escape could spell it.
 enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,
                                  struct error *error) WARN_UNUSED;
+// Of forced bytes, the first place from `from` on where a token may begin that is allowed and goes on behind them;
+// forced.size: there is none. Before the first such place, tokens end whatever follows.
+enum status matcher_safe_size(struct matcher *matcher, struct text forced, size_t from, size_t *size,
+                              struct error *error) WARN_UNUSED;
 enum status matcher_may_end(struct matcher *matcher, bool *may_end, struct error *error) WARN_UNUSED;
+// Whether the mask allows end tokens alone: the text may end, nothing can follow it, and there are end tokens.
+enum status matcher_must_end(struct matcher *matcher, bool *must_end, struct error *error) WARN_UNUSED;

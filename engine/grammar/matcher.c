@@ -1,5 +1,6 @@
 // Matchers: a state of the recognizer, and the text by which it is found again when the recognizer has
 // started over.
+#include "engine/grammar/forced.h"
 #include "engine/grammar/recognizer.h"
 
 #include <assert.h>
@@ -130,23 +131,6 @@ enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *
     return expressions_status(recognizer->pool, error);
 }
 
-// The only byte that can follow; false: none, or more than one, or the text may end.
-static bool forced_byte(struct recognizer *recognizer, uint32_t set, unsigned char *byte, uint32_t *next)
-{
-    unsigned n = 0;
-    if (recognizer->sets.items[set].may_end)
-        return false;
-    for (unsigned candidate = 0; candidate < 256 && n < 2; candidate++) {
-        uint32_t target = recognizer_step(recognizer, set, (unsigned char)candidate);
-        if (target == SET_DEAD)
-            continue;
-        n++;
-        *byte = (unsigned char)candidate;
-        *next = target;
-    }
-    return n == 1 && recognizer->pool->status == STATUS_OK;
-}
-
 enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,
                                  struct error *error)
 {
@@ -159,13 +143,48 @@ enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct b
             return status;
         out->size = size;
         uint32_t set = matcher->state;
-        unsigned char byte;
-        for (size_t n = 0; n < n_max && forced_byte(recognizer, set, &byte, &set); n++)
-            buffer_add_byte(out, (char)byte);
+        for (size_t n = 0; n < n_max; n++) {
+            uint16_t forced = recognizer_forced(recognizer, set);
+            if (!(forced & FORCED_BYTE))
+                break;
+            buffer_add_byte(out, (char)forced);
+            set = recognizer_step(recognizer, set, (unsigned char)forced);
+        }
     } while (should_repeat(matcher, &repeated));
     if (out->failed)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
     return expressions_status(recognizer->pool, error);
+}
+
+enum status matcher_safe_size(struct matcher *matcher, struct text forced, size_t from, size_t *size,
+                              struct error *error)
+{
+    struct recognizer *recognizer = matcher->recognizer;
+    bool repeated = false;
+    do {
+        enum status status = prepare(matcher, error);
+        if (status != STATUS_OK)
+            return status;
+        size_t n_accepted;
+        uint32_t set = step_bytes(recognizer, matcher->state, forced, &n_accepted);
+        for (*size = from; *size < forced.size; ++*size)
+            if (recognizer_goes_on(recognizer, set, (struct text){forced.data + *size, forced.size - *size}))
+                break;
+    } while (should_repeat(matcher, &repeated));
+    return expressions_status(recognizer->pool, error);
+}
+
+enum status matcher_must_end(struct matcher *matcher, bool *must_end, struct error *error)
+{
+    bool repeated = false;
+    do {
+        enum status status = prepare(matcher, error);
+        if (status != STATUS_OK)
+            return status;
+        *must_end = matcher->recognizer->vocabulary->n_ends > 0 &&
+                    recognizer_forced(matcher->recognizer, matcher->state) == FORCED_END;
+    } while (should_repeat(matcher, &repeated));
+    return expressions_status(matcher->recognizer->pool, error);
 }
 
 enum status matcher_may_end(struct matcher *matcher, bool *may_end, struct error *error)

@@ -49,6 +49,7 @@ struct item_set {
     bool may_end;
     uint16_t
         string_state;    // of string_tokens.states where the text is in such a string alone; see SET_STATE_*
+    uint16_t forced;     // what must follow: forced.h; 0: not asked for yet
     uint32_t visit;      // of the last mask that came here
     struct set_row *row; // NULL: not asked for yet
     uint32_t *mask;      // NULL: not asked for yet

@@ -18,6 +18,8 @@ def is_review(text):
     assert all(isinstance(word, str) and len(word) <= 8 for word in review["words"]), text
     note = review.get("note")
     assert note is None or (isinstance(note, str) and len(note) <= 12), text
+    review["score"] = int(review["score"])  # 3E0 is an integer too
+    text = re.sub('"score":[^,]+', f'"score":{review["score"]}', text, count=1)
     assert text == json.dumps(review, ensure_ascii=False, separators=(",", ":")) or "\\" in text, text
 
 

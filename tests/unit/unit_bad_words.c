@@ -36,7 +36,8 @@ static struct job *make_job(int number)
 // The text that the stand-in tokenizer makes the token of.
 static char spell(int32_t token)
 {
-    return (char)(token - 2);
+    int32_t place = token >= 26 && token < 52 ? token + 73 : token >= 99 && token < 125 ? token - 73 : token;
+    return (char)(place - 2);
 }
 
 static bool can_be_spelt(int32_t token)

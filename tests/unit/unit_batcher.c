@@ -184,6 +184,7 @@ static void take_constrained(struct bench *bench, int number)
         {.kind = CONSTRAINT_REGEX, .source = {"[a-m]{2,30}|q+", 14}, .field = "regex"},
         {.kind = CONSTRAINT_REGEX, .source = {"(x[a-c]*y)+", 11}, .field = "regex"},
         {.kind = CONSTRAINT_REGEX, .source = {"(a", 2}, .field = "regex"},
+        {.kind = CONSTRAINT_REGEX, .source = {"the(cat|bird)sat[on]themat", 26}, .field = "regex"},
         {.kind = CONSTRAINT_NONE},
     };
     int32_t tokens[40];
@@ -193,9 +194,20 @@ static void take_constrained(struct bench *bench, int number)
         tokens[i] = 10 + (i < 20 ? i : (i * 7 + number * 13) % 200);
     struct job *job = job_of(tokens, 1 + number % 40, 1 + number % 33, id);
     job->request.sampling.seed = (uint64_t)number;
-    job->request.constraint = constraints[number % 5];
+    job->request.constraint = constraints[number % 6];
     job->request.n = number % 7 ? 1 : 3;
     batcher_take(bench->batcher, job);
+}
+
+static bool begins_sentence(struct text text, bool finished)
+{
+    static const char *const sentences[] = {"thecatsatothemat", "thecatsatnthemat", "thebirdsatothemat",
+                                            "thebirdsatnthemat"};
+    bool found = false;
+    for (int i = 0; i < 4; i++)
+        found |= text.size <= strlen(sentences[i]) && memcmp(text.data, sentences[i], text.size) == 0 &&
+                 (!finished || text.size == strlen(sentences[i]));
+    return found;
 }
 
 static bool spells(struct text text, int kind, bool finished)
@@ -212,6 +224,8 @@ static bool spells(struct text text, int kind, bool finished)
             continue;
         return i == text.size && (q || (text.size <= 30 && (!finished || text.size >= 2)));
     }
+    if (kind == 4)
+        return begins_sentence(text, finished);
     while (i < text.size && text.data[i] == 'x') {
         for (i++; i < text.size && text.data[i] <= 'c'; i++)
             continue;
@@ -225,13 +239,13 @@ static bool spells(struct text text, int kind, bool finished)
 
 static void check_constrained(const struct job *job, struct text *alone)
 {
-    int number = atoi(job->job_id.data), kind = number % 5;
+    int number = atoi(job->job_id.data), kind = number % 6;
     assert_int_equal(job->result.status, kind == 3 ? RESULT_FAILED : RESULT_DONE);
     if (kind == 3)
         assert_string_equal(job->result.error.text, "regex: pattern, byte 2: a group is not closed");
     for (int32_t c = 0; c < job->result.n_choices; c++) {
         struct text text = job->result.choices[c].text, *expected = &alone[number * 3 + c];
-        if (kind < 3)
+        if (kind < 3 || kind == 4)
             assert_true(spells(text, kind, job->result.choices[c].finish_reason == FINISH_STOP));
         if (!expected->data)
             *expected = (struct text){memcpy(malloc(text.size + 1), text.data ? text.data : "", text.size),
@@ -270,6 +284,81 @@ static void constrained_answers_are_those_of_each_job_alone(void **state)
     }
     for (int i = 0; i < N_CONSTRAINED * 3; i++)
         free((char *)alone[i].data);
+}
+
+static struct job *take_regex(struct bench *bench, const char *regex, int32_t max_tokens)
+{
+    struct job *job = job_of((int32_t[]){20, 21, 22}, 3, max_tokens, regex);
+    job->request.constraint =
+        (struct constraint){.kind = CONSTRAINT_REGEX, .source = text_from_string(regex), .field = "regex"};
+    job->request.sampling.logprobs = true;
+    job->request.sampling.top_logprobs = 3;
+    batcher_take(bench->batcher, job);
+    return job;
+}
+
+// Forced tokens are marked '^': their logprobs are those of the only token allowed.
+static void check_forced(const struct job *job, const char *text, const char *forced, int32_t n_counted,
+                         enum finish_reason finish_reason)
+{
+    const struct choice *choice = &job->result.choices[0];
+    assert_int_equal(job->result.status, RESULT_DONE);
+    assert_int_equal(choice->finish_reason, finish_reason);
+    assert_int_equal(choice->n_tokens, strlen(text));
+    assert_true(text_equals_string(choice->text, text));
+    assert_int_equal(job->result.completion_tokens, n_counted);
+    for (int32_t i = 0; i < choice->n_tokens; i++) {
+        const struct logprob_entry *entry = &choice->logprobs[i];
+        assert_int_equal(entry->n_top, forced[i] == '^' ? 1 : 3);
+        if (forced[i] != '^')
+            continue;
+        assert_true(entry->chosen.logprob == 0.0f && entry->top[0].logprob == 0.0f);
+        assert_int_equal(entry->top[0].token, entry->chosen.token);
+    }
+}
+
+static void tokens_without_a_choice_are_not_drawn(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *regex;
+        int32_t max_tokens;
+        const char *text, *forced;
+        int32_t n_counted, n_rows; // computed: the prompt's 3, and all but the answer's last tokens
+        enum finish_reason finish_reason;
+    } cases[] = {
+        {"abcdef", 9, "abcdef", "^^^^^^", 7, 0, FINISH_STOP}, // with its end
+        {"abcdef", 4, "abcd", "^^^^", 4, 0, FINISH_LENGTH},
+        {"abcdef", 6, "abcdef", "^^^^^^", 6, 0, FINISH_LENGTH},
+        {"ab[c]de[f-f](gh){2}", 20, "abcdefghgh", "^^^^^^^^^^", 11, 0, FINISH_STOP},
+        {"ab[xc]?", 2, "ab", "^^", 2, 0, FINISH_LENGTH},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct bench bench = bench_open((struct batch_limits){
+            .n_sequences_max = 2, .n_tokens_max = 4, .n_jobs_max = 9, .n_pages = 60, .page_positions = 16});
+        take_regex(&bench, cases[c].regex, cases[c].max_tokens);
+        run_to_end(&bench);
+        check_forced(bench.finished.first, cases[c].text, cases[c].forced, cases[c].n_counted,
+                     cases[c].finish_reason);
+        assert_int_equal(fake_model_rows(bench.model), cases[c].n_rows);
+        bench_close(&bench);
+    }
+}
+
+static void forced_tokens_are_a_chunk_of_the_next_step(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 2, .n_tokens_max = 40, .n_jobs_max = 9, .n_pages = 60, .page_positions = 4});
+    struct job *job = take_regex(&bench, "abcd(ex|fx)ghijkl[mn]opq", 40);
+    run_to_end(&bench);
+    bool e = job->result.choices[0].text.data[4] == 'e', m = job->result.choices[0].text.data[12] == 'm';
+    char text[32];
+    snprintf(text, sizeof text, "abcd%cxghijkl%copq", e ? 'e' : 'f', m ? 'm' : 'n');
+    check_forced(job, text, "^^^^ ^^^^^^^ ^^^", 17, FINISH_STOP);
+    assert_int_equal(bench.forced, 14);
+    assert_int_equal(fake_model_rows(bench.model), 3 + 12); // two steps with an output each
+    bench_close(&bench);
 }
 
 // Most answers are short, so the batcher takes in more than it can hold when a long one comes.
@@ -859,6 +948,8 @@ int main(void)
         cmocka_unit_test(constrained_answers_are_those_of_each_job_alone),
         cmocka_unit_test(a_compile_delays_its_own_jobs_alone_and_is_done_once),
         cmocka_unit_test(compiles_that_nobody_waits_for_end_with_the_batcher),
+        cmocka_unit_test(tokens_without_a_choice_are_not_drawn),
+        cmocka_unit_test(forced_tokens_are_a_chunk_of_the_next_step),
         cmocka_unit_test(sequences_that_give_their_pages_back_answer_as_if_they_had_not),
         cmocka_unit_test(a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not),
         cmocka_unit_test(a_shared_prefix_is_computed_once_and_no_prompt_token_twice),

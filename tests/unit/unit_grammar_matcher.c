@@ -433,15 +433,22 @@ static void strings_may_be_spelled_raw_or_escaped(void **state)
     assert_false(json_accepts("[\\u0801-\\u0fff]", "\"\xE0\xA0\x80\""));
 }
 
-static void forced(const char *pattern, const char *text, const char *expected)
+static void forced(const char *pattern, enum terminal_encoding encoding, const char *text,
+                   const char *expected)
 {
+    struct rules *rules = rules_create(NULL);
+    uint32_t expression;
     struct grammar *grammar;
     struct recognizer *recognizer;
     struct matcher matcher;
     struct error error;
     struct buffer out = {0};
     size_t n_accepted;
-    assert_int_equal(grammar_compile_regex(&grammar, text_from_string(pattern), NULL, &error), STATUS_OK);
+    assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(pattern), PATTERN_WHOLE,
+                                      &expression, &error),
+                     STATUS_OK);
+    assert_int_equal(grammar_create(&grammar, rules, rules_terminal(rules, expression, encoding), &error),
+                     STATUS_OK);
     assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
     assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
     assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), STATUS_OK);
@@ -457,11 +464,70 @@ static void forced(const char *pattern, const char *text, const char *expected)
 
 static void bytes_are_forced_where_one_can_follow(void **state)
 {
-    forced("abc|abd", "", "ab");
-    forced("abc|abd", "abc", "");
-    forced("ab?", "", "a");
-    forced("\xC3\xA9|\xC3\xA8", "", "\xC3");
-    forced("(ab){3}", "a", "babab");
+    forced("abc|abd", TERMINAL_TEXT, "", "ab");
+    forced("abc|abd", TERMINAL_TEXT, "abc", "");
+    forced("ab?", TERMINAL_TEXT, "", "a");
+    forced("\xC3\xA9|\xC3\xA8", TERMINAL_TEXT, "", "\xC3");
+    forced("(ab){3}", TERMINAL_TEXT, "a", "babab");
+    forced("a|\\\\u0061", TERMINAL_TEXT, "", ""); // two texts, not two spellings
+}
+
+// Though each character may be escaped too.
+static void a_character_of_a_json_string_is_forced_as_itself(void **state)
+{
+    forced("abc|abd", TERMINAL_JSON_STRING, "", "\"ab");
+    forced("abc", TERMINAL_JSON_STRING, "", "\"abc\"");
+    forced("abc", TERMINAL_JSON_STRING, "\"\\u0061b", "c\"");
+    forced("abc", TERMINAL_JSON_STRING, "\"\\u00", "61bc\"");
+    forced("n\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", TERMINAL_JSON_STRING, "",
+           "\"n\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\"");
+    forced("\xC3\xA9|\xC3\xA8", TERMINAL_JSON_STRING, "", "\"");
+    forced("[a\\n]b", TERMINAL_JSON_STRING, "", "\""); // another character has an escape alone
+    forced("a/b", TERMINAL_JSON_STRING, "", "\"a");    // serializers differ
+    forced("a\"b", TERMINAL_JSON_STRING, "", "\"a\\");
+    forced("[JK]a", TERMINAL_JSON_STRING, "\"J", "a\"");
+    forced(".*", TERMINAL_JSON_STRING, "", "\"");
+}
+
+static size_t safe_size(const char *pattern, const char *const *tokens, size_t n, size_t from)
+{
+    struct text texts[8];
+    struct grammar_vocabulary *vocabulary;
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    struct matcher matcher;
+    struct error error;
+    struct buffer forced = {0};
+    size_t size;
+    for (size_t i = 0; i < n; i++)
+        texts[i] = text_from_string(tokens[i]);
+    assert_int_equal(grammar_vocabulary_create(&vocabulary, texts, n, NULL, 0, &error), STATUS_OK);
+    assert_int_equal(grammar_compile_regex(&grammar, text_from_string(pattern), NULL, &error), STATUS_OK);
+    assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
+    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_forced_bytes(&matcher, 100, &forced, &error), STATUS_OK);
+    assert_int_equal(
+        matcher_safe_size(&matcher, (struct text){forced.data, forced.size}, from, &size, &error), STATUS_OK);
+    assert_int_equal(matcher.bytes.size, 0);
+    buffer_finish(&forced);
+    matcher_finish(&matcher);
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+    grammar_vocabulary_destroy(vocabulary);
+    return size;
+}
+
+static void forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them(void **state)
+{
+    static const char *const tokens[] = {"a", "b", "c", "abc", "bcx", "cyy", "d", ""};
+    assert_int_equal(safe_size("abc", tokens, 8, 0), 3); // nothing follows
+    assert_int_equal(safe_size("abc[xd]", tokens, 8, 0), 1);
+    assert_int_equal(safe_size("abc[xd]", tokens, 8, 2), 3);
+    assert_int_equal(safe_size("abc(d|yy)", tokens, 8, 0), 2);
+    assert_int_equal(safe_size("abc(d|yx)", tokens, 8, 0), 3); // cyy is not allowed
+    assert_int_equal(safe_size("abc(x|yy)?", tokens, 8, 0), 1);
+    assert_int_equal(safe_size("[ab]", tokens, 8, 0), 0); // nothing is forced
+    (void)state;
 }
 
 static void nothing_is_allowed_that_leads_nowhere(void **state)
@@ -537,6 +603,8 @@ int main(void)
         cmocka_unit_test(masks_are_what_tokens_one_by_one_are),
         cmocka_unit_test(strings_may_be_spelled_raw_or_escaped),
         cmocka_unit_test(bytes_are_forced_where_one_can_follow),
+        cmocka_unit_test(a_character_of_a_json_string_is_forced_as_itself),
+        cmocka_unit_test(forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them),
         cmocka_unit_test(nothing_is_allowed_that_leads_nowhere),
         cmocka_unit_test(ten_thousand_choices_compile),
     };

@@ -1,0 +1,226 @@
+#include "batching/constrained.h"
+
+#include "engine/grammar/rules.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- masks ----
+
+static bool is_mask_empty(const uint32_t *mask, int32_t n_words)
+{
+    uint32_t any = 0;
+    for (int32_t i = 0; i < n_words; i++)
+        any |= mask[i];
+    return any == 0;
+}
+
+// A model without a token that ends answers ends them where the constraint leaves nothing else.
+static enum status judge_dead_end(struct sequence *sequence)
+{
+    enum status status = matcher_may_end(&sequence->matcher, &sequence->is_complete, &sequence->matching);
+    if (status != STATUS_OK || sequence->is_complete)
+        return status;
+    return error_set(&sequence->matching, STATUS_REJECT, ERROR_INVALID_FIELD,
+                     "the model has no token that continues the text");
+}
+
+static enum status start_matcher(struct sequence *sequence)
+{
+    return sequence->matcher.recognizer
+               ? STATUS_OK
+               : matcher_init(&sequence->matcher, sequence->prompt->constraint->recognizer,
+                              &sequence->matching);
+}
+
+void constrained_fill_mask(struct sequence *sequence, uint32_t *mask)
+{
+    const struct prompt *prompt = sequence->prompt;
+    enum status status = start_matcher(sequence);
+    if (status == STATUS_OK)
+        status = matcher_mask(&sequence->matcher, mask, &sequence->matching);
+    if (status == STATUS_OK && is_mask_empty(mask, prompt->n_mask_words))
+        status = judge_dead_end(sequence);
+    if (status != STATUS_OK || sequence->is_complete)
+        memset(mask, 0xff, (size_t)prompt->n_mask_words * sizeof *mask); // the draw is discarded
+}
+
+// ---- drawn tokens ----
+
+static void fail_matching(struct sequence *sequence)
+{
+    const struct error *error = &sequence->matching;
+    char text[ERROR_TEXT_BYTES];
+    const struct prompt *prompt = sequence->prompt;
+    const char *field = prompt->constraint ? prompt_constraint_field(prompt) : "bad_words";
+    snprintf(text, sizeof text, "%.64s: %.300s", field, error->text);
+    sequence_fail(sequence, error->status == STATUS_REJECT ? STATUS_REJECT : STATUS_RESTART, error->code,
+                  text);
+}
+
+bool constrained_check(struct sequence *sequence)
+{
+    if (sequence->matching.status != STATUS_OK)
+        fail_matching(sequence);
+    else if (sequence->is_complete)
+        sequence->finish_reason = FINISH_STOP;
+    return sequence->finish_reason == FINISH_NONE;
+}
+
+// The mask allowed the token, so the text goes on with it.
+bool constrained_match(struct sequence *sequence, int32_t token)
+{
+    bool accepted = true;
+    if (matcher_accept_token(&sequence->matcher, (uint32_t)token, &accepted, &sequence->matching) !=
+        STATUS_OK) {
+        fail_matching(sequence);
+        return false;
+    }
+    assert(accepted);
+    return true;
+}
+
+// ---- forced tokens ----
+
+// Tokens of forced bytes, and scratch of their making.
+struct forcing {
+    struct buffer bytes;
+    struct token_array tokens, others;
+    size_t n_common; // of the tokens: those of each tokenization
+    bool is_cut;     // a special token follows, so the bytes' last token ends with them
+};
+
+static void forcing_finish(struct forcing *forcing)
+{
+    buffer_finish(&forcing->bytes);
+    token_array_finish(&forcing->tokens);
+    token_array_finish(&forcing->others);
+}
+
+// A special token is drawn: it has no bytes that the tokenizer reads.
+static void cut_at_special(struct forcing *forcing)
+{
+    const char *found =
+        forcing->bytes.size ? memchr(forcing->bytes.data, SPECIAL_QUOTE, forcing->bytes.size) : NULL;
+    forcing->is_cut = found != NULL;
+    if (found)
+        forcing->bytes.size = (size_t)(found - forcing->bytes.data);
+}
+
+static enum status tokenize(const struct tokenizer *tokenizer, struct text text, struct token_array *tokens,
+                            struct error *error)
+{
+    tokens->n_ids = 0;
+    enum status status = tokenizer_encode(tokenizer, text, TOKENIZER_CONTINUES, tokens, error);
+    if (status == STATUS_OK && tokens->failed)
+        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "forced tokens: out of memory");
+    return status;
+}
+
+// Reduces n_common to the tokens that the bytes up to `size` begin with too.
+static enum status compare_up_to(struct forcing *forcing, size_t size, const struct tokenizer *tokenizer,
+                                 struct error *error)
+{
+    enum status status =
+        tokenize(tokenizer, (struct text){forcing->bytes.data, size}, &forcing->others, error);
+    size_t n = 0;
+    while (n < forcing->n_common && n < forcing->others.n_ids &&
+           forcing->tokens.ids[n] == forcing->others.ids[n])
+        n++;
+    forcing->n_common = n;
+    return status;
+}
+
+static enum status find_tokens(struct forcing *forcing, struct matcher *matcher,
+                               const struct tokenizer *tokenizer, struct error *error)
+{
+    enum status status = matcher_forced_bytes(matcher, FORCED_BYTES_MAX, &forcing->bytes, error);
+    cut_at_special(forcing);
+    struct text bytes = {forcing->bytes.data, forcing->bytes.size};
+    size_t place = bytes.size;
+    if (status == STATUS_OK && !forcing->is_cut && bytes.size)
+        status = matcher_safe_size(matcher, bytes, 0, &place, error);
+    if (status != STATUS_OK || place == 0)
+        return status;
+    status = tokenize(tokenizer, bytes, &forcing->tokens, error);
+    forcing->n_common = forcing->tokens.n_ids;
+    while (status == STATUS_OK && place < bytes.size && forcing->n_common) {
+        status = compare_up_to(forcing, place, tokenizer, error);
+        if (status == STATUS_OK)
+            status = matcher_safe_size(matcher, bytes, place + 1, &place, error);
+    }
+    return status;
+}
+
+// Whether the token spells the bytes from `at` on, which it moves behind them: some tokenizers change text.
+static bool spells(const struct tokenizer *tokenizer, int32_t token, struct text bytes, size_t *at)
+{
+    struct buffer spelt = {0};
+    tokenizer_decode(tokenizer, token, false, &spelt);
+    bool matches = !spelt.failed && spelt.size && spelt.size <= bytes.size - *at &&
+                   memcmp(bytes.data + *at, spelt.data, spelt.size) == 0;
+    *at += matches ? spelt.size : 0;
+    buffer_finish(&spelt);
+    return matches;
+}
+
+static bool append_forced(struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer)
+{
+    bool accepted = false;
+    if (matcher_accept_token(&sequence->matcher, (uint32_t)token, &accepted, &sequence->matching) !=
+        STATUS_OK)
+        fail_matching(sequence);
+    if (!accepted)
+        return false; // it is too long for a vocabulary's trie
+    bool has_top = sequence->prompt->job->request.sampling.top_logprobs > 0;
+    struct sample_result forced = {.token = token, .n_top = has_top, .top = {{token, 0.0f}}};
+    sequence->n_drawn++;
+    sequence->n_forced++;
+    sequence_append(sequence, &forced, tokenizer);
+    return sequence->finish_reason == FINISH_NONE;
+}
+
+// False: nothing more is forced, or the answer has ended.
+static bool force_more(struct sequence *sequence, const struct tokenizer *tokenizer)
+{
+    struct forcing forcing = {0};
+    size_t at = 0, n = 0;
+    if (find_tokens(&forcing, &sequence->matcher, tokenizer, &sequence->matching) != STATUS_OK) {
+        fail_matching(sequence);
+        forcing.n_common = 0;
+    }
+    for (; n < forcing.n_common; n++) {
+        int32_t token = forcing.tokens.ids[n];
+        if (sequence_stops_before(sequence, token, tokenizer) ||
+            !spells(tokenizer, token, (struct text){forcing.bytes.data, forcing.bytes.size}, &at) ||
+            !append_forced(sequence, token, tokenizer))
+            break;
+    }
+    bool goes_on = n > 0 && n == forcing.n_common && sequence->finish_reason == FINISH_NONE;
+    forcing_finish(&forcing);
+    return goes_on;
+}
+
+static void end_where_nothing_follows(struct sequence *sequence)
+{
+    bool must_end = false;
+    if (matcher_must_end(&sequence->matcher, &must_end, &sequence->matching) != STATUS_OK)
+        fail_matching(sequence);
+    sequence->n_end_tokens = must_end;
+    if (must_end)
+        sequence->finish_reason = FINISH_STOP;
+}
+
+void constrained_force(struct sequence *sequence, const struct tokenizer *tokenizer)
+{
+    assert(sequence->n_drawn == sequence->n_generated);
+    if (sequence->prompt->bad_words.n_ids > 0 || sequence->prompt->masks)
+        return;
+    if (start_matcher(sequence) != STATUS_OK)
+        fail_matching(sequence);
+    while (sequence->finish_reason == FINISH_NONE && force_more(sequence, tokenizer))
+        continue;
+    if (sequence->finish_reason == FINISH_NONE)
+        end_where_nothing_follows(sequence);
+}
