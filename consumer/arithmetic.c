@@ -9,7 +9,7 @@ static void add_backend(const struct runtime *runtime, const struct settings *se
 {
     static const char *const kv_types[] = {
         [KV_F32] = "f32", [KV_F16] = "f16", [KV_Q8_0] = "q8_0", [KV_F32_OF_F16] = "f32-of-f16"};
-    if (settings->engine_test)
+    if (settings->engine.test)
         buffer_add_string(name, " backend=engine-test");
     else if (runtime->on_gpu)
         buffer_add_format(name, " backend=cuda-sm%d", runtime->gpu_capability);
@@ -34,10 +34,10 @@ static void add_placement(const struct runtime *runtime, struct buffer *name)
 
 static enum status add_template(const struct settings *settings, struct buffer *name, struct error *error)
 {
-    if (!settings->chat_template)
+    if (!settings->model.chat_template)
         return STATUS_OK;
     struct buffer file = {0};
-    enum status status = file_read(settings->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
+    enum status status = file_read(settings->model.chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
     buffer_add_format(name, " chat-template=%016llx",
                       (unsigned long long)hash_bytes(file.data, file.size, 0));
     buffer_finish(&file);
@@ -51,11 +51,11 @@ enum status arithmetic_name(struct runtime *runtime, const struct settings *sett
                       (unsigned long long)model_fingerprint(runtime->model, runtime->pool));
     add_backend(runtime, settings, &name);
     add_placement(runtime, &name);
-    add_text(&name, "quantize", settings->quantize);
-    add_text(&name, "pre", settings->pre);
+    add_text(&name, "quantize", settings->model.quantize);
+    add_text(&name, "pre", settings->model.pre);
     enum status status = add_template(settings, &name, error);
-    add_text(&name, "tool-format", settings->tool_format);
-    if (settings->special_in_content)
+    add_text(&name, "tool-format", settings->model.tool_format);
+    if (settings->model.special_in_content)
         buffer_add_string(&name, " special-in-content=1");
     buffer_add_string(&name, runtime->defaults.names);
     if (status == STATUS_OK && name.failed)

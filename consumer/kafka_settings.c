@@ -22,8 +22,8 @@ static void log_line(void *context, int level, const char *line)
 static enum status split_properties(struct kafka_settings *kafka, const struct settings *settings,
                                     struct error *error)
 {
-    for (int i = 0; i < settings->n_properties; i++) {
-        char *name = strdup(settings->properties[i]);
+    for (int i = 0; i < settings->kafka.n_properties; i++) {
+        char *name = strdup(settings->kafka.properties[i]);
         if (!name)
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "-X: out of memory");
         kafka->names[i] = name;
@@ -53,29 +53,30 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
     enum status status = split_properties(kafka, settings, error);
     if (status == STATUS_OK && !kafka->directory)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "kafka: out of memory");
-    kafka->config = (struct kafka_config){.brokers = settings->brokers,
-                                          .jobs = or_default(settings->jobs_topic, "sheaf-jobs"),
-                                          .results = or_default(settings->results_topic, "sheaf-results"),
-                                          .dead = or_default(settings->dead_topic, "sheaf-dead"),
-                                          .control = or_default(settings->control_topic, "sheaf-control"),
-                                          .group = or_default(settings->group, "sheaf"),
-                                          .directory = kafka->directory,
-                                          .member_name = settings->member_name,
-                                          .worker = kafka->worker,
-                                          .properties = kafka->properties,
-                                          .n_properties = (size_t)settings->n_properties,
-                                          .create_topics = settings->create_topics,
-                                          .n_partitions = (int32_t)settings->partitions,
-                                          .refuse_deleted = settings->refuse_deleted,
-                                          .dynamic_membership = settings->dynamic_member,
-                                          .membership_timeout_ms = settings->membership_timeout_s * 1000,
-                                          .accept_unknown_map = settings->ignore_offset_map,
-                                          .log = log_line};
-    if (status == STATUS_OK && settings->group_protocol &&
-        !kafka_find_protocol(settings->group_protocol, &kafka->config.protocol))
+    kafka->config =
+        (struct kafka_config){.brokers = settings->kafka.brokers,
+                              .jobs = or_default(settings->kafka.topics.jobs, "sheaf-jobs"),
+                              .results = or_default(settings->kafka.topics.results, "sheaf-results"),
+                              .dead = or_default(settings->kafka.topics.dead, "sheaf-dead"),
+                              .control = or_default(settings->kafka.topics.control, "sheaf-control"),
+                              .group = or_default(settings->kafka.group.name, "sheaf"),
+                              .directory = kafka->directory,
+                              .member_name = settings->kafka.group.member_name,
+                              .worker = kafka->worker,
+                              .properties = kafka->properties,
+                              .n_properties = (size_t)settings->kafka.n_properties,
+                              .create_topics = settings->kafka.topics.create,
+                              .n_partitions = (int32_t)settings->kafka.topics.n_partitions,
+                              .refuse_deleted = settings->kafka.refuse_deleted,
+                              .dynamic_membership = settings->kafka.group.is_dynamic,
+                              .membership_timeout_ms = settings->kafka.group.membership_timeout_s * 1000,
+                              .accept_unknown_map = settings->kafka.ignore_offset_map,
+                              .log = log_line};
+    if (status == STATUS_OK && settings->kafka.group.protocol &&
+        !kafka_find_protocol(settings->kafka.group.protocol, &kafka->config.protocol))
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
                            "--group-protocol: expected eager, cooperative or consumer, got \"%s\"",
-                           settings->group_protocol);
+                           settings->kafka.group.protocol);
     if (status != STATUS_OK)
         kafka_settings_finish(kafka);
     return status;

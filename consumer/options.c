@@ -67,31 +67,33 @@ enum {
 #define AT(field) offsetof(struct settings, field)
 
 static const struct option options[] = {
-    {"model", 'm', TEXT_VALUE, WITH_MODEL, AT(model), 0, 0, "MODEL",
+    {"model", 'm', TEXT_VALUE, WITH_MODEL, AT(model.path), 0, 0, "MODEL",
      "GGUF file, or Hugging Face folder: the same as MODEL in the usage"},
-    {"brokers", 'b', TEXT_VALUE, ON_KAFKA, AT(brokers), 0, 0, "HOSTS",
+    {"brokers", 'b', TEXT_VALUE, ON_KAFKA, AT(kafka.brokers), 0, 0, "HOSTS",
      "Kafka bootstrap servers; default: the embedded queue"},
-    {"jobs", 0, TEXT_VALUE, ON_KAFKA, AT(jobs_topic), 0, 0, "TOPIC", "topic of jobs (sheaf-jobs)"},
-    {"results", 0, TEXT_VALUE, ON_KAFKA, AT(results_topic), 0, 0, "TOPIC",
+    {"jobs", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.jobs), 0, 0, "TOPIC", "topic of jobs (sheaf-jobs)"},
+    {"results", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.results), 0, 0, "TOPIC",
      "topic of results (sheaf-results)"},
-    {"dead", 0, TEXT_VALUE, ON_KAFKA, AT(dead_topic), 0, 0, "TOPIC", "topic of dead letters (sheaf-dead)"},
-    {"control", 0, TEXT_VALUE, ON_KAFKA, AT(control_topic), 0, 0, "TOPIC",
+    {"dead", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.dead), 0, 0, "TOPIC",
+     "topic of dead letters (sheaf-dead)"},
+    {"control", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.control), 0, 0, "TOPIC",
      "compacted topic of cancellations (sheaf-control)"},
-    {"group", 'g', TEXT_VALUE, WORK | MIRROR | STATUS, AT(group), 0, 0, "NAME", "consumer group (sheaf)"},
-    {"member-name", 0, TEXT_VALUE, WORK, AT(member_name), 0, 0, "NAME",
+    {"group", 'g', TEXT_VALUE, WORK | MIRROR | STATUS, AT(kafka.group.name), 0, 0, "NAME",
+     "consumer group (sheaf)"},
+    {"member-name", 0, TEXT_VALUE, WORK, AT(kafka.group.member_name), 0, 0, "NAME",
      "static member name and transactional id, e.g. of a pod; default: generated and stored beside the store"},
-    {"dynamic-member", 0, FLAG, WORK, AT(dynamic_member), 0, 0, NULL,
+    {"dynamic-member", 0, FLAG, WORK, AT(kafka.group.is_dynamic), 0, 0, NULL,
      "leave the group at exit; default: static membership, partitions are kept until the session times out"},
-    {"group-protocol", 0, TEXT_VALUE, WORK, AT(group_protocol), 0, 0, "HOW",
+    {"group-protocol", 0, TEXT_VALUE, WORK, AT(kafka.group.protocol), 0, 0, "HOW",
      "rebalance protocol: eager, cooperative (librdkafka 2.6.1) or consumer (KIP-848: librdkafka 2.12, Kafka 4) (eager)"},
-    {"membership-timeout", 0, DURATION, WORK, AT(membership_timeout_s), 0, 0, "TIME",
+    {"membership-timeout", 0, DURATION, WORK, AT(kafka.group.membership_timeout_s), 0, 0, "TIME",
      "the worker ends after this time without confirmed membership in the group (three times max.poll.interval.ms: 3m)"},
-    {"create-topics", 0, FLAG, WORK | SUBMIT, AT(create_topics), 0, 0, NULL, "create missing topics"},
-    {"partitions", 0, INTEGER, WORK | SUBMIT, AT(partitions), 1, 65536, "N",
+    {"create-topics", 0, FLAG, WORK | SUBMIT, AT(kafka.topics.create), 0, 0, NULL, "create missing topics"},
+    {"partitions", 0, INTEGER, WORK | SUBMIT, AT(kafka.topics.n_partitions), 1, 65536, "N",
      "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
-    {"refuse-deleted", 0, FLAG, WORK, AT(refuse_deleted), 0, 0, NULL,
+    {"refuse-deleted", 0, FLAG, WORK, AT(kafka.refuse_deleted), 0, 0, NULL,
      "end if retention deleted jobs before the group had read them; default: a warning"},
-    {"ignore-offset-map", 0, FLAG, WORK, AT(ignore_offset_map), 0, 0, NULL,
+    {"ignore-offset-map", 0, FLAG, WORK, AT(kafka.ignore_offset_map), 0, 0, NULL,
      "start even if the group's offset map cannot be read: finished jobs above the offset run again"},
     {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",
      "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
@@ -104,46 +106,48 @@ static const struct option options[] = {
      "where to write (- is standard output)"},
     {"errors", 0, TEXT_VALUE, COLLECT | RUN | ANNOTATE, AT(errors), 0, 0, "FILE",
      "file for failed jobs, instead of the output; annotate: for bad rows, with --skip-bad-rows"},
-    {"until-end", 0, FLAG, MIRROR, AT(until_end), 0, 0, NULL, "exit at the end of the topics"},
+    {"until-end", 0, FLAG, MIRROR, AT(follow.until_end), 0, 0, NULL, "exit at the end of the topics"},
     {"force", 0, FLAG, COLLECT | DATASET, AT(force), 0, 0, NULL,
      "collect: even if some jobs have not finished; delete: even if jobs are running"},
-    {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(force_new), 0, 0, NULL,
+    {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all of its jobs again (embedded queue)"},
-    {"retry-failed", 0, FLAG, WORK | RUN | ANNOTATE, AT(retry_failed), 0, 0, NULL,
+    {"retry-failed", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.retry_failed), 0, 0, NULL,
      "first queue the failed jobs again (embedded queue)"},
-    {"model-failures", 0, INTEGER, WORK | RUN | ANNOTATE, AT(model_failures), 0, 1024, "N",
+    {"model-failures", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.model_failures), 0, 1024, "N",
      "end if the first N jobs all fail because of the model, e.g. by NaN logits, and leave them unfinished (16; 0: never)"},
-    {"backend", 0, TEXT_VALUE, ENGINE, AT(backend), 0, 0, "NAME",
+    {"backend", 0, TEXT_VALUE, ENGINE, AT(engine.backend), 0, 0, "NAME",
      "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 limit the instruction set"},
-    {"threads", 't', INTEGER, ENGINE, AT(threads), 1, 256, "N", "threads of the engine (one per core)"},
-    {"gpu-memory", 0, SIZE, ENGINE, AT(gpu_memory), 0, 0, "SIZE",
+    {"threads", 't', INTEGER, ENGINE, AT(engine.threads), 1, 256, "N",
+     "threads of the engine (one per core)"},
+    {"gpu-memory", 0, SIZE, ENGINE, AT(engine.gpu.memory_bytes), 0, 0, "SIZE",
      "GPU memory for weights, pages and scratch (the free memory)"},
-    {"gpu-device", 0, INTEGER, ENGINE, AT(gpu_device), 0, 1023, "N", "index among the visible GPUs (0)"},
-    {"placement", 0, TEXT_VALUE, ENGINE, AT(placement), 0, 0, "HOW",
+    {"gpu-device", 0, INTEGER, ENGINE, AT(engine.gpu.device), 0, 1023, "N",
+     "index among the visible GPUs (0)"},
+    {"placement", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.placement), 0, 0, "HOW",
      "computed by the GPU: auto, device (everything), layers[:N] (the last N), attention-cpu[:N] (without attention)"},
-    {"check-cpu", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(check_cpu), 1, 1 << 30, "N",
+    {"check-cpu", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.check_cpu), 1, 1 << 30, "N",
      "compute every Nth step again on the CPU and log the difference of the logits"},
-    {"cached-tokens", 0, FLAG, WORK | RUN | ANNOTATE, AT(cached_tokens), 0, 0, NULL,
+    {"cached-tokens", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.cached_tokens), 0, 0, NULL,
      "report usage.prompt_tokens_details.cached_tokens in results, the only figure that differs from run to run"},
-    {"no-graphs", 0, FLAG, ENGINE, AT(no_graphs), 0, 0, NULL,
+    {"no-graphs", 0, FLAG, ENGINE, AT(engine.gpu.no_graphs), 0, 0, NULL,
      "on a GPU, run all steps eagerly, without CUDA graphs: for comparisons"},
-    {"gpu-sync", 0, FLAG, ENGINE, AT(gpu_sync), 0, 0, NULL,
+    {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
      "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
-    {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE, AT(no_ahead), 0, 0, NULL,
+    {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE, AT(engine.no_ahead), 0, 0, NULL,
      "on a GPU, schedule a step after the one before has ended: for comparisons"},
-    {"trace-steps", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(trace_steps), 0, 0, "FILE",
+    {"trace-steps", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.trace_steps), 0, 0, "FILE",
      "write each step's tokens and times by phase, as JSON lines"},
-    {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH, AT(kv_memory), 0, 0, "SIZE",
+    {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH, AT(engine.kv_memory_bytes), 0, 0, "SIZE",
      "memory for KV pages, e.g. 512M or 4G (derived from the machine)"},
-    {"kv-type", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH | LOGITS, AT(kv_type), 0, 0, "TYPE",
+    {"kv-type", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH | LOGITS, AT(engine.kv_type), 0, 0, "TYPE",
      "KV cache type: f16, 16 bits per item, or on a GPU q8_0 (f16; on a CPU f32 for a model in f32)"},
-    {"max-batch", 0, INTEGER, WORK | RUN | ANNOTATE, AT(max_batch), 1, 4096, "N",
+    {"max-batch", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.n_sequences_max), 1, 4096, "N",
      "sequences in one step (derived)"},
-    {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(max_rows), 1, 16384, "N",
+    {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.n_tokens_max), 1, 16384, "N",
      "tokens in one step, prefill and decode together (derived)"},
-    {"window", 0, INTEGER, WORK | RUN | ANNOTATE, AT(window), 1, 16384, "N",
+    {"window", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.window), 1, 16384, "N",
      "jobs read ahead of the batch (derived; embedded queue: two batches, more for short jobs)"},
-    {"max-tokens", 0, INTEGER, WORK | RUN | ANNOTATE, AT(max_tokens_default), 1, 1 << 20, "N",
+    {"max-tokens", 0, INTEGER, WORK | RUN | ANNOTATE, AT(model.max_tokens_default), 1, 1 << 20, "N",
      "default of jobs (up to the end of the context)"},
     {"sampling-defaults", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.defaults), 0, 0, "WHOSE",
      "source of sampling defaults: model (generation_config.json or general.sampling.*) or none (model)"},
@@ -157,113 +161,120 @@ static const struct option options[] = {
      ""},
     {"repetition-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.repetition_penalty), 0, 0, "X",
      ""},
-    {"chat-template", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(chat_template), 0, 0, "FILE",
+    {"chat-template", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.chat_template), 0, 0, "FILE",
      "chat template instead of the model's"},
-    {"tool-format", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(tool_format), 0, 0, "NAME",
+    {"tool-format", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.tool_format), 0, 0, "NAME",
      "how the model writes calls of tools, instead of what its chat template tells"},
-    {"special-in-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(special_in_content), 0, 0, NULL,
+    {"special-in-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(model.special_in_content), 0, 0, NULL,
      "encode control tokens in the text of messages, as transformers and vLLM do"},
-    {"pre", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | TOKENIZE | INSPECT, AT(pre), 0, 0, "NAME",
+    {"pre", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | TOKENIZE | INSPECT, AT(model.pre), 0, 0, "NAME",
      "the tokenizer's split pattern instead of the model's"},
-    {"model-name", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(model_name), 0, 0, "NAME",
+    {"model-name", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(model.name), 0, 0, "NAME",
      "the model's name in results"},
-    {"engine-test", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine_test), 0, 0, "SPEC",
+    {"engine-test", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.test), 0, 0, "SPEC",
      "mock engine for tests, with random words; time per step: instant, fixed:MS or random:MS"},
-    {"exit-when-idle", 0, INTEGER, WORK, AT(exit_when_idle_s), 0, 1 << 30, "SECONDS",
+    {"exit-when-idle", 0, INTEGER, WORK, AT(worker.exit_when_idle_s), 0, 1 << 30, "SECONDS",
      "exit after this time without a job"},
-    {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(metrics), 0, 0, "HOST:PORT",
+    {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics), 0, 0, "HOST:PORT",
      "serve Prometheus metrics and a status page; a port alone: on the loopback"},
-    {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(metrics_token), 0, 0, "FILE",
+    {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics_token), 0, 0, "FILE",
      "secret of the page and the metrics, as Bearer token or password; needed where other machines reach them"},
-    {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(crash_limit), 0, 60, "N",
+    {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
      "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
-    {"dead-share", 0, INTEGER, WORK, AT(dead_share), 1, 100, "PERCENT",
+    {"dead-share", 0, INTEGER, WORK, AT(worker.dead_share), 1, 100, "PERCENT",
      "end the worker if the share of dead letters among Kafka's records exceeds this (50)"},
-    {"retain", 0, DURATION, WORK | RUN | ANNOTATE | MIRROR, AT(retain_s), 0, 0, "TIME",
+    {"retain", 0, DURATION, WORK | RUN | ANNOTATE | MIRROR, AT(worker.retain_s), 0, 0, "TIME",
      "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never)"},
-    {"progress", 0, DURATION, WORK | RUN | ANNOTATE, AT(progress_s), 0, 0, "TIME",
+    {"progress", 0, DURATION, WORK | RUN | ANNOTATE, AT(worker.progress_s), 0, 0, "TIME",
      "interval of progress lines if standard error is not a terminal (60; 0: never)"},
-    {"rebuild", 0, FLAG, STATUS, AT(rebuild), 0, 0, NULL,
+    {"rebuild", 0, FLAG, STATUS, AT(follow.rebuild), 0, 0, NULL,
      "first rebuild the store's rows of Kafka jobs from the topics"},
-    {"watch", 'w', FLAG, STATUS, AT(watch), 0, 0, NULL, "refresh every second"},
+    {"watch", 'w', FLAG, STATUS, AT(follow.watch), 0, 0, NULL, "refresh every second"},
     {"json", 0, FLAG, STATUS | INSPECT | BENCH | DATASET | GRAMMAR, AT(json), 0, 0, NULL, "write JSON"},
-    {"json-schema", 0, TEXT_VALUE, GRAMMAR, AT(json_schema), 0, 0, "FILE",
+    {"json-schema", 0, TEXT_VALUE, GRAMMAR, AT(grammar.json_schema), 0, 0, "FILE",
      "a JSON Schema, drafts 4 to 2020-12"},
-    {"regex", 0, TEXT_VALUE, GRAMMAR, AT(regex), 0, 0, "R",
+    {"regex", 0, TEXT_VALUE, GRAMMAR, AT(grammar.regex), 0, 0, "R",
      "a regular expression that the whole text matches"},
-    {"choice", 0, TEXT_VALUE, GRAMMAR | ANNOTATE, AT(choice), 0, 0, "A,B",
+    {"choice", 0, TEXT_VALUE, GRAMMAR | ANNOTATE, AT(grammar.choice), 0, 0, "A,B",
      "texts, separated by commas; annotate: labels, without the blanks around them"},
-    {"grammar", 0, TEXT_VALUE, GRAMMAR, AT(grammar), 0, 0, "FILE", "a grammar in GBNF or in Lark's notation"},
-    {"cases", 0, TEXT_VALUE, GRAMMAR, AT(cases), 0, 0, "FILE",
+    {"grammar", 0, TEXT_VALUE, GRAMMAR, AT(grammar.grammar), 0, 0, "FILE",
+     "a grammar in GBNF or in Lark's notation"},
+    {"cases", 0, TEXT_VALUE, GRAMMAR, AT(grammar.cases), 0, 0, "FILE",
      "lines {\"name\", \"schema\", \"tests\": [{\"data\"}]}: verdicts and times of each, as JSON lines"},
-    {"spaces", 0, FLAG, GRAMMAR, AT(spaces), 0, 0, NULL,
+    {"spaces", 0, FLAG, GRAMMAR, AT(grammar.spaces), 0, 0, NULL,
      "JSON with a blank behind each comma and colon (compact)"},
-    {"special", 0, FLAG, TOKENIZE, AT(special), 0, 0, NULL,
+    {"special", 0, FLAG, TOKENIZE, AT(tool.special), 0, 0, NULL,
      "encode control tokens in the text as control tokens"},
-    {"type", 0, TEXT_VALUE, QUANTIZE, AT(type), 0, 0, "TYPE", "tensor type of the matrices"},
-    {"quantize", 0, TEXT_VALUE, ENGINE, AT(quantize), 0, 0, "TYPE",
+    {"type", 0, TEXT_VALUE, QUANTIZE, AT(tool.type), 0, 0, "TYPE", "tensor type of the matrices"},
+    {"quantize", 0, TEXT_VALUE, ENGINE, AT(model.quantize), 0, 0, "TYPE",
      "quantize the weights while loading: q8_0, q4_k, ..."},
-    {"bos", 0, TEXT_VALUE, TEMPLATE, AT(bos), 0, 0, "TEXT", "bos_token (the model's)"},
-    {"eos", 0, TEXT_VALUE, TEMPLATE, AT(eos), 0, 0, "TEXT", "eos_token (the model's)"},
-    {"now", 0, TEXT_VALUE, TEMPLATE, AT(now), 0, 0, "YYYY-MM-DD", "date for strftime_now (today)"},
-    {"tokens", 0, TEXT_VALUE, LOGITS, AT(tokens), 0, 0, "IDS", "token ids, separated by spaces or commas"},
-    {"prompt", 'p', INTEGER, BENCH, AT(prompt), 1, 1 << 20, "N", "prompt tokens of each sequence (128)"},
-    {"generate", 'n', INTEGER, BENCH, AT(generate), 1, 1 << 20, "N", "tokens generated by each (32)"},
-    {"batch", 0, TEXT_VALUE, BENCH, AT(batch), 0, 0, "LIST", "batch sizes (1,8,32)"},
-    {"repeat", 'r', INTEGER, BENCH, AT(repeat), 1, 1000, "N", "runs per size; the median is reported (3)"},
-    {"prompt", 'p', TEXT_VALUE, ANNOTATE, AT(annotate.prompt), 0, 0, "FILE.jinja",
+    {"bos", 0, TEXT_VALUE, TEMPLATE, AT(tool.bos), 0, 0, "TEXT", "bos_token (the model's)"},
+    {"eos", 0, TEXT_VALUE, TEMPLATE, AT(tool.eos), 0, 0, "TEXT", "eos_token (the model's)"},
+    {"now", 0, TEXT_VALUE, TEMPLATE, AT(tool.now), 0, 0, "YYYY-MM-DD", "date for strftime_now (today)"},
+    {"tokens", 0, TEXT_VALUE, LOGITS, AT(tool.tokens), 0, 0, "IDS",
+     "token ids, separated by spaces or commas"},
+    {"prompt", 'p', INTEGER, BENCH, AT(bench.prompt), 1, 1 << 20, "N",
+     "prompt tokens of each sequence (128)"},
+    {"generate", 'n', INTEGER, BENCH, AT(bench.generate), 1, 1 << 20, "N", "tokens generated by each (32)"},
+    {"batch", 0, TEXT_VALUE, BENCH, AT(bench.batch), 0, 0, "LIST", "batch sizes (1,8,32)"},
+    {"repeat", 'r', INTEGER, BENCH, AT(bench.repeat), 1, 1000, "N",
+     "runs per size; the median is reported (3)"},
+    {"prompt", 'p', TEXT_VALUE, ANNOTATE, AT(annotate.prompt.file), 0, 0, "FILE.jinja",
      "template of the prompt: the columns are its variables, row has all of them"},
-    {"system", 0, TEXT_VALUE, ANNOTATE, AT(annotate.system), 0, 0, "FILE.jinja",
+    {"system", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.system), 0, 0, "FILE.jinja",
      "template of a system message before it"},
-    {"messages", 0, TEXT_VALUE, ANNOTATE, AT(annotate.messages), 0, 0, "FILE.jsonl.jinja",
+    {"messages", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.messages), 0, 0, "FILE.jsonl.jinja",
      "instead of --prompt: template of whole conversations, a JSON message per line"},
-    {"parameters", 0, TEXT_VALUE, ANNOTATE, AT(annotate.parameters), 0, 0, "FILE.json",
+    {"parameters", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.parameters), 0, 0, "FILE.json",
      "an object of parameters in OpenAI's names, for all rows; without a temperature: 0"},
     {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 0, 0, "FILE.json",
      "JSON Schema of the answers: each top-level property is a column"},
-    {"prefix", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prefix), 0, 0, "TEXT",
+    {"prefix", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.prefix), 0, 0, "TEXT",
      "before the names of the answers' columns (answer; with --choice label; the schema's properties)"},
-    {"figures", 0, FLAG, ANNOTATE, AT(annotate.figures), 0, 0, NULL, "columns with the numbers of tokens"},
-    {"delimiter", 0, TEXT_VALUE, ANNOTATE, AT(annotate.delimiter), 0, 0, "C",
+    {"figures", 0, FLAG, ANNOTATE, AT(annotate.output.figures), 0, 0, NULL,
+     "columns with the numbers of tokens"},
+    {"delimiter", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.delimiter), 0, 0, "C",
      "between the fields of a CSV file (a comma; of TSV a tab)"},
-    {"no-header", 0, FLAG, ANNOTATE, AT(annotate.no_header), 0, 0, NULL,
+    {"no-header", 0, FLAG, ANNOTATE, AT(annotate.input.no_header), 0, 0, NULL,
      "the first line is a row: columns are column1, column2, ..."},
-    {"no-quotes", 0, FLAG, ANNOTATE, AT(annotate.no_quotes), 0, 0, NULL,
+    {"no-quotes", 0, FLAG, ANNOTATE, AT(annotate.input.no_quotes), 0, 0, NULL,
      "TSV without quoting: a quote is a letter; in answers tabs and line feeds are written \\t and \\n"},
-    {"skip-bad-rows", 0, FLAG, ANNOTATE, AT(annotate.skip_bad_rows), 0, 0, NULL,
+    {"skip-bad-rows", 0, FLAG, ANNOTATE, AT(annotate.input.skip_bad_rows), 0, 0, NULL,
      "leave out rows that can't be read or rendered, and go on; default: an error"},
-    {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input_format), 0, 0, "NAME",
+    {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.format), 0, 0, "NAME",
      "csv, tsv, jsonl or sqlite (by the file's name; of standard input csv)"},
-    {"output-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output_format), 0, 0, "NAME",
+    {"output-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.format), 0, 0, "NAME",
      "csv, tsv, jsonl or sqlite (by the file's name, else the input's)"},
-    {"table", 0, TEXT_VALUE, ANNOTATE, AT(annotate.table), 0, 0, "NAME",
+    {"table", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.table), 0, 0, "NAME",
      "table of a SQLite database to read"},
-    {"sql", 0, TEXT_VALUE, ANNOTATE, AT(annotate.sql), 0, 0, "QUERY", "query of a SQLite database to read"},
-    {"into", 0, TEXT_VALUE, ANNOTATE, AT(annotate.into), 0, 0, "NAME",
+    {"sql", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.sql), 0, 0, "QUERY",
+     "query of a SQLite database to read"},
+    {"into", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.into), 0, 0, "NAME",
      "table of a SQLite database to write, in place of one of that name"},
-    {"same-draws", 0, FLAG, ANNOTATE, AT(annotate.same_draws), 0, 0, NULL,
+    {"same-draws", 0, FLAG, ANNOTATE, AT(annotate.prompt.same_draws), 0, 0, NULL,
      "equal rows get one answer also where answers are drawn at random"},
-    {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.probabilities), 0, 0, NULL,
+    {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
      "with --choice: a column a label with its probability, and the margin of the first to the second"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds; the answer is the majority's, a column has its share (1)"},
     {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 0, 0, "COLUMN",
      "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix"},
-    {"estimate", 0, FLAG, ANNOTATE, AT(annotate.estimate), 0, 0, NULL,
+    {"estimate", 0, FLAG, ANNOTATE, AT(annotate.estimate.wanted), 0, 0, NULL,
      "print the number of tokens of all prompts, without computing a step, and end"},
-    {"price-in", 0, TEXT_VALUE, ANNOTATE, AT(annotate.price_in), 0, 0, "X",
+    {"price-in", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_in), 0, 0, "X",
      "of a million prompt tokens, for the estimate"},
-    {"price-out", 0, TEXT_VALUE, ANNOTATE, AT(annotate.price_out), 0, 0, "X",
+    {"price-out", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_out), 0, 0, "X",
      "of a million tokens of answers, for the estimate"},
-    {"seed", 0, INTEGER, ANNOTATE, AT(annotate.seed), 0, INT64_MAX, "N", "seed of the sample's rows (0)"},
-    {"sample", 0, INTEGER, ANNOTATE, AT(annotate.sample), 1, 1 << 20, "N",
+    {"seed", 0, INTEGER, ANNOTATE, AT(annotate.estimate.seed), 0, INT64_MAX, "N",
+     "seed of the sample's rows (0)"},
+    {"sample", 0, INTEGER, ANNOTATE, AT(annotate.estimate.n_rows), 1, 1 << 20, "N",
      "answer N rows drawn evenly over the table, print them and an estimate for all, and end"},
     {"config", 0, TEXT_VALUE, ALL, AT(config), 0, 0, "FILE", "options as \"name = value\" lines"},
-    {"log", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(log), 0, 0, "FILE",
+    {"log", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(log.file), 0, 0, "FILE",
      "append messages to a file; standard error gets only the reason of a failure; SIGHUP reopens the file"},
-    {"quiet", 'q', FLAG, ALL, AT(quiet), 0, 0, NULL, "errors only"},
-    {"verbose", 'v', FLAG, ALL, AT(verbose), 0, 0, NULL, "more messages"},
-    {"log-json", 0, FLAG, ALL, AT(log_json), 0, 0, NULL, "messages as JSON lines"},
+    {"quiet", 'q', FLAG, ALL, AT(log.quiet), 0, 0, NULL, "errors only"},
+    {"verbose", 'v', FLAG, ALL, AT(log.verbose), 0, 0, NULL, "more messages"},
+    {"log-json", 0, FLAG, ALL, AT(log.json), 0, 0, NULL, "messages as JSON lines"},
     {"help", 'h', FLAG, ALL, AT(help), 0, 0, NULL, "print the usual options"},
     {"help-all", 0, FLAG, ALL, AT(help_all), 0, 0, NULL, "print the rare ones too"},
 };
@@ -370,10 +381,10 @@ static enum status add_property(struct settings *settings, const char *value, st
     if (!strchr(value, '=') || value[0] == '=')
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "-X: expected KEY=VALUE, got \"%.*s\"",
                          (int)strcspn(value, "="), value);
-    if (settings->n_properties == OPTIONS_PROPERTIES_MAX)
+    if (settings->kafka.n_properties == OPTIONS_PROPERTIES_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "-X: more than %d properties",
                          OPTIONS_PROPERTIES_MAX);
-    return set_text(&settings->properties[settings->n_properties++], value, error);
+    return set_text(&settings->kafka.properties[settings->kafka.n_properties++], value, error);
 }
 
 // Secrets, which must not be on the command line, where every user of the machine can read them.
@@ -646,26 +657,26 @@ static enum status parse_arguments(struct settings *settings, const struct comma
     return STATUS_OK;
 }
 
-// The model is one thing wherever it is given: afterwards it is both settings->model and, unless it is optional and absent,
+// The model is one thing wherever it is given: afterwards it is both settings->model.path and, unless it is optional and absent,
 // the positional at command->model_at. `on_line`: --model is on the command line, so that no positional is the model; that of
 // the environment or the file is the default of an absent positional.
 static enum status place_model(struct settings *settings, const struct command *command, bool on_line,
                                struct error *error)
 {
     int at = command->model_at, n = settings->n_positionals;
-    bool is_absent = at >= 0 && settings->model && at <= n && (on_line || n < command->n_min);
+    bool is_absent = at >= 0 && settings->model.path && at <= n && (on_line || n < command->n_min);
     if (is_absent && n == command->n_max)
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
             "sheaf %s: the model is --model %s, so \"%s\" is one argument too many; usage: sheaf %s %s",
-            command->name, settings->model, settings->positionals[n - 1], command->name, command->usage);
+            command->name, settings->model.path, settings->positionals[n - 1], command->name, command->usage);
     if (is_absent) {
         memmove(settings->positionals + at + 1, settings->positionals + at,
                 (size_t)(n - at) * sizeof *settings->positionals);
-        settings->positionals[at] = settings->model;
+        settings->positionals[at] = settings->model.path;
         n = ++settings->n_positionals;
     } else if (at >= 0 && at < n) {
-        enum status status = set_text(&settings->model, settings->positionals[at], error);
+        enum status status = set_text(&settings->model.path, settings->positionals[at], error);
         if (status != STATUS_OK)
             return status;
     }
@@ -687,15 +698,13 @@ static void move_to_end(char **properties, int n, int n_first)
 
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error)
 {
-    *settings = (struct settings){.exit_when_idle_s = -1,
-                                  .crash_limit = CRASH_LIMIT_DEFAULT,
-                                  .dead_share = DEAD_SHARE_DEFAULT,
-                                  .model_failures = MODEL_FAILURES_DEFAULT,
-                                  .retain_s = RETAIN_DAYS_DEFAULT * 86400LL,
-                                  .progress_s = PROGRESS_S_DEFAULT,
-                                  .prompt = 128,
-                                  .generate = 32,
-                                  .repeat = 3};
+    *settings = (struct settings){.worker = {.exit_when_idle_s = -1,
+                                             .crash_limit = CRASH_LIMIT_DEFAULT,
+                                             .dead_share = DEAD_SHARE_DEFAULT,
+                                             .model_failures = MODEL_FAILURES_DEFAULT,
+                                             .retain_s = RETAIN_DAYS_DEFAULT * 86400LL,
+                                             .progress_s = PROGRESS_S_DEFAULT},
+                                  .bench = {.prompt = 128, .generate = 32, .repeat = 3}};
     const struct command *command = argc > 0 ? option_table_find_command(argv[0]) : NULL;
     if (!command)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -706,7 +715,7 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
     enum status status = parse_arguments(settings, command, given, argc, argv, error);
     if (status != STATUS_OK || settings->help || settings->help_all)
         return status;
-    int n_of_line = settings->n_properties;
+    int n_of_line = settings->kafka.n_properties;
     if (!settings->config && getenv("SHEAF_CONFIG"))
         status = set_text(&settings->config, getenv("SHEAF_CONFIG"), error);
     if (status == STATUS_OK)
@@ -715,7 +724,7 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
         status = apply_environment(settings, command, given, error);
     if (status == STATUS_OK)
         status = place_model(settings, command, given[find_option(command, "model", 5) - options], error);
-    move_to_end(settings->properties, settings->n_properties, n_of_line);
+    move_to_end(settings->kafka.properties, settings->kafka.n_properties, n_of_line);
     return status;
 }
 
@@ -724,7 +733,7 @@ void settings_finish(struct settings *settings)
     for (int i = 0; i < N_OPTIONS; i++)
         if (options[i].kind == TEXT_VALUE)
             free(*(char **)((char *)settings + options[i].offset));
-    for (int i = 0; i < settings->n_properties; i++)
-        free(settings->properties[i]);
+    for (int i = 0; i < settings->kafka.n_properties; i++)
+        free(settings->kafka.properties[i]);
     *settings = (struct settings){0};
 }

@@ -16,59 +16,122 @@ enum {
     OPTIONS_CONFIG_BYTES_MAX = 1 << 20
 };
 
+// Texts are NULL where nothing was given. Times are in seconds, sizes in bytes, limits 0 where they are derived.
 struct settings {
     const char *command;
     const char *positionals[OPTIONS_POSITIONALS_MAX]; // in the order of the command's usage
     int n_positionals;
-    // where jobs are
-    char *brokers, *jobs_topic, *results_topic, *dead_topic, *control_topic, *group, *member_name;
+    bool help, help_all;
+    char *config; // file of options
+
     char *store, *dataset;
-    char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
-    int n_properties;
-    bool create_topics, ignore_offset_map, dynamic_member, refuse_deleted;
-    char *group_protocol;
-    int64_t membership_timeout_s; // seconds; 0: derived
-    int64_t partitions;           // of the jobs and results topics that are created
-    // the model and the machine
-    char *metrics, *log; // address of the metrics; log file
-    char *metrics_token; // file
-    char *kv_type;       // of the pages
-    char *model, *backend, *chat_template, *tool_format, *pre, *model_name, *quantize, *engine_test;
-    int64_t threads, max_batch, max_rows, window, max_tokens_default;
-    uint64_t kv_memory, gpu_memory;
-    int64_t gpu_device;
-    char *placement;
+    char *output, *errors;
+    bool json, force;
+
     struct {
+        char *brokers;
+        char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
+        int n_properties;
+        bool ignore_offset_map, refuse_deleted;
+        struct {
+            char *jobs, *results, *dead, *control;
+            bool create;
+            int64_t n_partitions; // of the jobs and results topics that are created
+        } topics;
+        struct {
+            char *name, *member_name, *protocol;
+            bool is_dynamic;              // not a static member
+            int64_t membership_timeout_s; // 0: derived
+        } group;
+    } kafka;
+
+    struct {
+        char *path, *name; // `name`: in results
+        char *quantize;    // tensor type while loading
+        char *chat_template, *tool_format, *pre;
+        bool special_in_content;
+        int64_t max_tokens_default; // of jobs
+    } model;
+
+    struct {
+        char *backend, *test; // `test`: the mock engine's specification
+        char *kv_type;        // of the pages
+        char *trace_steps;
+        int64_t threads, check_cpu;
+        int64_t n_sequences_max, n_tokens_max; // of a step
+        int64_t window;                        // jobs
+        uint64_t kv_memory_bytes;
+        bool no_ahead;
+        struct {
+            int64_t device;
+            uint64_t memory_bytes;
+            char *placement;
+            bool no_graphs, sync;
+        } gpu;
+    } engine;
+
+    struct {            // defaults of jobs
         char *defaults; // "model", "none"
         char *temperature, *top_p, *top_k, *min_p, *presence_penalty, *frequency_penalty, *repetition_penalty;
-    } sampling; // defaults of jobs
-    int64_t check_cpu;
-    bool cached_tokens;
-    bool no_graphs, no_ahead, gpu_sync;
-    char *trace_steps;
-    int64_t exit_when_idle_s; // seconds, -1: never
-    int64_t retain_s;         // seconds; 0: unlimited
-    int64_t progress_s;       // seconds from one line to the next; 0: none
-    int64_t crash_limit, dead_share, model_failures;
-    bool force_new, retry_failed;
-    // input and output
-    char *json_schema, *regex, *choice, *grammar, *cases; // what sheaf grammar compiles
-    bool spaces;
-    char *output, *errors, *tokens, *bos, *eos, *now, *batch, *type;
-    int64_t prompt, generate, repeat;
-    bool special_in_content;
-    bool json, watch, special, force, rebuild, until_end;
-    struct { // sheaf annotate
-        char *prompt, *system, *messages, *parameters, *schema;
-        char *delimiter, *table, *sql, *input_format, *output_format, *into, *prefix, *evaluate;
-        char *price_in, *price_out;
-        bool no_header, no_quotes, skip_bad_rows, same_draws, figures, probabilities, estimate, reorder;
-        int64_t sample, seed, votes;
+    } sampling;
+
+    struct {
+        char *metrics, *metrics_token; // address, file
+        int64_t exit_when_idle_s;      // -1: never
+        int64_t retain_s;              // 0: unlimited
+        int64_t progress_s;            // from one line to the next; 0: none
+        int64_t crash_limit, dead_share, model_failures;
+        bool force_new, retry_failed, cached_tokens;
+    } worker;
+
+    struct { // of sheaf status and sheaf mirror
+        bool watch, rebuild, until_end;
+    } follow;
+
+    struct { // a constraint of sheaf grammar; `choice` also of sheaf annotate
+        char *json_schema, *regex, *choice, *grammar, *cases;
+        bool spaces;
+    } grammar;
+
+    struct {
+        int64_t prompt, generate; // tokens
+        int64_t repeat;
+        char *batch;
+    } bench;
+
+    struct { // of sheaf template, logits, quantize and tokenize
+        char *bos, *eos, *now;
+        char *tokens, *type;
+        bool special;
+    } tool;
+
+    struct {
+        struct {
+            char *file, *system, *messages, *parameters;
+            bool same_draws;
+        } prompt;
+        struct {
+            char *delimiter, *table, *sql, *format;
+            bool no_header, no_quotes, skip_bad_rows;
+        } input;
+        struct {
+            char *format, *into, *prefix;
+            bool figures, probabilities;
+        } output;
+        struct {
+            bool wanted;
+            int64_t n_rows, seed; // of the sample; 0 rows: none
+            char *price_in, *price_out;
+        } estimate;
+        char *schema, *evaluate;
+        int64_t votes;
+        bool reorder;
     } annotate;
-    // messages
-    bool quiet, verbose, log_json, help;
-    bool help_all;
-    char *config;
+
+    struct {
+        char *file;
+        bool quiet, verbose, json;
+    } log;
 };
 
 // argv without the program's name. `settings` is initialized to the defaults and owns its texts

@@ -58,10 +58,10 @@ static enum status open_model_templates(struct runtime *runtime, struct error *e
 static enum status open_template(struct runtime *runtime, const struct settings *settings,
                                  struct error *error)
 {
-    if (!settings->chat_template)
+    if (!settings->model.chat_template)
         return open_model_templates(runtime, error);
     struct buffer file = {0};
-    enum status status = file_read(settings->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
+    enum status status = file_read(settings->model.chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
     if (status == STATUS_OK && file.size)
         status = template_parse(&runtime->chat_template, (struct text){file.data, file.size}, error);
     answer_format_detect(&runtime->chat_format, (struct text){file.data, file.size});
@@ -74,16 +74,16 @@ static enum status open_template(struct runtime *runtime, const struct settings 
 static enum status choose_tool_format(struct runtime *runtime, const struct settings *settings,
                                       struct error *error)
 {
-    if (!settings->tool_format)
+    if (!settings->model.tool_format)
         return STATUS_OK;
-    const struct tool_format *format = tool_format_find(settings->tool_format);
+    const struct tool_format *format = tool_format_find(settings->model.tool_format);
     runtime->chat_format.tools = runtime->tool_format.tools = format;
     if (format)
         return STATUS_OK;
     struct buffer names = {0};
     tool_format_list(&names);
     (void)error_set(error, STATUS_REFUSE, ERROR_USAGE, "--tool-format: expected one of %s, got \"%s\"",
-                    names.data ? names.data : "", settings->tool_format);
+                    names.data ? names.data : "", settings->model.tool_format);
     buffer_finish(&names);
     return STATUS_REFUSE;
 }
@@ -97,7 +97,7 @@ enum status runtime_check_model(const char *path, struct error *error)
 
 static enum status open_pool(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
-    return runtime->pool ? STATUS_OK : pool_create(&runtime->pool, (int)settings->threads, error);
+    return runtime->pool ? STATUS_OK : pool_create(&runtime->pool, (int)settings->engine.threads, error);
 }
 
 // Takes ownership of *gguf, also on failure.
@@ -108,10 +108,10 @@ static enum status quantize(struct runtime *runtime, const struct settings *sett
     struct gguf *source = *gguf;
     *gguf = NULL;
     enum status status = STATUS_OK;
-    if (!gguf_quantize_type(settings->quantize, &type))
+    if (!gguf_quantize_type(settings->model.quantize, &type))
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
                            "--quantize: expected q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32, got \"%s\"",
-                           settings->quantize);
+                           settings->model.quantize);
     if (status == STATUS_OK)
         status = open_pool(runtime, settings, error);
     if (status == STATUS_OK)
@@ -126,7 +126,7 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
     struct gguf *gguf = NULL;
     bus_error_handle(path);
     enum status status = model_folder_open(&gguf, path, error);
-    if (status == STATUS_OK && settings->quantize)
+    if (status == STATUS_OK && settings->model.quantize)
         status = quantize(runtime, settings, &gguf, error);
     return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;
 }
@@ -135,7 +135,7 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
 static enum status name_model(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
     runtime->model_name =
-        text_from_string(settings->model_name ? settings->model_name : runtime->model->name);
+        text_from_string(settings->model.name ? settings->model.name : runtime->model->name);
     if (runtime->model_name.size <= JOB_MODEL_BYTES_MAX &&
         utf8_valid(runtime->model_name.data, runtime->model_name.size))
         return STATUS_OK;
@@ -149,7 +149,7 @@ enum status runtime_open_model(struct runtime *runtime, const struct settings *s
 {
     enum status status = runtime_open_weights(runtime, settings, path, error);
     if (status == STATUS_OK)
-        status = tokenizer_open(&runtime->tokenizer, runtime->model->gguf, settings->pre, error);
+        status = tokenizer_open(&runtime->tokenizer, runtime->model->gguf, settings->model.pre, error);
     if (status == STATUS_OK && tokenizer_n_tokens(runtime->tokenizer) > runtime->model->shape.n_vocab)
         status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                            "%s: the tokenizer has %d tokens, the model only %d", path,
@@ -181,10 +181,10 @@ static bool parse_level(const char *name, enum cpu_level *level)
 
 static enum status open_gpu(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
-    struct gpu_options options = {.index = (int)settings->gpu_device,
-                                  .memory_bytes = settings->gpu_memory,
-                                  .eager = settings->no_graphs || settings->gpu_sync,
-                                  .sync = settings->gpu_sync,
+    struct gpu_options options = {.index = (int)settings->engine.gpu.device,
+                                  .memory_bytes = settings->engine.gpu.memory_bytes,
+                                  .eager = settings->engine.gpu.no_graphs || settings->engine.gpu.sync,
+                                  .sync = settings->engine.gpu.sync,
                                   .pool = runtime->pool};
     enum status status = gpu_backend_create(&runtime->backend, &options, error);
     if (status != STATUS_OK)
@@ -203,7 +203,7 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
 enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
                                  struct error *error)
 {
-    const char *name = settings->backend ? settings->backend : "auto";
+    const char *name = settings->engine.backend ? settings->engine.backend : "auto";
     enum cpu_level level;
     if (!parse_level(name, &level))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -278,17 +278,20 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
     struct backend *backend = runtime->backend;
     wanted->backend = backend;
     wanted->device = runtime->on_gpu;
-    enum status status = parse_placement(settings->placement ? settings->placement : "auto", wanted, error);
+    enum status status =
+        parse_placement(settings->engine.gpu.placement ? settings->engine.gpu.placement : "auto", wanted,
+                        error);
     if (status == STATUS_OK && !runtime->on_gpu && wanted->placing != PLACING_AUTO)
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement %s: there is no GPU to place on",
-                           settings->placement);
+                           settings->engine.gpu.placement);
     if (status != STATUS_OK)
         return status;
     runtime->host_memory_available = machine_memory_available();
     bool bytes = wanted->kv_type && *wanted->kv_type == KV_Q8_0;
     if (bytes && wanted->placing >= PLACING_LAYERS)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--placement %s with --kv-type q8_0: the CPU's pages are f16", settings->placement);
+                         "--placement %s with --kv-type q8_0: the CPU's pages are f16",
+                         settings->engine.gpu.placement);
     if (runtime->host && !bytes) {
         wanted->host = runtime->host;
         wanted->host_memory_available = runtime->host_memory_available;
@@ -301,15 +304,15 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
 enum status runtime_kv_type(const struct runtime *runtime, const struct settings *settings,
                             enum kv_type *type, struct error *error)
 {
-    if (!settings->kv_type)
+    if (!settings->engine.kv_type)
         return STATUS_OK;
-    if (strcmp(settings->kv_type, "f16") == 0)
+    if (strcmp(settings->engine.kv_type, "f16") == 0)
         *type = KV_F16;
-    else if (strcmp(settings->kv_type, "q8_0") == 0)
+    else if (strcmp(settings->engine.kv_type, "q8_0") == 0)
         *type = KV_Q8_0;
     else
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type: expected f16 or q8_0, got \"%s\"",
-                         settings->kv_type);
+                         settings->engine.kv_type);
     if (*type == KV_Q8_0 && !runtime->on_gpu)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--kv-type q8_0: only the cuda backend keeps such pages, %s has f16",
@@ -360,21 +363,21 @@ static void say_plan(const struct runtime *runtime)
 enum status runtime_open_session(struct runtime *runtime, const struct settings *settings,
                                  const struct forward_limits *limits, bool timed, struct error *error)
 {
-    struct check_cpu_wanted wanted = {.every = settings->check_cpu,
+    struct check_cpu_wanted wanted = {.every = settings->engine.check_cpu,
                                       .model = runtime->model,
                                       .backend = runtime->backend,
                                       .pool = runtime->pool,
                                       .plan = runtime->plan,
                                       .host_memory_available = runtime->host_memory_available};
     wanted.plan.forward = *limits;
-    if (settings->check_cpu) {
+    if (settings->engine.check_cpu) {
         enum status status = check_cpu_open(&runtime->check, &wanted, error);
         if (status != STATUS_OK)
             return status;
     }
     struct session_options options = {.forward = runtime->forward,
                                       .check = runtime->check.check,
-                                      .check_every = settings->check_cpu,
+                                      .check_every = settings->engine.check_cpu,
                                       .timed = timed ? runtime->backend : NULL,
                                       .before_step = fault_step};
     session_init(&runtime->session, &options);
@@ -393,10 +396,10 @@ static enum status say_lacking(const struct runtime *runtime, struct error *erro
 
 static enum status open_engine(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
-    if (settings->engine_test) {
+    if (settings->engine.test) {
         log_write(LOG_WARNING, "--engine-test %s: answers are words at random, not the model's",
-                  settings->engine_test);
-        return test_engine_create(&runtime->test_engine, settings->engine_test, runtime->tokenizer, error);
+                  settings->engine.test);
+        return test_engine_create(&runtime->test_engine, settings->engine.test, runtime->tokenizer, error);
     }
     struct loading loading = {0};
     enum status status = forward_create(&runtime->forward, runtime->model, runtime->backend,
@@ -407,9 +410,9 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
         return say_lacking(runtime, error);
     if (status == STATUS_OK)
         status = runtime_open_session(runtime, settings, &runtime->plan.forward,
-                                      settings->trace_steps != NULL, error);
-    if (status == STATUS_OK && settings->trace_steps)
-        status = trace_open(&runtime->trace, settings->trace_steps, error);
+                                      settings->engine.trace_steps != NULL, error);
+    if (status == STATUS_OK && settings->engine.trace_steps)
+        status = trace_open(&runtime->trace, settings->engine.trace_steps, error);
     return status;
 }
 
@@ -419,14 +422,14 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
     const struct tokenizer *tokenizer = runtime->tokenizer;
     struct batcher_config config = {
         .engine = runtime->test_engine ? test_engine_bind(runtime->test_engine)
-                                       : session_engine_bind(&runtime->session, !settings->no_ahead),
+                                       : session_engine_bind(&runtime->session, !settings->engine.no_ahead),
         .pool = runtime->pool,
         .environment = {.tokenizer = tokenizer,
                         .chat_template = runtime->chat_template,
                         .chat_format = runtime->chat_format,
                         .tool_format = runtime->tool_format,
                         .tool_template = runtime->tool_template,
-                        .special_in_content = settings->special_in_content,
+                        .special_in_content = settings->model.special_in_content,
                         .sampling_defaults = runtime->defaults.sampling,
                         .limits = {.n_context = runtime->model->shape.n_context,
                                    .n_context_original = runtime->model->shape.n_context_original,
@@ -442,17 +445,17 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
                          struct error *error)
 {
     *runtime = (struct runtime){0};
-    struct limits_wanted wanted = {.n_sequences_max = (int32_t)settings->max_batch,
-                                   .n_tokens_max = (int32_t)settings->max_rows,
-                                   .n_jobs_max = (int32_t)settings->window,
-                                   .page_bytes = settings->kv_memory};
+    struct limits_wanted wanted = {.n_sequences_max = (int32_t)settings->engine.n_sequences_max,
+                                   .n_tokens_max = (int32_t)settings->engine.n_tokens_max,
+                                   .n_jobs_max = (int32_t)settings->engine.window,
+                                   .page_bytes = settings->engine.kv_memory_bytes};
     enum status status = runtime_open_model(runtime, settings, path, error);
     if (status == STATUS_OK)
         status = sampling_defaults_read(&runtime->defaults, runtime->model->gguf, settings, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
     enum kv_type kv_type = KV_F16;
-    wanted.kv_type = settings->kv_type ? &kv_type : NULL;
+    wanted.kv_type = settings->engine.kv_type ? &kv_type : NULL;
     if (status == STATUS_OK)
         status = runtime_kv_type(runtime, settings, &kv_type, error);
     if (status == STATUS_OK)

@@ -99,8 +99,8 @@ static enum status read_options(struct sampling_defaults *defaults, const struct
             return status;
         }
     }
-    if (settings->max_tokens_default)
-        defaults->max_tokens = settings->max_tokens_default;
+    if (settings->model.max_tokens_default)
+        defaults->max_tokens = settings->model.max_tokens_default;
     return STATUS_OK;
 }
 

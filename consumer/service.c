@@ -18,7 +18,7 @@ static enum status start_worker(const struct service *service, const struct sett
     char model[JOB_MODEL_BYTES_MAX + 1];
     snprintf(model, sizeof model, "%.*s", (int)runtime->model_name.size, runtime->model_name.data);
     const struct batch_limits *batch = &runtime->plan.batch;
-    struct worker_description description = {.transport = settings->brokers ? "kafka" : "store",
+    struct worker_description description = {.transport = settings->kafka.brokers ? "kafka" : "store",
                                              .model = model,
                                              .backend = runtime->backend->device.name,
                                              .arithmetic = runtime->arithmetic,
@@ -33,8 +33,8 @@ static enum status start_worker(const struct service *service, const struct sett
     }
     int64_t worker;
     enum status status = store_worker_start(service->store, &description, &worker, error);
-    if (status == STATUS_OK && !settings->brokers)
-        status = store_check_arithmetic(service->store, service->dataset, settings->force_new, error);
+    if (status == STATUS_OK && !settings->kafka.brokers)
+        status = store_check_arithmetic(service->store, service->dataset, settings->worker.force_new, error);
     return status;
 }
 
@@ -48,7 +48,7 @@ static enum status open_transport(struct transport **transport, struct kafka_set
                                   const struct service *service, const struct settings *settings,
                                   struct error *error)
 {
-    if (!settings->brokers)
+    if (!settings->kafka.brokers)
         return local_transport_open(transport, service->store, service->dataset, error);
     enum status status = kafka_settings_init(kafka, settings, service->late->path, error);
     if (status != STATUS_OK)
@@ -113,9 +113,10 @@ enum status service_run(const struct service *service, const struct settings *se
     struct closing closing = {0};
     int stop_fd = stop_fd_open(); // before any thread
     // before the model is loaded in vain
-    enum status status = exporter_open(&exporter, settings->metrics, settings->metrics_token, error);
+    enum status status =
+        exporter_open(&exporter, settings->worker.metrics, settings->worker.metrics_token, error);
     if (status == STATUS_OK)
-        status = runtime_open(&runtime, settings, settings->model, error);
+        status = runtime_open(&runtime, settings, settings->model.path, error);
     if (status == STATUS_OK)
         status = start_worker(service, settings, &runtime, error);
     if (status == STATUS_OK)
@@ -123,31 +124,34 @@ enum status service_run(const struct service *service, const struct settings *se
     if (status == STATUS_OK) {
         attach_exporter(exporter, transport, service, &kafka, &runtime);
         struct store_finder finder = {service->late, exporter};
-        struct worker_config config = {
-            .transport = transport,
-            .store = service->store,
-            .find_store = service->late ? find_store : NULL,
-            .store_context = &finder,
-            .batcher = runtime.batcher,
-            .n_jobs_max = runtime.plan.batch.n_jobs_max,
-            .n_batch = settings->brokers || settings->window ? 0 : runtime.plan.batch.n_sequences_max,
-            .names = {runtime.model_name, text_from_string(runtime.arithmetic), settings->cached_tokens},
-            .jobs_need_recording = settings->brokers != NULL,
-            .exit_when_idle_s = service->exit_when_idle_s,
-            .crash_limit = (int32_t)settings->crash_limit,
-            .model_failures_max = (int32_t)settings->model_failures,
-            .dead_share_max = settings->brokers ? (int32_t)settings->dead_share : 0,
-            .retain_s = settings->retain_s,
-            .on_terminal = isatty(STDERR_FILENO),
-            .trace = runtime.trace,
-            .stop_fd = stop_fd,
-            .check_model = check_model,
-            .check_model_context = &runtime,
-            .metrics = &exporter->metrics,
-            .http = exporter->http,
-            .closing = &closing,
-            .progress = service->line ? progress_line_show : NULL,
-            .progress_context = service->line};
+        struct worker_config config = {.transport = transport,
+                                       .store = service->store,
+                                       .find_store = service->late ? find_store : NULL,
+                                       .store_context = &finder,
+                                       .batcher = runtime.batcher,
+                                       .n_jobs_max = runtime.plan.batch.n_jobs_max,
+                                       .n_batch = settings->kafka.brokers || settings->engine.window
+                                                      ? 0
+                                                      : runtime.plan.batch.n_sequences_max,
+                                       .names = {runtime.model_name, text_from_string(runtime.arithmetic),
+                                                 settings->worker.cached_tokens},
+                                       .jobs_need_recording = settings->kafka.brokers != NULL,
+                                       .exit_when_idle_s = service->exit_when_idle_s,
+                                       .crash_limit = (int32_t)settings->worker.crash_limit,
+                                       .model_failures_max = (int32_t)settings->worker.model_failures,
+                                       .dead_share_max =
+                                           settings->kafka.brokers ? (int32_t)settings->worker.dead_share : 0,
+                                       .retain_s = settings->worker.retain_s,
+                                       .on_terminal = isatty(STDERR_FILENO),
+                                       .trace = runtime.trace,
+                                       .stop_fd = stop_fd,
+                                       .check_model = check_model,
+                                       .check_model_context = &runtime,
+                                       .metrics = &exporter->metrics,
+                                       .http = exporter->http,
+                                       .closing = &closing,
+                                       .progress = service->line ? progress_line_show : NULL,
+                                       .progress_context = service->line};
         status = worker_run(&config, progress, error);
         closing_at(&closing, "the store");
         struct error stopping = {0};

@@ -35,7 +35,8 @@ struct annotate {
     int32_t n_votes;
     struct evaluation evaluation; // of --evaluate
     size_t gold_column;           // of the input
-    int64_t *sample; // [settings->annotate.sample] numbers of the rows chosen, ascending; NULL: all rows
+    int64_t
+        *sample; // [settings->annotate.estimate.n_rows] numbers of the rows chosen, ascending; NULL: all rows
     int64_t n_sample;
     int64_t n_rows, n_bad; // of the pass
     int64_t n_added;       // jobs that were not there before

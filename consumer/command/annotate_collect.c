@@ -88,9 +88,9 @@ static enum table_format output_format(const struct annotate *annotate)
 {
     enum table_format format = TABLE_UNKNOWN;
     const struct settings *settings = annotate->settings;
-    if (settings->annotate.output_format)
-        (void)table_format_parse(settings->annotate.output_format, &format); // checked before
-    else if (settings->annotate.into)
+    if (settings->annotate.output.format)
+        (void)table_format_parse(settings->annotate.output.format, &format); // checked before
+    else if (settings->annotate.output.into)
         format = TABLE_SQLITE;
     else
         format = table_format_of(settings->output);
@@ -103,13 +103,13 @@ static struct table_target make_target(const struct annotate *annotate)
 {
     enum table_format format = output_format(annotate);
     bool is_alike = format == annotate->source.format;
-    bool no_quotes = format == TABLE_TSV && annotate->settings->annotate.no_quotes;
+    bool no_quotes = format == TABLE_TSV && annotate->settings->annotate.input.no_quotes;
     struct table_target target = {.path = annotate->settings->output,
                                   .format = format,
                                   .delimiter = is_alike              ? annotate->source.delimiter
                                                : format == TABLE_TSV ? '\t'
                                                                      : ',',
-                                  .into = annotate->settings->annotate.into,
+                                  .into = annotate->settings->annotate.output.into,
                                   .no_header = annotate->source.no_header,
                                   .no_quotes = no_quotes,
                                   .is_verbatim = no_quotes && is_alike,
@@ -123,7 +123,7 @@ static struct table_target make_target(const struct annotate *annotate)
 enum status annotate_check_output(const struct annotate *annotate, struct error *error)
 {
     struct table_target target = make_target(annotate);
-    if (annotate->settings->annotate.no_quotes && target.format != TABLE_TSV &&
+    if (annotate->settings->annotate.input.no_quotes && target.format != TABLE_TSV &&
         annotate->source.format != TABLE_TSV)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf annotate: --no-quotes is for TSV");
     return table_writer_check(&target, error);

@@ -142,8 +142,9 @@ static double price_of(const char *text)
 static void add_money(struct buffer *out, const struct settings *settings, double prompt_tokens,
                       double prompt_margin, double answer_tokens, double answer_margin)
 {
-    double in = price_of(settings->annotate.price_in), of_answers = price_of(settings->annotate.price_out);
-    if (!settings->annotate.price_in && !settings->annotate.price_out)
+    double in = price_of(settings->annotate.estimate.price_in),
+           of_answers = price_of(settings->annotate.estimate.price_out);
+    if (!settings->annotate.estimate.price_in && !settings->annotate.estimate.price_out)
         return;
     double money = in * prompt_tokens + of_answers * answer_tokens;
     double margin = in * prompt_margin + of_answers * answer_margin;
@@ -286,15 +287,16 @@ static enum status count_row(struct counting *counting, const struct table_row *
 static void print_prices(const struct counting *counting, struct buffer *out)
 {
     const struct settings *settings = counting->annotate->settings;
-    double prompts = price_of(settings->annotate.price_in) * (double)counting->n_tokens_different;
-    double tokens = (double)settings->max_tokens_default * (double)counting->annotate->n_votes;
-    if (settings->annotate.price_in)
+    double prompts = price_of(settings->annotate.estimate.price_in) * (double)counting->n_tokens_different;
+    double tokens = (double)settings->model.max_tokens_default * (double)counting->annotate->n_votes;
+    if (settings->annotate.estimate.price_in)
         buffer_add_format(out, "price of prompts %14.6f\n", prompts);
-    if (!settings->annotate.price_out)
+    if (!settings->annotate.estimate.price_out)
         return;
-    if (settings->max_tokens_default)
+    if (settings->model.max_tokens_default)
         buffer_add_format(out, "price of answers, at most %.6f\n",
-                          price_of(settings->annotate.price_out) * tokens * (double)counting->n_different);
+                          price_of(settings->annotate.estimate.price_out) * tokens *
+                              (double)counting->n_different);
     else
         buffer_add_string(out, "price of answers: their length is not known; --max-tokens N bounds it, "
                                "--sample N estimates it\n");
@@ -319,13 +321,14 @@ enum status annotate_estimate(struct annotate *annotate, struct error *error)
     struct counting counting = {.annotate = annotate};
     struct table_row row = {0};
     struct runtime *runtime = &counting.runtime;
-    enum status status = runtime_open_model(runtime, annotate->settings, annotate->settings->model, error);
+    enum status status =
+        runtime_open_model(runtime, annotate->settings, annotate->settings->model.path, error);
     if (status == STATUS_OK)
         counting.environment =
             (struct prompt_environment){.tokenizer = runtime->tokenizer,
                                         .chat_template = runtime->chat_template,
                                         .tool_template = runtime->tool_template,
-                                        .special_in_content = annotate->settings->special_in_content,
+                                        .special_in_content = annotate->settings->model.special_in_content,
                                         .limits = {.n_context = runtime->model->shape.n_context,
                                                    .n_vocab = runtime->model->shape.n_vocab,
                                                    .n_context_original =

@@ -39,7 +39,7 @@ enum status annotate_reject(struct annotate *annotate, bool report, const struct
                             struct error *error)
 {
     struct error fault = *error;
-    if (!annotate->settings->annotate.skip_bad_rows)
+    if (!annotate->settings->annotate.input.skip_bad_rows)
         return error_set(error, STATUS_REFUSE, fault.code, "%s (--skip-bad-rows leaves such rows out)",
                          fault.text);
     annotate->n_bad++;
@@ -83,7 +83,7 @@ enum status annotate_next_row(struct annotate *annotate, bool report, struct tab
 
 enum status annotate_choose_sample(struct annotate *annotate, struct error *error)
 {
-    int64_t n = annotate->settings->annotate.sample;
+    int64_t n = annotate->settings->annotate.estimate.n_rows;
     struct table_row row = {0};
     enum status status = annotate_rewind(annotate, error);
     do
@@ -98,7 +98,7 @@ enum status annotate_choose_sample(struct annotate *annotate, struct error *erro
     for (int64_t i = 0; i < n; i++) {
         int64_t begin = (int64_t)((__int128)annotate->n_rows * i / n);
         int64_t end = (int64_t)((__int128)annotate->n_rows * (i + 1) / n);
-        uint64_t draw = hash_bytes(&i, sizeof i, (uint64_t)annotate->settings->annotate.seed);
+        uint64_t draw = hash_bytes(&i, sizeof i, (uint64_t)annotate->settings->annotate.estimate.seed);
         annotate->sample[i] = begin + 1 + (int64_t)(draw % (uint64_t)(end - begin));
     }
     annotate->n_sample = n;
@@ -177,7 +177,8 @@ static enum status choose_seed(struct group *group, int64_t *seed, struct error 
     if (!prompt->is_seeded || prompt->has_seed)
         return STATUS_OK;
     uint64_t hash = hash_bytes(group->begun.data, group->begun.size, 0), n = 0;
-    if (!group->annotate->settings->annotate.same_draws && !occurrences_count(&group->occurrences, hash, &n))
+    if (!group->annotate->settings->annotate.prompt.same_draws &&
+        !occurrences_count(&group->occurrences, hash, &n))
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
     *seed = (int64_t)(hash_bytes(&n, sizeof n, hash) >> 12);
     return STATUS_OK;

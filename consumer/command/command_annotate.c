@@ -32,27 +32,27 @@ static bool is_price(const char *text)
 
 static enum status check_answers(const struct settings *settings, struct error *error)
 {
-    if (!settings->model || (!settings->output && !settings->annotate.estimate))
+    if (!settings->model.path || (!settings->output && !settings->annotate.estimate.wanted))
         return refuse(error, "give --model MODEL and -o OUT");
-    if (!settings->annotate.prompt == !settings->annotate.messages)
+    if (!settings->annotate.prompt.file == !settings->annotate.prompt.messages)
         return refuse(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
-    if (settings->annotate.messages && settings->annotate.system)
+    if (settings->annotate.prompt.messages && settings->annotate.prompt.system)
         return refuse(error, "--system goes with --prompt; --messages has a line of its own for it");
-    if (settings->annotate.schema && settings->choice)
+    if (settings->annotate.schema && settings->grammar.choice)
         return refuse(error, "--schema or --choice, not both");
-    if (settings->annotate.probabilities && !settings->choice)
+    if (settings->annotate.output.probabilities && !settings->grammar.choice)
         return refuse(error, "--probabilities are those of --choice");
-    if (!is_price(settings->annotate.price_in) || !is_price(settings->annotate.price_out))
+    if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
         return refuse(error, "--price-in, --price-out: expected a number, not below 0");
     enum table_format format;
-    if (settings->annotate.output_format && !table_format_parse(settings->annotate.output_format, &format))
+    if (settings->annotate.output.format && !table_format_parse(settings->annotate.output.format, &format))
         return refuse(error, "--output-format: expected csv, tsv, jsonl or sqlite");
     if (!settings->output)
         return STATUS_OK;
-    bool is_database = settings->annotate.output_format
-                           ? strcmp(settings->annotate.output_format, "sqlite") == 0
+    bool is_database = settings->annotate.output.format
+                           ? strcmp(settings->annotate.output.format, "sqlite") == 0
                            : table_format_of(settings->output) == TABLE_SQLITE;
-    if (is_database && !settings->annotate.into)
+    if (is_database && !settings->annotate.output.into)
         return refuse(error, "-o is a SQLite database: give --into TABLE");
     return STATUS_OK;
 }
@@ -61,8 +61,8 @@ static enum status choose_format(struct table_source *source, const struct setti
                                  struct error *error)
 {
     source->format = table_format_of(source->path);
-    if (settings->annotate.input_format &&
-        !table_format_parse(settings->annotate.input_format, &source->format))
+    if (settings->annotate.input.format &&
+        !table_format_parse(settings->annotate.input.format, &source->format))
         return refuse(error, "--input-format: expected csv, tsv, jsonl or sqlite");
     if (source->table || source->query)
         source->format = TABLE_SQLITE;
@@ -99,7 +99,7 @@ static enum status choose_delimiter(struct table_source *source, const char *giv
 static enum status choose_store(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
-    if (settings->annotate.estimate)
+    if (settings->annotate.estimate.wanted)
         return STATUS_OK; // it needs none
     bool beside_input = file_is_stream(settings->output);
     if (!settings->store && beside_input && file_is_stream(annotate->source.path))
@@ -117,28 +117,28 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
 static enum status check_files(const struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
-    bool into_database = settings->annotate.into != NULL;
+    bool into_database = settings->annotate.output.into != NULL;
     const struct file_use uses[] = {{"the table", annotate->source.path, false},
-                                    {"--prompt", settings->annotate.prompt, false},
-                                    {"--system", settings->annotate.system, false},
-                                    {"--messages", settings->annotate.messages, false},
-                                    {"--parameters", settings->annotate.parameters, false},
+                                    {"--prompt", settings->annotate.prompt.file, false},
+                                    {"--system", settings->annotate.prompt.system, false},
+                                    {"--messages", settings->annotate.prompt.messages, false},
+                                    {"--parameters", settings->annotate.prompt.parameters, false},
                                     {"--schema", settings->annotate.schema, false},
-                                    {"--model", settings->model, false},
-                                    {"--chat-template", settings->chat_template, false},
+                                    {"--model", settings->model.path, false},
+                                    {"--chat-template", settings->model.chat_template, false},
                                     {"--config", settings->config, false},
                                     {"-o", into_database ? NULL : settings->output, true},
                                     {"--errors", settings->errors, true},
                                     {"the store", annotate->store_path, true, true},
-                                    {"--log", settings->log, true},
-                                    {"--trace-steps", settings->trace_steps, true}};
-    if (into_database && settings->annotate.table &&
-        strcasecmp(settings->annotate.table, settings->annotate.into) == 0 &&
+                                    {"--log", settings->log.file, true},
+                                    {"--trace-steps", settings->engine.trace_steps, true}};
+    if (into_database && settings->annotate.input.table &&
+        strcasecmp(settings->annotate.input.table, settings->annotate.output.into) == 0 &&
         strcmp(settings->output, annotate->source.path) == 0)
         return refuse(error, "--table and --into name one table");
     if (into_database) {
         enum status status =
-            table_insert_check(settings->output, settings->annotate.into, ROW_ANSWER_MARKER, error);
+            table_insert_check(settings->output, settings->annotate.output.into, ROW_ANSWER_MARKER, error);
         if (status != STATUS_OK)
             return status;
     }
@@ -149,15 +149,15 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
     char max_tokens[INTEGER_TEXT_BYTES];
-    snprintf(max_tokens, sizeof max_tokens, "%lld", (long long)settings->max_tokens_default);
+    snprintf(max_tokens, sizeof max_tokens, "%lld", (long long)settings->model.max_tokens_default);
     const struct row_prompt_options options = {
-        .prompt = settings->annotate.prompt,
-        .system = settings->annotate.system,
-        .messages = settings->annotate.messages,
-        .parameters = settings->annotate.parameters,
+        .prompt = settings->annotate.prompt.file,
+        .system = settings->annotate.prompt.system,
+        .messages = settings->annotate.prompt.messages,
+        .parameters = settings->annotate.prompt.parameters,
         .schema = settings->annotate.schema,
-        .choice = settings->choice,
-        .given = {{"max_tokens", settings->max_tokens_default ? max_tokens : NULL},
+        .choice = settings->grammar.choice,
+        .given = {{"max_tokens", settings->model.max_tokens_default ? max_tokens : NULL},
                   {"temperature", settings->sampling.temperature},
                   {"top_p", settings->sampling.top_p},
                   {"top_k", settings->sampling.top_k},
@@ -166,7 +166,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
                   {"frequency_penalty", settings->sampling.frequency_penalty},
                   {"repetition_penalty", settings->sampling.repetition_penalty}},
         .needs_seeds = annotate->n_votes > 1,
-        .scores_choices = settings->annotate.probabilities};
+        .scores_choices = settings->annotate.output.probabilities};
     enum status status =
         row_prompt_open(&annotate->prompt, &options, table_reader_columns(annotate->reader), error);
     if (status == STATUS_OK && annotate->n_votes > 1 && !annotate->prompt.is_seeded)
@@ -177,14 +177,14 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
 static enum status open_answer(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
-    const struct row_answer_options options = {.prefix = settings->annotate.prefix,
+    const struct row_answer_options options = {.prefix = settings->annotate.output.prefix,
                                                .schema = settings->annotate.schema ? &annotate->prompt.schema
                                                                                    : NULL,
                                                .choices = annotate->prompt.choices,
                                                .n_choices = annotate->prompt.n_choices,
                                                .n_votes = annotate->n_votes,
-                                               .probabilities = settings->annotate.probabilities,
-                                               .figures = settings->annotate.figures};
+                                               .probabilities = settings->annotate.output.probabilities,
+                                               .figures = settings->annotate.output.figures};
     return row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
 }
 
@@ -208,13 +208,13 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     const struct settings *settings = annotate->settings;
     enum status status = choose_format(&annotate->source, settings, error);
     if (status == STATUS_OK)
-        status = choose_delimiter(&annotate->source, settings->annotate.delimiter, error);
+        status = choose_delimiter(&annotate->source, settings->annotate.input.delimiter, error);
     if (status == STATUS_OK)
         status = choose_store(annotate, error);
     if (status == STATUS_OK)
         status = check_files(annotate, error);
     if (status == STATUS_OK)
-        status = runtime_check_model(settings->model, error);
+        status = runtime_check_model(settings->model.path, error);
     if (status == STATUS_OK)
         status = table_reader_open(&annotate->reader, &annotate->source, error);
     if (status == STATUS_OK)
@@ -227,7 +227,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = open_evaluation(annotate, error);
     if (status == STATUS_OK)
         status = row_map_open(&annotate->map, error);
-    if (status != STATUS_OK || settings->annotate.estimate)
+    if (status != STATUS_OK || settings->annotate.estimate.wanted)
         return status;
     if (settings->errors)
         status = output_file_open(&annotate->errors, settings->errors, error);
@@ -261,7 +261,7 @@ static void take_progress(void *context, const struct dataset_progress *progress
 static struct settings worker_settings(const struct annotate *annotate)
 {
     struct settings settings = *annotate->settings;
-    settings.max_tokens_default = 0;
+    settings.model.max_tokens_default = 0;
     settings.sampling.temperature = settings.sampling.top_p = settings.sampling.top_k = NULL;
     settings.sampling.min_p = settings.sampling.presence_penalty = NULL;
     settings.sampling.frequency_penalty = settings.sampling.repetition_penalty = NULL;
@@ -271,10 +271,10 @@ static struct settings worker_settings(const struct annotate *annotate)
 static enum status work(struct annotate *annotate, struct error *error)
 {
     struct settings settings = worker_settings(annotate);
-    struct progress_line line = {.message_ms = settings.progress_s * 1000};
+    struct progress_line line = {.message_ms = settings.worker.progress_s * 1000};
     int64_t n_reopened;
     enum status status = STATUS_OK;
-    if (settings.retry_failed)
+    if (settings.worker.retry_failed)
         status = store_retry_failed(annotate->store, annotate->dataset, &n_reopened, error);
     if (status == STATUS_OK)
         status = store_progress(annotate->store, annotate->dataset, take_progress, &line, error);
@@ -300,9 +300,9 @@ static enum status work(struct annotate *annotate, struct error *error)
 
 static enum status annotate_table(struct annotate *annotate, struct error *error)
 {
-    bool is_sample = annotate->settings->annotate.sample > 0;
+    bool is_sample = annotate->settings->annotate.estimate.n_rows > 0;
     enum status status = open_all(annotate, error);
-    if (status == STATUS_OK && annotate->settings->annotate.estimate)
+    if (status == STATUS_OK && annotate->settings->annotate.estimate.wanted)
         return annotate_estimate(annotate, error);
     if (status == STATUS_OK && is_sample)
         status = annotate_choose_sample(annotate, error);
@@ -321,10 +321,10 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                 .dataset =
                                     text_from_string(settings->dataset ? settings->dataset : "annotate"),
                                 .source = {.path = settings->positionals[0],
-                                           .no_header = settings->annotate.no_header,
-                                           .no_quotes = settings->annotate.no_quotes,
-                                           .table = settings->annotate.table,
-                                           .query = settings->annotate.sql},
+                                           .no_header = settings->annotate.input.no_header,
+                                           .no_quotes = settings->annotate.input.no_quotes,
+                                           .table = settings->annotate.input.table,
+                                           .query = settings->annotate.input.sql},
                                 .n_votes =
                                     settings->annotate.votes > 1 ? (int32_t)settings->annotate.votes : 1};
     enum status status = check_answers(settings, error);

@@ -245,12 +245,12 @@ static enum status measure_all(struct bench *bench, const struct settings *setti
 {
     if (!settings->json)
         printf("%6s %12s %12s   tokens/s, prompt %d, generate %d, median of %d\n", "batch", "prefill",
-               "decode", bench->n_prompt, bench->n_generate, (int)settings->repeat);
+               "decode", bench->n_prompt, bench->n_generate, (int)settings->bench.repeat);
     struct measurement warm = {.batch = 1};
     enum status status = measure(bench, &warm, 1, error);
     for (int i = 0; status == STATUS_OK && i < n; i++) {
         struct measurement measurement = {.batch = batches[i]};
-        status = measure(bench, &measurement, (int)settings->repeat, error);
+        status = measure(bench, &measurement, (int)settings->bench.repeat, error);
         if (status == STATUS_OK)
             print_measurement(&measurement, bench, settings->json, i == 0);
     }
@@ -262,7 +262,7 @@ static enum status measure_all(struct bench *bench, const struct settings *setti
 static enum status plan(struct bench *bench, const struct settings *settings, const int32_t *batches, int n,
                         int32_t *batch_max, struct error *error)
 {
-    int64_t positions = settings->prompt + settings->generate;
+    int64_t positions = settings->bench.prompt + settings->bench.generate;
     if (positions > bench->model->shape.n_context)
         return error_set(error, STATUS_REFUSE, ERROR_CONTEXT_LENGTH,
                          "the model's context holds %d tokens: --prompt and --generate ask for %lld",
@@ -270,10 +270,10 @@ static enum status plan(struct bench *bench, const struct settings *settings, co
     *batch_max = 1;
     for (int i = 0; i < n; i++)
         *batch_max = batches[i] > *batch_max ? batches[i] : *batch_max;
-    bench->n_prompt = (int32_t)settings->prompt;
-    bench->n_generate = (int32_t)settings->generate;
+    bench->n_prompt = (int32_t)settings->bench.prompt;
+    bench->n_generate = (int32_t)settings->bench.generate;
     bench->n_pages_each = (int32_t)((positions + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS);
-    int32_t rows = settings->max_rows ? (int32_t)settings->max_rows : 512;
+    int32_t rows = settings->engine.n_tokens_max ? (int32_t)settings->engine.n_tokens_max : 512;
     bench->limits = (struct forward_limits){.n_tokens_max = rows > *batch_max ? rows : *batch_max,
                                             .n_outputs_max = *batch_max,
                                             .n_sequences_max = *batch_max,
@@ -305,7 +305,8 @@ enum status command_bench(const struct settings *settings, struct error *error)
     struct bench bench = {0};
     int32_t batches[OPTIONS_BATCHES_MAX], batch_max;
     int n = 0;
-    enum status status = parse_batches(settings->batch ? settings->batch : "1,8,32", batches, &n, error);
+    enum status status =
+        parse_batches(settings->bench.batch ? settings->bench.batch : "1,8,32", batches, &n, error);
     if (status == STATUS_OK)
         status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
     bench.model = runtime.model;

@@ -47,7 +47,7 @@ enum status command_cancel(const struct settings *settings, struct error *error)
     if (!settings->dataset)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf cancel: which dataset? give --dataset NAME");
-    if (settings->brokers)
+    if (settings->kafka.brokers)
         return cancel_by_topic(settings, error);
     struct store *store = NULL;
     int64_t n_cancelled = 0;

@@ -81,7 +81,7 @@ enum status command_collect(const struct settings *settings, struct error *error
     if (!settings->dataset || !settings->output)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf collect: give --dataset NAME and -o OUT.jsonl");
-    const char *store = settings->brokers ? NULL : settings->store ? settings->store : "sheaf.db";
+    const char *store = settings->kafka.brokers ? NULL : settings->store ? settings->store : "sheaf.db";
     const struct file_use uses[] = {{"--store", store, true, true},
                                     {"-o", settings->output, true},
                                     {"--errors", settings->errors, true}};
@@ -92,8 +92,8 @@ enum status command_collect(const struct settings *settings, struct error *error
     status = output_open(&output, settings->output, settings->errors, error);
     if (status != STATUS_OK)
         return status;
-    status = settings->brokers ? collect_from_topics(&output, settings, error)
-                               : collect_from_store(&output, settings, error);
+    status = settings->kafka.brokers ? collect_from_topics(&output, settings, error)
+                                     : collect_from_store(&output, settings, error);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "dataset %s: %lld answers, %lld of them errors", settings->dataset,
                   (long long)output.n_results, (long long)output.n_failed);

@@ -75,17 +75,18 @@ static enum status compile_named(struct constraint *constraint, const struct set
                                  struct error *error)
 {
     struct buffer content = {0};
-    if (settings->regex)
-        return grammar_compile_regex(&constraint->grammar, text_from_string(settings->regex), NULL, error);
-    if (settings->choice)
-        return compile_choice(constraint, settings->choice, error);
-    const char *path = settings->grammar ? settings->grammar : settings->json_schema;
+    if (settings->grammar.regex)
+        return grammar_compile_regex(&constraint->grammar, text_from_string(settings->grammar.regex), NULL,
+                                     error);
+    if (settings->grammar.choice)
+        return compile_choice(constraint, settings->grammar.choice, error);
+    const char *path = settings->grammar.grammar ? settings->grammar.grammar : settings->grammar.json_schema;
     enum status status = file_read(path, GRAMMAR_FILE_BYTES_MAX, &content, error);
-    if (status == STATUS_OK && settings->grammar)
+    if (status == STATUS_OK && settings->grammar.grammar)
         status = compile_source(constraint, (struct text){content.data, content.size}, error);
     else if (status == STATUS_OK)
-        status =
-            compile_schema(constraint, (struct text){content.data, content.size}, settings->spaces, error);
+        status = compile_schema(constraint, (struct text){content.data, content.size},
+                                settings->grammar.spaces, error);
     buffer_finish(&content);
     return status;
 }
@@ -293,16 +294,16 @@ static enum status check_cases(const struct grammar_vocabulary_of *of, FILE *inp
 
 static enum status check_settings(const struct settings *settings, struct error *error)
 {
-    int n = !!settings->json_schema + !!settings->regex + !!settings->choice + !!settings->grammar +
-            !!settings->cases;
+    int n = !!settings->grammar.json_schema + !!settings->grammar.regex + !!settings->grammar.choice +
+            !!settings->grammar.grammar + !!settings->grammar.cases;
     if (n != 1)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "expected one of --json-schema, --regex, --choice, --grammar and --cases, got %d",
                          n);
-    if (settings->cases && settings->n_positionals > 1)
+    if (settings->grammar.cases && settings->n_positionals > 1)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: --cases holds its own texts",
                          settings->positionals[1]);
-    if (settings->cases && !settings->json)
+    if (settings->grammar.cases && !settings->json)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--cases: its results are JSON lines: --json is needed");
     return STATUS_OK;
@@ -311,7 +312,7 @@ static enum status check_settings(const struct settings *settings, struct error 
 enum status command_grammar(const struct settings *settings, struct error *error)
 {
     struct grammar_vocabulary_of of = {0};
-    const char *path = settings->cases               ? settings->cases
+    const char *path = settings->grammar.cases       ? settings->grammar.cases
                        : settings->n_positionals > 1 ? settings->positionals[1]
                                                      : "-";
     enum status status = check_settings(settings, error);
@@ -322,8 +323,8 @@ enum status command_grammar(const struct settings *settings, struct error *error
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
     status = grammar_vocabulary_of_model(&of, settings->positionals[0], error);
     if (status == STATUS_OK)
-        status = settings->cases ? check_cases(&of, input, settings->spaces, error)
-                                 : check_texts(&of, settings, input, error);
+        status = settings->grammar.cases ? check_cases(&of, input, settings->grammar.spaces, error)
+                                         : check_texts(&of, settings, input, error);
     grammar_vocabulary_of_finish(&of);
     if (input != stdin)
         fclose(input);

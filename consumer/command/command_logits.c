@@ -78,7 +78,7 @@ static enum status place(struct runtime *runtime, const struct token_array *ids,
 
 enum status command_logits(const struct settings *settings, struct error *error)
 {
-    if (!settings->tokens || !settings->output)
+    if (!settings->tool.tokens || !settings->output)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf logits: give --tokens IDS and -o OUT.f32");
     struct runtime runtime = {0};
     struct token_array ids = {0};
@@ -86,7 +86,7 @@ enum status command_logits(const struct settings *settings, struct error *error)
                                     {"-o", settings->output, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
-        status = parse_ids(settings->tokens, &ids, error);
+        status = parse_ids(settings->tool.tokens, &ids, error);
     if (status == STATUS_OK)
         status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
     if (status == STATUS_OK)

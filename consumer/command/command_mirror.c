@@ -25,12 +25,12 @@ static void show(void *context, int64_t n_jobs, int64_t n_results)
 
 enum status command_mirror(const struct settings *settings, struct error *error)
 {
-    if (!settings->brokers)
+    if (!settings->kafka.brokers)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf mirror: of which Kafka? give --brokers HOSTS");
     struct store *store = NULL;
     struct kafka_settings kafka = {0};
-    struct mirror_line line = {.is_terminal = isatty(STDERR_FILENO) && !settings->quiet};
+    struct mirror_line line = {.is_terminal = isatty(STDERR_FILENO) && !settings->log.quiet};
     int stop_fd = stop_fd_open(); // before any thread
     const char *path = settings->store ? settings->store : "sheaf.db";
     enum status status = store_open(&store, path, STORE_CREATE, error);
@@ -41,9 +41,9 @@ enum status command_mirror(const struct settings *settings, struct error *error)
                   kafka.config.results, kafka.config.group, path);
         struct mirror_config config = {.store = store,
                                        .kafka = &kafka.config,
-                                       .until_end = settings->until_end,
+                                       .until_end = settings->follow.until_end,
                                        .stop_fd = stop_fd,
-                                       .retain_s = settings->retain_s,
+                                       .retain_s = settings->worker.retain_s,
                                        .progress = show,
                                        .progress_context = &line};
         status = mirror_run(&config, error);

@@ -39,11 +39,11 @@ static uint64_t tensor_bytes(const struct gguf *gguf)
 static enum status check(const struct settings *settings, enum tensor_type *type, struct error *error)
 {
     static const char known[] = "q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32";
-    if (!settings->type)
+    if (!settings->tool.type)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf quantize: give --type %s", known);
-    if (!gguf_quantize_type(settings->type, type))
+    if (!gguf_quantize_type(settings->tool.type, type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--type: expected %s, got \"%s\"", known,
-                         settings->type);
+                         settings->tool.type);
     const struct file_use uses[] = {{"IN", settings->positionals[0], false},
                                     {"OUT", settings->positionals[1], true}};
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
@@ -89,7 +89,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     uint64_t bytes_before = 0;
     enum status status = check(settings, &type, error);
     if (status == STATUS_OK)
-        status = pool_create(&pool, (int)settings->threads, error);
+        status = pool_create(&pool, (int)settings->engine.threads, error);
     if (status == STATUS_OK)
         status = model_folder_open(&source, settings->positionals[0], error);
     if (status == STATUS_OK) {

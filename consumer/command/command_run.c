@@ -66,9 +66,9 @@ static enum status run_in_store(struct run *run, struct error *error)
 {
     size_t n_added;
     enum status status = input_queue(&run->input, run->store, run->dataset, &n_added, error);
-    struct progress_line line = {.message_ms = run->settings->progress_s * 1000};
+    struct progress_line line = {.message_ms = run->settings->worker.progress_s * 1000};
     int64_t n_reopened;
-    if (status == STATUS_OK && run->settings->retry_failed)
+    if (status == STATUS_OK && run->settings->worker.retry_failed)
         status = store_retry_failed(run->store, run->dataset, &n_reopened, error);
     if (status == STATUS_OK)
         status = store_progress(run->store, run->dataset, take_progress, &line, error);
@@ -125,20 +125,20 @@ static enum status check_files(const struct run *run, struct error *error)
 {
     const struct settings *settings = run->settings;
     const struct file_use uses[] = {{"the input", settings->positionals[0], false},
-                                    {"--model", settings->model, false},
-                                    {"--chat-template", settings->chat_template, false},
+                                    {"--model", settings->model.path, false},
+                                    {"--chat-template", settings->model.chat_template, false},
                                     {"--config", settings->config, false},
                                     {"-o", settings->output, true},
                                     {"--errors", settings->errors, true},
                                     {"the store", run->store_path, true, true},
-                                    {"--log", settings->log, true},
-                                    {"--trace-steps", settings->trace_steps, true}};
+                                    {"--log", settings->log.file, true},
+                                    {"--trace-steps", settings->engine.trace_steps, true}};
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
 
 enum status command_run(const struct settings *settings, struct error *error)
 {
-    if (!settings->model || !settings->output)
+    if (!settings->model.path || !settings->output)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf run: give --model FILE and -o OUT.jsonl");
     struct run run = {.settings = settings,
                       .dataset = text_from_string(settings->dataset ? settings->dataset : "run")};
@@ -148,7 +148,7 @@ enum status command_run(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = check_files(&run, error);
     if (status == STATUS_OK)
-        status = runtime_check_model(settings->model, error);
+        status = runtime_check_model(settings->model.path, error);
     if (status == STATUS_OK)
         status = input_open(&run.input, settings->positionals[0], run.dataset,
                             error); // before a store is created in vain

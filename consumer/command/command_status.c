@@ -221,7 +221,7 @@ static enum status add_fleet(struct listing *listing, struct store *store, struc
 
 static enum status rebuild(struct store *store, const struct settings *settings, struct error *error)
 {
-    if (!settings->brokers)
+    if (!settings->kafka.brokers)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf status --rebuild: from which Kafka? give --brokers HOSTS");
     struct kafka_settings kafka;
@@ -259,7 +259,7 @@ static enum status show(struct store *store, const struct settings *settings, in
         status = store_totals(store, &totals, error);
     if (status == STATUS_OK) {
         add_totals(&listing, &totals);
-        if (settings->watch && !settings->json && isatty(STDOUT_FILENO))
+        if (settings->follow.watch && !settings->json && isatty(STDOUT_FILENO))
             fputs("\033[H\033[2J", stdout);
         fwrite(listing.out.data, 1, listing.out.size, stdout);
         if (fflush(stdout) != 0) // the reader has closed the pipe
@@ -275,15 +275,15 @@ enum status command_status(const struct settings *settings, struct error *error)
 {
     struct store *store = NULL;
     enum status status =
-        settings->rebuild
+        settings->follow.rebuild
             ? store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_CREATE, error)
             : store_open_to_read(&store, settings->store ? settings->store : "sheaf.db", error);
-    if (status == STATUS_OK && settings->rebuild)
+    if (status == STATUS_OK && settings->follow.rebuild)
         status = rebuild(store, settings, error);
     int64_t n_unfinished = 1;
     while (status == STATUS_OK) {
         status = show(store, settings, &n_unfinished, error);
-        if (!settings->watch || n_unfinished == 0)
+        if (!settings->follow.watch || n_unfinished == 0)
             break;
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     }

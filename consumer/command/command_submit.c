@@ -29,7 +29,7 @@ static enum status produce(struct input *input, const struct kafka_config *confi
                            const struct settings *settings, struct error *error)
 {
     struct topic_submitted submitted;
-    enum status status = settings->create_topics ? kafka_create_topics(config, error) : STATUS_OK;
+    enum status status = settings->kafka.topics.create ? kafka_create_topics(config, error) : STATUS_OK;
     if (status == STATUS_OK)
         status = topic_submit(config, text_from_string(settings->dataset), input, &submitted, error);
     if (status != STATUS_OK)
@@ -61,9 +61,9 @@ enum status command_submit(const struct settings *settings, struct error *error)
     struct text dataset = text_from_string(settings->dataset);
     const struct file_use uses[] = {{"the input", settings->positionals[0], false},
                                     {"--store",
-                                     settings->brokers ? NULL
-                                     : settings->store ? settings->store
-                                                       : "sheaf.db",
+                                     settings->kafka.brokers ? NULL
+                                     : settings->store       ? settings->store
+                                                             : "sheaf.db",
                                      true, true}};
     enum status status = input_check_dataset(dataset, error);
     if (status == STATUS_OK)
@@ -74,8 +74,8 @@ enum status command_submit(const struct settings *settings, struct error *error)
     status = input_open(&input, settings->positionals[0], dataset, error);
     if (status != STATUS_OK)
         return status;
-    status = settings->brokers ? submit_to_topic(&input, settings, error)
-                               : submit_to_store(&input, settings, error);
+    status = settings->kafka.brokers ? submit_to_topic(&input, settings, error)
+                                     : submit_to_store(&input, settings, error);
     input_close(&input);
     return status;
 }

@@ -65,10 +65,10 @@ static enum status open_source(struct source *source, const struct settings *set
         status = file_read(path, TEMPLATE_SOURCE_BYTES_MAX, &source->file, error);
         source->text = (struct text){source->file.data, source->file.size};
     }
-    if (settings->bos)
-        source->environment.bos_token = text_from_string(settings->bos);
-    if (settings->eos)
-        source->environment.eos_token = text_from_string(settings->eos);
+    if (settings->tool.bos)
+        source->environment.bos_token = text_from_string(settings->tool.bos);
+    if (settings->tool.eos)
+        source->environment.eos_token = text_from_string(settings->tool.eos);
     return status;
 }
 
@@ -76,12 +76,12 @@ static enum status parse_now(const struct settings *settings, int64_t *now_s, st
 {
     struct tm date = {0};
     *now_s = time(NULL);
-    if (!settings->now)
+    if (!settings->tool.now)
         return STATUS_OK;
-    const char *end = strptime(settings->now, "%Y-%m-%d", &date);
+    const char *end = strptime(settings->tool.now, "%Y-%m-%d", &date);
     if (!end || *end)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--now: expected YYYY-MM-DD, got \"%s\"",
-                         settings->now);
+                         settings->tool.now);
     *now_s = timegm(&date);
     return STATUS_OK;
 }

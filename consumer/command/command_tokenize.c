@@ -37,10 +37,10 @@ enum status command_tokenize(const struct settings *settings, struct error *erro
     struct tokenizer *tokenizer = NULL;
     char *line = NULL;
     size_t capacity = 0;
-    unsigned flags = settings->special ? TOKENIZER_PARSE_SPECIAL : 0;
+    unsigned flags = settings->tool.special ? TOKENIZER_PARSE_SPECIAL : 0;
     enum status status = model_folder_open(&gguf, settings->positionals[0], error);
     if (status == STATUS_OK)
-        status = tokenizer_open(&tokenizer, gguf, settings->pre, error);
+        status = tokenizer_open(&tokenizer, gguf, settings->model.pre, error);
     long long number = 0;
     for (ssize_t size; status == STATUS_OK && (size = getline(&line, &capacity, stdin)) >= 0;) {
         number++;

@@ -31,34 +31,34 @@ static enum status report(const struct worker_progress *progress, enum status st
 
 enum status command_work(const struct settings *settings, struct error *error)
 {
-    if (!settings->model)
+    if (!settings->model.path)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf work: which model? give --model FILE");
-    if (settings->brokers && (settings->retry_failed || settings->force_new))
+    if (settings->kafka.brokers && (settings->worker.retry_failed || settings->worker.force_new))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf work: --%s is for the embedded queue",
-                         settings->retry_failed ? "retry-failed" : "force-new");
+                         settings->worker.retry_failed ? "retry-failed" : "force-new");
     struct store *store = NULL;
     struct late_store late = {0};
-    struct progress_line line = {.message_ms = settings->progress_s * 1000};
+    struct progress_line line = {.message_ms = settings->worker.progress_s * 1000};
     struct worker_progress progress = {0};
     const char *path = settings->store ? settings->store : "sheaf.db";
-    const struct file_use uses[] = {{"--model", settings->model, false},
+    const struct file_use uses[] = {{"--model", settings->model.path, false},
                                     {"--store", path, true, true},
-                                    {"--log", settings->log, true},
-                                    {"--trace-steps", settings->trace_steps, true}};
+                                    {"--log", settings->log.file, true},
+                                    {"--trace-steps", settings->engine.trace_steps, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
-        status = runtime_check_model(settings->model, error); // before a store is created in vain
-    if (status == STATUS_OK && settings->brokers)
+        status = runtime_check_model(settings->model.path, error); // before a store is created in vain
+    if (status == STATUS_OK && settings->kafka.brokers)
         late_store_open(&late, path);
     else if (status == STATUS_OK)
         status = store_open(&store, path, STORE_CREATE, error);
-    if (status == STATUS_OK && settings->retry_failed)
+    if (status == STATUS_OK && settings->worker.retry_failed)
         status = retry_failed(store, settings, error);
     if (status == STATUS_OK) {
         struct service service = {.store = store,
-                                  .late = settings->brokers ? &late : NULL,
+                                  .late = settings->kafka.brokers ? &late : NULL,
                                   .dataset = text_from_string(settings->dataset),
-                                  .exit_when_idle_s = (int)settings->exit_when_idle_s,
+                                  .exit_when_idle_s = (int)settings->worker.exit_when_idle_s,
                                   .line = &line};
         status = report(&progress, service_run(&service, settings, &progress, error), error);
     }

@@ -89,10 +89,10 @@ static int start(int argc, char **argv)
         settings_finish(&settings);
         return fail(&error);
     }
-    struct log_settings logs = {settings.quiet     ? LOG_ERROR
-                                : settings.verbose ? LOG_DEBUG
-                                                   : LOG_INFO,
-                                settings.log_json, settings.log};
+    struct log_settings logs = {settings.log.quiet     ? LOG_ERROR
+                                : settings.log.verbose ? LOG_DEBUG
+                                                       : LOG_INFO,
+                                settings.log.json, settings.log.file};
     int exit_status = 0;
     if (log_configure(&logs, &error) != STATUS_OK) {
         exit_status = fail(&error);

@@ -44,10 +44,10 @@ static void values_follow_names_letters_and_equals_signs(void **state)
                      STATUS_OK);
     assert_string_equal(settings.positionals[0], "in.jsonl");
     assert_string_equal(settings.output, "out.jsonl");
-    assert_string_equal(settings.model, "m.gguf");
-    assert_int_equal(settings.threads, 2);
-    assert_int_equal(settings.kv_memory, 1610612736);
-    assert_int_equal(settings.max_batch, 7);
+    assert_string_equal(settings.model.path, "m.gguf");
+    assert_int_equal(settings.engine.threads, 2);
+    assert_int_equal(settings.engine.kv_memory_bytes, 1610612736);
+    assert_int_equal(settings.engine.n_sequences_max, 7);
     settings_finish(&settings);
     assert_int_equal(parse("collect -dname -o- --force"), STATUS_OK);
     assert_string_equal(settings.dataset, "name");
@@ -78,7 +78,7 @@ static void wrong_usage_is_told_with_what_was_expected(void **state)
 static void expect_model(const char *line, const char *model, const char *first, int n_positionals)
 {
     assert_int_equal(parse(line), STATUS_OK);
-    assert_string_equal(settings.model, model);
+    assert_string_equal(settings.model.path, model);
     assert_string_equal(settings.positionals[0], first);
     assert_int_equal(settings.n_positionals, n_positionals);
     settings_finish(&settings);
@@ -124,8 +124,8 @@ static void properties_are_kept_in_order_and_bounded(void **state)
 {
     (void)state;
     assert_int_equal(parse("work -X a=1 -Xb=2=3 --property c="), STATUS_OK);
-    assert_int_equal(settings.n_properties, 3);
-    assert_string_equal(settings.properties[1], "b=2=3");
+    assert_int_equal(settings.kafka.n_properties, 3);
+    assert_string_equal(settings.kafka.properties[1], "b=2=3");
     settings_finish(&settings);
     char *argv[2 * OPTIONS_PROPERTIES_MAX + 3] = {"work"};
     for (int i = 0; i <= OPTIONS_PROPERTIES_MAX; i++) {
@@ -159,9 +159,9 @@ static void secrets_come_from_file_or_environment_and_not_from_the_line(void **s
                                            "ssl.key.password=of environment",
                                            // the last one counts
                                            "client.rack=environment", "client.rack=line"};
-    assert_int_equal(settings.n_properties, 5);
+    assert_int_equal(settings.kafka.n_properties, 5);
     for (int i = 0; i < 5; i++)
-        assert_string_equal(settings.properties[i], expected[i]);
+        assert_string_equal(settings.kafka.properties[i], expected[i]);
     settings_finish(&settings);
     setenv("SHEAF_PROPERTY", "nonsense", 1);
     expect_usage_error("work", "SHEAF_PROPERTY: -X: expected KEY=VALUE");
@@ -183,10 +183,10 @@ static void the_line_stands_over_the_environment_and_that_over_the_file(void **s
     setenv("SHEAF_MAX_BATCH", "6", 1);
     snprintf(line, sizeof line, "work --config %s --max-batch 7", path);
     assert_int_equal(parse(line), STATUS_OK);
-    assert_string_equal(settings.model, "file.gguf");
-    assert_int_equal(settings.threads, 5);
-    assert_int_equal(settings.max_batch, 7);
-    assert_int_equal(settings.window, 9);
+    assert_string_equal(settings.model.path, "file.gguf");
+    assert_int_equal(settings.engine.threads, 5);
+    assert_int_equal(settings.engine.n_sequences_max, 7);
+    assert_int_equal(settings.engine.window, 9);
     assert_false(settings.force);
     settings_finish(&settings);
     setenv("SHEAF_THREADS", "many", 1);
@@ -213,7 +213,7 @@ static void a_file_of_options_is_text_of_bounded_size(void **state)
         snprintf(line, sizeof line, "work --config %s", path);
         if (n == OPTIONS_CONFIG_BYTES_MAX) {
             assert_int_equal(parse(line), STATUS_OK);
-            assert_int_equal(settings.window, 9);
+            assert_int_equal(settings.engine.window, 9);
             settings_finish(&settings);
         } else {
             expect_usage_error(line, "larger than 1048576 bytes");
@@ -280,8 +280,8 @@ static void times_have_a_unit_and_an_end(void **state)
     assert_false(options_parse_duration("1w", &seconds));
     assert_false(options_parse_duration("1dd", &seconds));
     assert_int_equal(parse("work"), STATUS_OK);
-    assert_int_equal(settings.retain_s, 30 * 86400); // what help and store.sql say
-    assert_int_equal(settings.progress_s, 60);       // what help says
+    assert_int_equal(settings.worker.retain_s, 30 * 86400); // what help and store.sql say
+    assert_int_equal(settings.worker.progress_s, 60);       // what help says
     settings_finish(&settings);
     expect_usage_error("work --retain month", "expected a time as 45s");
 }

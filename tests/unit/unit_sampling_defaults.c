@@ -61,12 +61,13 @@ static void options_come_before_the_model_and_the_model_before_nothing(void **st
                  " temperature=0.6 top-p=0.95 top-k=20 min-p=0 repetition-penalty=1.05 max-tokens=2048");
     assert_names(qwen, &(struct settings){.sampling.defaults = "none"}, "");
     assert_names(
-        qwen, &(struct settings){.sampling.defaults = "none", .sampling.top_k = "7", .max_tokens_default = 9},
+        qwen,
+        &(struct settings){.sampling.defaults = "none", .sampling.top_k = "7", .model.max_tokens_default = 9},
         " top-k=7 max-tokens=9");
     assert_names(qwen,
                  &(struct settings){
                      .sampling = {.temperature = "0", .presence_penalty = "1.5", .frequency_penalty = "-2"},
-                     .max_tokens_default = 9},
+                     .model.max_tokens_default = 9},
                  " temperature=0 top-p=0.95 top-k=20 min-p=0 presence-penalty=1.5 frequency-penalty=-2 "
                  "repetition-penalty=1.05 max-tokens=9");
 }
