@@ -9,6 +9,7 @@ struct build {
     const struct answer_task *task;
     struct rules *rules;
     struct arena arena;
+    size_t schema_bytes; // of all functions so far
     struct error *error;
     enum status status;
 };
@@ -96,27 +97,38 @@ static uint32_t tool_string(struct build *build, const char *string)
 
 // ---- arguments ----
 
-static uint32_t compile_schema(struct build *build, const struct value *schema,
-                               const struct json_schema_options *options)
-{
-    struct buffer text = {0};
-    struct schema_refusal refusal;
-    uint32_t symbol = SYMBOL_NOTHING;
-    json_encode(schema, &text);
-    if (build->status == STATUS_OK && text.failed)
-        build->status = error_set(build->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
-    if (build->status == STATUS_OK)
-        build->status = json_schema_compile((struct text){text.data, text.size}, options, build->rules,
-                                            &symbol, &refusal, build->error);
-    buffer_finish(&text);
-    return symbol;
-}
-
 static struct value no_memory(struct build *build)
 {
     if (build->status == STATUS_OK)
         build->status = error_set(build->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
     return (struct value){.kind = VALUE_NULL};
+}
+
+// A schema as JSON; fails the build without memory, and at the limit of all schemas together.
+static struct text encode_schema(struct build *build, const struct value *schema, struct buffer *text)
+{
+    json_encode(schema, text);
+    if (text->failed)
+        (void)no_memory(build);
+    build->schema_bytes += text->size;
+    if (build->status == STATUS_OK && build->schema_bytes > ANSWER_SCHEMA_BYTES_MAX)
+        build->status = error_set(build->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                                  "answer_schema_bytes: more than %d, with the functions before",
+                                  ANSWER_SCHEMA_BYTES_MAX);
+    return (struct text){text->data, text->size};
+}
+
+static uint32_t compile_schema(struct build *build, const struct value *schema,
+                               const struct json_schema_options *options)
+{
+    struct buffer buffer = {0};
+    struct schema_refusal refusal;
+    uint32_t symbol = SYMBOL_NOTHING;
+    struct text text = encode_schema(build, schema, &buffer);
+    if (build->status == STATUS_OK)
+        build->status = json_schema_compile(text, options, build->rules, &symbol, &refusal, build->error);
+    buffer_finish(&buffer);
+    return symbol;
 }
 
 static void copy_members(struct value *to, const struct value *from)
@@ -165,22 +177,6 @@ static void check_keywords(struct build *build, const struct value *parameters)
     }
 }
 
-// One parameter's schema, with the definitions that it may refer to.
-static struct value parameter_schema(struct build *build, const struct value *parameters,
-                                     const struct value *parameter)
-{
-    static const char *const kept[] = {"$schema", "$defs", "definitions"};
-    struct value schema, all;
-    if (!value_object_create(&build->arena, 4, &schema) || !value_array_create(&build->arena, 1, &all))
-        return no_memory(build);
-    for (int i = 0; i < 3; i++)
-        if (value_get(parameters, kept[i]))
-            value_put(&schema, kept[i], *value_get(parameters, kept[i]));
-    all.array.items[0] = *parameter;
-    value_put(&schema, "allOf", all);
-    return schema;
-}
-
 static bool is_required(const struct value *parameters, struct text key)
 {
     const struct value *required = value_get(parameters, "required");
@@ -201,19 +197,25 @@ static struct text core_of(const char *string)
     return text;
 }
 
-static uint32_t parameter_value(struct build *build, const struct value *parameters,
-                                const struct value *parameter, bool is_bare)
+// A function's parameters while they become symbols one by one; their definitions are compiled once.
+struct parameters {
+    const struct value *value;
+    struct json_schema *schema;
+};
+
+static uint32_t parameter_value(struct build *build, const struct parameters *parameters, struct text key,
+                                bool is_bare)
 {
-    const struct tool_format *format = build->task->format->tools;
-    struct json_schema_options options = {.spacing = JSON_SPACING_SPACED,
-                                          .is_python = format->arguments == ARGUMENTS_PYTHON};
+    struct text bare_end = {0};
+    uint32_t symbol = SYMBOL_NOTHING;
     if (is_bare)
-        options.bare_end = core_of(format->value_close);
-    struct value schema = parameter_schema(build, parameters, parameter);
-    return build->status == STATUS_OK ? compile_schema(build, &schema, &options) : SYMBOL_NOTHING;
+        bare_end = core_of(build->task->format->tools->value_close);
+    if (build->status == STATUS_OK)
+        build->status = json_schema_property(parameters->schema, key, bare_end, &symbol);
+    return symbol;
 }
 
-static uint32_t tagged_parameter(struct build *build, const struct value *parameters,
+static uint32_t tagged_parameter(struct build *build, const struct parameters *parameters,
                                  const struct value_member *member)
 {
     const struct tool_format *format = build->task->format->tools;
@@ -221,22 +223,22 @@ static uint32_t tagged_parameter(struct build *build, const struct value *parame
     uint32_t symbols[] = {
         tool_string(build, format->key_open), literal(build, member->key),
         tool_string(build, !is_bare && format->key_close_json ? format->key_close_json : format->key_close),
-        parameter_value(build, parameters, &member->value, is_bare), tool_string(build, format->value_close)};
+        parameter_value(build, parameters, member->key, is_bare), tool_string(build, format->value_close)};
     return rules_sequence(build->rules, symbols, 5);
 }
 
-static uint32_t python_parameter(struct build *build, const struct value *parameters,
+static uint32_t python_parameter(struct build *build, const struct parameters *parameters,
                                  const struct value_member *member)
 {
     uint32_t symbols[] = {literal(build, member->key), literal(build, TEXT("=")),
-                          parameter_value(build, parameters, &member->value, false)};
+                          parameter_value(build, parameters, member->key, false)};
     return rules_sequence(build->rules, symbols, 3);
 }
 
 // Parameters in the schema's order, from the last to the first: what follows where none, or some, came before.
-static uint32_t parameter_list(struct build *build, const struct value *parameters)
+static uint32_t list_parameters(struct build *build, const struct parameters *parameters)
 {
-    const struct value *properties = value_get(parameters, "properties");
+    const struct value *properties = value_get(parameters->value, "properties");
     bool is_python = build->task->format->tools->arguments == ARGUMENTS_PYTHON;
     uint32_t first = none(build), later = first;
     size_t n = properties && properties->kind == VALUE_OBJECT ? properties->object.n_members : 0;
@@ -246,11 +248,33 @@ static uint32_t parameter_list(struct build *build, const struct value *paramete
                                     : tagged_parameter(build, parameters, member);
         uint32_t separated = is_python ? join(build, literal(build, TEXT(", ")), symbol) : symbol;
         uint32_t given = join(build, symbol, later), given_later = join(build, separated, later);
-        bool required = is_required(parameters, member->key);
+        bool required = is_required(parameters->value, member->key);
         first = required ? given : either(build, given, first);
         later = required ? given_later : either(build, given_later, later);
     }
     return first;
+}
+
+static uint32_t parameter_list(struct build *build, const struct value *value)
+{
+    const struct json_schema_options options = {.spacing = JSON_SPACING_SPACED,
+                                                .is_python = build->task->format->tools->arguments ==
+                                                             ARGUMENTS_PYTHON};
+    struct parameters parameters = {.value = value};
+    struct buffer buffer = {0};
+    struct schema_refusal refusal;
+    uint32_t symbol = SYMBOL_NOTHING;
+    if (value->kind != VALUE_OBJECT)
+        return none(build);
+    struct text text = encode_schema(build, value, &buffer);
+    if (build->status == STATUS_OK)
+        build->status =
+            json_schema_open(&parameters.schema, text, &options, build->rules, &refusal, build->error);
+    if (build->status == STATUS_OK)
+        symbol = list_parameters(build, &parameters);
+    json_schema_close(parameters.schema);
+    buffer_finish(&buffer);
+    return symbol;
 }
 
 static uint32_t arguments(struct build *build, const struct value *parameters)

@@ -7,6 +7,10 @@
 #include "engine/grammar/rules.h"
 #include "schemas/job.h"
 
+enum {
+    ANSWER_SCHEMA_BYTES_MAX = 4 << 20
+}; // of all functions' parameters as JSON; one may have grammar_source_bytes
+
 struct answer_task {
     const struct answer_format *format;
     enum thinking_state thinking;

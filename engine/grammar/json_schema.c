@@ -1,8 +1,10 @@
 #include "engine/grammar/json_schema.h"
 
 #include "engine/grammar/json_number.h"
-#include "engine/grammar/schema_shape.h"
+#include "engine/grammar/rules_parts.h"
+#include "engine/grammar/schema_rules.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static struct shape has_shape(struct schema_compiler *compiler, const struct json_node *node, bool has)
@@ -199,25 +201,77 @@ static bool start(struct schema_compiler *compiler, struct text schema)
     return formulas_init(compiler);
 }
 
-enum status json_schema_compile(struct text schema, const struct json_schema_options *options,
+struct json_schema {
+    struct arena arena;
+    struct schema_compiler compiler;
+    struct schema_rules symbols;
+};
+
+enum status json_schema_open(struct json_schema **opened, struct text text,
+                             const struct json_schema_options *options, struct rules *rules,
+                             struct schema_refusal *refusal, struct error *error)
+{
+    static const struct json_schema_options compact;
+    struct json_schema *schema = *opened = calloc(1, sizeof *schema);
+    if (!schema)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
+    schema->compiler = (struct schema_compiler){.options = options ? options : &compact,
+                                                .arena = &schema->arena,
+                                                .rules = rules,
+                                                .pool = rules_expressions(rules),
+                                                .work = rules->schema_work,
+                                                .refusal = refusal,
+                                                .error = error};
+    *refusal = (struct schema_refusal){0};
+    if (start(&schema->compiler, text) && schema_rules_init(&schema->symbols, &schema->compiler))
+        return STATUS_OK;
+    enum status status = schema->compiler.status;
+    json_schema_close(schema);
+    *opened = NULL;
+    return status;
+}
+
+static enum status find_status(struct json_schema *schema)
+{
+    struct schema_compiler *compiler = &schema->compiler;
+    if (compiler->status == STATUS_OK)
+        compiler->status = rules_status(compiler->rules, compiler->error);
+    return compiler->status;
+}
+
+enum status json_schema_root(struct json_schema *schema, uint32_t *symbol)
+{
+    uint32_t root = formula_schema(&schema->compiler, schema->compiler.source.root);
+    *symbol = schema_rules_add(&schema->symbols, root, (struct text){0});
+    return find_status(schema);
+}
+
+enum status json_schema_property(struct json_schema *schema, struct text key, struct text bare_end,
+                                 uint32_t *symbol)
+{
+    const struct json_node *properties = json_member_named(schema->compiler.source.root, "properties");
+    uint32_t formula = formula_schema(&schema->compiler, json_member(properties, key));
+    *symbol = schema_rules_add(&schema->symbols, formula, bare_end);
+    return find_status(schema);
+}
+
+void json_schema_close(struct json_schema *schema)
+{
+    if (!schema)
+        return;
+    schema->compiler.rules->schema_work = schema->compiler.work;
+    arena_finish(&schema->arena);
+    free(schema);
+}
+
+enum status json_schema_compile(struct text text, const struct json_schema_options *options,
                                 struct rules *rules, uint32_t *start_symbol, struct schema_refusal *refusal,
                                 struct error *error)
 {
-    static const struct json_schema_options compact;
-    struct arena arena = {0};
-    struct schema_compiler compiler = {.options = options ? options : &compact,
-                                       .arena = &arena,
-                                       .rules = rules,
-                                       .pool = rules_expressions(rules),
-                                       .refusal = refusal,
-                                       .error = error};
-    *refusal = (struct schema_refusal){0};
-    if (start(&compiler, schema)) {
-        uint32_t root = formula_schema(&compiler, compiler.source.root);
-        *start_symbol = schema_rules_build(&compiler, root);
-    }
-    if (compiler.status == STATUS_OK)
-        compiler.status = rules_status(rules, error);
-    arena_finish(&arena);
-    return compiler.status;
+    struct json_schema *schema;
+    enum status status = json_schema_open(&schema, text, options, rules, refusal, error);
+    if (status == STATUS_OK)
+        status = json_schema_root(schema, start_symbol);
+    json_schema_close(schema);
+    return status;
 }

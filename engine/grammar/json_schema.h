@@ -25,9 +25,6 @@ struct json_schema_options {
     enum json_spacing spacing;
     uint32_t indent; // JSON_SPACING_INDENTED: spaces a level
     bool any_order;  // of object members, where an object has few
-    // A value that is a text is written without quotes and escapes, and does not have this text, which ends
-    // it. data NULL: as JSON. Only the outermost value; its schema allows nothing but texts.
-    struct text bare_end;
     // Values of enum and const may have a fraction of zeros in draft 4, which tells 1 from 1.0 elsewhere: for judging
     // instances, not for answers.
     bool has_zero_fractions;
@@ -46,3 +43,19 @@ struct schema_refusal {
 enum status json_schema_compile(struct text schema, const struct json_schema_options *options,
                                 struct rules *rules, uint32_t *start, struct schema_refusal *refusal,
                                 struct error *error) WARN_UNUSED;
+
+// The same in parts, for several values of one schema whose definitions are compiled once. `schema`, `options`,
+// `rules`, `refusal` and `error` outlive it. *opened is NULL after an error. Errors of all: as above; the first one
+// stays.
+struct json_schema;
+enum status json_schema_open(struct json_schema **opened, struct text schema,
+                             const struct json_schema_options *options, struct rules *rules,
+                             struct schema_refusal *refusal, struct error *error) WARN_UNUSED;
+// *symbol of the whole value.
+enum status json_schema_root(struct json_schema *schema, uint32_t *symbol) WARN_UNUSED;
+// *symbol of the member's value, as the root's `properties` has it, which must have the key. A text is written without
+// quotes and escapes, and does not have `bare_end`, which ends it, where that is given (data not NULL): the
+// member's schema allows nothing but texts then.
+enum status json_schema_property(struct json_schema *schema, struct text key, struct text bare_end,
+                                 uint32_t *symbol) WARN_UNUSED;
+void json_schema_close(struct json_schema *schema);

@@ -26,4 +26,5 @@ struct rules {
     struct expressions *expressions;
     VECTOR(struct rule_node) nodes; // by symbol
     VECTOR(uint32_t) children;
+    uint64_t schema_work; // of all schemas compiled so far
 };

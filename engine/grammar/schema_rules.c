@@ -106,11 +106,10 @@ uint32_t schema_rules_symbol(struct schema_rules *rules, uint32_t formula, uint3
 }
 
 // A text up to what ends it, or a JSON string.
-static uint32_t string_terminal(struct schema_rules *rules, uint32_t symbol, uint32_t string)
+static uint32_t string_terminal(struct schema_rules *rules, uint32_t string, struct text end)
 {
-    struct text end = rules->compiler->options->bare_end;
     struct expressions *pool = rules->compiler->pool;
-    if (!end.data || symbol != rules->start)
+    if (!end.data)
         return rules_terminal(rules->compiler->rules, string, TERMINAL_JSON_STRING);
     return rules_terminal(rules->compiler->rules,
                           expression_both(pool, string, expression_without(pool, end)), TERMINAL_TEXT);
@@ -128,7 +127,7 @@ static uint32_t number_terminal(struct schema_rules *rules, const struct shape *
                           TERMINAL_TEXT);
 }
 
-static void define(struct schema_rules *rules, const struct schema_symbol *symbol)
+static void define(struct schema_rules *rules, const struct schema_symbol *symbol, struct text bare_end)
 {
     struct schema_compiler *compiler = rules->compiler;
     const struct shape *shape = formula_shape(compiler, symbol->formula);
@@ -144,7 +143,7 @@ static void define(struct schema_rules *rules, const struct schema_symbol *symbo
     if (shape->number != EXPRESSION_NOTHING)
         symbol_list_add(rules, &list, number_terminal(rules, shape));
     if (shape->string != EXPRESSION_NOTHING)
-        symbol_list_add(rules, &list, string_terminal(rules, symbol->symbol, shape->string));
+        symbol_list_add(rules, &list, string_terminal(rules, shape->string, bare_end));
     for (uint32_t i = 0; i < shape->n_arrays && compiler->status == STATUS_OK; i++)
         symbol_list_add(rules, &list, schema_rules_array(rules, &shape->arrays[i], symbol->depth));
     for (uint32_t i = 0; i < shape->n_objects && compiler->status == STATUS_OK; i++)
@@ -152,17 +151,30 @@ static void define(struct schema_rules *rules, const struct schema_symbol *symbo
     rules_define(compiler->rules, symbol->symbol, symbol_list_choice(rules, &list));
 }
 
-uint32_t schema_rules_build(struct schema_compiler *compiler, uint32_t formula)
+bool schema_rules_init(struct schema_rules *rules, struct schema_compiler *compiler)
 {
-    struct schema_rules rules = {.compiler = compiler, .symbols_max = 64, .n_symbols = 1, .n_defined = 1};
-    rules.symbols = compiler_allocate(compiler, rules.symbols_max, sizeof *rules.symbols);
-    rules.buckets = compiler_allocate(compiler, N_BUCKETS, sizeof *rules.buckets);
-    if (!rules.symbols || !rules.buckets)
-        return SYMBOL_NOTHING;
-    uint32_t start = rules.start = schema_rules_symbol(&rules, formula, 0);
-    while (rules.n_defined < rules.n_symbols && compiler_work(compiler, 1)) {
-        struct schema_symbol symbol = rules.symbols[rules.n_defined++];
-        define(&rules, &symbol);
+    *rules = (struct schema_rules){.compiler = compiler, .symbols_max = 64, .n_symbols = 1, .n_defined = 1};
+    rules->symbols = compiler_allocate(compiler, rules->symbols_max, sizeof *rules->symbols);
+    rules->buckets = compiler_allocate(compiler, N_BUCKETS, sizeof *rules->buckets);
+    return rules->symbols && rules->buckets;
+}
+
+uint32_t schema_rules_add(struct schema_rules *rules, uint32_t formula, struct text bare_end)
+{
+    struct schema_compiler *compiler = rules->compiler;
+    uint32_t start = SYMBOL_NOTHING;
+    if (compiler->status != STATUS_OK)
+        return start;
+    if (bare_end.data) { // a symbol of its own
+        struct schema_symbol bare = {.formula = formula, .symbol = rules_nonterminal(compiler->rules)};
+        define(rules, &bare, bare_end);
+        start = bare.symbol;
+    } else {
+        start = schema_rules_symbol(rules, formula, 0);
+    }
+    while (rules->n_defined < rules->n_symbols && compiler_work(compiler, 1)) {
+        struct schema_symbol symbol = rules->symbols[rules->n_defined++];
+        define(rules, &symbol, (struct text){0});
         if (rules_status(compiler->rules, NULL) != STATUS_OK)
             break;
     }

@@ -16,7 +16,7 @@ struct schema_marks {
 struct schema_rules {
     struct schema_compiler *compiler;
     struct schema_symbol *symbols; // in the order in which they were asked for; defined in that order
-    uint32_t n_symbols, symbols_max, n_defined, start;
+    uint32_t n_symbols, symbols_max, n_defined;
     uint32_t *buckets;
     struct schema_marks marks[JSON_SCHEMA_INDENTED_DEPTH_MAX + 1];
     bool has_marks[JSON_SCHEMA_INDENTED_DEPTH_MAX + 1];
@@ -24,6 +24,9 @@ struct schema_rules {
 
 enum { SCHEMA_STATES_MAX = 20000, SCHEMA_LOOSE_MAX = 6, SCHEMA_NEEDS_MAX = 3, SCHEMA_UNIQUE_MAX = 16 };
 
+bool schema_rules_init(struct schema_rules *rules, struct schema_compiler *compiler);
+// A formula as a symbol, with all that it is made of. `bare_end`: json_schema_property.
+uint32_t schema_rules_add(struct schema_rules *rules, uint32_t formula, struct text bare_end);
 uint32_t schema_rules_symbol(struct schema_rules *rules, uint32_t formula, uint32_t depth);
 const struct schema_marks *schema_rules_marks(struct schema_rules *rules, uint32_t depth);
 

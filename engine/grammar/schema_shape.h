@@ -119,7 +119,7 @@ struct schema_compiler {
     uint32_t n_buckets;
     uint32_t number_any, number_family;
     uint32_t integer, not_integer; // of this draft; EXPRESSION_NOTHING: not asked for yet
-    uint64_t work;
+    uint64_t work;                 // also of the schemas compiled to the same rules before
     uint32_t depth;
     bool probe_failed;  // formula_is_nothing came back to a formula that is being expanded
     uint32_t n_probes;  // of formula_is_nothing, one inside another
@@ -197,6 +197,3 @@ struct shape schema_negation(struct schema_compiler *compiler, const struct json
 struct shape members_shape(struct schema_compiler *compiler, struct formula formula);
 struct shape value_shape(struct schema_compiler *compiler, const struct json_node *value);
 struct shape value_negation(struct schema_compiler *compiler, const struct json_node *value);
-
-// schema_rules.c: a formula as a symbol of the grammar.
-uint32_t schema_rules_build(struct schema_compiler *compiler, uint32_t formula);

@@ -550,6 +550,99 @@ static void the_format_follows_from_the_template(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
+enum { N_PARAMETERS = 400, N_DEFINITIONS = 3000 };
+
+// Parameters that all refer to one of many definitions.
+static struct job *make_large_job(struct buffer *record)
+{
+    struct error error;
+    struct job *job = job_create();
+    buffer_add_string(
+        record, "{\"job_id\":\"j\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[{"
+                "\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":\"object\","
+                "\"required\":[\"p7\"],\"properties\":{");
+    for (int i = 0; i < N_PARAMETERS; i++)
+        buffer_add_format(record, "%s\"p%d\":{\"$ref\":\"#/$defs/d0\"}", i ? "," : "", i);
+    buffer_add_string(record, "},\"$defs\":{");
+    for (int i = 0; i < N_DEFINITIONS; i++)
+        buffer_add_format(
+            record,
+            "%s\"d%d\":{\"type\":\"object\",\"properties\":{\"next\":{\"$ref\":\"#/$defs/d%d\"},"
+            "\"value\":{\"type\":\"integer\",\"minimum\":%d}},\"additionalProperties\":false}",
+            i ? "," : "", i, (i + 1) % N_DEFINITIONS, i);
+    buffer_add_string(record, "}}}}],\"tool_choice\":\"required\"}");
+    if (job_decode(job, (struct text){record->data, record->size}, ENCODING_JSON, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return job;
+}
+
+// Definitions that are compiled again for each parameter reach the limit of symbols.
+static void definitions_are_compiled_once_for_all_parameters(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"qwen3-coder", "llama3-pythonic"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct buffer record = {0};
+        struct job *job = make_large_job(&record);
+        struct answer_format format = format_of(names[i], "");
+        struct answer_task task = {.format = &format,
+                                   .tools = &job->request.tools,
+                                   .is_special = no_specials};
+        struct rules *rules = rules_create(NULL);
+        struct error error = {0};
+        uint32_t start;
+        int32_t function;
+        if (answer_grammar_build(&task, rules, &start, &function, &error) != STATUS_OK)
+            fail_msg("%s: %s", names[i], error.text);
+        rules_destroy(rules);
+        job_destroy(job);
+        buffer_finish(&record);
+    }
+}
+
+static enum status build_described(int n_functions, size_t n_bytes, int32_t *function, struct error *error)
+{
+    struct buffer record = {0};
+    buffer_add_string(&record,
+                      "{\"job_id\":\"j\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[");
+    for (int i = 0; i < n_functions; i++) {
+        buffer_add_format(
+            &record,
+            "%s{\"type\":\"function\",\"function\":{\"name\":\"f%d\",\"parameters\":{\"description\":\"",
+            i ? "," : "", i);
+        for (size_t n = 0; n < n_bytes; n++)
+            buffer_add_byte(&record, 'x');
+        buffer_add_string(&record, "\"}}}");
+    }
+    buffer_add_string(&record, "],\"tool_choice\":\"required\"}");
+    struct job *job = job_create();
+    assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error),
+                     STATUS_OK);
+    struct answer_format format = format_of("hermes", "");
+    struct answer_task task = {.format = &format, .tools = &job->request.tools, .is_special = no_specials};
+    struct rules *rules = rules_create(NULL);
+    uint32_t start;
+    enum status status = answer_grammar_build(&task, rules, &start, function, error);
+    rules_destroy(rules);
+    job_destroy(job);
+    buffer_finish(&record);
+    return status;
+}
+
+static void the_bytes_of_all_functions_are_limited(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    int32_t function;
+    assert_int_equal(build_described(4, 1000000, &function, &error), STATUS_OK);
+    assert_int_equal(build_described(5, 1000000, &function, &error), STATUS_REJECT);
+    assert_int_equal(function, 4);
+    assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
+    assert_string_equal(error.text, "answer_schema_bytes: more than 4194304, with the functions before");
+    assert_int_equal(build_described(1, 1100000, &function, &error), STATUS_REJECT); // of one function
+    assert_int_equal(function, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -564,6 +657,8 @@ int main(void)
         cmocka_unit_test(thoughts_are_split_off),
         cmocka_unit_test(a_constraint_holds_behind_the_thoughts),
         cmocka_unit_test(a_schema_that_is_not_enforced_names_its_function),
+        cmocka_unit_test(definitions_are_compiled_once_for_all_parameters),
+        cmocka_unit_test(the_bytes_of_all_functions_are_limited),
         cmocka_unit_test(ids_are_functions_of_the_request_and_the_position),
         cmocka_unit_test(the_format_follows_from_the_template),
     };
