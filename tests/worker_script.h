@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -54,7 +55,9 @@ struct script {
     bool revokes;            // its partitions, once a commit failed
     int n_commits_at_revoke; // during that
     int in_flight_after_revoke;
-    int most_before_commit; // in flight, before the first one
+    int most_before_commit;        // in flight, before the first one
+    const struct metrics *metrics; // looked at by each poll while commits fail; NULL: not
+    int n_polls_in_trouble;        // of these: it names the fault, and is not ready
 };
 
 static enum status script_poll(struct transport *transport, int timeout_ms, int n_max,
@@ -73,6 +76,9 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
     if (script->outside && script->n_next > script->signal_at)
         return error_set(error, STATUS_RESTART, ERROR_BROKER, "no place in the group");
     script->n_polls += script->n_failed_commits > 0;
+    if (script->metrics && script->n_failed_commits > 0 && script->fail_commits > 0)
+        script->n_polls_in_trouble +=
+            strcmp(script->metrics->trouble, "the broker is away") == 0 && !metrics_is_ready(script->metrics);
     if (script->revokes && script->n_failed_commits > 0) {
         script->revokes = false;
         int n_before = script->n_commits;

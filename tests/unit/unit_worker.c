@@ -5,6 +5,7 @@
 #include "consumer/log.h"
 #include "consumer/trial.h"
 #include "consumer/worker_state.h"
+#include "schemas/clock.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
 
@@ -180,6 +181,63 @@ static void polling_goes_on_while_commits_fail(void **state)
     // more than one for each try, however slow the machine
     assert_true(stage.script->n_polls_at_last_fault > 5);
     stage_close(&stage);
+}
+
+static void a_worker_names_what_its_commits_wait_for_until_one_succeeds(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(40, 20);
+    stage.script->fail_commits = 3;
+    stage.script->metrics = stage.config.metrics;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_true(stage.script->n_polls_in_trouble > 0);
+    assert_string_equal(stage.config.metrics->trouble, "");
+    stage_close(&stage);
+}
+
+static void work_in_between_starts_the_idle_time_anew(void **state)
+{
+    (void)state;
+    enum { IDLE_S = 3600 };
+    struct stage stage = stage_open(1, 20);
+    stage.config.exit_when_idle_s = IDLE_S;
+    for (int has_jobs = 0; has_jobs < 2; has_jobs++) {
+        struct worker worker = {.config = &stage.config, .n_in_flight = has_jobs};
+        worker.stop.idle_since_ms = clock_ms() - 2 * IDLE_S * INT64_C(1000);
+        stage.script->n_next = has_jobs; // a job that was not delivered yet, or one in flight
+        worker_stop_when_idle(&worker);
+        worker.n_in_flight = 0;
+        stage.script->n_next = 1;
+        worker_stop_when_idle(&worker);
+        assert_int_equal(worker.stop.mode, RUNNING);
+    }
+    stage_close(&stage);
+}
+
+// A second job of those that may kill a worker is not begun behind the stop: it goes back at once.
+static void suspects_at_the_gate_are_given_back_when_the_worker_stops(void **state)
+{
+    (void)state;
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    struct stage stage = stage_open(40, 40);
+    for (int i = 0; i < 40; i++)
+        stage.script->crashes[i] = 2;
+    stage.config.exit_when_idle_s = -1;
+    stage.config.stop_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    stage.script->signal_at = 39;
+    stage.script->held = stage.model;
+    fake_model_hold(stage.model);
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_outcomes(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered + n_released, 40);
+    assert_in_range(n_answered, 0, 2);
+    close(stage.config.stop_fd);
+    stage_close(&stage);
+    sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 static void what_can_t_be_published_at_once_is_published_in_parts(void **state)
@@ -634,6 +692,9 @@ int main(void)
         CASE(a_model_that_fails_its_first_jobs_is_found_before_any_is_published),
         CASE(commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost),
         CASE(polling_goes_on_while_commits_fail),
+        CASE(a_worker_names_what_its_commits_wait_for_until_one_succeeds),
+        CASE(work_in_between_starts_the_idle_time_anew),
+        CASE(suspects_at_the_gate_are_given_back_when_the_worker_stops),
         CASE(what_can_t_be_published_at_once_is_published_in_parts),
         CASE(a_result_that_is_refused_again_and_again_keeps_no_other_waiting),
         CASE(a_record_that_is_named_as_refused_is_committed_apart_from_then_on),

@@ -1,0 +1,331 @@
+// A worker's figures as Prometheus text and as a page: each number stands under its own name.
+#include "consumer/metrics.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct metrics *metrics;
+static struct buffer text;
+
+static int open_metrics(void **state)
+{
+    (void)state;
+    metrics = calloc(1, sizeof *metrics);
+    return metrics ? 0 : -1;
+}
+
+static int close_metrics(void **state)
+{
+    (void)state;
+    free(metrics);
+    buffer_finish(&text);
+    text = (struct buffer){0};
+    return 0;
+}
+
+// The partitions of one consumer: nothing committed, some finished above, nothing behind.
+static const struct partition_figures partitions[] = {
+    {.topic = TEXT("jobs"), .partition = 3, .committed = -1, .end = 70, .n_in_flight = 8, .n_map_covered = 9},
+    {.topic = TEXT("<\"&\\>"),
+     .partition = 4,
+     .committed = 100,
+     .end = 150,
+     .n_in_flight = 2,
+     .n_map_covered = 30},
+    {.topic = TEXT("jobs"),
+     .partition = 5,
+     .committed = 200,
+     .end = 199,
+     .n_in_flight = 0,
+     .n_map_covered = 1}};
+
+static struct metrics_view view_of(const struct kafka_figures *kafka)
+{
+    return (struct metrics_view){.version = "1",
+                                 .model = "a \"model\"\n",
+                                 .backend = "cpu",
+                                 .transport = "kafka",
+                                 .group = "g",
+                                 .partitions = partitions,
+                                 .n_partitions = sizeof partitions / sizeof *partitions,
+                                 .kafka = kafka};
+}
+
+static void write_text(const struct kafka_figures *kafka)
+{
+    struct metrics_view view = view_of(kafka);
+    buffer_finish(&text);
+    text = (struct buffer){0};
+    metrics_write(metrics, &view, &text);
+    buffer_add_byte(&text, '\0');
+    assert_false(text.failed);
+}
+
+// Whole lines, one behind the other.
+static void assert_lines(const char *lines)
+{
+    char all[1024];
+    snprintf(all, sizeof all, "\n%s\n", lines);
+    if (!strstr(text.data, all))
+        fail_msg("no line %s in:\n%s", lines, text.data);
+}
+
+static struct job *job_that_ended(enum result_status status, enum error_code code)
+{
+    struct job *job = job_create();
+    assert_non_null(job);
+    job->source.received_s = metrics_second();
+    job->result.status = status;
+    job->result.error.code = code;
+    job->figures.cached_tokens = 5;
+    return job;
+}
+
+static void jobs_are_counted_by_status_and_error(void **state)
+{
+    (void)state;
+    static const struct {
+        enum result_status status;
+        enum error_code code;
+        bool is_published, is_dead;
+    } ends[] = {{RESULT_DONE, ERROR_NONE, true, false},
+                {RESULT_DONE, ERROR_NONE, true, false},
+                {RESULT_DONE, ERROR_NONE, true, false},
+                {RESULT_FAILED, ERROR_LOGITS_NAN, true, false},
+                {RESULT_FAILED, ERROR_INVALID_ENCODING, true, true},
+                {RESULT_CANCELLED, ERROR_CANCELLED, true, false},
+                {RESULT_DONE, ERROR_NONE, false, false}};
+    struct job *left = job_that_ended(RESULT_NONE, ERROR_NONE);
+    metrics_received(metrics, left);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct job *job = job_that_ended(ends[i].status, ends[i].code);
+        if (ends[i].is_dead)
+            job->source.record = TEXT("{");
+        metrics_received(metrics, job);
+        metrics_job_left(metrics, job, ends[i].is_published);
+        job->source.record = (struct text){0};
+        job_destroy(job);
+    }
+    write_text(NULL);
+    assert_lines("sheaf_jobs_total{status=\"done\"} 3\nsheaf_jobs_total{status=\"failed\"} 2\n"
+                 "sheaf_jobs_total{status=\"cancelled\"} 1");
+    assert_lines("sheaf_jobs_inflight 1");
+    assert_lines("sheaf_dead_letters_total 1");
+    assert_lines("sheaf_job_errors_total{code=\"logits_nan\"} 1");
+    assert_lines("sheaf_job_errors_total{code=\"invalid_encoding\"} 1");
+    assert_lines("sheaf_tokens_total{kind=\"cached\"} 30");
+    assert_null(strstr(text.data, "code=\"none\""));
+    assert_null(strstr(text.data, "sheaf_txn_total"));
+    assert_null(strstr(text.data, "sheaf_partition"));
+    job_destroy(left);
+}
+
+static double age_shown(void)
+{
+    write_text(NULL);
+    const char *sample = strstr(text.data, "\nsheaf_oldest_unfinished_seconds ");
+    assert_non_null(sample);
+    return strtod(strchr(sample, ' '), NULL);
+}
+
+static void the_oldest_job_in_flight_has_its_age(void **state)
+{
+    (void)state;
+    struct job *old = job_that_ended(RESULT_DONE, ERROR_NONE),
+               *young = job_that_ended(RESULT_DONE, ERROR_NONE);
+    old->source.received_s -= 4;
+    young->source.received_s -= 1;
+    metrics_received(metrics, old);
+    metrics_received(metrics, young);
+    int64_t before_s = metrics_second();
+    double age_s = age_shown();
+    assert_true(age_s >= (double)(before_s - old->source.received_s));
+    assert_true(age_s <= (double)(metrics_second() - old->source.received_s));
+    metrics_job_left(metrics, old, true);
+    assert_int_equal(metrics->oldest_s, young->source.received_s);
+    metrics_job_left(metrics, young, true);
+    assert_true(age_shown() == 0);
+    metrics_received(metrics, old);
+    assert_int_equal(metrics->oldest_s, old->source.received_s);
+    job_destroy(old);
+    job_destroy(young);
+}
+
+static void steps_are_summed_and_the_last_ones_state_is_shown(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct step_figures step = {.prepare_us = 100, // the bound of the first bucket belongs to it
+                                    .plan_us = 101,
+                                    .compute_us = 3000000,
+                                    .finish_us = 11000000,
+                                    .n_sequences = i ? 4096 : 5,
+                                    .n_preempted = 2,
+                                    .prefill_tokens = 10,
+                                    .n_generated = 7,
+                                    .n_waiting = 3 + i,
+                                    .pages_used = 20 + i,
+                                    .pages_total = 64};
+        metrics_step(metrics, &step);
+    }
+    metrics_commit(metrics, 20000);
+    write_text(NULL);
+    assert_lines("sheaf_steps_total 2");
+    assert_lines("sheaf_tokens_total{kind=\"prefill\"} 20\nsheaf_tokens_total{kind=\"generated\"} 14");
+    assert_lines("sheaf_window_waiting 4");
+    assert_lines("sheaf_preemptions_total 4");
+    assert_lines("sheaf_kv_pages{state=\"used\"} 21\nsheaf_kv_pages{state=\"free\"} 43");
+    assert_lines("sheaf_step_seconds_bucket{phase=\"prepare\",le=\"0.0001\"} 2");
+    assert_lines("sheaf_step_seconds_bucket{phase=\"plan\",le=\"0.0001\"} 0\n"
+                 "sheaf_step_seconds_bucket{phase=\"plan\",le=\"0.00025\"} 2");
+    assert_lines(
+        "sheaf_step_seconds_bucket{phase=\"compute\",le=\"2.5\"} 0\n"
+        "sheaf_step_seconds_bucket{phase=\"compute\",le=\"5\"} 2\n"
+        "sheaf_step_seconds_bucket{phase=\"compute\",le=\"10\"} 2\n"
+        "sheaf_step_seconds_bucket{phase=\"compute\",le=\"+Inf\"} 2\n"
+        "sheaf_step_seconds_sum{phase=\"compute\"} 6\nsheaf_step_seconds_count{phase=\"compute\"} 2");
+    assert_lines("sheaf_step_seconds_bucket{phase=\"finish\",le=\"10\"} 0\n"
+                 "sheaf_step_seconds_bucket{phase=\"finish\",le=\"+Inf\"} 2");
+    assert_lines("sheaf_step_sequences_bucket{le=\"4\"} 0\nsheaf_step_sequences_bucket{le=\"8\"} 1");
+    assert_lines("sheaf_step_sequences_bucket{le=\"1024\"} 1\nsheaf_step_sequences_bucket{le=\"4096\"} 2\n"
+                 "sheaf_step_sequences_bucket{le=\"+Inf\"} 2\nsheaf_step_sequences_sum 4101\n"
+                 "sheaf_step_sequences_count 2");
+    assert_lines("sheaf_commit_seconds_bucket{le=\"0.01\"} 0\nsheaf_commit_seconds_bucket{le=\"0.025\"} 1");
+}
+
+static void figures_of_prefixes_and_of_kafka_have_their_names(void **state)
+{
+    (void)state;
+    metrics->prefixes = (struct prefix_report){.n_lookups = 11,
+                                               .n_hits = 12,
+                                               .tokens_looked_up = 13,
+                                               .tokens_saved = 14,
+                                               .n_evictions = 15,
+                                               .pages_shared = 16,
+                                               .pages_idle = 17};
+    struct kafka_figures kafka = {.n_commits = 21,
+                                  .n_aborts = 22,
+                                  .n_rebalances = 23,
+                                  .map_bytes_max = 24,
+                                  .n_skipped = 25,
+                                  .n_dropped = 26,
+                                  .n_oversize = 27,
+                                  .n_refused = 28,
+                                  .n_producers = 29,
+                                  .n_rejoins = 30,
+                                  .n_tombstones = 31,
+                                  .n_deleted = 32};
+    write_text(&kafka);
+    assert_lines("sheaf_prefix_lookups_total 11");
+    assert_lines("sheaf_prefix_hits_total 12");
+    assert_lines("sheaf_prefix_tokens_total 13");
+    assert_lines("sheaf_prefix_tokens_saved_total 14");
+    assert_lines("sheaf_prefix_evictions_total 15");
+    assert_lines("sheaf_prefix_pages{state=\"shared\"} 16\nsheaf_prefix_pages{state=\"idle\"} 17");
+    assert_lines("sheaf_txn_total{outcome=\"committed\"} 21\nsheaf_txn_total{outcome=\"aborted\"} 22");
+    assert_lines("sheaf_rebalances_total 23");
+    assert_lines("sheaf_offset_map_bytes 24");
+    assert_lines("sheaf_records_skipped_total 25");
+    assert_lines("sheaf_jobs_dropped_total 26");
+    assert_lines("sheaf_oversize_total 27");
+    assert_lines("sheaf_refused_total 28");
+    assert_lines("sheaf_producers_replaced_total 29");
+    assert_lines("sheaf_rejoins_total 30");
+    assert_lines("sheaf_tombstones_total 31");
+    assert_lines("sheaf_deleted_records_total 32");
+    assert_lines("# HELP sheaf_rejoins_total Consumers that were expelled and joined again.\n"
+                 "# TYPE sheaf_rejoins_total counter");
+}
+
+static void partitions_say_how_far_they_are(void **state)
+{
+    (void)state;
+    struct kafka_figures kafka = {0};
+    write_text(&kafka);
+    assert_lines("sheaf_partition_lag_offsets{consumergroup=\"g\",topic=\"jobs\",partition=\"3\"} 70\n"
+                 "sheaf_partition_lag_offsets{consumergroup=\"g\",topic=\"<\\\"&\\\\>\",partition=\"4\"} 50\n"
+                 "sheaf_partition_lag_offsets{consumergroup=\"g\",topic=\"jobs\",partition=\"5\"} 0");
+    assert_lines("sheaf_partition_unfinished{consumergroup=\"g\",topic=\"jobs\",partition=\"3\"} 61\n"
+                 "sheaf_partition_unfinished{consumergroup=\"g\",topic=\"<\\\"&\\\\>\",partition=\"4\"} 20\n"
+                 "sheaf_partition_unfinished{consumergroup=\"g\",topic=\"jobs\",partition=\"5\"} 0");
+    assert_lines("sheaf_partition_committed_offset{consumergroup=\"g\",topic=\"jobs\",partition=\"3\"} -1");
+    assert_lines("sheaf_partition_end_offset{topic=\"jobs\",partition=\"3\"} 70");
+    assert_lines("sheaf_partition_inflight{consumergroup=\"g\",topic=\"jobs\",partition=\"3\"} 8");
+    assert_lines(
+        "sheaf_build_info{version=\"1\",model=\"a \\\"model\\\"\\n\",backend=\"cpu\",transport=\"kafka\"} 1");
+}
+
+static void a_worker_is_ready_while_it_runs_without_trouble(void **state)
+{
+    (void)state;
+    metrics->started_us = INT64_C(1700000000500000);
+    assert_false(metrics_is_ready(metrics));
+    write_text(NULL);
+    assert_lines("sheaf_ready 0");
+    assert_lines("process_start_time_seconds 1700000000.5");
+    metrics->running = true;
+    write_text(NULL);
+    assert_lines("sheaf_ready 1");
+    strcpy(metrics->trouble, "the broker is away");
+    assert_false(metrics_is_ready(metrics));
+}
+
+static void write_page(const struct kafka_figures *kafka)
+{
+    struct metrics_view view = view_of(kafka);
+    buffer_finish(&text);
+    text = (struct buffer){0};
+    metrics_write_page(metrics, &view, &text);
+    buffer_add_byte(&text, '\0');
+    assert_false(text.failed);
+}
+
+static void the_page_shows_the_worker_and_its_partitions(void **state)
+{
+    (void)state;
+    struct kafka_figures kafka = {0};
+    metrics->n_by_status[RESULT_DONE] = 40;
+    metrics->n_by_status[RESULT_FAILED] = 41;
+    metrics->n_in_flight = 42;
+    metrics->generated_tokens = 43;
+    metrics->n_steps = 4;
+    metrics->sequences.sum = 10;
+    metrics->prefixes = (struct prefix_report){.n_lookups = 8, .n_hits = 3};
+    write_page(&kafka);
+    assert_lines("<tr><th>jobs done<td>40\n<tr><th>jobs failed<td>41\n<tr><th>jobs in flight<td>42\n"
+                 "<tr><th>tokens generated<td>43");
+    assert_lines("<tr><th>mean batch<td>2.5\n<tr><th>prompts that hit the prefix cache<td>37.5 %");
+    assert_lines("<tr><th>jobs 3<td>-1<td>9<td>8<td>70\n"
+                 "<tr><th>&lt;&quot;&amp;\\&gt; 4<td>100<td>30<td>2<td>150\n"
+                 "<tr><th>jobs 5<td>200<td>1<td>0<td>199\n</table>");
+    assert_non_null(strstr(text.data, "<h1>sheaf a &quot;model&quot;\n</h1>\n<p>cpu, kafka: working\n"));
+    strcpy(metrics->trouble, "<away>");
+    metrics->prefixes.n_lookups = metrics->n_steps = 0;
+    write_page(NULL);
+    assert_non_null(strstr(text.data, "<p>cpu, kafka: waiting: &lt;away&gt;\n"));
+    assert_lines("<tr><th>mean batch<td>0\n<tr><th>prompts that hit the prefix cache<td>0 %");
+    assert_null(strstr(text.data, "Partitions"));
+    assert_null(strstr(text.data, "Datasets"));
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_metrics, close_metrics)
+    const struct CMUnitTest tests[] = {
+        CASE(jobs_are_counted_by_status_and_error),
+        CASE(the_oldest_job_in_flight_has_its_age),
+        CASE(steps_are_summed_and_the_last_ones_state_is_shown),
+        CASE(figures_of_prefixes_and_of_kafka_have_their_names),
+        CASE(partitions_say_how_far_they_are),
+        CASE(a_worker_is_ready_while_it_runs_without_trouble),
+        CASE(the_page_shows_the_worker_and_its_partitions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
