@@ -214,32 +214,6 @@ static void work_in_between_starts_the_idle_time_anew(void **state)
     stage_close(&stage);
 }
 
-// A second job of those that may kill a worker is not begun behind the stop: it goes back at once.
-static void suspects_at_the_gate_are_given_back_when_the_worker_stops(void **state)
-{
-    (void)state;
-    sigset_t signals, before;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigprocmask(SIG_BLOCK, &signals, &before);
-    struct stage stage = stage_open(40, 40);
-    for (int i = 0; i < 40; i++)
-        stage.script->crashes[i] = 2;
-    stage.config.exit_when_idle_s = -1;
-    stage.config.stop_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-    stage.script->signal_at = 39;
-    stage.script->held = stage.model;
-    fake_model_hold(stage.model);
-    assert_int_equal(stage_run(&stage), STATUS_OK);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered + n_released, 40);
-    assert_in_range(n_answered, 0, 2);
-    close(stage.config.stop_fd);
-    stage_close(&stage);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-}
-
 static void what_can_t_be_published_at_once_is_published_in_parts(void **state)
 {
     (void)state;
@@ -694,7 +668,6 @@ int main(void)
         CASE(polling_goes_on_while_commits_fail),
         CASE(a_worker_names_what_its_commits_wait_for_until_one_succeeds),
         CASE(work_in_between_starts_the_idle_time_anew),
-        CASE(suspects_at_the_gate_are_given_back_when_the_worker_stops),
         CASE(what_can_t_be_published_at_once_is_published_in_parts),
         CASE(a_result_that_is_refused_again_and_again_keeps_no_other_waiting),
         CASE(a_record_that_is_named_as_refused_is_committed_apart_from_then_on),
