@@ -1,12 +1,14 @@
 """The commands on the embedded queue: several processes submit, work, watch, cancel and collect at once."""
 import json
 import os
+import pty
 import re
 import signal
 import sqlite3
+import subprocess
 
 import tiny_model
-from session import Skip, case, error_of, text_of, varied_jobs
+from session import DEADLINE_S, Skip, case, error_of, text_of, varied_jobs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -44,6 +46,37 @@ def what_went_well_is_told_without_a_warning(test):
             test.run("collect", "--dataset", "d", "-o", "d.jsonl"),
             test.run("run", "in.jsonl", "-o", "-", "--model", test.model)]
     assert not any("warning" in finished.err for finished in told), told
+
+
+@case
+def a_run_says_how_many_answers_and_errors_it_wrote_and_where(test):
+    test.write("in.jsonl", short_jobs(7) + ["{no job"])
+    finished = test.run_file(status=3)
+    assert re.search(r"8 answers in out\.jsonl, 1 of them errors; figures in \S+", finished.err), finished
+    assert "1 jobs failed: exit status 3; the same command with --retry-failed answers them again" in finished.err, finished
+    test.write("good.jsonl", short_jobs(7))
+    assert "7 answers in good.out.jsonl, 0 of them errors" in test.run_file("good.jsonl", "good.out.jsonl", status=0).err
+
+
+@case
+def on_a_terminal_quantize_shows_how_far_it_is_and_clears_the_line(test):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([test.sheaf, "quantize", test.model, "small.gguf", "--type", "q8_0"], cwd=test.folder,
+                               env=test.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 4096):
+            shown += piece
+    except OSError:  # the terminal's other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(DEADLINE_S) == 0, shown
+    percents = [int(percent) for percent in re.findall(rb"\rquantizing: +(\d+) %", shown)]
+    assert percents and percents == sorted(set(percents)) and percents[-1] == 100, shown
+    assert b"\r\x1b[K" in shown, shown
+    quiet = test.run("quantize", test.model, "again.gguf", "--type", "q8_0")
+    assert "quantizing" not in quiet.err, quiet
 
 
 @case

@@ -369,6 +369,14 @@ def a_broker_that_is_not_there_is_told_in_bounded_time(test):
 # ---- usage ----
 
 @case
+def a_property_that_librdkafka_refuses_is_named_with_its_whole_value(test):
+    test.write("in.jsonl", [{"prompt": "a"}])
+    for name, value in (("security.protocol", "abc"), ("no.such.property", "x=y")):
+        refused(test, "submit", "in.jsonl", "--dataset", "d", "--brokers", "127.0.0.1:1", "--jobs", "t", "-X",
+                "client.id=me", "-X", f"{name}={value}", status=2, says=[f"-X {name}: ", f'"{value}"' if value == "abc" else name])
+
+
+@case
 def wrong_usage_exits_with_2_and_one_line(test):
     for arguments in ([], ["fly"], ["run"], ["run", "a", "b"], ["run", "in.jsonl"], ["work"], ["submit", "a"], ["collect"],
                       ["cancel"], ["work", "--model"], ["work", "--modle", "x"], ["run", "--threads", "0"],

@@ -6,6 +6,7 @@ bytes: tensor cores round elsewhere.)
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -137,6 +138,22 @@ def a_trace_tells_each_step_s_times_and_changes_no_byte(test):
     answers = [json.loads(line) for line in REFERENCE["bytes"].splitlines()]
     n_choices = sum(len(answer["response"]["body"]["choices"]) for answer in answers if not error_of(answer))
     assert sum(step["first_tokens"] for step in steps) == n_choices
+
+
+@case
+def each_step_that_is_checked_against_the_cpu_is_told_of(test):
+    """The model's answers are far enough from ties that both devices draw the same tokens."""
+    test.write("in.jsonl", [{"prompt": text_of(i, 9), "max_tokens": 6, "temperature": 0, "ignore_eos": True} for i in range(3)])
+    plain = on_gpu(test, "in.jsonl", "plain.jsonl")
+    assert "check-cpu" not in plain.err, plain
+    for every in (1, 3):
+        finished = on_gpu(test, "in.jsonl", f"{every}.jsonl", "--check-cpu", f"{every}")
+        steps = [int(step) for step in re.findall(r"check-cpu: step (\d+): logits are up to", finished.err)]
+        n_checked, n_steps = map(int, re.search(r"check-cpu: (\d+) of (\d+) steps: ", finished.err).groups())
+        assert n_steps >= 6 and n_checked == (n_steps + every - 1) // every, finished
+        assert steps and steps == sorted(set(steps)), finished  # the first one, and each that is worse
+        assert " tokens differ" in finished.err, finished
+        assert test.comparable(f"{every}.jsonl") == test.comparable("plain.jsonl")
 
 
 @case
