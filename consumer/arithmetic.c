@@ -11,8 +11,8 @@ static void add_backend(const struct runtime *runtime, const struct settings *se
         [KV_F32] = "f32", [KV_F16] = "f16", [KV_Q8_0] = "q8_0", [KV_F32_OF_F16] = "f32-of-f16"};
     if (settings->engine.test)
         buffer_add_string(name, " backend=engine-test");
-    else if (runtime->on_gpu)
-        buffer_add_format(name, " backend=cuda-sm%d", runtime->gpu_capability);
+    else if (runtime->device.on_gpu)
+        buffer_add_format(name, " backend=cuda-sm%d", runtime->device.gpu_capability);
     else
         buffer_add_string(name, " backend=cpu");
     buffer_add_format(name, " kv-type=%s", kv_types[runtime->plan.forward.kv_type]);
@@ -48,7 +48,7 @@ enum status arithmetic_name(struct runtime *runtime, const struct settings *sett
 {
     struct buffer name = {.size_max = sizeof runtime->arithmetic - 1};
     buffer_add_format(&name, "sheaf=%d model=%016llx", ARITHMETIC_VERSION,
-                      (unsigned long long)model_fingerprint(runtime->model, runtime->pool));
+                      (unsigned long long)model_fingerprint(runtime->model, runtime->device.pool));
     add_backend(runtime, settings, &name);
     add_placement(runtime, &name);
     add_text(&name, "quantize", settings->model.quantize);

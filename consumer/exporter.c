@@ -19,16 +19,16 @@ static void look_at_transport(struct exporter *exporter)
 
 static void answer_health(const struct metrics *metrics, bool ready_too, struct http_answer *answer)
 {
-    if (ready_too ? metrics_is_ready(metrics) : metrics->running) {
+    if (ready_too ? metrics_is_ready(metrics) : metrics->state.is_running) {
         buffer_add_string(&answer->body, "ok\n");
         return;
     }
-    bool has_trouble = metrics->failed || (metrics->running && metrics->trouble[0]);
+    bool has_trouble = metrics->state.has_failed || (metrics->state.is_running && metrics->state.trouble[0]);
     answer->status = 503;
     buffer_add_format(&answer->body, "%s\n",
-                      has_trouble        ? metrics->trouble
-                      : metrics->running ? metrics->waiting
-                                         : "starting or stopping");
+                      has_trouble                 ? metrics->state.trouble
+                      : metrics->state.is_running ? metrics->state.waiting
+                                                  : "starting or stopping");
 }
 
 static void handle(void *context, const char *path, const char *authorization, struct http_answer *answer)
@@ -90,7 +90,7 @@ void exporter_attach(struct exporter *exporter, struct transport *transport, con
 {
     exporter->transport = transport;
     exporter->view = *view;
-    exporter->metrics.running = true;
+    exporter->metrics.state.is_running = true;
 }
 
 void exporter_announce_close(struct exporter *exporter, const char *reason)

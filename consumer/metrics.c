@@ -36,45 +36,46 @@ int64_t metrics_second(void)
 
 static int32_t *age_of(struct metrics *metrics, const struct job *job)
 {
-    return &metrics->ages[job->source.received_s % METRICS_AGE_SECONDS];
+    return &metrics->jobs.n_by_age[job->source.received_s % METRICS_AGE_SECONDS];
 }
 
 void metrics_received(struct metrics *metrics, const struct job *job)
 {
-    if (metrics->n_in_flight == 0)
-        metrics->oldest_s = job->source.received_s;
-    metrics->n_in_flight++;
+    if (metrics->jobs.n_in_flight == 0)
+        metrics->jobs.oldest_s = job->source.received_s;
+    metrics->jobs.n_in_flight++;
     ++*age_of(metrics, job);
 }
 
 void metrics_job_left(struct metrics *metrics, const struct job *job, bool published)
 {
-    metrics->n_in_flight--;
+    metrics->jobs.n_in_flight--;
     --*age_of(metrics, job);
     int64_t now_s = metrics_second();
-    while (metrics->oldest_s < now_s && metrics->ages[metrics->oldest_s % METRICS_AGE_SECONDS] == 0)
-        metrics->oldest_s++;
+    while (metrics->jobs.oldest_s < now_s &&
+           metrics->jobs.n_by_age[metrics->jobs.oldest_s % METRICS_AGE_SECONDS] == 0)
+        metrics->jobs.oldest_s++;
     if (!published)
         return;
-    metrics->n_by_status[job->result.status]++;
-    metrics->n_by_code[job->result.error.code]++;
-    metrics->n_dead_letters += job->source.record.data != NULL;
-    metrics->cached_tokens += job->figures.cached_tokens;
+    metrics->jobs.n_by_status[job->result.status]++;
+    metrics->jobs.n_by_code[job->result.error.code]++;
+    metrics->jobs.n_dead_letters += job->source.record.data != NULL;
+    metrics->tokens.n_cached += job->figures.cached_tokens;
 }
 
 void metrics_step(struct metrics *metrics, const struct step_figures *step)
 {
     const int64_t phases[] = {step->prepare_us, step->plan_us, step->compute_us, step->finish_us};
     for (int i = 0; i < 4; i++)
-        observe(&metrics->phases[i], seconds_bounds, (double)phases[i] / 1e6);
-    observe(&metrics->sequences, sequences_bounds, step->n_sequences);
-    metrics->n_steps++;
-    metrics->n_preempted += step->n_preempted;
-    metrics->prefill_tokens += step->prefill_tokens;
-    metrics->generated_tokens += step->n_generated;
-    metrics->n_waiting = step->n_waiting;
-    metrics->pages_used = step->pages_used;
-    metrics->pages_total = step->pages_total;
+        observe(&metrics->steps.phases[i], seconds_bounds, (double)phases[i] / 1e6);
+    observe(&metrics->steps.sequences, sequences_bounds, step->n_sequences);
+    metrics->steps.n++;
+    metrics->steps.n_preempted += step->n_preempted;
+    metrics->tokens.n_prefill += step->prefill_tokens;
+    metrics->tokens.n_generated += step->n_generated;
+    metrics->steps.n_waiting = step->n_waiting;
+    metrics->steps.pages_used = step->pages_used;
+    metrics->steps.pages_total = step->pages_total;
 }
 
 void metrics_commit(struct metrics *metrics, int64_t took_us)
@@ -84,7 +85,7 @@ void metrics_commit(struct metrics *metrics, int64_t took_us)
 
 static int64_t oldest_age(const struct metrics *metrics)
 {
-    return metrics->n_in_flight ? metrics_second() - metrics->oldest_s : 0;
+    return metrics->jobs.n_in_flight ? metrics_second() - metrics->jobs.oldest_s : 0;
 }
 
 // ---- Prometheus ----
@@ -261,15 +262,15 @@ static void add_jobs(const struct metrics *metrics, struct buffer *out)
     begin(out, JOBS_TOTAL);
     for (int status = RESULT_DONE; status <= RESULT_CANCELLED; status++)
         add_sample(out, JOBS_TOTAL, "status", result_status_name((enum result_status)status),
-                   (double)metrics->n_by_status[status]);
-    add_one(out, JOBS_INFLIGHT, (double)metrics->n_in_flight);
+                   (double)metrics->jobs.n_by_status[status]);
+    add_one(out, JOBS_INFLIGHT, (double)metrics->jobs.n_in_flight);
     add_one(out, OLDEST_UNFINISHED, (double)oldest_age(metrics));
-    add_one(out, DEAD_LETTERS, (double)metrics->n_dead_letters);
+    add_one(out, DEAD_LETTERS, (double)metrics->jobs.n_dead_letters);
     begin(out, ERRORS);
     for (int code = 1; code < ERROR_CODE_COUNT; code++)
-        if (metrics->n_by_code[code])
+        if (metrics->jobs.n_by_code[code])
             add_sample(out, ERRORS, "code", error_code_name((enum error_code)code),
-                       (double)metrics->n_by_code[code]);
+                       (double)metrics->jobs.n_by_code[code]);
 }
 
 static void add_engine(const struct metrics *metrics, struct buffer *out)
@@ -277,20 +278,20 @@ static void add_engine(const struct metrics *metrics, struct buffer *out)
     static const char *const phases[] = {"phase=\"prepare\",", "phase=\"plan\",", "phase=\"compute\",",
                                          "phase=\"finish\","};
     begin(out, TOKENS);
-    add_sample(out, TOKENS, "kind", "prefill", (double)metrics->prefill_tokens);
-    add_sample(out, TOKENS, "kind", "generated", (double)metrics->generated_tokens);
-    add_sample(out, TOKENS, "kind", "cached", (double)metrics->cached_tokens);
-    add_one(out, STEPS, (double)metrics->n_steps);
+    add_sample(out, TOKENS, "kind", "prefill", (double)metrics->tokens.n_prefill);
+    add_sample(out, TOKENS, "kind", "generated", (double)metrics->tokens.n_generated);
+    add_sample(out, TOKENS, "kind", "cached", (double)metrics->tokens.n_cached);
+    add_one(out, STEPS, (double)metrics->steps.n);
     begin(out, STEP_SECONDS);
     for (int i = 0; i < 4; i++)
-        add_histogram(out, STEP_SECONDS, &metrics->phases[i], seconds_bounds, phases[i]);
+        add_histogram(out, STEP_SECONDS, &metrics->steps.phases[i], seconds_bounds, phases[i]);
     begin(out, STEP_SEQUENCES);
-    add_histogram(out, STEP_SEQUENCES, &metrics->sequences, sequences_bounds, "");
-    add_one(out, WINDOW_WAITING, metrics->n_waiting);
-    add_one(out, PREEMPTIONS, (double)metrics->n_preempted);
+    add_histogram(out, STEP_SEQUENCES, &metrics->steps.sequences, sequences_bounds, "");
+    add_one(out, WINDOW_WAITING, metrics->steps.n_waiting);
+    add_one(out, PREEMPTIONS, (double)metrics->steps.n_preempted);
     begin(out, KV_PAGES);
-    add_sample(out, KV_PAGES, "state", "used", metrics->pages_used);
-    add_sample(out, KV_PAGES, "state", "free", metrics->pages_total - metrics->pages_used);
+    add_sample(out, KV_PAGES, "state", "used", metrics->steps.pages_used);
+    add_sample(out, KV_PAGES, "state", "free", metrics->steps.pages_total - metrics->steps.pages_used);
 }
 
 static void add_prefixes(const struct prefix_report *report, struct buffer *out)
@@ -405,7 +406,8 @@ static void add_process(const struct metrics *metrics, const struct metrics_view
 
 bool metrics_is_ready(const struct metrics *metrics)
 {
-    return metrics->running && !metrics->trouble[0] && !(metrics->waiting && metrics->waiting[0]);
+    return metrics->state.is_running && !metrics->state.trouble[0] &&
+           !(metrics->state.waiting && metrics->state.waiting[0]);
 }
 
 void metrics_write(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out)

@@ -22,23 +22,33 @@ struct histogram {
 // A zeroed struct with `started_us` is valid.
 struct metrics {
     int64_t started_us;
-    int64_t n_by_status[RESULT_CANCELLED + 1], n_dead_letters;
-    int64_t n_by_code[ERROR_CODE_COUNT];
-    int64_t prefill_tokens, generated_tokens, cached_tokens, n_steps, n_preempted;
-    int32_t n_waiting, pages_used, pages_total;
-    struct histogram phases[4]; // of a step: prepare, plan, compute, finish; seconds
-    struct histogram sequences; // in a step
-    struct histogram commits;   // seconds
+    struct {
+        int64_t n_by_status[RESULT_CANCELLED + 1];
+        int64_t n_by_code[ERROR_CODE_COUNT];
+        int64_t n_dead_letters;
+        // Jobs in flight by the second of their arrival; the oldest second with a count is the age of the
+        // oldest unfinished job.
+        int64_t n_in_flight;
+        int32_t n_by_age[METRICS_AGE_SECONDS];
+        int64_t oldest_s; // 0: none yet
+    } jobs;
+    struct {
+        int64_t n_prefill, n_generated, n_cached;
+    } tokens;
+    struct {
+        int64_t n, n_preempted;
+        int32_t n_waiting, pages_used, pages_total; // at the last one
+        struct histogram phases[4];                 // prepare, plan, compute, finish; seconds
+        struct histogram sequences;                 // in a step
+    } steps;
+    struct histogram commits; // seconds
     struct prefix_report prefixes;
-    // Jobs in flight by the second of their arrival; the oldest second with a count is the age of the oldest
-    // unfinished job.
-    int32_t ages[METRICS_AGE_SECONDS];
-    int64_t oldest_s; // 0: none yet
-    int64_t n_in_flight;
-    char trouble[ERROR_TEXT_BYTES]; // error that is being retried; "": none
-    const char *waiting;            // why the transport delivers nothing now; NULL or "": it does
-    bool running;                   // the main loop runs
-    bool failed;                    // `trouble` ends the worker
+    struct {
+        char trouble[ERROR_TEXT_BYTES]; // error that is being retried; "": none
+        const char *waiting;            // why the transport delivers nothing now; NULL or "": it does
+        bool is_running;                // the main loop runs
+        bool has_failed;                // `trouble` ends the worker
+    } state;
 };
 
 // Sources of the figures that are read when they are served.

@@ -83,16 +83,16 @@ static void add_partitions(const struct metrics_view *view, struct buffer *out)
 static void add_worker(const struct metrics *metrics, struct buffer *out)
 {
     double seconds = (double)(clock_wall_us() - metrics->started_us) / 1e6;
-    double generated = (double)metrics->generated_tokens, steps = (double)metrics->n_steps;
+    double generated = (double)metrics->tokens.n_generated, steps = (double)metrics->steps.n;
     const struct prefix_report *prefixes = &metrics->prefixes;
     buffer_add_string(out, "<h2>This worker</h2>\n<table>\n");
     add_row(out, "running for", seconds, " s");
-    add_row(out, "jobs done", (double)metrics->n_by_status[RESULT_DONE], "");
-    add_row(out, "jobs failed", (double)metrics->n_by_status[RESULT_FAILED], "");
-    add_row(out, "jobs in flight", (double)metrics->n_in_flight, "");
+    add_row(out, "jobs done", (double)metrics->jobs.n_by_status[RESULT_DONE], "");
+    add_row(out, "jobs failed", (double)metrics->jobs.n_by_status[RESULT_FAILED], "");
+    add_row(out, "jobs in flight", (double)metrics->jobs.n_in_flight, "");
     add_row(out, "tokens generated", generated, "");
     add_row(out, "tokens generated a second", seconds > 0 ? generated / seconds : 0, "");
-    add_row(out, "mean batch", steps > 0 ? metrics->sequences.sum / steps : 0, "");
+    add_row(out, "mean batch", steps > 0 ? metrics->steps.sequences.sum / steps : 0, "");
     add_row(out, "prompts that hit the prefix cache",
             prefixes->n_lookups ? 100.0 * (double)prefixes->n_hits / (double)prefixes->n_lookups : 0, " %");
     buffer_add_string(out, "</table>\n");
@@ -111,8 +111,8 @@ void metrics_write_page(const struct metrics *metrics, const struct metrics_view
     add_escaped(out, text_from_string(view->backend));
     buffer_add_string(out, ", ");
     add_escaped(out, text_from_string(view->transport));
-    buffer_add_string(out, metrics->trouble[0] ? ": waiting: " : ": working");
-    add_escaped(out, text_from_string(metrics->trouble));
+    buffer_add_string(out, metrics->state.trouble[0] ? ": waiting: " : ": working");
+    add_escaped(out, text_from_string(metrics->state.trouble));
     buffer_add_string(out, "\n");
     add_datasets(view, out);
     add_worker(metrics, out);

@@ -43,13 +43,13 @@ static enum status open_model_templates(struct runtime *runtime, struct error *e
 {
     bool named = gguf_has(runtime->model->gguf, "tokenizer.chat_template.tool_use");
     enum status status = open_model_template(runtime, "tokenizer.chat_template", "messages",
-                                             &runtime->chat_template, &runtime->chat_format, error);
+                                             &runtime->chat.template, &runtime->chat.format, error);
     if (status == STATUS_OK && named)
         status = open_model_template(runtime, "tokenizer.chat_template.tool_use", "tools",
-                                     &runtime->tool_template, &runtime->tool_format, error);
+                                     &runtime->tools.template, &runtime->tools.format, error);
     if (!named) {
-        runtime->tool_template = runtime->chat_template;
-        runtime->tool_format = runtime->chat_format;
+        runtime->tools.template = runtime->chat.template;
+        runtime->tools.format = runtime->chat.format;
     }
     return status;
 }
@@ -63,10 +63,10 @@ static enum status open_template(struct runtime *runtime, const struct settings 
     struct buffer file = {0};
     enum status status = file_read(settings->model.chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
     if (status == STATUS_OK && file.size)
-        status = template_parse(&runtime->chat_template, (struct text){file.data, file.size}, error);
-    answer_format_detect(&runtime->chat_format, (struct text){file.data, file.size});
-    runtime->tool_template = runtime->chat_template;
-    runtime->tool_format = runtime->chat_format;
+        status = template_parse(&runtime->chat.template, (struct text){file.data, file.size}, error);
+    answer_format_detect(&runtime->chat.format, (struct text){file.data, file.size});
+    runtime->tools.template = runtime->chat.template;
+    runtime->tools.format = runtime->chat.format;
     buffer_finish(&file);
     return status;
 }
@@ -77,7 +77,7 @@ static enum status choose_tool_format(struct runtime *runtime, const struct sett
     if (!settings->model.tool_format)
         return STATUS_OK;
     const struct tool_format *format = tool_format_find(settings->model.tool_format);
-    runtime->chat_format.tools = runtime->tool_format.tools = format;
+    runtime->chat.format.tools = runtime->tools.format.tools = format;
     if (format)
         return STATUS_OK;
     struct buffer names = {0};
@@ -97,7 +97,8 @@ enum status runtime_check_model(const char *path, struct error *error)
 
 static enum status open_pool(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
-    return runtime->pool ? STATUS_OK : pool_create(&runtime->pool, (int)settings->engine.threads, error);
+    return runtime->device.pool ? STATUS_OK
+                                : pool_create(&runtime->device.pool, (int)settings->engine.threads, error);
 }
 
 // Takes ownership of *gguf, also on failure.
@@ -115,7 +116,7 @@ static enum status quantize(struct runtime *runtime, const struct settings *sett
     if (status == STATUS_OK)
         status = open_pool(runtime, settings, error);
     if (status == STATUS_OK)
-        return gguf_quantize(gguf, source, type, runtime->pool, error);
+        return gguf_quantize(gguf, source, type, runtime->device.pool, error);
     gguf_close(source);
     return status;
 }
@@ -185,17 +186,17 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
                                   .memory_bytes = settings->engine.gpu.memory_bytes,
                                   .eager = settings->engine.gpu.no_graphs || settings->engine.gpu.sync,
                                   .sync = settings->engine.gpu.sync,
-                                  .pool = runtime->pool};
-    enum status status = gpu_backend_create(&runtime->backend, &options, error);
+                                  .pool = runtime->device.pool};
+    enum status status = gpu_backend_create(&runtime->device.backend, &options, error);
     if (status != STATUS_OK)
         return status;
-    runtime->on_gpu = true;
-    runtime->gpu_capability = gpu_backend_capability(runtime->backend);
-    status = cpu_backend_create(&runtime->host, runtime->pool, CPU_AVX512, error);
+    runtime->device.on_gpu = true;
+    runtime->device.gpu_capability = gpu_backend_capability(runtime->device.backend);
+    status = cpu_backend_create(&runtime->device.host, runtime->device.pool, CPU_AVX512, error);
     if (status != STATUS_OK)
         return status;
     char device[128];
-    gpu_backend_describe(runtime->backend, device, sizeof device);
+    gpu_backend_describe(runtime->device.backend, device, sizeof device);
     log_write(LOG_INFO, "GPU: %s", device);
     return STATUS_OK;
 }
@@ -214,13 +215,15 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
         struct error absent = {0};
         if (open_gpu(runtime, settings, &absent) == STATUS_OK)
             return STATUS_OK;
-        if (wanted || runtime->on_gpu) {
+        if (wanted || runtime->device.on_gpu) {
             *error = absent;
             return error_prefix(error, "--backend cuda");
         }
         log_write(LOG_INFO, "computing on the CPU: %s", absent.text);
     }
-    return status == STATUS_OK ? cpu_backend_create(&runtime->backend, runtime->pool, level, error) : status;
+    return status == STATUS_OK
+               ? cpu_backend_create(&runtime->device.backend, runtime->device.pool, level, error)
+               : status;
 }
 
 // "layers:20": the placement, and the number of layers on the device.
@@ -254,18 +257,18 @@ static enum status place(struct runtime *runtime, struct error *error)
 {
     const struct limits_plan *plan = &runtime->plan;
     if (!limits_is_hybrid(plan)) {
-        if (runtime->host)
-            runtime->host->device.destroy(runtime->host);
-        runtime->host = NULL;
+        if (runtime->device.host)
+            runtime->device.host->device.destroy(runtime->device.host);
+        runtime->device.host = NULL;
         return STATUS_OK;
     }
     struct backend *placed;
-    enum status status =
-        hybrid_backend_create(&placed, runtime->backend, runtime->host, &plan->placement, error);
+    enum status status = hybrid_backend_create(&placed, runtime->device.backend, runtime->device.host,
+                                               &plan->placement, error);
     if (status != STATUS_OK)
         return status;
-    runtime->backend = placed;
-    runtime->host = NULL;
+    runtime->device.backend = placed;
+    runtime->device.host = NULL;
     char text[256];
     limits_describe_placement(plan, runtime->model, text, sizeof text);
     log_write(LOG_INFO, "placement: %s", text);
@@ -275,26 +278,26 @@ static enum status place(struct runtime *runtime, struct error *error)
 enum status runtime_plan(struct runtime *runtime, const struct settings *settings,
                          struct limits_wanted *wanted, struct error *error)
 {
-    struct backend *backend = runtime->backend;
+    struct backend *backend = runtime->device.backend;
     wanted->backend = backend;
-    wanted->device = runtime->on_gpu;
+    wanted->device = runtime->device.on_gpu;
     enum status status =
         parse_placement(settings->engine.gpu.placement ? settings->engine.gpu.placement : "auto", wanted,
                         error);
-    if (status == STATUS_OK && !runtime->on_gpu && wanted->placing != PLACING_AUTO)
+    if (status == STATUS_OK && !runtime->device.on_gpu && wanted->placing != PLACING_AUTO)
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement %s: there is no GPU to place on",
                            settings->engine.gpu.placement);
     if (status != STATUS_OK)
         return status;
-    runtime->host_memory_available = machine_memory_available();
+    runtime->device.host_memory_available = machine_memory_available();
     bool bytes = wanted->kv_type && *wanted->kv_type == KV_Q8_0;
     if (bytes && wanted->placing >= PLACING_LAYERS)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--placement %s with --kv-type q8_0: the CPU's pages are f16",
                          settings->engine.gpu.placement);
-    if (runtime->host && !bytes) {
-        wanted->host = runtime->host;
-        wanted->host_memory_available = runtime->host_memory_available;
+    if (runtime->device.host && !bytes) {
+        wanted->host = runtime->device.host;
+        wanted->host_memory_available = runtime->device.host_memory_available;
     }
     status = limits_derive(&runtime->plan, runtime->model, backend->device.memory_available(backend), wanted,
                            error);
@@ -313,10 +316,10 @@ enum status runtime_kv_type(const struct runtime *runtime, const struct settings
     else
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type: expected f16 or q8_0, got \"%s\"",
                          settings->engine.kv_type);
-    if (*type == KV_Q8_0 && !runtime->on_gpu)
+    if (*type == KV_Q8_0 && !runtime->device.on_gpu)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--kv-type q8_0: only the cuda backend keeps such pages, %s has f16",
-                         runtime->backend->device.name);
+                         runtime->device.backend->device.name);
     return STATUS_OK;
 }
 
@@ -341,8 +344,8 @@ static void say_plan(const struct runtime *runtime)
     const struct limits_plan *plan = &runtime->plan;
     log_write(LOG_INFO, "%.*s (%s, %.1f M parameters) on %s, %d thread%s", (int)runtime->model_name.size,
               runtime->model_name.data, model_family_name(runtime->model),
-              (double)model_n_parameters(runtime->model) / 1e6, runtime->backend->device.name,
-              pool_n_threads(runtime->pool), pool_n_threads(runtime->pool) == 1 ? "" : "s");
+              (double)model_n_parameters(runtime->model) / 1e6, runtime->device.backend->device.name,
+              pool_n_threads(runtime->device.pool), pool_n_threads(runtime->device.pool) == 1 ? "" : "s");
     log_write(LOG_INFO, "batch: up to %d sequences and %d rows a step, window of %d jobs",
               plan->batch.n_sequences_max, plan->batch.n_tokens_max, plan->batch.n_jobs_max);
     log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, KV %.1f MB (%d pages of %d positions)",
@@ -365,10 +368,10 @@ enum status runtime_open_session(struct runtime *runtime, const struct settings 
 {
     struct check_cpu_wanted wanted = {.every = settings->engine.check_cpu,
                                       .model = runtime->model,
-                                      .backend = runtime->backend,
-                                      .pool = runtime->pool,
+                                      .backend = runtime->device.backend,
+                                      .pool = runtime->device.pool,
                                       .plan = runtime->plan,
-                                      .host_memory_available = runtime->host_memory_available};
+                                      .host_memory_available = runtime->device.host_memory_available};
     wanted.plan.forward = *limits;
     if (settings->engine.check_cpu) {
         enum status status = check_cpu_open(&runtime->check, &wanted, error);
@@ -378,7 +381,7 @@ enum status runtime_open_session(struct runtime *runtime, const struct settings 
     struct session_options options = {.forward = runtime->forward,
                                       .check = runtime->check.check,
                                       .check_every = settings->engine.check_cpu,
-                                      .timed = timed ? runtime->backend : NULL,
+                                      .timed = timed ? runtime->device.backend : NULL,
                                       .before_step = fault_step};
     session_init(&runtime->session, &options);
     return STATUS_OK;
@@ -387,7 +390,7 @@ enum status runtime_open_session(struct runtime *runtime, const struct settings 
 // The plan used the memory free at that time; another program may have allocated some of it since.
 static enum status say_lacking(const struct runtime *runtime, struct error *error)
 {
-    uint64_t left = runtime->backend->device.memory_available(runtime->backend);
+    uint64_t left = runtime->device.backend->device.memory_available(runtime->device.backend);
     return error_prefix(
         error,
         "the GPU has not the memory that was planned for; --gpu-memory %lluM would fit what it has now",
@@ -402,11 +405,11 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
         return test_engine_create(&runtime->test_engine, settings->engine.test, runtime->tokenizer, error);
     }
     struct loading loading = {0};
-    enum status status = forward_create(&runtime->forward, runtime->model, runtime->backend,
+    enum status status = forward_create(&runtime->forward, runtime->model, runtime->device.backend,
                                         &runtime->plan.forward, show_loading, &loading, error);
     if (loading.shown)
         fputs("\r\033[K", stderr);
-    if (status == STATUS_REFUSE && error->code == ERROR_OUT_OF_MEMORY && runtime->on_gpu)
+    if (status == STATUS_REFUSE && error->code == ERROR_OUT_OF_MEMORY && runtime->device.on_gpu)
         return say_lacking(runtime, error);
     if (status == STATUS_OK)
         status = runtime_open_session(runtime, settings, &runtime->plan.forward,
@@ -423,12 +426,12 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
     struct batcher_config config = {
         .engine = runtime->test_engine ? test_engine_bind(runtime->test_engine)
                                        : session_engine_bind(&runtime->session, !settings->engine.no_ahead),
-        .pool = runtime->pool,
+        .pool = runtime->device.pool,
         .environment = {.tokenizer = tokenizer,
-                        .chat_template = runtime->chat_template,
-                        .chat_format = runtime->chat_format,
-                        .tool_format = runtime->tool_format,
-                        .tool_template = runtime->tool_template,
+                        .chat_template = runtime->chat.template,
+                        .chat_format = runtime->chat.format,
+                        .tool_format = runtime->tools.format,
+                        .tool_template = runtime->tools.template,
                         .special_in_content = settings->model.special_in_content,
                         .sampling_defaults = runtime->defaults.sampling,
                         .limits = {.n_context = runtime->model->shape.n_context,
@@ -483,14 +486,14 @@ void runtime_close(struct runtime *runtime)
     check_cpu_close(&runtime->check);
     forward_destroy(runtime->forward);
     test_engine_destroy(runtime->test_engine);
-    if (runtime->backend)
-        runtime->backend->device.destroy(runtime->backend);
-    if (runtime->host)
-        runtime->host->device.destroy(runtime->host);
-    pool_destroy(runtime->pool);
-    if (runtime->tool_template != runtime->chat_template)
-        template_destroy(runtime->tool_template);
-    template_destroy(runtime->chat_template);
+    if (runtime->device.backend)
+        runtime->device.backend->device.destroy(runtime->device.backend);
+    if (runtime->device.host)
+        runtime->device.host->device.destroy(runtime->device.host);
+    pool_destroy(runtime->device.pool);
+    if (runtime->tools.template != runtime->chat.template)
+        template_destroy(runtime->tools.template);
+    template_destroy(runtime->chat.template);
     tokenizer_close(runtime->tokenizer);
     model_close(runtime->model);
     *runtime = (struct runtime){0};

@@ -10,18 +10,27 @@
 #include "consumer/sampling_defaults.h"
 #include "engine/session.h"
 
-struct runtime {
-    struct model *model;
-    struct tokenizer *tokenizer;
-    struct template *chat_template; // NULL: none
-    struct template *tool_template; // for jobs with tools; equal to chat_template if the model has no other
-    struct answer_format chat_format, tool_format; // of answers behind each
+struct runtime_template {
+    struct template *template;   // NULL: none
+    struct answer_format format; // of answers behind it
+};
+
+struct runtime_device {
     struct pool *pool;
     struct backend *backend; // a hybrid includes both
     struct backend *host;    // the CPU backend for a possible hybrid, until the plan is made; else NULL
     bool on_gpu;
-    uint64_t host_memory_available; // at the time of the plan
-    struct trace *trace;            // NULL: none
+    int gpu_capability;             // 90 for 9.0
+    uint64_t host_memory_available; // bytes, at the time of the plan
+};
+
+struct runtime {
+    struct model *model;
+    struct tokenizer *tokenizer;
+    struct runtime_template chat;
+    struct runtime_template tools; // for jobs with tools; equal to `chat` if the model has no other
+    struct runtime_device device;
+    struct trace *trace; // NULL: none
     struct check_cpu check;
     struct forward *forward;         // NULL with test_engine
     struct session session;          // of `forward`
@@ -30,7 +39,6 @@ struct runtime {
     struct limits_plan plan;
     struct text model_name;
     struct sampling_defaults defaults;              // set by runtime_open
-    int gpu_capability;                             // 90 for 9.0
     char arithmetic[JOB_FINGERPRINT_BYTES_MAX + 1]; // its name (consumer/arithmetic.h); set by runtime_open
 };
 

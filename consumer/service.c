@@ -20,7 +20,7 @@ static enum status start_worker(const struct service *service, const struct sett
     const struct batch_limits *batch = &runtime->plan.batch;
     struct worker_description description = {.transport = settings->kafka.brokers ? "kafka" : "store",
                                              .model = model,
-                                             .backend = runtime->backend->device.name,
+                                             .backend = runtime->device.backend->device.name,
                                              .arithmetic = runtime->arithmetic,
                                              .dataset = service->dataset,
                                              .n_sequences_max = batch->n_sequences_max,
@@ -66,7 +66,7 @@ static void attach_exporter(struct exporter *exporter, struct transport *transpo
              runtime->model_name.data);
     struct metrics_view view = {.version = SHEAF_VERSION,
                                 .model = exporter->model,
-                                .backend = runtime->backend->device.name,
+                                .backend = runtime->device.backend->device.name,
                                 .transport = transport->impl->name,
                                 .group = kafka->config.group,
                                 .store = service->late ? service->late->store : service->store};
@@ -125,9 +125,9 @@ enum status service_run(const struct service *service, const struct settings *se
         attach_exporter(exporter, transport, service, &kafka, &runtime);
         struct store_finder finder = {service->late, exporter};
         struct worker_config config = {.transport = transport,
-                                       .store = service->store,
-                                       .find_store = service->late ? find_store : NULL,
-                                       .store_context = &finder,
+                                       .records.store = service->store,
+                                       .records.find_store = service->late ? find_store : NULL,
+                                       .records.context = &finder,
                                        .batcher = runtime.batcher,
                                        .n_jobs_max = runtime.plan.batch.n_jobs_max,
                                        .n_batch = settings->kafka.brokers || settings->engine.window
@@ -135,23 +135,23 @@ enum status service_run(const struct service *service, const struct settings *se
                                                       : runtime.plan.batch.n_sequences_max,
                                        .names = {runtime.model_name, text_from_string(runtime.arithmetic),
                                                  settings->worker.cached_tokens},
-                                       .jobs_need_recording = settings->kafka.brokers != NULL,
-                                       .exit_when_idle_s = service->exit_when_idle_s,
-                                       .crash_limit = (int32_t)settings->worker.crash_limit,
-                                       .model_failures_max = (int32_t)settings->worker.model_failures,
-                                       .dead_share_max =
+                                       .records.jobs_need_recording = settings->kafka.brokers != NULL,
+                                       .limits.idle_s = service->exit_when_idle_s,
+                                       .limits.crashes = (int32_t)settings->worker.crash_limit,
+                                       .limits.model_failures = (int32_t)settings->worker.model_failures,
+                                       .limits.dead_percent =
                                            settings->kafka.brokers ? (int32_t)settings->worker.dead_share : 0,
-                                       .retain_s = settings->worker.retain_s,
-                                       .on_terminal = isatty(STDERR_FILENO),
+                                       .records.retain_s = settings->worker.retain_s,
+                                       .stop.on_terminal = isatty(STDERR_FILENO),
                                        .trace = runtime.trace,
-                                       .stop_fd = stop_fd,
-                                       .check_model = check_model,
-                                       .check_model_context = &runtime,
+                                       .stop.fd = stop_fd,
+                                       .model_check.run = check_model,
+                                       .model_check.context = &runtime,
                                        .metrics = &exporter->metrics,
                                        .http = exporter->http,
                                        .closing = &closing,
-                                       .progress = service->line ? progress_line_show : NULL,
-                                       .progress_context = service->line};
+                                       .progress.show = service->line ? progress_line_show : NULL,
+                                       .progress.context = service->line};
         status = worker_run(&config, progress, error);
         closing_at(&closing, "the store");
         struct error stopping = {0};

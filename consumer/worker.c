@@ -31,7 +31,8 @@ static enum status back_off(struct worker *worker, struct retry *retry, struct e
     if (retry->n_without_memory >= WORKER_MEMORY_TRIES)
         return error->status = STATUS_RESTART;
     warn_once(worker, error, "trying again");
-    memcpy(worker->config->metrics->trouble, error->text, sizeof worker->config->metrics->trouble);
+    memcpy(worker->config->metrics->state.trouble, error->text,
+           sizeof worker->config->metrics->state.trouble);
     int64_t most = retry == &worker->polling ? WORKER_POLL_RETRY_MS_MAX : WORKER_RETRY_MS_MAX;
     retry->delay_ms = retry->delay_ms ? retry->delay_ms * 2 : 50;
     if (retry->delay_ms > most)
@@ -49,7 +50,7 @@ static void recovered(struct worker *worker, struct retry *retry)
         return;
     if (worker->warning.text[0])
         log_write(LOG_INFO, "working again");
-    worker->warning.text[0] = worker->config->metrics->trouble[0] = '\0';
+    worker->warning.text[0] = worker->config->metrics->state.trouble[0] = '\0';
 }
 
 // ---- intake ----
@@ -57,7 +58,7 @@ static void recovered(struct worker *worker, struct retry *retry)
 // Rejects a job that was being computed in too many crashes.
 static bool reject_record(const struct worker *worker, struct job *job, const struct record *record)
 {
-    int32_t limit = worker->config->crash_limit;
+    int32_t limit = worker->config->limits.crashes;
     if (limit == 0 || record->crashes < limit || job->result.status != RESULT_NONE)
         return true;
     struct error error;
@@ -125,7 +126,7 @@ static void receive(void *context, const struct record *record)
 // Ends the worker on a topic of other records, instead of moving all of it to the dead letters.
 static enum status check_share(const struct worker *worker, struct error *error)
 {
-    int32_t most = worker->config->dead_share_max;
+    int32_t most = worker->config->limits.dead_percent;
     if (most == 0 || worker->records.n_recent < WORKER_SHARE_LEAST ||
         (int64_t)worker->records.n_recent_dead * 100 <= (int64_t)worker->records.n_recent * most)
         return STATUS_OK;
@@ -226,7 +227,7 @@ static void wait_for_news(struct worker *worker)
     struct pollfd fds[] = {{worker->engine.ended ? -1 : queue_fd(engine_thread_outbox(worker->engine.thread)),
                             POLLIN, 0},
                            {transport_fd, POLLIN, 0},
-                           {worker->config->stop_fd, POLLIN, 0},
+                           {worker->config->stop.fd, POLLIN, 0},
                            {worker->config->http ? http_fd(worker->config->http) : -1, POLLIN, 0}};
     // Ignores rounds for TURN_MS, so that several steps shorter than a millisecond are handled in one turn.
     if (poll(fds + 1, 3, timeout_ms < TURN_MS ? (int)timeout_ms : TURN_MS) == 0)
@@ -245,7 +246,7 @@ static enum status turn(struct worker *worker, struct error *error)
     if (status == STATUS_OK && clock_ms() >= retry->at_ms) {
         status = take_records(worker, error);
         if (worker->config->transport->impl->waiting)
-            worker->config->metrics->waiting =
+            worker->config->metrics->state.waiting =
                 worker->config->transport->impl->waiting(worker->config->transport);
         if (status == STATUS_OK)
             recovered(worker, retry);
@@ -317,7 +318,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     struct worker worker = {.config = config, .figures = {.totals = progress, .recorded_ms = clock_ms()}};
     worker.commits.jobs_max = worker_commit_jobs_max(&worker);
     worker.commits.linger_ms = WORKER_COMMIT_LINGER_MS;
-    worker.trial.limit = config->model_failures_max;
+    worker.trial.limit = config->limits.model_failures;
     ahead_init(&worker.ahead, config->n_batch, config->n_jobs_max);
     *progress = (struct worker_progress){0};
     worker.commits.group = calloc((size_t)config->n_jobs_max, sizeof(struct job *));

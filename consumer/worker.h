@@ -26,35 +26,44 @@ struct worker_progress {
 
 struct worker_config {
     struct transport *transport;
-    struct store *store;                        // records steps and Kafka's jobs; NULL: none
-    struct store *(*find_store)(void *context); // instead of `store`, called each time; may be NULL
-    void *store_context;
     struct batcher *batcher;
     int32_t n_jobs_max; // of the batcher
     // sequences of one step, limits jobs claimed ahead (ahead.h); 0: up to n_jobs_max
     int32_t n_batch;
     struct result_names names;
-    bool jobs_need_recording; // over Kafka; the embedded queue has them already
-    int exit_when_idle_s;     // exit after this time without a job, once the queue is drained; -1: never
-    int32_t crash_limit;      // a job suspected of this many crashes is not computed again; 0: no limit
-    // end if this many first jobs fail because of the model (trial.h); 0: no limit
-    int32_t model_failures_max;
-    int32_t dead_share_max; // percent of dead letters among the records that ends the worker; 0: no limit
-    int64_t retain_s;       // older rows of the store are compacted to sums; 0: never
-    bool on_terminal;       // SIGHUP stops the worker, unless a log file is to be reopened
-    struct trace *trace;    // of the steps; NULL: none
-    // signalfd: the first signal leaves (finishes running jobs), the second aborts; -1: none
-    int stop_fd;
+    struct {                                        // steps and Kafka's jobs
+        struct store *store;                        // NULL: none
+        struct store *(*find_store)(void *context); // instead of `store`, called each time; may be NULL
+        void *context;
+        bool jobs_need_recording; // over Kafka; the embedded queue has them already
+        int64_t retain_s;         // older rows of the store are compacted to sums; 0: never
+    } records;
+    struct {
+        int idle_s;      // exit after this time without a job, once the queue is drained; -1: never
+        int32_t crashes; // a job suspected of this many crashes is not computed again; 0: no limit
+        // end if this many first jobs fail because of the model (trial.h); 0: no limit
+        int32_t model_failures;
+        int32_t dead_percent; // of dead letters among the records that ends the worker; 0: no limit
+    } limits;
+    struct {
+        // signalfd: the first signal leaves (finishes running jobs), the second aborts; -1: none
+        int fd;
+        bool on_terminal; // SIGHUP stops the worker, unless a log file is to be reopened
+    } stop;
     // Called before each commit: checks that the model file was not changed during the computation. On an
     // error nothing is committed and worker_run returns it. May be NULL.
-    enum status (*check_model)(void *context, struct error *error);
-    void *check_model_context;
+    struct {
+        enum status (*run)(void *context, struct error *error);
+        void *context;
+    } model_check;
+    struct { // called about five times a second; may be NULL
+        void (*show)(void *context, const struct worker_progress *progress);
+        void *context;
+    } progress;
+    struct trace *trace;     // of the steps; NULL: none
     struct metrics *metrics; // updated by the loop
     struct closing *closing; // begun when the loop ends; NULL: no time limit
     struct http *http;       // served by the loop; NULL: none
-    // about five times a second; may be NULL
-    void (*progress)(void *context, const struct worker_progress *progress);
-    void *progress_context;
 };
 
 enum {

@@ -94,7 +94,7 @@ enum status worker_commit(struct worker *worker, struct error *error)
     const struct worker_config *config = worker->config;
     size_t n = choose_group(worker);
     memset(worker->commits.is_published, 0, n * sizeof *worker->commits.is_published);
-    if (config->check_model && config->check_model(config->check_model_context, error) != STATUS_OK)
+    if (config->model_check.run && config->model_check.run(config->model_check.context, error) != STATUS_OK)
         return error->status;
     int64_t began_us = clock_us();
     enum status status = config->transport->impl->commit(config->transport, worker->commits.group, n,

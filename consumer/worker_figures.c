@@ -33,7 +33,8 @@ void worker_figures_take(struct worker *worker, const struct round *round)
 static struct store *find_store(const struct worker *worker)
 {
     const struct worker_config *config = worker->config;
-    return config->find_store ? config->find_store(config->store_context) : config->store;
+    return config->records.find_store ? config->records.find_store(config->records.context)
+                                      : config->records.store;
 }
 
 enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs,
@@ -53,7 +54,7 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
                                          figures[i].end,           figures[i].n_in_flight,
                                          figures[i].n_map_covered, .deleted = figures[i].n_deleted};
     struct store_record news = {.jobs = (const struct job *const *)jobs,
-                                .n_jobs = config->jobs_need_recording ? n_jobs : 0,
+                                .n_jobs = config->records.jobs_need_recording ? n_jobs : 0,
                                 .steps = worker->figures.steps,
                                 .n_steps = worker->figures.n_steps,
                                 .prefixes = worker->figures.has_prefixes ? &worker->figures.prefixes : NULL,
@@ -63,7 +64,7 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
     enum status status = store_record(store, &news, error);
     // While another process locks the store, waits once in full, then only briefly, so that group events are
     // handled.
-    if (config->jobs_need_recording)
+    if (config->records.jobs_need_recording)
         store_set_patience(store, status == STATUS_OK ? STORE_TURN_MS : STORE_TURN_MS / 10);
     if (status == STATUS_OK) {
         worker->figures.n_steps = 0;
@@ -77,14 +78,14 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
 void worker_figures_compact(struct worker *worker)
 {
     const struct worker_config *config = worker->config;
-    if (config->retain_s == 0 || clock_ms() < worker->figures.compact_at_ms)
+    if (config->records.retain_s == 0 || clock_ms() < worker->figures.compact_at_ms)
         return;
     struct store *store = find_store(worker);
     if (!store)
         return;
     bool more = false;
     struct error error;
-    if (store_compact(store, clock_wall_us() - (int64_t)config->retain_s * 1000000, &more, &error) !=
+    if (store_compact(store, clock_wall_us() - (int64_t)config->records.retain_s * 1000000, &more, &error) !=
         STATUS_OK)
         log_write(LOG_DEBUG, "%s; old rows stay for now", error.text);
     worker->figures.compact_at_ms = clock_ms() + (more ? WORKER_RECORD_INTERVAL_MS : COMPACT_INTERVAL_MS);
@@ -93,11 +94,11 @@ void worker_figures_compact(struct worker *worker)
 void worker_figures_show(struct worker *worker, bool last)
 {
     worker->figures.totals->n_in_flight = worker->n_in_flight;
-    if (!worker->config->progress ||
+    if (!worker->config->progress.show ||
         (!last && clock_ms() - worker->figures.progress_ms < PROGRESS_INTERVAL_MS))
         return;
     worker->figures.progress_ms = clock_ms();
-    worker->config->progress(worker->config->progress_context, worker->figures.totals);
+    worker->config->progress.show(worker->config->progress.context, worker->figures.totals);
 }
 
 // Serves new events, and at intervals closes connections that are idle too long.

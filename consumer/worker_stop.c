@@ -12,10 +12,10 @@
 // SIGHUP reopens the log file; without one, on a terminal, it means that the terminal was closed.
 void worker_stop_on_signals(struct worker *worker)
 {
-    for (int signal; (signal = stop_fd_read(worker->config->stop_fd)) != 0;) {
+    for (int signal; (signal = stop_fd_read(worker->config->stop.fd)) != 0;) {
         if (signal == SIGHUP && log_has_file())
             log_reopen();
-        if (signal == SIGHUP && (log_has_file() || !worker->config->on_terminal))
+        if (signal == SIGHUP && (log_has_file() || !worker->config->stop.on_terminal))
             continue;
         bool second = worker->stop.mode >= LEAVING;
         log_write(LOG_INFO, second ? "stopping now: running jobs are released"
@@ -34,7 +34,7 @@ void worker_stop_on_signals(struct worker *worker)
 void worker_stop_when_idle(struct worker *worker)
 {
     const struct worker_config *config = worker->config;
-    if (worker->stop.mode != RUNNING || config->exit_when_idle_s < 0)
+    if (worker->stop.mode != RUNNING || config->limits.idle_s < 0)
         return;
     if (worker->n_in_flight || !config->transport->impl->is_drained(config->transport)) {
         worker->stop.idle_since_ms = 0;
@@ -42,7 +42,7 @@ void worker_stop_when_idle(struct worker *worker)
     }
     if (!worker->stop.idle_since_ms)
         worker->stop.idle_since_ms = clock_ms();
-    if (clock_ms() - worker->stop.idle_since_ms < (int64_t)config->exit_when_idle_s * 1000)
+    if (clock_ms() - worker->stop.idle_since_ms < (int64_t)config->limits.idle_s * 1000)
         return;
     worker->stop.mode = DRAINING;
     queue_close(engine_thread_inbox(worker->engine.thread));
@@ -54,9 +54,9 @@ void worker_stop_failed(struct worker *worker, const struct error *error)
 {
     log_write(LOG_WARNING, "closing: %s", error->text);
     struct metrics *metrics = worker->config->metrics;
-    memcpy(metrics->trouble, error->text, sizeof metrics->trouble);
-    metrics->running = false;
-    metrics->failed = true;
+    memcpy(metrics->state.trouble, error->text, sizeof metrics->state.trouble);
+    metrics->state.is_running = false;
+    metrics->state.has_failed = true;
 }
 
 // After a fatal error: stops the engine and releases the jobs that can be released.

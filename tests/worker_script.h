@@ -77,8 +77,8 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
         return error_set(error, STATUS_RESTART, ERROR_BROKER, "no place in the group");
     script->n_polls += script->n_failed_commits > 0;
     if (script->metrics && script->n_failed_commits > 0 && script->fail_commits > 0)
-        script->n_polls_in_trouble +=
-            strcmp(script->metrics->trouble, "the broker is away") == 0 && !metrics_is_ready(script->metrics);
+        script->n_polls_in_trouble += strcmp(script->metrics->state.trouble, "the broker is away") == 0 &&
+                                      !metrics_is_ready(script->metrics);
     if (script->revokes && script->n_failed_commits > 0) {
         script->revokes = false;
         int n_before = script->n_commits;
@@ -278,8 +278,8 @@ static struct stage stage_open(int n_jobs, int n_jobs_max)
                                           .batcher = stage.batcher,
                                           .n_jobs_max = n_jobs_max,
                                           .names = {TEXT("fake"), TEXT("sheaf=1 model=fake")},
-                                          .exit_when_idle_s = 0,
-                                          .stop_fd = -1,
+                                          .limits.idle_s = 0,
+                                          .stop.fd = -1,
                                           .metrics = calloc(1, sizeof(struct metrics))};
     return stage;
 }

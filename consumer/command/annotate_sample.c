@@ -326,8 +326,8 @@ enum status annotate_estimate(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         counting.environment =
             (struct prompt_environment){.tokenizer = runtime->tokenizer,
-                                        .chat_template = runtime->chat_template,
-                                        .tool_template = runtime->tool_template,
+                                        .chat_template = runtime->chat.template,
+                                        .tool_template = runtime->tools.template,
                                         .special_in_content = annotate->settings->model.special_in_content,
                                         .limits = {.n_context = runtime->model->shape.n_context,
                                                    .n_vocab = runtime->model->shape.n_vocab,

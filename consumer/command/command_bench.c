@@ -294,7 +294,7 @@ static enum status place(const struct bench *bench, struct runtime *runtime, con
                                    .n_tokens_max = limits->n_tokens_max,
                                    .kv_type = &limits->kv_type,
                                    .page_bytes = (uint64_t)limits->n_pages *
-                                                 forward_page_bytes(bench->model, runtime->backend,
+                                                 forward_page_bytes(bench->model, runtime->device.backend,
                                                                     limits->page_positions, limits->kv_type)};
     return runtime_plan(runtime, settings, &wanted, error);
 }
@@ -320,14 +320,15 @@ enum status command_bench(const struct settings *settings, struct error *error)
         status = place(&bench, &runtime, settings, error);
     double start_s = clock_s();
     if (status == STATUS_OK)
-        status = forward_create(&runtime.forward, runtime.model, runtime.backend, &bench.limits, NULL, NULL,
-                                error);
+        status = forward_create(&runtime.forward, runtime.model, runtime.device.backend, &bench.limits, NULL,
+                                NULL, error);
     bench.runtime = &runtime;
     if (status == STATUS_OK)
         status = runtime_open_session(&runtime, settings, &bench.limits, false, error);
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name,
-                  runtime.backend->device.name, pool_n_threads(runtime.pool), clock_s() - start_s);
+                  runtime.device.backend->device.name, pool_n_threads(runtime.device.pool),
+                  clock_s() - start_s);
         status = measure_all(&bench, settings, batches, n, error);
     }
     free(bench.tokens);

@@ -36,19 +36,19 @@ static void tell_memory(const struct model *model, struct limits_plan *plan, str
 
 static const char *template_state(const struct runtime *runtime)
 {
-    if (runtime->chat_template)
+    if (runtime->chat.template)
         return "yes";
     return gguf_has(runtime->model->gguf, "tokenizer.chat_template") ? "unreadable" : "none";
 }
 
 static const char *tool_format_name(const struct runtime *runtime)
 {
-    return runtime->tool_format.tools ? runtime->tool_format.tools->name : "none";
+    return runtime->tools.format.tools ? runtime->tools.format.tools->name : "none";
 }
 
 static const char *thinking_format_name(const struct runtime *runtime)
 {
-    return runtime->chat_format.thinking ? runtime->chat_format.thinking->name : "none";
+    return runtime->chat.format.thinking ? runtime->chat.format.thinking->name : "none";
 }
 
 static void print_text(const struct runtime *runtime, const struct type_count *counts,
@@ -91,7 +91,7 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
                (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
     else
         printf("memory      does not fit here: %s\n", memory_error->text);
-    printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model, runtime->pool));
+    printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model, runtime->device.pool));
 }
 
 static void print_json(const struct runtime *runtime, const struct type_count *counts,
@@ -128,7 +128,7 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
                       (unsigned long long)plan->weight_bytes, (unsigned long long)plan->matrix_bytes,
                       (unsigned long long)plan->page_bytes, plan->batch.n_pages);
     buffer_add_format(&out, "\"fingerprint\":\"%016llx\"}\n",
-                      (unsigned long long)model_fingerprint(model, runtime->pool));
+                      (unsigned long long)model_fingerprint(model, runtime->device.pool));
     fwrite(out.data, 1, out.size, stdout);
     buffer_finish(&out);
 }

@@ -53,7 +53,7 @@ static enum status compute(struct runtime *runtime, const struct token_array *id
     if (!logits)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory",
                          ids->n_ids);
-    enum status status = logits_of_text(runtime->model, runtime->backend, kv_type, ids->ids,
+    enum status status = logits_of_text(runtime->model, runtime->device.backend, kv_type, ids->ids,
                                         (int32_t)ids->n_ids, logits, error);
     if (status == STATUS_OK)
         status = write_logits(path, logits, n, error);

@@ -149,11 +149,11 @@ static void the_oldest_job_in_flight_has_its_age(void **state)
     assert_true(age_s >= (double)(before_s - old->source.received_s));
     assert_true(age_s <= (double)(metrics_second() - old->source.received_s));
     metrics_job_left(metrics, old, true);
-    assert_int_equal(metrics->oldest_s, young->source.received_s);
+    assert_int_equal(metrics->jobs.oldest_s, young->source.received_s);
     metrics_job_left(metrics, young, true);
     assert_true(age_shown() == 0);
     metrics_received(metrics, old);
-    assert_int_equal(metrics->oldest_s, old->source.received_s);
+    assert_int_equal(metrics->jobs.oldest_s, old->source.received_s);
     job_destroy(old);
     job_destroy(young);
 }
@@ -270,10 +270,10 @@ static void a_worker_is_ready_while_it_runs_without_trouble(void **state)
     write_text(NULL);
     assert_lines("sheaf_ready 0");
     assert_lines("process_start_time_seconds 1700000000.5");
-    metrics->running = true;
+    metrics->state.is_running = true;
     write_text(NULL);
     assert_lines("sheaf_ready 1");
-    strcpy(metrics->trouble, "the broker is away");
+    strcpy(metrics->state.trouble, "the broker is away");
     assert_false(metrics_is_ready(metrics));
 }
 
@@ -291,12 +291,12 @@ static void the_page_shows_the_worker_and_its_partitions(void **state)
 {
     (void)state;
     struct kafka_figures kafka = {0};
-    metrics->n_by_status[RESULT_DONE] = 40;
-    metrics->n_by_status[RESULT_FAILED] = 41;
-    metrics->n_in_flight = 42;
-    metrics->generated_tokens = 43;
-    metrics->n_steps = 4;
-    metrics->sequences.sum = 10;
+    metrics->jobs.n_by_status[RESULT_DONE] = 40;
+    metrics->jobs.n_by_status[RESULT_FAILED] = 41;
+    metrics->jobs.n_in_flight = 42;
+    metrics->tokens.n_generated = 43;
+    metrics->steps.n = 4;
+    metrics->steps.sequences.sum = 10;
     metrics->prefixes = (struct prefix_report){.n_lookups = 8, .n_hits = 3};
     write_page(&kafka);
     assert_lines("<tr><th>jobs done<td>40\n<tr><th>jobs failed<td>41\n<tr><th>jobs in flight<td>42\n"
@@ -306,8 +306,8 @@ static void the_page_shows_the_worker_and_its_partitions(void **state)
                  "<tr><th>&lt;&quot;&amp;\\&gt; 4<td>100<td>30<td>2<td>150\n"
                  "<tr><th>jobs 5<td>200<td>1<td>0<td>199\n</table>");
     assert_non_null(strstr(text.data, "<h1>sheaf a &quot;model&quot;\n</h1>\n<p>cpu, kafka: working\n"));
-    strcpy(metrics->trouble, "<away>");
-    metrics->prefixes.n_lookups = metrics->n_steps = 0;
+    strcpy(metrics->state.trouble, "<away>");
+    metrics->prefixes.n_lookups = metrics->steps.n = 0;
     write_page(NULL);
     assert_non_null(strstr(text.data, "<p>cpu, kafka: waiting: &lt;away&gt;\n"));
     assert_lines("<tr><th>mean batch<td>0\n<tr><th>prompts that hit the prefix cache<td>0 %");

@@ -191,7 +191,7 @@ static void a_worker_names_what_its_commits_wait_for_until_one_succeeds(void **s
     stage.script->metrics = stage.config.metrics;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_true(stage.script->n_polls_in_trouble > 0);
-    assert_string_equal(stage.config.metrics->trouble, "");
+    assert_string_equal(stage.config.metrics->state.trouble, "");
     stage_close(&stage);
 }
 
@@ -200,7 +200,7 @@ static void work_in_between_starts_the_idle_time_anew(void **state)
     (void)state;
     enum { IDLE_S = 3600 };
     struct stage stage = stage_open(1, 20);
-    stage.config.exit_when_idle_s = IDLE_S;
+    stage.config.limits.idle_s = IDLE_S;
     for (int has_jobs = 0; has_jobs < 2; has_jobs++) {
         struct worker worker = {.config = &stage.config, .n_in_flight = has_jobs};
         worker.stop.idle_since_ms = clock_ms() - 2 * IDLE_S * INT64_C(1000);
@@ -312,16 +312,16 @@ static void a_worker_without_jobs_is_ready_again_when_its_source_is_back(void **
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_int_equal(stage.script->fail_polls, 0);
     assert_int_equal(stage.script->n_commits, 0);
-    assert_string_equal(stage.config.metrics->trouble, "");
+    assert_string_equal(stage.config.metrics->state.trouble, "");
     stage_close(&stage);
 }
 
 static void a_worker_whose_source_waits_is_healthy_and_not_ready(void **state)
 {
     (void)state;
-    struct metrics metrics = {.running = true, .waiting = ""};
+    struct metrics metrics = {.state = {.is_running = true, .waiting = ""}};
     assert_true(metrics_is_ready(&metrics));
-    metrics.waiting = "not yet a member";
+    metrics.state.waiting = "not yet a member";
     assert_false(metrics_is_ready(&metrics));
 }
 
@@ -333,17 +333,17 @@ static void a_stop_that_is_asked_for_does_not_mask_a_failure(void **state)
     sigaddset(&signals, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals, &before);
     struct stage stage = stage_open(100, 50);
-    stage.config.stop_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
     stage.script->signal_at = 20;
     stage.script->outside = true;
     stage.script->held = stage.model;
     fake_model_hold(stage.model);
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
     assert_string_equal(stage.error.text, "no place in the group");
-    assert_string_equal(stage.config.metrics->trouble, "no place in the group");
-    assert_true(stage.config.metrics->failed);
-    assert_false(stage.config.metrics->running);
-    close(stage.config.stop_fd);
+    assert_string_equal(stage.config.metrics->state.trouble, "no place in the group");
+    assert_true(stage.config.metrics->state.has_failed);
+    assert_false(stage.config.metrics->state.is_running);
+    close(stage.config.stop.fd);
     stage_close(&stage);
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
@@ -399,8 +399,8 @@ static void sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back(void *
     sigaddset(&signals, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals, &before);
     struct stage stage = stage_open(1500, 1000);
-    stage.config.exit_when_idle_s = -1;
-    stage.config.stop_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    stage.config.limits.idle_s = -1;
+    stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
     stage.script->signal_at = 700;
     stage.script->held = stage.model;
     fake_model_hold(stage.model);
@@ -411,7 +411,7 @@ static void sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back(void *
     assert_true(n_answered > 0);
     assert_true(stage.script->n_next < 1500);
     assert_true(stage.progress.was_stopped);
-    close(stage.config.stop_fd);
+    close(stage.config.stop.fd);
     stage_close(&stage);
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
@@ -433,7 +433,7 @@ static void suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone(vo
 {
     (void)state;
     struct stage stage = stage_open(400, 400);
-    stage.config.crash_limit = 3;
+    stage.config.limits.crashes = 3;
     stage.script->fail_starts = 2;
     int n_rejected = 0, n_alone = 0;
     for (int i = 0; i < 400; i++) {
@@ -475,11 +475,11 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
     (void)state;
     // One record in 50 is no job.
     struct stage stage = stage_open(1500, 300);
-    stage.config.dead_share_max = 3;
+    stage.config.limits.dead_percent = 3;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     stage_close(&stage);
     stage = stage_open(1500, 300);
-    stage.config.dead_share_max = 1;
+    stage.config.limits.dead_percent = 1;
     assert_int_equal(stage_run(&stage), STATUS_REFUSE);
     assert_non_null(strstr(stage.error.text, "6 of the last 300 records are not jobs, more than 1 %"));
     int n_answered, n_released;
@@ -489,7 +489,7 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
     stage_close(&stage);
     // A window of fewer records than say something lets some through, and it says so.
     stage = stage_open(1500, 60);
-    stage.config.dead_share_max = 1;
+    stage.config.limits.dead_percent = 1;
     assert_int_equal(stage_run(&stage), STATUS_REFUSE);
     char told[64];
     assert_true(stage.script->n_dead_letters > 0);
@@ -498,7 +498,7 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
     stage_close(&stage);
     // Too few say nothing.
     stage = stage_open(WORKER_SHARE_LEAST - 1, 300);
-    stage.config.dead_share_max = 1;
+    stage.config.limits.dead_percent = 1;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     stage_close(&stage);
 }
@@ -542,8 +542,8 @@ static void nothing_is_committed_once_the_model_has_changed(void **state)
     for (int n_good = 0; n_good < 3; n_good++) {
         struct stage stage = stage_open(500, 100);
         int left = n_good, n_answered, n_released;
-        stage.config.check_model = model_changes_at;
-        stage.config.check_model_context = &left;
+        stage.config.model_check.run = model_changes_at;
+        stage.config.model_check.context = &left;
         assert_int_equal(stage_run(&stage), STATUS_RESTART);
         assert_int_equal(stage.error.code, ERROR_MODEL_FILE);
         assert_int_equal(stage.script->n_commits, n_good);
@@ -615,7 +615,7 @@ static void a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on(v
 {
     (void)state;
     struct stage stage = stage_open(1500, 300); // one in 50, from the first check on
-    stage.config.dead_share_max = 2;
+    stage.config.limits.dead_percent = 2;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_int_equal(stage.script->n_dead_letters, 30);
     stage_close(&stage);

@@ -32,8 +32,8 @@ static void a_locked_store_is_waited_for_once_until_it_is_free(void **state)
 {
     (void)state;
     struct stage stage = stage_open(1000, 100);
-    stage.config.store = (struct store *)stage.script; // not looked into
-    stage.config.jobs_need_recording = true;
+    stage.config.records.store = (struct store *)stage.script; // not looked into
+    stage.config.records.jobs_need_recording = true;
     patience_ms = STORE_TURN_MS; // as consumer/late_store.c leaves it
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
