@@ -27,6 +27,8 @@ static const struct command commands[] = {
      "A row of JSON lines is an object, its members are the columns. A prompt reads a column by its name, {{ title }}, or\n"
      "all of them as row. Each row is written again as it was, with the answers' columns behind it: answer, label (--choice)\n"
      "or the schema's properties, then sheaf_finish_reason and sheaf_error. In text a BLOB of SQLite is base64.\n"},
+    {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
+     "Writes a page with a dataset's figures, plots, errors, labels and evaluation."},
     {"status", STATUS, 0, 0, -1,
      "[--dataset NAME] [--watch] [--json] --store FILE [--rebuild --brokers HOSTS]",
      "Progress, rate and time left of each dataset."},
@@ -100,9 +102,10 @@ static const struct option options[] = {
     {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH | QUANTIZE | GRAMMAR),
      AT(store), 0, 0, "FILE",
      "SQLite file (sheaf.db; run: OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
-    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK | RUN | ANNOTATE | DATASET,
-     AT(dataset), 0, 0, "NAME", "dataset"},
-    {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS, AT(output), 0, 0, "FILE",
+    {"dataset", 'd', TEXT_VALUE,
+     SUBMIT | COLLECT | STATUS | CANCEL | WORK | RUN | ANNOTATE | DATASET | REPORT, AT(dataset), 0, 0, "NAME",
+     "dataset"},
+    {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS | REPORT, AT(output), 0, 0, "FILE",
      "where to write (- is standard output)"},
     {"errors", 0, TEXT_VALUE, COLLECT | RUN | ANNOTATE, AT(errors), 0, 0, "FILE",
      "file for failed jobs, instead of the output; annotate: for bad rows, with --skip-bad-rows"},

@@ -37,6 +37,15 @@ ALTER TABLE partitions RENAME COLUMN updated_at TO updated_at_us;
 -- Retention replaces old rows by sums (version 3 calls that folding): that is compacting now.
 ALTER TABLE folded_failures RENAME TO compacted_failures;
 
+-- Rows of a gold label and an answer, as `sheaf annotate --evaluate` counted them last.
+CREATE TABLE evaluations (
+  dataset TEXT NOT NULL,
+  gold    TEXT NOT NULL,
+  answer  TEXT NOT NULL,
+  n       INTEGER NOT NULL,
+  PRIMARY KEY (dataset, gold, answer)
+) STRICT, WITHOUT ROWID;
+
 -- One row per step of the engine.
 ALTER TABLE batches RENAME TO steps;
 ALTER TABLE steps RENAME COLUMN finished_at TO finished_at_us;
@@ -153,3 +162,13 @@ SELECT q.priority, nullif(q.deadline_us, 9223372036854775807) AS deadline_us, j.
        sum(q.crashes > 0) AS suspects, min(j.submitted_at_us) AS oldest_submitted_at_us
 FROM queue q JOIN jobs j ON j.id = q.job WHERE q.worker IS NULL
 GROUP BY q.priority, q.deadline_us, j.dataset ORDER BY q.priority DESC, q.deadline_us;
+
+-- Finished jobs with their answers. `answer` is the first choice's text, NULL of a failed job and of Kafka's, whose results are in their
+-- topic. Of answers by a schema `answer ->> 'sentiment'` is a property, json_extract(answer, '$.tags[0]') an item of one. `job_id` is,
+-- of annotate's jobs, the hash of prompt and parameters: equal requests are one job.
+CREATE VIEW answers AS
+SELECT j.dataset, j.custom_id, j.job_index, j.job_id, j.status, CAST(r.record AS TEXT) ->> '$.choices[0].text' AS answer,
+       j.finish_reason, j.prompt_tokens, j.completion_tokens, j.cached_tokens,
+       (coalesce(j.queued_us, 0) + coalesce(j.prefill_us, 0) + coalesce(j.decode_us, 0)) / 1e6 AS seconds,
+       j.error_code, j.error, j.finished_at_us
+FROM jobs j LEFT JOIN results r ON r.job = j.id WHERE j.finished_at_us IS NOT NULL;

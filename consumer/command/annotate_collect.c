@@ -2,6 +2,7 @@
 
 #include "consumer/log.h"
 #include "consumer/table/table_writer.h"
+#include "store/report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,26 @@ enum status annotate_evaluate(struct annotate *annotate, const struct table_row 
                        label_text(row_answer_label(&annotate->answer, name), &answer), error);
     buffer_finish(&gold);
     buffer_finish(&answer);
+    return status;
+}
+
+// The confusion matrix is kept for `sheaf report`.
+static enum status store_evaluation(const struct annotate *annotate, struct error *error)
+{
+    const struct evaluation *evaluation = &annotate->evaluation;
+    size_t n = evaluation->n_classes, n_cells = 0;
+    struct evaluation_cell *cells = calloc(n * n + 1, sizeof *cells);
+    if (!cells)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the evaluation: out of memory");
+    for (size_t gold = 0; gold < n; gold++)
+        for (size_t answer = 0; answer < n; answer++) {
+            int64_t n_rows = evaluation->counts[gold * EVALUATION_CLASSES_MAX + answer];
+            if (n_rows)
+                cells[n_cells++] =
+                    (struct evaluation_cell){evaluation->classes[gold], evaluation->classes[answer], n_rows};
+        }
+    enum status status = store_evaluation_write(annotate->store, annotate->dataset, cells, n_cells, error);
+    free(cells);
     return status;
 }
 
@@ -198,6 +219,7 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
         evaluation_write(&annotate->evaluation, &text);
         annotate_print(annotate, &text);
         buffer_finish(&text);
+        status = store_evaluation(annotate, error);
     }
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%lld rows in %s, %lld of them without an answer; jobs and figures in %s",

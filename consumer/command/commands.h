@@ -9,6 +9,7 @@ enum status command_submit(const struct settings *settings, struct error *error)
 enum status command_collect(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_run(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_annotate(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_report(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_status(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_cancel(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_dataset(const struct settings *settings, struct error *error) WARN_UNUSED;

@@ -1,0 +1,47 @@
+// HTML pages for people, as `sheaf report` and --metrics write them: one file with its style, without scripts or links to other
+// files, well-formed XML too. Charts are SVG 360 units wide, so that their text is as large as the page's on a phone.
+#pragma once
+
+#include "schemas/text.h"
+
+#include <stdint.h>
+
+// `refresh_s`: the browser loads the page again after as many seconds; 0: never.
+void page_begin(struct buffer *out, struct text title, int refresh_s);
+void page_end(struct buffer *out);
+void page_begin_section(struct buffer *out, const char *heading);
+void page_end_section(struct buffer *out);
+
+// Escaped for an element's content and for an attribute in quotes; bytes that XML has not become U+FFFD.
+void page_add_text(struct buffer *out, struct text text);
+// At most n_bytes_max, cut between characters, with an ellipsis.
+void page_add_beginning(struct buffer *out, struct text text, size_t n_bytes_max);
+
+// Figures side by side, between page_begin_tiles and page_end_tiles.
+void page_begin_tiles(struct buffer *out);
+void page_add_tile(struct buffer *out, const char *label, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void page_end_tiles(struct buffer *out);
+// 1234567 as "1,234,567".
+const char *page_number(char text[32], int64_t number);
+
+enum { PAGE_COLUMNS_MAX = 64, PAGE_LABEL_BYTES = 32 };
+
+struct page_column {
+    char label[PAGE_LABEL_BYTES]; // on the axis, of some columns; in its tooltip
+    double value;                 // >= 0
+};
+
+// Charts are between page_begin_charts and page_end_charts: columns for a histogram or a course of time, bars of shares for names.
+void page_begin_charts(struct buffer *out);
+void page_add_columns(struct buffer *out, const char *title, const char *unit,
+                      const struct page_column *columns, int n);
+void page_begin_bars(struct buffer *out, struct text title);
+void page_add_bar(struct buffer *out, struct text name, int64_t value, int64_t total);
+void page_end_bars(struct buffer *out);
+void page_end_charts(struct buffer *out);
+
+// A table's head: `columns` are separated by '|'; those behind the first are numbers, aligned right, unless they begin with '<'.
+// Rows are written by the caller as <tr><td>...</td></tr>.
+void page_begin_table(struct buffer *out, const char *columns);
+void page_end_table(struct buffer *out);

@@ -1,0 +1,92 @@
+"""`sheaf report`: one page, well-formed, without anything from elsewhere, with the figures that SQL finds in the store."""
+import csv
+import json
+
+import page
+from session import case, text_of
+
+LABELS = ["good & <b>bad</b>", "good", "none"]
+
+
+def report(test, dataset, store="sheaf.db"):
+    test.run("report", "--dataset", dataset, "-o", "report.html", "--store", store)
+    return page.Page(test.read("report.html").decode())
+
+
+def number(text):
+    return int(text.replace(",", ""))
+
+
+@case
+def its_figures_are_those_of_the_store(test):
+    jobs = [{"custom_id": f"line {i}", "prompt": text_of(i, 1 + i % 9), "max_tokens": 1 + i % 7, "ignore_eos": True, "seed": i}
+            for i in range(60)]
+    jobs += [{"custom_id": f"bad {i}", "prompt": ""} for i in range(5)]
+    jobs += [{"custom_id": "<script>alert(1)</script>", "prompt": "the", "max_tokens": "'many' \"&\""}]
+    test.write("in.jsonl", jobs)
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", "sheaf.db", "--dataset", "a <name> & 'more'")
+    found = report(test, "a <name> & 'more'")
+    assert found.text(found.all("h1")[0]) == "a <name> & 'more'"
+    tiles = found.tiles()
+    (figures,) = test.query("SELECT n_submitted, n_done, n_failed, n_cancelled FROM datasets")
+    assert tuple(number(tiles[name]) for name in ("submitted", "done", "failed", "cancelled")) == figures == (66, 60, 6, 0)
+    (tokens,) = test.query("SELECT sum(prompt_tokens) - sum(cached_tokens), sum(cached_tokens), sum(completion_tokens) FROM jobs")
+    assert tuple(found.bars("By cost").values()) == tokens and tokens[2] > 0
+    (done,) = test.query("SELECT count(*) FROM jobs WHERE status = 'done'")
+    for title in ("Seconds of a job: wait, prefill, decode", "Tokens of a prompt", "Tokens of an answer"):
+        assert sum(found.columns(title)) == done[0] == 60, title
+    answers = [n for (n,) in test.query("SELECT count(*) FROM jobs WHERE status = 'done' GROUP BY completion_tokens ORDER BY completion_tokens")]
+    assert found.columns("Tokens of an answer")[1:] == answers
+    sequences = test.query("SELECT max(n_sequences) FROM steps")[0][0]
+    assert 0 < max(found.columns("Batch: sequences in a step")) <= sequences
+    errors = found.table("error")[1:]
+    assert [(row[0], number(row[1])) for row in errors if row[0]] == test.query("SELECT error_code, jobs FROM failures")
+    # Up to three examples of each.
+    assert [row[2] for row in errors] == ["bad 0", "bad 1", "bad 2", "<script>alert(1)</script>"], errors
+    assert not any(element.text == "Evaluation" for element in found.all("h2"))
+
+
+@case
+def labels_and_the_evaluation_are_those_of_annotate(test):
+    rows = [{"id": i, "text": text_of(i, 4), "gold": LABELS[i % 3] if i % 10 else ""} for i in range(40)]
+    with open(test.path("in.csv"), "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["id", "text", "gold"])
+        writer.writeheader()
+        writer.writerows(rows)
+    test.write("prompt.jinja", ["{{ text }}"])
+    test.write("label.json", [{"type": "object", "properties": {"label": {"enum": LABELS}, "sure": {"type": "boolean"}},
+                               "required": ["label", "sure"]}])
+    told = test.run("annotate", "in.csv", test.model, "--prompt", "prompt.jinja", "--schema", "label.json", "--evaluate", "gold",
+                    "-o", "out.csv", "--dataset", "d", "--store", "sheaf.db")
+    found = report(test, "d")
+    with open(test.path("out.csv"), newline="", encoding="utf-8") as file:
+        labelled = list(csv.DictReader(file))
+    of_requests = [json.loads(answer) for (answer,) in test.query("SELECT answer FROM answers WHERE dataset = 'd'")]
+    for name in ("label", "sure"):
+        texts = [value[name] if name == "label" else str(value[name]).lower() for value in of_requests]
+        assert found.bars(name) == {text: texts.count(text) for text in set(texts)}, name
+    counted = [(row["gold"], row["label"]) for row in labelled if row["gold"]]
+    tiles = found.tiles()
+    assert number(tiles["rows with a gold label"]) == len(counted) == 36
+    right = sum(gold == label for gold, label in counted)
+    assert tiles["accuracy"] == f"{right / len(counted):.4f}" and f"accuracy: {tiles['accuracy']}" in told.out + told.err, told
+    matrix = found.table("")
+    for row in matrix[1:]:
+        for label, n in zip(matrix[0][1:], row[1:]):
+            assert int(n) == counted.count((row[0], label)), (row, label)
+    assert [row[0] for row in found.table("label")[1:]] == matrix[0][1:]
+    # It belongs to the dataset.
+    test.run("dataset", "rename", "d", "e")
+    assert report(test, "e").tiles()["accuracy"] == tiles["accuracy"]
+    test.run("dataset", "delete", "e")
+    assert test.query("SELECT * FROM evaluations") == []
+
+
+@case
+def a_dataset_without_results_has_a_page_and_one_that_is_none_has_not(test):
+    test.write("in.jsonl", [{"prompt": "the"}])
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    assert number(report(test, "d").tiles()["remaining"]) == 1
+    told = test.run("report", "--dataset", "none", "-o", "none.html", status=2)
+    assert 'has no dataset "none"' in told.err and not test.exists("none.html")
+    assert test.run("report", "--dataset", "d", "-o", "-").out.startswith("<!DOCTYPE html>")
