@@ -289,6 +289,10 @@ struct backend_operations {
     // caller uses products and activate.
     void (*gated_products)(struct backend *backend, const struct product *gate, const struct product *up,
                            const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind);
+    // The GEMM of the logits that step->samples are drawn from. Logits that `sample` does not need, because their
+    // tokens are not allowed, may stay undefined; `sample` finds rows that are in another order; x is undefined
+    // after. With reads_masks_late. NULL: the caller uses products.
+    void (*output_product)(struct backend *backend, const struct product *product, struct matrix *x);
     // Draws a token for each output from logits [n_outputs, n_vocab], by step->samples.
     void (*sample)(struct backend *backend, struct matrix *logits);
     // Copies the first n_rows rows from the host; `rows` may be read until end returns.

@@ -252,13 +252,24 @@ static void run_layer(struct pass *pass, int32_t index)
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
 }
 
+// Masks may be filled while a backend computes that reads them late.
+static void await_masks(const struct forward *forward, const struct step *step, bool late)
+{
+    if (step->await_masks && late == forward->backend->operations.reads_masks_late)
+        step->await_masks(step->masks_context);
+}
+
 static void compute_logits(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
     normalize(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias);
     struct product product = {forward->matrices.logits, forward->output, forward->output_bias};
-    multiply(pass, product, pass->normed);
+    await_masks(forward, pass->step, true);
+    if (pass->operations->output_product && pass->step->samples && !pass->step->stops)
+        pass->operations->output_product(pass->backend, &product, pass->normed);
+    else
+        multiply(pass, product, pass->normed);
     if (shape->logit_scale != 1.0f || shape->logit_softcap != 0.0f)
         pass->operations->scale(pass->backend, forward->matrices.logits, pass->n_rows, shape->logit_scale,
                                 shape->logit_softcap);
@@ -314,13 +325,6 @@ static void check_step(const struct forward *forward, const struct step *step)
     (void)position_limit;
 }
 
-// Masks may be filled while a backend computes that reads them late.
-static void await_masks(const struct forward *forward, const struct step *step, bool late)
-{
-    if (step->await_masks && late == forward->backend->operations.reads_masks_late)
-        step->await_masks(step->masks_context);
-}
-
 // Enqueues the whole step, without `end`.
 static void run_step(struct forward *forward, struct step *step, float *logits)
 {
@@ -346,7 +350,6 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
         enter(&pass, PHASE_SAMPLING);
         if (logits) // before the sampler modifies them
             pass.operations->read(pass.backend, forward->matrices.logits, step->n_outputs, logits);
-        await_masks(forward, step, true);
         if (step->samples)
             pass.operations->sample(pass.backend, forward->matrices.logits);
     }

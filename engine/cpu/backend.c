@@ -239,9 +239,15 @@ static enum status experts_reserve(struct cpu_backend *backend, struct error *er
 static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struct error *error)
 {
     if (n_outputs > backend->n_results_max) {
-        backend->results = remake(backend->results, (size_t)n_outputs, sizeof *backend->results);
-        backend->n_results_max = backend->results ? n_outputs : 0;
-        if (!backend->results)
+        size_t n = (size_t)n_outputs;
+        backend->results = remake(backend->results, n, sizeof *backend->results);
+        backend->output_places = remake(backend->output_places, n, sizeof *backend->output_places);
+        backend->place_outputs = remake(backend->place_outputs, n, sizeof *backend->place_outputs);
+        backend->place_masks = remake(backend->place_masks, n, sizeof *backend->place_masks);
+        bool complete =
+            backend->results && backend->output_places && backend->place_outputs && backend->place_masks;
+        backend->n_results_max = complete ? n_outputs : 0;
+        if (!complete)
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d results",
                              n_outputs);
     }
@@ -294,6 +300,8 @@ static void begin(struct backend *base, const struct step *step)
     backend->failed = reserve(backend, step->n_outputs, &backend->error) != STATUS_OK;
     if (backend->failed)
         return;
+    for (int32_t i = 0; i < step->n_outputs; i++)
+        backend->output_places[i] = i;
     int32_t row = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
         assert(step->sequences[i].first_row == row && step->sequences[i].n_tokens > 0);
@@ -341,6 +349,9 @@ static void destroy(struct backend *base)
     free(backend->table_rows);
     free(backend->row_sequences);
     free(backend->results);
+    free(backend->output_places);
+    free(backend->place_outputs);
+    free(backend->place_masks);
     memory_stack_finish(&backend->weight_memory);
     free(backend);
 }
@@ -375,6 +386,7 @@ static const struct backend_operations operations_cpu = {.begin = begin,
                                                          .head_products = cpu_head_products,
                                                          .copy_columns = cpu_copy_columns,
                                                          .reads_masks_late = true,
+                                                         .output_product = cpu_output_product,
                                                          .sample = cpu_sample,
                                                          .write = cpu_write,
                                                          .read = cpu_read,

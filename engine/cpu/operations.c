@@ -370,8 +370,8 @@ static void sample_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
     struct cpu_backend *backend = work->backend;
-    sampler_draw(backend->samplers[thread], matrix_row(work->out, row), &backend->step->samples[row],
-                 &backend->results[row]);
+    sampler_draw(backend->samplers[thread], matrix_row(work->out, backend->output_places[row]),
+                 &backend->step->samples[row], &backend->results[row]);
 }
 
 void cpu_sample(struct backend *base, struct matrix *logits)

@@ -54,6 +54,9 @@ struct cpu_backend {
     float *table_rows;         // [n_threads, n_table_cols_max]
     int32_t *row_sequences;    // [n_rows_max] sequence of each of the step's rows
     struct sample_result *results; // [n_results_max]
+    // [n_results_max] rows of the logits by output, and the reverse; masks of gathered outputs by row (output.c)
+    int32_t *output_places, *place_outputs;
+    const uint32_t **place_masks;
 
     // The largest that was created: what the memory above must hold.
     int32_t n_rows_max, n_inputs_max, n_expert_outputs_max, n_experts_max, n_table_cols_max;
@@ -111,6 +114,10 @@ void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
 void cpu_sample(struct backend *base, struct matrix *logits);
 void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
+
+// output.c
+enum { OUTPUT_GATHERED_MAX = 128 }; // tokens that are allowed, of an output that is gathered
+void cpu_output_product(struct backend *base, const struct product *product, struct matrix *x);
 
 // experts.c
 enum status routing_reserve(struct routing *routing, int32_t n_pairs_max, int32_t n_experts_max,
