@@ -256,6 +256,9 @@ static const struct option options[] = {
      "table of a SQLite database to write, in place of one of that name"},
     {"same-draws", 0, FLAG, ANNOTATE, AT(annotate.prompt.same_draws), 0, 0, NULL,
      "equal rows get one answer also where answers are drawn at random"},
+    {"reorder", 0, FLAG, ANNOTATE, AT(annotate.reorder), 0, 0, NULL,
+     "compute rows in an order in which prompts share beginnings; where a template lists row's fields, order those "
+     "too"},
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
      "with --choice: a column a label with its probability, and the margin of the first to the second"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",

@@ -10,6 +10,7 @@
 #include "consumer/table/occurrences.h"
 #include "consumer/table/row_answer.h"
 #include "consumer/table/row_map.h"
+#include "consumer/table/row_order.h"
 #include "consumer/table/row_prompt.h"
 #include "consumer/table/table_reader.h"
 #include "store/hashed_jobs.h"
@@ -45,6 +46,9 @@ struct annotate {
 
 // Reads the table and queues what has no answer yet. STATUS_REFUSE: a bad row, without --skip-bad-rows.
 enum status annotate_submit(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Reads the table and plans the order of its rows, and of their fields where a template lists them (--reorder).
+enum status annotate_plan_order(struct annotate *annotate, struct row_order *order,
+                                struct error *error) WARN_UNUSED;
 // Reads the next row, skipping bad ones; row->fields NULL: the end. `report`: bad rows are logged and written
 // to --errors.
 enum status annotate_next_row(struct annotate *annotate, bool report, struct table_row *row,

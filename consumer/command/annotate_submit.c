@@ -1,6 +1,7 @@
 #include "consumer/command/annotate.h"
 
 #include "consumer/log.h"
+#include "consumer/table/row_spool.h"
 #include "schemas/hash.h"
 
 #include <errno.h>
@@ -132,6 +133,12 @@ struct group {
     struct buffer records;
     struct buffer begun; // a row's record without its seed
     struct occurrences occurrences;
+    // with --reorder: rows are rendered into the spool in the table's order, then queued in that of `order`
+    bool reorders;
+    struct row_order order;
+    struct row_spool spool;
+    int64_t *row_ids;                     // [spool.n][n_votes]: jobs of each row, for the map
+    int64_t *places[ANNOTATE_GROUP_JOBS]; // in row_ids
 };
 
 static void name_record(struct text record, char name[HASH_BYTES])
@@ -160,8 +167,10 @@ static enum status submit_group(struct group *group, struct error *error)
     }
     enum status status = store_submit_requests(annotate->store, annotate->dataset, group->submissions,
                                                group->n, group->ids, &n_added, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && !group->reorders)
         status = row_map_add(&annotate->map, group->ids, group->n, error);
+    for (size_t i = 0; i < group->n && group->reorders; i++)
+        *group->places[i] = group->ids[i];
     annotate->n_added += (int64_t)n_added;
     group->n = 0;
     buffer_clear(&group->records);
@@ -184,38 +193,60 @@ static enum status choose_seed(struct group *group, int64_t *seed, struct error 
     return STATUS_OK;
 }
 
-static enum status add_row(struct group *group, struct error *error)
+// The jobs of the row in `begun`. places: [n_votes] of row_ids, with --reorder.
+static enum status add_jobs(struct group *group, int64_t seed, int64_t *places, struct error *error)
 {
     struct annotate *annotate = group->annotate;
-    int64_t seed;
-    enum status status = choose_seed(group, &seed, error);
+    enum status status = STATUS_OK;
     bool is_full = group->n + (size_t)annotate->n_votes > ANNOTATE_GROUP_JOBS ||
                    group->records.size >= ANNOTATE_GROUP_BYTES;
-    if (status == STATUS_OK && is_full)
+    if (is_full)
         status = submit_group(group, error);
     for (int32_t vote = 0; vote < annotate->n_votes && status == STATUS_OK; vote++) {
         buffer_add(&group->records, group->begun.data, group->begun.size);
         row_prompt_end(&annotate->prompt, (int64_t)(((uint64_t)seed + (uint64_t)vote) & INT64_MAX),
                        &group->records);
         group->submissions[group->n] = (struct submission){.index = -1}; // of several rows, perhaps
+        group->places[group->n] = places ? places + vote : NULL;
         group->ends[group->n++] = group->records.size;
     }
     return status;
 }
 
+static enum status add_row(struct group *group, struct error *error)
+{
+    int64_t seed;
+    enum status status = choose_seed(group, &seed, error);
+    if (status == STATUS_OK && group->reorders)
+        return row_spool_add(&group->spool, (struct text){group->begun.data, group->begun.size}, seed, error);
+    return status == STATUS_OK ? add_jobs(group, seed, NULL, error) : status;
+}
+
 static enum status add_left_out(struct group *group, struct error *error)
 {
     static const int64_t none[ROW_VOTES_MAX] = {0};
+    if (group->reorders)
+        return row_spool_add(&group->spool, (struct text){0}, 0, error);
     enum status status = submit_group(group, error);
     return status == STATUS_OK
                ? row_map_add(&group->annotate->map, none, (size_t)group->annotate->n_votes, error)
                : status;
 }
 
+static enum status refuse_change(const struct annotate *annotate, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: changed while it was read",
+                     table_reader_name(annotate->reader));
+}
+
 static enum status submit_row(struct group *group, struct table_row *row, struct error *error)
 {
     struct annotate *annotate = group->annotate;
     buffer_clear(&group->begun);
+    if (group->reorders && group->spool.n == group->order.n_rows)
+        return refuse_change(annotate, error);
+    if (group->order.fields)
+        annotate->prompt.order = group->order.fields + group->spool.n * group->order.n_columns;
     enum status status = row_prompt_render(&annotate->prompt, row, &group->begun, error);
     if (status == STATUS_OK && group->begun.failed)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
@@ -243,6 +274,51 @@ static enum status submit_rows(struct group *group, struct error *error)
     return status == STATUS_OK ? submit_group(group, error) : status;
 }
 
+static enum status queue_spooled(struct group *group, struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    size_t n_votes = (size_t)annotate->n_votes;
+    group->row_ids = calloc(group->spool.n ? group->spool.n : 1, n_votes * sizeof *group->row_ids);
+    if (!group->row_ids)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < group->spool.n; i++) {
+        size_t row = group->order.rows[i];
+        if (group->spool.rows[row].size == 0)
+            continue;
+        status = row_spool_read(&group->spool, row, &group->begun, error);
+        if (status == STATUS_OK)
+            status = add_jobs(group, group->spool.rows[row].seed, group->row_ids + row * n_votes, error);
+    }
+    if (status == STATUS_OK)
+        status = submit_group(group, error);
+    return status == STATUS_OK ? row_map_add(&annotate->map, group->row_ids, group->spool.n * n_votes, error)
+                               : status;
+}
+
+static enum status submit_reordered(struct group *group, struct error *error)
+{
+    enum status status = annotate_plan_order(group->annotate, &group->order, error);
+    if (status == STATUS_OK)
+        status = row_spool_open(&group->spool, error);
+    if (status == STATUS_OK)
+        status = submit_rows(group, error);
+    if (status == STATUS_OK && group->spool.n != group->order.n_rows)
+        return refuse_change(group->annotate, error);
+    return status == STATUS_OK ? queue_spooled(group, error) : status;
+}
+
+static void destroy_group(struct group *group)
+{
+    occurrences_finish(&group->occurrences);
+    row_order_finish(&group->order);
+    row_spool_close(&group->spool);
+    buffer_finish(&group->records);
+    buffer_finish(&group->begun);
+    free(group->row_ids);
+    free(group);
+}
+
 enum status annotate_submit(struct annotate *annotate, struct error *error)
 {
     struct dataset_mark mark;
@@ -250,6 +326,7 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
     if (!group)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
     group->annotate = annotate;
+    group->reorders = annotate->settings->annotate.reorder;
     enum status status = store_dataset_begin(annotate->store, annotate->dataset, &mark, error);
     if (status == STATUS_OK && mark.n_lines)
         status =
@@ -257,15 +334,13 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
                       "%s: dataset %.*s was made from lines by sheaf submit or run: give another --dataset",
                       annotate->store_path, (int)annotate->dataset.size, annotate->dataset.data);
     if (status == STATUS_OK)
-        status = submit_rows(group, error);
+        status = group->reorders ? submit_reordered(group, error) : submit_rows(group, error);
+    annotate->prompt.order = NULL;
     if (status == STATUS_OK)
         status = store_dataset_complete(annotate->store, annotate->dataset, error);
     if (annotate->n_bad)
         log_write(LOG_WARNING, "%s: %lld bad rows are left out", table_reader_name(annotate->reader),
                   (long long)annotate->n_bad);
-    occurrences_finish(&group->occurrences);
-    buffer_finish(&group->records);
-    buffer_finish(&group->begun);
-    free(group);
+    destroy_group(group);
     return status;
 }

@@ -33,6 +33,8 @@ static void use_column(struct check *check, const struct template_mention *menti
     const struct table_columns *columns = check->prompt->columns;
     size_t column = table_columns_find(columns, name);
     if (column < columns->n) {
+        if (!check->prompt->is_used[column])
+            check->prompt->mentioned[check->prompt->n_mentioned++] = (uint16_t)column;
         check->prompt->is_used[column] = true;
         return;
     }
@@ -53,7 +55,7 @@ static void check_mention(void *context, const struct template_mention *mention)
     else if (mention->member.data)
         use_column(check, mention, mention->member);
     else // which of them is not known, or all
-        memset(check->prompt->is_used, true, check->prompt->columns->n);
+        check->prompt->lists_columns = true;
 }
 
 static enum status open_template(struct row_prompt *prompt, const char *path, struct template **template,
@@ -81,7 +83,8 @@ static enum status create_variables(struct row_prompt *prompt, struct error *err
     size_t n = prompt->columns->n;
     prompt->is_used = arena_allocate_array(&prompt->arena, n, sizeof *prompt->is_used);
     prompt->names = arena_allocate_array(&prompt->arena, n + 1, sizeof *prompt->names);
-    if (!prompt->is_used || !prompt->names)
+    prompt->mentioned = arena_allocate_array(&prompt->arena, n, sizeof *prompt->mentioned);
+    if (!prompt->is_used || !prompt->names || !prompt->mentioned)
         return refuse_memory(error);
     for (size_t i = 0; i < n; i++)
         prompt->names[i + 1].key = prompt->columns->names[i];
@@ -314,7 +317,7 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
         status = open_template(prompt, options->system, &prompt->system, error);
     if (status == STATUS_OK)
         status = open_template(prompt, options->messages, &prompt->messages, error);
-    if (options->needs_utf8 && status == STATUS_OK)
+    if ((options->needs_utf8 || prompt->lists_columns) && status == STATUS_OK)
         memset(prompt->is_used, true, columns->n);
     if (status == STATUS_OK)
         status = add_parameters(prompt, options, error);
@@ -348,7 +351,8 @@ void row_prompt_close(struct row_prompt *prompt)
 
 static enum status take_fields(struct row_prompt *prompt, const struct table_row *row, struct error *error)
 {
-    for (size_t i = 0; i < prompt->columns->n; i++) {
+    for (size_t place = 0; place < prompt->columns->n; place++) {
+        size_t i = prompt->order ? prompt->order[place] : place;
         const struct value *field = &row->fields[i];
         struct text name = prompt->columns->names[i];
         const char *fault = field->kind == VALUE_BYTES ? "bytes" : NULL;
@@ -358,7 +362,8 @@ static enum status take_fields(struct row_prompt *prompt, const struct table_row
             return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "column \"%.*s\" holds %s", (int)name.size,
                              name.data, fault);
         // a template that does not read it does not see it
-        prompt->names[i + 1].value = fault ? (struct value){.kind = VALUE_NULL} : *field;
+        prompt->names[place + 1].key = name;
+        prompt->names[place + 1].value = fault ? (struct value){.kind = VALUE_NULL} : *field;
     }
     return STATUS_OK;
 }

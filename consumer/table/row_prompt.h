@@ -27,7 +27,11 @@ struct row_prompt_options {
 struct row_prompt {
     const struct table_columns *columns;
     struct template *prompt, *system, *messages;
-    bool *is_used;              // [columns->n]: its text stands in the prompt
+    bool *is_used;       // [columns->n]: its text stands in the prompt
+    uint16_t *mentioned; // [n_mentioned] columns that templates name, in their order
+    size_t n_mentioned;
+    bool lists_columns;         // a template reads `row` as a whole
+    const uint16_t *order;      // [columns->n] of `row`'s members in the next prompt; NULL: the table's
     struct value variables;     // object: row, and the columns
     struct value_member *names; // [columns->n + 1]
     struct text *choices;       // [n_choices]

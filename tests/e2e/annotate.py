@@ -300,6 +300,35 @@ def equal_rows_draw_for_themselves_unless_told_otherwise(test):
 
 
 @case
+def rows_and_fields_are_computed_in_an_order_that_shares_beginnings(test):
+    draw = random.Random(5)
+    products = [f"product {i} with a long name that many reviews repeat" for i in range(12)]
+    rows = [[str(i), draw.choice(products), f"text {i}"] for i in range(240)]
+    rows = [row[:1] + [row[1], "brand " + str(products.index(row[1]) % 3)] + row[2:] for row in rows]
+    write_csv(test, "in.csv", [["id", "product", "brand", "text"]] + rows)
+    write(test, "list.jinja", "{% for name, value in row.items() %}{{ name }}: {{ value }}\n{% endfor %}")
+    options = ("in.csv", "--choice", "a,b", "--max-batch", "2", "--window", "2")
+    for name, prompt in (("list", "list.jinja"), ("named", "named.jinja")):
+        write(test, "named.jinja", "{{ product }} {{ text }}")
+        annotate(test, *options, "--prompt", prompt, out=f"{name}.csv")
+        annotate(test, *options, "--prompt", prompt, "--reorder", out=f"{name}-reordered.csv")
+        before, after = (computed(test, f"{name}{suffix}.csv.db")[0] for suffix in ("", "-reordered"))
+        assert after < 0.8 * before, (name, before, after)
+        assert [row[:4] for row in read_csv(test, f"{name}-reordered.csv")[1:]] == rows
+    assert test.read("named.csv") == test.read("named-reordered.csv")  # prompts with named columns are the same ones
+    # each prompt has all fields, once each
+    for (record,) in test.query("SELECT record FROM records", "list-reordered.csv.db"):
+        lines = json.loads(record)["messages"][0]["content"].splitlines()
+        assert sorted(line.split(":")[0] for line in lines) == ["brand", "id", "product", "text"], lines
+    # the same again: nothing new; votes and rows that are left out keep their places
+    done = annotate(test, *options, "--prompt", "list.jinja", "--reorder", out="list-reordered.csv")
+    assert ": 0 different requests are new" in done.err, done
+    write(test, "bad.csv", b"product,text\na,b\n\xff,c\nd,e\na,f\n")
+    annotate(test, "bad.csv", "--prompt", "named.jinja", "--reorder", "--skip-bad-rows", "--votes", "3", out="bad-out.csv")
+    assert [row[:2] for row in read_csv(test, "bad-out.csv")] == [["product", "text"], ["a", "b"], ["d", "e"], ["a", "f"]]
+
+
+@case
 def a_table_that_grew_or_was_edited_computes_only_the_new_rows(test):
     rows = [[f"title {i}", f"text {i}"] for i in range(50)]
     write_csv(test, "in.csv", [["title", "text"]] + rows)

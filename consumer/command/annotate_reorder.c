@@ -1,0 +1,57 @@
+// --reorder: the order in which rows are computed, from a pass over the table (consumer/table/row_order.h).
+#include "consumer/command/annotate.h"
+#include "consumer/log.h"
+#include "schemas/clock.h"
+#include "schemas/hash.h"
+
+#include <stdlib.h>
+
+// What a prompt says of a column: its name, where templates list columns, and its text.
+static struct row_cell cell_of(const struct table_columns *columns, const struct table_row *row,
+                               size_t column)
+{
+    const struct value *field = &row->fields[column];
+    bool is_text = field->kind == VALUE_STRING || field->kind == VALUE_BYTES;
+    uint64_t hash =
+        is_text ? hash_bytes(field->text.data, field->text.size, 0) : value_hash(field, field->kind);
+    size_t length = columns->names[column].size + (is_text ? field->text.size : 8);
+    return (struct row_cell){(uint32_t)(hash >> 32), length < UINT32_MAX ? (uint32_t)length : UINT32_MAX};
+}
+
+static enum status add_rows(struct annotate *annotate, struct row_order *order, struct row_cell *cells,
+                            struct error *error)
+{
+    const struct row_prompt *prompt = &annotate->prompt;
+    const struct table_columns *columns = table_reader_columns(annotate->reader);
+    struct table_row row = {0};
+    enum status status = annotate_rewind(annotate, error);
+    do {
+        status = status == STATUS_OK ? annotate_next_row(annotate, false, &row, error) : status;
+        if (status != STATUS_OK || !row.fields || !annotate_is_chosen(annotate, row.number))
+            continue;
+        for (size_t i = 0; i < order->n_columns; i++)
+            cells[i] = cell_of(columns, &row, prompt->lists_columns ? i : prompt->mentioned[i]);
+        status = row_order_add(order, cells, error);
+    } while (status == STATUS_OK && row.fields);
+    return status;
+}
+
+enum status annotate_plan_order(struct annotate *annotate, struct row_order *order, struct error *error)
+{
+    const struct row_prompt *prompt = &annotate->prompt;
+    int64_t began_ms = clock_ms();
+    *order = (struct row_order){.n_columns = prompt->lists_columns ? table_reader_columns(annotate->reader)->n
+                                                                   : prompt->n_mentioned};
+    struct row_cell *cells = calloc(order->n_columns ? order->n_columns : 1, sizeof *cells);
+    enum status status =
+        cells ? add_rows(annotate, order, cells, error)
+              : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
+    if (status == STATUS_OK)
+        status = row_order_plan(order, prompt->lists_columns, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "--reorder: %zu rows%s are ordered for common beginnings, in %.1f s",
+                  order->n_rows, prompt->lists_columns ? " and their fields" : "",
+                  (double)(clock_ms() - began_ms) / 1000);
+    free(cells);
+    return status;
+}

@@ -1,0 +1,333 @@
+#include "consumer/table/row_order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Rows of a node with one value in one column.
+struct group {
+    uint32_t first, n; // of the column's rows in `sorted`
+    uint16_t column;
+    double score;
+};
+
+struct node {
+    uint32_t *rows;    // [n]
+    uint16_t *columns; // [n_columns] not yet placed
+    size_t n, n_columns, n_placed;
+};
+
+// What a node needs until its groups are chosen.
+struct choice {
+    uint32_t *sorted;     // [n_columns][n]: rows by value
+    struct group *groups; // [n_groups] heap, the highest score first
+    size_t n_groups, capacity;
+    uint32_t *chosen; // [n]: rows group by group
+    size_t n_chosen;
+    size_t *ends; // [n_ends] of the groups in `chosen`
+    uint16_t *of; // [n_ends] their columns
+    size_t n_ends;
+};
+
+struct planner {
+    struct row_order *order;
+    bool *is_taken; // [n_rows] in the node being chosen from
+    bool failed;    // out of memory
+};
+
+static const struct row_cell *cell(const struct row_order *order, uint32_t row, size_t column)
+{
+    return &order->cells[row * order->n_columns + column];
+}
+
+static enum status refuse_memory(struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
+}
+
+enum status row_order_add(struct row_order *order, const struct row_cell *cells, struct error *error)
+{
+    size_t n = order->n_columns;
+    if ((order->n_rows + 1) * n > ROW_ORDER_CELLS_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "--reorder: the table has more than %d fields that prompts read",
+                         ROW_ORDER_CELLS_MAX);
+    if (order->n_rows == order->capacity) {
+        size_t capacity = order->capacity ? 2 * order->capacity : 1024;
+        struct row_cell *grown = realloc(order->cells, capacity * n * sizeof *grown);
+        if (!grown)
+            return refuse_memory(error);
+        order->cells = grown;
+        order->capacity = capacity;
+    }
+    memcpy(order->cells + order->n_rows++ * n, cells, n * sizeof *cells);
+    return STATUS_OK;
+}
+
+void row_order_finish(struct row_order *order)
+{
+    free(order->cells);
+    free(order->rows);
+    free(order->fields);
+    *order = (struct row_order){0};
+}
+
+// ---- fields in the template's order ----
+
+static int compare_rows(const void *a, const void *b, void *context)
+{
+    const struct row_order *order = context;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    for (size_t i = 0; i < order->n_columns; i++) {
+        uint32_t p = cell(order, x, i)->hash, q = cell(order, y, i)->hash;
+        if (p != q)
+            return p < q ? -1 : 1;
+    }
+    return x < y ? -1 : x > y;
+}
+
+// ---- the heap of groups ----
+
+static void sift_down(struct choice *choice, size_t i)
+{
+    struct group group = choice->groups[i];
+    for (size_t child; (child = 2 * i + 1) < choice->n_groups; i = child) {
+        if (child + 1 < choice->n_groups && choice->groups[child + 1].score > choice->groups[child].score)
+            child++;
+        if (choice->groups[child].score <= group.score)
+            break;
+        choice->groups[i] = choice->groups[child];
+    }
+    choice->groups[i] = group;
+}
+
+static bool add_group(struct choice *choice, const struct group *group)
+{
+    if (choice->n_groups == choice->capacity) {
+        size_t capacity = choice->capacity ? 2 * choice->capacity : 64;
+        struct group *grown = realloc(choice->groups, capacity * sizeof *grown);
+        if (!grown)
+            return false;
+        choice->groups = grown;
+        choice->capacity = capacity;
+    }
+    choice->groups[choice->n_groups++] = *group;
+    return true;
+}
+
+static double score_of(const struct row_cell *value, size_t n_rows)
+{
+    return (double)value->length * (double)value->length * (double)(n_rows - 1);
+}
+
+// ---- a node ----
+
+struct column_of {
+    const struct row_order *order;
+    size_t column;
+};
+
+static int compare_values(const void *a, const void *b, void *context)
+{
+    const struct column_of *of = context;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    uint32_t p = cell(of->order, x, of->column)->hash, q = cell(of->order, y, of->column)->hash;
+    if (p != q)
+        return p < q ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static void place(struct planner *planner, const uint32_t *rows, size_t n, size_t at, uint16_t column)
+{
+    for (size_t i = 0; i < n; i++)
+        planner->order->fields[rows[i] * planner->order->n_columns + at] = column;
+}
+
+static bool is_constant(const struct row_order *order, const struct node *node, uint16_t column)
+{
+    uint32_t hash = cell(order, node->rows[0], column)->hash;
+    for (size_t i = 1; i < node->n; i++)
+        if (cell(order, node->rows[i], column)->hash != hash)
+            return false;
+    return true;
+}
+
+static void place_constants(struct planner *planner, struct node *node)
+{
+    size_t n_left = 0;
+    for (size_t i = 0; i < node->n_columns; i++) {
+        uint16_t column = node->columns[i];
+        if (is_constant(planner->order, node, column))
+            place(planner, node->rows, node->n, node->n_placed++, column);
+        else
+            node->columns[n_left++] = column;
+    }
+    node->n_columns = n_left;
+}
+
+// The rows by value of each column, and the values that two rows have.
+static bool find_groups(const struct planner *planner, const struct node *node, struct choice *choice)
+{
+    const struct row_order *order = planner->order;
+    for (size_t i = 0; i < node->n_columns; i++) {
+        uint32_t *sorted = choice->sorted + i * node->n;
+        struct column_of of = {order, node->columns[i]};
+        memcpy(sorted, node->rows, node->n * sizeof *sorted);
+        qsort_r(sorted, node->n, sizeof *sorted, compare_values, &of);
+        for (size_t start = 0, end; start < node->n; start = end) {
+            const struct row_cell *value = cell(order, sorted[start], of.column);
+            for (end = start + 1; end < node->n && cell(order, sorted[end], of.column)->hash == value->hash;)
+                end++;
+            struct group group = {.first = (uint32_t)(i * node->n + start),
+                                  .n = (uint32_t)(end - start),
+                                  .column = node->columns[i],
+                                  .score = score_of(value, end - start)};
+            if (group.n > 1 && !add_group(choice, &group))
+                return false;
+        }
+    }
+    for (size_t i = choice->n_groups / 2; i-- > 0;)
+        sift_down(choice, i);
+    return true;
+}
+
+static size_t count_free(const struct planner *planner, const struct choice *choice,
+                         const struct group *group)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < group->n; i++)
+        n += !planner->is_taken[choice->sorted[group->first + i]];
+    return n;
+}
+
+static void take_group(struct planner *planner, struct choice *choice, const struct group *group)
+{
+    for (uint32_t i = 0; i < group->n; i++) {
+        uint32_t row = choice->sorted[group->first + i];
+        if (!planner->is_taken[row])
+            choice->chosen[choice->n_chosen++] = row;
+        planner->is_taken[row] = true;
+    }
+    choice->of[choice->n_ends] = group->column;
+    choice->ends[choice->n_ends++] = choice->n_chosen;
+}
+
+// A score falls as other groups take rows; so the first of the heap is the best once its score is up to date.
+static void choose_groups(struct planner *planner, const struct node *node, struct choice *choice)
+{
+    while (choice->n_groups && choice->n_chosen < node->n) {
+        struct group *first = &choice->groups[0];
+        size_t n = count_free(planner, choice, first);
+        double score =
+            n > 1 ? score_of(cell(planner->order, choice->sorted[first->first], first->column), n) : -1;
+        if (n > 1 && score >= first->score) {
+            take_group(planner, choice, first);
+            score = -1;
+        }
+        if (score < 0)
+            *first = choice->groups[--choice->n_groups];
+        else
+            first->score = score;
+        if (choice->n_groups)
+            sift_down(choice, 0);
+    }
+}
+
+// The rows that no group took are last, in the table's order.
+static void arrange_rows(struct planner *planner, struct node *node, struct choice *choice)
+{
+    for (size_t i = 0; i < node->n; i++)
+        if (!planner->is_taken[node->rows[i]])
+            choice->chosen[choice->n_chosen++] = node->rows[i];
+    memcpy(node->rows, choice->chosen, node->n * sizeof *node->rows);
+    for (size_t i = 0; i < node->n; i++)
+        planner->is_taken[node->rows[i]] = false;
+}
+
+// Replaces the node's rows by those of its groups, one behind the other.
+static bool split(struct planner *planner, struct node *node, struct choice *choice)
+{
+    choice->sorted = malloc(node->n * node->n_columns * sizeof *choice->sorted);
+    choice->chosen = malloc(node->n * sizeof *choice->chosen);
+    choice->ends = malloc(node->n * sizeof *choice->ends);
+    choice->of = malloc(node->n * sizeof *choice->of);
+    bool fits =
+        choice->sorted && choice->chosen && choice->ends && choice->of && find_groups(planner, node, choice);
+    if (fits) {
+        choose_groups(planner, node, choice);
+        arrange_rows(planner, node, choice);
+    }
+    free(choice->sorted);
+    free(choice->groups);
+    free(choice->chosen);
+    return fits;
+}
+
+static void plan_node(struct planner *planner, struct node *node);
+
+static void plan_group(struct planner *planner, const struct node *node, size_t start, size_t end,
+                       uint16_t column)
+{
+    uint16_t *columns = malloc(node->n_columns * sizeof *columns);
+    struct node group = {
+        .rows = node->rows + start, .columns = columns, .n = end - start, .n_placed = node->n_placed + 1};
+    planner->failed |= !columns;
+    for (size_t i = 0; columns && i < node->n_columns; i++)
+        if (node->columns[i] != column)
+            columns[group.n_columns++] = node->columns[i];
+    if (columns) {
+        place(planner, group.rows, group.n, node->n_placed, column);
+        plan_node(planner, &group);
+    }
+    free(columns);
+}
+
+static void plan_node(struct planner *planner, struct node *node)
+{
+    struct choice choice = {0};
+    if (node->n > 1)
+        place_constants(planner, node);
+    if (node->n > 1 && node->n_columns)
+        planner->failed |= !split(planner, node, &choice);
+    size_t start = 0;
+    for (size_t i = 0; i < choice.n_ends && !planner->failed; start = choice.ends[i++])
+        plan_group(planner, node, start, choice.ends[i], choice.of[i]);
+    for (size_t i = 0; i < node->n_columns; i++)
+        place(planner, node->rows + start, node->n - start, node->n_placed + i, node->columns[i]);
+    free(choice.ends);
+    free(choice.of);
+}
+
+static bool plan_fields(struct row_order *order)
+{
+    struct planner planner = {.order = order, .is_taken = calloc(order->n_rows, sizeof *planner.is_taken)};
+    struct node root = {.rows = order->rows,
+                        .columns = malloc(order->n_columns * sizeof *root.columns),
+                        .n = order->n_rows,
+                        .n_columns = order->n_columns};
+    planner.failed = !planner.is_taken || !root.columns;
+    for (size_t i = 0; root.columns && i < order->n_columns; i++)
+        root.columns[i] = (uint16_t)i;
+    if (!planner.failed)
+        plan_node(&planner, &root);
+    free(planner.is_taken);
+    free(root.columns);
+    return !planner.failed;
+}
+
+enum status row_order_plan(struct row_order *order, bool are_fields_free, struct error *error)
+{
+    size_t n = order->n_rows;
+    order->rows = malloc((n ? n : 1) * sizeof *order->rows);
+    if (!order->rows)
+        return refuse_memory(error);
+    for (size_t i = 0; i < n; i++)
+        order->rows[i] = (uint32_t)i;
+    if (!n || !order->n_columns)
+        return STATUS_OK;
+    if (!are_fields_free) {
+        qsort_r(order->rows, n, sizeof *order->rows, compare_rows, order);
+        return STATUS_OK;
+    }
+    order->fields = malloc(n * order->n_columns * sizeof *order->fields);
+    return order->fields && plan_fields(order) ? STATUS_OK : refuse_memory(error);
+}
