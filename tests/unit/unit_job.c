@@ -159,6 +159,20 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"'guidance_scale':1.5", "guidance_scale: only 1 is supported, got 1.5"},
         {"'encoder_repetition_penalty':1.1", "encoder_repetition_penalty: only 1 is supported, got 1.1"},
         {"'samplers':['top_k']", "samplers: not supported, got ['top_k']"},
+        {"'prompt_embeds':'x'", "prompt_embeds: not supported, got 'x'"},
+        {"'vllm_xargs':{}", "vllm_xargs: not supported, got {}"},
+        {"'thinking_token_budget':5", "thinking_token_budget: not supported, got 5"},
+        {"'repetition_detection':{}", "repetition_detection: not supported, got {}"},
+        {"'regex':'a'", "regex: not supported, got 'a'"},
+        {"'ebnf':'a'", "ebnf: not supported, got 'a'"},
+        {"'lora_path':'a'", "lora_path: not supported, got 'a'"},
+        {"'custom_logit_processor':'a'", "custom_logit_processor: not supported, got 'a'"},
+        {"'no_stop_trim':true", "no_stop_trim: only false is supported, got true"},
+        {"'lora':[{'id':0,'scale':1}]", "lora: not supported, got [{'id':0,'scale':1}]"},
+        {"'n_indent':2", "n_indent: only 0 is supported, got 2"},
+        {"'t_max_predict_ms':9", "t_max_predict_ms: only 0 is supported, got 9"},
+        {"'thinking_budget_tokens':9", "thinking_budget_tokens: only -1 is supported, got 9"},
+        {"'smoothing_factor':0.3", "smoothing_factor: only 0 is supported, got 0.3"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[256];
