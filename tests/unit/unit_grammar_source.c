@@ -2,6 +2,7 @@
 // limits.
 #include "engine/grammar/grammar.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -251,6 +252,48 @@ static void recursion_on_the_right_needs_no_more_for_long_texts(void **state)
         match_repeated("root ::= root \"a\" | \"\"", GRAMMAR_LIMIT_STATE_ITEMS, 20, 5000, &error), STATUS_OK);
 }
 
+static size_t allocated_bytes(void)
+{
+    struct mallinfo2 information = mallinfo2();
+    return information.uordblks + information.hblkhd;
+}
+
+// The cache of constraints is bounded by what its grammars say that they hold.
+static void a_grammar_says_how_much_memory_it_holds(void **state)
+{
+    (void)state;
+    struct buffer rules = {0}, letters = {0}, classes = {0}, either = {0};
+    buffer_add_string(&rules, "root ::= r0");
+    buffer_add_string(&letters, "root ::= \"a\"");
+    buffer_add_string(&classes, "root ::= [a-z]");
+    buffer_add_string(&either, "a*");
+    for (int i = 0; i < 400; i++) {
+        buffer_add_format(&rules, "\nr%d ::= \"x%d\" r%d r%d | \"y\"", i, i, (i + 7) % 400, i * 3 % 400);
+        buffer_add_format(&letters, " \"%d %d\"", i, i * i);
+        buffer_add_format(&classes, " [%d%c-z%c]", i % 10, 'a' + i % 20, 'A' + i % 25);
+        buffer_add_format(&either, "|%c%d*", 'a' + i % 26, i);
+    }
+    struct buffer *sources[] = {&rules, &letters, &classes, &either};
+    size_t n_measured = 0;
+    for (int i = 0; i < 4; i++) {
+        struct grammar *grammar;
+        struct error error;
+        size_t before = allocated_bytes();
+        struct text source = {sources[i]->data, sources[i]->size};
+        compile_function *compile = i < 3 ? grammar_compile_gbnf : grammar_compile_regex;
+        if (compile(&grammar, source, NULL, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        size_t held = allocated_bytes() - before;
+        n_measured += held > 0; // none of a sanitizer's allocator
+        if (held > 0)
+            assert_in_range(grammar_bytes(grammar), held - held / 20, held + held / 20);
+        grammar_destroy(grammar);
+        buffer_finish(sources[i]);
+    }
+    if (n_measured == 0)
+        skip();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +303,7 @@ int main(void)
         cmocka_unit_test(hostile_sources_end_at_a_named_limit),
         cmocka_unit_test(a_state_too_large_ends_its_text_alone),
         cmocka_unit_test(recursion_on_the_right_needs_no_more_for_long_texts),
+        cmocka_unit_test(a_grammar_says_how_much_memory_it_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,6 +165,23 @@ static void each_end_of_a_range_of_characters_is_in_it(void **state)
     assert_int_equal(access(path, F_OK), 0);
 }
 
+// Where a service manager starts workers without a standard input.
+static void a_slot_whose_file_is_descriptor_0_is_given_back_too(void **state)
+{
+    int input = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    struct slot slot = open_slot("g"), again;
+    assert_int_equal(slot.file, STDIN_FILENO);
+    slot_close(&slot);
+    again = open_slot("g");
+    assert_int_equal(again.number, 0);
+    slot_close(&again);
+    if (input >= 0) {
+        assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
+        close(input);
+    }
+}
+
 // A file of a shorter name would be another worker's lock.
 static void a_path_beyond_the_system_s_limit_is_refused_and_not_cut(void **state)
 {
@@ -612,6 +629,8 @@ int main(void)
         cmocka_unit_test(without_a_file_a_slot_has_the_given_name_or_a_random_one),
         cmocka_unit_test_setup_teardown(any_group_name_makes_a_file_name, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(each_end_of_a_range_of_characters_is_in_it, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(a_slot_whose_file_is_descriptor_0_is_given_back_too, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(a_path_beyond_the_system_s_limit_is_refused_and_not_cut, make_folder,
                                         remove_folder),

@@ -635,6 +635,67 @@ static void values_are_built_found_and_compared(void **state)
     arena_finish(&other.arena);
 }
 
+static void what_is_no_json_is_refused_with_its_byte_and_cause(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *cause;
+    } cases[] = {{"\"\\u0041", "byte 7: the string does not end"},
+                 {"\"\\u004", "byte 3: \\u without four hexadecimal digits"},
+                 {"\"\\u00g1\"", "byte 6: \\u without four hexadecimal digits"},
+                 {"\"\\uD83D\\uDE00", "byte 13: the string does not end"},
+                 {"\"\\uD83Dx\"", "byte 7: the first half of a surrogate pair without the second"},
+                 {"\"\\uD83D\\u0041\"", "the first half of a surrogate pair without the second"},
+                 {"\"\\uDE00\"", "byte 7: the second half of a surrogate pair without the first"},
+                 {"\"\\uDFFF\"", "the second half of a surrogate pair without the first"},
+                 {"\"a", "byte 2: the string does not end"},
+                 {"\"\\x\"", "byte 3: no such escape"},
+                 {"\"\\", "byte 2: the string does not end"},
+                 {"\"\x1F\"", "byte 1: a control character in a string"},
+                 {"[1,", "byte 3: expected a value"},
+                 {"[1 2]", "byte 3: expected ',' or ']'"},
+                 {"{\"a\" 1}", "byte 5: expected ':'"},
+                 {"{\"a\":}", "byte 5: expected a value"},
+                 {"{\"a\":1,}", "byte 7: expected a string"},
+                 {"{\"a\":1 \"b\"}", "byte 7: expected ',' or '}'"},
+                 {"tru", "byte 0: expected a value"},
+                 {"-", "byte 1: expected a digit"},
+                 {"01", "byte 2: a number with a leading zero"},
+                 {"1.", "byte 2: expected a digit"},
+                 {"1e+", "byte 3: expected a digit"},
+                 {"1e999", "overflow"},
+                 {"", "byte 0: expected a value"},
+                 {"  ", "byte 2: expected a value"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text input = exact(cases[i].json, strlen(cases[i].json));
+        assert_fault(from_json_bytes(input), ERROR_INVALID_ENCODING, cases[i].cause);
+        free((char *)input.data);
+    }
+}
+
+static void a_copy_outlives_what_it_was_copied_from(void **state)
+{
+    (void)state;
+    static const char json[] = "{\"items\":[\"a\",[],{\"inner\":[\"b\",{\"deepest\":\"c\"}]},{}],\"name\":\"n\"}";
+    struct text source = exact(json, sizeof json - 1);
+    struct decoded original = from_json_bytes(source);
+    assert_int_equal(original.status, STATUS_OK);
+    struct arena arena = {0};
+    struct value copied;
+    assert_true(value_copy(&original.value, &arena, &copied));
+    struct value *member = &original.value.object.members[0].value.array.items[2].object.members[0].value;
+    *member = value_bool(false);
+    original.value.object.members[1].key = TEXT("other");
+    memset((char *)source.data, 'x', source.size);
+    struct decoded expected = from_json(json);
+    assert_true(value_equal(&copied, &expected.value));
+    arena_finish(&original.arena);
+    free((char *)source.data);
+    assert_true(value_equal(&copied, &expected.value)); // the address sanitizer looks on
+    arena_finish(&expected.arena);
+    arena_finish(&arena);
+}
+
 static void values_are_described_in_a_few_words(void **state)
 {
     static const struct {
@@ -704,6 +765,8 @@ int main(void)
         cmocka_unit_test(strings_that_are_not_utf8_are_written_with_replacement_characters),
         cmocka_unit_test(a_full_buffer_is_told_once_at_the_end),
         cmocka_unit_test(values_are_built_found_and_compared),
+        cmocka_unit_test(what_is_no_json_is_refused_with_its_byte_and_cause),
+        cmocka_unit_test(a_copy_outlives_what_it_was_copied_from),
         cmocka_unit_test(values_are_described_in_a_few_words),
         cmocka_unit_test(kinds_have_names),
     };
