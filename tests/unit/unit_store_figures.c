@@ -1,6 +1,9 @@
 // Figures in the store: the sums of a commit, the report on prefixes, and a dataset's first and last end.
 #include "store/finish.h"
+#include "store/step_cost.h"
 #include "tests/store_jobs.h"
+
+#include <math.h>
 
 static int64_t number(struct store *store, const char *sql)
 {
@@ -25,6 +28,49 @@ static void a_worker_is_busy_in_every_phase_of_a_step(void **state)
     assert_int_equal(
         number(store, "SELECT 1000 * sum(prepare_ms + plan_ms + compute_ms + finish_ms) FROM steps"), 654321);
     store_close(store);
+}
+
+static struct step_cost cost_of(const struct step_figures *steps, size_t n_steps)
+{
+    struct store *store = open_store(true);
+    struct step_cost cost = {.n_steps = 77};
+    assert_int_equal(store_step_cost(store, &cost, &error), STATUS_OK);
+    assert_int_equal(cost.n_steps, 0); // none yet
+    struct store_record record = {.steps = steps, .n_steps = n_steps};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_int_equal(store_step_cost(store, &cost, &error), STATUS_OK);
+    assert_int_equal(cost.n_steps, n_steps);
+    store_close(store);
+    fresh_path(NULL);
+    return cost;
+}
+
+static void assert_cost(struct step_cost cost, double base_ms, double token_ms)
+{
+    assert_true(fabs(cost.base_ms - base_ms) < 1e-6);
+    assert_true(fabs(cost.token_ms - token_ms) < 1e-6);
+}
+
+// Estimates are made of it, so neither part is ever negative.
+static void the_cost_of_a_step_is_a_base_and_so_much_a_token(void **state)
+{
+    (void)state;
+    struct step_figures line[] = {
+        {.n_tokens = 4, .prefill_tokens = 3, .n_generated = 1, .prepare_us = 1000, .plan_us = 3000},
+        {.n_tokens = 10, .n_generated = 2, .compute_us = 4000, .finish_us = 3000},
+        {.n_tokens = 16, .prefill_tokens = 9, .n_generated = 4, .compute_us = 10000}};
+    struct step_cost cost = cost_of(line, 3);
+    assert_cost(cost, 2, 0.5);
+    assert_int_equal(cost.prefill_tokens, 12);
+    assert_int_equal(cost.generated_tokens, 7);
+    assert_int_equal(cost.n_sequences_max, description.n_sequences_max);
+    assert_int_equal(cost.n_tokens_max, description.n_tokens_max);
+    assert_cost(cost_of(line, 1), 4, 0); // one step says nothing of a token's share
+    struct step_figures falling[] = {{.n_tokens = 1, .compute_us = 9000},
+                                     {.n_tokens = 9, .compute_us = 1000}};
+    assert_cost(cost_of(falling, 2), 5, 0);
+    struct step_figures steep[] = {{.n_tokens = 2, .compute_us = 1000}, {.n_tokens = 4, .compute_us = 7000}};
+    assert_cost(cost_of(steep, 2), 0, (2 * 1 + 4 * 7) / 20.0);
 }
 
 static void a_later_report_on_a_prefix_replaces_the_earlier_one(void **state)
@@ -223,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_recorded_job_has_its_place_in_the_file_where_it_is_known, fresh_path),
         cmocka_unit_test_setup(a_worker_is_busy_in_every_phase_of_a_step, fresh_path),
+        cmocka_unit_test_setup(the_cost_of_a_step_is_a_base_and_so_much_a_token, fresh_path),
         cmocka_unit_test_setup(a_later_report_on_a_prefix_replaces_the_earlier_one, fresh_path),
         cmocka_unit_test_setup(a_recorded_job_was_submitted_when_it_was_created, fresh_path),
         cmocka_unit_test_setup(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart,

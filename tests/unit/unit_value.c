@@ -676,7 +676,8 @@ static void what_is_no_json_is_refused_with_its_byte_and_cause(void **state)
 static void a_copy_outlives_what_it_was_copied_from(void **state)
 {
     (void)state;
-    static const char json[] = "{\"items\":[\"a\",[],{\"inner\":[\"b\",{\"deepest\":\"c\"}]},{}],\"name\":\"n\"}";
+    static const char json[] =
+        "{\"items\":[\"a\",[],{\"inner\":[\"b\",{\"deepest\":\"c\"}]},{}],\"name\":\"n\"}";
     struct text source = exact(json, sizeof json - 1);
     struct decoded original = from_json_bytes(source);
     assert_int_equal(original.status, STATUS_OK);
