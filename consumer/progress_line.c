@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { BAR_WIDTH = 24 };
@@ -23,13 +24,37 @@ static void measure(struct progress_line *line, const struct worker_progress *pr
     line->shown_ms = now_ms;
 }
 
-static void format_left(const struct progress_line *line, int64_t here, char left[32])
+static void format_time(double seconds, char text[32])
 {
-    int64_t finished = line->n_before + here;
+    long long minutes = (long long)(seconds / 60 + 0.5);
+    if (seconds < 600)
+        snprintf(text, 32, "%.0f s", seconds);
+    else if (minutes < 600)
+        snprintf(text, 32, "%lld min", minutes);
+    else
+        snprintf(text, 32, "%lld h", (minutes + 30) / 60);
+}
+
+// What stands behind the number of jobs: rate, errors, tokens, cache, time left.
+static void format_figures(const struct progress_line *line, const struct worker_progress *progress,
+                           double tokens_per_second, struct buffer *out)
+{
+    int64_t here = progress->n_done + progress->n_failed, finished = line->n_before + here;
     double seconds = (double)(clock_ms() - line->started_ms) / 1000;
-    left[0] = '\0';
-    if (here > 0 && finished < line->n_total)
-        snprintf(left, 32, ", %.0f s left", seconds * (double)(line->n_total - finished) / (double)here);
+    buffer_add_string(out, " jobs");
+    if (here > 0 && seconds > 0)
+        buffer_add_format(out, ", %.1f/s", (double)here / seconds);
+    buffer_add_format(out, ", %lld failed, %.0f tokens/s", (long long)progress->n_failed, tokens_per_second);
+    if (progress->cached_tokens > 0 && progress->prompt_tokens > 0)
+        buffer_add_format(out, ", %.0f %% of prompts cached",
+                          100.0 * (double)progress->cached_tokens / (double)progress->prompt_tokens);
+    if (here > 0 && finished < line->n_total) {
+        char left[32];
+        format_time(seconds * (double)(line->n_total - finished) / (double)here, left);
+        buffer_add_format(out, ", %s left", left);
+    }
+    if (progress->last_error[0])
+        buffer_add_format(out, "; last error: %s", progress->last_error);
 }
 
 // No message without progress: an idle worker's log stays short.
@@ -41,19 +66,28 @@ static void write_message(struct progress_line *line, const struct worker_progre
     if (!line->message_ms || now_ms - line->shown_ms < line->message_ms)
         return;
     if (progress->generated_tokens != line->tokens_shown || here != line->jobs_shown) {
-        char total[32] = "", left[32] = "";
+        struct buffer text = {0};
         double rate = (double)(progress->generated_tokens - line->tokens_shown) * 1000 /
                       (double)(now_ms - line->shown_ms);
-        if (line->n_total > 0) {
-            snprintf(total, sizeof total, "/%lld", (long long)line->n_total);
-            format_left(line, here, left);
-        }
-        log_write(LOG_INFO, "%lld%s jobs, %lld failed, %.0f tokens/s%s", (long long)(line->n_before + here),
-                  total, (long long)progress->n_failed, rate, left);
+        buffer_add_integer(&text, line->n_before + here);
+        if (line->n_total > 0)
+            buffer_add_format(&text, "/%lld", (long long)line->n_total);
+        format_figures(line, progress, rate, &text);
+        if (!text.failed)
+            log_write(LOG_INFO, "%.*s", (int)text.size, text.data);
+        buffer_finish(&text);
     }
     line->tokens_shown = progress->generated_tokens;
     line->jobs_shown = here;
     line->shown_ms = now_ms;
+}
+
+// A line that wraps could not be written over.
+static size_t fitting_bytes(const struct buffer *text)
+{
+    struct winsize window = {0};
+    size_t width = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
+    return width > 1 && text->size >= width ? utf8_complete_prefix(text->data, width - 1) : text->size;
 }
 
 void progress_line_show(void *context, const struct worker_progress *progress)
@@ -64,20 +98,22 @@ void progress_line_show(void *context, const struct worker_progress *progress)
         return;
     }
     measure(line, progress);
-    int64_t here = progress->n_done + progress->n_failed, finished = line->n_before + here;
-    char bar[BAR_WIDTH + 1] = "", left[32] = "";
+    int64_t finished = line->n_before + progress->n_done + progress->n_failed;
+    struct buffer text = {0};
     if (line->n_total > 0) {
         int filled = (int)(BAR_WIDTH * finished / line->n_total);
-        memset(bar, '.', BAR_WIDTH);
-        memset(bar, '#', (size_t)(filled < BAR_WIDTH ? filled : BAR_WIDTH));
-        format_left(line, here, left);
+        filled = filled < BAR_WIDTH ? filled : BAR_WIDTH;
+        buffer_add_byte(&text, '[');
+        for (int i = 0; i < BAR_WIDTH; i++)
+            buffer_add_byte(&text, i < filled ? '#' : '.');
+        buffer_add_format(&text, "] %lld/%lld", (long long)finished, (long long)line->n_total);
+    } else { // the number of jobs is unknown
+        buffer_add_integer(&text, finished);
     }
-    if (line->n_total > 0)
-        fprintf(stderr, "\r\033[K[%s] %lld/%lld", bar, (long long)finished, (long long)line->n_total);
-    else // the number of jobs is unknown
-        fprintf(stderr, "\r\033[K%lld", (long long)finished);
-    fprintf(stderr, " jobs, %lld failed, %.0f tokens/s%s", (long long)progress->n_failed,
-            line->tokens_per_second, left);
+    format_figures(line, progress, line->tokens_per_second, &text);
+    if (!text.failed)
+        fprintf(stderr, "\r\033[K%.*s", (int)fitting_bytes(&text), text.data);
+    buffer_finish(&text);
     line->shown = true;
 }
 

@@ -22,6 +22,8 @@ struct worker_progress {
     bool was_stopped; // stopped by a signal
     int64_t n_in_flight;
     int64_t generated_tokens, prefill_tokens;
+    int64_t prompt_tokens, cached_tokens; // of committed jobs
+    char last_error[ERROR_TEXT_BYTES];    // of the last job that failed; "": none has
 };
 
 struct worker_config {

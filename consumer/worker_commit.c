@@ -57,6 +57,20 @@ static void commit_more(struct worker *worker)
     worker->commits.jobs_max = worker->commits.jobs_max < most / 2 ? worker->commits.jobs_max * 2 : most;
 }
 
+static void count_published(struct worker_progress *totals, const struct job *job)
+{
+    const struct result *result = &job->result;
+    totals->n_done += result->status == RESULT_DONE;
+    totals->n_failed += result->status != RESULT_DONE;
+    totals->n_cancelled += result->status == RESULT_CANCELLED;
+    totals->prompt_tokens += result->prompt_tokens;
+    totals->cached_tokens += job->figures.cached_tokens;
+    if (result->status != RESULT_FAILED)
+        return;
+    memcpy(totals->last_error, result->error.text, sizeof totals->last_error);
+    utf8_make_printable(totals->last_error); // it may quote the job
+}
+
 // After the commit. Moves the published jobs to the front of the group and returns their number; the others
 // are freed.
 static size_t finish_group(struct worker *worker, size_t n)
@@ -70,13 +84,12 @@ static size_t finish_group(struct worker *worker, size_t n)
         worker->records.n_suspects -= job->source.crashes > 0;
         metrics_job_left(worker->config->metrics, job, is_published[i]);
         worker->records.n_dead_published += is_published[i] && job->source.record.data;
-        worker->figures.totals->n_done += is_published[i] && job->result.status == RESULT_DONE;
-        worker->figures.totals->n_failed += is_published[i] && job->result.status != RESULT_DONE;
-        worker->figures.totals->n_cancelled += is_published[i] && job->result.status == RESULT_CANCELLED;
-        if (is_published[i])
+        if (is_published[i]) {
+            count_published(worker->figures.totals, job);
             worker->commits.group[n_committed++] = job;
-        else
+        } else {
             job_reserve_give(&worker->reserve, job);
+        }
         worker->n_in_flight--;
     }
     return n_committed;

@@ -424,7 +424,7 @@ def progress_is_a_line_now_and_then_where_there_is_no_terminal(test):
     test.write("in.jsonl", short_jobs(400))
     process = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--engine-test", "fixed:20", "--max-batch", "1",
                          "--progress", "1")
-    line = re.compile(r"^sheaf: \d+/400 jobs, 0 failed, \d+ tokens/s, \d+ s left$", re.M)
+    line = re.compile(r"^sheaf: \d+/400 jobs, [\d.]+/s, 0 failed, \d+ tokens/s(, \d+ % of prompts cached)?, \d+ (s|min) left$", re.M)
     test.wait_until("two lines", lambda: len(line.findall(test.told_by(process))) >= 2)
     process.send_signal(signal.SIGTERM)
     test.wait(process)

@@ -209,13 +209,13 @@ static void a_message_of_progress_comes_when_its_time_is_over_and_something_happ
     assert_string_equal(content(path), "");
     show(&line, 6000, 18, 2, 100); // 20 of 91 in 5 s
     assert_string_equal(content(path),
-                        "1970-01-01T00:00:06.000Z 30/101 jobs, 2 failed, 20 tokens/s, 18 s left\n");
+                        "1970-01-01T00:00:06.000Z 30/101 jobs, 4.0/s, 2 failed, 20 tokens/s, 18 s left\n");
     show(&line, 11000, 18, 2, 100);
     show(&line, 13000, 18, 2, 200);
     show(&line, 16000, 18, 2, 200);
-    assert_non_null(strstr(content(path), ":16.000Z 30/101 jobs, 2 failed, 20 tokens/s, 53 s left\n"));
+    assert_non_null(strstr(content(path), ":16.000Z 30/101 jobs, 1.3/s, 2 failed, 20 tokens/s, 53 s left\n"));
     show(&line, 21000, 89, 2, 200); // all
-    assert_non_null(strstr(content(path), ":21.000Z 101/101 jobs, 2 failed, 0 tokens/s\n"));
+    assert_non_null(strstr(content(path), ":21.000Z 101/101 jobs, 4.5/s, 2 failed, 0 tokens/s\n"));
 }
 
 static void progress_without_an_interval_or_a_total_says_neither(void **state)
@@ -229,7 +229,26 @@ static void progress_without_an_interval_or_a_total_says_neither(void **state)
     assert_string_equal(content(path), "");
     show(&open, 1000, 0, 0, 0);
     show(&open, 2000, 3, 0, 7);
-    assert_string_equal(content(path), "1970-01-01T00:00:02.000Z 3 jobs, 0 failed, 7 tokens/s\n");
+    assert_string_equal(content(path), "1970-01-01T00:00:02.000Z 3 jobs, 3.0/s, 0 failed, 7 tokens/s\n");
+}
+
+static void progress_says_what_the_cache_saved_the_last_error_and_hours_left(void **state)
+{
+    (void)state;
+    struct progress_line line = {.n_total = 1000000, .message_ms = 1000};
+    is_terminal = false;
+    configure(LOG_INFO, false);
+    show(&line, 1000, 0, 0, 0);
+    now_ms = 11000;
+    progress_line_show(&line, &(struct worker_progress){.n_done = 99,
+                                                        .n_failed = 1,
+                                                        .generated_tokens = 50,
+                                                        .prompt_tokens = 3000,
+                                                        .cached_tokens = 1000,
+                                                        .last_error = "the prompt is too long"});
+    assert_non_null(strstr(content(path),
+                           "100/1000000 jobs, 10.0/s, 1 failed, 5 tokens/s, 33 % of prompts cached, "
+                           "28 h left; last error: the prompt is too long\n"));
 }
 
 // What a call writes to standard error.
@@ -261,8 +280,9 @@ static void a_terminal_has_a_line_that_is_written_over(void **state)
     assert_string_equal(on_the_terminal(&line, 1000, 1, 0),
                         "\r\033[K[#.......................] 2/48 jobs, 1 failed, 0 tokens/s, 0 s left");
     assert_non_null(strstr(on_the_terminal(&line, 1499, 1, 100), " 0 tokens/s"));
-    assert_non_null(strstr(on_the_terminal(&line, 2000, 23, 100), // 24 in a second
-                           "[############............] 24/48 jobs, 1 failed, 100 tokens/s, 1 s left"));
+    assert_non_null(
+        strstr(on_the_terminal(&line, 2000, 23, 100), // 24 in a second
+               "[############............] 24/48 jobs, 24.0/s, 1 failed, 100 tokens/s, 1 s left"));
     assert_non_null(strstr(on_the_terminal(&line, 3000, 23, 300), " 130 tokens/s")); // 0.7 of 100, 0.3 of 200
     assert_non_null(strstr(on_the_terminal(&line, 3001, 47, 300), "[########################] 48/48"));
     assert_non_null(strstr(on_the_terminal(&line, 3002, 99, 300), "[########################] 100/48"));
@@ -281,6 +301,7 @@ int main(void)
         cmocka_unit_test(a_step_that_was_checked_is_logged_and_another_is_not),
         cmocka_unit_test(a_message_of_progress_comes_when_its_time_is_over_and_something_happened),
         cmocka_unit_test(progress_without_an_interval_or_a_total_says_neither),
+        cmocka_unit_test(progress_says_what_the_cache_saved_the_last_error_and_hours_left),
         cmocka_unit_test(a_terminal_has_a_line_that_is_written_over),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
