@@ -38,7 +38,11 @@ void constrained_fill_mask(struct sequence *sequence, uint32_t *mask)
 {
     const struct prompt *prompt = sequence->prompt;
     enum status status = start_matcher(sequence);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && prompt->job->request.constraint.closes)
+        status =
+            matcher_mask_within(&sequence->matcher, (uint32_t)(prompt->max_tokens - sequence->n_generated),
+                                mask, &sequence->matching);
+    else if (status == STATUS_OK)
         status = matcher_mask(&sequence->matcher, mask, &sequence->matching);
     if (status == STATUS_OK && is_mask_empty(mask, prompt->n_mask_words))
         status = judge_dead_end(sequence);
@@ -219,7 +223,9 @@ void constrained_force(struct sequence *sequence, const struct tokenizer *tokeni
         return;
     if (start_matcher(sequence) != STATUS_OK)
         fail_matching(sequence);
-    while (sequence->finish_reason == FINISH_NONE && force_more(sequence, tokenizer))
+    // Forced tokens of an answer that closes are drawn: they may be more than those that were counted.
+    bool may_force = !sequence->prompt->job->request.constraint.closes;
+    while (may_force && sequence->finish_reason == FINISH_NONE && force_more(sequence, tokenizer))
         continue;
     if (sequence->finish_reason == FINISH_NONE)
         end_where_nothing_follows(sequence);

@@ -17,7 +17,7 @@ static uint64_t hash_text(struct text text, uint64_t seed)
 static uint64_t hash_rules(const struct answer_rules *rules)
 {
     const struct constraint *constraint = &rules->constraint;
-    const int32_t options[] = {constraint->kind, constraint->indent, constraint->any_order};
+    const int32_t options[] = {constraint->kind, constraint->indent, constraint->any_order, rules->closes};
     uint64_t hash = hash_text(constraint->source, hash_bytes(options, sizeof options, 0));
     hash = hash_text(constraint->whitespace_pattern, hash);
     for (int32_t i = 0; i < constraint->n_choices; i++)
@@ -38,7 +38,7 @@ static bool constraints_equal(const struct constraint *a, const struct constrain
 static bool rules_equal(const struct answer_rules *a, const struct answer_rules *b)
 {
     return constraints_equal(&a->constraint, &b->constraint) && a->format.tools == b->format.tools &&
-           a->format.thinking == b->format.thinking && a->thinking == b->thinking &&
+           a->format.thinking == b->format.thinking && a->thinking == b->thinking && a->closes == b->closes &&
            a->tools.choice == b->tools.choice && a->tools.is_single == b->tools.is_single &&
            text_equal(a->tools.named, b->tools.named) && value_equal(&a->tools_value, &b->tools_value);
 }
@@ -87,6 +87,7 @@ static bool copy_rules(struct compiled_constraint *entry, const struct answer_ru
     struct answer_rules *copy = &entry->source;
     copy->format = rules->format;
     copy->thinking = rules->thinking;
+    copy->closes = rules->closes;
     return copy_constraint(&entry->arena, &copy->constraint, &rules->constraint) &&
            (rules->tools.choice == TOOLS_NONE || copy_tools(&entry->arena, copy, rules));
 }

@@ -22,6 +22,7 @@ struct answer_rules {
     struct tools tools;       // the same, decoded
     struct answer_format format;
     enum thinking_state thinking;
+    bool closes; // answers are complete when their tokens are used up
 };
 
 // While it is compiled, all but `n_users`, `used`, `state` and `next` belong to the thread that compiles it.
@@ -34,8 +35,9 @@ struct compiled_constraint {
     uint64_t hash;              // of the source
     struct grammar *grammar;    // NULL: not compiled, or refused
     struct recognizer *recognizer;
-    struct error error; // STATUS_REJECT: refused; STATUS_RETRY: out of memory
-    int32_t function;   // index of the tool that the error is about; -1: none
+    struct error error;    // STATUS_REJECT: refused; STATUS_RETRY: out of memory
+    uint32_t n_tokens_min; // where the source closes: of an answer
+    int32_t function;      // index of the tool that the error is about; -1: none
     enum constraint_state state;
     int32_t n_users; // prompts
     int64_t used;    // of the cache's clock, for eviction

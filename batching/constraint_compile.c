@@ -117,6 +117,17 @@ static enum status add_parts(struct compiled_constraint *entry, const struct con
     return status;
 }
 
+// How many tokens an answer takes at least.
+static enum status measure_end(struct compiled_constraint *entry)
+{
+    struct matcher matcher = {0};
+    enum status status = matcher_init(&matcher, entry->recognizer, &entry->error);
+    if (status == STATUS_OK)
+        status = matcher_tokens_to_end(&matcher, &entry->n_tokens_min, &entry->error);
+    matcher_finish(&matcher);
+    return status;
+}
+
 void constraint_compile(struct compiled_constraint *entry, const struct constraint_cache *cache)
 {
     entry->function = -1;
@@ -124,5 +135,7 @@ void constraint_compile(struct compiled_constraint *entry, const struct constrai
     if (status == STATUS_OK && has_parts(&entry->source))
         status = add_parts(entry, cache);
     if (status == STATUS_OK)
-        (void)!recognizer_create(&entry->recognizer, entry->grammar, cache->vocabulary, &entry->error);
+        status = recognizer_create(&entry->recognizer, entry->grammar, cache->vocabulary, &entry->error);
+    if (status == STATUS_OK && entry->source.closes)
+        (void)!measure_end(entry);
 }

@@ -251,7 +251,7 @@ bool prompt_answer_rules(const struct prompt *prompt, struct answer_rules *rules
 {
     const struct request *request = &prompt->job->request;
     bool is_call = request->tools.choice == TOOLS_REQUIRED || request->tools.choice == TOOLS_NAMED;
-    *rules = (struct answer_rules){.thinking = prompt->thinking};
+    *rules = (struct answer_rules){.thinking = prompt->thinking, .closes = request->constraint.closes};
     if (!is_call)
         rules->constraint = request->constraint;
     rules->format.thinking = prompt->format.thinking;
@@ -269,14 +269,31 @@ const char *prompt_constraint_field(const struct prompt *prompt)
     return field ? field : "tools";
 }
 
+// An answer that closes has room for the shortest one.
+static void check_room(struct prompt *prompt)
+{
+    uint32_t n_tokens = prompt->constraint->n_tokens_min;
+    if (!prompt->job->request.constraint.closes || n_tokens <= (uint32_t)prompt->max_tokens)
+        return;
+    if (n_tokens == UINT32_MAX)
+        (void)error_set(&prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                        "close_at_max_tokens: no end of the answer is known in this model's tokens");
+    else
+        (void)error_set(&prompt->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                        "close_at_max_tokens: the shortest answer has %u tokens, max_tokens is %d", n_tokens,
+                        prompt->max_tokens);
+}
+
 void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *limits)
 {
     const struct compiled_constraint *constraint = prompt->constraint;
     if (!constraint || prompt->error.status != STATUS_OK)
         return;
     prompt->n_mask_words = token_mask_words(limits->n_vocab);
-    if (constraint->error.status == STATUS_OK)
+    if (constraint->error.status == STATUS_OK) {
+        check_room(prompt);
         return;
+    }
     enum status status = constraint->error.status == STATUS_REJECT ? STATUS_REJECT : STATUS_RESTART;
     if (constraint->function >= 0)
         (void)error_set(&prompt->error, status, constraint->error.code,

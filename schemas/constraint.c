@@ -245,6 +245,9 @@ enum status constraint_finish(struct decoding *decoding)
     if (finish_spacing(decoding) != STATUS_OK)
         return decoding->error->status;
     bool is_free = request->constraint.kind == CONSTRAINT_NONE;
+    if (request->constraint.closes && is_free && request->tools.choice == TOOLS_NONE)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "close_at_max_tokens: needs a constraint or tools");
     if ((is_free && request->tools.choice == TOOLS_NONE) || !beside)
         return STATUS_OK;
     return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: impossible beside %s", beside,

@@ -97,6 +97,7 @@ struct constraint {
     struct text *choices; // [n_choices] of CONSTRAINT_CHOICE
     int32_t n_choices;
     const char *field; // that asked for it, static
+    bool closes;       // close_at_max_tokens
     // How JSON is written; of no other kind.
     int32_t indent; // blanks a level; 0: compact; JSON_INDENT_SPACED: one blank after each colon and comma
     bool any_order; // of members, else the schema's

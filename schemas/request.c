@@ -77,6 +77,7 @@ static const struct field fields[] = {
     {TEXT("guided_whitespace_pattern"), FIELD_OTHER, .decode = constraint_decode_guided_whitespace_pattern},
     {TEXT("json_spacing"), FIELD_OTHER, OWN(constraint, json_spacing)},
     {TEXT("json_any_order"), FIELD_BOOL, REQUEST(constraint.any_order)},
+    {TEXT("close_at_max_tokens"), FIELD_BOOL, REQUEST(constraint.closes)},
     {TEXT("choice_logprobs"), FIELD_BOOL, REQUEST(choice_logprobs)},
     {TEXT("choice_logprobs_include_end"), FIELD_BOOL, REQUEST(choice_logprobs_include_end)},
     {TEXT("presence_penalty"), FIELD_NUMBER, SAMPLING(presence_penalty), .given = SAMPLING_PRESENCE_PENALTY,

@@ -86,6 +86,13 @@ enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *
                                  struct error *error) WARN_UNUSED;
 // One bit a token, grammar_mask_words() words, bit i % 32 of word i / 32; bits behind the last token are 0.
 enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error) WARN_UNUSED;
+// The same, without the tokens behind which the text can't be ended with n_left - 1 more. n_left: at least what
+// matcher_tokens_to_end returns; it is then so behind each token of the mask too, with one less.
+enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32_t *bits,
+                                struct error *error) WARN_UNUSED;
+// *n_tokens that end the text, without an end token; UINT32_MAX: no tokens are known that do.
+enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens,
+                                  struct error *error) WARN_UNUSED;
 // Appends the only bytes that can follow, up to `n_max`, while the text may not end; the matcher stays. Of a JSON
 // string, a character that alone can follow is forced as itself, though an escape could spell it.
 enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,

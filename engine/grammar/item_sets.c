@@ -67,8 +67,8 @@ static void push(struct recognizer *recognizer, struct item item)
     builder->table[at & mask] = (uint32_t)builder->items.n;
 }
 
-static const struct waiter *find_waiters(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
-                                         size_t *n)
+const struct waiter *recognizer_waiters(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
+                                        size_t *n)
 {
     *n = 0;
     if (set == ORIGIN_ROOT)
@@ -105,7 +105,7 @@ static void follow_chain(const struct recognizer *recognizer, uint32_t *symbol, 
     for (int i = 0; i < CHAIN_MAX; i++) {
         size_t n;
         uint32_t next;
-        const struct waiter *waiters = find_waiters(recognizer, *origin, *symbol, &n);
+        const struct waiter *waiters = recognizer_waiters(recognizer, *origin, *symbol, &n);
         if (n != 1 || !ends_with_it(recognizer, &waiters->item, &next))
             return;
         *symbol = next;
@@ -190,7 +190,7 @@ static void run_completions(struct recognizer *recognizer)
         if (item.kind != ITEM_COMPLETE)
             continue;
         size_t n;
-        const struct waiter *waiters = find_waiters(recognizer, item.origin, item.a, &n);
+        const struct waiter *waiters = recognizer_waiters(recognizer, item.origin, item.a, &n);
         for (size_t i = 0; i < n; i++)
             advance(recognizer, waiters[i].item, item.origin);
     }

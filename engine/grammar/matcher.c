@@ -1,6 +1,7 @@
 // Matchers: a state of the recognizer, and the text by which it is found again when the recognizer has
 // started over.
 #include "engine/grammar/forced.h"
+#include "engine/grammar/closing.h"
 #include "engine/grammar/recognizer.h"
 
 #include <assert.h>
@@ -128,6 +129,34 @@ enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *
     } while (should_repeat(matcher, &repeated));
     if (mask)
         memcpy(bits, mask, grammar_mask_words(recognizer->vocabulary->n_tokens) * sizeof *bits);
+    return expressions_status(recognizer->pool, error);
+}
+
+enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32_t *bits, struct error *error)
+{
+    struct recognizer *recognizer = matcher->recognizer;
+    bool repeated = false;
+    do {
+        enum status status = matcher_mask(matcher, bits, error);
+        if (status != STATUS_OK)
+            return status;
+        closing_filter(recognizer, matcher->state, n_left, bits);
+    } while (should_repeat(matcher, &repeated));
+    return expressions_status(recognizer->pool, error);
+}
+
+enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens, struct error *error)
+{
+    struct recognizer *recognizer = matcher->recognizer;
+    bool repeated = false;
+    do {
+        enum status status = prepare(matcher, error);
+        if (status != STATUS_OK)
+            return status;
+        *n_tokens = closing_cost(recognizer, matcher->state);
+    } while (should_repeat(matcher, &repeated));
+    if (*n_tokens >= CLOSING_NEVER)
+        *n_tokens = UINT32_MAX;
     return expressions_status(recognizer->pool, error);
 }
 

@@ -1,4 +1,5 @@
 #include "engine/grammar/recognizer.h"
+#include "engine/grammar/closing.h"
 #include "engine/grammar/item_sets.h"
 
 #include <string.h>
@@ -75,6 +76,7 @@ static void forget(struct recognizer *recognizer)
     recognizer->table = NULL;
     recognizer->table_size = 0;
     byte_automaton_finish(&recognizer->bytes);
+    closing_forget(recognizer->closing);
     expressions_destroy(recognizer->pool);
     recognizer->pool = NULL;
     recognizer->n_bytes = 0;
@@ -144,6 +146,7 @@ void recognizer_destroy(struct recognizer *recognizer)
         return;
     forget(recognizer);
     builder_free(&recognizer->builder);
+    closing_destroy(recognizer->closing);
     free(recognizer->walk);
     free(recognizer);
 }

@@ -71,6 +71,8 @@ struct walk_level {
     const struct set_row *row; // of the set; NULL: not asked for yet
 };
 
+struct closing;
+
 struct recognizer {
     const struct grammar *grammar;
     const struct grammar_vocabulary *vocabulary;
@@ -87,7 +89,8 @@ struct recognizer {
     uint32_t start;
     uint32_t visit;
     uint64_t generation;
-    size_t n_bytes; // of rows, masks
+    size_t n_bytes;          // of rows, masks
+    struct closing *closing; // NULL: nobody asked for it
 };
 
 enum { RECOGNIZER_BYTES_MAX = 128 << 20 }; // beyond, it starts over between two calls

@@ -79,6 +79,55 @@ static void answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memor
 
 // ---- constraints ----
 
+// Each token spells a letter: the shortest answer has 8.
+static void an_answer_that_closes_is_complete_or_refused(void **state)
+{
+    (void)state;
+    const struct batch_limits limits = {
+        .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 200, .n_pages = 200, .page_positions = 16};
+    struct bench bench = bench_open(limits);
+    enum { N_JOBS = 120 };
+    for (int i = 0; i < N_JOBS; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "%d", i);
+        struct job *job = job_of((const int32_t[]){10, 11, 12 + i}, 3, 6 + i % 20, id);
+        job->request.sampling.seed = (uint64_t)i;
+        job->request.constraint = (struct constraint){.kind = CONSTRAINT_REGEX,
+                                                      .source = TEXT("(begin|start)[a-z]*x(end|stop)(zz)?"),
+                                                      .field = "regex",
+                                                      .closes = i % 3 != 0};
+        batcher_take(bench.batcher, job);
+    }
+    run_to_end(&bench);
+    int n_cut = 0, n_full = 0;
+    for (const struct job *job = bench.finished.first; job; job = job->next) {
+        int i = atoi(job->job_id.data), max_tokens = 6 + i % 20;
+        bool closes = i % 3 != 0;
+        if (closes && max_tokens < 9) {
+            char text[128];
+            snprintf(text, sizeof text,
+                     "close_at_max_tokens: the shortest answer has 9 tokens, max_tokens is %d", max_tokens);
+            assert_int_equal(job->result.status, RESULT_FAILED);
+            assert_string_equal(job->result.error.text, text);
+            continue;
+        }
+        assert_int_equal(job->result.status, RESULT_DONE);
+        const struct choice *choice = &job->result.choices[0];
+        struct text text = choice->text;
+        bool is_complete = text.size > 3 && (memcmp(text.data + text.size - 3, "end", 3) == 0 ||
+                                             memcmp(text.data + text.size - 3, "top", 3) == 0 ||
+                                             memcmp(text.data + text.size - 3, "dzz", 3) == 0 ||
+                                             memcmp(text.data + text.size - 3, "pzz", 3) == 0);
+        assert_true(choice->n_tokens <= max_tokens);
+        if (closes)
+            assert_true(is_complete);
+        n_cut += !closes && !is_complete;
+        n_full += closes && choice->finish_reason == FINISH_LENGTH;
+    }
+    assert_true(n_cut > 0 && n_full > 0);
+    bench_close(&bench);
+}
+
 static sem_t compile_allowed;
 static atomic_int n_compiles;
 
@@ -946,6 +995,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memory),
         cmocka_unit_test(constrained_answers_are_those_of_each_job_alone),
+        cmocka_unit_test(an_answer_that_closes_is_complete_or_refused),
         cmocka_unit_test(a_compile_delays_its_own_jobs_alone_and_is_done_once),
         cmocka_unit_test(compiles_that_nobody_waits_for_end_with_the_batcher),
         cmocka_unit_test(tokens_without_a_choice_are_not_drawn),

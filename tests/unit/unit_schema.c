@@ -285,6 +285,8 @@ static void what_the_schema_refuses_the_codec_refuses(void **state)
                  text_equals_string(fields[i].name, "json_any_order") ||
                  text_equals_string(fields[i].name, "guided_whitespace_pattern"))
             beside = "\"prompt\":\"p\",\"guided_json\":{},";
+        else if (text_equals_string(fields[i].name, "close_at_max_tokens"))
+            beside = "\"prompt\":\"p\",\"guided_regex\":\"a\",";
         else if (text_equals_string(fields[i].name, "choice_logprobs"))
             beside = "\"prompt\":\"p\",\"guided_choice\":[\"a\"],";
         else if (text_equals_string(fields[i].name, "choice_logprobs_include_end"))

@@ -1,0 +1,446 @@
+#include "engine/grammar/closing.h"
+#include "engine/grammar/item_sets.h"
+#include "schemas/hash.h"
+
+#include <string.h>
+
+enum { UNKNOWN = UINT32_MAX, NODES_TABLE_FIRST = 64 };
+
+// The end of a symbol that began in a set: what then follows.
+struct end_node {
+    uint32_t symbol, origin, cost;
+};
+
+// What the search of a terminal's shortest bytes found, in its order.
+struct found_state {
+    uint32_t state, before; // `before`: place of the state that it was found from
+    unsigned char byte;
+};
+
+// A vector of numbers by id.
+struct numbers {
+    uint32_t *items;
+    size_t n, capacity;
+};
+
+struct closing {
+    uint32_t *symbols;     // [rules' nodes] cost of each; NULL: not computed yet
+    struct numbers states; // by state of the byte automaton
+    struct numbers sets;   // by set
+    struct numbers worst;  // by set: of all allowed tokens, the cost behind the one that costs most
+    VECTOR(struct end_node) ends;
+    uint32_t *table; // places in `ends` + 1
+    size_t table_size;
+    VECTOR(struct found_state) found; // scratch
+    struct numbers visits;            // by state of the byte automaton: the search that came there last
+    uint32_t visit;
+    struct numbers path; // scratch: states on the way to the end
+    uint32_t *levels;    // [depth_max + 2] sets by depth in the trie
+};
+
+static uint32_t sum(uint32_t a, uint32_t b)
+{
+    return a >= CLOSING_NEVER || b >= CLOSING_NEVER || a + b >= CLOSING_NEVER ? CLOSING_NEVER : a + b;
+}
+
+static uint32_t product(uint32_t a, uint32_t n)
+{
+    uint64_t all = (uint64_t)a * n;
+    return all >= CLOSING_NEVER ? CLOSING_NEVER : (uint32_t)all;
+}
+
+// Makes it have `size` items, new ones of this value. False: no memory.
+static bool extend(struct recognizer *recognizer, struct numbers *numbers, size_t size, uint32_t value)
+{
+    if (!VECTOR_RESERVE(numbers, size)) {
+        expressions_fail_memory(recognizer->pool);
+        return false;
+    }
+    while (numbers->n < size)
+        numbers->items[numbers->n++] = value;
+    return true;
+}
+
+// ---- terminals ----
+
+static bool find_state(struct recognizer *recognizer, uint32_t state, uint32_t before, unsigned char byte)
+{
+    struct closing *closing = recognizer->closing;
+    if (!extend(recognizer, &closing->visits, (size_t)state + 1, 0))
+        return false;
+    if (closing->visits.items[state] == closing->visit)
+        return true;
+    closing->visits.items[state] = closing->visit;
+    if (VECTOR_ADD(&closing->found, ((struct found_state){state, before, byte})))
+        return true;
+    expressions_fail_memory(recognizer->pool);
+    return false;
+}
+
+// Looks for the nearest accepting state, breadth first, bytes in their order. Its place in `found`; UNKNOWN: too far.
+static uint32_t search(struct recognizer *recognizer, uint32_t state)
+{
+    struct closing *closing = recognizer->closing;
+    closing->visit++;
+    closing->found.n = 0;
+    if (!find_state(recognizer, state, UNKNOWN, 0))
+        return UNKNOWN;
+    for (uint32_t at = 0; at < closing->found.n && closing->found.n < CLOSING_STATES_MAX; at++) {
+        struct byte_set starts = {{1}};
+        uint32_t from = closing->found.items[at].state;
+        if (byte_automaton_accepts(&recognizer->bytes, from))
+            return at;
+        byte_automaton_classes(&recognizer->bytes, from, &starts);
+        for (unsigned byte = 0; byte < 256; byte++) {
+            if (!(starts.words[byte / 64] >> byte % 64 & 1))
+                continue;
+            uint32_t next = byte_automaton_step(&recognizer->bytes, from, (unsigned char)byte);
+            if (next != BYTE_STATE_DEAD && !find_state(recognizer, next, at, (unsigned char)byte))
+                return UNKNOWN;
+        }
+        if (recognizer->pool->status != STATUS_OK)
+            return UNKNOWN;
+    }
+    return UNKNOWN;
+}
+
+// The bytes of the longest token that the bytes begin with; 0: there is none.
+static size_t longest_token(const struct trie *trie, const unsigned char *bytes, size_t n)
+{
+    size_t longest = 0, depth = 0;
+    for (uint32_t at = 0, behind = (uint32_t)trie->n_nodes; at < behind && depth < n;) {
+        const struct trie_node *node = &trie->nodes[at];
+        if (node->byte != bytes[depth]) {
+            at = node->behind;
+            continue;
+        }
+        depth++;
+        if (node->token != NO_TOKEN)
+            longest = depth;
+        behind = node->behind;
+        at++;
+    }
+    return longest;
+}
+
+// The state behind the first token on the shortest way; BYTE_STATE_DEAD: there is none.
+static uint32_t first_step(struct recognizer *recognizer, uint32_t state)
+{
+    const struct closing *closing = recognizer->closing;
+    unsigned char bytes[CLOSING_BYTES_MAX];
+    uint32_t end = search(recognizer, state);
+    size_t n = 0;
+    if (end == UNKNOWN)
+        return BYTE_STATE_DEAD;
+    for (uint32_t at = end; closing->found.items[at].before != UNKNOWN; at = closing->found.items[at].before)
+        n++;
+    if (n > CLOSING_BYTES_MAX)
+        return BYTE_STATE_DEAD;
+    size_t place = n;
+    for (uint32_t at = end; place > 0; at = closing->found.items[at].before)
+        bytes[--place] = closing->found.items[at].byte;
+    size_t size = longest_token(&recognizer->vocabulary->all, bytes, n);
+    for (size_t i = 0; i < size; i++)
+        state = byte_automaton_step(&recognizer->bytes, state, bytes[i]);
+    return size ? state : BYTE_STATE_DEAD;
+}
+
+static uint32_t state_cost(struct recognizer *recognizer, uint32_t state)
+{
+    struct closing *closing = recognizer->closing;
+    uint32_t cost = UNKNOWN;
+    closing->path.n = 0;
+    while (cost == UNKNOWN) {
+        if (!extend(recognizer, &closing->states, (size_t)state + 1, UNKNOWN))
+            return CLOSING_NEVER;
+        cost = closing->states.items[state];
+        if (cost != UNKNOWN)
+            break;
+        if (byte_automaton_accepts(&recognizer->bytes, state)) {
+            cost = closing->states.items[state] = 0;
+            break;
+        }
+        if (!VECTOR_ADD(&closing->path, state))
+            expressions_fail_memory(recognizer->pool);
+        state = first_step(recognizer, state);
+        if (state == BYTE_STATE_DEAD || recognizer->pool->status != STATUS_OK)
+            cost = CLOSING_NEVER;
+    }
+    for (size_t i = closing->path.n; i-- > 0;) {
+        cost = sum(cost, 1);
+        closing->states.items[closing->path.items[i]] = cost;
+    }
+    return cost;
+}
+
+// ---- symbols ----
+
+static uint32_t terminal_cost(struct recognizer *recognizer, const struct rule_node *node)
+{
+    uint32_t state = node->productive
+                         ? byte_automaton_start(&recognizer->bytes, node->expression, node->encoding)
+                         : BYTE_STATE_DEAD;
+    return state == BYTE_STATE_DEAD ? CLOSING_NEVER : state_cost(recognizer, state);
+}
+
+static uint32_t derived_cost(const struct rules *rules, const struct rule_node *node, const uint32_t *costs)
+{
+    const uint32_t *children = rules->children.items + node->first_child;
+    uint32_t cost = node->kind == RULE_CHOICE ? CLOSING_NEVER : 0;
+    for (uint32_t i = 0; i < node->n_children && node->kind != RULE_REPEAT; i++)
+        cost = node->kind == RULE_SEQUENCE ? sum(cost, costs[children[i]])
+               : costs[children[i]] < cost ? costs[children[i]]
+                                           : cost;
+    return node->kind == RULE_REPEAT && node->min ? product(costs[children[0]], node->min) : cost;
+}
+
+// The least fixed point. Definitions stand before and behind their uses, so both directions take turns.
+static bool find_symbol_costs(struct recognizer *recognizer)
+{
+    struct closing *closing = recognizer->closing;
+    const struct rules *rules = recognizer->grammar->rules;
+    size_t n = rules->nodes.n;
+    closing->symbols = malloc((n + 1) * sizeof *closing->symbols);
+    if (!closing->symbols) {
+        expressions_fail_memory(recognizer->pool);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++)
+        closing->symbols[i] = rules->nodes.items[i].kind == RULE_TERMINAL
+                                  ? terminal_cost(recognizer, &rules->nodes.items[i])
+                                  : CLOSING_NEVER;
+    bool has_changed = true;
+    for (bool is_forward = true; has_changed; is_forward = !is_forward) {
+        has_changed = false;
+        for (size_t i = 0; i < n; i++) {
+            size_t id = is_forward ? i : n - 1 - i;
+            const struct rule_node *node = &rules->nodes.items[id];
+            uint32_t cost =
+                node->kind == RULE_TERMINAL ? CLOSING_NEVER : derived_cost(rules, node, closing->symbols);
+            has_changed |= cost < closing->symbols[id];
+            if (cost < closing->symbols[id])
+                closing->symbols[id] = cost;
+        }
+    }
+    if (recognizer->pool->status == STATUS_OK)
+        return true;
+    free(closing->symbols);
+    closing->symbols = NULL;
+    return false;
+}
+
+// ---- sets ----
+
+static bool grow_table(struct closing *closing)
+{
+    size_t size = closing->table_size ? closing->table_size * 2 : NODES_TABLE_FIRST;
+    uint32_t *table = calloc(size, sizeof *table);
+    if (!table)
+        return false;
+    for (size_t i = 0; i < closing->ends.n; i++) {
+        uint64_t at = hash_bytes(&closing->ends.items[i], 2 * sizeof(uint32_t), 0);
+        while (table[at & (size - 1)])
+            at++;
+        table[at & (size - 1)] = (uint32_t)i + 1;
+    }
+    free(closing->table);
+    closing->table = table;
+    closing->table_size = size;
+    return true;
+}
+
+// The node's place, new or found. UNKNOWN: no memory.
+static uint32_t find_end(struct recognizer *recognizer, uint32_t symbol, uint32_t origin)
+{
+    struct closing *closing = recognizer->closing;
+    struct end_node node = {symbol, origin, symbol == SYMBOL_ROOT ? 0 : CLOSING_NEVER};
+    if (closing->ends.n * 2 >= closing->table_size && !grow_table(closing)) {
+        expressions_fail_memory(recognizer->pool);
+        return UNKNOWN;
+    }
+    uint64_t at = hash_bytes(&node, 2 * sizeof(uint32_t), 0);
+    size_t mask = closing->table_size - 1;
+    for (; closing->table[at & mask]; at++) {
+        const struct end_node *known = &closing->ends.items[closing->table[at & mask] - 1];
+        if (known->symbol == symbol && known->origin == origin)
+            return closing->table[at & mask] - 1;
+    }
+    if (!VECTOR_ADD(&closing->ends, node)) {
+        expressions_fail_memory(recognizer->pool);
+        return UNKNOWN;
+    }
+    closing->table[at & mask] = (uint32_t)closing->ends.n;
+    return (uint32_t)closing->ends.n - 1;
+}
+
+// What is left of the waiter's own symbol behind what it waited for.
+static uint32_t rest_cost(const struct recognizer *recognizer, const struct item *item)
+{
+    const struct rules *rules = recognizer->grammar->rules;
+    const uint32_t *costs = recognizer->closing->symbols;
+    if (item->kind == ITEM_TAIL)
+        return 0;
+    const struct rule_node *node = &rules->nodes.items[item->a];
+    const uint32_t *children = rules->children.items + node->first_child;
+    uint32_t cost = 0;
+    for (uint32_t i = item->b + 1; i < node->n_children && node->kind == RULE_SEQUENCE; i++)
+        cost = sum(cost, costs[children[i]]);
+    if (node->kind == RULE_REPEAT && node->min > item->b + 1)
+        cost = product(costs[children[0]], node->min - item->b - 1);
+    return cost;
+}
+
+// The cost behind the node, from those of the nodes that follow it, which are added.
+static uint32_t look_behind(struct recognizer *recognizer, struct end_node node)
+{
+    size_t n;
+    uint32_t cost = node.cost;
+    const struct waiter *waiters = recognizer_waiters(recognizer, node.origin, node.symbol, &n);
+    for (size_t i = 0; i < n; i++) {
+        const struct item *item = &waiters[i].item;
+        uint32_t origin = item->origin == ORIGIN_SELF ? node.origin : item->origin;
+        uint32_t next = find_end(recognizer, item->kind == ITEM_TAIL ? item->b : item->a, origin);
+        if (next == UNKNOWN)
+            return cost;
+        uint32_t all = sum(rest_cost(recognizer, item), recognizer->closing->ends.items[next].cost);
+        cost = all < cost ? all : cost;
+    }
+    return cost;
+}
+
+// Nodes from `first` on are new: their costs are found together, because they may follow one another.
+static void find_end_costs(struct recognizer *recognizer, size_t first)
+{
+    struct closing *closing = recognizer->closing;
+    bool has_changed = true;
+    while (has_changed && recognizer->pool->status == STATUS_OK) {
+        size_t n = closing->ends.n;
+        has_changed = false;
+        for (size_t i = closing->ends.n; i-- > first;) {
+            uint32_t cost = look_behind(recognizer, closing->ends.items[i]);
+            has_changed |= cost < closing->ends.items[i].cost;
+            closing->ends.items[i].cost = cost;
+        }
+        has_changed |= closing->ends.n > n;
+    }
+}
+
+static uint32_t find_set_cost(struct recognizer *recognizer, uint32_t id)
+{
+    struct closing *closing = recognizer->closing;
+    const struct item_set set = recognizer->sets.items[id];
+    uint32_t cost = set.may_end ? 0 : CLOSING_NEVER;
+    for (uint32_t i = 0; i < set.n_scans && cost > 0; i++) {
+        const struct item scan = recognizer->scans.items[set.first_scan + i];
+        size_t n_known = closing->ends.n;
+        uint32_t end = find_end(recognizer, scan.b, scan.origin == ORIGIN_SELF ? id : scan.origin);
+        find_end_costs(recognizer, n_known);
+        if (recognizer->pool->status != STATUS_OK)
+            return CLOSING_NEVER;
+        uint32_t all = sum(state_cost(recognizer, scan.a), closing->ends.items[end].cost);
+        cost = all < cost ? all : cost;
+    }
+    return cost;
+}
+
+static bool prepare(struct recognizer *recognizer)
+{
+    if (!recognizer->closing) {
+        recognizer->closing = calloc(1, sizeof *recognizer->closing);
+        if (recognizer->closing)
+            recognizer->closing->levels =
+                malloc((recognizer->vocabulary->depth_max + 2) * sizeof *recognizer->closing->levels);
+        if (!recognizer->closing || !recognizer->closing->levels) {
+            expressions_fail_memory(recognizer->pool);
+            return false;
+        }
+    }
+    return recognizer->closing->symbols || find_symbol_costs(recognizer);
+}
+
+uint32_t closing_cost(struct recognizer *recognizer, uint32_t set)
+{
+    if (!prepare(recognizer) || !extend(recognizer, &recognizer->closing->sets, recognizer->sets.n, UNKNOWN))
+        return CLOSING_NEVER;
+    uint32_t cost = recognizer->closing->sets.items[set];
+    if (cost == UNKNOWN) {
+        cost = find_set_cost(recognizer, set);
+        if (recognizer->pool->status == STATUS_OK)
+            recognizer->closing->sets.items[set] = cost;
+    }
+    return cost;
+}
+
+// ---- tokens ----
+
+static void forbid(const struct grammar_vocabulary *vocabulary, uint32_t token, uint32_t *bits)
+{
+    for (; token != NO_TOKEN; token = vocabulary->next_same[token])
+        bits[token / 32] &= ~(1u << token % 32);
+}
+
+// Forbids allowed tokens behind which the text costs more than `cost_max`. The cost behind the one that costs most.
+static uint32_t walk(struct recognizer *recognizer, uint32_t set, uint32_t cost_max, uint32_t *bits)
+{
+    const struct trie *trie = &recognizer->vocabulary->all;
+    uint32_t *levels = recognizer->closing->levels, worst = 0;
+    levels[0] = set;
+    for (uint32_t at = 0; at < trie->n_nodes && recognizer->pool->status == STATUS_OK;) {
+        const struct trie_node *node = &trie->nodes[at];
+        uint32_t target = recognizer_step(recognizer, levels[node->depth], node->byte);
+        if (target == SET_DEAD) {
+            at = node->behind;
+            continue;
+        }
+        levels[node->depth + 1] = target;
+        if (node->token != NO_TOKEN) {
+            uint32_t cost = closing_cost(recognizer, target);
+            worst = cost > worst ? cost : worst;
+            if (cost > cost_max)
+                forbid(recognizer->vocabulary, node->token, bits);
+        }
+        at++;
+    }
+    return worst;
+}
+
+void closing_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits)
+{
+    const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
+    if (!prepare(recognizer) || !extend(recognizer, &recognizer->closing->worst, recognizer->sets.n, UNKNOWN))
+        return;
+    uint32_t cost_max = n_left ? n_left - 1 : 0, worst = recognizer->closing->worst.items[set];
+    if (worst <= cost_max) // UNKNOWN is more
+        return;
+    worst = walk(recognizer, set, cost_max, bits);
+    if (recognizer->pool->status == STATUS_OK)
+        recognizer->closing->worst.items[set] = worst;
+    for (size_t i = 0; i < vocabulary->n_ends && recognizer->sets.items[set].may_end; i++)
+        bits[vocabulary->ends[i] / 32] |= 1u << vocabulary->ends[i] % 32;
+}
+
+void closing_forget(struct closing *closing)
+{
+    if (!closing)
+        return;
+    VECTOR_FINISH(&closing->states);
+    VECTOR_FINISH(&closing->sets);
+    VECTOR_FINISH(&closing->worst);
+    VECTOR_FINISH(&closing->ends);
+    VECTOR_FINISH(&closing->visits);
+    VECTOR_FINISH(&closing->found);
+    VECTOR_FINISH(&closing->path);
+    free(closing->table);
+    closing->table = NULL;
+    closing->table_size = 0;
+}
+
+void closing_destroy(struct closing *closing)
+{
+    if (!closing)
+        return;
+    closing_forget(closing);
+    free(closing->symbols);
+    free(closing->levels);
+    free(closing);
+}
