@@ -158,6 +158,11 @@ static const struct text_case cases[] = {
      {"1.50", "2.0", "1e20", "15e-1"}},
     {"{\"type\": \"integer\", \"maximum\": 1e300}", {"9223372036854775807"}, {"9223372036854775808"}},
     {"{\"multipleOf\": 0.01, \"minimum\": 0}", {"0", "12.50", "0.07"}, {"0.001", "1.005"}},
+    // A declared name never comes again as a free key, however it is spelled
+    {"{\"type\": \"object\", \"properties\": {\"a\": {}}, \"required\": [\"r\"], \"patternProperties\": {\"^[ar]\": {}}}",
+     {"{\"a\":1,\"r\":2}", "{\"b\":1,\"r\":1,\"ab\":1,\"ab\":2}"},
+     {"{\"a\":1,\"r\":2,\"a\":3}", "{\"a\":1,\"r\":2,\"r\":3}", "{\"r\":1,\"\\u0061\":2,\"a\":3}",
+      "{\"a\":1,\"r\":1,\"\\u0061\":2}"}},
     {"{\"multipleOf\": 5}", {"0", "-15", "20"}, {"20.0", "7", "2e1"}},
     {"{\"not\": {\"additionalProperties\": false, \"properties\": {\"a\": {}}}, \"type\": \"object\"}",
      {"{\"b\":1}", "{\"a\":1,\"b\":1}"},
