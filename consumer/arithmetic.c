@@ -30,6 +30,8 @@ static void add_placement(const struct runtime *runtime, struct buffer *name)
     if (limits_is_hybrid(&runtime->plan))
         buffer_add_format(name, " placement=%s:%d", placement->host_attention ? "attention-cpu" : "layers",
                           runtime->model->shape.n_layers - placement->n_host_layers);
+    else if (runtime->device.on_gpu)
+        buffer_add_string(name, " placement=device");
 }
 
 static enum status add_template(const struct settings *settings, struct buffer *name, struct error *error)

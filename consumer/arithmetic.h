@@ -9,6 +9,7 @@
 //   model     hash of the model's content (model_fingerprint), which `sheaf inspect` prints
 //   backend   cpu, or cuda with the GPU's compute capability; engine-test
 //   kv-type   of the KV pages (--kv-type)
+//   placement on a GPU: device (all of it), layers:N, attention-cpu:N (--placement)
 //   others    options that change answers and are not at their default
 //
 // Threads, memory, batch, window and the CPU's kernels do not change answers and are not included, nor is

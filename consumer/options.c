@@ -114,6 +114,8 @@ static const struct option options[] = {
      "collect: even if some jobs have not finished; delete: even if jobs are running"},
     {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all of its jobs again (embedded queue)"},
+    {"require-arithmetic", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.require_arithmetic), 0, 0, "PARTS",
+     "end unless answers have this system_fingerprint, whole, or these parts of one, e.g. \"backend=cuda-sm90 kv-type=f16\""},
     {"retry-failed", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.retry_failed), 0, 0, NULL,
      "first queue the failed jobs again (embedded queue)"},
     {"model-failures", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.model_failures), 0, 1024, "N",

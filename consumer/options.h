@@ -81,6 +81,7 @@ struct settings {
         int64_t retain_s;              // 0: unlimited
         int64_t progress_s;            // from one line to the next; 0: none
         int64_t crash_limit, dead_share, model_failures;
+        char *require_arithmetic;
         bool force_new, retry_failed, cached_tokens;
     } worker;
 

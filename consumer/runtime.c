@@ -7,6 +7,7 @@
 #include "consumer/fault.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
+#include "consumer/required_arithmetic.h"
 #include "consumer/test_engine.h"
 #include "consumer/trace.h"
 #include "engine/cpu/backend.h"
@@ -452,7 +453,11 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
                                    .n_tokens_max = (int32_t)settings->engine.n_tokens_max,
                                    .n_jobs_max = (int32_t)settings->engine.window,
                                    .page_bytes = settings->engine.kv_memory_bytes};
-    enum status status = runtime_open_model(runtime, settings, path, error);
+    enum status status = STATUS_OK;
+    if (settings->worker.require_arithmetic)
+        status = required_arithmetic_validate(settings->worker.require_arithmetic, error);
+    if (status == STATUS_OK)
+        status = runtime_open_model(runtime, settings, path, error);
     if (status == STATUS_OK)
         status = sampling_defaults_read(&runtime->defaults, runtime->model->gguf, settings, error);
     if (status == STATUS_OK)
@@ -467,6 +472,8 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
     // faults.
     if (status == STATUS_OK)
         status = arithmetic_name(runtime, settings, error);
+    if (status == STATUS_OK && settings->worker.require_arithmetic)
+        status = required_arithmetic_check(settings->worker.require_arithmetic, runtime->arithmetic, error);
     if (status == STATUS_OK)
         status = open_engine(runtime, settings, error);
     if (status == STATUS_OK)

@@ -80,6 +80,30 @@ def a_finished_run_is_not_another_model_s_answer(test):
         json.loads(line)["response"]["body"]["system_fingerprint"] for line in before.splitlines()}
 
 
+# ---- one arithmetic a fleet ----
+
+@case
+def a_worker_of_another_arithmetic_than_required_does_not_start(test):
+    submit(test, "d", jobs(6))
+    work = ["work", "--exit-when-idle", "0", "--model", test.model]
+    refused = test.run(*work, "--require-arithmetic", "backend=cuda-sm90 kv-type=f16", status=2)
+    assert "backend=cuda-sm90, this worker has backend=cpu" in refused.err, refused
+    refused = test.run(*work, "--require-arithmetic", "no name", status=2)
+    assert "NAME=VALUE" in refused.err, refused
+    assert test.query("SELECT count(*) FROM results") == [(0,)]
+    test.run(*work, "--require-arithmetic", "kv-type=f16 backend=cpu")
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl")
+    whole = test.answers()[0]["response"]["body"]["system_fingerprint"]
+    assert test.query("SELECT arithmetic FROM datasets") == [(whole,)]
+    submit(test, "d", jobs(9))
+    refused = test.run(*work, "--require-arithmetic", whole.replace("kv-type=f16", "kv-type=q8_0"), status=2)
+    assert "kv-type=q8_0, this worker has kv-type=f16" in refused.err, refused
+    refused = test.run(*work, "--require-arithmetic", whole, "--special-in-content", status=2)
+    assert "no special-in-content" in refused.err, refused
+    test.run(*work, "--require-arithmetic", whole)
+    assert test.query("SELECT count(*) FROM results") == [(9,)]
+
+
 # ---- a model that fails ----
 
 def nan_model(test):

@@ -1,0 +1,17 @@
+// --require-arithmetic: a fleet computes in one arithmetic (consumer/arithmetic.h), or the worker does not start.
+//
+// The requirement is a list of parts separated by spaces, as in a result's system_fingerprint:
+//
+//   backend=cuda-sm90 kv-type=f16            each part is among the worker's own, which may have others
+//   sheaf=1 model=9f86d081884c7d65 ...       begins with "sheaf=": a whole name, the worker's is equal
+#pragma once
+
+#include "schemas/error.h"
+
+// Errors: STATUS_REFUSE, ERROR_USAGE: a part without a name or a value, or no part at all.
+enum status required_arithmetic_validate(const char *required, struct error *error) WARN_UNUSED;
+
+// `name` is the worker's arithmetic. Errors: STATUS_REFUSE, ERROR_USAGE; the text has every required part that
+// differs, with the worker's own value.
+enum status required_arithmetic_check(const char *required, const char *name,
+                                      struct error *error) WARN_UNUSED;
