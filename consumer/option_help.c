@@ -16,7 +16,7 @@ static const struct {
     [GROUP_INPUT] =
         {" prompt system messages parameters schema choice json-schema regex grammar type tokens generate batch"
          " sample table sql special ",
-         " delimiter no-header no-quotes skip-bad-rows input-format seed votes same-draws cases spaces bos eos now "},
+         " delimiter no-header no-quotes skip-bad-rows input-format seed votes reorder same-draws cases spaces bos eos now "},
     [GROUP_OUTPUT] = {" errors json watch force into probabilities evaluate figures estimate ",
                       " prefix output-format price-in price-out repeat "},
     [GROUP_QUEUE] = {" exit-when-idle retry-failed force-new ",
