@@ -1,0 +1,275 @@
+// Times of the kernels on a device beside what bounds them: products of each weight type x five shapes of a
+// Llama-3-8B x nine row counts, attention by batch x context. One CSV line each, written when it is known:
+//
+//   gpu_bench [--bandwidth GB/s] [--rate TFLOP/s] [--tiny]
+//   what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent
+//
+// For attention, inputs are positions and rows are sequences. bound_us is the larger of bytes / bandwidth and
+// operations / rate; the defaults are for an H200 (copy and mma.sync, gpu/README.md). Weights rotate over
+// copies that exceed the second-level cache. --tiny: sizes for a dry run over the emulated device, whose times
+// mean nothing.
+#include "gpu/device.h"
+#include "gpu/kernels.h"
+#include "gpu/kernels_attention.h"
+#include "gpu/tiles.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ROTATE_BYTES = 160 << 20,
+    COPIES_MAX = 64,
+    REPEAT = 20,
+    N_HEADS = 32,
+    N_KV_HEADS = 8,
+    DIM = 128,
+    PAGE = 64
+};
+
+static struct device *device;
+static bool tiny;
+static double bandwidth_bytes = 4300e9, rate_flop = 490e12;
+
+static void wait_for_device(void)
+{
+    struct error error;
+    if (device_wait(device, &error) != STATUS_OK) {
+        printf("# %s\n", error.text);
+        exit(1);
+    }
+}
+
+// Bytes below 0x40, so that no binary16 or bfloat16 among them is special. NULL: out of memory.
+static void *filled(size_t size)
+{
+    enum { CHUNK = 1 << 20 };
+    unsigned char *memory = device_allocate(device, size), *pinned = device_pin(device, CHUNK);
+    uint32_t word = 1;
+    for (size_t i = 0; pinned && i < CHUNK; i++)
+        pinned[i] = (unsigned char)((word = word * 1664525u + 1013904223u) >> 26);
+    for (size_t at = 0; memory && pinned && at < size; at += CHUNK)
+        device_upload(device, memory + at, pinned, size - at < CHUNK ? size - at : CHUNK);
+    wait_for_device();
+    device_unpin(device, pinned);
+    return memory;
+}
+
+static void print_line(const char *what, const char *type, int32_t n_inputs, int32_t n_outputs,
+                       int32_t n_rows, double us, double bytes, double operations)
+{
+    double bound_us = bytes / bandwidth_bytes * 1e6, compute_us = operations / rate_flop * 1e6;
+    bound_us = compute_us > bound_us ? compute_us : bound_us;
+    printf("%s,%s,%d,%d,%d,%.2f,%.1f,%.2f,%.2f,%.1f\n", what, type, n_inputs, n_outputs, n_rows, us,
+           us > 0 ? bytes / us / 1e3 : 0, us > 0 ? operations / us / 1e6 : 0, bound_us,
+           us > 0 ? 100 * bound_us / us : 0);
+    fflush(stdout);
+}
+
+// One launch's mean time. `launch_once` gets the number of the launch.
+static double time_of(void (*launch_once)(void *context, int i), void *context)
+{
+    int n = tiny ? 1 : REPEAT;
+    struct device_event *begin = device_event_create(device), *end = device_event_create(device);
+    if (!begin || !end) {
+        printf("# no memory for events\n");
+        exit(1);
+    }
+    for (int i = 0; !tiny && i < 3; i++)
+        launch_once(context, i);
+    device_event_record(device, begin);
+    for (int i = 0; i < n; i++)
+        launch_once(context, 3 + i);
+    device_event_record(device, end);
+    wait_for_device();
+    double us = device_event_between_us(begin, end) / n;
+    device_event_destroy(device, begin);
+    device_event_destroy(device, end);
+    return us;
+}
+
+// --- Products ---
+
+struct products {
+    struct product_launch call;
+    const unsigned char *weights;
+    uint64_t copy_bytes; // from one copy to the next
+    int n_copies;
+};
+
+static void launch_once_product(void *context, int i)
+{
+    struct products *products = context;
+    products->call.parts[0].tiles =
+        products->weights + (uint64_t)(i % products->n_copies) * products->copy_bytes;
+    launch_product(device_stream(device), &products->call);
+}
+
+static const char *const type_names[] = {
+    [TENSOR_F32] = "f32",   [TENSOR_F16] = "f16",   [TENSOR_BF16] = "bf16", [TENSOR_Q8_0] = "q8_0",
+    [TENSOR_Q4_0] = "q4_0", [TENSOR_Q4_K] = "q4_k", [TENSOR_Q5_K] = "q5_k", [TENSOR_Q6_K] = "q6_k"};
+
+static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_outputs, const int32_t *n_rows)
+{
+    struct products products = {.copy_bytes = tiles_bytes(type, n_outputs, n_inputs)};
+    uint64_t n_copies = tiny ? 1 : ROTATE_BYTES / products.copy_bytes + 1;
+    products.n_copies = n_copies < COPIES_MAX ? (int)n_copies : COPIES_MAX;
+    void *weights = filled((size_t)products.n_copies * products.copy_bytes);
+    products.weights = weights;
+    for (; *n_rows; n_rows++) {
+        struct activation_operand x = {type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF, *n_rows, n_inputs,
+                                       filled(activation_operand_bytes(*n_rows, n_inputs)),
+                                       filled((size_t)*n_rows * sizeof(float))};
+        float *floats =
+                  type == TENSOR_F32 ? filled((size_t)*n_rows * (size_t)n_inputs * sizeof(float)) : NULL,
+              *y = device_allocate(device, (size_t)*n_rows * (size_t)n_outputs * sizeof(float));
+        products.call = (struct product_launch){.type = type,
+                                                .n_parts = 1,
+                                                .parts = {{NULL, NULL, y, n_outputs, n_outputs}},
+                                                .x = x,
+                                                .floats = floats,
+                                                .floats_stride = n_inputs,
+                                                .rows_divisor = 1,
+                                                .shared_bytes_max = device_facts(device)->shared_bytes_max};
+        if (weights && x.items && x.scales && y && (floats || type != TENSOR_F32)) {
+            double us = time_of(launch_once_product, &products);
+            double bytes = (double)products.copy_bytes + (double)*n_rows * (2.0 * n_inputs + 4.0 * n_outputs);
+            print_line("product", type_names[type], n_inputs, n_outputs, *n_rows, us, bytes,
+                       2.0 * n_inputs * n_outputs * *n_rows);
+        }
+        void *const memory[] = {x.items, x.scales, floats, y};
+        for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+            device_free(device, memory[i]);
+    }
+    device_free(device, weights);
+}
+
+static void bench_products(void)
+{
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_BF16,
+                                             TENSOR_F16,  TENSOR_Q4_0, TENSOR_Q5_K, TENSOR_F32};
+    // QKV, o, gate and up, down, output
+    static const int32_t shapes[][2] = {{4096, 6144},
+                                        {4096, 4096},
+                                        {4096, 28672},
+                                        {14336, 4096},
+                                        {4096, 128256}},
+                         rows[] = {1, 8, 16, 32, 64, 96, 128, 256, 8192, 0},
+                         tiny_rows[] = {1, 3, 8, 9, 16, 17, 24, 33, 40, 0};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            if (tiny)
+                bench_product(types[t], shapes[s][0] / 32 / 128 * 128, shapes[s][1] / 2048 / 16 * 16 + 16,
+                              tiny_rows);
+            else
+                bench_product(types[t], shapes[s][0], shapes[s][1], rows);
+        }
+}
+
+// --- Attention ---
+
+static void launch_once_attention(void *context, int i)
+{
+    (void)i;
+    launch_attention(device_stream(device), context);
+}
+
+static void *uploaded(const void *items, size_t size)
+{
+    void *memory = device_allocate(device, size), *pinned = device_pin(device, size);
+    if (memory && pinned) {
+        memcpy(pinned, items, size);
+        device_upload(device, memory, pinned, size);
+    }
+    wait_for_device();
+    device_unpin(device, pinned);
+    return memory;
+}
+
+// Sequences with pages of their own, which lie one after the other.
+static void bench_attention(enum kv_type type, int32_t n_sequences, int32_t n_positions)
+{
+    int32_t pages_each = (n_positions + PAGE - 1) / PAGE, n_pages = pages_each * n_sequences;
+    struct attention_pages pages = {NULL, 1, n_pages, N_KV_HEADS, DIM, DIM, PAGE, type};
+    uint64_t bytes = attention_pages_bytes(&pages),
+             scratch_bytes = attention_scratch_bytes(N_HEADS, DIM, n_sequences, n_positions);
+    if (bytes + scratch_bytes + (64 << 20) > device_memory_free(device))
+        return;
+    struct attention_sequence *sequences = calloc((size_t)n_sequences, sizeof *sequences);
+    int32_t *tables = calloc((size_t)n_pages, sizeof *tables);
+    for (int32_t i = 0; sequences && tables && i < n_pages; i++)
+        tables[i] = i;
+    for (int32_t i = 0; sequences && i < n_sequences; i++)
+        sequences[i] = (struct attention_sequence){i, 1, n_positions - 1, i * pages_each, i, 0};
+    size_t row_bytes = (size_t)N_HEADS * DIM * sizeof(float);
+    struct attention_launch call = {.pages = pages,
+                                    .n_sequences = n_sequences,
+                                    .n_rows = n_sequences,
+                                    .n_rows_most = 1,
+                                    .n_part_rows = n_sequences,
+                                    .n_positions_most = n_positions,
+                                    .q_stride = N_HEADS * DIM,
+                                    .out_stride = N_HEADS * DIM,
+                                    .n_heads = N_HEADS,
+                                    .scale = 0x1.6a09e6p-4f,
+                                    .scratch_bytes = scratch_bytes,
+                                    .n_multiprocessors = device_facts(device)->n_multiprocessors,
+                                    .shared_bytes_max = device_facts(device)->shared_bytes_max};
+    void *memory[] = {call.pages.memory = filled(bytes),
+                      (void *)(call.sequences = uploaded(sequences, (size_t)n_sequences * sizeof *sequences)),
+                      (void *)(call.tables = uploaded(tables, (size_t)n_pages * sizeof *tables)),
+                      (void *)(call.q = filled((size_t)n_sequences * row_bytes)),
+                      call.out = device_allocate(device, (size_t)n_sequences * row_bytes),
+                      call.scratch = device_allocate(device, scratch_bytes + 16)};
+    bool complete = sequences && tables;
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        complete = complete && memory[i];
+    if (complete)
+        print_line("attention", type == KV_Q8_0 ? "q8_0" : "f16", n_positions, N_HEADS * DIM, n_sequences,
+                   time_of(launch_once_attention, &call),
+                   (double)bytes + 2.0 * (double)row_bytes * n_sequences,
+                   4.0 * N_HEADS * DIM * n_positions * n_sequences);
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        device_free(device, memory[i]);
+    free(sequences);
+    free(tables);
+}
+
+static void bench_attentions(void)
+{
+    static const int32_t batches[] = {1, 16, 64, 256}, contexts[] = {512, 2048, 8192, 32768};
+    for (int type = 0; type < 2; type++)
+        for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+            for (size_t c = 0; c < sizeof contexts / sizeof *contexts; c++)
+                if (!tiny)
+                    bench_attention(type ? KV_Q8_0 : KV_F16, batches[b], contexts[c]);
+                else if (b + c < 2)
+                    bench_attention(type ? KV_Q8_0 : KV_F16, batches[b] / 8 + 1, contexts[c] / 16);
+}
+
+int main(int argc, char **argv)
+{
+    struct error error;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--tiny") == 0)
+            tiny = true;
+        else if (strcmp(argv[i], "--bandwidth") == 0 && i + 1 < argc)
+            bandwidth_bytes = strtod(argv[++i], NULL) * 1e9;
+        else if (strcmp(argv[i], "--rate") == 0 && i + 1 < argc)
+            rate_flop = strtod(argv[++i], NULL) * 1e12;
+        else
+            return printf("gpu_bench [--bandwidth GB/s] [--rate TFLOP/s] [--tiny]\n"), 2;
+    if (!(bandwidth_bytes > 0) || !(rate_flop > 0))
+        return printf("gpu_bench: a bound is no positive number\n"), 2;
+    if (device_open(&device, &(struct device_options){0}, &error) != STATUS_OK)
+        return printf("skipped: %s\n", error.text), 77;
+    if (device_load_kernels(device, &error) != STATUS_OK)
+        return printf("%s\n", error.text), 1;
+    printf("# %s, %d multiprocessors%s\n", device_facts(device)->name,
+           device_facts(device)->n_multiprocessors, tiny ? "; tiny sizes, times mean nothing" : "");
+    printf("what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent\n");
+    bench_products();
+    bench_attentions();
+    device_close(device);
+    return 0;
+}
