@@ -187,4 +187,43 @@ def the_script_for_a_day_with_a_gpu_measures_every_goal(test):
     # 64 and 256 rows were not asked for, which the script says.
     assert goals["decode tokens/s, batch 64"]["measured"] == "" and finished.returncode == 1, finished.stdout
     with open(test.path("stages.csv"), encoding="utf-8") as file:
-        assert [line.split(",")[:2] for line in file] == [["decode", "passed"], ["prefill", "passed"], ["trace", "passed"]]
+        assert [line.split(",")[:2] for line in file] == [["decode", "passed"], ["prefill", "passed"], ["trace", "passed"],
+                                                           ["alone", "passed"]]
+
+
+def write_program(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("#!/usr/bin/env bash\n" + text)  # a plain sh drops exported functions
+    os.chmod(path, 0o755)
+
+
+@case
+def the_script_for_a_day_with_a_gpu_abandons_what_hangs_and_ends_with_the_faults(test):
+    """A dry run of its first half; the programs are scripts: one fails, one cannot be stopped, one skips."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    os.makedirs(test.path("build/tests"))
+    for name, text in {"golden": "echo golden of $1", "sample": "echo drawn", "rows": "echo broken; exit 3", "products": "echo '# SKIP'",
+                       "attention": "exit 77", "forward": "sleep 1000 & wait", "hybrid": "echo both", "bench": "echo what,type; echo product,q4_k",
+                       "faults": "echo lost"}.items():
+        write_program(test.path(f"build/tests/gpu_{name}"), text + "\n")
+    # Whoever is killed here is not seen to die: as one that hangs in the driver.
+    os.makedirs(test.path("hanging"))
+    write_program(test.path("hanging/timeout"), 'case "$*" in *gpu_forward*) trap "" TERM; while [ -d "$HANGS" ]; do sleep 0.2; done ;; *) exec /usr/bin/timeout "$@" ;; esac\n')
+    environment = dict(test.environment, SHEAF=test.sheaf, BUILD=test.path("build"), DRY="1", LIMIT_forward="1", HANGS=test.path("hanging"),
+                       PATH=test.path("hanging") + ":" + os.environ["PATH"],
+                       ONLY="facts golden sample rows products attention forward hybrid bench faults")
+    stages = {}
+    for part in ("check", "bench", "faults"):
+        finished = subprocess.run(["bash", os.path.join(root, "tests", "gpu", "gpu_device.sh"), part, test.path("out")],
+                                  env=environment, capture_output=True, text=True, timeout=400)
+        assert finished.returncode == (part == "check"), finished
+    with open(test.path("out/stages.csv"), encoding="utf-8") as file:
+        stages = dict(line.split(",")[:2] for line in file)
+    assert stages == {"facts": "passed", "golden": "passed", "sample": "passed", "rows": "exit 3", "products": "skipped",
+                      "attention": "no device", "hybrid": "passed", "forward": "abandoned after 1 s", "bench": "passed",
+                      "faults": "passed"}, stages
+    assert list(stages)[0] == "facts" and list(stages)[-3:] == ["forward", "bench", "faults"], stages
+    assert test.read("out/bench.csv").split() == [b"what,type", b"product,q4_k"]
+    log = test.read("out/log.txt").decode()
+    assert "golden of tests/gpu/golden_bytes.txt" in log and "broken" in log and "lost" in log, log
+    assert sorted(os.listdir(test.path("out"))) == ["bench.csv", "log.txt", "stages.csv"]

@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
 # For a day on which a GPU is at hand, maybe on a machine that has a driver and python3 with numpy and nothing else of ours:
 #   tests/gpu/gpu_device.sh pack DIR                  here, with nvcc: DIR/pack.tar.xz, all that the rest needs beside the sources
-#   tests/gpu/gpu_device.sh check OUT                 there: does anything run, every operation, all oracle cases, alone == in a
-#                                                 batch, graphs == launches, a device that is lost, the whole program
-#   tests/gpu/gpu_device.sh measure OUT [MODEL.gguf]  the goals (OUT/goals.csv), and where a step's time goes
+#   tests/gpu/gpu_device.sh check OUT                 there: does anything run, the predicted bytes, every operation at once, what
+#                                                 failed again under memcheck, all oracle cases, the whole program
+#   tests/gpu/gpu_device.sh bench OUT                 each kernel beside its bound (OUT/bench.csv)
+#   tests/gpu/gpu_device.sh measure OUT [MODEL.gguf]  the goals (OUT/goals.csv), alone == in a batch, where a step's time goes
 #   tests/gpu/gpu_device.sh sanitize OUT              memcheck and racecheck
-#   tests/gpu/gpu_device.sh all OUT [MODEL.gguf]      the last three
+#   tests/gpu/gpu_device.sh faults OUT                a device that is lost on purpose: last of all
+#   tests/gpu/gpu_device.sh all OUT [MODEL.gguf]      the last five
 # Each part fits a call of ten minutes, and what matters most comes first. OUT/stages.csv says how each stage ended as soon as it
-# has, OUT/log.txt has what all of them wrote. Without MODEL, one of Llama-3-8B's shape is made.
+# has, OUT/log.txt has what all of them wrote: 7 files at most, none above 16 MiB. A stage that does not even die when it is killed,
+# because it hangs in the driver, is abandoned. Without MODEL, one of Llama-3-8B's shape is made.
 #
 # Programs are those of a pack ($PACK, build-pack) where there is one; else of the build folder $BUILD (build-gpu), which is brought
 # up to date where there is meson. $SHEAF names a program that is used as it is. DRY=1: those of build/ over the emulated device
 # and small sizes, to find this script's own faults. From the environment besides: PART_S, seconds that a part may take (580);
+# ONLY, the stages to run; LIMIT_NAME, seconds of stage NAME (- is _);
 # SHARED (../shared); DECODE, PREFILL, options of sheaf bench; BATCH and STEPS of the trace.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-what=${1:?pack, check, measure, sanitize or all} out=${2:?folder for results} model=${3:-}
+what=${1:?pack, check, bench, measure, sanitize, faults or all} out=${2:?folder for results} model=${3:-}
 dry=${DRY:-}
 build=${BUILD:-build-gpu} suffix=_device
 sheaf=${SHEAF:-}
@@ -27,12 +31,14 @@ fi
 pack=${PACK:-build-pack}/pack.tar.xz
 shared=${SHARED:-../shared}
 batch=${BATCH:-64}
-programs=(sample rows products attention forward hybrid faults)
+programs=(golden sample rows products attention forward hybrid bench faults)
+file_bytes_max=$((16 << 20)) pack_bytes_max=50000000
 n_failed=0
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-gpu-XXXXXX")
 trap 'rm -rf "$work"' EXIT
+running=() # names of stages
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 # --- Stages ---
@@ -46,32 +52,79 @@ tell() { # NAME HOW SECONDS
     printf '%-20s %s, %d s\n' "$@"
 }
 
-# stage NAME SECONDS COMMAND...: at most so long, and never beyond the part's end. What it writes stands at the end of
-# OUT/log.txt while it runs, and in WORK/NAME.log then. Exit status 77 (no device) and skipped cases are failures here.
-stage() {
-    local name=$1 limit=$2 began=$SECONDS ended=passed status=0 at left=$((part_ends - SECONDS))
+wanted() {
+    [[ ! ${ONLY:-} || " $ONLY " == *" $1 "* ]]
+}
+
+# start NAME SECONDS COMMAND...: in the background, at most so long, and never beyond the part's end. What it writes
+# stands in WORK/NAME.log and, when it has ended, at the end of OUT/log.txt. Exit status 77 (no device) and skipped cases
+# are failures here.
+start() {
+    local name=$1 limit=$2 left=$((part_ends - SECONDS)) override="LIMIT_${1//-/_}"
     shift 2
+    wanted "$name" || return 0
     [[ ! $dry ]] || limit=$((4 * limit))
+    limit=${!override:-$limit}
     ((limit <= left)) || limit=$left
-    if ((limit < 3)); then
+    if ((limit < 1)); then
         tell "$name" 'no time left' 0
         n_failed=$((n_failed + 1))
-        return
+        return 0
     fi
-    printf '\n===== %s: %s\n' "$name" "$*" >>"$out/log.txt"
-    at=$(stat -c %s "$out/log.txt")
-    timeout --kill-after 5 "$limit" "$@" >>"$out/log.txt" 2>&1 || status=$?
-    tail -c +$((at + 1)) "$out/log.txt" >"$work/$name.log"
+    echo "$SECONDS $limit" >"$work/$name.began"
+    (
+        status=0
+        timeout --kill-after 2 "$limit" "$@" >"$work/$name.log" 2>&1 </dev/null || status=$?
+        echo "$status" >"$work/$name.ending" && mv "$work/$name.ending" "$work/$name.status"
+    ) >/dev/null 2>&1 </dev/null &
+    running+=("$name")
+}
+
+# Whether the stage has ended, or is past its deadline: then it is abandoned.
+has_ended() {
+    local began limit
+    read -r began limit <"$work/$1.began"
+    [[ -e $work/$1.status ]] || ((SECONDS > began + limit + 5))
+}
+
+note_end() { # NAME
+    local name=$1 ended=passed status=abandoned began limit
+    read -r began limit <"$work/$name.began"
+    [[ ! -e $work/$name.status ]] || read -r status <"$work/$name.status"
     case $status in
     0) ! grep -q '# SKIP' "$work/$name.log" || ended='skipped' ;;
     77) ended='no device' ;;
     124 | 137) ended="more than $limit s" ;;
+    abandoned) ended="abandoned after $limit s" ;;
     *) ended="exit $status" ;;
     esac
+    { printf '\n===== %s\n' "$name"; cat "$work/$name.log"; } >>"$out/log.txt"
     tell "$name" "$ended" $((SECONDS - began))
     [[ $ended == passed ]] && return
     n_failed=$((n_failed + 1))
     tail -n 15 "$work/$name.log"
+}
+
+# Waits for all that was started; each is noted as soon as it has ended.
+finish() {
+    local name left
+    while ((${#running[@]})); do
+        left=()
+        for name in "${running[@]}"; do
+            if has_ended "$name"; then note_end "$name"; else left+=("$name"); fi
+        done
+        running=("${left[@]}")
+        ((${#running[@]} == 0)) || sleep 0.1
+    done
+}
+
+stage() { # one alone
+    start "$@"
+    finish
+}
+
+passed() { # NAME
+    grep -q "^$1,passed," "$out/stages.csv"
 }
 
 # --- Programs ---
@@ -121,6 +174,7 @@ make_pack() {
     cp "$shared/vocab/llama-bpe.gguf" "$work/shared/vocab/"
     # The programs have the same kernels: a dictionary as large as all of them keeps one copy.
     tar -C "$work" -cf - bin lib shared | xz --threads=1 --lzma2=preset=1,dict=512MiB >"$work/pack.tar.xz"
+    (($(stat -c %s "$work/pack.tar.xz") < pack_bytes_max)) || { ls -l "$work/pack.tar.xz"; echo "above $pack_bytes_max bytes"; exit 1; }
     mv "$work/pack.tar.xz" "$out/"
     ls -l "$out/pack.tar.xz"
 }
@@ -138,19 +192,47 @@ facts() {
     if ldd "$sheaf" "$bin/gpu_sample$suffix" | grep 'not found'; then return 1; fi
 }
 
+golden() {
+    "$bin/gpu_golden$suffix" tests/gpu/golden_bytes.txt
+}
+
 check() {
+    local name
     begin_part
-    export -f facts
+    export -f facts golden
     stage facts 30 bash -euc facts
-    stage sample 60 "$(program sample)"
-    stage rows 30 "$(program rows)"
-    stage products 90 "$(program products)"
-    stage attention 90 "$(program attention)"
+    start golden 60 bash -euc golden
+    start sample 60 "$(program sample)"
+    start rows 30 "$(program rows)"
+    start products 90 "$(program products)"
+    start attention 90 "$(program attention)"
+    start forward 120 "$(program forward)" ${dry:+'graph*'}
+    start hybrid 60 "$(program hybrid)"
+    finish
+    for name in sample rows products attention; do
+        [[ $dry ]] || ! command -v compute-sanitizer >/dev/null || passed "$name" ||
+            start "again-$name" 100 compute-sanitizer --tool memcheck --error-exitcode 1 "$(program "$name")"
+    done
+    finish
+    # These plan with the memory that is free: one after the other.
     stage oracle 120 env SHEAF_ORACLE="$([[ $dry ]] && echo few || echo all)" python3 tests/e2e/run.py oracle --sheaf "$sheaf"
-    stage forward 120 "$(program forward)" ${dry:+'graph*'}
-    stage hybrid 60 "$(program hybrid)"
-    stage faults 60 "$(program faults)"
     stage e2e 120 python3 tests/e2e/run.py gpu --sheaf "$sheaf" ${dry:+--only trace}
+}
+
+write_bench() { # a line as soon as it is known
+    "$bin/gpu_bench$suffix" ${dry:+--tiny} | tee "$out/bench.csv"
+}
+
+bench() {
+    begin_part
+    export dry
+    export -f write_bench
+    stage bench 300 bash -euo pipefail -c write_bench
+}
+
+faults() {
+    begin_part
+    stage faults 60 "$(program faults)"
 }
 
 sanitize() {
@@ -186,6 +268,25 @@ trace() {
         --trace-steps "$out/trace.jsonl"
 }
 
+# Three jobs of the batch, each computed alone: the same answers.
+alone() {
+    local line
+    for line in 1 $((batch / 2)) "$batch"; do
+        sed -n "${line}p" "$work/jobs.jsonl" >"$work/one.jsonl"
+        "$sheaf" run "$work/one.jsonl" -o "$work/alone.jsonl" --store "$work/alone-$line.db" --model "$model" --backend cuda \
+            --max-batch 1
+        python3 - "$work/answers.jsonl" "$line" "$work/alone.jsonl" <<'PYTHON'
+import json, sys
+among = json.loads(open(sys.argv[1], encoding="utf-8").read().splitlines()[int(sys.argv[2]) - 1])
+alone = json.loads(open(sys.argv[3], encoding="utf-8").read())
+same = alone["response"]["body"]["choices"] == among["response"]["body"]["choices"]
+print(f"line {sys.argv[2]}: " + ("the same answer" if same else f"alone {alone}, in the batch {among}"))
+sys.exit(not same)
+PYTHON
+        rm "$work/alone.jsonl"
+    done
+}
+
 measure() {
     begin_part
     if [[ -z $model ]]; then
@@ -194,13 +295,15 @@ measure() {
             --vocab "$shared/vocab/llama-bpe.gguf"
     fi
     make_jobs
-    export -f trace
+    export -f trace alone
     stage decode 180 "$sheaf" bench "$model" --backend cuda --json ${DECODE:---prompt 480 --generate 64 --batch 1,64,256}
     stage prefill 90 "$sheaf" bench "$model" --backend cuda --json ${PREFILL:---prompt 1024 --generate 1 --batch 8 --max-rows 8192}
     stage trace 120 bash -euc trace
-    # Eager launches of a decoding step, each with its time and what bounds it.
-    [[ $dry ]] || ! command -v ncu >/dev/null || stage ncu 100 ncu --clock-control none --section SpeedOfLight --launch-skip 1200 \
-        --launch-count 60 "$sheaf" bench "$model" --backend cuda --no-graphs --prompt 64 --generate 8 --batch "$batch" --repeat 1
+    stage alone 90 bash -euc alone
+    # Eager launches of a decoding step, by name, each with its time and what bounds it.
+    [[ $dry ]] || ! command -v ncu >/dev/null || stage ncu 100 ncu --clock-control none --kernel-name 'regex:gemm_|attend|norm_rows' \
+        --section SpeedOfLight --section MemoryWorkloadAnalysis --section Occupancy --section WarpStateStats --launch-skip 600 \
+        --launch-count 30 "$sheaf" bench "$model" --backend cuda --no-graphs --prompt 64 --generate 8 --batch "$batch" --repeat 1
     python3 tests/gpu/gpu_goals.py "$work" "$out" "$batch" || n_failed=$((n_failed + 1))
 }
 
@@ -209,19 +312,26 @@ if [[ $what == pack ]]; then
     exit
 fi
 find_programs
+touch "$out/stages.csv"
 export sheaf bin suffix work out model batch
 case $what in
 all)
     check
+    bench
     measure
     sanitize
+    faults
     ;;
-check | measure | sanitize)
+check | bench | measure | sanitize | faults)
     "$what"
     ;;
 *)
-    echo "expected pack, check, measure, sanitize or all, got $what" >&2
+    echo "expected pack, check, bench, measure, sanitize, faults or all, got $what" >&2
     exit 2
     ;;
 esac
+for file in "$out"/log.txt "$out"/trace.jsonl; do
+    [[ -e $file ]] && (($(stat -c %s "$file") > file_bytes_max)) || continue
+    tail -c "$file_bytes_max" "$file" >"$work/tail" && cp "$work/tail" "$file"
+done
 ((n_failed == 0)) || { echo "$n_failed failed"; exit 1; }
