@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # For a day on which a GPU is at hand, maybe on a machine that has a driver and python3 with numpy and nothing else of ours:
 #   tests/gpu/gpu_device.sh pack DIR                  here, with nvcc: DIR/pack.tar.xz, all that the rest needs beside the sources
-#   tests/gpu/gpu_device.sh check OUT                 there: does anything run, the predicted bytes, every operation at once, what
+#   tests/gpu/gpu_device.sh check OUT                 there: does anything run, gpu_probe, the predicted bytes, every operation at once, what
 #                                                 failed again under memcheck, all oracle cases, the whole program
 #   tests/gpu/gpu_device.sh bench OUT                 each kernel beside its bound (OUT/bench.csv)
 #   tests/gpu/gpu_device.sh measure OUT [MODEL.gguf]  the goals (OUT/goals.csv), alone == in a batch, where a step's time goes
@@ -31,7 +31,7 @@ fi
 pack=${PACK:-build-pack}/pack.tar.xz
 shared=${SHARED:-../shared}
 batch=${BATCH:-64}
-programs=(golden sample rows products attention forward hybrid bench faults)
+programs=(probe golden sample rows products attention forward hybrid bench faults)
 file_bytes_max=$((16 << 20)) pack_bytes_max=50000000
 n_failed=0
 mkdir -p "$out"
@@ -201,6 +201,9 @@ check() {
     begin_part
     export -f facts golden
     stage facts 30 bash -euc facts
+    for name in capture zero order columns graph launch memory cache; do
+        stage "probe-$name" 10 "$(program probe)" "$name"
+    done
     start golden 60 bash -euc golden
     start sample 60 "$(program sample)"
     start rows 30 "$(program rows)"

@@ -1,0 +1,274 @@
+// Questions about a device that no document answers, one line each, written when it is known:
+//
+//   gpu_probe [QUESTION...]      all, or those named: run each in a process of its own, with its own deadline
+//   probe,question,answer,unit or prediction
+//
+// capture     a kernel that was not loaded before is launched within a capture: graph, or none (its work then ran as
+//             launches); the emulation predicts none
+// zero        does a zero product raise the exponent to which a tensor core aligns: no, predicts the emulation
+// order       does a tensor core's sum depend on the order of its 16 products: no
+// columns     does a column of a tensor core's product depend on its neighbors: no
+// graph       microseconds of a node in a graph of 500 kernels one after the other
+// launch      the same, launched one by one
+// memory      bandwidth of reading and writing 1 GiB
+// cache       the same of 16 MiB again and again
+//
+// Emulated, times mean nothing and sizes are small, and an answer that contradicts the prediction is a failure; on a
+// device it is news.
+#include "gpu/device.h"
+#include "gpu/kernels.h"
+#include "gpu/kernels_rows.h"
+#include "gpu/tiles.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_INPUTS = 128, N_OUTPUTS = 16, ROWS_MAX = 8, N_NODES = 500 };
+
+static struct device *device;
+static int n_contradicted; // predictions
+
+static void require(bool happened, const char *what)
+{
+    struct error error;
+    if (happened && device_wait(device, &error) == STATUS_OK)
+        return;
+    printf("# %s: %s\n", what, happened ? error.text : "out of memory");
+    exit(1);
+}
+
+static void answer(const char *question, double number, const char *unit)
+{
+    printf("probe,%s,%.4g,%s\n", question, number, unit);
+    fflush(stdout);
+}
+
+static void answer_text(const char *question, const char *text, const char *predicted)
+{
+    printf("probe,%s,%s,predicted %s\n", question, text, predicted);
+    fflush(stdout);
+    n_contradicted += strcmp(text, predicted) != 0;
+}
+
+static void *upload(const void *items, size_t size)
+{
+    void *memory = device_allocate(device, size), *pinned = device_pin(device, size);
+    require(memory && pinned, "upload");
+    memcpy(pinned, items, size);
+    device_upload(device, memory, pinned, size);
+    require(true, "upload");
+    device_unpin(device, pinned);
+    return memory;
+}
+
+// --- Tensor cores ---
+
+static uint16_t half_of(int power) // 2^power, normal
+{
+    return (uint16_t)((power + 15) << 10);
+}
+
+// y of n_rows of x times 16 equal outputs with the weights of one row, powers of 2 (bits 0: none).
+static void multiply(const uint16_t weights[N_INPUTS], const float *x, int32_t n_rows, float *first_outputs)
+{
+    uint16_t matrix[N_OUTPUTS * N_INPUTS];
+    for (int i = 0; i < N_OUTPUTS; i++)
+        memcpy(matrix + i * N_INPUTS, weights, N_INPUTS * sizeof *weights);
+    struct tensor tensor = {
+        .type = TENSOR_F16, .n_dims = 2, .dims = {N_INPUTS, N_OUTPUTS, 1, 1}, .data = matrix};
+    size_t size = tiles_bytes(TENSOR_F16, N_OUTPUTS, N_INPUTS);
+    void *tiles = malloc(size);
+    require(tiles != NULL, "tiles");
+    tiles_pack(tiles, TENSOR_F16, &tensor, 0, 0, tiles_panels(N_OUTPUTS));
+    void *device_tiles = upload(tiles, size);
+    float *device_x = upload(x, (size_t)n_rows * N_INPUTS * sizeof *x),
+          *y = device_allocate(device, ROWS_MAX * N_OUTPUTS * sizeof *y),
+          *pinned = device_pin(device, ROWS_MAX * N_OUTPUTS * sizeof *y);
+    struct activation_operand operand = {OPERAND_HALF, n_rows, N_INPUTS,
+                                         device_allocate(device, activation_operand_bytes(n_rows, N_INPUTS)),
+                                         device_allocate(device, ROWS_MAX * sizeof(float))};
+    require(y && pinned && operand.items && operand.scales, "product");
+    launch_activation_operand(device_stream(device),
+                              &(struct activation_operand_launch){operand, device_x, N_INPUTS, NULL, 1});
+    struct product_launch product = {.type = TENSOR_F16,
+                                     .n_parts = 1,
+                                     .parts = {{device_tiles, NULL, y, N_OUTPUTS, N_OUTPUTS}},
+                                     .x = operand,
+                                     .rows_divisor = 1,
+                                     .shared_bytes_max = device_facts(device)->shared_bytes_max};
+    launch_product(device_stream(device), &product);
+    device_download(device, pinned, y, (size_t)n_rows * N_OUTPUTS * sizeof *y);
+    require(true, "product");
+    for (int32_t i = 0; i < n_rows; i++)
+        first_outputs[i] = pinned[i * N_OUTPUTS];
+    device_unpin(device, pinned);
+    void *const memory[] = {device_tiles, device_x, y, operand.items, operand.scales};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        device_free(device, memory[i]);
+    free(tiles);
+}
+
+// Weights 0 meet x = 1 in every second input, weights 2^-14 meet 2^-28: aligned to the zeros' exponents, those of the
+// least normal item and of 1, they are lost.
+static void probe_zero(void)
+{
+    uint16_t weights[N_INPUTS];
+    float x[N_INPUTS], sum;
+    for (int i = 0; i < N_INPUTS; i++) {
+        weights[i] = i % 2 ? half_of(-14) : 0;
+        x[i] = i % 2 ? 0x1p-28f : 1.0f;
+    }
+    multiply(weights, x, 1, &sum);
+    answer_text("zero", sum == 64 * 0x1p-42f ? "no" : "yes", "no");
+}
+
+// One large product and fifteen small ones, which are lost or kept alike wherever the large one is.
+static void probe_order(void)
+{
+    float first = 0;
+    bool same = true;
+    for (int large = 0; large < N_INPUTS; large++) {
+        uint16_t weights[N_INPUTS];
+        float x[N_INPUTS], sum;
+        for (int i = 0; i < N_INPUTS; i++) {
+            weights[i] = half_of(i == large ? 11 : -14);
+            x[i] = i / 4 % 8 == large / 4 % 8 ? 1.0f : 0.0f; // a fragment's inputs (gpu/tiles.h)
+        }
+        multiply(weights, x, 1, &sum);
+        first = large ? first : sum;
+        same = same && sum == first;
+    }
+    answer_text("order", same ? "no" : "yes", "no");
+}
+
+static void probe_columns(void)
+{
+    uint16_t weights[N_INPUTS];
+    float x[ROWS_MAX * N_INPUTS], among[ROWS_MAX], alone;
+    bool same = true;
+    for (int i = 0; i < N_INPUTS; i++)
+        weights[i] = half_of(i % 29 - 14);
+    for (int i = 0; i < ROWS_MAX * N_INPUTS; i++)
+        x[i] = (float)(i * 2654435761u >> 16) * (i / N_INPUTS % 2 ? 0x1p-40f : 1.0f);
+    multiply(weights, x, ROWS_MAX, among);
+    for (int32_t row = 0; row < ROWS_MAX; row++) {
+        multiply(weights, x + row * N_INPUTS, 1, &alone);
+        same = same && alone == among[row];
+    }
+    answer_text("columns", same ? "no" : "yes", "no");
+}
+
+// --- Launches and memory ---
+
+static double time_of_scale(float *items, int32_t n_rows, int32_t n_cols, int n, bool as_graph)
+{
+    struct device_event *begin = device_event_create(device), *end = device_event_create(device);
+    struct device_graph *graph = NULL;
+    require(begin && end, "events");
+    for (int round = 0; round < 2; round++) { // the first one warms up
+        if (as_graph && !graph) {
+            device_graph_begin(device);
+            for (int i = 0; i < n; i++)
+                launch_scale(device_stream(device), (struct device_matrix){items, n_cols}, n_rows, n_cols,
+                             1.0f, 0.0f);
+            graph = device_graph_end(device);
+            require(true, "capture");
+        }
+        device_event_record(device, begin);
+        if (graph)
+            device_graph_launch(device, graph);
+        for (int i = 0; !graph && i < n; i++)
+            launch_scale(device_stream(device), (struct device_matrix){items, n_cols}, n_rows, n_cols, 1.0f,
+                         0.0f);
+        device_event_record(device, end);
+        require(true, "timing");
+    }
+    double us = device_event_between_us(begin, end) / n;
+    device_graph_destroy(device, graph);
+    device_event_destroy(device, begin);
+    device_event_destroy(device, end);
+    return us;
+}
+
+static void probe_times(const char *question, int32_t n_rows, int n, bool as_graph, bool bandwidth)
+{
+    enum { N_COLS = 4096 };
+    size_t size = (size_t)n_rows * N_COLS * sizeof(float);
+    float *items = device_allocate(device, size);
+    require(items != NULL, question);
+    device_zero(device, items, size);
+    double us = time_of_scale(items, n_rows, N_COLS, n, as_graph);
+    device_free(device, items);
+    answer(question, bandwidth ? us > 0 ? 2.0 * (double)size / us / 1e3 : 0 : us, bandwidth ? "GB/s" : "us");
+}
+
+static void probe_graph(void)
+{
+    probe_times("graph", 1, N_NODES, true, false);
+}
+
+static void probe_launch(void)
+{
+    probe_times("launch", 1, N_NODES, false, false);
+}
+
+static void probe_memory(void)
+{
+    probe_times("memory", device_facts(device)->emulated ? 4 : 65536, 4, false, true);
+}
+
+static void probe_cache(void)
+{
+    probe_times("cache", device_facts(device)->emulated ? 1 : 1024, 20, false, true);
+}
+
+// Must be the process's first launch.
+static void probe_capture(void)
+{
+    float *items = device_allocate(device, 4096 * sizeof *items);
+    require(items != NULL, "capture");
+    device_zero(device, items, 4096 * sizeof *items);
+    device_graph_begin(device);
+    launch_scale(device_stream(device), (struct device_matrix){items, 4096}, 1, 4096, 1.0f, 0.0f);
+    struct device_graph *graph = device_graph_end(device);
+    require(true, "capture");
+    answer_text("capture", graph ? "graph" : "none", "none");
+    device_graph_destroy(device, graph);
+    device_free(device, items);
+}
+
+static const struct {
+    const char *name;
+    void (*ask)(void);
+} questions[] = {{"capture", probe_capture}, {"zero", probe_zero},   {"order", probe_order},
+                 {"columns", probe_columns}, {"graph", probe_graph}, {"launch", probe_launch},
+                 {"memory", probe_memory},   {"cache", probe_cache}};
+
+static bool is_asked(const char *name, int argc, char **argv)
+{
+    bool asked = argc == 1;
+    for (int i = 1; i < argc; i++)
+        asked = asked || strcmp(argv[i], name) == 0;
+    return asked;
+}
+
+int main(int argc, char **argv)
+{
+    struct error error;
+    if (device_open(&device, &(struct device_options){0}, &error) != STATUS_OK)
+        return printf("skipped: %s\n", error.text), 77;
+    printf("# on %s\n", device_facts(device)->name);
+    int n_asked = 0;
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
+        if (!is_asked(questions[i].name, argc, argv))
+            continue;
+        if (i > 0 && device_load_kernels(device, &error) != STATUS_OK)
+            return printf("# %s\n", error.text), 1;
+        questions[i].ask();
+        n_asked++;
+    }
+    bool failed = n_asked == 0 || (n_contradicted && device_facts(device)->emulated);
+    device_close(device);
+    return failed;
+}
