@@ -1,8 +1,16 @@
 #include "tests/kafka/kafka_broker.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
+
+const char *brokers;
 
 static char folder[64];
 static char address[128];
@@ -14,7 +22,7 @@ static bool run(const char *script, const char *arguments)
     return system(command) == 0;
 }
 
-const char *broker_start(void)
+static const char *start(void)
 {
     const char *given = getenv("SHEAF_TEST_BROKER");
     if (given && *given) {
@@ -40,15 +48,32 @@ const char *broker_start(void)
     return address;
 }
 
-void broker_stop(void)
+int broker_start_group(void **state)
 {
+    (void)state;
+    brokers = start();
+    return 0;
+}
+
+int broker_stop_group(void **state)
+{
+    (void)state;
     if (!*folder)
-        return;
+        return 0;
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", folder);
     if (!run("stop", "--kill") || system(command) != 0)
         fprintf(stderr, "%s was not cleared away\n", folder);
     *folder = '\0';
+    return 0;
+}
+
+int broker_is_needed(void **state)
+{
+    (void)state;
+    if (!brokers)
+        skip();
+    return 0;
 }
 
 bool broker_is_ours(void)

@@ -20,8 +20,6 @@
 
 #include <cmocka.h>
 
-static const char *brokers;
-
 // ---- fault points ----
 
 static enum fault_point fault_at;
@@ -561,27 +559,6 @@ static void a_transaction_the_broker_gave_up_is_published_again(void **state)
     member_finish(&first);
 }
 
-static int start(void **state)
-{
-    brokers = broker_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    broker_stop();
-    return 0;
-}
-
-static int need_broker(void **state)
-{
-    if (!brokers)
-        skip();
-    return 0;
-}
-
-#define BROKER_TEST(name) cmocka_unit_test_setup(name, need_broker)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -600,5 +577,5 @@ int main(void)
         BROKER_TEST(a_transaction_the_broker_gave_up_is_published_again),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
 }

@@ -18,8 +18,6 @@
 
 enum { PATIENCE_MS = 30000 };
 
-static const char *brokers;
-
 static const struct kafka_figures *figures_of(const struct member *member)
 {
     return kafka_transport_figures(member->transport);
@@ -207,27 +205,6 @@ static void jobs_that_a_dead_worker_had_begun_are_counted_as_attempts(void **sta
     member_finish(&member);
 }
 
-static int start(void **state)
-{
-    brokers = broker_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    broker_stop();
-    return 0;
-}
-
-static int need_broker(void **state)
-{
-    if (!brokers)
-        skip();
-    return 0;
-}
-
-#define BROKER_TEST(name) cmocka_unit_test_setup(name, need_broker)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,5 +217,5 @@ int main(void)
         BROKER_TEST(a_worker_without_a_partition_says_so),
         BROKER_TEST(jobs_that_a_dead_worker_had_begun_are_counted_as_attempts),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
 }

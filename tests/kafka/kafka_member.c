@@ -300,3 +300,21 @@ int member_job_number(const struct job *job)
 {
     return job->job_id.size > 4 ? atoi(job->job_id.data + 4) : -1;
 }
+
+void member_poll_well(struct member *member, int n_max)
+{
+    struct error error;
+    enum status status = member_poll(member, n_max, &error);
+    if (status != STATUS_OK && status != STATUS_RETRY)
+        fail_msg("%s", error.text);
+}
+
+const struct kafka_transport *member_transport(const struct member *member)
+{
+    return (const struct kafka_transport *)member->transport;
+}
+
+size_t member_n_partitions(const struct member *member)
+{
+    return member->transport->impl->figures(member->transport, NULL, 0);
+}

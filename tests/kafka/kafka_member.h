@@ -40,6 +40,8 @@ void member_finish(struct member *member); // also removes the folder
 
 // One poll of the transport, after waiting for its descriptor for at most 100 ms.
 enum status member_poll(struct member *member, int n_max, struct error *error);
+// The same, where only a retriable error is accepted.
+void member_poll_well(struct member *member, int n_max);
 // Polls until it holds n_jobs, or fails the test after 30 s.
 void member_receive(struct member *member, size_t n_jobs);
 // Polls until the transport says that all was delivered.
@@ -57,3 +59,7 @@ enum status member_commit_once(struct member *member, bool (*choose)(const struc
 enum status member_commit_first(struct member *member, struct error *error);
 
 int member_job_number(const struct job *job); // of "job-7": 7
+
+struct kafka_transport;
+const struct kafka_transport *member_transport(const struct member *member); // its inside
+size_t member_n_partitions(const struct member *member);                     // assigned now

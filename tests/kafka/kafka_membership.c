@@ -19,8 +19,6 @@
 
 enum { N_JOBS = 100, PATIENCE_MS = 40000 };
 
-static const char *brokers;
-
 void fault_point(enum fault_point point)
 {
     (void)point;
@@ -34,24 +32,6 @@ bool fault_redelivers(void)
 // ---- members ----
 
 static struct member first, second;
-
-static const struct kafka_transport *inside(const struct member *member)
-{
-    return (const struct kafka_transport *)member->transport;
-}
-
-static size_t n_partitions_of(const struct member *member)
-{
-    return member->transport->impl->figures(member->transport, NULL, 0);
-}
-
-static void poll_well(struct member *member, int n_max)
-{
-    struct error error;
-    enum status status = member_poll(member, n_max, &error);
-    if (status != STATUS_OK && status != STATUS_RETRY)
-        fail_msg("%s", error.text);
-}
 
 // A group's first member and its topics; the jobs are spread evenly.
 static void begin(const char *name, int n_partitions, int n_jobs)
@@ -72,10 +52,11 @@ static const struct kafka_property short_session[] = {{"session.timeout.ms", "15
 static void poll_until_owned(size_t n_first, size_t n_second)
 {
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
-         n_partitions_of(&first) != n_first || (second.transport && n_partitions_of(&second) != n_second);) {
-        poll_well(&first, N_JOBS);
+         member_n_partitions(&first) != n_first ||
+         (second.transport && member_n_partitions(&second) != n_second);) {
+        member_poll_well(&first, N_JOBS);
         if (second.transport)
-            poll_well(&second, 0);
+            member_poll_well(&second, 0);
         assert_true(clock_ms() < until_ms);
     }
 }
@@ -84,7 +65,7 @@ static void poll_until_owned(size_t n_first, size_t n_second)
 
 static bool awaits_partitions(const struct member *member, int n_partitions)
 {
-    const rd_kafka_topic_partition_list_t *assigned = inside(member)->group.assigned;
+    const rd_kafka_topic_partition_list_t *assigned = member_transport(member)->group.assigned;
     return assigned && assigned->cnt == n_partitions;
 }
 
@@ -100,7 +81,7 @@ static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *
     struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 2);
     member_open(&first);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; !awaits_partitions(&first, 2);) {
-        poll_well(&first, N_JOBS);
+        member_poll_well(&first, N_JOBS);
         assert_true(clock_ms() < until_ms);
     }
     member_join(&second, &first);
@@ -108,8 +89,8 @@ static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *
     member_open(&second);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !awaits_partitions(&first, 1) || !awaits_partitions(&second, 1);) {
-        poll_well(&first, N_JOBS);
-        poll_well(&second, N_JOBS);
+        member_poll_well(&first, N_JOBS);
+        member_poll_well(&second, N_JOBS);
         if (clock_ms() > until_ms)
             fail_msg("the group was not rebalanced in %d ms while offsets are in doubt", PATIENCE_MS);
     }
@@ -165,9 +146,9 @@ static void a_member_of_kip_848_commits_after_others_came_and_went(void **state)
         member_join(&second, &first);
         second.config.protocol = GROUP_PROTOCOL_CONSUMER;
         member_open(&second);
-        for (int64_t until_ms = clock_ms() + PATIENCE_MS; !inside(&second)->figures.is_member;) {
-            poll_well(&first, 0);
-            poll_well(&second, 0);
+        for (int64_t until_ms = clock_ms() + PATIENCE_MS; !member_transport(&second)->figures.is_member;) {
+            member_poll_well(&first, 0);
+            member_poll_well(&second, 0);
             assert_true(clock_ms() < until_ms);
         }
         member_receive(&first, 10);
@@ -207,10 +188,11 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
     member_open(&first);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !strstr(kafka_waiting(first.transport), "reading the group's offsets");) {
-        poll_well(&first, N_JOBS);
+        member_poll_well(&first, N_JOBS);
         assert_true(clock_ms() < until_ms);
     }
-    ((struct kafka_transport *)first.transport)->outside.timeout_ms = inside(&first)->outside.time_ms + 500;
+    ((struct kafka_transport *)first.transport)->outside.timeout_ms =
+        member_transport(&first)->outside.time_ms + 500;
     poll_until_outside(&first, "held by a transaction of some producer that is not decided");
     assert_int_equal(first.n_received, 0);
     probe_abort(held);
@@ -252,15 +234,15 @@ static void a_member_without_partitions_is_a_member(void **state)
     second.config.membership_timeout_ms = 15000;
     member_open(&second);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
-         !inside(&second)->figures.is_member || !inside(&first)->figures.is_member;) {
-        poll_well(&first, 0);
-        poll_well(&second, N_JOBS);
+         !member_transport(&second)->figures.is_member || !member_transport(&first)->figures.is_member;) {
+        member_poll_well(&first, 0);
+        member_poll_well(&second, N_JOBS);
         assert_true(clock_ms() < until_ms);
     }
-    assert_int_equal(n_partitions_of(&first) + n_partitions_of(&second), 1);
+    assert_int_equal(member_n_partitions(&first) + member_n_partitions(&second), 1);
     assert_string_equal(kafka_waiting(first.transport), "");
     assert_string_equal(kafka_waiting(second.transport), "");
-    assert_int_equal(inside(&second)->outside.time_ms, 0);
+    assert_int_equal(member_transport(&second)->outside.time_ms, 0);
     member_finish(&second);
     member_finish(&first);
 }
@@ -273,10 +255,10 @@ static void a_worker_is_closed_while_an_assignment_waits_unread(void **state)
     begin("unread", 1, 10);
     for (int i = 0; i < 4; i++) {
         member_open(&first);
-        for (int64_t until_ms = clock_ms() + PATIENCE_MS; !inside(&first)->group.subscribed;
+        for (int64_t until_ms = clock_ms() + PATIENCE_MS; !member_transport(&first)->group.subscribed;
              assert_true(clock_ms() < until_ms))
-            poll_well(&first, 0);
-        rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(inside(&first)->consumer.rk);
+            member_poll_well(&first, 0);
+        rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(member_transport(&first)->consumer.rk);
         for (int64_t until_ms = clock_ms() + PATIENCE_MS; rd_kafka_queue_length(queue) == 0;
              assert_true(clock_ms() < until_ms))
             usleep(1000);
@@ -298,40 +280,19 @@ static void a_broker_that_is_away_ends_no_member(void **state)
     member_open(&first);
     member_receive(&first, 10);
     broker_kill();
-    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !kafka_is_down(inside(&first));) {
-        poll_well(&first, N_JOBS);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !kafka_is_down(member_transport(&first));) {
+        member_poll_well(&first, N_JOBS);
         assert_true(clock_ms() < until_ms);
     }
     ((struct kafka_transport *)first.transport)->outside.time_ms = 1000000;
     assert_int_equal(member_poll(&first, N_JOBS, &error), STATUS_RETRY);
     assert_non_null(strstr(error.text, "no broker is up"));
-    assert_int_equal(inside(&first)->outside.time_ms, 0);
+    assert_int_equal(member_transport(&first)->outside.time_ms, 0);
     broker_restart();
     member_commit(&first, NULL);
     probe_assert_one_each(brokers, first.config.results, "job-", 10);
     member_finish(&first);
 }
-
-static int start(void **state)
-{
-    brokers = broker_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    broker_stop();
-    return 0;
-}
-
-static int need_broker(void **state)
-{
-    if (!brokers)
-        skip();
-    return 0;
-}
-
-#define BROKER_TEST(name) cmocka_unit_test_setup(name, need_broker)
 
 int main(void)
 {
@@ -347,5 +308,5 @@ int main(void)
         BROKER_TEST(a_broker_that_is_away_ends_no_member),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
 }

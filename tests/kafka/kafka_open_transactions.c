@@ -18,8 +18,6 @@
 
 enum { PATIENCE_MS = 60000, N_COMMITTED = 3, N_OPEN = 2 };
 
-static const char *brokers;
-
 struct reader {
     struct probe_transaction *open; // committed when the first record is read
     int n_records;
@@ -129,27 +127,6 @@ static void jobs_are_not_drained_while_a_submission_is_open(void **state)
     member_finish(&member);
 }
 
-static int start(void **state)
-{
-    brokers = broker_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    broker_stop();
-    return 0;
-}
-
-static int need_broker(void **state)
-{
-    if (!brokers)
-        skip();
-    return 0;
-}
-
-#define BROKER_TEST(name) cmocka_unit_test_setup(name, need_broker)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,5 +135,5 @@ int main(void)
         BROKER_TEST(a_mirror_is_not_at_the_end_before_the_transaction_that_was_open_there),
         BROKER_TEST(jobs_are_not_drained_while_a_submission_is_open),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
 }

@@ -14,8 +14,6 @@
 
 #include <cmocka.h>
 
-static const char *brokers;
-
 static void keyless_jobs_are_answered_on_a_compacted_topic(void **state)
 {
     enum { N_KEYED = 49, N_KEYLESS = 2 };
@@ -232,27 +230,6 @@ static void results_that_are_given_up_in_a_row_end_the_worker_at_their_limit(voi
     }
 }
 
-static int start(void **state)
-{
-    brokers = broker_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    broker_stop();
-    return 0;
-}
-
-static int need_broker(void **state)
-{
-    if (!brokers)
-        skip();
-    return 0;
-}
-
-#define BROKER_TEST(name) cmocka_unit_test_setup(name, need_broker)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,5 +240,5 @@ int main(void)
         BROKER_TEST(a_topic_that_refuses_everything_ends_the_worker_and_nothing_is_published),
         BROKER_TEST(results_that_are_given_up_in_a_row_end_the_worker_at_their_limit),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
 }

@@ -21,8 +21,6 @@
 
 enum { N_JOBS = 100, PATIENCE_MS = 40000 };
 
-static const char *brokers;
-
 // ---- faults ----
 
 static bool stops_with_offsets_sent;
@@ -46,24 +44,6 @@ bool fault_redelivers(void)
 // ---- members ----
 
 static struct member first, second;
-
-static const struct kafka_transport *inside(const struct member *member)
-{
-    return (const struct kafka_transport *)member->transport;
-}
-
-static size_t n_partitions_of(const struct member *member)
-{
-    return member->transport->impl->figures(member->transport, NULL, 0);
-}
-
-static void poll_well(struct member *member, int n_max)
-{
-    struct error error;
-    enum status status = member_poll(member, n_max, &error);
-    if (status != STATUS_OK && status != STATUS_RETRY)
-        fail_msg("%s", error.text);
-}
 
 // A group's first member and its topics; the jobs are spread evenly.
 static void begin(const char *name, int n_partitions, int n_jobs)
@@ -124,13 +104,13 @@ static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(v
     second.config.properties = first.config.properties;
     second.config.n_properties = first.config.n_properties;
     member_open(&second);
-    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !inside(&second)->group.assigned;) {
-        poll_well(&second, N_JOBS);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !member_transport(&second)->group.assigned;) {
+        member_poll_well(&second, N_JOBS);
         assert_true(clock_ms() < until_ms);
     }
     for (int i = 0; i < 3; i++) // each asks for a second; the transaction has thirty
-        poll_well(&second, N_JOBS);
-    assert_non_null(inside(&second)->group.assigned);
+        member_poll_well(&second, N_JOBS);
+    assert_non_null(member_transport(&second)->group.assigned);
     assert_int_equal(second.n_received, 0);
 
     assert_int_equal(kill(pid, SIGCONT), 0);
@@ -149,10 +129,11 @@ static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(v
 static void poll_until_owned(size_t n_first, size_t n_second)
 {
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
-         n_partitions_of(&first) != n_first || (second.transport && n_partitions_of(&second) != n_second);) {
-        poll_well(&first, N_JOBS);
+         member_n_partitions(&first) != n_first ||
+         (second.transport && member_n_partitions(&second) != n_second);) {
+        member_poll_well(&first, N_JOBS);
         if (second.transport)
-            poll_well(&second, 0);
+            member_poll_well(&second, 0);
         assert_true(clock_ms() < until_ms);
     }
 }
@@ -184,7 +165,7 @@ static void an_assignment_takes_all_partitions_that_it_does_not_list(void **stat
     member_receive(&first, N_JOBS);
     struct kafka_transport *kafka = (struct kafka_transport *)first.transport;
     hand_assignment(kafka, one, 1);
-    assert_int_equal(n_partitions_of(&first), 0); // until the coordinator says the same
+    assert_int_equal(member_n_partitions(&first), 0); // until the coordinator says the same
     assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RETRY);
     assert_non_null(strstr(error.text, "being rebalanced"));
     assert_int_equal(count_records(first.config.results), 0);
@@ -204,13 +185,13 @@ static void an_assignment_that_is_out_of_date_is_not_worked_on(void **state)
     member_join(&second, &first);
     member_open(&second);
     poll_until_owned(1, 1);
-    int kept = partition_find(&inside(&first)->partitions, 0)->owned ? 0 : 1;
+    int kept = partition_find(&member_transport(&first)->partitions, 0)->owned ? 0 : 1;
     member_receive(&second, N_JOBS / 2);
 
     struct kafka_transport *kafka = (struct kafka_transport *)first.transport;
     hand_assignment(kafka, both, 2);
     for (int i = 0; i < 5; i++)
-        poll_well(&first, 0);
+        member_poll_well(&first, 0);
     if (member_commit_once(&first, NULL, &error) == STATUS_OK)
         fprintf(stderr, "it published %zu jobs\n", first.n_published);
     hand_assignment(kafka, &kept, 1); // the one that was on its way
@@ -263,11 +244,11 @@ static void what_is_delivered_again_is_dropped(void **state)
     member_receive(&first, N_JOBS / 2);
     member_commit(&first, is_odd);
     while (n_redelivered < 20)
-        poll_well(&first, N_JOBS);
+        member_poll_well(&first, N_JOBS);
     redeliver_every = 0;
     member_drain(&first);
     assert_int_equal(first.n_received, N_JOBS);
-    assert_true(inside(&first)->figures.n_skipped > 0);
+    assert_true(member_transport(&first)->figures.n_skipped > 0);
     member_commit(&first, NULL);
     assert_int_equal(first.n_dropped, 0);
     probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
@@ -290,7 +271,7 @@ static void a_pause_outlives_a_rebalance(void **state)
     member_close(&second);
     poll_until_owned(2, 0);
     for (int i = 0; i < 10; i++)
-        poll_well(&first, N_JOBS);
+        member_poll_well(&first, N_JOBS);
     assert_int_equal(first.n_received, 10);
     first.transport->impl->resume(first.transport);
     member_drain(&first);
@@ -315,7 +296,7 @@ static void a_partition_that_is_not_fetched_any_more_gets_a_new_consumer(void **
     rd_kafka_topic_partition_list_destroy(list);
     kafka->watch.quiet_ms = 600;
     while (kafka->figures.n_rejoins == 0)
-        poll_well(&first, 1);
+        member_poll_well(&first, 1);
     assert_true(kafka->figures.n_rewinds > 0); // the first thing that was tried
     kafka->watch.quiet_ms = 30000;
     member_receive(&first, N_JOBS);
@@ -467,27 +448,6 @@ static void a_worker_that_may_not_join_its_group_says_so_and_ends(void **state)
     member_finish(&first);
 }
 
-static int start(void **state)
-{
-    brokers = broker_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    broker_stop();
-    return 0;
-}
-
-static int need_broker(void **state)
-{
-    if (!brokers)
-        skip();
-    return 0;
-}
-
-#define BROKER_TEST(name) cmocka_unit_test_setup(name, need_broker)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -506,5 +466,5 @@ int main(void)
         BROKER_TEST(a_worker_that_may_not_join_its_group_says_so_and_ends),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
 }

@@ -18,8 +18,6 @@
 
 #include <cmocka.h>
 
-static const char *brokers;
-
 static const struct kafka_figures *figures_of(const struct member *member)
 {
     return kafka_transport_figures(member->transport);
@@ -586,27 +584,6 @@ static void a_topic_is_filled_with_back_pressure_and_read_to_its_end(void **stat
     member_finish(&member);
 }
 
-static int start(void **state)
-{
-    brokers = broker_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    broker_stop();
-    return 0;
-}
-
-static int need_broker(void **state)
-{
-    if (!brokers)
-        skip();
-    return 0;
-}
-
-#define BROKER_TEST(name) cmocka_unit_test_setup(name, need_broker)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -630,5 +607,5 @@ int main(void)
         BROKER_TEST(a_topic_is_filled_with_back_pressure_and_read_to_its_end),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
 }
