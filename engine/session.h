@@ -47,7 +47,7 @@ struct session {
     double opened_us, ended_us;
 };
 
-// What the options point to must outlive the session.
+// The objects that the options point to must outlive the session.
 void session_init(struct session *session, const struct session_options *options);
 void session_finish(struct session *session); // zeroed storage is fine
 

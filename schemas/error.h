@@ -10,7 +10,7 @@
 #define PRINTF_LIKE(format_index, first_argument)                                                            \
     __attribute__((format(printf, format_index, first_argument)))
 
-// What the worker does next.
+// The worker's next action.
 enum status {
     STATUS_OK = 0,
     STATUS_RETRY,   // temporarily unavailable; the same call may succeed later

@@ -90,7 +90,7 @@ enum constraint_kind {
 
 enum { JSON_INDENT_SPACED = -1 };
 
-// What the text of an answer may be.
+// Constraint on the text of an answer.
 struct constraint {
     enum constraint_kind kind;
     struct text source;   // the schema's JSON, the regex or the grammar

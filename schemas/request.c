@@ -109,7 +109,7 @@ static const struct field fields[] = {
     {TEXT("reasoning_effort"), FIELD_ONLY},
     {TEXT("verbosity"), FIELD_ONLY},
     {TEXT("web_search_options"), FIELD_ONLY},
-    // Those of vLLM and other servers:
+    // vLLM and other servers:
     {TEXT("length_penalty"), FIELD_ONLY, .only = "1"},
     {TEXT("use_beam_search"), FIELD_ONLY, .only = "false"},
     {TEXT("early_stopping"), FIELD_ONLY, .only = "false"},
@@ -126,13 +126,13 @@ static const struct field fields[] = {
     {TEXT("vllm_xargs"), FIELD_ONLY},
     {TEXT("thinking_token_budget"), FIELD_ONLY},
     {TEXT("repetition_detection"), FIELD_ONLY},
-    // Those of SGLang:
+    // SGLang:
     {TEXT("regex"), FIELD_ONLY},
     {TEXT("ebnf"), FIELD_ONLY},
     {TEXT("lora_path"), FIELD_ONLY},
     {TEXT("custom_logit_processor"), FIELD_ONLY},
     {TEXT("no_stop_trim"), FIELD_ONLY, .only = "false"},
-    // Those of transformers:
+    // transformers:
     {TEXT("do_sample"), FIELD_ONLY, .only = "true"},
     {TEXT("num_beams"), FIELD_ONLY, .only = "1"},
     {TEXT("num_return_sequences"), FIELD_ALIAS, .only = "n"},
@@ -150,7 +150,7 @@ static const struct field fields[] = {
     {TEXT("bad_words_ids"), FIELD_ONLY},
     {TEXT("sequence_bias"), FIELD_ONLY},
     {TEXT("stop_strings"), FIELD_ALIAS, .only = "stop"},
-    // Those of llama.cpp. A parameter of a method that is off by its main field has no effect.
+    // llama.cpp. A parameter of a method that is off by its main field has no effect.
     {TEXT("n_predict"), FIELD_ALIAS, .only = "max_tokens"},
     {TEXT("repeat_penalty"), FIELD_ALIAS, .only = "repetition_penalty"},
     {TEXT("repeat_last_n"), FIELD_ONLY, .only = "-1"},

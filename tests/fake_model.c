@@ -15,7 +15,7 @@ struct fake_model {
     int64_t n_rows, n_rows_ahead, n_steps, fail_step;
     int32_t largest_batch;
     pthread_mutex_t gate; // each step passes it
-    // What a submitted step pointed to, copied; the oldest first.
+    // Copies of the submitted steps, oldest first.
     struct fake_step {
         struct step step;
         const struct step *original;

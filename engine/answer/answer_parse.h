@@ -1,6 +1,6 @@
 // Splits the text of an answer into thoughts, content and calls of tools.
 //
-// What looks like a call and is none (cut by max_tokens, a function that was not offered, arguments that are
+// Text that looks like a call but is none (cut by max_tokens, a function that was not offered, arguments that are
 // no JSON object) leaves the whole answer as content, as in vLLM.
 #pragma once
 

@@ -14,7 +14,7 @@ const int8_t packed_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 const int8_t packed_e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// What a block of 32 in the file is made of: byte offsets, 0 for what a type lacks (the scale aside).
+// Layout of a block of 32 in the file: byte offsets; 0 for a part that the type lacks (except the scale).
 struct file_block {
     int bytes, minimum, high_bits, nibbles;
 };

@@ -38,7 +38,7 @@ struct tile {
     __mmask16 outputs; // those that exist
 };
 
-// What the unsigned quants stand above their values: as packed, and table values 128.
+// Offset of the unsigned quants above their values: as packed; 128 for values of a table.
 ALWAYS_INLINE int offset_of(const enum tensor_type type)
 {
     return packed_format(type).values ? 128 : packed_format(type).offset;

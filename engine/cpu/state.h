@@ -1,4 +1,4 @@
-// What the CPU backend's sources share: its state, and the operations that backend.c puts into the table.
+// Declarations shared by the CPU backend's sources: its state, and the operations that backend.c puts into the table.
 #pragma once
 
 #include "engine/cpu/attention.h"
@@ -60,7 +60,7 @@ struct cpu_backend {
 
     // The largest that was created: what the memory above must hold.
     int32_t n_rows_max, n_inputs_max, n_expert_outputs_max, n_experts_max, n_table_cols_max;
-    // What it holds.
+    // Capacities.
     int32_t n_rows_reserved, n_inputs_reserved, n_results_max;
 
     struct step_times *times; // of the step, by phase; NULL: not traced

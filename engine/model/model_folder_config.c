@@ -590,7 +590,7 @@ static void read_rope(struct config *config)
         put_scaling(config, scaling, base, n_dims);
 }
 
-// What a model of images and text tells of its language model.
+// The settings of the language model in a vision-language model's config.json.
 static enum status take_text_config(struct config *config, const struct value *json, struct text *type)
 {
     static const char *const kinds[][2] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};

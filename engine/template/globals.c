@@ -42,7 +42,7 @@ static bool range(struct rendering *rendering, const struct call *call, struct o
     return true;
 }
 
-// What Python's dict() takes: a mapping, then keywords.
+// Arguments of Python's dict(): a mapping, then keywords.
 static bool make_dict(struct rendering *rendering, const struct call *call, struct dict **made)
 {
     struct dict *dict = *made = dict_create(rendering, call->n_keywords);

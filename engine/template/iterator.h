@@ -8,7 +8,7 @@ struct iterator {
     size_t position; // items; bytes of a string
 };
 
-// What map, select and their like give: items that are there for whoever takes them first.
+// The generator that map, select and similar filters return: its items can be consumed once.
 struct generator {
     struct sequence items;
     size_t position;

@@ -76,7 +76,7 @@ static const char *hexadecimal_problem(char letter)
                            : "truncated \\UXXXXXXXX escape";
 }
 
-// What follows a backslash, at *position. Returns a problem or NULL.
+// Decodes an escape sequence behind its backslash, at *position. Returns a problem or NULL.
 static const char *unescape_one(struct text body, size_t *position, char *out, size_t *size)
 {
     static const char letters[] = "abfnrtv\\'\"", bytes[] = "\a\b\f\n\r\t\v\\'\"";

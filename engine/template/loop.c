@@ -11,7 +11,7 @@ bool loop_start(struct rendering *rendering, struct loop *loop)
             evaluate_enter_scope(rendering, loop->activation, &loop->statement->loop.test_scope));
 }
 
-// What a target of several names was set to, as a tuple: that is what the filter passes on.
+// Collects the values of a target with several names into a tuple, which the loop's filter passes on.
 static bool collect_target(struct rendering *rendering, struct activation *activation,
                            const struct expression *target, struct object *item)
 {

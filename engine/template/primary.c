@@ -49,7 +49,7 @@ struct expression *expression_parse_name_target(struct parser *parser)
     return create_name(parser, token.line, token.text);
 }
 
-// What jinja gives to macros that ask for it by name.
+// Variables that Jinja passes to macros that name them.
 static bool is_hidden_parameter(struct text name)
 {
     return text_equals_string(name, "caller") || text_equals_string(name, "varargs") ||

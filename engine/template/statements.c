@@ -56,7 +56,8 @@ static bool flush(struct parser *parser, struct expression_list *output, struct 
     return add(parser, list, statement);
 }
 
-// What jinja would have refused while it compiles: not where it may never run.
+// Refuses filters and tests that do not exist, as Jinja does while it compiles; in a branch that may not run, only
+// where it is run.
 static bool check_known(struct parser *parser)
 {
     const struct expression *unknown = parser->unknown;
@@ -354,7 +355,7 @@ static bool parse_macro(struct parser *parser, struct statement *statement)
     return true;
 }
 
-// What transformers marks as the assistant's: its text is part of the output as it is.
+// {% generation %} of transformers, which marks the assistant's text: rendered unchanged.
 static bool parse_generation(struct parser *parser, struct statement *statement)
 {
     struct scope_draft *scope = scope_open(parser, &statement->set.scope, NULL);

@@ -33,7 +33,7 @@ enum {
     TEMPLATE_MEMORY_BYTES_MAX = 256 << 20, // of one rendering
 };
 
-// What a rendering may see besides the request's own variables.
+// Values visible to a rendering besides the request's own variables.
 struct template_environment {
     struct text bos_token; // variables of the same names; undefined where data is NULL
     struct text eos_token;

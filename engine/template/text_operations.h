@@ -1,4 +1,4 @@
-// What string methods and filters share. Results share memory with their input where they can.
+// Text functions shared by string methods and filters. Results share memory with their input where they can.
 #pragma once
 
 #include "engine/template/object.h"

@@ -1,4 +1,4 @@
-// What tokenizer.json's "normalizer" does to text before it is cut into words: Unicode normal forms
+// The "normalizer" of tokenizer.json, applied to text before it is split into words: Unicode normal forms
 // (utf8proc), lower case, replacements. Immutable once its steps stand: any thread may run one.
 #pragma once
 

@@ -33,7 +33,7 @@ struct split_set {
 
 enum split_lead { SPLIT_LEAD_NONE, SPLIT_LEAD_BLANK, SPLIT_LEAD_SPACE };
 
-// What a stage is, as split_names.c lists it.
+// Definition of a stage, as listed by split_names.c.
 struct split_definition {
     split_end *end; // NULL: `pattern` is a regular expression
     const char *pattern;

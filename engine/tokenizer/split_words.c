@@ -132,7 +132,7 @@ static const char *end_of_contraction(const char *at, const char *end, bool any_
     return two ? at + 3 : at;
 }
 
-// What split_gpt2 finds where no ASCII letters are.
+// The end of split_gpt2's match where the text is not ASCII letters.
 static __attribute__((noinline)) const char *end_of_other(const struct split_stage *stage, const char *at,
                                                           const char *end)
 {

@@ -90,7 +90,7 @@ struct encoder {
 
 enum { SYMBOLS_ON_STACK = 64 };
 
-// What the vocabulary lacks: tokens of its bytes, or the unknown token, or nothing.
+// Fallback for text without a token: byte tokens, else the unknown token, else nothing.
 static size_t byte_fallback(const struct tokenizer *tokenizer, struct text text, int32_t *symbols)
 {
     size_t n_symbols = 0;

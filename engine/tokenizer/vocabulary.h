@@ -66,7 +66,7 @@ void vocabulary_finish(struct vocabulary *vocabulary);
 enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;
 // Reads what a Hugging Face folder brings (engine/model/model_folder.h): the keys tokenizer.huggingface.*.
-// What such a file asks for and this version does not do is refused by name.
+// Components of such a file that are not implemented are refused by name.
 enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;
 // The same from the texts of tokenizer.json and tokenizer_config.json (empty: none), and further ids that end

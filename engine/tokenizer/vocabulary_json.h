@@ -1,5 +1,5 @@
-// What vocabulary_json.c (tokens, merges, settings) and vocabulary_json_split.c (normalizer, pre-tokenizer)
-// share. Private to both. Format: github.com/huggingface/tokenizers, tokenizers/src (serde of each
+// Declarations shared by vocabulary_json.c (tokens, merges, settings) and vocabulary_json_split.c (normalizer,
+// pre-tokenizer). Private to both. Format: github.com/huggingface/tokenizers, tokenizers/src (serde of each
 // component).
 #pragma once
 

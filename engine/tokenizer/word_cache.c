@@ -109,7 +109,7 @@ static inline size_t place_of(struct word_key key)
     return (size_t)((sum ^ sum >> 32) * 0x9E3779B97F4A7C15u >> (64 - SLOT_BITS));
 }
 
-// What differs between the slot's word `i` and the key's.
+// Bits that differ between word `i` of the slot's key and of the given key.
 static inline uint64_t difference(const struct slot *slot, struct word_key key, int i)
 {
     return atomic_load_explicit(&slot->bytes[i], memory_order_acquire) ^ key.bytes[i];

@@ -18,7 +18,7 @@ struct word_cache;
 struct word_cache *word_cache_create(void); // NULL: no memory
 void word_cache_destroy(struct word_cache *cache);
 
-// What the cache knows a word by: its bytes, zeros behind them, and its size.
+// Key of a word in the cache: its bytes, padded with zeros, and its size.
 struct word_key {
     uint64_t bytes[WORD_CACHE_BYTES_MAX / 8];
     uint32_t size;

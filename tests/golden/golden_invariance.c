@@ -21,7 +21,7 @@ enum {
 
 enum { PAGES_EACH = (LENGTH_MAX + PAGE_POSITIONS - 1) / PAGE_POSITIONS };
 
-// How the first sequence is computed; the others keep it company.
+// How the first sequence is computed; the others run in the same batch.
 struct way {
     const char *name;
     int n_sequences, chunk;

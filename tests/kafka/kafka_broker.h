@@ -14,7 +14,7 @@ int broker_stop_group(void **state);
 int broker_is_needed(void **state);
 #define BROKER_TEST(name) cmocka_unit_test_setup(name, broker_is_needed)
 
-// Crash it and bring it back on its port. Only one of our own can be.
+// Crash the broker and restart it on its port. Only one of our own can be.
 bool broker_is_ours(void);
 void broker_kill(void);
 void broker_restart(void);

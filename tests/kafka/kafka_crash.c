@@ -192,7 +192,7 @@ static void storm(const char *name, bool dynamic, uint64_t first_seed)
     }
     for (int i = 0; i < 2; i++)
         assert_true(wait_for_worker(pids[i]));
-    // What a dead member still held when the last living one was done.
+    // Jobs that a dead member still held when the last living one had finished.
     assert_true(wait_for_worker(start_worker(&members[0], random_bits(&seed), 4)));
     probe_assert_one_each(brokers, members[0].config.results, "job-", n_jobs);
     probe_assert_one_each(brokers, members[0].config.dead, "rubbish-", N_RUBBISH);
@@ -284,7 +284,7 @@ static void running_jobs_are_adopted_or_dropped_when_partitions_move(void **stat
     poll_until_shared(2, 2);
     member_drain(&second);
     member_drain(&first);
-    // What still runs at the first one was not delivered to it again; the second one has what went there.
+    // Jobs still running at the first member were not delivered to it again; the second has those of its partitions.
     assert_int_equal(first.n_jobs, n_running);
     assert_true(second.n_jobs > 0 && second.n_jobs < n_running);
     size_t n_moved = second.n_jobs;

@@ -87,7 +87,7 @@ static void assert_refused(struct member *member, bool (*choose)(const struct jo
         fail_msg("%s", error.text);
 }
 
-// What a worker does: retries at once while records are isolated, then the others together, then each refused
+// A worker retries at once while records are isolated, then the others together, then each refused
 // one alone.
 static void commit_like_a_worker(struct member *member, struct error *error)
 {

@@ -372,7 +372,7 @@ static void while_paused_nothing_is_delivered_and_nothing_is_lost(void **state)
         member.transport->impl->resume(member.transport);
     }
     assert_int_equal(figures_of(&member)->n_skipped, 0);
-    // What was fetched waits: a partition that is paused for that would be fetched again.
+    // Fetched records are kept: pausing the partition would discard and fetch them again.
     assert_int_equal(figures_of(&member)->n_pauses, 0);
     assert_int_equal(figures_of(&member)->n_rewinds, 0);
     for (int i = 0; i < 1000; i++)

@@ -344,7 +344,7 @@ static void plain_c_is_near_double_arithmetic(void **state)
     }
 }
 
-// What pages of 16 bits cost in exactness, rounding of queries and weights included.
+// Error of 16-bit pages, including the rounding of queries and weights.
 static void integers_are_nearer_to_exact_arithmetic_than_binary16_items(void **state)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
@@ -442,7 +442,7 @@ static const struct sharer {
 
 enum { N_SHARERS = sizeof sharers / sizeof *sharers, LONGEST = 1500 };
 
-// What stands at a position: where it is shared, the same for all.
+// Seed of the values at a position; equal for all sequences where the position is shared.
 static uint64_t position_seed(int s, int32_t position)
 {
     while (position < sharers[s].n_shared)

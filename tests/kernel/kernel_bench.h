@@ -1,4 +1,4 @@
-// What the benchmark mode of the kernel tests needs: a clock, and the number of cores.
+// Benchmark mode of the kernel tests: a clock, and the number of cores.
 #pragma once
 
 #include "engine/machine.h"

@@ -21,7 +21,7 @@ enum { ITEMS_MAX = 4500, MARGIN = 32, N_HEADS = 3, HEAD_DIM = 112 };
 
 static uint64_t seed;
 
-// What a kernel reads and writes.
+// Inputs and outputs of a kernel.
 struct rows {
     float x[ITEMS_MAX + MARGIN], y[ITEMS_MAX + MARGIN], weight[ITEMS_MAX + MARGIN], bias[ITEMS_MAX + MARGIN];
     float out[ITEMS_MAX + MARGIN];

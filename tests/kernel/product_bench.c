@@ -16,7 +16,7 @@ enum { N_INPUTS = 2048, REPETITIONS = 5, ROWS_MAX = 512 };
 // one run is short enough not to be interrupted.
 enum { WEIGHT_BYTES = 64 << 20, SMALL_WEIGHT_BYTES = 4 << 20, FEW_ROWS = 16 };
 
-// What the machine can do at most, of all threads together; 0: not measured.
+// Peak rates of the machine, all threads together; 0: not measured.
 struct limits {
     double int8, bfloat, single; // GMAC/s
     double memory;               // GB/s read

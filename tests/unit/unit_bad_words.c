@@ -16,7 +16,7 @@ struct answer {
     int32_t tokens[LENGTH], n;
 };
 
-// What each job answers without bad words.
+// Answer of each job without bad words.
 static struct answer unrestrained[N_JOBS];
 
 static struct job *make_job(int number)

@@ -224,7 +224,7 @@ static struct template *open_template(const char *name, size_t size)
     return template;
 }
 
-// What a person would write, with blanks and line feeds at both ends, and brackets that are no tokens.
+// Text as a person writes it, with blanks and line feeds at both ends, and brackets that are no tokens.
 static const char *const harmless[] = {
     "{\"messages\":[{\"role\":\"user\",\"content\":\"Label this: \\\"Works fine & <ok>\\\"\"}]}",
     "{\"messages\":[{\"role\":\"system\",\"content\":\" Be brief.\\n\"},{\"role\":\"user\",\"content\":\" Hi [x] <y>\\n\\n\"},"

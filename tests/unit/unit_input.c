@@ -42,7 +42,7 @@ static void write_text(const char *text)
     write_file(text, strlen(text));
 }
 
-// What input_read handed out.
+// Records returned by input_read.
 struct submitted {
     const struct input *input;
     struct buffer text; // "LINE ID RECORD;" for each

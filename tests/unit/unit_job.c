@@ -257,7 +257,7 @@ static void warnings_are_kept_to_the_limit_and_then_said_to_be_more(void **state
         if (cut)
             assert_true(text_equals_string(job->result.warnings[JOB_WARNINGS_MAX - 1],
                                            "more warnings were left out"));
-        // What was written is within the limit of what is read.
+        // The encoded record is within the limit of the decoder.
         struct buffer out = {0};
         job_encode(job, ENCODING_MSGPACK, &out);
         struct decoded again = decode_bytes((struct text){out.data, out.size}, ENCODING_MSGPACK);

@@ -251,7 +251,7 @@ static void progress_says_what_the_cache_saved_the_last_error_and_hours_left(voi
                            "28 h left; last error: the prompt is too long\n"));
 }
 
-// What a call writes to standard error.
+// Text that a call writes to standard error.
 static const char *on_the_terminal(struct progress_line *line, int64_t at_ms, int64_t n_done,
                                    int64_t n_tokens)
 {

@@ -300,7 +300,7 @@ static void try_to_admit(struct actor *actor)
         return;
     admit(actor->waiting);
     actor->is_running = true;
-    // Those that were evicted meanwhile, or before anybody looked.
+    // Pages evicted since, or before the lookup.
     for (int32_t page = n_ready; page < node->depth; page++)
         is_computed[code_of(actor->letters, page + 1)] = false;
 }

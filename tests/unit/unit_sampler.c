@@ -239,7 +239,7 @@ static void tokens_come_as_often_as_their_probability(void **state)
     assert_int_equal(counts[1], 100);
 }
 
-// What may come out of 4 tokens with probabilities 0.05, 0.5, 0.15, 0.3, as bits.
+// Set of tokens that can be sampled from 4 with probabilities 0.05, 0.5, 0.15, 0.3, as bits.
 static int drawn(const struct sampling *sampling)
 {
     float logits[] = {logf(0.05f), logf(0.5f), logf(0.15f), logf(0.3f)};

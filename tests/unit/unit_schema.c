@@ -139,7 +139,7 @@ static bool schema_takes(const struct value *root, const struct value *value)
     return schema_accepts(&schema, root, value);
 }
 
-// What schema and codec make of one record, given in double quotes.
+// Verdicts of the schema and of the codec on one record, given in double quotes.
 struct verdict {
     bool schema, codec;
     struct error error;

@@ -572,7 +572,7 @@ static void jobs_recorded_many_at_once_leave_what_one_by_one_they_leave(void **s
 
 static void limit_pages(struct store *store, bool limited)
 {
-    // What SQLite itself answers a file that may not grow: SQLITE_FULL, as on a full disk.
+    // SQLite returns SQLITE_FULL for a file that cannot grow, as on a full disk.
     sqlite3 *sqlite = store->database.sqlite;
     assert_int_equal(sqlite3_exec(sqlite,
                                   limited ? "PRAGMA max_page_count = 1" : "PRAGMA max_page_count = 1000000",
