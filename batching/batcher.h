@@ -30,8 +30,8 @@ struct batch_limits {
     int32_t page_positions;
 };
 
-// Computes steps: forward_step bound to a model, or an engine for tests. It calls step->await_masks before it reads
-// a sample's mask.
+// Computes steps: forward_step bound to a model, or an engine for tests. It calls step->await_masks before it
+// reads a sample's mask.
 struct engine {
     void *context;
     enum status (*step)(void *context, struct step *step, struct sample_result *results, struct error *error);
@@ -78,9 +78,9 @@ bool batcher_is_empty(const struct batcher *batcher);
 void batcher_cancel(struct batcher *batcher, struct text dataset, struct text job_id, int64_t until_s);
 
 // One round. Finished jobs, including failed and cancelled ones, are appended to `finished` and belong to the
-// caller. `figures` describes the step that ended; n_tokens is 0 if none did. An error is a fault of the engine
-// or the host (STATUS_RESTART; ERROR_OUT_OF_MEMORY), never of a job: `finished` is valid, the other jobs must
-// be released.
+// caller. `figures` describes the step that ended; n_tokens is 0 if none did. An error is a fault of the
+// engine or the host (STATUS_RESTART; ERROR_OUT_OF_MEMORY), never of a job: `finished` is valid, the other
+// jobs must be released.
 enum status batcher_round(struct batcher *batcher, struct job_list *finished, struct step_figures *figures,
                           struct error *error) WARN_UNUSED;
 

@@ -55,9 +55,9 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
 enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t memory_available,
                           const struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
 
-// Limits and bytes of the second computation on the CPU (engine/cross_check.h): the plan's number of pages, or
-// fewer if the memory does not hold them. `host_memory_available` was measured before the plan's allocations;
-// the plan's host part is subtracted here. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY.
+// Limits and bytes of the second computation on the CPU (engine/cross_check.h): the plan's number of pages,
+// or fewer if the memory does not hold them. `host_memory_available` was measured before the plan's
+// allocations; the plan's host part is subtracted here. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY.
 enum status limits_derive_check(const struct limits_plan *plan, const struct model *model,
                                 uint64_t host_memory_available, struct forward_limits *check, uint64_t *bytes,
                                 struct error *error) WARN_UNUSED;

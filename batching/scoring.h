@@ -11,9 +11,9 @@
 // The prompt's own tokens are scored by the first answer's sequence, from its first row on: it computes rows
 // again whose keys and values are cached, to the same bytes. With max_tokens 0 it does nothing else.
 //
-// The tokens of a choice are the canonical ones of its text alone: the tokenizer's, without special tokens and
-// without the blank that some vocabularies put before a first word. The prompt's tokens are not changed by
-// what follows them.
+// The tokens of a choice are the canonical ones of its text alone: the tokenizer's, without special tokens
+// and without the blank that some vocabularies put before a first word. The prompt's tokens are not changed
+// by what follows them.
 // Thread: engine; scoring_prepare runs on the pool.
 #pragma once
 

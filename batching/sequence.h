@@ -19,8 +19,8 @@ struct prompt {
     struct token_array tokens;
     int32_t max_tokens;               // per choice, limited by the context
     struct token_array branch_tokens; // targets of the branches
-    // [tokens.n_ids] if the first sequence scores the prompt; texts in the job's arena, text_offset in bytes of
-    // `echo`
+    // [tokens.n_ids] if the first sequence scores the prompt; texts in the job's arena, text_offset in bytes
+    // of `echo`
     struct logprob_entry *logprobs;
     struct text echo; // the prompt's text, if it stands before the answer
     // [2, n_mask_words] tokens that may be drawn: from min_tokens on, and before; NULL: all may
@@ -136,8 +136,8 @@ bool sequence_ends(const struct sequence *sequence);
 enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits,
                                  int64_t n_positions);
 
-// Takes a drawn token: appends it and, with a constraint, the tokens that must follow. Sets finish_reason if it was
-// the last one. Logits with a NaN set FINISH_ERROR and prompt->error.
+// Takes a drawn token: appends it and, with a constraint, the tokens that must follow. Sets finish_reason if
+// it was the last one. Logits with a NaN set FINISH_ERROR and prompt->error.
 void sequence_accept(struct sequence *sequence, const struct sample_result *drawn,
                      const struct tokenizer *tokenizer);
 

@@ -1,5 +1,5 @@
-// The secret of a worker's pages: Prometheus sends it as `Authorization: Bearer TOKEN`, browsers as the password of Basic
-// authentication (RFC 7617) with any user name. Thread: any.
+// The secret of a worker's pages: Prometheus sends it as `Authorization: Bearer TOKEN`, browsers as the
+// password of Basic authentication (RFC 7617) with any user name. Thread: any.
 #pragma once
 
 #include "schemas/error.h"
@@ -15,9 +15,10 @@ struct http_token {
     char text[HTTP_TOKEN_BYTES_MAX + 1]; // "": none
 };
 
-// The file's content without blanks and line feeds at its end: printable ASCII without blanks. STATUS_REFUSE: no such file, or
-// another length.
+// The file's content without blanks and line feeds at its end: printable ASCII without blanks. STATUS_REFUSE:
+// no such file, or another length.
 enum status http_token_read(struct http_token *token, const char *path, struct error *error) WARN_UNUSED;
 
-// `authorization`: the header's value; NULL: absent. Takes as long for each wrong token of one length. Without a token: true.
+// `authorization`: the header's value; NULL: absent. Takes as long for each wrong token of one length.
+// Without a token: true.
 bool http_token_matches(const struct http_token *token, const char *authorization);

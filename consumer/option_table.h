@@ -1,5 +1,5 @@
-// The tables behind the command line, which options.c defines: the parser reads them there, and help (option_help.c), manual
-// pages and completion (manual.c) here, so that none of them has names of its own.
+// The tables behind the command line, which options.c defines: the parser reads them there, and help
+// (option_help.c), manual pages and completion (manual.c) here, so that none of them has names of its own.
 #pragma once
 
 #include "consumer/options.h"

@@ -16,7 +16,8 @@ enum {
     OPTIONS_CONFIG_BYTES_MAX = 1 << 20
 };
 
-// Texts are NULL where nothing was given. Times are in seconds, sizes in bytes, limits 0 where they are derived.
+// Texts are NULL where nothing was given. Times are in seconds, sizes in bytes, limits 0 where they are
+// derived.
 struct settings {
     const char *command;
     const char *positionals[OPTIONS_POSITIONALS_MAX]; // in the order of the command's usage

@@ -1,5 +1,6 @@
-// HTML pages for people, as `sheaf report` and --metrics write them: one file with its style, without scripts or links to other
-// files, well-formed XML too. Charts are SVG 360 units wide, so that their text is as large as the page's on a phone.
+// HTML pages for people, as `sheaf report` and --metrics write them: one file with its style, without scripts
+// or links to other files, well-formed XML too. Charts are SVG 360 units wide, so that their text is as large
+// as the page's on a phone.
 #pragma once
 
 #include "schemas/text.h"
@@ -32,7 +33,8 @@ struct page_column {
     double value;                 // >= 0
 };
 
-// Charts are between page_begin_charts and page_end_charts: columns for a histogram or a course of time, bars of shares for names.
+// Charts are between page_begin_charts and page_end_charts: columns for a histogram or a course of time, bars
+// of shares for names.
 void page_begin_charts(struct buffer *out);
 void page_add_columns(struct buffer *out, const char *title, const char *unit,
                       const struct page_column *columns, int n);

@@ -1,4 +1,5 @@
-// --require-arithmetic: a fleet computes in one arithmetic (consumer/arithmetic.h), or the worker does not start.
+// --require-arithmetic: a fleet computes in one arithmetic (consumer/arithmetic.h), or the worker does not
+// start.
 //
 // The requirement is a list of parts separated by spaces, as in a result's system_fingerprint:
 //
@@ -11,7 +12,7 @@
 // Errors: STATUS_REFUSE, ERROR_USAGE: a part without a name or a value, or no part at all.
 enum status required_arithmetic_validate(const char *required, struct error *error) WARN_UNUSED;
 
-// `name` is the worker's arithmetic. Errors: STATUS_REFUSE, ERROR_USAGE; the text has every required part that
-// differs, with the worker's own value.
+// `name` is the worker's arithmetic. Errors: STATUS_REFUSE, ERROR_USAGE; the text has every required part
+// that differs, with the worker's own value.
 enum status required_arithmetic_check(const char *required, const char *name,
                                       struct error *error) WARN_UNUSED;

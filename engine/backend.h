@@ -56,8 +56,8 @@ struct step_sequence {
     int32_t position; // of the first row
     // block table: page of positions [i * page_positions, ...), up to the last row's position
     const int32_t *pages;
-    // Uses the rope frequencies for contexts beyond shape.n_context_original. Fixed for the life of a sequence;
-    // pages are shared only between sequences with the same value.
+    // Uses the rope frequencies for contexts beyond shape.n_context_original. Fixed for the life of a
+    // sequence; pages are shared only between sequences with the same value.
     bool long_context;
     // Positions from 0 on that the pages hold already. Rows at them are computed for their outputs and not
     // stored, because other sequences may read these pages in the same step.
@@ -112,8 +112,8 @@ struct step {
     int32_t n_outputs;
     const int32_t *output_rows;           // [n_outputs], ascending: the rows for which logits are computed
     const struct sample_request *samples; // [n_outputs], or NULL to read logits instead
-    // Called before the masks of the samples are read, any number of times; returns when they are complete. NULL:
-    // they are.
+    // Called before the masks of the samples are read, any number of times; returns when they are complete.
+    // NULL: they are.
     void (*await_masks)(void *context);
     void *masks_context;
     // the host reads, writes or waits within the step, so it cannot be captured into a graph
@@ -289,9 +289,9 @@ struct backend_operations {
     // caller uses products and activate.
     void (*gated_products)(struct backend *backend, const struct product *gate, const struct product *up,
                            const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind);
-    // The GEMM of the logits that step->samples are drawn from. Logits that `sample` does not need, because their
-    // tokens are not allowed, may stay undefined; `sample` finds rows that are in another order; x is undefined
-    // after. With reads_masks_late. NULL: the caller uses products.
+    // The GEMM of the logits that step->samples are drawn from. Logits that `sample` does not need, because
+    // their tokens are not allowed, may stay undefined; `sample` finds rows that are in another order; x is
+    // undefined after. With reads_masks_late. NULL: the caller uses products.
     void (*output_product)(struct backend *backend, const struct product *product, struct matrix *x);
     // Draws a token for each output from logits [n_outputs, n_vocab], by step->samples.
     void (*sample)(struct backend *backend, struct matrix *logits);

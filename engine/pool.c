@@ -8,8 +8,8 @@
 //
 // `left` counts indices not yet done. Idle threads watch `runs`, first spinning, then under the mutex.
 //
-// Background tasks are a list under the mutex. A thread takes one when it finds no index, and looks for indices
-// again behind each; starting one changes `runs` too, so that idle threads look at the list.
+// Background tasks are a list under the mutex. A thread takes one when it finds no index, and looks for
+// indices again behind each; starting one changes `runs` too, so that idle threads look at the list.
 #include "engine/pool.h"
 
 #include "engine/machine.h"

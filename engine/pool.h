@@ -2,8 +2,8 @@
 // tasks; a thread that is done steals tasks from the end of another's, so that a slow core does not delay the
 // loop. The caller takes part. Results must not depend on the thread that runs a task.
 //
-// Beside the loops there are background tasks: threads without a part of a loop run them, oldest first. A thread
-// that runs one is missing in the loops until it ends, so such a task should be short.
+// Beside the loops there are background tasks: threads without a part of a loop run them, oldest first. A
+// thread that runs one is missing in the loops until it ends, so such a task should be short.
 #pragma once
 
 #include "schemas/error.h"
@@ -35,6 +35,6 @@ void pool_run(struct pool *pool, int n_tasks, void (*task)(void *context, int in
 
 // Starts a background task. Thread: that of pool_run; not from a task.
 void pool_start(struct pool *pool, struct pool_task *task);
-// Returns when a started task has ended. Meanwhile the caller runs tasks that no thread has taken, so a pool of
-// one thread runs them here. Each started task is waited for before the pool is destroyed.
+// Returns when a started task has ended. Meanwhile the caller runs tasks that no thread has taken, so a pool
+// of one thread runs them here. Each started task is waited for before the pool is destroyed.
 void pool_wait(struct pool *pool, struct pool_task *task);

@@ -197,7 +197,8 @@ struct tool_call {
 
 struct token_logprob {
     int32_t token;
-    // natural logarithm, of the distribution before temperature and filters; NAN: a prompt's first token has none
+    // natural logarithm, of the distribution before temperature and filters; NAN: a prompt's first token has
+    // none
     float logprob;
 };
 

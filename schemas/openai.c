@@ -230,7 +230,8 @@ static void add_ranked(struct buffer *out, struct token_logprob alternative, str
     buffer_add_byte(out, '}');
 }
 
-// vLLM's: null for the first token, then an object of tokens by id, the prompt's own and the most likely ones.
+// vLLM's: null for the first token, then an object of tokens by id, the prompt's own and the most likely
+// ones.
 static void add_prompt_logprobs(struct buffer *out, const struct result *result)
 {
     if (result->n_prompt_logprobs == 0)

@@ -121,8 +121,8 @@ static bool is_our_view(const char *name)
     return false;
 }
 
-// SQLite carries a view over when it renames a column, but not one that reads a view that is replaced. After a
-// failed migration: the first view that is not ours, and what to do with it.
+// SQLite carries a view over when it renames a column, but not one that reads a view that is replaced. After
+// a failed migration: the first view that is not ours, and what to do with it.
 static enum status name_own_view(struct database *database, struct error *error)
 {
     struct error cause = *error;

@@ -8,8 +8,8 @@ struct dataset_name {
     struct text name;
 };
 
-// All rows of a name are of one topic. Of a dataset without rows, because they were compacted, the embedded queue
-// alone keeps a fingerprint.
+// All rows of a name are of one topic. Of a dataset without rows, because they were compacted, the embedded
+// queue alone keeps a fingerprint.
 static enum status name_is_free(struct store *store, struct text dataset, struct text topic, bool *is_free,
                                 struct error *error)
 {

@@ -1,4 +1,5 @@
-// Jobs of the embedded queue that are named by the hash of their request (store/queue.c). Thread: the store's.
+// Jobs of the embedded queue that are named by the hash of their request (store/queue.c). Thread: the
+// store's.
 #pragma once
 
 #include "store/store.h"

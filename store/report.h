@@ -1,4 +1,5 @@
-// The figures of one dataset for `sheaf report`: each query has rows of fields, as its line says. Thread: main.
+// The figures of one dataset for `sheaf report`: each query has rows of fields, as its line says. Thread:
+// main.
 #pragma once
 
 #include "schemas/value.h"
@@ -12,13 +13,14 @@ enum {
 };
 
 enum report_query {
-    // one row, none: no such dataset. model, arithmetic, submitted, done, failed, cancelled, prompt tokens, completion tokens,
-    // cached tokens, first and last time as text (UTC), seconds from the first job's start to the last one's end, median and 95th
-    // percentile of a job's seconds
+    // one row, none: no such dataset. model, arithmetic, submitted, done, failed, cancelled, prompt tokens,
+    // completion tokens, cached tokens, first and last time as text (UTC), seconds from the first job's start
+    // to the last one's end, median and 95th percentile of a job's seconds
     REPORT_TOTALS,
     // bucket, seconds of a bucket, jobs finished
     REPORT_JOBS_BY_TIME,
-    // bucket, seconds of a bucket, tokens computed, mean sequences of a step; of the steps in the dataset's time
+    // bucket, seconds of a bucket, tokens computed, mean sequences of a step; of the steps in the dataset's
+    // time
     REPORT_STEPS_BY_TIME,
     // bar, number of bars, largest value, jobs
     REPORT_LATENCIES, // us

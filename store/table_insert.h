@@ -1,6 +1,6 @@
 // Writes a table of a SQLite database, of any columns without types. Rows are kept in SQLite's temporary file
-// until table_insert_complete puts them into the database in one transaction, in place of a table of that name:
-// others see the old table or the whole new one. Thread: main.
+// until table_insert_complete puts them into the database in one transaction, in place of a table of that
+// name: others see the old table or the whole new one. Thread: main.
 #pragma once
 
 #include "schemas/value.h"

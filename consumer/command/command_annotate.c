@@ -1,5 +1,5 @@
-// sheaf annotate: a table in, the same table with the answers' columns out. As sheaf run it is submit, work and
-// collect in one process on an embedded queue beside the output (consumer/command/annotate.h).
+// sheaf annotate: a table in, the same table with the answers' columns out. As sheaf run it is submit, work
+// and collect in one process on an embedded queue beside the output (consumer/command/annotate.h).
 #include "consumer/closing.h"
 #include "consumer/command/annotate.h"
 #include "consumer/command/commands.h"

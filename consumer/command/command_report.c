@@ -1,4 +1,5 @@
-// sheaf report: one page with a dataset's figures, plots, errors, labels and evaluation, from the store alone.
+// sheaf report: one page with a dataset's figures, plots, errors, labels and evaluation, from the store
+// alone.
 #include "consumer/command/commands.h"
 #include "consumer/command/output_file.h"
 #include "consumer/page.h"

@@ -98,8 +98,8 @@ static void write_scientific(const struct digits *number, struct buffer *out)
     buffer_add_format(out, "e%ld", number->point - 1);
 }
 
-// As numbers are generated (json_number.h): 1.0 as 1, 1e5 as 100000, 0.50 as 0.5. For draft 4 integers that are written
-// with a fraction keep one, because they are of another type there.
+// As numbers are generated (json_number.h): 1.0 as 1, 1e5 as 100000, 0.50 as 0.5. For draft 4 integers that
+// are written with a fraction keep one, because they are of another type there.
 static void write_number(struct text text, enum grammar_text_numbers numbers, struct buffer *out)
 {
     struct digits number;

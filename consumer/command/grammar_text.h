@@ -1,6 +1,6 @@
 // JSON values as text for `sheaf grammar`: compact, or with a blank behind each comma and colon and without
-// any character above ASCII, as Python's json.dumps writes. The order of keys stays as it is. An instance's numbers are
-// written as answers have them, so that a verdict is about its values.
+// any character above ASCII, as Python's json.dumps writes. The order of keys stays as it is. An instance's
+// numbers are written as answers have them, so that a verdict is about its values.
 #pragma once
 
 #include "engine/grammar/json_document.h"

@@ -34,7 +34,8 @@ enum status kafka_topic_check(const char *topic, const struct kafka_topic_settin
 // leaders, until the timeout.
 rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
                                          int64_t which, int timeout_ms);
-// Sets the offsets of the listed partitions of one topic to the log ends: behind the last records written, those
-// of open transactions too. STATUS_REFUSE: no broker answers; the partition's own error is in its element.
+// Sets the offsets of the listed partitions of one topic to the log ends: behind the last records written,
+// those of open transactions too. STATUS_REFUSE: no broker answers; the partition's own error is in its
+// element.
 enum status kafka_written_ends(const struct kafka_config *config, rd_kafka_topic_partition_list_t *list,
                                struct error *error) WARN_UNUSED;

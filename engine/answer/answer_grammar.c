@@ -235,7 +235,8 @@ static uint32_t python_parameter(struct build *build, const struct parameters *p
     return rules_sequence(build->rules, symbols, 3);
 }
 
-// Parameters in the schema's order, from the last to the first: what follows where none, or some, came before.
+// Parameters in the schema's order, from the last to the first: what follows where none, or some, came
+// before.
 static uint32_t list_parameters(struct build *build, const struct parameters *parameters)
 {
     const struct value *properties = value_get(parameters->value, "properties");

@@ -1,6 +1,6 @@
-// Grammar rules for an answer in the model's format: reasoning, then content or tool calls. Text is free until
-// the marker of a call or of the end of the reasoning. From there a call must name one of the functions, and its
-// arguments must match that function's schema.
+// Grammar rules for an answer in the model's format: reasoning, then content or tool calls. Text is free
+// until the marker of a call or of the end of the reasoning. From there a call must name one of the
+// functions, and its arguments must match that function's schema.
 #pragma once
 
 #include "engine/answer/answer_format.h"

@@ -1,7 +1,7 @@
 // Splits the text of an answer into thoughts, content and calls of tools.
 //
-// Text that looks like a call but is none (cut by max_tokens, a function that was not offered, arguments that are
-// no JSON object) leaves the whole answer as content, as in vLLM.
+// Text that looks like a call but is none (cut by max_tokens, a function that was not offered, arguments that
+// are no JSON object) leaves the whole answer as content, as in vLLM.
 #pragma once
 
 #include "engine/answer/answer_format.h"

@@ -63,8 +63,8 @@ struct call {
     struct attention_rows q, out;
     const float *sinks;
     int32_t n_group; // query heads of one key-value head
-    // Partial results of the shared segments: [key-value head][row of the groups][head in group], and as many times
-    // width.
+    // Partial results of the shared segments: [key-value head][row of the groups][head in group], and as many
+    // times width.
     struct attention_state *shared_states;
     float *shared_out;
     int32_t n_shared_rows;

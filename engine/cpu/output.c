@@ -1,10 +1,10 @@
-// The output product of a step whose samples have masks. An output of which few tokens are allowed is gathered: its
-// row is multiplied with the panels that hold those tokens' weights alone. A kernel gives an output the same bytes
-// for any number of rows and panels (product.h), so these logits have the bits of the whole product; the others are
-// stale, and become -infinity when a token is drawn.
+// The output product of a step whose samples have masks. An output of which few tokens are allowed is
+// gathered: its row is multiplied with the panels that hold those tokens' weights alone. A kernel gives an
+// output the same bytes for any number of rows and panels (product.h), so these logits have the bits of the
+// whole product; the others are stale, and become -infinity when a token is drawn.
 //
-// Kernels take rows in groups of PREPARED_ROWS, so the rows are parted: those of whole products first. Their logits
-// are in that order too (backend->output_places).
+// Kernels take rows in groups of PREPARED_ROWS, so the rows are parted: those of whole products first. Their
+// logits are in that order too (backend->output_places).
 #include "engine/cpu/packed.h"
 #include "engine/cpu/state.h"
 
@@ -36,8 +36,8 @@ static void swap_rows(const struct matrix *x, int32_t a, int32_t b)
     }
 }
 
-// Parts the rows of x: whole ones, of which there are n_whole, then gathered ones. Sets the places of the outputs
-// and the masks by place.
+// Parts the rows of x: whole ones, of which there are n_whole, then gathered ones. Sets the places of the
+// outputs and the masks by place.
 static int32_t part_rows(struct cpu_backend *backend, const struct matrix *x)
 {
     const struct step *step = backend->step;

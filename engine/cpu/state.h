@@ -1,4 +1,5 @@
-// Declarations shared by the CPU backend's sources: its state, and the operations that backend.c puts into the table.
+// Declarations shared by the CPU backend's sources: its state, and the operations that backend.c puts into
+// the table.
 #pragma once
 
 #include "engine/cpu/attention.h"
@@ -54,7 +55,8 @@ struct cpu_backend {
     float *table_rows;         // [n_threads, n_table_cols_max]
     int32_t *row_sequences;    // [n_rows_max] sequence of each of the step's rows
     struct sample_result *results; // [n_results_max]
-    // [n_results_max] rows of the logits by output, and the reverse; masks of gathered outputs by row (output.c)
+    // [n_results_max] rows of the logits by output, and the reverse; masks of gathered outputs by row
+    // (output.c)
     int32_t *output_places, *place_outputs;
     const uint32_t **place_masks;
 

@@ -1,6 +1,6 @@
-// Declarations shared by gguf_names.c (index), gguf_keys.c (accessors), gguf_parse.c (one file's bytes), gguf.c
-// (opening, parts), gguf_write.c and gguf_made.c (models put together in memory). Private to these; each
-// calls only those named before it.
+// Declarations shared by gguf_names.c (index), gguf_keys.c (accessors), gguf_parse.c (one file's bytes),
+// gguf.c (opening, parts), gguf_write.c and gguf_made.c (models put together in memory). Private to these;
+// each calls only those named before it.
 #pragma once
 
 #include "engine/file/gguf.h"

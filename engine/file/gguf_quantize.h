@@ -1,9 +1,10 @@
 // A model with its matrices in another tensor type: the same keys, and tensors that are quantized when they
 // are asked for. It is written to a file (`sheaf quantize`) or loaded as it is (--quantize).
 //
-// Tensors that stay float32: vectors (norms, biases), position tables, rope factors and the experts' router. The
-// output matrix, or the embedding when that serves as one, gets Q6_K where a type of fewer bits is asked for,
-// since errors there go straight into the logits. Rows that a type's blocks do not divide get Q8_0, or F16.
+// Tensors that stay float32: vectors (norms, biases), position tables, rope factors and the experts' router.
+// The output matrix, or the embedding when that serves as one, gets Q6_K where a type of fewer bits is asked
+// for, since errors there go straight into the logits. Rows that a type's blocks do not divide get Q8_0, or
+// F16.
 #pragma once
 
 #include "engine/file/gguf.h"

@@ -348,7 +348,8 @@ static void move_falcon_norms(struct model_layer *layer)
     move_slot(layer, SLOT_ATTN_NORM, SLOT_ATTN_NORM_2);
 }
 
-// The router's correction bias, added to the experts' probabilities to select them; a tensor without ".weight".
+// The router's correction bias, added to the experts' probabilities to select them; a tensor without
+// ".weight".
 static enum status take_pick_bias(struct search *search, int32_t index)
 {
     char name[NAME_BYTES];

@@ -56,8 +56,8 @@ static bool flush(struct parser *parser, struct expression_list *output, struct 
     return add(parser, list, statement);
 }
 
-// Refuses filters and tests that do not exist, as Jinja does while it compiles; in a branch that may not run, only
-// where it is run.
+// Refuses filters and tests that do not exist, as Jinja does while it compiles; in a branch that may not run,
+// only where it is run.
 static bool check_known(struct parser *parser)
 {
     const struct expression *unknown = parser->unknown;

@@ -1,6 +1,6 @@
-// Declarations shared by vocabulary_json.c (tokens, merges, settings) and vocabulary_json_split.c (normalizer,
-// pre-tokenizer). Private to both. Format: github.com/huggingface/tokenizers, tokenizers/src (serde of each
-// component).
+// Declarations shared by vocabulary_json.c (tokens, merges, settings) and vocabulary_json_split.c
+// (normalizer, pre-tokenizer). Private to both. Format: github.com/huggingface/tokenizers, tokenizers/src
+// (serde of each component).
 #pragma once
 
 #include "engine/tokenizer/vocabulary.h"

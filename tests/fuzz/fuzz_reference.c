@@ -1,7 +1,7 @@
-// Grammars against a slow matcher that enumerates: the input is read as a few rules over the letters a and b, which
-// are written in GBNF, in Lark's notation and, without references, as a regex. What each compiled grammar accepts,
-// and which letters it lets follow, is compared with the set of all words of up to WORD_MAX letters, computed from the
-// rules as sets of words (the least solution of the rules as equations).
+// Grammars against a slow matcher that enumerates: the input is read as a few rules over the letters a and b,
+// which are written in GBNF, in Lark's notation and, without references, as a regex. What each compiled
+// grammar accepts, and which letters it lets follow, is compared with the set of all words of up to WORD_MAX
+// letters, computed from the rules as sets of words (the least solution of the rules as equations).
 #include "engine/grammar/grammar.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -21,7 +21,8 @@ struct word_set {
     uint64_t bits[SET_ITEMS];
 };
 
-// Of the words that a node derives: those of up to WORD_MAX letters, the beginnings of all, and whether there are any.
+// Of the words that a node derives: those of up to WORD_MAX letters, the beginnings of all, and whether there
+// are any.
 struct language {
     struct word_set words, beginnings;
     bool derives;

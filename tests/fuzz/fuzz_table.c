@@ -1,5 +1,5 @@
-// Any bytes as a table of a text format: what is read is the same each time, and what is written of it is read
-// back byte for byte. The first byte chooses the format.
+// Any bytes as a table of a text format: what is read is the same each time, and what is written of it is
+// read back byte for byte. The first byte chooses the format.
 #include "consumer/table/table_reader.h"
 #include "consumer/table/table_writer.h"
 #include "schemas/hash.h"
@@ -54,8 +54,8 @@ static struct found read_rows(struct table_reader *reader, struct table_writer *
     return found;
 }
 
-// Of the written table: its columns are the input's and one more, which is the last one, or in JSON lines stands
-// before members that the first line lacks.
+// Of the written table: its columns are the input's and one more, which is the last one, or in JSON lines
+// stands before members that the first line lacks.
 static void read_back(const struct table_source *source, struct text added, size_t n,
                       const struct found *expected)
 {

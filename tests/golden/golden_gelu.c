@@ -1,8 +1,9 @@
 // Families with GELU from half precision to half precision, as GGUF's engines compute it, over random shapes:
 // that GELU is all their distance from double precision. Two engines that compute it agree only to about
 // 0.001: a last bit of float32's rounding may move GELU's argument over the border between two half-precision
-// numbers. Over the shared cases: a reference engine is as far from double precision, and without the rounding
-// ours would be a thousand times nearer to double precision but beyond the cases' bound to the reference.
+// numbers. Over the shared cases: a reference engine is as far from double precision, and without the
+// rounding ours would be a thousand times nearer to double precision but beyond the cases' bound to the
+// reference.
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
 #include "engine/model/family.h"

@@ -6,8 +6,8 @@
 //
 // For attention, inputs are positions and rows are sequences. bound_us is the larger of bytes / bandwidth and
 // operations / rate; the defaults are for an H200 (copy and mma.sync, gpu/README.md). Weights rotate over
-// copies that exceed the second-level cache. --tiny: sizes for a dry run over the emulated device, whose times
-// mean nothing.
+// copies that exceed the second-level cache. --tiny: sizes for a dry run over the emulated device, whose
+// times mean nothing.
 #include "gpu/device.h"
 #include "gpu/kernels.h"
 #include "gpu/kernels_attention.h"

@@ -325,7 +325,8 @@ static void old_graphs_make_room_for_new_kinds(void **state)
             }
     assert_int_equal(graphs.n_entries, GRAPHS_MAX);
     assert_int_equal(graphs.n_evicted, 5 * GRAPHS_MAX);
-    // The entry of the step before may be under way: it stays, though it has no graph and all others have one.
+    // The entry of the step before may be under way: it stays, though it has no graph and all others have
+    // one.
     for (int32_t kind = 2 * GRAPHS_MAX; kind < 2 * GRAPHS_MAX + 9; kind++) {
         enum step_way way;
         struct graph_entry *entry =

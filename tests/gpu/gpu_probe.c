@@ -13,8 +13,8 @@
 // memory      bandwidth of reading and writing 1 GiB
 // cache       the same of 16 MiB again and again
 //
-// Emulated, times mean nothing and sizes are small, and an answer that contradicts the prediction is a failure; on a
-// device it is news.
+// Emulated, times mean nothing and sizes are small, and an answer that contradicts the prediction is a
+// failure; on a device it is news.
 #include "gpu/device.h"
 #include "gpu/kernels.h"
 #include "gpu/kernels_rows.h"
@@ -109,8 +109,8 @@ static void multiply(const uint16_t weights[N_INPUTS], const float *x, int32_t n
     free(tiles);
 }
 
-// Weights 0 meet x = 1 in every second input, weights 2^-14 meet 2^-28: aligned to the zeros' exponents, those of the
-// least normal item and of 1, they are lost.
+// Weights 0 meet x = 1 in every second input, weights 2^-14 meet 2^-28: aligned to the zeros' exponents,
+// those of the least normal item and of 1, they are lost.
 static void probe_zero(void)
 {
     uint16_t weights[N_INPUTS];

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-// HOST:PORT while a program's cases run. NULL, with the reason on standard error: there is no Java, or no Kafka for
-// it, and cases are skipped.
+// HOST:PORT while a program's cases run. NULL, with the reason on standard error: there is no Java, or no
+// Kafka for it, and cases are skipped.
 extern const char *brokers;
 
 // The group's setup and teardown, and the setup of each case (<cmocka.h> before this header's use).

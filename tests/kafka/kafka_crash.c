@@ -284,7 +284,8 @@ static void running_jobs_are_adopted_or_dropped_when_partitions_move(void **stat
     poll_until_shared(2, 2);
     member_drain(&second);
     member_drain(&first);
-    // Jobs still running at the first member were not delivered to it again; the second has those of its partitions.
+    // Jobs still running at the first member were not delivered to it again; the second has those of its
+    // partitions.
     assert_int_equal(first.n_jobs, n_running);
     assert_true(second.n_jobs > 0 && second.n_jobs < n_running);
     size_t n_moved = second.n_jobs;

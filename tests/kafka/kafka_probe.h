@@ -21,7 +21,8 @@ void probe_produce(const char *brokers, const char *topic, int partition, const 
 // Records "FIRST".."FIRST+N-1" as JSON jobs in one transaction, which is committed or aborted.
 void probe_produce_transaction(const char *brokers, const char *topic, int first, int n, bool commit);
 
-// The same, left open: its records are there, and nobody who reads committed ones sees them or any behind them.
+// The same, left open: its records are there, and nobody who reads committed ones sees them or any behind
+// them.
 struct probe_transaction;
 struct probe_transaction *probe_open_transaction(const char *brokers, const char *topic, int first, int n);
 void probe_commit_transaction(struct probe_transaction *transaction); // and frees

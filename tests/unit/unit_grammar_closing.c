@@ -1,4 +1,5 @@
-// Texts that are ended in the tokens left: random ways through grammars, each of which must be complete in time.
+// Texts that are ended in the tokens left: random ways through grammars, each of which must be complete in
+// time.
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/json_schema.h"
 #include "tests/random.h"

@@ -1,5 +1,5 @@
-// The order of rows and fields against the paper's algorithm, written down as it stands there, on tables whose
-// functional dependencies are known.
+// The order of rows and fields against the paper's algorithm, written down as it stands there, on tables
+// whose functional dependencies are known.
 #include "consumer/table/row_order.h"
 #include "tests/golden/golden.h"
 #include "tests/random.h"
@@ -23,7 +23,8 @@ static uint32_t length_of(const struct table *table, uint32_t row, uint16_t colu
     return table->lengths[column][table->values[row][column]];
 }
 
-// What is computed where each prompt shares its beginning with the one before: the length of all other fields.
+// What is computed where each prompt shares its beginning with the one before: the length of all other
+// fields.
 static uint64_t cost(const struct table *table, const struct plan *plan)
 {
     uint64_t sum = 0;
@@ -172,8 +173,9 @@ static void infer(struct table *table, uint16_t from, uint16_t to)
     table->inferred[from][table->n_inferred[from]++] = to;
 }
 
-// A shop's reviews: brand and category follow from the product, the country from the customer; a rating of five,
-// a constant, and a text that is like no other. `kind` 1: half of the rows share products, half customers.
+// A shop's reviews: brand and category follow from the product, the country from the customer; a rating of
+// five, a constant, and a text that is like no other. `kind` 1: half of the rows share products, half
+// customers.
 static void make_table(struct table *table, int kind, uint64_t *random)
 {
     enum { TEXT_OF, PRODUCT, BRAND, CATEGORY, CUSTOMER, COUNTRY, RATING, SHOP };

@@ -1,6 +1,6 @@
 // Scores of given tokens against a model whose logprobs betray any wrong page, table or position
-// (tests/fake_model.h): the same sums in every batch, with little memory, and with an engine that computes while
-// the next step is planned.
+// (tests/fake_model.h): the same sums in every batch, with little memory, and with an engine that computes
+// while the next step is planned.
 #include "tests/batcher_bench.h"
 #include "tests/random.h"
 
