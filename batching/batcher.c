@@ -144,33 +144,11 @@ void batcher_take(struct batcher *b, struct job *job)
     job_list_append(&b->arrived, job);
 }
 
-static void link_prompt(struct batcher *b, struct prompt *prompt)
-{
-    prompt->previous = b->youngest;
-    if (b->youngest)
-        b->youngest->next = prompt;
-    else
-        b->oldest = prompt;
-    b->youngest = prompt;
-}
-
-static void unlink_prompt(struct batcher *b, struct prompt *prompt)
-{
-    if (prompt->previous)
-        prompt->previous->next = prompt->next;
-    else
-        b->oldest = prompt->next;
-    if (prompt->next)
-        prompt->next->previous = prompt->previous;
-    else
-        b->youngest = prompt->previous;
-}
-
 static void hand_back(struct batcher *b, struct prompt *prompt, struct job_list *list)
 {
     struct job *job = prompt->job;
     struct compiled_constraint *constraint = prompt->constraint;
-    unlink_prompt(b, prompt);
+    list_remove(&b->prompts, &prompt->link);
     prompt_destroy(prompt);
     constraint_cache_release(&b->constraints, constraint);
     b->n_jobs--;
@@ -380,7 +358,7 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
             break;
         }
         prompt->taken_us = clock_us();
-        link_prompt(b, prompt);
+        list_append(&b->prompts, &prompt->link);
         note_deadline(b, job);
         b->preparing[n++] = prompt;
     }
@@ -406,13 +384,13 @@ static void collect_constraints(struct batcher *b, struct job_list *finished)
     if (constraint_cache_collect(&b->constraints, is_idle ? COMPILE_WAIT_MS : 0, &n_compiled, &error) !=
         STATUS_OK)
         batcher_note_fault(b, "compiling a constraint");
-    for (struct prompt *prompt = n_compiled ? b->oldest : NULL; prompt;) {
-        struct prompt *next = prompt->next;
+    if (n_compiled == 0)
+        return;
+    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
         if (prompt->is_compiling && prompt->constraint->state == CONSTRAINT_COMPILED) {
             prompt->is_compiling = false;
             check_constraint(b, prompt, finished);
         }
-        prompt = next;
     }
 }
 
@@ -470,19 +448,17 @@ static void finish_failed(struct batcher *b, struct job_list *finished)
     if (!b->any_failed)
         return;
     b->any_failed = false;
-    for (struct prompt *prompt = b->oldest; prompt;) {
-        struct prompt *next = prompt->next;
+    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
         if (prompt->error.status != STATUS_OK) {
             stop_prompt(b, prompt);
             finish_prompt(b, prompt, finished);
         }
-        prompt = next;
     }
 }
 
 void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id, int64_t until_s)
 {
-    for (struct prompt *prompt = b->oldest; prompt; prompt = prompt->next) {
+    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
         if (!job_is_named(prompt->job, dataset, job_id, until_s))
             continue;
         if (prompt->error.status == STATUS_OK)
@@ -525,7 +501,7 @@ static void expire(struct batcher *b, int64_t now_s)
     if (!b->next_deadline_s || now_s < b->next_deadline_s)
         return;
     b->next_deadline_s = 0;
-    for (struct prompt *prompt = b->oldest; prompt; prompt = prompt->next) {
+    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
         const struct job *job = prompt->job;
         if (!job->deadline_s || now_s < job->deadline_s) {
             note_deadline(b, job);
@@ -618,14 +594,12 @@ void batcher_release(struct batcher *b, bool running_too, struct job_list *relea
         b->n_jobs--;
         job_list_append(released, job);
     }
-    for (struct prompt *prompt = b->oldest; prompt;) {
-        struct prompt *next = prompt->next;
+    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
         if (running_too || !prompt->admitted_us) {
             stop_prompt(b, prompt);
             prompt->job->result.prompt_tokens = 0;
             prompt->job->figures = (struct job_figures){.attempts = prompt->job->figures.attempts};
             hand_back(b, prompt, released);
         }
-        prompt = next;
     }
 }

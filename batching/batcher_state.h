@@ -34,7 +34,7 @@ struct batcher {
     struct page_stack pages;
     struct prefix_tree tree;
     struct window window;
-    struct prompt *oldest, *youngest; // all prompts, waiting and running
+    struct list prompts; // waiting and running, by their link, oldest first
     int32_t n_jobs;
     struct job_list arrived;   // not prepared yet
     struct prompt **preparing; // [n_jobs_max]

@@ -210,30 +210,20 @@ static int32_t common_pages(const struct prefix_tree *tree, const struct prefix_
 // Replaces `old`, which becomes a child of `node`, in the list of offered children of its parent.
 static void take_offered_place(struct prefix_node *node, struct prefix_node *old)
 {
-    node->offer_previous = old->offer_previous;
-    node->offer_next = old->offer_next;
-    *(old->offer_previous ? &old->offer_previous->offer_next : &old->parent->offer_first) = node;
-    *(old->offer_next ? &old->offer_next->offer_previous : &old->parent->offer_last) = node;
-    node->offer_first = node->offer_last = old;
-    old->offer_previous = old->offer_next = NULL;
+    list_insert(&old->parent->offered, &old->offer_link, &node->offer_link);
+    list_remove(&old->parent->offered, &old->offer_link);
+    list_append(&node->offered, &old->offer_link);
 }
 
-static void link_idle(struct prefix_tree *tree, struct prefix_node *node, struct prefix_node *previous)
+static void link_idle(struct prefix_tree *tree, struct prefix_node *node, struct list_link *previous)
 {
-    struct idle_list *list = &tree->idle[node->n_waiting > 0];
-    node->idle_previous = previous;
-    node->idle_next = previous ? previous->idle_next : list->first;
-    *(node->idle_previous ? &node->idle_previous->idle_next : &list->first) = node;
-    *(node->idle_next ? &node->idle_next->idle_previous : &list->last) = node;
+    list_insert(&tree->idle[node->n_waiting > 0], previous, &node->idle_link);
     node->idle = true;
 }
 
 static void unlink_idle(struct prefix_tree *tree, struct prefix_node *node, bool wanted)
 {
-    struct idle_list *list = &tree->idle[wanted];
-    *(node->idle_previous ? &node->idle_previous->idle_next : &list->first) = node->idle_next;
-    *(node->idle_next ? &node->idle_next->idle_previous : &list->last) = node->idle_previous;
-    node->idle_previous = node->idle_next = NULL;
+    list_remove(&tree->idle[wanted], &node->idle_link);
     node->idle = false;
 }
 
@@ -285,7 +275,7 @@ static struct prefix_node *cut(struct prefix_tree *tree, struct prefix_node *nod
     if (node->n_offered)
         take_offered_place(upper, node);
     if (node->idle) // deep pages first
-        link_idle(tree, upper, node);
+        link_idle(tree, upper, &node->idle_link);
     cut_off(tree, node, upper);
     if (node->idle && node->n_held == 0)
         unlink_idle(tree, node, node->n_waiting > 0);
@@ -360,7 +350,8 @@ static void evict(struct prefix_tree *tree, struct prefix_node *node, int32_t n_
 static void make_room(struct prefix_tree *tree, int32_t n_pages)
 {
     while (tree->stack->n_free < n_pages) {
-        struct prefix_node *victim = tree->idle[0].first ? tree->idle[0].first : tree->idle[1].first;
+        struct list_link *oldest = tree->idle[0].first ? tree->idle[0].first : tree->idle[1].first;
+        struct prefix_node *victim = LIST_ITEM(oldest, struct prefix_node, idle_link);
         if (!victim)
             return;
         evict(tree, victim, n_pages - tree->stack->n_free);
@@ -380,36 +371,11 @@ int32_t prefix_available(const struct prefix_tree *tree)
 
 // ---- waiting ----
 
-static void offer_link(struct prefix_node *node)
-{
-    struct prefix_node *parent = node->parent;
-    node->offer_previous = parent->offer_last;
-    if (parent->offer_last)
-        parent->offer_last->offer_next = node;
-    else
-        parent->offer_first = node;
-    parent->offer_last = node;
-}
-
-static void offer_unlink(struct prefix_node *node)
-{
-    struct prefix_node *parent = node->parent;
-    if (node->offer_previous)
-        node->offer_previous->offer_next = node->offer_next;
-    else
-        parent->offer_first = node->offer_next;
-    if (node->offer_next)
-        node->offer_next->offer_previous = node->offer_previous;
-    else
-        parent->offer_last = node->offer_previous;
-    node->offer_previous = node->offer_next = NULL;
-}
-
 void prefix_offer(struct prefix_node *node)
 {
     for (; node; node = node->parent)
         if (node->n_offered++ == 0 && node->parent)
-            offer_link(node);
+            list_append(&node->parent->offered, &node->offer_link);
 }
 
 void prefix_withdraw(struct prefix_node *node)
@@ -417,7 +383,7 @@ void prefix_withdraw(struct prefix_node *node)
     for (; node; node = node->parent) {
         assert(node->n_offered > 0);
         if (--node->n_offered == 0 && node->parent)
-            offer_unlink(node);
+            list_remove(&node->parent->offered, &node->offer_link);
     }
 }
 

@@ -13,6 +13,7 @@
 // Thread: engine.
 #pragma once
 
+#include "batching/list.h"
 #include "batching/page_stack.h"
 
 #include <stdbool.h>
@@ -34,15 +35,14 @@ struct prefix_node {
     int32_t capacity;  // pages for which `tokens` and `pages` have room
     bool idle;         // in a list of evictable pages
     bool is_hashed;
-    const void *owner; // sequence that computes pages n_ready..n_held; NULL: there are none
-    uint64_t hash;     // of all tokens from the root to its end, if is_hashed
-    // among the parent's children with n_offered > 0, oldest first
-    struct prefix_node *offer_previous, *offer_next;
-    struct prefix_node *offer_first, *offer_last;  // children with n_offered > 0
-    void *sequences_first, *sequences_last;        // offered sequences that end here: the window's list
-    struct prefix_node *idle_previous, *idle_next; // nodes with evictable pages, oldest first
-    int32_t *tokens;                               // [n_pages * page_positions]
-    int32_t *pages;                                // [n_held]
+    const void *owner;           // sequence that computes pages n_ready..n_held; NULL: there are none
+    uint64_t hash;               // of all tokens from the root to its end, if is_hashed
+    struct list offered;         // children with n_offered > 0, by their offer_link, oldest first
+    struct list_link offer_link; // in the parent's list
+    struct list sequences;       // offered ones that end here, by their node_link: the window's list
+    struct list_link idle_link;  // of nodes with evictable pages, oldest first
+    int32_t *tokens;             // [n_pages * page_positions]
+    int32_t *pages;              // [n_held]
 };
 
 // One of the shared prefixes that saved the most tokens.
@@ -64,10 +64,6 @@ struct prefix_figures {
     int64_t n_evictions;
     int32_t n_pages_shared; // used by two or more running sequences now
     int32_t n_pages_idle;   // cached and not used now
-};
-
-struct idle_list {
-    struct prefix_node *first, *last;
 };
 
 // Slot of the hash table. The key is stored here so that a lookup reads a node only when its key matches.
@@ -92,7 +88,7 @@ struct prefix_tree {
     size_t n_unused_in_slab;    // nodes of the newest slab that were never used
     int32_t page_positions;
     struct page_stack *stack;
-    struct idle_list idle[2]; // 0: no waiting sequence shares it; 1: one does
+    struct list idle[2]; // 0: no waiting sequence shares it; 1: one does
     struct prefix_figures figures;
     struct prefix_top top[PREFIX_TOP_MAX];
     int32_t n_top;

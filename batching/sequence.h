@@ -35,9 +35,9 @@ struct prompt {
     bool long_context;                      // prompt and answer may exceed limits.n_context_original
     struct sequence *sequences;             // [n_sequences] request_n_sequences() answers, then the branches
     int32_t n_sequences;
-    int32_t n_unfinished;           // sequences
-    struct prompt *previous, *next; // all prompts of the batcher, oldest first
-    int64_t taken_us;               // monotonic clock, for figures only
+    int32_t n_unfinished;  // sequences
+    struct list_link link; // of the batcher's prompts
+    int64_t taken_us;      // monotonic clock, for figures only
     int64_t admitted_us, first_token_us;
     struct error
         error; // of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of
@@ -48,10 +48,9 @@ struct sequence {
     struct prompt *prompt;
     uint32_t choice;
     struct prefix_node *node; // end of its path in the prefix tree
-    // While waiting: its level, and the links of the node's, the window's and the level's list, each by
-    // arrival.
+    // While waiting: its level, and its links in the node's, the window's and the level's list, each by arrival.
     struct window_level *level;
-    struct sequence *node_next, *node_previous, *older, *younger, *level_older, *level_younger;
+    struct list_link node_link, window_link, level_link;
     int64_t arrival; // number of admissions before it arrived: bounds how often it is passed over
     // While running.
     int32_t *pages; // block table [n_pages]; the first node->depth pages belong to the path

@@ -73,30 +73,14 @@ void window_finish(struct window *window)
 
 static void offer(struct sequence *sequence)
 {
-    struct prefix_node *node = sequence->node;
-    sequence->node_next = NULL;
-    sequence->node_previous = node->sequences_last;
-    if (node->sequences_last)
-        ((struct sequence *)node->sequences_last)->node_next = sequence;
-    else
-        node->sequences_first = sequence;
-    node->sequences_last = sequence;
-    prefix_offer(node);
+    list_append(&sequence->node->sequences, &sequence->node_link);
+    prefix_offer(sequence->node);
 }
 
 static void withdraw(struct sequence *sequence)
 {
-    struct prefix_node *node = sequence->node;
-    if (sequence->node_previous)
-        sequence->node_previous->node_next = sequence->node_next;
-    else
-        node->sequences_first = sequence->node_next;
-    if (sequence->node_next)
-        sequence->node_next->node_previous = sequence->node_previous;
-    else
-        node->sequences_last = sequence->node_previous;
-    sequence->node_next = sequence->node_previous = NULL;
-    prefix_withdraw(node);
+    list_remove(&sequence->node->sequences, &sequence->node_link);
+    prefix_withdraw(sequence->node);
 }
 
 // Offers the most urgent level, unless it is small and another one is offered already.
@@ -105,10 +89,11 @@ static void choose_offered(struct window *window)
     struct window_level *top = window->n_levels ? window->levels[0] : NULL;
     if (!top || top == window->offered || (window->offered && top->n_waiting <= WINDOW_SCAN_MAX))
         return;
-    for (struct sequence *s = window->offered ? window->offered->oldest : NULL; s; s = s->level_younger)
-        withdraw(s);
+    if (window->offered)
+        LIST_EACH (struct sequence, s, &window->offered->sequences, level_link)
+            withdraw(s);
     window->offered = top;
-    for (struct sequence *s = top->oldest; s; s = s->level_younger)
+    LIST_EACH (struct sequence, s, &top->sequences, level_link)
         offer(s);
 }
 
@@ -124,21 +109,15 @@ static struct prefix_node *wait_for_path(struct window *window, const struct seq
 
 static void append_by_age(struct window *window, struct window_level *level, struct sequence *sequence)
 {
-    sequence->younger = sequence->level_younger = NULL;
-    sequence->older = window->youngest;
-    if (window->youngest)
-        window->youngest->younger = sequence;
-    else
-        window->oldest = sequence;
-    window->youngest = sequence;
-    sequence->level_older = level->youngest;
-    if (level->youngest)
-        level->youngest->level_younger = sequence;
-    else
-        level->oldest = sequence;
-    level->youngest = sequence;
+    list_append(&window->waiting, &sequence->window_link);
+    list_append(&level->sequences, &sequence->level_link);
     level->n_waiting++;
     window->n_waiting++;
+}
+
+static struct sequence *oldest_of(const struct list *list) // a window's
+{
+    return LIST_ITEM(list->first, struct sequence, window_link);
 }
 
 bool window_add(struct window *window, struct sequence *sequence)
@@ -168,19 +147,20 @@ bool window_add_preempted(struct window *window, struct sequence *sequence)
     if (!node)
         return false;
     sequence->node = node;
-    struct sequence **link = &window->preempted;
-    while (*link && (*link)->admission < sequence->admission)
-        link = &(*link)->younger;
-    sequence->younger = *link;
-    *link = sequence;
+    struct list_link *younger = window->preempted.first, *older = NULL;
+    while (younger && LIST_ITEM(younger, struct sequence, window_link)->admission < sequence->admission) {
+        older = younger;
+        younger = younger->next;
+    }
+    list_insert(&window->preempted, older, &sequence->window_link);
     window->n_waiting++;
     return true;
 }
 
 static bool is_preempted(const struct window *window, const struct sequence *sequence)
 {
-    for (const struct sequence *s = window->preempted; s; s = s->younger)
-        if (s == sequence)
+    for (const struct list_link *link = window->preempted.first; link; link = link->next)
+        if (link == &sequence->window_link)
             return true;
     return false;
 }
@@ -199,14 +179,15 @@ static bool is_blocked(const struct sequence *sequence)
 // needs no stack.
 static struct sequence *next_under(const struct prefix_node *node)
 {
-    while (!node->sequences_first && node->offer_first && node->offer_first == node->offer_last) {
-        node = node->offer_first;
+    while (!node->sequences.first && node->offered.first && node->offered.first == node->offered.last) {
+        node = LIST_ITEM(node->offered.first, struct prefix_node, offer_link);
         if (node->owner)
             return NULL;
     }
-    if (node->sequences_first)
-        return node->sequences_first;
-    for (const struct prefix_node *child = node->offer_first; child; child = child->offer_next) {
+    if (node->sequences.first)
+        return LIST_ITEM(node->sequences.first, struct sequence, node_link);
+    for (const struct list_link *link = node->offered.first; link; link = link->next) {
+        const struct prefix_node *child = LIST_ITEM(link, struct prefix_node, offer_link);
         struct sequence *sequence = child->owner ? NULL : next_under(child);
         if (sequence)
             return sequence;
@@ -238,8 +219,9 @@ static struct sequence *next_scanned(const struct window_level *level)
 {
     struct sequence *best = NULL;
     int32_t most = -1, n_looked_at = 0;
-    for (struct sequence *s = level->oldest; s && n_looked_at < WINDOW_SCAN_MAX;
-         s = s->level_younger, n_looked_at++) {
+    for (const struct list_link *link = level->sequences.first; link && n_looked_at < WINDOW_SCAN_MAX;
+         link = link->next, n_looked_at++) {
+        struct sequence *s = LIST_ITEM(link, struct sequence, level_link);
         bool blocked;
         int32_t n_ready = prefix_ready(s->node, &blocked);
         if (!blocked && n_ready > most) {
@@ -252,7 +234,7 @@ static struct sequence *next_scanned(const struct window_level *level)
 
 static struct sequence *next_of_level(const struct window *window, const struct window_level *level)
 {
-    struct sequence *oldest = level->oldest;
+    struct sequence *oldest = LIST_ITEM(level->sequences.first, struct sequence, level_link);
     if (window->n_admitted - oldest->arrival > WINDOW_PASSED_MAX && !is_blocked(oldest))
         return oldest;
     return level == window->offered ? next_offered(window) : next_scanned(level);
@@ -260,19 +242,20 @@ static struct sequence *next_of_level(const struct window *window, const struct 
 
 static bool is_share_due(const struct window *window)
 {
-    const struct sequence *oldest = window->oldest;
+    const struct sequence *oldest = oldest_of(&window->waiting);
     return oldest->level != window->levels[0] && window->n_since_share >= WINDOW_SHARE - 1 &&
            window->n_admitted - oldest->arrival >= WINDOW_SHARE - 1 && !is_blocked(oldest);
 }
 
 struct sequence *window_next(const struct window *window)
 {
-    if (window->preempted)
-        return is_blocked(window->preempted) ? NULL : window->preempted;
-    if (!window->oldest)
+    struct sequence *preempted = oldest_of(&window->preempted);
+    if (preempted)
+        return is_blocked(preempted) ? NULL : preempted;
+    if (!window->waiting.first)
         return NULL;
     if (is_share_due(window))
-        return window->oldest;
+        return oldest_of(&window->waiting);
     // A less urgent sequence takes the slot while the more urgent ones wait for a prefix that is being
     // computed.
     struct sequence *sequence = NULL;
@@ -283,35 +266,14 @@ struct sequence *window_next(const struct window *window)
 
 // ---- removing ----
 
-static void unlink_by_age(struct window *window, struct sequence *sequence)
-{
-    struct window_level *level = sequence->level;
-    if (sequence->older)
-        sequence->older->younger = sequence->younger;
-    else
-        window->oldest = sequence->younger;
-    if (sequence->younger)
-        sequence->younger->older = sequence->older;
-    else
-        window->youngest = sequence->older;
-    if (sequence->level_older)
-        sequence->level_older->level_younger = sequence->level_younger;
-    else
-        level->oldest = sequence->level_younger;
-    if (sequence->level_younger)
-        sequence->level_younger->level_older = sequence->level_older;
-    else
-        level->youngest = sequence->level_older;
-    level->n_waiting--;
-}
-
 static void take_out(struct window *window, struct sequence *sequence)
 {
     struct window_level *level = sequence->level;
     if (level == window->offered)
         withdraw(sequence);
-    unlink_by_age(window, sequence);
-    if (level->n_waiting == 0)
+    list_remove(&window->waiting, &sequence->window_link);
+    list_remove(&level->sequences, &sequence->level_link);
+    if (--level->n_waiting == 0)
         drop_level(window, level);
     choose_offered(window);
 }
@@ -320,20 +282,16 @@ void window_remove(struct window *window, struct sequence *sequence, bool admitt
 {
     bool preempted = is_preempted(window, sequence);
     if (admitted) {
-        window->n_since_share = sequence == window->oldest ? 0 : window->n_since_share + !preempted;
+        window->n_since_share =
+            &sequence->window_link == window->waiting.first ? 0 : window->n_since_share + !preempted;
         window->n_admitted++;
         window->tree->cursor = sequence->node;
     }
-    if (preempted) {
-        struct sequence **link = &window->preempted;
-        while (*link != sequence)
-            link = &(*link)->younger;
-        *link = sequence->younger;
-    } else {
+    if (preempted)
+        list_remove(&window->preempted, &sequence->window_link);
+    else
         take_out(window, sequence);
-    }
     sequence->level = NULL;
-    sequence->older = sequence->younger = sequence->level_older = sequence->level_younger = NULL;
     window->n_waiting--;
     prefix_unwait(window->tree, sequence->node);
 }

@@ -19,8 +19,8 @@ enum { WINDOW_PASSED_MAX = 2048, WINDOW_SHARE = 8, WINDOW_SCAN_MAX = 32 };
 
 struct window_level {
     int32_t priority;
-    int64_t minute; // of the deadline; INT64_MAX: none
-    struct sequence *oldest, *youngest;
+    int64_t minute;        // of the deadline; INT64_MAX: none
+    struct list sequences; // by their level_link, oldest first
     int32_t n_waiting;
 };
 
@@ -28,10 +28,10 @@ struct window {
     struct prefix_tree *tree;
     struct window_level **levels; // [n_levels], the most urgent first; none is empty
     int32_t n_levels, levels_capacity;
-    struct window_level *offered;       // the level that the tree search covers; NULL: no sequence is waiting
-    struct sequence *oldest, *youngest; // all waiting sequences by arrival
-    struct sequence *preempted;         // admitted before all others, oldest first (linked by younger)
-    int32_t n_waiting;                  // with preempted ones
+    struct window_level *offered; // the level that the tree search covers; NULL: no sequence is waiting
+    struct list waiting;          // sequences by arrival, by their window_link, without preempted ones
+    struct list preempted;        // admitted before all others, oldest first, by their window_link
+    int32_t n_waiting;            // with preempted ones
     int64_t n_admitted;
     int64_t n_since_share; // admissions since the last one given to the longest waiting sequence
 };

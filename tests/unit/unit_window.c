@@ -40,7 +40,7 @@ static int close_window(void **state)
 {
     (void)state;
     assert_int_equal(window.n_waiting, 0);
-    assert_null(window.oldest);
+    assert_null(window.waiting.first);
     assert_null(window.offered);
     window_finish(&window);
     prefix_finish(&tree);
