@@ -184,7 +184,8 @@ enum status store_retry_failed(struct store *store, struct text dataset, int64_t
         " (SELECT 1 FROM jobs WHERE jobs.dataset = d.dataset AND topic IS NOT NULL) ORDER BY submitted_at_us, dataset LIMIT 1",
         error);
     status = select ? STATUS_OK : error->status;
-    while (status == STATUS_OK && sqlite3_step(select) == SQLITE_ROW) {
+    int code = SQLITE_DONE;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
         char name[JOB_DATASET_BYTES_MAX + 1];
         struct text found = column_text(select, 0);
         int64_t n;
@@ -195,6 +196,8 @@ enum status store_retry_failed(struct store *store, struct text dataset, int64_t
     }
     if (select)
         sqlite3_reset(select);
+    if (status == STATUS_OK && code != SQLITE_DONE)
+        status = database_error(&store->database, "looking for failed jobs", error);
     return database_end(&store->database, status, error);
 }
 

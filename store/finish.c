@@ -271,10 +271,13 @@ enum status finish_cancelled_datasets(struct store *store, struct error *error)
         return error->status;
     enum status status = STATUS_OK;
     int64_t n_cancelled = 0;
-    while (status == STATUS_OK && sqlite3_step(select) == SQLITE_ROW)
+    int code = SQLITE_DONE;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW)
         status = cancel_free_jobs(store, column_text(select, 0), &n_cancelled, error);
     sqlite3_reset(select);
-    return status;
+    return status != STATUS_OK || code == SQLITE_DONE
+               ? status
+               : database_error(&store->database, "looking for cancelled datasets", error);
 }
 
 static enum status dataset_exists(struct store *store, struct text dataset, struct error *error)

@@ -2,6 +2,15 @@
 #include "schemas/clock.h"
 #include "store/workers.h"
 
+// Takes the number of a statement's only row.
+static enum status read_number(struct store *store, sqlite3_stmt *select, int64_t *n, struct error *error)
+{
+    int code = sqlite3_step(select);
+    *n = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "counting jobs", error);
+}
+
 static enum status count_running(struct store *store, struct text dataset, int64_t *n, struct error *error)
 {
     sqlite3_stmt *select =
@@ -12,9 +21,7 @@ static enum status count_running(struct store *store, struct text dataset, int64
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
-    *n = sqlite3_step(select) == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
-    sqlite3_reset(select);
-    return STATUS_OK;
+    return read_number(store, select, n, error);
 }
 
 // Recent failures are few, found by the index jobs_failed; older ones are counted in compacted_failures.
@@ -28,9 +35,7 @@ static enum status count_failed(struct store *store, struct text dataset, const 
         return error->status;
     bind_text(select, 1, dataset);
     bind_text(select, 2, text_from_string(code));
-    *n = sqlite3_step(select) == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
-    sqlite3_reset(select);
-    return STATUS_OK;
+    return read_number(store, select, n, error);
 }
 
 enum status store_progress(struct store *store, struct text dataset,
@@ -142,10 +147,11 @@ static enum status count_alive(struct store *store, int64_t *n, struct error *er
     if (!select)
         return error->status;
     enum status status = workers_open_locks(store, error);
-    while (status == STATUS_OK && sqlite3_step(select) == SQLITE_ROW)
+    int code = SQLITE_DONE;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW)
         *n += worker_is_alive(store, sqlite3_column_int64(select, 0));
     sqlite3_reset(select);
-    return status;
+    return code == SQLITE_DONE ? status : database_error(&store->database, "reading workers", error);
 }
 
 enum status store_totals(struct store *store, struct store_totals *totals, struct error *error)
@@ -159,7 +165,8 @@ enum status store_totals(struct store *store, struct store_totals *totals, struc
         error);
     if (!select)
         return error->status;
-    if (sqlite3_step(select) == SQLITE_ROW) {
+    int code = sqlite3_step(select);
+    if (code == SQLITE_ROW) {
         totals->n_steps = sqlite3_column_int64(select, 0);
         totals->prefill_tokens = sqlite3_column_int64(select, 1);
         totals->generated_tokens = sqlite3_column_int64(select, 2);
@@ -169,7 +176,8 @@ enum status store_totals(struct store *store, struct store_totals *totals, struc
         totals->tokens_saved_share = sqlite3_column_double(select, 6);
     }
     sqlite3_reset(select);
-    return count_alive(store, &totals->n_workers_alive, error);
+    return code == SQLITE_ROW ? count_alive(store, &totals->n_workers_alive, error)
+                              : database_error(&store->database, "reading totals", error);
 }
 
 enum status store_fleet(struct store *store,
@@ -207,12 +215,13 @@ enum status store_lag(struct store *store, struct store_lag *lag, struct error *
         error);
     if (!select)
         return error->status;
-    if (sqlite3_step(select) == SQLITE_ROW) {
+    int code = sqlite3_step(select);
+    if (code == SQLITE_ROW) {
         lag->n_partitions = sqlite3_column_int64(select, 0);
         lag->n_owned = sqlite3_column_int64(select, 1);
         lag->jobs_behind = sqlite3_column_int64(select, 2);
         lag->map_covered = sqlite3_column_int64(select, 3);
     }
     sqlite3_reset(select);
-    return STATUS_OK;
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "reading the lag", error);
 }

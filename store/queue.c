@@ -30,10 +30,13 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
-    bool found = sqlite3_step(select) == SQLITE_ROW;
+    int code = sqlite3_step(select);
+    bool found = code == SQLITE_ROW;
     bool cancelled = found && sqlite3_column_int(select, 0),
          compacted = found && sqlite3_column_int(select, 1);
     sqlite3_reset(select);
+    if (!found)
+        return database_error(&store->database, "looking for the dataset", error);
     if (compacted)
         return error_set(
             error, STATUS_REFUSE, ERROR_STORE,
@@ -197,14 +200,17 @@ static enum status read_mark(struct store *store, struct text dataset, struct da
     bind_text(select, 1, dataset);
     *mark = (struct dataset_mark){0};
     *complete = false;
-    if (sqlite3_step(select) == SQLITE_ROW && sqlite3_column_type(select, 0) == SQLITE_INTEGER) {
+    int code = sqlite3_step(select);
+    if (code == SQLITE_ROW && sqlite3_column_type(select, 0) == SQLITE_INTEGER) {
         bool by_lines = sqlite3_column_type(select, 1) == SQLITE_INTEGER;
         *mark = (struct dataset_mark){by_lines ? sqlite3_column_int64(select, 1) : STORE_WHOLE_FILE,
                                       (uint64_t)sqlite3_column_int64(select, 0)};
         *complete = sqlite3_column_int(select, 2);
     }
     sqlite3_reset(select);
-    return STATUS_OK;
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for the dataset", error);
 }
 
 static enum status move_mark(struct store *store, struct text dataset, const struct dataset_mark *from,
@@ -288,10 +294,11 @@ static enum status next_claiming_worker(struct store *store, int64_t after, int6
         return error->status;
     bind_integer(select, 1, after);
     *worker = -1;
-    if (sqlite3_step(select) == SQLITE_ROW && sqlite3_column_type(select, 0) != SQLITE_NULL)
+    int code = sqlite3_step(select);
+    if (code == SQLITE_ROW && sqlite3_column_type(select, 0) != SQLITE_NULL)
         *worker = sqlite3_column_int64(select, 0);
     sqlite3_reset(select);
-    return STATUS_OK;
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for workers", error);
 }
 
 // Counts a worker's crash for the jobs that may have caused it: the job that was computed alone; else one
@@ -608,8 +615,11 @@ enum status store_collect(struct store *store, struct text dataset,
     if (!select)
         return error->status;
     bind_text(known, 1, dataset);
-    if (sqlite3_step(known) != SQLITE_ROW) {
+    int found = sqlite3_step(known);
+    if (found != SQLITE_ROW) {
         sqlite3_reset(known);
+        if (found != SQLITE_DONE)
+            return database_error(&store->database, "looking for the dataset", error);
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s",
                          store->database.path, (int)dataset.size, dataset.data);
     }

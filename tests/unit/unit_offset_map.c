@@ -243,6 +243,40 @@ static void refused(int64_t offset, struct text metadata, const char *part)
     assert_memory_equal(&map, &before, sizeof map);
 }
 
+// A bitmap of `size` bytes whose last byte alone has a bit, with its CRC.
+static enum status restart_from(int64_t offset, size_t size)
+{
+    unsigned char bytes[4 + 8] = {0};
+    struct offset_map map;
+    struct buffer text = {0};
+    struct error error;
+    bytes[4 + size - 1] = 0x80;
+    uint32_t crc = offset_map_crc(offset, bytes + 4, size);
+    for (int i = 0; i < 4; i++)
+        bytes[i] = (unsigned char)(crc >> 8 * i);
+    buffer_add_string(&text, "sheaf1:");
+    base64_encode((struct text){(const char *)bytes, 4 + size}, &text);
+    offset_map_init(&map);
+    enum status status = offset_map_restart(&map, offset, (struct text){text.data, text.size}, &error);
+    if (status == STATUS_OK) {
+        assert_true(offset_map_is_finished(&map, offset + 8 * (int64_t)size - 1));
+        assert_false(offset_map_is_finished(&map, offset + 8 * (int64_t)size - 2));
+    }
+    buffer_finish(&text);
+    return status;
+}
+
+static void a_bitmap_ends_with_the_last_offset_that_there_is(void **state)
+{
+    (void)state;
+    const int64_t end = INT64_MAX - 1; // offsets that may be committed
+    for (size_t size = 1; size <= 8; size++) {
+        assert_int_equal(restart_from(end - 8 * (int64_t)size, size), STATUS_OK);
+        assert_int_equal(restart_from(end - 8 * (int64_t)size + 1, size), STATUS_REFUSE);
+    }
+    assert_int_equal(restart_from(0, 1), STATUS_OK);
+}
+
 static void unknown_or_damaged_metadata_is_refused(void **state)
 {
     struct offset_map map;
@@ -431,6 +465,7 @@ int main(void)
         cmocka_unit_test(a_gap_longer_than_the_window_waits_for_what_runs_before_it),
         cmocka_unit_test(offsets_at_the_end_of_int64_are_taken_or_refused),
         cmocka_unit_test(the_metadata_has_stable_bytes),
+        cmocka_unit_test(a_bitmap_ends_with_the_last_offset_that_there_is),
         cmocka_unit_test(unknown_or_damaged_metadata_is_refused),
         cmocka_unit_test(empty_metadata_means_that_nothing_above_is_finished),
         cmocka_unit_test(random_histories_agree_with_the_model),

@@ -1,6 +1,7 @@
 // The embedded queue on a disk that fails between two statements: jobs that a living worker has claimed but
 // not read must not remain claimed.
 #include "store/database.h"
+#include "store/step_cost.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -181,11 +182,139 @@ static int remove_folder(void **state)
     return system(command);
 }
 
+// ---- reading for people and programs ----
+
+static void pass_progress(void *context, const struct dataset_progress *progress)
+{
+    (void)context, (void)progress;
+}
+
+static void pass_waiting(void *context, const struct waiting_jobs *jobs)
+{
+    (void)context, (void)jobs;
+}
+
+static void pass_suspect(void *context, const struct suspect_job *job)
+{
+    (void)context, (void)job;
+}
+
+static void pass_row(void *context, const struct dataset_row *row)
+{
+    (void)context, (void)row;
+}
+
+static enum status pass_record(void *context, struct text record, struct error *ignored)
+{
+    (void)context, (void)record, (void)ignored;
+    return STATUS_OK;
+}
+
+static enum status read_progress(struct store *store)
+{
+    return store_progress(store, (struct text){0}, pass_progress, NULL, &error);
+}
+
+static enum status read_waiting(struct store *store)
+{
+    return store_waiting(store, (struct text){0}, pass_waiting, NULL, &error);
+}
+
+static enum status read_suspects(struct store *store)
+{
+    return store_suspects(store, (struct text){0}, 9, pass_suspect, NULL, &error);
+}
+
+static enum status read_totals(struct store *store)
+{
+    struct store_totals totals;
+    return store_totals(store, &totals, &error);
+}
+
+static enum status read_datasets(struct store *store)
+{
+    return store_datasets(store, pass_row, NULL, &error);
+}
+
+static enum status read_results(struct store *store)
+{
+    int64_t n_missing;
+    return store_collect(store, TEXT("set"), pass_record, NULL, &n_missing, &error);
+}
+
+static enum status read_drained(struct store *store)
+{
+    bool drained;
+    return store_queue_is_drained(store, (struct text){0}, &drained, &error);
+}
+
+static enum status read_cost(struct store *store)
+{
+    struct step_cost cost;
+    return store_step_cost(store, &cost, &error);
+}
+
+static enum status read_lag(struct store *store)
+{
+    struct store_lag lag;
+    return store_lag(store, &lag, &error);
+}
+
+static enum status begin_dataset(struct store *store)
+{
+    struct dataset_mark mark;
+    return store_dataset_begin(store, TEXT("set"), &mark, &error);
+}
+
+static enum status submit_again(struct store *store)
+{
+    struct submission submission = {TEXT("job-0"), TEXT("job-0"), 0, TEXT("{}"), ENCODING_JSON, 0, 0};
+    size_t n_added;
+    return store_submit(store, TEXT("set"), &submission, 1, &n_added, &error);
+}
+
+static enum status retry_failed(struct store *store)
+{
+    int64_t n_reopened;
+    return store_retry_failed(store, (struct text){0}, &n_reopened, &error);
+}
+
+// A row that could not be read must not look like the last one.
+static void what_could_not_be_read_whole_is_an_error_wherever_the_disk_fails(void **state)
+{
+    (void)state;
+    static enum status (*const reads[])(struct store * store) = {read_progress, read_waiting,  read_suspects,
+                                                                 read_totals,   read_datasets, read_results,
+                                                                 read_drained,  read_cost,     read_lag,
+                                                                 begin_dataset, submit_again,  retry_failed};
+    struct store *store = open_queue(4);
+    fails = "SELECT";
+    bad_code = SQLITE_IOERR_READ;
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
+        int n_faults = 0;
+        for (;; n_faults++) {
+            n_good = n_faults;
+            n_bad = 1;
+            enum status status = reads[i](store);
+            if (n_bad > 0) { // there was no such statement any more
+                assert_int_equal(status, STATUS_OK);
+                break;
+            }
+            assert_int_equal(status, STATUS_RETRY);
+            assert_int_equal(error.code, ERROR_STORE);
+        }
+        assert_true(n_faults > 0);
+    }
+    n_bad = 0;
+    store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_that_were_claimed_and_could_not_be_read_are_free_again),
         cmocka_unit_test(a_worker_that_can_t_give_them_back_must_end),
+        cmocka_unit_test(what_could_not_be_read_whole_is_an_error_wherever_the_disk_fails),
         cmocka_unit_test(a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_worker),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -369,6 +369,22 @@ static void spelling_decides_only_the_ends_that_no_key_decides(void **state)
     }
 }
 
+// The ids that llama's tokenizers have where no key names any are absent too where there are no such tokens.
+static void ids_outside_a_small_vocabulary_are_absent(void **state)
+{
+    (void)state;
+    for (int32_t n = 1; n <= 3; n++) {
+        static const char *const tokens[] = {"<unk>", "<s>", "</s>"};
+        struct vocabulary_file file = {0};
+        for (int32_t i = 0; i < n; i++)
+            add_token(&file, tokens[i], 0, i ? TYPE_CONTROL : TYPE_UNKNOWN);
+        struct tokenizer *tokenizer = open_or_fail(&file, "llama", NULL);
+        assert_int_equal(tokenizer_bos(tokenizer), n > 1 ? 1 : -1);
+        assert_int_equal(tokenizer_eos(tokenizer), n > 2 ? 2 : -1);
+        tokenizer_close(tokenizer);
+    }
+}
+
 // Gemma's vocabulary has the tags of HTML as user-defined tokens.
 static void a_user_defined_token_ends_nothing_by_its_spelling(void **state)
 {
@@ -563,6 +579,7 @@ int main(void)
         cmocka_unit_test(a_byte_level_token_outside_the_alphabet_decodes_to_its_text),
         cmocka_unit_test(tokens_known_to_end_a_turn_end_the_generation),
         cmocka_unit_test(spelling_decides_only_the_ends_that_no_key_decides),
+        cmocka_unit_test(ids_outside_a_small_vocabulary_are_absent),
         cmocka_unit_test(a_user_defined_token_ends_nothing_by_its_spelling),
         cmocka_unit_test(keys_name_further_ends_and_additions),
         cmocka_unit_test(vocabularies_that_make_no_sense_are_refused),
