@@ -129,9 +129,13 @@ static void without_a_file_a_slot_has_the_given_name_or_a_random_one(void **stat
     assert_int_equal(slot_open_without_file(&first, "pod-7", &error), STATUS_OK);
     assert_string_equal(first.id, "pod-7");
     assert_int_equal(slot_open_without_file(&first, "no name", &error), STATUS_REFUSE);
+    memset(&first, '?', sizeof first);
+    memset(&second, '?', sizeof second);
     assert_int_equal(slot_open_without_file(&first, NULL, &error), STATUS_OK);
     assert_int_equal(slot_open_without_file(&second, NULL, &error), STATUS_OK);
     assert_string_not_equal(first.id, second.id);
+    assert_int_equal(strlen(first.id), SLOT_ID_BYTES);
+    assert_int_equal(strspn(first.id, "0123456789abcdef"), SLOT_ID_BYTES);
     slot_close(&first); // nothing to close
 }
 

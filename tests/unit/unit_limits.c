@@ -97,6 +97,41 @@ static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state
                  plan.placement.host_attention);
 }
 
+// A device that stores each weight in twice its bytes.
+static uint64_t doubled_bytes(struct backend *backend, const struct tensor *tensor, enum weight_role role)
+{
+    (void)backend, (void)role;
+    return 2 * tensor->size_bytes;
+}
+
+static uint64_t no_scratch(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
+                           int32_t n_outputs_max, int64_t n_positions)
+{
+    (void)backend, (void)shape, (void)n_rows_max, (void)n_outputs_max, (void)n_positions;
+    return 0;
+}
+
+static void weights_are_counted_as_their_own_side_stores_them(void **state)
+{
+    struct model *model = *state;
+    struct backend device = {.device = {.weight_bytes = doubled_bytes, .scratch_bytes = no_scratch}};
+    struct limits_plan plan;
+    struct limits_wanted wanted =
+        wanted_with(10 * forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16));
+    wanted.backend = &device;
+    wanted.placing = PLACING_LAYERS;
+    uint64_t layer = forward_layer_bytes(model, &stub, 0);
+    for (int32_t n_host = 1; n_host < N_LAYERS; n_host++) {
+        wanted.n_device_layers = N_LAYERS - n_host;
+        assert_true(fits(&plan, model, PLENTY, &wanted));
+        assert_int_equal(plan.placement.n_host_layers, n_host);
+        assert_int_equal(plan.host_weight_bytes,
+                         forward_layer_bytes(model, &stub, LAYER_BEFORE) + (uint64_t)n_host * layer);
+        assert_int_equal(plan.weight_bytes, 2 * (forward_layer_bytes(model, &stub, LAYER_AFTER) +
+                                                 (uint64_t)(N_LAYERS - n_host) * layer));
+    }
+}
+
 static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(void **state)
 {
     struct model *model = *state;
@@ -450,6 +485,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_device_that_holds_everything_computes_everything),
         TEST(pages_that_do_not_fit_beside_the_weights_go_to_the_host),
+        TEST(weights_are_counted_as_their_own_side_stores_them),
         TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do),
         TEST(a_named_placement_is_kept_or_refused),
         TEST(a_refusal_names_what_would_fit),
