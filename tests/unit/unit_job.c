@@ -334,6 +334,8 @@ static void a_seed_that_is_not_given_is_of_the_request_alone(void **state)
          "{'prompt':'p','custom_id':'c','job_id':'b','dataset':'e','index':2}"},
         {"{'prompt':'p','job_id':'d-7','dataset':'d','index':7}",
          "{'prompt':'p','job_id':'e-7','dataset':'e','index':7}"},
+        {"{'prompt':'p','job_id':'d-0','dataset':'d','index':0}", // the first line
+         "{'prompt':'p','job_id':'e-0','dataset':'e','index':0}"},
         {"{'messages':[{'role':'user','content':'x'}],'index':7}",
          "{'index':7,'messages':[{'role':'user','content':'x'}],'n':3}"},
         {"{'prompt':[1,2,3],'index':0}", "{'temperature':0.5,'prompt':[1,2,3],'index':0}"}};
