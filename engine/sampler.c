@@ -59,12 +59,18 @@ void sampler_destroy(struct sampler *sampler)
 
 // ---- reductions over the vocabulary ----
 // Item i is added to lane i mod LANES in order, so that compilers vectorize and the result is
-// the same everywhere.
+// the same everywhere. Logits of forbidden tokens are -infinity, of weight 0, so that words of the mask without a
+// bit are skipped, to the same result; their logits are never read. `allowed` NULL: all are.
 
-enum { LANES = 16 };
+enum { LANES = 16, WORD_TOKENS = 32 };
+
+static bool is_skipped(const uint32_t *allowed, int32_t token)
+{
+    return allowed && allowed[token / WORD_TOKENS] == 0;
+}
 
 // The largest logit; NaN if one is NaN or +infinity, -infinity if all are.
-static float find_largest(const float *logits, int32_t n)
+static float find_largest(const float *logits, int32_t n, const uint32_t *allowed)
 {
     float largest[LANES];
     int32_t bad[LANES] = {0};
@@ -72,12 +78,12 @@ static float find_largest(const float *logits, int32_t n)
         largest[lane] = -INFINITY;
     int32_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        for (int lane = 0; lane < LANES; lane++) {
+        for (int lane = 0; lane < LANES && !is_skipped(allowed, i); lane++) {
             float x = logits[i + lane];
             bad[lane] |= !(x <= FLT_MAX);
             largest[lane] = x > largest[lane] ? x : largest[lane];
         }
-    for (; i < n; i++) {
+    for (; i < n && !is_skipped(allowed, i); i++) {
         bad[0] |= !(logits[i] <= FLT_MAX);
         largest[0] = logits[i] > largest[0] ? logits[i] : largest[0];
     }
@@ -89,18 +95,21 @@ static float find_largest(const float *logits, int32_t n)
 }
 
 // Sum of exp((logit - largest) / temperature).
-static double sum_weights(const float *logits, int32_t n, float largest, float temperature)
+static double sum_weights(const float *logits, int32_t n, const uint32_t *allowed, float largest,
+                          float temperature)
 {
     double sums[LANES] = {0};
     int32_t i = 0;
     for (; i + LANES <= n; i += LANES) {
+        if (is_skipped(allowed, i))
+            continue;
         float weights[LANES]; // a separate loop, which compilers vectorize
         for (int lane = 0; lane < LANES; lane++)
             weights[lane] = elementary_exp_negative((logits[i + lane] - largest) / temperature);
         for (int lane = 0; lane < LANES; lane++)
             sums[lane] += (double)weights[lane];
     }
-    for (; i < n; i++)
+    for (; i < n && !is_skipped(allowed, i); i++) // of one word
         sums[0] += (double)elementary_exp_negative((logits[i] - largest) / temperature);
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int lane = 0; lane < half; lane++)
@@ -131,6 +140,7 @@ static void sift_down(struct candidate *heap, int32_t n, int32_t at)
 
 struct ranking {
     const float *logits;
+    const uint32_t *allowed;
     int32_t n_vocab;
     float floor, width; // tokens from `floor` on are in the two arrays; the next band is `width` wide
     struct candidate *sorted, *heap;
@@ -138,9 +148,11 @@ struct ranking {
 };
 
 // `width`: of the first band, below the largest logit.
-static struct ranking ranking_start(struct sampler *sampler, const float *logits, float largest, float width)
+static struct ranking ranking_start(struct sampler *sampler, const float *logits, const uint32_t *allowed,
+                                    float largest, float width)
 {
     return (struct ranking){.logits = logits,
+                            .allowed = allowed,
                             .n_vocab = sampler->n_vocab,
                             .floor = nextafterf(largest, INFINITY),
                             .width = width,
@@ -148,16 +160,33 @@ static struct ranking ranking_start(struct sampler *sampler, const float *logits
                             .heap = sampler->heap};
 }
 
+// The largest logit below `above` among tokens [first, end).
+static float top_below(const float *logits, int32_t first, int32_t end, float above)
+{
+    float top = -INFINITY;
+    for (int32_t i = first; i < end; i++) {
+        float logit = logits[i] < above ? logits[i] : -INFINITY;
+        top = logit > top ? logit : top;
+    }
+    return top;
+}
+
 // Builds a heap of the next band, from the largest logit not yet taken down. False: none left.
 static bool refill_heap(struct ranking *ranking)
 {
+    int32_t n = ranking->n_vocab, step = ranking->allowed ? WORD_TOKENS : n;
     float above = ranking->floor, top = -INFINITY;
-    for (int32_t i = 0; i < ranking->n_vocab; i++) {
-        float logit = ranking->logits[i] < above ? ranking->logits[i] : -INFINITY;
-        top = logit > top ? logit : top;
-    }
+    for (int32_t first = 0; first < n; first += step)
+        if (!is_skipped(ranking->allowed, first)) {
+            float found = top_below(ranking->logits, first, first + step < n ? first + step : n, above);
+            top = found > top ? found : top;
+        }
     ranking->floor = top - ranking->width;
-    for (int32_t i = 0; i < ranking->n_vocab && top > -INFINITY; i++) {
+    for (int32_t i = 0; i < n && top > -INFINITY; i++) {
+        if (i % WORD_TOKENS == 0 && is_skipped(ranking->allowed, i)) {
+            i += WORD_TOKENS - 1;
+            continue;
+        }
         float logit = ranking->logits[i];
         if (logit >= ranking->floor && logit < above && logit > -INFINITY)
             ranking->heap[ranking->n_heap++] = (struct candidate){logit, i};
@@ -188,10 +217,17 @@ static bool ranking_at(struct ranking *ranking, int32_t index, struct candidate 
 
 static void mask_logits(float *logits, int32_t n_vocab, const uint32_t *allowed)
 {
-    for (int32_t first = 0; first < n_vocab; first += 32) {
-        uint32_t word = allowed[first / 32];
-        int32_t n = n_vocab - first < 32 ? n_vocab - first : 32;
-        for (int32_t i = 0; i < n && word != UINT32_MAX; i++)
+    for (int32_t first = 0; first < n_vocab; first += WORD_TOKENS) {
+        uint32_t word = allowed[first / WORD_TOKENS];
+        if (word == 0)
+            continue; // is_skipped
+        int32_t n = n_vocab - first < WORD_TOKENS ? n_vocab - first : WORD_TOKENS;
+        if (n == WORD_TOKENS) { // most words have all bits or few
+            for (uint32_t off = ~word; off; off &= off - 1)
+                logits[first + __builtin_ctz(off)] = -INFINITY;
+            continue;
+        }
+        for (int32_t i = 0; i < n; i++)
             logits[first + i] = word >> i & 1 ? logits[first + i] : -INFINITY;
     }
 }
@@ -261,10 +297,10 @@ static void adjust_logits(struct sampler *sampler, float *logits, const struct s
 
 // ---- the draw ----
 
-static int32_t find_first(const float *logits, int32_t n, float value)
+static int32_t find_first(const float *logits, int32_t n, const uint32_t *allowed, float value)
 {
     for (int32_t i = 0; i < n; i++)
-        if (logits[i] == value)
+        if (logits[i] == value && !is_skipped(allowed, i))
             return i;
     return -1;
 }
@@ -289,7 +325,8 @@ static struct kept filter(struct ranking *ranking, const struct sampling *sampli
         for (kept.n = 0; kept.n < sampling->top_k && ranking_at(ranking, kept.n, &candidate); kept.n++)
             kept.total += (double)weigh(candidate, largest, sampling->temperature);
     } else {
-        kept.total = sum_weights(ranking->logits, ranking->n_vocab, largest, sampling->temperature);
+        kept.total =
+            sum_weights(ranking->logits, ranking->n_vocab, ranking->allowed, largest, sampling->temperature);
     }
     if (sampling->top_p >= 1.0f && sampling->min_p <= 0.0f)
         return kept;
@@ -310,7 +347,8 @@ static int32_t draw(struct sampler *sampler, const float *logits, const struct s
 {
     const struct sampling *sampling = request->sampling;
     // e^-8: few tokens of a trained model weigh more, and rarely is another one drawn.
-    struct ranking ranking = ranking_start(sampler, logits, largest, 8.0f * sampling->temperature);
+    struct ranking ranking =
+        ranking_start(sampler, logits, request->allowed, largest, 8.0f * sampling->temperature);
     struct kept kept = filter(&ranking, sampling, largest);
     struct philox counter = {{request->index, request->choice, 0, 0}};
     double target = philox_uniform(philox4x32(counter, sampling->seed)) * kept.total;
@@ -334,15 +372,17 @@ static int32_t draw(struct sampler *sampler, const float *logits, const struct s
 
 // Of the logits as the model gave them to the allowed tokens. Returns the logarithm of the sum of all
 // weights.
-static double fill_top(struct sampler *sampler, const float *logits, const struct sampling *sampling,
+static double fill_top(struct sampler *sampler, const float *logits, const struct sample_request *request,
                        float largest, struct sample_result *result)
 {
-    double log_sum = (double)largest + elementary_log(sum_weights(logits, sampler->n_vocab, largest, 1.0f));
+    const struct sampling *sampling = request->sampling;
+    double log_sum = (double)largest +
+                     elementary_log(sum_weights(logits, sampler->n_vocab, request->allowed, largest, 1.0f));
     int32_t wanted =
         sampling->top_logprobs < JOB_TOP_LOGPROBS_MAX ? sampling->top_logprobs : JOB_TOP_LOGPROBS_MAX;
     if (wanted == 0)
         return log_sum;
-    struct ranking ranking = ranking_start(sampler, logits, largest, 8.0f);
+    struct ranking ranking = ranking_start(sampler, logits, request->allowed, largest, 8.0f);
     struct candidate candidate;
     for (int32_t i = 0; i < wanted && ranking_at(&ranking, i, &candidate); i++)
         result->top[result->n_top++] =
@@ -358,19 +398,20 @@ void sampler_draw(struct sampler *sampler, float *logits, const struct sample_re
     assert(!request->allowed || request->n_allowed_words == token_mask_words(sampler->n_vocab));
     if (request->allowed)
         mask_logits(logits, sampler->n_vocab, request->allowed);
-    float largest = find_largest(logits, sampler->n_vocab);
+    float largest = find_largest(logits, sampler->n_vocab, request->allowed);
     if (!(largest > -INFINITY)) // NaN, or no candidate
         return;
-    double log_sum = sampling->logprobs ? fill_top(sampler, logits, sampling, largest, result) : 0.0;
+    double log_sum = sampling->logprobs ? fill_top(sampler, logits, request, largest, result) : 0.0;
     const float *given = logits;
     if (sampling->n_logit_bias > 0 || has_penalties(sampling)) {
         if (sampling->logprobs)
             given = memcpy(sampler->given, logits, (size_t)sampler->n_vocab * sizeof *logits);
         adjust_logits(sampler, logits, request);
-        largest = find_largest(logits, sampler->n_vocab);
+        largest = find_largest(logits, sampler->n_vocab, request->allowed);
     }
-    result->token = sampling->temperature > 0.0f ? draw(sampler, logits, request, largest)
-                                                 : find_first(logits, sampler->n_vocab, largest);
+    result->token = sampling->temperature > 0.0f
+                        ? draw(sampler, logits, request, largest)
+                        : find_first(logits, sampler->n_vocab, request->allowed, largest);
     if (sampling->logprobs)
         result->logprob = (float)((double)given[result->token] - log_sum);
 }
