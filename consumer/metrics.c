@@ -61,6 +61,9 @@ void metrics_job_left(struct metrics *metrics, const struct job *job, bool publi
     metrics->jobs.n_by_code[job->result.error.code]++;
     metrics->jobs.n_dead_letters += job->source.record.data != NULL;
     metrics->tokens.n_cached += job->figures.cached_tokens;
+    recent_count(&metrics->recent, now_s, 1, 0);
+    if (job->result.status != RESULT_CANCELLED)
+        recent_add(&metrics->recent, job);
 }
 
 void metrics_step(struct metrics *metrics, const struct step_figures *step)
@@ -73,6 +76,7 @@ void metrics_step(struct metrics *metrics, const struct step_figures *step)
     metrics->steps.n_preempted += step->n_preempted;
     metrics->tokens.n_prefill += step->prefill_tokens;
     metrics->tokens.n_generated += step->n_generated;
+    recent_count(&metrics->recent, metrics_second(), 0, step->n_generated);
     metrics->steps.n_waiting = step->n_waiting;
     metrics->steps.pages_used = step->pages_used;
     metrics->steps.pages_total = step->pages_total;

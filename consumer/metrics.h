@@ -5,6 +5,7 @@
 #pragma once
 
 #include "consumer/kafka/kafka.h"
+#include "consumer/recent.h"
 #include "consumer/transport.h"
 #include "schemas/figures.h"
 #include "store/store.h"
@@ -43,6 +44,7 @@ struct metrics {
     } steps;
     struct histogram commits; // seconds
     struct prefix_report prefixes;
+    struct recent recent;
     struct {
         char trouble[ERROR_TEXT_BYTES]; // error that is being retried; "": none
         const char *waiting;            // why the transport delivers nothing now; NULL or "": it does

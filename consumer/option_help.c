@@ -29,7 +29,7 @@ static const struct {
          " gpu-device placement check-cpu cached-tokens no-graphs gpu-sync no-ahead trace-steps kv-type"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
          " repetition-penalty tool-format special-in-content pre model-name engine-test "},
-    [GROUP_MESSAGES] = {" metrics metrics-token quiet verbose ", " progress log log-json "},
+    [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ", " progress log log-json "},
 };
 
 const char *option_group_name(enum option_group group)

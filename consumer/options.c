@@ -184,6 +184,8 @@ static const struct option options[] = {
      "serve Prometheus metrics and a status page; a port alone: on the loopback"},
     {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics_token), 0, 0, "FILE",
      "secret of the page and the metrics, as Bearer token or password; needed where other machines reach them"},
+    {"metrics-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.metrics_content), 0, 0, NULL,
+     "show the last prompts, answers and messages of errors on the page of --metrics"},
     {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
      "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
     {"dead-share", 0, INTEGER, WORK, AT(worker.dead_share), 1, 100, "PERCENT",

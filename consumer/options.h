@@ -84,6 +84,7 @@ struct settings {
         int64_t crash_limit, dead_share, model_failures;
         char *require_arithmetic;
         bool force_new, retry_failed, cached_tokens;
+        bool metrics_content;
     } worker;
 
     struct { // of sheaf status and sheaf mirror

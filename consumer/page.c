@@ -36,7 +36,7 @@ static const char style[] =
     ".bar i i{display:block;background:var(--bar);height:.5rem}"
     ".wide{overflow-x:auto;margin-top:.6rem}h3:has(+.wide){margin-top:1rem}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}"
     "th,td{padding:.25rem .7rem .25rem 0;text-align:right;border-bottom:1px solid var(--line);vertical-align:top}"
-    "th:first-child,td:first-child,.left{text-align:left}th{font-weight:600}td.left{overflow-wrap:anywhere}.hit{font-weight:700}"
+    "th:first-child,td:first-child,.left{text-align:left}th{font-weight:600}td.left{min-width:6.5rem;overflow-wrap:break-word}.hit{font-weight:700}"
     ".bad{color:var(--bad)}progress{width:8rem;accent-color:var(--bar)}"
     "@media print{:root{--ink:#000;--soft:#444;--line:#bbb;--paper:#fff;--tile:#eee;--bar:#3b6fb6;--bad:#900}body{font-size:11px;"
     "max-width:none;padding:0}.charts{grid-template-columns:repeat(2,1fr)}.wide{overflow:visible}section{break-inside:auto}"

@@ -60,10 +60,11 @@ static enum status open_transport(struct transport **transport, struct kafka_set
 
 static void attach_exporter(struct exporter *exporter, struct transport *transport,
                             const struct service *service, const struct kafka_settings *kafka,
-                            const struct runtime *runtime)
+                            const struct runtime *runtime, bool keeps_content)
 {
     snprintf(exporter->model, sizeof exporter->model, "%.*s", (int)runtime->model_name.size,
              runtime->model_name.data);
+    exporter->metrics.recent.keeps_content = keeps_content;
     struct metrics_view view = {.version = SHEAF_VERSION,
                                 .model = exporter->model,
                                 .backend = runtime->device.backend->device.name,
@@ -122,7 +123,7 @@ enum status service_run(const struct service *service, const struct settings *se
     if (status == STATUS_OK)
         status = open_transport(&transport, &kafka, service, settings, error);
     if (status == STATUS_OK) {
-        attach_exporter(exporter, transport, service, &kafka, &runtime);
+        attach_exporter(exporter, transport, service, &kafka, &runtime, settings->worker.metrics_content);
         struct store_finder finder = {service->late, exporter};
         struct worker_config config = {.transport = transport,
                                        .records.store = service->store,

@@ -1,6 +1,7 @@
 #include "store/report.h"
 
 #include "store/database.h"
+#include "store/workers.h"
 
 #define TEXT_OF(number) #number
 #define NUMBER(name)    TEXT_OF(name)
@@ -64,6 +65,10 @@ static const char *const queries[REPORT_QUERY_COUNT] = {
         "  FROM given, json_each(object) WHERE type NOT IN ('array', 'object') GROUP BY 1, 2)"
         " SELECT key, label, n FROM (SELECT *, count(*) OVER (PARTITION BY key) AS n_labels, max(n) OVER (PARTITION BY key) AS"
         "  most FROM counted) WHERE n_labels <= " NUMBER(LABELS) " AND most > 1 ORDER BY key, n DESC, label",
+    [REPORT_WORKERS] =
+        "SELECT id, host || ' ' || pid, backend, generated_tokens, generated_tokens * 1e6 / max(busy_us, 1),"
+        " 1.0 * n_sequence_steps / max(n_steps, 1), 100.0 * tokens_saved / max(prefix_tokens, 1) FROM workers"
+        " WHERE stopped_at_us IS NULL AND ?1 IS NULL ORDER BY seen_at_us DESC LIMIT 32",
     [REPORT_EVALUATION] = "SELECT gold, answer, n FROM evaluations WHERE dataset = ?1 ORDER BY gold, answer",
 };
 
@@ -91,6 +96,8 @@ enum status store_report(struct store *store, enum report_query query, struct te
     bind_text(select, 1, dataset);
     int code;
     while ((code = sqlite3_step(select)) == SQLITE_ROW) {
+        if (query == REPORT_WORKERS && !worker_is_alive(store, sqlite3_column_int64(select, 0)))
+            continue;
         struct value fields[FIELDS_MAX];
         for (int i = 0; i < sqlite3_column_count(select) && i < FIELDS_MAX; i++)
             fields[i] = field_of(select, i);

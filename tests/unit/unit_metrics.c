@@ -287,32 +287,111 @@ static void write_page(const struct kafka_figures *kafka)
     assert_false(text.failed);
 }
 
+static void assert_tile(const char *label, const char *figure)
+{
+    char tile[256];
+    snprintf(tile, sizeof tile, "<div class=\"tile\"><span>%s</span><b>%s</b></div>\n", label, figure);
+    if (!strstr(text.data, tile))
+        fail_msg("the page has no %s", tile);
+}
+
 static void the_page_shows_the_worker_and_its_partitions(void **state)
 {
     (void)state;
     struct kafka_figures kafka = {0};
-    metrics->jobs.n_by_status[RESULT_DONE] = 40;
+    metrics->jobs.n_by_status[RESULT_DONE] = 4000;
     metrics->jobs.n_by_status[RESULT_FAILED] = 41;
     metrics->jobs.n_in_flight = 42;
-    metrics->tokens.n_generated = 43;
     metrics->steps.n = 4;
     metrics->steps.sequences.sum = 10;
-    metrics->prefixes = (struct prefix_report){.n_lookups = 8, .n_hits = 3};
+    metrics->steps.pages_used = 5;
+    metrics->steps.pages_total = 7;
+    metrics->tokens.n_prefill = 5;
+    metrics->prefixes = (struct prefix_report){.tokens_saved = 3};
     write_page(&kafka);
-    assert_lines("<tr><th>jobs done<td>40\n<tr><th>jobs failed<td>41\n<tr><th>jobs in flight<td>42\n"
-                 "<tr><th>tokens generated<td>43");
-    assert_lines("<tr><th>mean batch<td>2.5\n<tr><th>prompts that hit the prefix cache<td>37.5 %");
-    assert_lines("<tr><th>jobs 3<td>-1<td>9<td>8<td>70\n"
-                 "<tr><th>&lt;&quot;&amp;\\&gt; 4<td>100<td>30<td>2<td>150\n"
-                 "<tr><th>jobs 5<td>200<td>1<td>0<td>199\n</table>");
-    assert_non_null(strstr(text.data, "<h1>sheaf a &quot;model&quot;\n</h1>\n<p>cpu, kafka: working\n"));
+    assert_tile("jobs done", "4,000");
+    assert_tile("jobs failed", "41");
+    assert_tile("jobs in flight", "42");
+    assert_tile("mean batch", "2.5");
+    assert_tile("KV pages in use", "5 of 7");
+    assert_tile("prompt tokens from the cache", "37.5 %");
+    assert_lines("<tr><td>jobs 3</td><td>-1</td><td>9</td><td>8</td><td>70</td></tr>\n"
+                 "<tr><td>&lt;&quot;&amp;\\&gt; 4</td><td>100</td><td>30</td><td>2</td><td>150</td></tr>\n"
+                 "<tr><td>jobs 5</td><td>200</td><td>1</td><td>0</td><td>199</td></tr>\n</table></div>");
+    assert_non_null(strstr(
+        text.data, "<h1>sheaf a &quot;model&quot;\n</h1>\n<p class=\"soft\">cpu, kafka: working</p>\n"));
     strcpy(metrics->state.trouble, "<away>");
-    metrics->prefixes.n_lookups = metrics->steps.n = 0;
+    metrics->tokens.n_prefill = metrics->steps.n = 0;
+    metrics->prefixes.tokens_saved = 0;
     write_page(NULL);
-    assert_non_null(strstr(text.data, "<p>cpu, kafka: waiting: &lt;away&gt;\n"));
-    assert_lines("<tr><th>mean batch<td>0\n<tr><th>prompts that hit the prefix cache<td>0 %");
+    assert_non_null(strstr(text.data, "waiting: &lt;away&gt;</p>\n"));
+    assert_tile("mean batch", "0.0");
+    assert_tile("prompt tokens from the cache", "0.0 %");
     assert_null(strstr(text.data, "Partitions"));
     assert_null(strstr(text.data, "Datasets"));
+}
+
+static void rates_now_are_of_the_last_complete_seconds(void **state)
+{
+    (void)state;
+    struct recent *recent = &metrics->recent;
+    double n_jobs, n_tokens;
+    recent_rates(recent, 1000, &n_jobs, &n_tokens);
+    assert_true(n_jobs == 0 && n_tokens == 0);
+    recent_count(recent, 989, 70, 700); // too old at 1000
+    recent_count(recent, 990, 10, 100);
+    recent_count(recent, 999, 20, 0);
+    recent_count(recent, 999, 0, 200);
+    recent_count(recent, 1000, 500, 5000); // not complete
+    recent_rates(recent, 1000, &n_jobs, &n_tokens);
+    assert_true(n_jobs == 3 && n_tokens == 30);
+    recent_rates(recent, 1001, &n_jobs, &n_tokens);
+    assert_true(n_jobs == 52 && n_tokens == 520);
+    recent_count(recent, 1001, 1, 10); // takes the place of 990
+    recent_rates(recent, 1011, &n_jobs, &n_tokens);
+    assert_true(n_jobs == 0.1 && n_tokens == 1);
+}
+
+static void published(enum result_status status, const char *name, const char *prompt, char *answer)
+{
+    struct job *job = job_create();
+    static struct choice choice;
+    assert_non_null(job);
+    job->custom_id = text_from_string(name);
+    job->request.prompt_kind = PROMPT_TEXT;
+    job->request.prompt = text_from_string(prompt);
+    job->result.status = status;
+    job->source.received_s = metrics_second();
+    if (status == RESULT_DONE) {
+        choice.text = text_from_string(answer);
+        job->result.choices = &choice;
+        job->result.n_choices = 1;
+    } else {
+        (void)!error_set(&job->result.error, STATUS_REJECT, ERROR_EMPTY_PROMPT, "%s", answer);
+    }
+    metrics_received(metrics, job);
+    metrics_job_left(metrics, job, true);
+    job_destroy(job);
+}
+
+static void the_last_jobs_are_shown_and_their_texts_when_asked_for(void **state)
+{
+    (void)state;
+    for (int shown = 0; shown < 2; shown++) {
+        metrics->recent.keeps_content = shown;
+        for (int i = 0; i < RECENT_ANSWERS; i++)
+            published(RESULT_DONE, i ? "later" : "<first>", "private & prompt", "private answer");
+        published(RESULT_FAILED, "faulty", "private & prompt", "private message");
+        write_page(NULL);
+        assert_non_null(strstr(text.data, "&lt;first&gt;"));
+        assert_non_null(strstr(text.data, "faulty"));
+        assert_int_equal(strstr(text.data, "private answer") != NULL, shown);
+        assert_int_equal(strstr(text.data, "private message") != NULL, shown);
+        assert_int_equal(strstr(text.data, "private &amp; prompt") != NULL, shown);
+        published(RESULT_DONE, "newest", "", "");
+        write_page(NULL);
+        assert_null(strstr(text.data, "&lt;first&gt;")); // the oldest makes room
+    }
 }
 
 int main(void)
@@ -326,6 +405,8 @@ int main(void)
         CASE(partitions_say_how_far_they_are),
         CASE(a_worker_is_ready_while_it_runs_without_trouble),
         CASE(the_page_shows_the_worker_and_its_partitions),
+        CASE(rates_now_are_of_the_last_complete_seconds),
+        CASE(the_last_jobs_are_shown_and_their_texts_when_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,35 @@
+// What the page of --metrics shows of the last seconds and the last jobs. Zeroed it is empty. Thread: main.
+#pragma once
+
+#include "schemas/job.h"
+
+enum {
+    RECENT_SECONDS = 10, // over which "now" is averaged
+    RECENT_ANSWERS = 8,
+    RECENT_ERRORS = 5,
+    RECENT_NAME_BYTES = 96, // of a custom_id that are kept
+    RECENT_TEXT_BYTES = 200 // of a prompt's last message, an answer, an error's text
+};
+
+struct recent_job {
+    char dataset[RECENT_NAME_BYTES], custom_id[RECENT_NAME_BYTES];
+    enum error_code code;
+    char prompt[RECENT_TEXT_BYTES],
+        text[RECENT_TEXT_BYTES]; // with `keeps_content`; the answer or the error's text
+};
+
+struct recent {
+    bool keeps_content; // texts of requests, answers and errors, which may be private
+    struct {
+        int64_t second; // monotonic
+        int64_t n_jobs, n_tokens;
+    } seconds[RECENT_SECONDS + 1]; // the current one, which is not complete, is left out
+    // rings: the newest is at (n - 1) modulo their length
+    struct recent_job answers[RECENT_ANSWERS], errors[RECENT_ERRORS];
+    int64_t n_answers, n_errors;
+};
+
+void recent_count(struct recent *recent, int64_t second, int64_t n_jobs, int64_t n_tokens);
+void recent_add(struct recent *recent, const struct job *job); // done or failed
+// Per second, over the complete seconds before `second`.
+void recent_rates(const struct recent *recent, int64_t second, double *jobs, double *tokens);
