@@ -1,10 +1,14 @@
 """`sheaf report`: one page, well-formed, without anything from elsewhere, with the figures that SQL finds in the store."""
 import csv
 import json
+import os
+import re
+import sqlite3
 
 import page
 from session import case, text_of
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LABELS = ["good & <b>bad</b>", "good", "none"]
 
 
@@ -90,3 +94,30 @@ def a_dataset_without_results_has_a_page_and_one_that_is_none_has_not(test):
     told = test.run("report", "--dataset", "none", "-o", "none.html", status=2)
     assert 'has no dataset "none"' in told.err and not test.exists("none.html")
     assert test.run("report", "--dataset", "d", "-o", "-").out.startswith("<!DOCTYPE html>")
+
+
+@case
+def the_questions_of_annotators_have_answers(test):
+    with open(os.path.join(ROOT, "store", "QUERIES.md"), encoding="utf-8") as file:
+        questions = re.findall(r"^## (\d+)\. .*?```sql\n(.*?)```", file.read(), re.S | re.M)
+    test.write("in.csv", ["text,gold"] + [f"{text_of(i, 4)} {i},negative" for i in range(12)])
+    test.write("prompt.jinja", ["{{ text }}"])
+    test.write("label.json", [{"type": "object", "properties": {"sentiment": {"enum": ["positive", "mixed"]}, "topic": {"enum": ["size"]}},
+                               "required": ["sentiment", "topic"]}])
+    test.run("annotate", "in.csv", test.model, "--prompt", "prompt.jinja", "--schema", "label.json", "--evaluate", "gold", "-o", "out.csv",
+             "--dataset", "reviews", "--store", "sheaf.db")
+    for dataset, temperature in (("first", 0), ("second", 1.5)):
+        test.write("in.jsonl", [{"custom_id": f"line {i}", "prompt": "the same", "max_tokens": 9, "temperature": temperature, "seed": i,
+                                 "ignore_eos": True} for i in range(4)] + [{"prompt": ""}])
+        test.run("run", "in.jsonl", test.model, "-o", "out.jsonl", "--dataset", dataset, "--store", "sheaf.db")
+    rows = {}
+    with sqlite3.connect(f"file:{test.path('sheaf.db')}?mode=ro", uri=True) as store:
+        for number, query in questions:
+            rows[int(number)] = store.execute(query).fetchall()
+    assert not [n for n in range(13, 23) if not rows[n]], rows
+    assert sum(n for _, n, _ in rows[14]) == sum(n for _, _, n in rows[15]) == 12, rows
+    assert {row[0] for row in rows[16]} <= {f"line {i}" for i in range(4)}
+    assert [row[1:4] for row in rows[18]] == [("empty_prompt", 1, "first-5"), ("empty_prompt", 1, "second-5")], rows[18]
+    assert rows[20] == [("first", "the same", 4), ("second", "the same", 4)], rows[20]
+    costs = {dataset: (computed, cached, generated) for dataset, computed, cached, generated, _ in rows[19]}
+    assert costs["first"][2] == 36 and len(costs) == 3, costs
