@@ -1,20 +1,4 @@
--- What the demo's store tells, with the answers compared with the labels known for them. Run where answers.jsonl and
--- labels.jsonl stand: a line of each is a JSON object, so the file with commas for line feeds is a JSON array.
-
-CREATE TEMP TABLE labels AS
-SELECT value ->> 'custom_id' AS custom_id, value ->> 'sentiment' AS sentiment, value ->> 'topic' AS topic
-FROM json_each('[' || replace(trim(CAST(readfile('labels.jsonl') AS TEXT), char(10)), char(10), ',') || ']');
-
-CREATE TEMP TABLE answers AS
-SELECT custom_id, iif(json_valid(text), text, NULL) AS label
-FROM (SELECT value ->> 'custom_id' AS custom_id, value ->> '$.response.body.choices[0].message.content' AS text
-      FROM json_each('[' || replace(trim(CAST(readfile('answers.jsonl') AS TEXT), char(10)), char(10), ',') || ']'));
-
-CREATE TEMP TABLE accuracy AS
-SELECT 100.0 * sum((label ->> 'sentiment') IS sentiment) / count(*) AS sentiment,
-       100.0 * sum((label ->> 'topic') IS topic) / count(*) AS topic,
-       100.0 * sum((label ->> 'sentiment') IS sentiment AND (label ->> 'topic') IS topic) / count(*) AS both
-FROM labels LEFT JOIN answers USING (custom_id);
+-- The figures of the demo's store.
 
 CREATE TEMP TABLE work AS
 SELECT sum(n_steps) AS n_steps, sum(n_sequence_steps) AS n_sequence_steps, sum(generated_tokens) AS generated_tokens,
@@ -33,7 +17,4 @@ UNION ALL SELECT 'tokens a second: answers alone', format('%,d', generated_token
 UNION ALL SELECT 'mean batch size', format('%.1f', 1.0 * n_sequence_steps / n_steps) FROM work
 UNION ALL SELECT 'prefix-cache hit rate', format('%.1f %%', 100.0 * hits / lookups) FROM work
 UNION ALL SELECT 'prompt tokens not computed again', format('%,d (%.1f %%)', tokens_saved,
-                                                            100.0 * tokens_saved / prefix_tokens) FROM work
-UNION ALL SELECT 'accuracy: sentiment', format('%.1f %%', sentiment) FROM accuracy
-UNION ALL SELECT 'accuracy: topic', format('%.1f %%', topic) FROM accuracy
-UNION ALL SELECT 'accuracy: both right', format('%.1f %%', both) FROM accuracy;
+                                                            100.0 * tokens_saved / prefix_tokens) FROM work;
