@@ -23,7 +23,7 @@ static const char style[] =
     "*{box-sizing:border-box}"
     "body{font:16px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--paper);margin:0 auto;max-width:72rem;"
     "padding:1rem}"
-    "h1{font-size:1.5rem;margin:.2rem 0;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:1.6rem 0 .6rem}"
+    "h1{font-size:1.5rem;margin:.2rem 0;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:1.6rem 0 .6rem;break-after:avoid}"
     "h3{font-size:.95rem;margin:0 0 .2rem;font-weight:600}p{margin:.3rem 0;overflow-wrap:anywhere}.soft{color:var(--soft)}"
     ".tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(9.5rem,1fr));gap:.6rem}"
     ".tile{background:var(--tile);border-radius:.4rem;padding:.5rem .7rem}.tile span{display:block;color:var(--soft);"
