@@ -361,7 +361,21 @@ static enum status free_jobs_of_the_dead(struct store *store, struct error *erro
     }
 }
 
-// One statement a table for all jobs: opening a table's indexes costs as much as changing a row.
+// As a JSON array, for one statement for all of them: opening a table's indexes costs as much as changing a row.
+static enum status list_ids(const int64_t *ids, size_t n, struct buffer *list, struct error *error)
+{
+    buffer_add_byte(list, '[');
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            buffer_add_byte(list, ',');
+        buffer_add_integer(list, ids[i]);
+    }
+    buffer_add_byte(list, ']');
+    return list->failed
+               ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "claiming %zu jobs: out of memory", n)
+               : STATUS_OK;
+}
+
 static enum status mark_claimed(struct store *store, const int64_t *ids, size_t n, struct error *error)
 {
     struct database *database = &store->database;
@@ -376,14 +390,7 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
     if (!job)
         return error->status;
     struct buffer list = {0};
-    for (size_t i = 0; i < n; i++) {
-        buffer_add_byte(&list, i ? ',' : '[');
-        buffer_add_integer(&list, ids[i]);
-    }
-    buffer_add_string(&list, n ? "]" : "[]");
-    enum status status = STATUS_OK;
-    if (list.failed)
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "claiming %zu jobs: out of memory", n);
+    enum status status = list_ids(ids, n, &list, error);
     bind_integer(queue, 1, store->worker);
     bind_text(queue, 2, (struct text){list.data, list.size});
     if (status == STATUS_OK)
@@ -436,41 +443,51 @@ static enum status claim_free(struct store *store, struct text dataset, size_t n
     return status;
 }
 
+static struct claimed_job claimed_job(sqlite3_stmt *row)
+{
+    bool has_index = sqlite3_column_type(row, 6) != SQLITE_NULL;
+    return (struct claimed_job){.id = sqlite3_column_int64(row, 9),
+                                .record = column_blob(row, 0),
+                                .encoding = (enum encoding)sqlite3_column_int(row, 1),
+                                .attempts = sqlite3_column_int(row, 2) - 1,
+                                .dataset = column_text(row, 3),
+                                .job_id = column_text(row, 4),
+                                .custom_id = column_text(row, 5),
+                                .index = has_index ? sqlite3_column_int64(row, 6) : -1,
+                                .submitted_at_us = sqlite3_column_int64(row, 7),
+                                .crashes = sqlite3_column_int(row, 8)};
+}
+
 // Called after the claim is durable and the write lock released: decoding the records takes longer than
-// claiming them.
+// claiming them. In the order of `ids`.
 static enum status read_claimed(struct store *store, const int64_t *ids, size_t n,
                                 void (*receive)(void *context, const struct claimed_job *job), void *context,
                                 size_t *n_read, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT record, encoding, attempts, dataset, job_id, custom_id, job_index, submitted_at_us, crashes"
-        " FROM queue JOIN records USING (job) JOIN jobs ON jobs.id = queue.job WHERE job = ?",
+        "SELECT record, encoding, attempts, dataset, job_id, custom_id, job_index, submitted_at_us, crashes, jobs.id"
+        " FROM json_each(?) AS list CROSS JOIN queue ON queue.job = list.value CROSS JOIN records ON records.job ="
+        " queue.job CROSS JOIN jobs ON jobs.id = queue.job",
         error);
     if (!select)
         return error->status;
-    for (size_t i = 0; i < n; i++) {
-        bind_integer(select, 1, ids[i]);
-        if (sqlite3_step(select) != SQLITE_ROW) {
-            sqlite3_reset(select);
-            return database_error(&store->database, "reading a claimed job", error);
-        }
-        bool has_index = sqlite3_column_type(select, 6) != SQLITE_NULL;
-        struct claimed_job job = {.id = ids[i],
-                                  .record = column_blob(select, 0),
-                                  .encoding = (enum encoding)sqlite3_column_int(select, 1),
-                                  .attempts = sqlite3_column_int(select, 2) - 1,
-                                  .dataset = column_text(select, 3),
-                                  .job_id = column_text(select, 4),
-                                  .custom_id = column_text(select, 5),
-                                  .index = has_index ? sqlite3_column_int64(select, 6) : -1,
-                                  .submitted_at_us = sqlite3_column_int64(select, 7),
-                                  .crashes = sqlite3_column_int(select, 8)};
+    struct buffer list = {0};
+    enum status status = list_ids(ids, n, &list, error);
+    bind_text(select, 1, (struct text){list.data, list.size});
+    int code = SQLITE_ROW;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
+        struct claimed_job job = claimed_job(select);
+        if (job.id != ids[*n_read]) // the one before it is missing
+            break;
         receive(context, &job);
         ++*n_read;
-        sqlite3_reset(select);
     }
-    return STATUS_OK;
+    sqlite3_reset(select);
+    buffer_finish(&list);
+    if (status == STATUS_OK && (code != SQLITE_DONE || *n_read < n))
+        return database_error(&store->database, "reading a claimed job", error);
+    return status;
 }
 
 // Releases claimed jobs that could not be read: this worker lives, so no other would release them.
