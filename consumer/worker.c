@@ -109,7 +109,7 @@ static void receive(void *context, const struct record *record)
         return;
     }
     worker->n_in_flight++;
-    worker->stop.idle_since_ms = 0;
+    worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
     job->source.received_s = metrics_second();
     metrics_received(worker->config->metrics, job);
     count_record(worker, job);

@@ -51,8 +51,10 @@ struct worker_records {
 
 struct worker_stop {
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
-    int64_t leaving_since_ms, idle_since_ms;
-    struct order *abort; // allocated at start, so that the engine can be stopped without memory
+    int64_t leaving_since_ms;
+    int64_t idle_ms;      // time without a job, as far as it was looked for one
+    int64_t idle_seen_ms; // when last; 0: not idle
+    struct order *abort;  // allocated at start, so that the engine can be stopped without memory
 };
 
 struct worker_warning { // the last warning of a retriable error

@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <string.h>
 
+enum { IDLE_STEP_MS_MAX = 5 * WORKER_BEAT_MS };
+
 // SIGHUP reopens the log file; without one, on a terminal, it means that the terminal was closed.
 void worker_stop_on_signals(struct worker *worker)
 {
@@ -36,13 +38,18 @@ void worker_stop_when_idle(struct worker *worker)
     const struct worker_config *config = worker->config;
     if (worker->stop.mode != RUNNING || config->limits.idle_s < 0)
         return;
+    int64_t now_ms = clock_ms();
+    int64_t step_ms = now_ms - worker->stop.idle_seen_ms;
+    bool was_idle = worker->stop.idle_seen_ms > 0;
     if (worker->n_in_flight || !config->transport->impl->is_drained(config->transport)) {
-        worker->stop.idle_since_ms = 0;
+        worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
         return;
     }
-    if (!worker->stop.idle_since_ms)
-        worker->stop.idle_since_ms = clock_ms();
-    if (clock_ms() - worker->stop.idle_since_ms < (int64_t)config->limits.idle_s * 1000)
+    // In a longer step the process was stopped, or waited for a processor: nobody looked for jobs.
+    if (was_idle)
+        worker->stop.idle_ms += step_ms < IDLE_STEP_MS_MAX ? step_ms : IDLE_STEP_MS_MAX;
+    worker->stop.idle_seen_ms = now_ms;
+    if (worker->stop.idle_ms < (int64_t)config->limits.idle_s * 1000)
         return;
     worker->stop.mode = DRAINING;
     queue_close(engine_thread_inbox(worker->engine.thread));

@@ -12,10 +12,13 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     INIT_TIMEOUT_MS = 15000,  // init_transactions: aborts the predecessor's open transaction
+    INIT_PATIENCE_MS = 30000, // of all its attempts
+    INIT_WAIT_NS = 200000000, // between two
     CHECK_TIMEOUT_MS = 3000,  // reading the maps at start; later anyway
     BEGIN_TIMEOUT_MS = 1000,  // one attempt to begin with assigned partitions, or to resolve a transaction
     PROBE_INTERVAL_MS = 1000, // while no broker is up
@@ -566,8 +569,8 @@ static enum status check_topics(struct kafka_transport *kafka, struct error *err
     if (status == STATUS_OK)
         status = read_all_settings(kafka, &admin, error);
     if (status == STATUS_OK && config->control)
-        status =
-            kafka_topic_find(&admin, config->control, CHECK_TIMEOUT_MS, &kafka->control.n_partitions, error);
+        status = kafka_topic_find(&admin, config->control, KAFKA_START_TIMEOUT_MS,
+                                  &kafka->control.n_partitions, error);
     kafka_handle_close(&admin, clock_ms() + KAFKA_CLOSE_TIMEOUT_MS);
     return status;
 }
@@ -592,6 +595,21 @@ static enum status take_slot(struct kafka_transport *kafka, struct error *error)
     return slot_open_without_file(&kafka->identity.slot, name, error);
 }
 
+// A coordinator that moves, loads or elects answers with errors that pass.
+static enum status begin_publishing(struct kafka_transport *kafka, struct error *error)
+{
+    int64_t deadline_ms = clock_ms() + INIT_PATIENCE_MS;
+    enum status status;
+    do {
+        status = kafka_publish_open(kafka, INIT_TIMEOUT_MS, error);
+        if (status == STATUS_RETRY)
+            nanosleep(&(struct timespec){.tv_nsec = INIT_WAIT_NS}, NULL);
+    } while (status == STATUS_RETRY && kafka_remaining_ms(deadline_ms) > 0);
+    if (status == STATUS_RETRY)
+        status = error->status = STATUS_REFUSE;
+    return status;
+}
+
 static enum status start(struct kafka_transport *kafka, struct error *error)
 {
     const struct kafka_config *config = kafka->config;
@@ -609,9 +627,7 @@ static enum status start(struct kafka_transport *kafka, struct error *error)
     if (status == STATUS_OK)
         status = kafka_group_open(kafka, error);
     if (status == STATUS_OK)
-        status = kafka_publish_open(kafka, INIT_TIMEOUT_MS, error);
-    if (status == STATUS_RETRY)
-        status = error->status = STATUS_REFUSE;
+        status = begin_publishing(kafka, error);
     if (status == STATUS_OK)
         status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);
     if (status == STATUS_RETRY) // another worker is committing: the assignment reads them again

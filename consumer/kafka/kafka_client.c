@@ -29,8 +29,13 @@ static enum status open_handle(struct kafka_handle *handle, const struct kafka_c
 static enum status require_topic(const struct kafka_config *config, const struct kafka_topic *topic,
                                  int32_t *n_partitions, struct error *error)
 {
+    // A topic to read is not created here: it would be empty.
+    struct kafka_config existing = *config;
+    existing.create_topics = false;
     struct kafka_handle admin = {0};
-    enum status status = open_handle(&admin, config, KAFKA_ADMIN, error);
+    enum status status = open_handle(&admin, &existing, KAFKA_ADMIN, error);
+    if (status == STATUS_OK && config->create_topics) // they were created by this command
+        status = kafka_topic_await(&admin, topic->name, error);
     if (status == STATUS_OK)
         status = kafka_topics_require(&admin, topic, 1, error);
     if (status == STATUS_OK)
@@ -205,9 +210,6 @@ static enum status read_to_end(struct reading *reading, enum kafka_end end, stru
 enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
                              kafka_receive *receive, void *context, struct error *error)
 {
-    // A topic to read is never created: it would be empty.
-    struct kafka_config existing = *config;
-    existing.create_topics = false;
     struct reading *reading = calloc(1, sizeof *reading);
     if (!reading)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to read topic %s", topic);
@@ -215,9 +217,9 @@ enum status kafka_read_topic(const struct kafka_config *config, const char *topi
     reading->receive = receive;
     reading->context = context;
     enum status status =
-        require_topic(&existing, &(struct kafka_topic){.name = topic}, &reading->n_partitions, error);
+        require_topic(config, &(struct kafka_topic){.name = topic}, &reading->n_partitions, error);
     if (status == STATUS_OK)
-        status = open_handle(&reading->handle, &existing, KAFKA_READER, error);
+        status = open_handle(&reading->handle, config, KAFKA_READER, error);
     if (status == STATUS_OK) {
         reading->unread = calloc((size_t)reading->n_partitions, sizeof *reading->unread);
         if (!reading->unread)

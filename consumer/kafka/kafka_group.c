@@ -112,17 +112,16 @@ static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topi
 
 enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
-    int64_t deadline_ms = clock_ms() + timeout_ms;
     int32_t n_partitions;
     enum status status =
-        kafka_topic_find(&kafka->producer, kafka->config->jobs, timeout_ms, &n_partitions, error);
+        kafka_topic_find(&kafka->producer, kafka->config->jobs, KAFKA_START_TIMEOUT_MS, &n_partitions, error);
     if (status != STATUS_OK)
         return status;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(n_partitions);
     for (int32_t i = 0; i < n_partitions && i < KAFKA_PARTITIONS_MAX; i++)
         add_partition(list, kafka, i);
     if (list->cnt > 0)
-        status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline_ms), error);
+        status = kafka_read_committed(kafka, list, timeout_ms, error);
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
         struct offset_map map;
         struct suspects suspects = {0};

@@ -14,6 +14,7 @@ enum {
     TOPICS_MAX = 8,                   // that one call requires
     LOOK_UP_TIMEOUT_MS = 500,         // one of several
     CREATE_TIMEOUT_MS = 15000,        // for new topics to have leaders
+    UNKNOWN_PATIENCE_MS = 3000,       // for the brokers to tell each other of a partition
     RETRY_WAIT_NS = 20000000,         // between two queries while brokers elect leaders
     MESSAGE_BYTES_FALLBACK = 1000000, // Kafka's default is 1,048,588
     TOPIC_BYTES_MIN = 16384,          // of an error result, or a dead letter without its value
@@ -151,7 +152,7 @@ static enum status create_topics(struct kafka_handle *handle, const struct kafka
 }
 
 // A broker knows a new topic a moment after the controller has created it.
-static enum status wait_for_topic(struct kafka_handle *handle, const char *topic, struct error *error)
+enum status kafka_topic_await(struct kafka_handle *handle, const char *topic, struct error *error)
 {
     int64_t deadline_ms = clock_ms() + CREATE_TIMEOUT_MS;
     while (kafka_remaining_ms(deadline_ms) > 0) {
@@ -190,7 +191,7 @@ enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka
         return STATUS_OK;
     enum status status = create_topics(handle, missing, n_missing, error);
     for (size_t i = 0; i < n_missing && status == STATUS_OK; i++)
-        status = wait_for_topic(handle, missing[i]->name, error);
+        status = kafka_topic_await(handle, missing[i]->name, error);
     return status;
 }
 
@@ -255,16 +256,40 @@ static rd_kafka_resp_err_t look_up_ends(struct kafka_handle *handle, rd_kafka_to
     return code;
 }
 
+// What passes while brokers elect leaders, start, or lose a connection.
+static bool is_settling_code(rd_kafka_resp_err_t code)
+{
+    switch (code) {
+    case RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION:
+    case RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE:
+    case RD_KAFKA_RESP_ERR_OFFSET_NOT_AVAILABLE:
+    case RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT:
+    case RD_KAFKA_RESP_ERR_BROKER_NOT_AVAILABLE:
+    case RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION:
+    case RD_KAFKA_RESP_ERR_FENCED_LEADER_EPOCH:
+    case RD_KAFKA_RESP_ERR_UNKNOWN_LEADER_EPOCH:
+    case RD_KAFKA_RESP_ERR__TRANSPORT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+// Also what one broker says of a partition that another has just created.
+static bool is_unknown(rd_kafka_resp_err_t code)
+{
+    return is_absence(code) || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
+}
+
 rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
                                          int64_t which, int timeout_ms)
 {
-    int64_t deadline_ms = clock_ms() + timeout_ms;
+    int64_t began_ms = clock_ms(), deadline_ms = began_ms + timeout_ms;
     for (;;) {
         rd_kafka_resp_err_t code = look_up_ends(handle, list, which, kafka_remaining_ms(deadline_ms));
-        bool settling = code == RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION ||
-                        code == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE ||
-                        code == RD_KAFKA_RESP_ERR_OFFSET_NOT_AVAILABLE;
-        if (!settling || kafka_remaining_ms(deadline_ms) == 0)
+        bool is_settling =
+            is_settling_code(code) || (is_unknown(code) && clock_ms() - began_ms < UNKNOWN_PATIENCE_MS);
+        if (!is_settling || kafka_remaining_ms(deadline_ms) == 0)
             return code;
         nanosleep(&(struct timespec){.tv_nsec = RETRY_WAIT_NS}, NULL);
     }

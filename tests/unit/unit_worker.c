@@ -195,6 +195,24 @@ static void a_worker_names_what_its_commits_wait_for_until_one_succeeds(void **s
     stage_close(&stage);
 }
 
+// As a stopped process sees the clock when it goes on.
+static void a_leap_of_the_clock_is_no_idle_time(void **state)
+{
+    (void)state;
+    enum { IDLE_S = 3 };
+    struct stage stage = stage_open(1, 20);
+    stage.config.limits.idle_s = IDLE_S;
+    struct worker worker = {.config = &stage.config};
+    stage.script->n_next = 1;
+    for (int i = 0; i < 5; i++) {
+        worker_stop_when_idle(&worker);
+        assert_int_equal(worker.stop.mode, RUNNING);
+        worker.stop.idle_seen_ms -= 2 * IDLE_S * INT64_C(1000);
+    }
+    assert_true(worker.stop.idle_ms > 0);
+    stage_close(&stage);
+}
+
 static void work_in_between_starts_the_idle_time_anew(void **state)
 {
     (void)state;
@@ -203,7 +221,7 @@ static void work_in_between_starts_the_idle_time_anew(void **state)
     stage.config.limits.idle_s = IDLE_S;
     for (int has_jobs = 0; has_jobs < 2; has_jobs++) {
         struct worker worker = {.config = &stage.config, .n_in_flight = has_jobs};
-        worker.stop.idle_since_ms = clock_ms() - 2 * IDLE_S * INT64_C(1000);
+        worker.stop.idle_ms = 2 * IDLE_S * INT64_C(1000);
         stage.script->n_next = has_jobs; // a job that was not delivered yet, or one in flight
         worker_stop_when_idle(&worker);
         worker.n_in_flight = 0;
@@ -667,6 +685,7 @@ int main(void)
         CASE(commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost),
         CASE(polling_goes_on_while_commits_fail),
         CASE(a_worker_names_what_its_commits_wait_for_until_one_succeeds),
+        CASE(a_leap_of_the_clock_is_no_idle_time),
         CASE(work_in_between_starts_the_idle_time_anew),
         CASE(what_can_t_be_published_at_once_is_published_in_parts),
         CASE(a_result_that_is_refused_again_and_again_keeps_no_other_waiting),
