@@ -32,7 +32,7 @@ struct json_schema_options {
     enum json_spacing spacing;
     uint32_t indent; // JSON_SPACING_INDENTED: spaces a level
     bool any_order;  // of object members, where an object has few
-    // Values of enum and const may have a fraction of zeros in draft 4, which tells 1 from 1.0 elsewhere: for judging
+    // Values of enum, const and multipleOf may have a fraction of zeros in draft 4, which tells 1 from 1.0 elsewhere: for judging
     // instances, not for answers.
     bool has_zero_fractions;
     bool is_python; // None, True and False

@@ -72,6 +72,8 @@ bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *k
     if (limit.negative || !limit.digits.size)
         compiler_malformed(compiler, keyword, "a number above 0");
     *form = number_form_of_multiples(limit);
+    if (compiler->options->has_zero_fractions && compiler->source.draft == SCHEMA_DRAFT_4)
+        form->spelling = NUMBER_DECIMAL;
     if (compiler->status != STATUS_OK)
         return false;
     if (!number_multiple_of(compiler->pool, limit, compiler->arena, set))

@@ -258,6 +258,26 @@ static void keys_come_in_any_order_on_request(void **state)
     grammar_destroy(grammar);
 }
 
+static void instances_of_draft_4_may_have_fractions_of_zeros(void **state)
+{
+    static const char *const keywords[] = {"\"multipleOf\": 1", "\"enum\": [10]"};
+    for (int i = 0; i < 4; i++) {
+        struct json_schema_options options = {.has_zero_fractions = i % 2};
+        struct grammar *grammar;
+        struct recognizer *recognizer;
+        struct error error = {0};
+        char schema[128];
+        snprintf(schema, sizeof schema, "{\"$schema\": \"http://json-schema.org/draft-04/schema#\", %s}",
+                 keywords[i / 2]);
+        assert_int_equal(compile(text_from_string(schema), &options, &grammar, &recognizer, &error),
+                         STATUS_OK);
+        assert_true(accepts(recognizer, TEXT("10")));
+        assert_int_equal(accepts(recognizer, TEXT("10.0")), i % 2);
+        recognizer_destroy(recognizer);
+        grammar_destroy(grammar);
+    }
+}
+
 static void a_schema_without_values_is_an_error(void **state)
 {
     static const char *const schemas[] = {
@@ -371,6 +391,7 @@ int main(void)
         cmocka_unit_test(instances_have_the_numbers_that_are_generated),
         cmocka_unit_test(white_space_is_what_the_options_say),
         cmocka_unit_test(keys_come_in_any_order_on_request),
+        cmocka_unit_test(instances_of_draft_4_may_have_fractions_of_zeros),
         cmocka_unit_test(a_schema_without_values_is_an_error),
         cmocka_unit_test(the_official_suite_is_judged_right_or_refused),
     };
