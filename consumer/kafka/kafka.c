@@ -26,6 +26,7 @@ enum {
     IDLE_COMMIT_INTERVAL_MS = 1000,
     WATCH_QUIET_MS = 30000, // a partition is checked after this time without a record
     WATCH_TIMEOUT_MS = 1000,
+    GAPS_INTERVAL_MS = 200, // between two queries of where logs start
 };
 
 static struct kafka_transport *kafka_of(struct transport *transport)
@@ -70,8 +71,7 @@ static bool is_tombstone(const rd_kafka_message_t *message)
 }
 
 // Returns the number of records delivered: 0 or 1.
-static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_t *message,
-                          enum status *status, struct error *error)
+static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_t *message)
 {
     struct partition *partition = partition_find(&kafka->partitions, message->partition);
     if (!partition || !partition->owned)
@@ -82,9 +82,7 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
         partition->rewind = true; // delivered despite the pause: it is fetched again
         return 0;
     }
-    *status = kafka_gaps_note(kafka, partition, message->offset, error);
-    if (*status != STATUS_OK)
-        return 0;
+    kafka_gaps_note(partition, message->offset);
     switch (offset_map_deliver(&partition->map, message->offset)) {
     case DELIVERY_NEW:
         if (is_tombstone(message)) {
@@ -119,8 +117,7 @@ static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_messa
                  partition->id, message->offset, partition->map.position);
         return kafka_stop_outdated(kafka, how, error);
     }
-    if (kafka_gaps_note(kafka, partition, message->offset, error) != STATUS_OK)
-        return error->status;
+    kafka_gaps_note(partition, message->offset);
     offset_map_reach(&partition->map, message->offset);
     partition->at_end = true;
     partition->end = message->offset;
@@ -162,7 +159,7 @@ static int take_message(struct kafka_transport *kafka, rd_kafka_message_t *messa
 {
     int n_received = 0;
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
-        n_received = receive_record(kafka, message, status, error);
+        n_received = receive_record(kafka, message);
     else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
         *status = reach_end(kafka, message, error);
     else
@@ -648,6 +645,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->config = config;
     kafka->identity.slot.file = kafka->wake_file = -1;
     kafka->watch.quiet_ms = WATCH_QUIET_MS;
+    kafka->watch.gaps_interval_ms = GAPS_INTERVAL_MS;
     kafka->outside.looked_ms = clock_ms();
     enum status status = start(kafka, error);
     if (status != STATUS_OK) {

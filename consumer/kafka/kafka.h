@@ -65,6 +65,7 @@ struct kafka_figures {
     int64_t n_skipped;           // redelivered records of finished or running jobs
     int64_t n_tombstones;        // records without a value
     int64_t n_deleted;           // records deleted before they were read
+    int64_t n_gap_queries;       // of log starts, each for all partitions with gaps
     int64_t n_dropped;           // finished jobs of revoked partitions
     int64_t n_refused;           // records refused by the broker
     int64_t n_oversize;          // results and dead letters that exceed the topic's limit

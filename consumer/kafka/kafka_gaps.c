@@ -1,7 +1,8 @@
 // Gaps between the last delivered offset and the next one. Transaction markers, aborted records and
 // compaction leave gaps without losing a job. Retention leaves one if it deletes records that this group had
-// not read: only then does the log start beyond the position. The start of the log is queried at most every
-// LOOK_INTERVAL_MS per partition, because a topic written in transactions has a gap for each.
+// not read: only then does the log start beyond the position. A topic written in transactions has a gap for
+// each, so gaps are kept, and the log starts of all partitions that have some are queried at once: at most
+// every watch.gaps_interval_ms, and with config->refuse_deleted before each commit, which would skip them.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -10,8 +11,8 @@
 #include <stdio.h>
 
 enum {
-    LOOK_INTERVAL_MS = 200,
     LOOK_TIMEOUT_MS = 1000,
+    LOOK_RETRY_MS = 5000, // after a query without an answer: each may take LOOK_TIMEOUT_MS
 };
 
 static void report(const struct kafka_transport *kafka, const char *line)
@@ -20,20 +21,62 @@ static void report(const struct kafka_transport *kafka, const char *line)
         kafka->config->log(kafka->config->log_context, 4, line);
 }
 
-static int32_t count_finished(const struct offset_map *map, int64_t from, int64_t to)
+// ---- noting gaps ----
+
+static int64_t count_finished(const struct offset_map *map, int64_t from, int64_t to)
 {
-    int32_t n_finished = 0;
+    int64_t n_finished = 0;
     int64_t end = to < map->watermark + OFFSET_MAP_WINDOW ? to : map->watermark + OFFSET_MAP_WINDOW;
     for (int64_t offset = from; offset < end; offset++)
         n_finished += offset_map_is_finished(map, offset);
     return n_finished;
 }
 
-static enum status count_deleted(struct kafka_transport *kafka, struct partition *partition,
-                                 int64_t log_start, struct error *error)
+// Released jobs are delivered again, and so are the gaps behind them.
+static void drop_from(struct gaps *gaps, int64_t offset)
 {
-    const struct gap *gap = &partition->gap;
-    int64_t end = gap->to < log_start ? gap->to : log_start, n_deleted = end - gap->from - gap->n_finished;
+    while (gaps->n_items > 0 && gaps->items[gaps->n_items - 1].from >= offset)
+        gaps->n_items--;
+}
+
+static void add(struct gaps *gaps, const struct gap *gap)
+{
+    if (gaps->n_items < PARTITION_GAPS_MAX) {
+        gaps->items[gaps->n_items++] = *gap;
+        return;
+    }
+    struct gap *last = &gaps->items[PARTITION_GAPS_MAX - 1];
+    if (gap->from >= last->to) { // else it is delivered again, and was counted
+        last->n_delivered += gap->from - last->to;
+        last->n_finished += gap->n_finished;
+    }
+    last->to = gap->to > last->to ? gap->to : last->to;
+}
+
+void kafka_gaps_note(struct partition *partition, int64_t next)
+{
+    const struct offset_map *map = &partition->map;
+    if (map->position == OFFSET_UNKNOWN || next <= map->position)
+        return;
+    struct gap gap = {map->position, next, count_finished(map, map->position, next), 0};
+    drop_from(&partition->gaps, gap.from);
+    add(&partition->gaps, &gap);
+}
+
+// ---- explaining them ----
+
+static int64_t count_lost(const struct gap *gap, int64_t log_start)
+{
+    int64_t end = gap->to < log_start ? gap->to : log_start;
+    // which of the delivered ones are below the log start is not known
+    int64_t n_delivered = log_start < gap->to ? 0 : gap->n_delivered;
+    return end - gap->from - gap->n_finished - n_delivered;
+}
+
+static enum status count_deleted(struct kafka_transport *kafka, struct partition *partition,
+                                 const struct gap *gap, int64_t log_start, struct error *error)
+{
+    int64_t n_deleted = count_lost(gap, log_start);
     if (n_deleted <= 0)
         return STATUS_OK;
     partition->n_deleted += n_deleted;
@@ -42,58 +85,83 @@ static enum status count_deleted(struct kafka_transport *kafka, struct partition
                     "topic %s partition %" PRId32 ": the offsets %" PRId64 " to %" PRId64
                     " were deleted before group %s had read "
                     "them (retention, or delete-records): up to %" PRId64 " jobs will have no result",
-                    kafka->config->jobs, partition->id, gap->from, end - 1, kafka->config->group, n_deleted);
+                    kafka->config->jobs, partition->id, gap->from,
+                    (gap->to < log_start ? gap->to : log_start) - 1, kafka->config->group, n_deleted);
     if (kafka->config->refuse_deleted)
         return kafka_stop(kafka, error);
     report(kafka, error->text);
     return STATUS_OK;
 }
 
-static enum status look_at_log_start(struct kafka_transport *kafka, struct partition *partition,
-                                     struct error *error)
+static enum status explain(struct kafka_transport *kafka, struct partition *partition, int64_t log_start,
+                           struct error *error)
 {
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(list, kafka->config->jobs, partition->id);
-    rd_kafka_resp_err_t code =
-        kafka_partition_ends(&kafka->consumer, list, RD_KAFKA_OFFSET_BEGINNING, LOOK_TIMEOUT_MS);
-    int64_t log_start = list->elems[0].offset;
-    rd_kafka_topic_partition_list_destroy(list);
-    partition->gap.looked_ms = clock_ms();
-    if (code != RD_KAFKA_RESP_ERR_NO_ERROR) // queried again after the interval
-        return STATUS_OK;
-    enum status status = count_deleted(kafka, partition, log_start, error);
-    partition->gap.to = partition->gap.from = 0;
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < partition->gaps.n_items && status == STATUS_OK; i++)
+        status = count_deleted(kafka, partition, &partition->gaps.items[i], log_start, error);
+    partition->gaps.n_items = 0;
     return status;
 }
 
-static bool is_due(const struct partition *partition)
+static rd_kafka_topic_partition_list_t *list_unexplained(const struct kafka_transport *kafka)
 {
-    return partition->gap.to > 0 && clock_ms() - partition->gap.looked_ms >= LOOK_INTERVAL_MS;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        const struct partition *partition = kafka->partitions.items[i];
+        if (partition && partition->owned && partition->gaps.n_items > 0)
+            rd_kafka_topic_partition_list_add(list, kafka->config->jobs, i);
+    }
+    return list;
 }
 
-enum status kafka_gaps_note(struct kafka_transport *kafka, struct partition *partition, int64_t next,
-                            struct error *error)
+// One query for all partitions, to the producer's connections: a broker answers the requests of a connection
+// in order, and on the consumer's a fetch may wait for fetch.wait.max.ms. *code: of the query.
+static enum status look_at_log_starts(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
+                                      rd_kafka_resp_err_t *code, struct error *error)
 {
-    const struct offset_map *map = &partition->map;
-    struct gap *gap = &partition->gap;
-    if (map->position == OFFSET_UNKNOWN || next - map->position <= gap->to - gap->from)
-        return STATUS_OK;
-    gap->from = map->position;
-    gap->to = next;
-    gap->n_finished = count_finished(map, gap->from, gap->to);
-    return kafka->config->refuse_deleted ? look_at_log_start(kafka, partition, error) : STATUS_OK;
+    *code = kafka_partition_ends(&kafka->producer, list, RD_KAFKA_OFFSET_BEGINNING, LOOK_TIMEOUT_MS);
+    kafka->figures.n_gap_queries++;
+    kafka->watch.gaps_looked_ms = clock_ms();
+    kafka->watch.gaps_failed = *code != RD_KAFKA_RESP_ERR_NO_ERROR;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
+        struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
+        if (list->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR && list->elems[i].offset >= 0)
+            status = explain(kafka, partition, list->elems[i].offset, error);
+    }
+    return status;
+}
+
+enum status kafka_gaps_explain(struct kafka_transport *kafka, struct error *error)
+{
+    if (!kafka->producer.rk || kafka_is_down(kafka)) // it would only time out
+        return kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "no broker is up",
+                               RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
+    enum status status = STATUS_OK;
+    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    rd_kafka_topic_partition_list_t *list = list_unexplained(kafka);
+    if (list->cnt > 0)
+        status = look_at_log_starts(kafka, list, &code, error);
+    rd_kafka_topic_partition_list_destroy(list);
+    if (status == STATUS_OK && code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        status = kafka_error_set(error, STATUS_RETRY, &kafka->producer, "asking where the log starts", code);
+    return status;
 }
 
 enum status kafka_gaps_look(struct kafka_transport *kafka, struct error *error)
 {
-    enum status status = STATUS_OK;
-    for (int32_t i = 0; i < kafka->partitions.n_items && status == STATUS_OK; i++) {
-        struct partition *partition = kafka->partitions.items[i];
-        if (partition && partition->owned && is_due(partition))
-            status = look_at_log_start(kafka, partition, error);
-    }
+    struct error later; // asked again after the interval
+    int wait_ms = kafka->watch.gaps_failed ? LOOK_RETRY_MS : kafka->watch.gaps_interval_ms;
+    if (clock_ms() - kafka->watch.gaps_looked_ms < wait_ms)
+        return STATUS_OK;
+    enum status status = kafka_gaps_explain(kafka, &later);
+    if (status == STATUS_OK || status == STATUS_RETRY)
+        return STATUS_OK;
+    *error = later;
     return status;
 }
+
+// ---- warnings ----
 
 void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,
                                const rd_kafka_topic_partition_t *committed)

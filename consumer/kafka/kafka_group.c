@@ -160,6 +160,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
         kafka_gaps_warn_of_others(kafka, committed);
     partition->committed = is_committed ? committed->offset : -1;
     partition->end = -1;
+    partition->gaps.n_items = 0; // those above the committed offset are delivered again
     partition->at_end = partition->paused = partition->rewind = partition->was_rewound = false;
     partition->unsaved = partition->leaving = false;
     if (!is_committed)
@@ -299,6 +300,8 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
         kafka->events->revoke(kafka->events->context);
     if (!lost)
         kafka_say_leaving(kafka);
+    if (!lost && kafka->stopped.status == STATUS_OK) // later the log may start behind gaps that lost nothing
+        (void)!kafka_gaps_explain(kafka, &error);
     // Still in doubt: the broker withholds the offsets from the next owner until the transaction is decided.
     (void)!kafka_transaction_resolve(kafka, deadline_ms, &error);
     disown(kafka, list);

@@ -536,6 +536,8 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
         return kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "no broker is up",
                                RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
     enum status status = kafka_transaction_resolve(kafka, deadline_ms, error);
+    if (status == STATUS_OK && kafka->config->refuse_deleted) // a commit skips gaps
+        status = kafka_gaps_explain(kafka, error);
     if (status != STATUS_OK)
         return status;
     enum fate *fates = calloc(n_jobs + 1, sizeof *fates);

@@ -115,7 +115,10 @@ struct kafka_watch {
     int64_t probed_ms, watched_ms, idle_commit_ms; // last ones: of brokers, of quiet partitions, idle commit
     // partitions without records for this time are compared with the log end
     int quiet_ms;
-    bool is_stuck; // the consumer does not fetch available records
+    bool is_stuck;          // the consumer does not fetch available records
+    int gaps_interval_ms;   // between two queries of log starts
+    int64_t gaps_looked_ms; // last query
+    bool gaps_failed;       // it had no answer for some partition
 };
 
 // Reused for each record and commit.
@@ -216,11 +219,12 @@ const char *kafka_waiting(struct transport *transport);
 
 // ---- kafka_gaps.c ----
 
-// `next` is the offset of the next record or the log end, beyond the partition's position. Called before the
-// map is updated. STATUS_REFUSE: retention deleted records in between, and config->refuse_deleted.
-enum status kafka_gaps_note(struct kafka_transport *kafka, struct partition *partition, int64_t next,
-                            struct error *error) WARN_UNUSED;
-// Queries the log start of partitions with a gap.
+// `next` is the offset of the next record or the log end. Called before the map is updated.
+void kafka_gaps_note(struct partition *partition, int64_t next);
+// Queries the log starts of all partitions with gaps, in one call. STATUS_RETRY: gaps without an answer
+// remain. STATUS_REFUSE: retention deleted records that were not read, and config->refuse_deleted.
+enum status kafka_gaps_explain(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// The same, if the last query is long enough ago. Never STATUS_RETRY.
 enum status kafka_gaps_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // An offset without our metadata, set by kafka-consumer-groups or another consumer.
 void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,

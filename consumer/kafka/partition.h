@@ -5,11 +5,19 @@
 #include "consumer/kafka/suspects.h"
 #include "schemas/job.h"
 
-// A gap: undelivered offsets [from, to), the longest since the log start was last queried. to 0: none.
+enum { PARTITION_GAPS_MAX = 32 };
+
+// Undelivered offsets [from, to). The last of a full list covers several gaps with the records between them.
 struct gap {
     int64_t from, to;
-    int32_t n_finished; // of them, by the offset map
-    int64_t looked_ms;  // at the log's start
+    int64_t n_finished;  // of the undelivered ones, by the offset map
+    int64_t n_delivered; // between the gaps of one that covers several
+};
+
+// The gaps since the log start was last queried, by offset.
+struct gaps {
+    struct gap items[PARTITION_GAPS_MAX];
+    int32_t n_items;
 };
 
 struct partition {
@@ -21,7 +29,7 @@ struct partition {
     int64_t end;       // log end as last seen; -1: unknown
     int64_t committed; // the group's committed offset; -1: none
     int64_t moved_ms;  // when a record or the end was last seen
-    struct gap gap;
+    struct gaps gaps;
     int64_t n_deleted; // records, before they were read
     bool was_rewound;  // rewound because it was quiet, no record since
     struct offset_map map;

@@ -98,7 +98,6 @@ static void deleted_jobs_end_a_worker_that_is_to_refuse_them(void **state)
              (status = member_poll(&member, 100, &error)) != STATUS_REFUSE;)
             assert_true((status == STATUS_OK || status == STATUS_RETRY) && clock_ms() < until_ms);
         assert_non_null(strstr(error.text, "the offsets 10 to 39 were deleted"));
-        assert_int_equal(member.n_jobs, 0);
         member_close(&member);
     }
     assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 10);
@@ -122,6 +121,119 @@ static void markers_and_aborted_records_are_no_deleted_jobs(void **state)
     member_drain(&member);
     assert_int_equal(figures_of(&member)->n_deleted, 0);
     member_finish(&member);
+}
+
+// From now on only a test's own wish, or a commit, queries where logs start.
+static struct kafka_transport *stop_gap_queries(struct member *member)
+{
+    struct kafka_transport *kafka = (struct kafka_transport *)member->transport;
+    kafka->watch.gaps_looked_ms = clock_ms();
+    kafka->watch.gaps_interval_ms = INT32_MAX;
+    return kafka;
+}
+
+static void gaps_of_many_partitions_take_one_query(void **state)
+{
+    enum { N_PARTITIONS = 40 };
+    struct member member;
+    struct error error = {0};
+    member_init(&member, brokers, "one-query");
+    member.config.n_partitions = N_PARTITIONS;
+    member_open(&member);
+    struct kafka_transport *kafka = stop_gap_queries(&member);
+    member_drain(&member);
+    probe_produce_transaction_everywhere(brokers, member.config.jobs, N_PARTITIONS);
+    member_receive(&member, N_PARTITIONS);
+    int32_t n_gaps = 0;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; n_gaps < N_PARTITIONS;) { // the markers
+        assert_int_equal(member_poll(&member, 100, &error), STATUS_OK);
+        assert_true(clock_ms() < until_ms);
+        n_gaps = 0;
+        for (int32_t i = 0; i < kafka->partitions.n_items; i++)
+            n_gaps += kafka->partitions.items[i]->gaps.n_items;
+    }
+    assert_int_equal(n_gaps, N_PARTITIONS);
+    assert_int_equal(figures_of(&member)->n_gap_queries, 0);
+    kafka->watch.gaps_interval_ms = 0;
+    assert_int_equal(member_poll(&member, 100, &error), STATUS_OK);
+    assert_int_equal(figures_of(&member)->n_gap_queries, 1);
+    for (int32_t i = 0; i < N_PARTITIONS; i++)
+        assert_int_equal(kafka->partitions.items[i]->gaps.n_items, 0);
+    assert_int_equal(figures_of(&member)->n_deleted, 0);
+    member_finish(&member);
+}
+
+static void many_gaps_take_one_query_a_commit_of_a_worker_that_is_to_refuse_deleted_jobs(void **state)
+{
+    enum { N_TRANSACTIONS = 2 * PARTITION_GAPS_MAX };
+    struct member member;
+    member_init(&member, brokers, "settled");
+    member.config.refuse_deleted = true;
+    member_open(&member);
+    struct kafka_transport *kafka = stop_gap_queries(&member);
+    for (int i = 0; i < N_TRANSACTIONS; i++)
+        probe_produce_transaction(brokers, member.config.jobs, i, 1, true);
+    member_receive(&member, N_TRANSACTIONS);
+    assert_int_equal(kafka->partitions.items[0]->gaps.n_items, PARTITION_GAPS_MAX);
+    assert_int_equal(figures_of(&member)->n_gap_queries, 0);
+    member_commit(&member, NULL);
+    assert_int_equal(figures_of(&member)->n_gap_queries, 1);
+    assert_int_equal(figures_of(&member)->n_deleted, 0);
+    assert_int_equal(member.n_published, N_TRANSACTIONS);
+    member_finish(&member);
+}
+
+static void a_commit_of_a_worker_that_is_to_refuse_deleted_jobs_skips_none(void **state)
+{
+    struct member member;
+    struct error error = {0};
+    delete_below(&member, "unskipped", 40);
+    member.config.refuse_deleted = true;
+    member_open(&member);
+    (void)stop_gap_queries(&member);
+    member_receive(&member, 10);
+    assert_int_equal(member_commit_once(&member, NULL, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "the offsets 10 to 39 were deleted"));
+    member_close(&member);
+    assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 10);
+    member_finish(&member);
+}
+
+// n_later transactions of one job behind a hundred deleted jobs; 0: a long aborted one.
+static void expect_hundred_deleted(const char *name, int n_later)
+{
+    struct member member;
+    member_init(&member, brokers, name);
+    member_open(&member);
+    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 1);
+    member_receive(&member, 1);
+    member_commit(&member, NULL);
+    member_close(&member);
+    probe_produce_jobs(brokers, member.config.jobs, 0, 1, 101);
+    probe_delete_records(brokers, member.config.jobs, 0, 101);
+    if (n_later == 0)
+        probe_produce_transaction(brokers, member.config.jobs, 102, 200, false);
+    for (int i = 0; i < n_later; i++)
+        probe_produce_transaction(brokers, member.config.jobs, 102 + i, 1, true);
+    probe_produce_jobs(brokers, member.config.jobs, 0, 500, 1);
+    member_open(&member);
+    struct kafka_transport *kafka = stop_gap_queries(&member);
+    member_receive(&member, (size_t)n_later + 2);
+    assert_int_equal(figures_of(&member)->n_deleted, 0);
+    kafka->watch.gaps_interval_ms = 0;
+    poll_until_logged(&member, "the offsets 1 to 100 were deleted");
+    assert_int_equal(figures_of(&member)->n_deleted, 100);
+    member_finish(&member);
+}
+
+static void deleted_jobs_are_counted_before_a_longer_gap(void **state)
+{
+    expect_hundred_deleted("longer", 0);
+}
+
+static void deleted_jobs_are_counted_before_more_gaps_than_are_kept(void **state)
+{
+    expect_hundred_deleted("more-gaps", PARTITION_GAPS_MAX + 8);
 }
 
 static void records_without_a_value_are_skipped_and_counted(void **state)
@@ -212,6 +324,11 @@ int main(void)
         BROKER_TEST(a_log_that_was_emptied_is_noticed_at_its_end),
         BROKER_TEST(deleted_jobs_end_a_worker_that_is_to_refuse_them),
         BROKER_TEST(markers_and_aborted_records_are_no_deleted_jobs),
+        BROKER_TEST(gaps_of_many_partitions_take_one_query),
+        BROKER_TEST(many_gaps_take_one_query_a_commit_of_a_worker_that_is_to_refuse_deleted_jobs),
+        BROKER_TEST(a_commit_of_a_worker_that_is_to_refuse_deleted_jobs_skips_none),
+        BROKER_TEST(deleted_jobs_are_counted_before_a_longer_gap),
+        BROKER_TEST(deleted_jobs_are_counted_before_more_gaps_than_are_kept),
         BROKER_TEST(records_without_a_value_are_skipped_and_counted),
         BROKER_TEST(an_offset_that_another_program_committed_is_warned_of),
         BROKER_TEST(a_worker_without_a_partition_says_so),

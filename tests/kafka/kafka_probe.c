@@ -224,7 +224,9 @@ struct probe_transaction *probe_hold_offsets(const char *brokers, const char *gr
     return transaction;
 }
 
-struct probe_transaction *probe_open_transaction(const char *brokers, const char *topic, int first, int n)
+// Job by job to one partition after the other.
+static struct probe_transaction *open_transaction(const char *brokers, const char *topic, int n_partitions,
+                                                  int first, int n)
 {
     static const char *const settings[] = {"transactional.id", "probe", NULL};
     struct probe_transaction *transaction = malloc(sizeof *transaction);
@@ -232,9 +234,19 @@ struct probe_transaction *probe_open_transaction(const char *brokers, const char
     require_done(rd_kafka_init_transactions(client, TIMEOUT_MS), "init_transactions");
     require_done(rd_kafka_begin_transaction(client), "begin_transaction");
     for (int i = 0; i < n; i++)
-        produce_job(client, topic, 0, first + i);
+        produce_job(client, topic, i % n_partitions, first + i);
     require_ok(rd_kafka_flush(client, TIMEOUT_MS), topic);
     return transaction;
+}
+
+struct probe_transaction *probe_open_transaction(const char *brokers, const char *topic, int first, int n)
+{
+    return open_transaction(brokers, topic, 1, first, n);
+}
+
+void probe_produce_transaction_everywhere(const char *brokers, const char *topic, int n_partitions)
+{
+    probe_commit_transaction(open_transaction(brokers, topic, n_partitions, 0, n_partitions));
 }
 
 void probe_commit_transaction(struct probe_transaction *transaction)

@@ -18,6 +18,8 @@ void probe_delete_topic(const char *brokers, const char *topic);
 // One record; partition -1: any. data NULL: none. `header` may be NULL.
 void probe_produce(const char *brokers, const char *topic, int partition, const char *key, const void *value,
                    size_t size, const char *header, const char *header_value);
+// One job a partition, in one committed transaction.
+void probe_produce_transaction_everywhere(const char *brokers, const char *topic, int n_partitions);
 // Records "FIRST".."FIRST+N-1" as JSON jobs in one transaction, which is committed or aborted.
 void probe_produce_transaction(const char *brokers, const char *topic, int first, int n, bool commit);
 
