@@ -128,9 +128,7 @@ enum status worker_commit(struct worker *worker, struct error *error)
     worker->has_room_again = true;
     worker->commits.finished_since_ms = clock_ms();
     fault_point(FAULT_PUBLISHED);
-    struct error projection;
-    if (worker_figures_record(worker, worker->commits.group, n_committed, &projection) != STATUS_OK)
-        log_write(LOG_WARNING, "%s; the results are committed, their figures are not", projection.text);
+    worker_figures_record_committed(worker, n_committed);
     for (size_t i = 0; i < n_committed; i++)
         job_reserve_give(&worker->reserve, worker->commits.group[i]);
     return STATUS_OK;

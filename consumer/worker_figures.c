@@ -74,6 +74,25 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
     return status;
 }
 
+void worker_figures_record_committed(struct worker *worker, size_t n_jobs)
+{
+    struct worker_figures *figures = &worker->figures;
+    struct error error;
+    bool is_recorded = worker_figures_record(worker, worker->commits.group, n_jobs, &error) == STATUS_OK;
+    if (is_recorded && figures->n_lost > 0)
+        log_write(LOG_WARNING, "the store takes figures again: those of %lld committed results are lost",
+                  (long long)figures->n_lost);
+    if (is_recorded) {
+        figures->n_lost = figures->warned_ms = 0;
+        return;
+    }
+    figures->n_lost += worker->config->records.jobs_need_recording ? (int64_t)n_jobs : 0;
+    if (figures->warned_ms && clock_ms() - figures->warned_ms < WORKER_WARN_AGAIN_MS)
+        return;
+    log_write(LOG_WARNING, "%s; the results are committed, their figures are not", error.text);
+    figures->warned_ms = clock_ms();
+}
+
 // Compacts a bounded number of rows per call, so that jobs continue in between.
 void worker_figures_compact(struct worker *worker)
 {

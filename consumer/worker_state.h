@@ -40,6 +40,8 @@ struct worker_figures {
     bool has_prefixes;
     int64_t recorded_ms, compact_at_ms, progress_ms, served_ms;
     struct retry retry;
+    int64_t n_lost;    // committed results whose figures the store did not take, since it last took some
+    int64_t warned_ms; // of them; 0: not
 };
 
 struct worker_records {
@@ -89,6 +91,9 @@ void worker_figures_take(struct worker *worker, const struct round *round);
 // Writes jobs, steps, prefixes and partitions to the store.
 enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs,
                                   struct error *error) WARN_UNUSED;
+// The first n_jobs of `commits.group` are committed. If the store does not take their figures these are lost, with
+// one warning in WORKER_WARN_AGAIN_MS, and one that counts the results when it takes figures again.
+void worker_figures_record_committed(struct worker *worker, size_t n_jobs);
 void worker_figures_compact(struct worker *worker);         // old rows of the store, when it is time
 void worker_figures_show(struct worker *worker, bool last); // the progress line
 void worker_figures_serve(struct worker *worker);           // HTTP

@@ -1,4 +1,5 @@
 // The worker's loop with a store that another process has locked: group events are handled, figures wait.
+#include "consumer/log.h"
 #include "store/store.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
@@ -8,9 +9,24 @@
 enum { N_LOCKED = 5 };
 
 static int n_records, patience_ms;
+static int n_warnings;
+static int64_t n_unrecorded;
+static char last_warning[512];
 
 enum status __wrap_store_record(struct store *store, const struct store_record *record, struct error *error);
 void __wrap_store_set_patience(struct store *store, int wait_ms);
+void __wrap_log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
+
+void __wrap_log_write(enum log_level level, const char *format, ...)
+{
+    va_list values;
+    if (level != LOG_WARNING)
+        return;
+    va_start(values, format);
+    vsnprintf(last_warning, sizeof last_warning, format, values);
+    va_end(values);
+    n_warnings += strstr(last_warning, "figures") != NULL;
+}
 
 void __wrap_store_set_patience(struct store *store, int wait_ms)
 {
@@ -20,11 +36,13 @@ void __wrap_store_set_patience(struct store *store, int wait_ms)
 
 enum status __wrap_store_record(struct store *store, const struct store_record *record, struct error *error)
 {
-    (void)store, (void)record;
+    (void)store;
     assert_int_equal(patience_ms,
                      n_records == 0 || n_records > N_LOCKED ? STORE_TURN_MS : STORE_TURN_MS / 10);
-    if (n_records++ < N_LOCKED)
+    if (n_records++ < N_LOCKED) {
+        n_unrecorded += (int64_t)record->n_jobs;
         return error_set(error, STATUS_RETRY, ERROR_STORE, "another process holds the store");
+    }
     return STATUS_OK;
 }
 
@@ -40,6 +58,10 @@ static void a_locked_store_is_waited_for_once_until_it_is_free(void **state)
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 1000);
     assert_true(n_records > N_LOCKED + 1);
+    assert_int_equal(n_warnings, 2); // at the first, and when it is over
+    char expected[128];
+    snprintf(expected, sizeof expected, "those of %lld committed results are lost", (long long)n_unrecorded);
+    assert_non_null(strstr(last_warning, expected));
     stage_close(&stage);
 }
 
