@@ -51,6 +51,10 @@ enum status row_order_add(struct row_order *order, const struct row_cell *cells,
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "--reorder: the table has more than %d fields that prompts read",
                          ROW_ORDER_CELLS_MAX);
+    if (n == 0) { // prompts that read no column: nothing to order by
+        order->n_rows++;
+        return STATUS_OK;
+    }
     if (order->n_rows == order->capacity) {
         size_t capacity = order->capacity ? 2 * order->capacity : 1024;
         struct row_cell *grown = realloc(order->cells, capacity * n * sizeof *grown);

@@ -135,13 +135,13 @@ static uint64_t cost_of_reference(const struct table *table)
 {
     static struct plan plan;
     uint32_t rows[ROWS];
-    uint16_t columns[COLUMNS];
+    uint16_t columns[COLUMNS], none[1] = {0};
     size_t at = 0;
     for (uint32_t i = 0; i < ROWS; i++)
         rows[i] = i;
     for (uint16_t j = 0; j < COLUMNS; j++)
         columns[j] = j;
-    reference(table, rows, ROWS, columns, COLUMNS, NULL, 0, &plan, &at);
+    reference(table, rows, ROWS, columns, COLUMNS, none, 0, &plan, &at);
     assert_int_equal(at, ROWS);
     assert_is_a_plan(&plan);
     return cost(table, &plan);
@@ -259,6 +259,15 @@ static void tables_without_rows_columns_or_differences_have_a_plan(void **state)
         assert_int_equal(one.fields[2 * i] + one.fields[2 * i + 1], 1);
     }
     row_order_finish(&one);
+
+    enum { N_ROWS = 3000 }; // more than are made room for at first
+    struct row_order no_columns = {.n_columns = 0};
+    for (int i = 0; i < N_ROWS; i++)
+        assert_int_equal(row_order_add(&no_columns, NULL, &error), STATUS_OK);
+    assert_int_equal(row_order_plan(&no_columns, true, &error), STATUS_OK);
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        assert_int_equal(no_columns.rows[i], i);
+    row_order_finish(&no_columns);
 }
 
 int main(void)
