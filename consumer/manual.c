@@ -133,7 +133,7 @@ static void print_overview_page(void)
 
 // ---- completion ----
 
-// What a shell completes a value with.
+// The kind of completion that a shell offers for an option value.
 static bool is_file(const struct option *option)
 {
     return option->value && (strncmp(option->value, "FILE", 4) == 0 || strcmp(option->value, "MODEL") == 0);

@@ -35,7 +35,7 @@ static void format_time(double seconds, char text[32])
         snprintf(text, 32, "%lld h", (minutes + 30) / 60);
 }
 
-// What stands behind the number of jobs: rate, errors, tokens, cache, time left.
+// The figures after the number of jobs: rate, errors, tokens, cache, time left.
 static void format_figures(const struct progress_line *line, const struct worker_progress *progress,
                            double tokens_per_second, struct buffer *out)
 {

@@ -1,4 +1,4 @@
-// What the page of --metrics shows of the last seconds and the last jobs. Zeroed it is empty. Thread: main.
+// The throughput of the last seconds and the last jobs, for the --metrics page. A zeroed struct is empty. Thread: main.
 #pragma once
 
 #include "schemas/job.h"

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-// What a prompt says of a column: its name, where templates list columns, and its text.
+// The bytes that a column adds to a prompt: its text, and its name if the template lists the columns.
 static struct row_cell cell_of(const struct table_columns *columns, const struct table_row *row,
                                size_t column)
 {

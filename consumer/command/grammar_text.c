@@ -38,7 +38,7 @@ static void write_string(struct text text, bool spaces, struct buffer *out)
         json_encode_string(text, out);
 }
 
-// An exponent of at most this many digits is resolved or written anew; a longer one is left.
+// Numbers with at most this many exponent digits are rewritten; longer exponents are kept unchanged.
 enum { EXPONENT_DIGITS_MAX = 6, NUMBER_BYTES_MAX = 1024 };
 
 // The digits of a number without zeros at either end, and where its point is behind the first of them.

@@ -256,7 +256,7 @@ static rd_kafka_resp_err_t look_up_ends(struct kafka_handle *handle, rd_kafka_to
     return code;
 }
 
-// What passes while brokers elect leaders, start, or lose a connection.
+// Transient errors: brokers elect leaders, start, or lose a connection.
 static bool is_settling_code(rd_kafka_resp_err_t code)
 {
     switch (code) {

@@ -39,5 +39,5 @@ enum status row_answer_open(struct row_answer *answer, const struct row_answer_o
 void row_answer_close(struct row_answer *answer);
 // Fills the fields from the decoded results of the row's votes, which must live as long as the fields are used.
 void row_answer_take(struct row_answer *answer, struct job *const *votes);
-// What is compared with a gold label: the answer, or the property of that name, else the first.
+// The value to compare with a gold label: the answer; with a schema the property of that name, else the first.
 const struct value *row_answer_label(const struct row_answer *answer, struct text gold_column);

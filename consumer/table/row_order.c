@@ -16,7 +16,7 @@ struct node {
     size_t n, n_columns, n_placed;
 };
 
-// What a node needs until its groups are chosen.
+// Working memory of a node while its groups are chosen.
 struct choice {
     uint32_t *sorted;     // [n_columns][n]: rows by value
     struct group *groups; // [n_groups] heap, the highest score first

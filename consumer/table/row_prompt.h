@@ -27,7 +27,7 @@ struct row_prompt_options {
 struct row_prompt {
     const struct table_columns *columns;
     struct template *prompt, *system, *messages;
-    bool *is_used;       // [columns->n]: its text stands in the prompt
+    bool *is_used;       // [columns->n]: the prompt contains the text of the column
     uint16_t *mentioned; // [n_mentioned] columns that templates name, in their order
     size_t n_mentioned;
     bool lists_columns;         // a template reads `row` as a whole

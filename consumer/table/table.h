@@ -9,7 +9,7 @@ enum table_format { TABLE_UNKNOWN, TABLE_CSV, TABLE_TSV, TABLE_JSONL, TABLE_SQLI
 
 enum {
     TABLE_COLUMNS_MAX = 4096,
-    TABLE_ROW_BYTES_MAX = JOB_RECORD_BYTES_MAX, // as it stands in the file
+    TABLE_ROW_BYTES_MAX = JOB_RECORD_BYTES_MAX, // size of its bytes in the file
 };
 
 struct table_columns {
