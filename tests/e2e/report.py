@@ -47,6 +47,8 @@ def its_figures_are_those_of_the_store(test):
     assert [(row[0], number(row[1])) for row in errors if row[0]] == test.query("SELECT error_code, jobs FROM failures")
     # Up to three examples of each.
     assert [row[2] for row in errors] == ["bad 0", "bad 1", "bad 2", "<script>alert(1)</script>"], errors
+    messages = dict(test.query("SELECT custom_id, error FROM jobs WHERE status = 'failed'"))
+    assert all(row[3] and messages[row[2]].startswith(row[3].rstrip("\u2026. ")) for row in errors), (errors, messages)
     assert not any(element.text == "Evaluation" for element in found.all("h2"))
 
 
