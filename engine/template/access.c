@@ -208,8 +208,8 @@ static size_t text_bound(struct text text, int64_t position)
 }
 
 // Without a step only the text before the bounds, or behind them, needs to be walked through.
-static bool slice_text_forward(struct rendering *rendering, struct text text, const struct object *start,
-                               const struct object *stop, struct object *value)
+static bool slice_text(struct rendering *rendering, struct text text, const struct object *start,
+                       const struct object *stop, struct object *value)
 {
     int64_t first, last;
     if (!bound(rendering, start, 0, 0, INT64_MIN, INT64_MAX, &first) ||
@@ -221,24 +221,6 @@ static bool slice_text_forward(struct rendering *rendering, struct text text, co
                                                              : last == INT64_MAX ? 0
                                                                                  : to);
     return rendering_spend_bytes(rendering, walked);
-}
-
-// [::-1] and the like: by characters.
-static bool slice_text(struct rendering *rendering, struct text text, const struct bounds *bounds,
-                       struct object *value)
-{
-    size_t start = rendering->text.size;
-    bool down = bounds->step < 0;
-    uint64_t stride = (uint64_t)(down ? -bounds->step : bounds->step);
-    size_t offset = codepoints_offset(text, (size_t)bounds->start + down);
-    for (int64_t taken = 0; taken < bounds->count; taken++) {
-        for (uint64_t skip = taken ? stride - 1 : 0; skip > 0; skip--)
-            down ? codepoints_previous(text, &offset) : codepoints_next(text, &offset);
-        codepoints_add(&rendering->text,
-                       down ? codepoints_previous(text, &offset) : codepoints_next(text, &offset));
-    }
-    rendering_note_source(rendering, start, text);
-    return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, value);
 }
 
 static bool slice_sequence(struct rendering *rendering, const struct object *owner,
@@ -271,11 +253,11 @@ bool access_slice(struct rendering *rendering, const struct object *owner, const
     bool forward = step->kind == OBJECT_MISSING || step->kind == OBJECT_NONE ||
                    (object_is_integral(step) && object_to_integer(step) == 1);
     if (owner->kind == OBJECT_STRING && forward)
-        return slice_text_forward(rendering, owner->text, start, stop, value);
+        return slice_text(rendering, owner->text, start, stop, value);
+    if (owner->kind == OBJECT_STRING)
+        return rendering_fail(rendering, "a step in a slice of text is not supported in chat templates");
     if (!object_length(rendering, owner, &length, &has_length) ||
         !find_bounds(rendering, start, stop, step, length, &bounds))
         return false;
-    if (owner->kind == OBJECT_STRING)
-        return slice_text(rendering, owner->text, &bounds, value);
     return slice_sequence(rendering, owner, &bounds, value);
 }

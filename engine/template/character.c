@@ -97,10 +97,3 @@ size_t character_title(uint32_t codepoint, uint32_t *out)
     size_t n = character_upper(codepoint, out);
     return n > 1 || is_in(titled_otherwise, COUNT(titled_otherwise), codepoint) ? 0 : n;
 }
-
-bool character_has_case(uint32_t codepoint)
-{
-    uint32_t mapped[CHARACTER_EXPANSION_MAX];
-    return character_upper(codepoint, mapped) > 1 || mapped[0] != codepoint ||
-           character_lower(codepoint, mapped) > 1 || mapped[0] != codepoint;
-}

@@ -4,7 +4,6 @@
 #include <string.h>
 
 enum {
-    LINEAR_ENTRIES_MAX = 8, // a dict of so few is searched without an index
     CAPACITY_FIRST = 8,
     ENTRIES_MAX = 1 << 24, // more never fit TEMPLATE_MEMORY_BYTES_MAX
 };
@@ -90,74 +89,31 @@ struct object dict_object(struct dict *dict)
     return (struct object){.kind = OBJECT_DICT, .dict = dict};
 }
 
-static void index_insert(struct dict *dict, uint64_t hash, uint32_t entry)
+static bool check_key(struct rendering *rendering, const struct object *key)
 {
-    uint32_t slot = (uint32_t)hash & dict->index_mask;
-    while (dict->index[slot])
-        slot = (slot + 1) & dict->index_mask;
-    dict->index[slot] = entry + 1;
+    if (key->kind <= OBJECT_STRING)
+        return true;
+    if (key->kind == OBJECT_LIST || key->kind == OBJECT_DICT || key->kind == OBJECT_VIEW)
+        return rendering_fail(rendering, "unhashable type: '%s'", object_type_name(key));
+    return rendering_fail(rendering, "a key of type '%s' is not supported", object_type_name(key));
 }
 
-static bool index_create(struct rendering *rendering, struct dict *dict)
+// Dicts of templates are small: entries are compared one by one. *entry stays NULL when there is none.
+static bool find_entry(struct rendering *rendering, struct dict *dict, const struct object *key,
+                       struct dict_entry **entry)
 {
-    uint32_t n_slots = 32;
-    while (n_slots < dict->capacity * 2u || n_slots < dict->n_entries * 2u)
-        n_slots *= 2;
-    dict->index = rendering_allocate_array(rendering, n_slots, sizeof *dict->index);
-    if (!dict->index)
+    *entry = NULL;
+    if (!check_key(rendering, key) || !rendering_spend(rendering, dict->n_entries / 8))
         return false;
-    dict->index_mask = n_slots - 1;
-    for (uint32_t i = 0; i < dict->n_entries; i++) {
-        uint64_t hash;
-        if (!rendering_spend(rendering, 1) || !object_hash(rendering, &dict->entries[i].key, &hash))
-            return false;
-        index_insert(dict, hash, i);
-    }
-    return true;
-}
-
-static bool find_linear(struct rendering *rendering, struct dict *dict, const struct object *key,
-                        struct dict_entry **entry)
-{
-    for (uint32_t i = 0; i < dict->n_entries; i++) {
+    for (uint32_t i = 0; i < dict->n_entries && !*entry; i++) {
         struct dict_entry *candidate = &dict->entries[i];
         bool equal;
         if (key->kind == OBJECT_STRING && candidate->key.kind == OBJECT_STRING)
             equal = text_equal(key->text, candidate->key.text);
         else if (!object_equal(rendering, key, &candidate->key, &equal))
             return false;
-        if (equal) {
+        if (equal)
             *entry = candidate;
-            return true;
-        }
-    }
-    return true;
-}
-
-// *entry stays NULL when there is none.
-static bool find_entry(struct rendering *rendering, struct dict *dict, const struct object *key,
-                       struct dict_entry **entry)
-{
-    *entry = NULL;
-    uint64_t hash = 0;
-    bool linear = dict->n_entries <= LINEAR_ENTRIES_MAX && !dict->index;
-    if ((!linear || key->kind != OBJECT_STRING) && !object_hash(rendering, key, &hash))
-        return false;
-    if (linear)
-        return find_linear(rendering, dict, key, entry);
-    if (!dict->index && !index_create(rendering, dict))
-        return false;
-    uint32_t slot = (uint32_t)hash & dict->index_mask;
-    while (dict->index[slot]) {
-        struct dict_entry *candidate = &dict->entries[dict->index[slot] - 1];
-        bool equal;
-        if (!rendering_spend(rendering, 1) || !object_equal(rendering, key, &candidate->key, &equal))
-            return false;
-        if (equal) {
-            *entry = candidate;
-            return true;
-        }
-        slot = (slot + 1) & dict->index_mask;
     }
     return true;
 }
@@ -174,7 +130,6 @@ static bool grow(struct rendering *rendering, struct dict *dict)
         memcpy(entries, dict->entries, dict->n_entries * sizeof *entries);
     dict->entries = entries;
     dict->capacity = (uint32_t)capacity;
-    dict->index = NULL; // made again, for the new capacity
     return true;
 }
 
@@ -191,12 +146,6 @@ bool dict_set(struct rendering *rendering, struct dict *dict, const struct objec
     if (dict->n_entries == dict->capacity && !grow(rendering, dict))
         return false;
     dict->entries[dict->n_entries] = (struct dict_entry){*key, *value};
-    if (dict->index) {
-        uint64_t hash;
-        if (!object_hash(rendering, key, &hash))
-            return false;
-        index_insert(dict, hash, dict->n_entries);
-    }
     dict->n_entries++;
     return true;
 }
@@ -223,14 +172,6 @@ bool dict_find_text(struct rendering *rendering, struct dict *dict, struct text 
 {
     struct object string = object_string(key);
     return dict_find(rendering, dict, &string, value);
-}
-
-bool dict_merge(struct rendering *rendering, struct dict *to, const struct dict *from)
-{
-    for (uint32_t i = 0; i < from->n_entries; i++)
-        if (!dict_set(rendering, to, &from->entries[i].key, &from->entries[i].value))
-            return false;
-    return true;
 }
 
 bool dict_view_item(struct rendering *rendering, const struct dict *dict, enum view_kind view, size_t index,

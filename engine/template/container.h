@@ -35,8 +35,6 @@ bool dict_find(struct rendering *rendering, struct dict *dict, const struct obje
                const struct object **value);
 bool dict_find_text(struct rendering *rendering, struct dict *dict, struct text key,
                     const struct object **value);
-// Every entry of `from` into `to`.
-bool dict_merge(struct rendering *rendering, struct dict *to, const struct dict *from);
 // Entry `index` as a view of that kind shows it.
 bool dict_view_item(struct rendering *rendering, const struct dict *dict, enum view_kind view, size_t index,
                     struct object *item);

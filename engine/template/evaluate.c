@@ -255,8 +255,6 @@ static NOINLINE bool evaluate_unary(struct rendering *rendering, struct activati
         return false;
     if (expression->kind == EXPRESSION_NEGATIVE)
         return operator_negative(rendering, &operand, value);
-    if (expression->kind == EXPRESSION_POSITIVE)
-        return operator_positive(rendering, &operand, value);
     *value = object_bool(!object_truth(&operand));
     return true;
 }
@@ -345,7 +343,6 @@ static bool evaluate_nested(struct rendering *rendering, struct activation *acti
         return evaluate(rendering, activation, expression->binary.right, value);
     case EXPRESSION_NOT:
     case EXPRESSION_NEGATIVE:
-    case EXPRESSION_POSITIVE:
         return evaluate_unary(rendering, activation, expression, value);
     case EXPRESSION_COMPARISON:
         return evaluate_comparison(rendering, activation, expression, value);

@@ -3,7 +3,6 @@
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/iterator.h"
-#include "engine/template/operators.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 #include "engine/template/sort.h"
@@ -55,48 +54,6 @@ static bool sort(struct rendering *rendering, const struct call *call, struct ob
            pick(rendering, &items, order, result);
 }
 
-static bool extreme(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    bool largest = call->variant;
-    struct object items, *keys;
-    bool case_sensitive = argument_truth(&call->items[1], false);
-    if (!iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items) ||
-        !sort_keys(rendering, items.sequence, &call->items[2], false, case_sensitive, &keys))
-        return false;
-    size_t best = 0, n = items.sequence->n_items;
-    if (n == 0) {
-        *result = object_undefined_hint("no aggregated item, sequence was empty");
-        return true;
-    }
-    for (size_t i = 1; i < n; i++) {
-        int order;
-        if (!object_compare(rendering, &keys[i], &keys[best], largest ? ">" : "<", &order))
-            return false;
-        if (largest ? order > 0 : order < 0)
-            best = i;
-    }
-    *result = items.sequence->items[best];
-    return true;
-}
-
-static bool sum(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct object items, value,
-        total = call->items[2].kind == OBJECT_MISSING ? object_integer(0) : call->items[2];
-    if (total.kind == OBJECT_STRING)
-        return rendering_fail(rendering, "sum() can't sum strings");
-    if (!iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items))
-        return false;
-    for (size_t i = 0; i < items.sequence->n_items; i++)
-        if (!sort_attribute(rendering, &items.sequence->items[i], &call->items[1], NULL, &value) ||
-            !operator_arithmetic(rendering, OPERATOR_ADD, &total, &value, result))
-            return false;
-        else
-            total = *result;
-    *result = total;
-    return true;
-}
-
 static bool dictsort(struct rendering *rendering, const struct call *call, struct object *result)
 {
     struct object view = call->items[0], items, *keys;
@@ -121,15 +78,6 @@ static bool dictsort(struct rendering *rendering, const struct call *call, struc
            pick(rendering, &items, order, result);
 }
 
-static bool reverse_text(struct rendering *rendering, struct text text, struct object *result)
-{
-    size_t start = rendering->text.size;
-    for (size_t i = text.size; i > 0;)
-        codepoints_add(&rendering->text, codepoints_previous(text, &i));
-    rendering_note_source(rendering, start, text);
-    return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
-}
-
 static bool reversed_list(struct rendering *rendering, const struct object *value, struct object *result)
 {
     struct object items, *reversed;
@@ -145,7 +93,7 @@ static bool reverse(struct rendering *rendering, const struct call *call, struct
 {
     const struct object *value = &call->items[0];
     if (value->kind == OBJECT_STRING)
-        return reverse_text(rendering, value->text, result);
+        return rendering_fail(rendering, "reverse of text is not supported in chat templates");
     return reversed_list(rendering, value, result) &&
            (value->kind == OBJECT_GENERATOR || iterator_generator(rendering, result, result));
 }
@@ -314,9 +262,6 @@ static const struct function functions[] = {
     FUNCTION("join", join, 0, 1, "value", "d", "attribute"),
     FUNCTION("list", list, 0, 1, "value"),
     FUNCTION("sort", sort, 0, 1, "value", "reverse", "case_sensitive", "attribute"),
-    FUNCTION("min", extreme, false, 1, "value", "case_sensitive", "attribute"),
-    FUNCTION("max", extreme, true, 1, "value", "case_sensitive", "attribute"),
-    FUNCTION("sum", sum, 0, 1, "iterable", "attribute", "start"),
     FUNCTION("dictsort", dictsort, 0, 1, "value", "case_sensitive", "by", "reverse"),
     FUNCTION("reverse", reverse, 0, 1, "value"),
     FUNCTION("first", first, 0, 1, "seq"),

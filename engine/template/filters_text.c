@@ -1,7 +1,6 @@
 // Filters over text.
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
-#include "engine/template/format.h"
 #include "engine/template/functions.h"
 #include "engine/template/operators.h"
 #include "engine/template/rendering.h"
@@ -118,29 +117,6 @@ static bool truncate_text(struct rendering *rendering, const struct call *call, 
     return rendering_concatenate(rendering, kept, end, result);
 }
 
-static bool format(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct object string, arguments;
-    if (call->n_items == 0)
-        return rendering_fail(rendering, "format() misses its value");
-    if (!represent_str(rendering, &call->items[0], &string))
-        return false;
-    if (call->n_items > 1 && call->n_keywords)
-        return rendering_fail(rendering, "can't handle positional and keyword arguments at the same time");
-    if (!call->n_keywords) {
-        return list_wrap(rendering, call->items + 1, call->n_items - 1, OBJECT_TUPLE, &arguments) &&
-               format_percent(rendering, string.text, &arguments, result);
-    }
-    struct dict *dict = dict_create(rendering, call->n_keywords);
-    if (!dict)
-        return false;
-    for (size_t i = 0; i < call->n_keywords; i++)
-        if (!dict_set_text(rendering, dict, call->keywords[i].name, &call->keywords[i].value))
-            return false;
-    arguments = dict_object(dict);
-    return format_percent(rendering, string.text, &arguments, result);
-}
-
 static bool escape(struct rendering *rendering, const struct call *call, struct object *result)
 {
     return represent_escape(rendering, &call->items[0], result);
@@ -164,7 +140,6 @@ static const struct function functions[] = {
     FUNCTION("string", string, 0, 1, "s"),
     FUNCTION("indent", indent, 0, 1, "s", "width", "first", "blank"),
     FUNCTION("truncate", truncate_text, 0, 1, "s", "length", "killwords", "end", "leeway"),
-    ANY_ARGUMENTS("format", format, 0),
     FUNCTION("e", escape, 0, 1, "s"),
     FUNCTION("escape", escape, 0, 1, "s"),
     FUNCTION("safe", safe, 0, 1, "value"),

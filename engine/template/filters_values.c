@@ -79,22 +79,6 @@ static bool real_number(struct rendering *rendering, const struct call *call, st
     return true;
 }
 
-static bool absolute(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    const struct object *value = &call->items[0];
-    if (value->kind == OBJECT_UNDEFINED)
-        return object_fail_undefined(rendering, value);
-    if (!object_is_number(value))
-        return rendering_fail(rendering, "bad operand type for abs(): '%s'", object_type_name(value));
-    if (value->kind == OBJECT_FLOAT) {
-        *result = object_float(fabs(value->number));
-        return true;
-    }
-    if (object_to_integer(value) < 0)
-        return operator_negative(rendering, value, result);
-    return operator_positive(rendering, value, result);
-}
-
 static bool round_number(struct rendering *rendering, const struct call *call, struct object *result)
 {
     const struct object *value = &call->items[0];
@@ -105,20 +89,12 @@ static bool round_number(struct rendering *rendering, const struct call *call, s
     if (!argument_integer(rendering, &call->items[1], 0, &precision) ||
         !argument_text(rendering, &call->items[2], TEXT("common"), &method))
         return false;
-    bool up = text_equals_string(method, "ceil"), down = text_equals_string(method, "floor");
-    if (!up && !down && !text_equals_string(method, "common"))
-        return rendering_fail(rendering, "method must be common, ceil or floor");
+    if (precision < 0 || !text_equals_string(method, "common"))
+        return rendering_fail(rendering, "round: only to 0 or more digits and to the nearest is supported");
     if (!object_is_number(value))
         return rendering_fail(rendering, "type %s doesn't define __round__ method", object_type_name(value));
-    if (!up && !down) {
-        *result = value->kind == OBJECT_FLOAT ? object_float(number_text_round(value->number, precision))
-                                              : object_integer(object_to_integer(value));
-        return precision >= 0 || rendering_fail(rendering, "round: a negative precision is not supported");
-    }
-    double factor = pow(10, (double)precision), scaled = object_to_double(value) * factor;
-    if (!isfinite(scaled))
-        return rendering_fail(rendering, "cannot round %s", isnan(scaled) ? "NaN" : "infinity");
-    *result = object_float(((up ? ceil(scaled) : floor(scaled)) + 0.0) / factor); // no -0
+    *result = value->kind == OBJECT_FLOAT ? object_float(number_text_round(value->number, precision))
+                                          : object_integer(object_to_integer(value));
     return true;
 }
 
@@ -141,7 +117,8 @@ static bool tojson(struct rendering *rendering, const struct call *call, struct 
     const struct object *indent = &call->items[2];
     struct tojson_style style = {.item_separator = TEXT(", "), .key_separator = TEXT(": ")};
     style.ensure_ascii = argument_truth(&call->items[1], false);
-    style.sort_keys = argument_truth(&call->items[4], false);
+    if (argument_truth(&call->items[4], false))
+        return rendering_fail(rendering, "tojson: sort_keys is not supported in chat templates");
     if (argument_is_given(indent)) {
         struct object blanks = *indent;
         int64_t width = 0;
@@ -163,7 +140,6 @@ static const struct function functions[] = {
     METHOD("count", length, 0, 1, "obj"),
     FUNCTION("int", integer, 0, 1, "value", "default", "base"),
     FUNCTION("float", real_number, 0, 1, "value", "default"),
-    METHOD("abs", absolute, 0, 1, "x"),
     FUNCTION("round", round_number, 0, 1, "value", "precision", "method"),
     FUNCTION("tojson", tojson, 0, 1, "x", "ensure_ascii", "indent", "separators", "sort_keys"),
 };

@@ -40,8 +40,6 @@ const struct function *functions_find_method(enum object_kind kind, struct text 
         return find_in(&methods_of_dicts, name);
     case OBJECT_LIST:
         return find_in(&methods_of_lists, name);
-    case OBJECT_LOOP:
-        return find_in(&methods_of_loops, name);
     default:
         return NULL;
     }
@@ -50,8 +48,10 @@ const struct function *functions_find_method(enum object_kind kind, struct text 
 bool functions_is_refused(enum object_kind kind, struct text name)
 {
     static const char *const refused[] = {
-        [OBJECT_STRING] = " casefold center encode expandtabs format format_map isidentifier isprintable"
-                          " istitle ljust maketrans partition rjust rpartition swapcase translate zfill ",
+        [OBJECT_STRING] = " casefold center count encode expandtabs format format_map index isalnum isalpha"
+                          " isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace"
+                          " istitle isupper ljust maketrans partition rindex rjust rpartition swapcase"
+                          " translate zfill ",
         [OBJECT_INTEGER] = " as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag "
                            "numerator real to_bytes ",
         [OBJECT_FLOAT] = " as_integer_ratio conjugate fromhex hex imag is_integer real ",
@@ -60,7 +60,7 @@ bool functions_is_refused(enum object_kind kind, struct text name)
         [OBJECT_RANGE] = " count index start step stop ",
         [OBJECT_VIEW] = " isdisjoint mapping ",
         [OBJECT_GENERATOR] = " close send throw ",
-        [OBJECT_LOOP] = " changed ",
+        [OBJECT_LOOP] = " changed cycle depth depth0 ",
         [OBJECT_MACRO] = " name arguments catch_kwargs catch_varargs caller ",
     };
     kind = kind == OBJECT_BOOL ? OBJECT_INTEGER : kind;

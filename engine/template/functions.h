@@ -69,7 +69,6 @@ extern const struct function_table globals_table;
 extern const struct function_table methods_of_strings;
 extern const struct function_table methods_of_dicts; // methods.c
 extern const struct function_table methods_of_lists;
-extern const struct function_table methods_of_loops;
 
 const struct function *functions_find_filter(struct text name); // NULL: none
 const struct function *functions_find_test(struct text name);

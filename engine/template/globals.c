@@ -42,32 +42,18 @@ static bool range(struct rendering *rendering, const struct call *call, struct o
     return true;
 }
 
-// Arguments of Python's dict(): a mapping, then keywords.
-static bool make_dict(struct rendering *rendering, const struct call *call, struct dict **made)
+// Of keywords alone.
+static bool dict(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    struct dict *dict = *made = dict_create(rendering, call->n_keywords);
+    struct dict *dict = dict_create(rendering, call->n_keywords);
     if (!dict)
         return false;
-    if (call->n_items > 1)
-        return rendering_fail(rendering, "dict expected at most 1 argument, got %zu", call->n_items);
-    if (call->n_items == 1 && call->items[0].kind == OBJECT_DICT) {
-        if (!dict_merge(rendering, dict, call->items[0].dict))
-            return false;
-    } else if (call->n_items == 1) {
-        return rendering_fail(rendering, "dict of pairs is not supported in chat templates");
-    }
+    if (call->n_items)
+        return rendering_fail(rendering, "dict and namespace of another dict are not supported");
     for (size_t i = 0; i < call->n_keywords; i++)
         if (!dict_set_text(rendering, dict, call->keywords[i].name, &call->keywords[i].value))
             return false;
-    return true;
-}
-
-static bool dict(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct dict *made;
-    if (!make_dict(rendering, call, &made))
-        return false;
-    *result = dict_object(made);
+    *result = dict_object(dict);
     return true;
 }
 

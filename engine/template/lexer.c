@@ -164,43 +164,11 @@ static bool is_sign(char byte)
     return byte == '-' || byte == '+';
 }
 
-// Whether a block tag at `position` holds `word` alone; *sign its opening sign. Returns where the tag's word
-// ends.
-static size_t word_tag(const struct lexer *lexer, size_t position, const char *word, char *sign)
-{
-    size_t after = position + 2;
-    *sign = byte_at(lexer, after);
-    if (is_sign(*sign))
-        after++;
-    after = skip_space(lexer, after);
-    if (!at(lexer, after, word))
-        return NOWHERE;
-    return skip_space(lexer, after + strlen(word));
-}
-
 static size_t find(const struct lexer *lexer, size_t position, const char *what)
 {
     const char *found =
         memmem(lexer->source.data + position, lexer->source.size - position, what, strlen(what));
     return found ? (size_t)(found - lexer->source.data) : NOWHERE;
-}
-
-// Behind {% raw %}, at `position`. The data up to {% endraw %} is the token.
-static enum status lex_raw(struct lexer *lexer, size_t position, struct token *token)
-{
-    advance(lexer, position);
-    for (size_t tag = find(lexer, position, "{%"); tag != NOWHERE; tag = find(lexer, tag + 1, "{%")) {
-        char sign;
-        size_t close = word_tag(lexer, tag, "endraw", &sign);
-        size_t end = close == NOWHERE ? NOWHERE : tag_end(lexer, close, "%}", true);
-        if (end == NOWHERE)
-            continue;
-        *token = (struct token){.kind = TOKEN_DATA, .line = lexer->line};
-        token->text = strip_data(lexer, position, tag, sign, false);
-        advance(lexer, end);
-        return STATUS_OK;
-    }
-    return fail(lexer, "missing end of raw directive");
 }
 
 static enum status skip_comment(struct lexer *lexer, size_t position)
@@ -227,17 +195,11 @@ static size_t find_tag(const struct lexer *lexer)
     }
 }
 
-// The tag at the position: its opening is the token, or of a raw block what it holds.
+// The tag at the position: its opening is the token.
 static enum status lex_tag(struct lexer *lexer, struct token *token)
 {
     size_t tag = lexer->position;
-    char type = byte_at(lexer, tag + 1), raw_sign;
-    size_t raw = type == '%' ? word_tag(lexer, tag, "raw", &raw_sign) : NOWHERE;
-    // A closing + means nothing to `raw`, and the newline behind it stays.
-    if (raw != NOWHERE && at(lexer, raw, "%}"))
-        return lex_raw(lexer, raw + 2, token);
-    if (raw != NOWHERE && at(lexer, raw, "-%}"))
-        return lex_raw(lexer, skip_space(lexer, raw + 3), token);
+    char type = byte_at(lexer, tag + 1);
     *token =
         (struct token){.kind = type == '{' ? TOKEN_VARIABLE_BEGIN : TOKEN_BLOCK_BEGIN, .line = lexer->line};
     lexer->state = type == '{' ? LEXER_VARIABLE : LEXER_BLOCK;

@@ -136,8 +136,6 @@ bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text 
         *value = object_integer(length);
     } else if (text_equals_string(name, "previtem") || text_equals_string(name, "nextitem")) {
         return neighbor(rendering, loop, name.data[0] == 'n', value);
-    } else if (text_equals_string(name, "depth") || text_equals_string(name, "depth0")) {
-        *value = object_integer(name.size == 5); // no loop is recursive
     } else {
         *known = false;
     }

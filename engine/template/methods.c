@@ -1,15 +1,12 @@
 // Methods of objects. Those of lists and dicts that would change a list or dict are there but unsafe: naming
 // one is fine, calling it is refused.
-#include "engine/template/character.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/functions.h"
 #include "engine/template/iterator.h"
-#include "engine/template/loop.h"
 #include "engine/template/rendering.h"
 #include "engine/template/text_operations.h"
 
-#include <ctype.h>
 #include <string.h>
 
 static bool required_text(struct rendering *rendering, const struct object *argument, struct text *text)
@@ -22,57 +19,6 @@ static bool required_text(struct rendering *rendering, const struct object *argu
 static bool change_case(struct rendering *rendering, const struct call *call, struct object *result)
 {
     return text_change_case(rendering, call->items[0].text, (enum text_case)call->variant, result);
-}
-
-enum class_test {
-    CLASS_ALPHA,
-    CLASS_ALNUM,
-    CLASS_DECIMAL,
-    CLASS_DIGIT,
-    CLASS_NUMERIC,
-    CLASS_UPPER,
-    CLASS_LOWER
-};
-
-// All characters are of a class; or some letter has that case and none has the other. Beyond ASCII the answer
-// needs tables of Unicode that are not here.
-static bool is_class(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    static const struct {
-        const char *name;
-        int (*holds)(int);
-        int (*other)(int); // letter case; NULL for the others
-    } tests[] = {{"isalpha", isalpha, NULL},   {"isalnum", isalnum, NULL},   {"isdecimal", isdigit, NULL},
-                 {"isdigit", isdigit, NULL},   {"isnumeric", isdigit, NULL}, {"isupper", isupper, islower},
-                 {"islower", islower, isupper}};
-    struct text text = call->items[0].text;
-    bool any = false, all = true, other = false;
-    for (size_t i = 0; i < text.size; i++) {
-        unsigned char byte = (unsigned char)text.data[i];
-        if (byte >= 128)
-            return rendering_fail(rendering, "%s() of text beyond ASCII is not supported",
-                                  tests[call->variant].name);
-        bool holds = tests[call->variant].holds(byte);
-        any = any || holds;
-        all = all && holds;
-        other = other || (tests[call->variant].other && tests[call->variant].other(byte));
-    }
-    *result = object_bool(any && (tests[call->variant].other ? !other : all));
-    return rendering_spend_bytes(rendering, text.size * 8);
-}
-
-static bool is_space(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct text text = call->items[0].text;
-    *result = object_bool(text.size && text_strip(text, (struct text){0}, true, false).size == 0);
-    return rendering_spend_bytes(rendering, text.size * 8);
-}
-
-static bool is_ascii(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct text text = call->items[0].text;
-    *result = object_bool(codepoints_count(text) == text.size);
-    return rendering_spend_bytes(rendering, text.size);
 }
 
 static bool split(struct rendering *rendering, const struct call *call, struct object *result)
@@ -140,38 +86,15 @@ static bool remove_affix(struct rendering *rendering, const struct call *call, s
     return true;
 }
 
-enum { SEARCH_LAST = 1, SEARCH_MUST = 2 };
-
-static bool search(struct rendering *rendering, const struct call *call, struct object *result)
+static bool find(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    bool last = call->variant & SEARCH_LAST, must = call->variant & SEARCH_MUST;
     struct text text = call->items[0].text, wanted;
-    if (!required_text(rendering, &call->items[1], &wanted) || !rendering_spend_bytes(rendering, text.size) ||
-        (last && !text_spend_search(rendering, text, wanted)))
+    if (!required_text(rendering, &call->items[1], &wanted) || !text_spend_search(rendering, text, wanted))
         return false;
-    size_t found = text_find(text, wanted, last);
-    if (found == SIZE_MAX && must)
-        return rendering_fail(rendering, "substring not found");
-    *result =
-        object_integer(found == SIZE_MAX ? -1 : (int64_t)codepoints_count((struct text){text.data, found}));
+    size_t found = text_find(text, wanted, call->variant);
+    text.size = found;
+    *result = object_integer(found == SIZE_MAX ? -1 : (int64_t)codepoints_count(text));
     return true;
-}
-
-static bool count(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct text rest = call->items[0].text, wanted;
-    int64_t n = 0;
-    if (!required_text(rendering, &call->items[1], &wanted))
-        return false;
-    if (wanted.size == 0)
-        n = (int64_t)codepoints_count(rest) + 1;
-    for (size_t found; wanted.size && (found = text_find(rest, wanted, false)) != SIZE_MAX; n++) {
-        if (!rendering_spend(rendering, 1))
-            return false;
-        rest = (struct text){rest.data + found + wanted.size, rest.size - found - wanted.size};
-    }
-    *result = object_integer(n);
-    return rendering_spend_bytes(rendering, call->items[0].text.size);
 }
 
 static bool replace(struct rendering *rendering, const struct call *call, struct object *result)
@@ -209,15 +132,6 @@ static const struct function string_functions[] = {
     METHOD("lower", change_case, CASE_LOWER, 1, "self"),
     METHOD("title", change_case, CASE_TITLE, 1, "self"),
     METHOD("capitalize", change_case, CASE_CAPITAL, 1, "self"),
-    METHOD("isalpha", is_class, CLASS_ALPHA, 1, "self"),
-    METHOD("isalnum", is_class, CLASS_ALNUM, 1, "self"),
-    METHOD("isdecimal", is_class, CLASS_DECIMAL, 1, "self"),
-    METHOD("isdigit", is_class, CLASS_DIGIT, 1, "self"),
-    METHOD("isnumeric", is_class, CLASS_NUMERIC, 1, "self"),
-    METHOD("isupper", is_class, CLASS_UPPER, 1, "self"),
-    METHOD("islower", is_class, CLASS_LOWER, 1, "self"),
-    METHOD("isspace", is_space, 0, 1, "self"),
-    METHOD("isascii", is_ascii, 0, 1, "self"),
     FUNCTION("split", split, false, 1, "self", "sep", "maxsplit"),
     FUNCTION("rsplit", split, true, 1, "self", "sep", "maxsplit"),
     FUNCTION("splitlines", splitlines, 0, 1, "self", "keepends"),
@@ -228,11 +142,8 @@ static const struct function string_functions[] = {
     METHOD("endswith", starts_or_ends_with, AT_END, 2, "self", "suffix"),
     METHOD("removeprefix", remove_affix, AT_START, 2, "self", "prefix"),
     METHOD("removesuffix", remove_affix, AT_END, 2, "self", "suffix"),
-    METHOD("find", search, 0, 2, "self", "sub"),
-    METHOD("rfind", search, SEARCH_LAST, 2, "self", "sub"),
-    METHOD("index", search, SEARCH_MUST, 2, "self", "sub"),
-    METHOD("rindex", search, SEARCH_LAST | SEARCH_MUST, 2, "self", "sub"),
-    METHOD("count", count, 0, 2, "self", "sub"),
+    METHOD("find", find, false, 2, "self", "sub"),
+    METHOD("rfind", find, true, 2, "self", "sub"),
     METHOD("replace", replace, 0, 3, "self", "old", "new", "count"),
     METHOD("join", join, 0, 2, "self", "iterable"),
 };
@@ -256,22 +167,13 @@ static bool dict_view(struct rendering *rendering, const struct call *call, stru
     return true;
 }
 
-static bool dict_copy(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct dict *copy = dict_create(rendering, call->items[0].dict->n_entries);
-    if (!copy || !dict_merge(rendering, copy, call->items[0].dict))
-        return false;
-    *result = dict_object(copy);
-    return true;
-}
-
 static const struct function dict_functions[] = {
     METHOD("get", dict_get, 0, 2, "self", "key", "default"),
     METHOD("items", dict_view, VIEW_ITEMS, 1, "self"),
     METHOD("keys", dict_view, VIEW_KEYS, 1, "self"),
     METHOD("values", dict_view, VIEW_VALUES, 1, "self"),
-    METHOD("copy", dict_copy, 0, 1, "self"),
     UNSAFE("clear"),
+    UNSAFE("copy"), // not built
     UNSAFE("fromkeys"),
     UNSAFE("pop"),
     UNSAFE("popitem"),
@@ -287,16 +189,3 @@ static const struct function list_functions[] = {
 };
 
 const struct function_table methods_of_lists = FUNCTION_TABLE(list_functions);
-
-static bool loop_cycle(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    if (call->n_items < 2 || call->n_keywords)
-        return rendering_fail(rendering, "no items for cycling given");
-    int64_t n = (int64_t)call->n_items - 1, index = call->items[0].loop->index0 % n;
-    *result = call->items[1 + (index < 0 ? index + n : index)];
-    return true;
-}
-
-static const struct function loop_functions[] = {ANY_ARGUMENTS("cycle", loop_cycle, 0)};
-
-const struct function_table methods_of_loops = FUNCTION_TABLE(loop_functions);

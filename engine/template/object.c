@@ -4,7 +4,6 @@
 #include "engine/template/loop.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
-#include "schemas/hash.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -226,26 +225,6 @@ static int compare_texts(struct text a, struct text b)
     return order ? order : (a.size > b.size) - (a.size < b.size);
 }
 
-static bool compare_sequences(struct rendering *rendering, const struct sequence *a, const struct sequence *b,
-                              const char *symbol, int *order)
-{
-    if (!rendering_enter(rendering))
-        return false;
-    size_t i = 0;
-    bool ok = true, equal = true;
-    while (ok && i < a->n_items && i < b->n_items) {
-        ok = rendering_spend(rendering, 1) && object_equal(rendering, &a->items[i], &b->items[i], &equal);
-        if (!equal)
-            break;
-        i++;
-    }
-    *order = (a->n_items > b->n_items) - (a->n_items < b->n_items);
-    if (ok && !equal)
-        ok = object_compare(rendering, &a->items[i], &b->items[i], symbol, order);
-    rendering_leave(rendering);
-    return ok;
-}
-
 bool object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
                     const char *symbol, int *order)
 {
@@ -259,44 +238,8 @@ bool object_compare(struct rendering *rendering, const struct object *a, const s
         *order = compare_texts(a->text, b->text);
         return rendering_spend_bytes(rendering, a->text.size);
     }
-    if (a->kind == b->kind && object_is_sequence(a))
-        return compare_sequences(rendering, a->sequence, b->sequence, symbol, order);
     return rendering_fail(rendering, "'%s' not supported between instances of '%s' and '%s'", symbol,
                           object_type_name(a), object_type_name(b));
-}
-
-static uint64_t hash_number(const struct object *object)
-{
-    double number = object_to_double(object);
-    if (object->kind == OBJECT_FLOAT && (number != floor(number) || fabs(number) >= 0x1p63))
-        return hash_bytes(&number, sizeof number, 1);
-    int64_t integer = object->kind == OBJECT_FLOAT ? (int64_t)number : object_to_integer(object);
-    return hash_bytes(&integer, sizeof integer, 2); // equal numbers hash alike
-}
-
-bool object_hash(struct rendering *rendering, const struct object *object, uint64_t *hash)
-{
-    switch ((enum object_kind)object->kind) {
-    case OBJECT_BOOL:
-    case OBJECT_INTEGER:
-    case OBJECT_FLOAT:
-        *hash = hash_number(object);
-        return true;
-    case OBJECT_STRING:
-        *hash = hash_bytes(object->text.data, object->text.size, 3);
-        return rendering_spend_bytes(rendering, object->text.size);
-    case OBJECT_MISSING:
-    case OBJECT_UNDEFINED:
-    case OBJECT_NONE:
-        *hash = object->kind;
-        return true;
-    case OBJECT_LIST:
-    case OBJECT_DICT:
-    case OBJECT_VIEW:
-        return rendering_fail(rendering, "unhashable type: '%s'", object_type_name(object));
-    default:
-        return rendering_fail(rendering, "a key of type '%s' is not supported", object_type_name(object));
-    }
 }
 
 bool object_fail_undefined(struct rendering *rendering, const struct object *undefined)

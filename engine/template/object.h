@@ -78,8 +78,6 @@ struct dict_entry {
 struct dict {
     struct dict_entry *entries; // in order of insertion
     uint32_t n_entries, capacity;
-    uint32_t *index; // open addressing: entry number + 1; made when a larger dict is first searched
-    uint32_t index_mask;
 };
 
 struct range {
@@ -160,7 +158,6 @@ bool object_equal(struct rendering *rendering, const struct object *a, const str
 // message.
 bool object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
                     const char *symbol, int *order);
-bool object_hash(struct rendering *rendering, const struct object *object, uint64_t *hash);
 
 // Fails with the message of jinja's UndefinedError for that value, or SecurityError's.
 bool object_fail_undefined(struct rendering *rendering, const struct object *undefined);

@@ -1,12 +1,13 @@
 #include "engine/template/operators.h"
 #include "engine/template/container.h"
-#include "engine/template/format.h"
 #include "engine/template/iterator.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 
 #include <math.h>
 #include <string.h>
+
+#define EXACT (1ll << 53) // integers up to here are doubles
 
 static const char *const symbols[] = {
     [OPERATOR_ADD] = "+",         [OPERATOR_SUBTRACT] = "-",      [OPERATOR_MULTIPLY] = "*",
@@ -59,46 +60,26 @@ static bool divide_integers(struct rendering *rendering, bool want_quotient, int
     return true;
 }
 
-// a / b rounded once, also where a or b has more digits than a double.
-static double divide_exactly(int64_t a, int64_t b)
+static bool calculate_floats(struct rendering *rendering, enum operator operator, double a, double b,
+                             struct object *result)
 {
-    uint64_t rest = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, divisor = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
-    const uint64_t exact = 1ull << 53;
-    if (rest <= exact && divisor <= exact)
-        return (double)a / (double)b;
-    uint64_t quotient = rest / divisor;
-    int exponent = 0;
-    rest %= divisor;
-    for (; quotient < 1ull << 62 && divisor <= 1ull << 63; exponent--) { // 63 digits, and rest doubles safely
-        rest *= 2;
-        quotient = quotient * 2 + (rest >= divisor);
-        rest -= rest >= divisor ? divisor : 0;
+    switch (operator) {
+    case OPERATOR_ADD:
+        *result = object_float(a + b);
+        return true;
+    case OPERATOR_SUBTRACT:
+        *result = object_float(a - b);
+        return true;
+    case OPERATOR_MULTIPLY:
+        *result = object_float(a * b);
+        return true;
+    case OPERATOR_DIVIDE:
+        *result = object_float(b == 0 ? 0 : a / b);
+        return b != 0 || fail_zero(rendering);
+    default:
+        return rendering_fail(rendering, "'%s' of floats is not supported in chat templates",
+                              symbols[operator]);
     }
-    double magnitude = ldexp((double)(quotient | (rest != 0)), exponent);
-    return (a < 0) != (b < 0) ? -magnitude : magnitude;
-}
-
-static bool divide_floats(struct rendering *rendering, bool want_quotient, double a, double b,
-                          struct object *result)
-{
-    if (b == 0)
-        return fail_zero(rendering);
-    double remainder = fmod(a, b), quotient = (a - remainder) / b;
-    if (remainder != 0) {
-        if ((b < 0) != (remainder < 0)) {
-            remainder += b;
-            quotient -= 1;
-        }
-    } else {
-        remainder = copysign(0, b);
-    }
-    double whole = floor(quotient);
-    if (quotient != 0 && quotient - whole > 0.5)
-        whole += 1;
-    else if (quotient == 0)
-        whole = copysign(0, a / b);
-    *result = object_float(want_quotient ? whole : remainder);
-    return true;
 }
 
 static bool calculate_integers(struct rendering *rendering, enum operator operator, int64_t a, int64_t b,
@@ -117,34 +98,14 @@ static bool calculate_integers(struct rendering *rendering, enum operator operat
         overflow = __builtin_mul_overflow(a, b, &integer);
         break;
     case OPERATOR_DIVIDE:
-        *result = object_float(b ? divide_exactly(a, b) : 0);
-        return b != 0 || fail_zero(rendering);
+        if (a > EXACT || a < -EXACT || b > EXACT || b < -EXACT)
+            return rendering_fail_limit(rendering, "a division of integers beyond 2^53");
+        return calculate_floats(rendering, OPERATOR_DIVIDE, (double)a, (double)b, result);
     default:
         return divide_integers(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b, result);
     }
     *result = object_integer(integer);
     return !overflow || fail_overflow(rendering);
-}
-
-static bool calculate_floats(struct rendering *rendering, enum operator operator, double a, double b,
-                             struct object *result)
-{
-    switch (operator) {
-    case OPERATOR_ADD:
-        *result = object_float(a + b);
-        return true;
-    case OPERATOR_SUBTRACT:
-        *result = object_float(a - b);
-        return true;
-    case OPERATOR_MULTIPLY:
-        *result = object_float(a * b);
-        return true;
-    case OPERATOR_DIVIDE:
-        *result = object_float(b == 0 ? 0 : a / b);
-        return b != 0 || fail_zero(rendering);
-    default:
-        return divide_floats(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b, result);
-    }
 }
 
 static bool join_sequences(struct rendering *rendering, const struct object *a, const struct object *b,
@@ -235,7 +196,7 @@ bool operator_arithmetic(struct rendering *rendering, enum operator operator, co
         return repeat(rendering, a, b, result);
     case OPERATOR_MODULO:
         if (a->kind == OBJECT_STRING)
-            return format_percent(rendering, a->text, b, result);
+            return rendering_fail(rendering, "%% with text on its left is not supported in chat templates");
         break;
     default:
         break;
@@ -327,17 +288,12 @@ bool operator_compare(struct rendering *rendering, enum operator operator, const
     return true;
 }
 
-static bool fail_operand(struct rendering *rendering, const char *symbol, const struct object *a)
-{
-    if (a->kind == OBJECT_UNDEFINED)
-        return object_fail_undefined(rendering, a);
-    return rendering_fail(rendering, "bad operand type for unary %s: '%s'", symbol, object_type_name(a));
-}
-
 bool operator_negative(struct rendering *rendering, const struct object *a, struct object *result)
 {
     if (!object_is_number(a))
-        return fail_operand(rendering, "-", a);
+        return a->kind == OBJECT_UNDEFINED
+                   ? object_fail_undefined(rendering, a)
+                   : rendering_fail(rendering, "bad operand type for unary -: '%s'", object_type_name(a));
     if (a->kind == OBJECT_FLOAT) {
         *result = object_float(-a->number);
         return true;
@@ -346,13 +302,5 @@ bool operator_negative(struct rendering *rendering, const struct object *a, stru
     if (__builtin_sub_overflow(0, object_to_integer(a), &integer))
         return fail_overflow(rendering);
     *result = object_integer(integer);
-    return true;
-}
-
-bool operator_positive(struct rendering *rendering, const struct object *a, struct object *result)
-{
-    if (!object_is_number(a))
-        return fail_operand(rendering, "+", a);
-    *result = a->kind == OBJECT_FLOAT ? *a : object_integer(object_to_integer(a));
     return true;
 }

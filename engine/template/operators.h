@@ -12,6 +12,5 @@ bool operator_compare(struct rendering *rendering, enum operator operator, const
 bool operator_contains(struct rendering *rendering, const struct object *item, const struct object *container,
                        bool *result);
 bool operator_negative(struct rendering *rendering, const struct object *a, struct object *result);
-bool operator_positive(struct rendering *rendering, const struct object *a, struct object *result);
 // `s * n` for text.
 bool operator_repeat_text(struct rendering *rendering, struct text text, int64_t n, struct object *result);

@@ -487,16 +487,15 @@ struct expression *primary_parse_unary(struct parser *parser, bool with_filters)
     uint32_t line = parser->token.line;
     enum token_kind kind = parser->token.kind;
     struct expression *expression;
-    if (kind == TOKEN_SUBTRACT || kind == TOKEN_ADD) {
+    if (kind == TOKEN_ADD)
+        return fail_unsupported(parser, parser->token);
+    if (kind == TOKEN_SUBTRACT) {
         if (!parser_advance(parser) || !parser_enter(parser))
             return NULL;
         struct expression *operand = primary_parse_unary(parser, false);
         parser_leave(parser);
         expression =
-            operand ? expression_create_binary(parser,
-                                               kind == TOKEN_ADD ? EXPRESSION_POSITIVE : EXPRESSION_NEGATIVE,
-                                               0, line, operand, NULL)
-                    : NULL;
+            operand ? expression_create_binary(parser, EXPRESSION_NEGATIVE, 0, line, operand, NULL) : NULL;
     } else {
         expression = primary_parse(parser, false);
     }

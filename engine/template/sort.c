@@ -29,15 +29,6 @@ static bool get_part(struct rendering *rendering, const struct object *index, co
     return true;
 }
 
-static struct text next_part(struct text *rest, bool *more)
-{
-    const char *found = rest->size ? memchr(rest->data, '.', rest->size) : NULL;
-    struct text part = {rest->data, found ? (size_t)(found - rest->data) : rest->size};
-    *more = found;
-    *rest = (struct text){rest->data + part.size + (found ? 1 : 0), rest->size - part.size - (found ? 1 : 0)};
-    return part;
-}
-
 bool sort_attribute(struct rendering *rendering, const struct object *item, const struct object *path,
                     const struct object *missing, struct object *value)
 {
@@ -46,14 +37,10 @@ bool sort_attribute(struct rendering *rendering, const struct object *item, cons
         return true;
     if (path->kind != OBJECT_STRING)
         return get_part(rendering, path, missing, value);
-    struct text rest = path->text;
-    bool more = true;
-    while (more) {
-        struct object index = part_index(next_part(&rest, &more));
-        if (!get_part(rendering, &index, missing, value))
-            return false;
-    }
-    return true;
+    if (path->text.size && memchr(path->text.data, '.', path->text.size))
+        return rendering_fail(rendering, "attributes of attributes ('a.b') are not supported in filters");
+    struct object index = part_index(path->text);
+    return get_part(rendering, &index, missing, value);
 }
 
 static bool fold(struct rendering *rendering, bool case_sensitive, struct object *key)
@@ -69,12 +56,6 @@ bool sort_key(struct rendering *rendering, const struct object *item, const stru
     return sort_attribute(rendering, item, path, missing, key) && fold(rendering, case_sensitive, key);
 }
 
-static bool wrap(struct rendering *rendering, struct object *key)
-{
-    struct list_builder list = {0};
-    return list_add(rendering, &list, key) && list_finish(rendering, &list, OBJECT_LIST, key);
-}
-
 bool sort_keys(struct rendering *rendering, const struct sequence *items, const struct object *path,
                bool several, bool case_sensitive, struct object **keys)
 {
@@ -86,9 +67,6 @@ bool sort_keys(struct rendering *rendering, const struct sequence *items, const 
     for (size_t i = 0; i < items->n_items; i++) {
         struct object *key = &(*keys)[i];
         if (!sort_key(rendering, &items->items[i], path, NULL, case_sensitive, key))
-            return false;
-        // Equal keys need no order if they are items of lists.
-        if (several && !object_is_number(key) && key->kind != OBJECT_STRING && !wrap(rendering, key))
             return false;
     }
     return true;
@@ -136,14 +114,4 @@ bool sort_order(struct rendering *rendering, const struct object *keys, size_t n
     }
     *order = positions;
     return true;
-}
-
-bool sort_entries_by_key(struct rendering *rendering, const struct dict *dict, size_t **order)
-{
-    struct object *keys = rendering_allocate_array(rendering, (size_t)dict->n_entries + 1, sizeof *keys);
-    if (!keys)
-        return false;
-    for (uint32_t i = 0; i < dict->n_entries; i++)
-        keys[i] = dict->entries[i].key;
-    return sort_order(rendering, keys, dict->n_entries, false, order);
 }

@@ -18,4 +18,3 @@ bool sort_keys(struct rendering *rendering, const struct sequence *items, const 
 // Fails where two keys can't be compared.
 bool sort_order(struct rendering *rendering, const struct object *keys, size_t n, bool reverse,
                 size_t **order);
-bool sort_entries_by_key(struct rendering *rendering, const struct dict *dict, size_t **order);

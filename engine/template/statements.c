@@ -392,7 +392,7 @@ static const struct tag {
 static bool is_refused(struct text tag)
 {
     static const char *const names[] = {"autoescape", "block",   "call",  "extends", "from",
-                                        "import",     "include", "print", "with"};
+                                        "import",     "include", "print", "raw",     "with"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (text_equals_string(tag, names[i]))
             return true;

@@ -5,14 +5,17 @@
 // tojson of Hugging Face transformers. A parsed template is immutable: any thread may render.
 //
 // Rendered text is what jinja2 gives, byte for byte. All else is refused by name: the tags autoescape, block,
-// call, extends, from, import, include, print, with; recursive loops and loop.changed; caller, varargs,
-// kwargs, *x and **x in calls; cycler, joiner, lipsum; ** and numbers other than decimal; strings side by
-// side; several subscripts; tuples as keys; dict of pairs; the filters attr, batch, center, filesizeformat,
-// forceescape, groupby, pprint, random, slice, striptags, urlencode, urlize, wordcount, wordwrap, xmlattr;
-// int with a base, round to less than 0 digits, sort by several attributes; the tests escaped, filter, lower,
-// test, upper; the rarer methods and attributes (functions.c) and the start and end of searches; str.format
-// and the rarer % formats (format.h); printing anything but numbers, strings, lists, tuples and dicts. Known
-// limits: integers have 64 bits; time is UTC; see character.h for letters.
+// call, extends, from, import, include, print, raw, with; recursive loops, loop.changed, cycle and depth;
+// caller, varargs, kwargs, *x and **x in calls; dict and namespace of a dict; cycler, joiner, lipsum; **,
+// unary +, // and % of floats, % and str.format on text, division of integers beyond 2^53; numbers other than
+// decimal; strings side by side; several subscripts; text sliced with a step; tuples as keys; the order of
+// lists; the filters abs, attr, batch, center, filesizeformat, forceescape, format, groupby, max, min, pprint,
+// random, slice, striptags, sum, urlencode, urlize, wordcount, wordwrap, xmlattr; reverse of text; a.b as an
+// attribute in a filter; int with a base, round to less than 0 digits or to one side, sort by several
+// attributes; tojson with sort_keys; titles beyond ASCII and the lower case of U+03A3; the tests escaped,
+// filter, lower, test, upper; the rarer methods and attributes (functions.c) and the start and end of
+// searches; printing anything but numbers, strings, lists, tuples and dicts. Known limits: integers have 64
+// bits; time is UTC; see character.h for letters.
 #pragma once
 
 #include "schemas/span.h"

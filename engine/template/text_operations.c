@@ -4,76 +4,40 @@
 #include "engine/template/container.h"
 #include "engine/template/rendering.h"
 
+#include <ctype.h>
 #include <string.h>
 
-enum { FINAL_SIGMA = 0x3C2, CAPITAL_SIGMA = 0x3A3 };
+enum { CAPITAL_SIGMA = 0x3A3 }; // its lower case depends on the letters around it
 
 bool text_spend_search(struct rendering *rendering, struct text text, struct text part)
 {
     return rendering_spend(rendering, text.size / 64 * (1 + part.size / 8));
 }
 
-// Marks that do not end a word (Unicode's Case_Ignorable, the common ones).
-static bool is_ignorable(uint32_t codepoint)
-{
-    return (codepoint < 128 && codepoint && strchr("'.:^`", (int)codepoint)) || codepoint == 0xAD ||
-           codepoint == 0xB7 || codepoint == 0x2018 || codepoint == 0x2019 ||
-           (codepoint >= 0x300 && codepoint <= 0x36F);
-}
-
-// Unicode standard, section 3.13, Final_Sigma: behind a cased letter and not before one, whatever ignorable
-// characters are between.
-static bool is_final_sigma(struct text text, size_t start, size_t stop)
-{
-    bool cased_before = false;
-    while (start > 0 && !cased_before) {
-        uint32_t codepoint = codepoints_previous(text, &start);
-        cased_before = character_has_case(codepoint);
-        if (!cased_before && !is_ignorable(codepoint))
-            return false;
-    }
-    while (cased_before && stop < text.size) {
-        uint32_t codepoint = codepoints_next(text, &stop);
-        if (!is_ignorable(codepoint))
-            return !character_has_case(codepoint);
-    }
-    return cased_before;
-}
-
-static size_t map_lower(struct text text, size_t start, size_t stop, uint32_t codepoint, uint32_t *mapped)
-{
-    if (codepoint != CAPITAL_SIGMA || !is_final_sigma(text, start, stop))
-        return character_lower(codepoint, mapped);
-    mapped[0] = FINAL_SIGMA;
-    return 1;
-}
-
 static bool starts_word(uint32_t before, enum text_case to)
 {
     if (to == CASE_TITLE)
-        return !character_has_case(before);
-    return to == CASE_TITLE_WORDS &&
-           (character_is_space(before) || (before < 128 && before && strchr("-({[<", (int)before)));
+        return !isalpha((int)before);
+    return to == CASE_TITLE_WORDS && (isspace((int)before) || strchr("-({[<", (int)before));
 }
 
 bool text_change_case(struct rendering *rendering, struct text text, enum text_case to, struct object *result)
 {
-    size_t first = rendering->text.size, rest = 0; // of a word: what the filter `title` maps on its own
+    size_t first = rendering->text.size;
     uint32_t before = ' ';
     for (size_t i = 0; i < text.size;) {
-        size_t start = i, n;
-        uint32_t codepoint = codepoints_next(text, &i), mapped[CHARACTER_EXPANSION_MAX];
-        if (to == CASE_UPPER || (to == CASE_TITLE_WORDS && starts_word(before, to)))
+        uint32_t mapped[CHARACTER_EXPANSION_MAX];
+        bool is_first = i == 0, is_title = to == CASE_TITLE || to == CASE_TITLE_WORDS;
+        uint32_t codepoint = codepoints_next(text, &i);
+        size_t n = 0; // characters that it maps to; 0: not known
+        if (to == CASE_UPPER)
             n = character_upper(codepoint, mapped);
-        else if (to == CASE_CAPITAL ? start == 0 : starts_word(before, to))
+        else if (is_title ? codepoint < 128 && starts_word(before, to) : to == CASE_CAPITAL && is_first)
             n = character_title(codepoint, mapped);
-        else
-            n = map_lower((struct text){text.data + rest, text.size - rest}, start - rest, i - rest,
-                          codepoint, mapped);
-        if (to == CASE_TITLE_WORDS && starts_word(before, to))
-            rest = i;
+        else if (codepoint != CAPITAL_SIGMA && !(is_title && codepoint >= 128))
+            n = character_lower(codepoint, mapped);
         if (!n)
-            return rendering_fail(rendering, "the title case of U+%04X is not supported", codepoint);
+            return rendering_fail(rendering, "changing the case of U+%04X is not supported", codepoint);
         for (size_t k = 0; k < n; k++)
             codepoints_add(&rendering->text, mapped[k]);
         before = codepoint;

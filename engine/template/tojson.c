@@ -2,7 +2,6 @@
 #include "engine/template/codepoints.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
-#include "engine/template/sort.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -113,12 +112,9 @@ static bool add_dict(struct rendering *rendering, const struct dict *dict, const
                      unsigned level)
 {
     struct buffer *buffer = &rendering->text;
-    size_t *order = NULL;
-    if (style->sort_keys && !sort_entries_by_key(rendering, dict, &order))
-        return false;
     buffer_add_byte(buffer, '{');
     for (uint32_t i = 0; i < dict->n_entries; i++) {
-        const struct dict_entry *entry = &dict->entries[order ? order[i] : i];
+        const struct dict_entry *entry = &dict->entries[i];
         if (i)
             buffer_add_text(buffer, style->item_separator);
         add_line(buffer, style, level + 1);

@@ -6,7 +6,7 @@
 struct tojson_style {
     struct text indent; // data NULL: all on one line
     struct text item_separator, key_separator;
-    bool ensure_ascii, sort_keys;
+    bool ensure_ascii;
 };
 
 // Appends to rendering->text. Fails for what Python says is not JSON serializable.
