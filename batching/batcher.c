@@ -188,6 +188,9 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
     } else {
         figures->queued_us = now - prompt->taken_us;
     }
+    figures->forced_tokens = 0;
+    for (int32_t i = 0; i < prompt->n_sequences; i++)
+        figures->forced_tokens += prompt->sequences[i].n_forced;
     prompt_finish_job(prompt, b->config.environment.tokenizer);
     if (is_host_fault(b, prompt))
         return;

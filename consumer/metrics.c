@@ -61,6 +61,7 @@ void metrics_job_left(struct metrics *metrics, const struct job *job, bool publi
     metrics->jobs.n_by_code[job->result.error.code]++;
     metrics->jobs.n_dead_letters += job->source.record.data != NULL;
     metrics->tokens.n_cached += job->figures.cached_tokens;
+    metrics->jobs.n_constrained += job_constraint_name(job) != NULL;
     recent_count(&metrics->recent, now_s, 1, 0);
     if (job->result.status != RESULT_CANCELLED)
         recent_add(&metrics->recent, job);
@@ -76,6 +77,7 @@ void metrics_step(struct metrics *metrics, const struct step_figures *step)
     metrics->steps.n_preempted += step->n_preempted;
     metrics->tokens.n_prefill += step->prefill_tokens;
     metrics->tokens.n_generated += step->n_generated;
+    metrics->tokens.n_forced += step->n_forced;
     recent_count(&metrics->recent, metrics_second(), 0, step->n_generated);
     metrics->steps.n_waiting = step->n_waiting;
     metrics->steps.pages_used = step->pages_used;
@@ -102,7 +104,9 @@ enum name {
     OLDEST_UNFINISHED,
     DEAD_LETTERS,
     ERRORS,
+    CONSTRAINED,
     TOKENS,
+    FORCED_TOKENS,
     STEPS,
     STEP_SECONDS,
     STEP_SEQUENCES,
@@ -155,6 +159,10 @@ static const struct {
     [ERRORS] = {"sheaf_job_errors_total", COUNTER, "Failed and cancelled jobs, by error code."},
     [TOKENS] = {"sheaf_tokens_total", COUNTER,
                 "Tokens: prompts computed, answers generated, prompts from shared pages."},
+    [CONSTRAINED] = {"sheaf_constrained_jobs_total", COUNTER,
+                     "Published jobs whose answers had a constraint or tools."},
+    [FORCED_TOKENS] = {"sheaf_forced_tokens_total", COUNTER,
+                       "Generated tokens that a constraint left no choice of."},
     [STEPS] = {"sheaf_steps_total", COUNTER, "Steps of the engine."},
     [STEP_SECONDS] = {"sheaf_step_seconds", HISTOGRAM, "Time of a step, by phase."},
     [STEP_SEQUENCES] = {"sheaf_step_sequences", HISTOGRAM, "Sequences in a step: the batch."},
@@ -270,6 +278,7 @@ static void add_jobs(const struct metrics *metrics, struct buffer *out)
     add_one(out, JOBS_INFLIGHT, (double)metrics->jobs.n_in_flight);
     add_one(out, OLDEST_UNFINISHED, (double)oldest_age(metrics));
     add_one(out, DEAD_LETTERS, (double)metrics->jobs.n_dead_letters);
+    add_one(out, CONSTRAINED, (double)metrics->jobs.n_constrained);
     begin(out, ERRORS);
     for (int code = 1; code < ERROR_CODE_COUNT; code++)
         if (metrics->jobs.n_by_code[code])
@@ -285,6 +294,7 @@ static void add_engine(const struct metrics *metrics, struct buffer *out)
     add_sample(out, TOKENS, "kind", "prefill", (double)metrics->tokens.n_prefill);
     add_sample(out, TOKENS, "kind", "generated", (double)metrics->tokens.n_generated);
     add_sample(out, TOKENS, "kind", "cached", (double)metrics->tokens.n_cached);
+    add_one(out, FORCED_TOKENS, (double)metrics->tokens.n_forced);
     add_one(out, STEPS, (double)metrics->steps.n);
     begin(out, STEP_SECONDS);
     for (int i = 0; i < 4; i++)

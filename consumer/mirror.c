@@ -81,6 +81,8 @@ static enum status receive_result(struct mirror *mirror, struct job *job, const 
     figures->queued_us = header_integer(record, "sheaf-queued-us", 0);
     figures->prefill_us = header_integer(record, "sheaf-prefill-us", 0);
     figures->decode_us = header_integer(record, "sheaf-decode-us", 0);
+    figures->constrained_by = constraint_name_find(header_text(record, "sheaf-constrained-by"));
+    figures->forced_tokens = (int32_t)header_integer(record, "sheaf-forced-tokens", 0);
     struct mirrored_result *result = &mirror->results[mirror->n_results];
     *result = (struct mirrored_result){.job = job,
                                        .finished_at_us = header_integer(record, "sheaf-finished-us", 0)};

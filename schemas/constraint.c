@@ -263,9 +263,28 @@ static bool encode_choices(const struct constraint *constraint, struct arena *ar
     return true;
 }
 
+// Of structured_outputs, by kind.
+static const char *const names[] = {NULL, "json_object", "json", "regex", "choice", "grammar"};
+static const char tools_name[] = "tools";
+
+const char *job_constraint_name(const struct job *job)
+{
+    const struct request *request = &job->request;
+    if (request->constraint.kind != CONSTRAINT_NONE)
+        return names[request->constraint.kind];
+    return request->tools.choice != TOOLS_NONE ? tools_name : job->figures.constrained_by;
+}
+
+const char *constraint_name_find(struct text name)
+{
+    for (size_t i = 1; i < sizeof names / sizeof names[0]; i++)
+        if (text_equals_string(name, names[i]))
+            return names[i];
+    return text_equals_string(name, tools_name) ? tools_name : NULL;
+}
+
 bool constraint_encode_structured_outputs(const struct job *job, struct arena *arena, struct value *value)
 {
-    static const char *const keys[] = {NULL, "json_object", "json", "regex", "choice", "grammar"};
     const struct constraint *constraint = &job->request.constraint;
     struct value content =
         constraint->kind == CONSTRAINT_JSON_OBJECT ? value_bool(true) : value_string(constraint->source);
@@ -274,7 +293,7 @@ bool constraint_encode_structured_outputs(const struct job *job, struct arena *a
     if (!value_object_create(arena, 2, value) ||
         (constraint->kind == CONSTRAINT_CHOICE && !encode_choices(constraint, arena, &content)))
         return false;
-    value_put(value, keys[constraint->kind], content);
+    value_put(value, names[constraint->kind], content);
     if (constraint->whitespace_pattern.size)
         value_put(value, "whitespace_pattern", value_string(constraint->whitespace_pattern));
     return true;

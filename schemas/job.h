@@ -257,12 +257,14 @@ struct result {
 
 // Figures of the computation: for the store and the record's headers, never for the result's body.
 struct job_figures {
-    int32_t cached_tokens; // prompt tokens served from shared pages
-    int64_t queued_us;     // wait in the window
-    int64_t prefill_us;    // admission to first token
-    int64_t decode_us;     // first token to last
-    int32_t attempts;      // times the job was started, this one included
-    uint64_t prefix_hash;  // of the shared prefix it used; 0: none
+    int32_t cached_tokens;      // prompt tokens served from shared pages
+    int64_t queued_us;          // wait in the window
+    int64_t prefill_us;         // admission to first token
+    int64_t decode_us;          // first token to last
+    int32_t attempts;           // times the job was started, this one included
+    uint64_t prefix_hash;       // of the shared prefix it used; 0: none
+    int32_t forced_tokens;      // generated ones that a constraint left no choice of
+    const char *constrained_by; // job_constraint_name's, static, of a job without its request; else NULL
 };
 
 enum encoding { ENCODING_JSON, ENCODING_MSGPACK };
@@ -381,6 +383,11 @@ enum status sampling_set(struct sampling *sampling, const char *name, double num
                          struct error *error) WARN_UNUSED;
 // Applies the values of `defaults` for parameters that the record left out.
 void sampling_complete(struct sampling *sampling, const struct sampling *defaults);
+
+// The constraint on the job's answers, static: "json_object", "json", "regex", "choice", "grammar", or "tools" where these alone
+// constrain them. NULL: none, or unknown.
+const char *job_constraint_name(const struct job *job);
+const char *constraint_name_find(struct text name); // that name, static; NULL: none of them
 
 // Copies into the job's arena. False when memory ran out.
 bool job_set_text(struct job *job, struct text *field, struct text value) WARN_UNUSED;

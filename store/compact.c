@@ -42,14 +42,14 @@ static enum status compact_steps_to(struct store *store, int64_t last_id, struct
             database,
             "INSERT INTO hours SELECT finished_at_us / 3600000000 AS hour, count(*), sum(n_sequences), sum(n_tokens),"
             " sum(prefill_tokens), sum(decode_tokens), sum(generated), sum(preempted), sum(prepare_ms),"
-            " sum(plan_ms), sum(compute_ms), sum(finish_ms) FROM steps WHERE id <= ? GROUP BY 1"
+            " sum(plan_ms), sum(compute_ms), sum(finish_ms), sum(forced) FROM steps WHERE id <= ? GROUP BY 1"
             " ON CONFLICT (hour) DO UPDATE SET steps = steps + excluded.steps, sequence_steps ="
             " sequence_steps + excluded.sequence_steps, n_tokens = n_tokens + excluded.n_tokens, prefill_tokens ="
             " prefill_tokens + excluded.prefill_tokens, decode_tokens = decode_tokens +"
             " excluded.decode_tokens, generated = generated + excluded.generated, preempted = preempted +"
             " excluded.preempted, prepare_ms = prepare_ms + excluded.prepare_ms, plan_ms = plan_ms +"
             " excluded.plan_ms, compute_ms = compute_ms + excluded.compute_ms, finish_ms = finish_ms +"
-            " excluded.finish_ms",
+            " excluded.finish_ms, forced = forced + excluded.forced",
             error),
         last_id, 0, error);
     if (status != STATUS_OK)
@@ -100,11 +100,11 @@ static enum status compact_chosen_jobs(struct store *store, struct error *error)
     static const char *const sums =
         "INSERT INTO dataset_hours SELECT dataset, finished_at_us / 3600000000 AS hour, sum(status = 'done'),"
         " sum(status = 'failed'), sum(status = 'cancelled'), total(prompt_tokens), total(completion_tokens),"
-        " total(cached_tokens) FROM jobs WHERE id IN (SELECT id FROM temp.compacting) GROUP BY 1, 2"
+        " total(cached_tokens), sum(constrained_by IS NOT NULL) FROM jobs WHERE id IN (SELECT id FROM temp.compacting) GROUP BY 1, 2"
         " ON CONFLICT (dataset, hour) DO UPDATE SET done = done + excluded.done, failed = failed + excluded.failed,"
         " cancelled = cancelled + excluded.cancelled, prompt_tokens = prompt_tokens + excluded.prompt_tokens,"
         " completion_tokens = completion_tokens + excluded.completion_tokens,"
-        " cached_tokens = cached_tokens + excluded.cached_tokens";
+        " cached_tokens = cached_tokens + excluded.cached_tokens, constrained = constrained + excluded.constrained";
     static const char *const failures =
         "INSERT INTO compacted_failures SELECT dataset, error_code, count(*), min(custom_id), error FROM jobs"
         " WHERE id IN (SELECT id FROM temp.compacting) AND error_code IS NOT NULL GROUP BY 1, 2"

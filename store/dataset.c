@@ -131,7 +131,7 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         " WHERE dataset = ?1",
         "UPDATE jobs SET status = 'queued', error_code = NULL, error = NULL, finish_reason = NULL, prompt_tokens = NULL,"
         " completion_tokens = NULL, cached_tokens = NULL, queued_us = NULL, prefill_us = NULL, decode_us = NULL, worker = NULL,"
-        " finished_at_us = NULL WHERE " CHOSEN};
+        " finished_at_us = NULL, constrained_by = NULL, forced_tokens = NULL WHERE " CHOSEN};
     struct dataset_facts facts;
     *n_reopened = 0;
     enum status status = read_facts(store, dataset, &facts, error);

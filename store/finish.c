@@ -108,6 +108,11 @@ void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store,
                   figures->cached_tokens, figures->queued_us, figures->prefill_us, figures->decode_us);
     bind_nonzero(statement, first + 10, store->worker);
     bind_integer(statement, first + 11, now_us);
+    const char *constraint = job_constraint_name(job);
+    if (constraint) {
+        bind_text(statement, first + 12, text_from_string(constraint));
+        bind_integer(statement, first + 13, figures->forced_tokens);
+    }
 }
 
 static enum status write_finished(struct store *store, int64_t id, const struct job *job, struct text record,
@@ -121,8 +126,8 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
                      database,
                      "UPDATE jobs SET status = ?, error_code = ?, error = ?, finish_reason = ?,"
                      " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
-                     " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at_us = ?"
-                     " WHERE id = ?",
+                     " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at_us = ?,"
+                     " constrained_by = ?, forced_tokens = ? WHERE id = ?",
                      error)
                : NULL;
     if (!update)
@@ -133,7 +138,7 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     if (status != STATUS_OK)
         return status;
     bind_outcome(update, 1, store, job, now_us);
-    bind_integer(update, 13, id);
+    bind_integer(update, 15, id);
     return database_run(database, update, error);
 }
 

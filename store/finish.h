@@ -24,9 +24,9 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
 enum status totals_write(struct store *store, struct dataset_totals *totals, struct error *error) WARN_UNUSED;
 void totals_finish(struct dataset_totals *totals);
 
-// Binds the columns of a finished job to parameters first..first+11: status, error_code, error,
+// Binds the columns of a finished job to parameters first..first+13: status, error_code, error,
 // finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker,
-// finished_at_us (`now_us`).
+// finished_at_us (`now_us`), constrained_by, forced_tokens.
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
                   int64_t now_us);
 

@@ -165,6 +165,11 @@ void headers_of_result(struct record_headers *headers, const struct job *job, co
     add_integer(headers, TEXT("sheaf-prefill-us"), job->figures.prefill_us);
     add_integer(headers, TEXT("sheaf-decode-us"), job->figures.decode_us);
     add_integer(headers, TEXT("sheaf-finished-us"), finished_us);
+    const char *constraint = job_constraint_name(job);
+    if (constraint) {
+        add(headers, TEXT("sheaf-constrained-by"), text_from_string(constraint));
+        add_integer(headers, TEXT("sheaf-forced-tokens"), job->figures.forced_tokens);
+    }
 }
 
 static const char *stage_name(enum error_code code)

@@ -7,13 +7,13 @@ from kafka import SEED, Topics, finish  # noqa: F401  (finish stops the suite's 
 from session import DONE, case, text_of
 
 COLUMNS = "dataset, job_id, custom_id, job_index, status, error_code, finish_reason, prompt_tokens, completion_tokens"
-FIGURES = ", cached_tokens, queued_us, prefill_us, decode_us, attempts, topic, partition, offset"
+FIGURES = ", cached_tokens, queued_us, prefill_us, decode_us, attempts, topic, partition, offset, constrained_by, forced_tokens"
 TOTALS = """SELECT dataset, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens
             FROM datasets ORDER BY dataset"""
 
 
 def jobs_of(n, first=0):
-    return [{"custom_id": f"{i}", "prompt": text_of(i, 1 + i % 9), "max_tokens": 3 + i % 7, "seed": i}
+    return [{"custom_id": f"{i}", "prompt": text_of(i, 1 + i % 9), "max_tokens": 3 + i % 7, "seed": i, **({} if i % 9 else {"guided_regex": "abc[0-9]x"})}
             for i in range(first, first + n)]
 
 
@@ -47,6 +47,8 @@ def a_mirror_holds_what_all_the_workers_stores_hold(test):
     expected = sorted(rows(test, "first.db") + rows(test, "second.db"), key=str)
     assert len(expected) == 192
     assert rows(test, "fleet.db") == expected
+    (constrained, forced), = test.query("SELECT jobs, forced_tokens FROM constraints WHERE constrained_by = 'regex' AND dataset = 'good'", "fleet.db")
+    assert constrained == 17 and forced > 17, (constrained, forced)
     totals = {row[0]: row[1:5] for row in test.query(TOTALS, "fleet.db")}
     assert totals == {"good": (150, 150, 0, 0), "mixed": (42, 40, 2, 0)}, totals
     # Who did what: as many rows as each worker's store has, under the worker's name.

@@ -407,6 +407,7 @@ static void forced_tokens_are_a_chunk_of_the_next_step(void **state)
     snprintf(text, sizeof text, "abcd%cxghijkl%copq", e ? 'e' : 'f', m ? 'm' : 'n');
     check_forced(job, text, "^^^^ ^^^^^^^ ^^^", 17, FINISH_STOP);
     assert_int_equal(bench.forced, 14);
+    assert_int_equal(job->figures.forced_tokens, 14);
     assert_int_equal(fake_model_rows(bench.model), 3 + 12); // two steps with an output each
     bench_close(&bench);
 }

@@ -267,6 +267,15 @@ static void a_result_has_the_headers_of_a_cloud_event(void **state)
     assert_header(&headers, "sheaf-prefill-us", "9");
     assert_header(&headers, "sheaf-decode-us", "10");
     assert_header(&headers, "sheaf-finished-us", "1700000000123456");
+    assert_null(value_of(&headers, "sheaf-constrained-by").data);
+    assert_null(value_of(&headers, "sheaf-forced-tokens").data);
+    job->request.constraint.kind = CONSTRAINT_CHOICE;
+    job->figures.forced_tokens = 11;
+    headers_of_result(&headers, job, "a group/ä", "w", INT64_C(1700000000123456));
+    assert_header(&headers, "sheaf-constrained-by", "choice");
+    assert_header(&headers, "sheaf-forced-tokens", "11");
+    assert_true(headers.n_items < RECORD_HEADERS_MAX); // as long as a result's become
+    job->request.constraint.kind = CONSTRAINT_NONE;
     job->source.headers = NULL;
     job_destroy(job);
 }

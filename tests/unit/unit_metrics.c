@@ -106,6 +106,7 @@ static void jobs_are_counted_by_status_and_error(void **state)
     metrics_received(metrics, left);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         struct job *job = job_that_ended(ends[i].status, ends[i].code);
+        job->request.constraint.kind = i < 4 ? CONSTRAINT_REGEX : CONSTRAINT_NONE;
         if (ends[i].is_dead)
             job->source.record = TEXT("{");
         metrics_received(metrics, job);
@@ -116,6 +117,7 @@ static void jobs_are_counted_by_status_and_error(void **state)
     write_text(NULL);
     assert_lines("sheaf_jobs_total{status=\"done\"} 3\nsheaf_jobs_total{status=\"failed\"} 2\n"
                  "sheaf_jobs_total{status=\"cancelled\"} 1");
+    assert_lines("sheaf_constrained_jobs_total 4");
     assert_lines("sheaf_jobs_inflight 1");
     assert_lines("sheaf_dead_letters_total 1");
     assert_lines("sheaf_job_errors_total{code=\"logits_nan\"} 1");
@@ -170,6 +172,7 @@ static void steps_are_summed_and_the_last_ones_state_is_shown(void **state)
                                     .n_preempted = 2,
                                     .prefill_tokens = 10,
                                     .n_generated = 7,
+                                    .n_forced = 1 + i,
                                     .n_waiting = 3 + i,
                                     .pages_used = 20 + i,
                                     .pages_total = 64};
@@ -179,6 +182,7 @@ static void steps_are_summed_and_the_last_ones_state_is_shown(void **state)
     write_text(NULL);
     assert_lines("sheaf_steps_total 2");
     assert_lines("sheaf_tokens_total{kind=\"prefill\"} 20\nsheaf_tokens_total{kind=\"generated\"} 14");
+    assert_lines("sheaf_forced_tokens_total 3");
     assert_lines("sheaf_window_waiting 4");
     assert_lines("sheaf_preemptions_total 4");
     assert_lines("sheaf_kv_pages{state=\"used\"} 21\nsheaf_kv_pages{state=\"free\"} 43");

@@ -103,6 +103,60 @@ static struct job *finished_job(const char *id, int64_t created)
     return job;
 }
 
+static void assert_constraints(struct store *store, const char *expected)
+{
+    sqlite3_stmt *select;
+    struct buffer rows = {0};
+    static const char sql[] =
+        "SELECT constrained_by, jobs, done, failed, cut, forced_tokens FROM constraints";
+    assert_int_equal(sqlite3_prepare_v2(store->database.sqlite, sql, -1, &select, NULL), SQLITE_OK);
+    while (sqlite3_step(select) == SQLITE_ROW)
+        for (int i = 0; i < 6; i++)
+            buffer_add_format(&rows, "%s%s", sqlite3_column_text(select, i) ?: (const unsigned char *)"NULL",
+                              i < 5 ? "|" : "\n");
+    sqlite3_finalize(select);
+    buffer_add_byte(&rows, '\0');
+    assert_string_equal(rows.data, expected);
+    buffer_finish(&rows);
+}
+
+// The request's constraint where the worker has it, and the one that a mirror read in the record's headers.
+static void constrained_jobs_are_counted_with_their_forced_tokens(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    const struct job *jobs[20];
+    struct choice cut = {.finish_reason = FINISH_LENGTH};
+    for (int i = 0; i < 20; i++) {
+        char id[8];
+        snprintf(id, sizeof id, "%d", i);
+        struct job *job = finished_job(id, 0);
+        job->request.constraint.kind = i < 6 ? CONSTRAINT_JSON_SCHEMA : CONSTRAINT_NONE;
+        job->request.tools.choice = i == 4 || i == 7 ? TOOLS_AUTO : TOOLS_NONE;
+        job->figures.forced_tokens = i < 8 ? i : 0;
+        job->figures.constrained_by = i == 8 || i == 9 ? constraint_name_find(TEXT("regex")) : NULL;
+        if (i == 1) {
+            (void)error_set(&error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD, "a keyword");
+            job_fail(job, &error);
+        }
+        job->result.choices = &cut;
+        job->result.n_choices = i == 2;
+        jobs[i] = job;
+    }
+    struct step_figures steps[] = {{.n_generated = 9, .n_forced = 5}, {.n_generated = 3, .n_forced = 2}};
+    struct store_record record = {.jobs = jobs, .n_jobs = 20, .steps = steps, .n_steps = 2};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_constraints(store, "none|11|11|0|0|NULL\njson|6|5|1|1|15\nregex|2|2|0|0|0\ntools|1|1|0|0|7\n");
+    assert_int_equal(number(store, "SELECT sum(forced) FROM steps"), 7);
+    assert_int_equal(number(store, "SELECT forced_tokens FROM workers"), 7);
+    assert_int_equal(number(store, "SELECT sum(forced_tokens) FROM throughput_by_day"), 7);
+    assert_int_equal(number(store, "SELECT sum(constrained) FROM jobs_by_hour"), 9);
+    assert_null(constraint_name_find(TEXT("jso")));
+    for (int i = 0; i < 20; i++)
+        job_destroy((struct job *)jobs[i]);
+    store_close(store);
+}
+
 static void a_recorded_job_was_submitted_when_it_was_created(void **state)
 {
     (void)state;
@@ -271,6 +325,7 @@ int main(void)
         cmocka_unit_test_setup(a_worker_is_busy_in_every_phase_of_a_step, fresh_path),
         cmocka_unit_test_setup(the_cost_of_a_step_is_a_base_and_so_much_a_token, fresh_path),
         cmocka_unit_test_setup(a_later_report_on_a_prefix_replaces_the_earlier_one, fresh_path),
+        cmocka_unit_test_setup(constrained_jobs_are_counted_with_their_forced_tokens, fresh_path),
         cmocka_unit_test_setup(a_recorded_job_was_submitted_when_it_was_created, fresh_path),
         cmocka_unit_test_setup(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart,
                                fresh_path),
