@@ -47,7 +47,8 @@ static struct shape combine(struct schema_compiler *compiler, struct formula for
     for (uint32_t i = 0; i < formula.n_parts; i++) {
         if (either && is_string(&compiler->formulas[formula.parts[i]]))
             continue;
-        const struct shape *part = formula_shape(compiler, formula.parts[i]);
+        uint32_t id = formula.given ? formula.given[i] : formula.parts[i];
+        const struct shape *part = formula_shape(compiler, id);
         if (!part)
             return result;
         result = either ? shape_unite(compiler, &result, part) : shape_intersect(compiler, &result, part);

@@ -178,6 +178,28 @@ static uint32_t merge(struct schema_compiler *compiler, enum formula_kind kind, 
     return n;
 }
 
+// The parts of a, then those of b that are not among them. NULL: too many.
+static const uint32_t *given_parts(struct schema_compiler *compiler, uint32_t a, uint32_t b, uint32_t n_parts)
+{
+    if (n_parts > SCHEMA_ORDERED_PARTS_MAX || !compiler_work(compiler, n_parts))
+        return NULL;
+    uint32_t *given = compiler_allocate(compiler, n_parts, sizeof *given), n = 0;
+    for (int side = 0; side < 2 && given; side++) {
+        uint32_t id = side ? b : a;
+        const struct formula *formula = &compiler->formulas[id];
+        bool is_and = formula->kind == FORMULA_AND;
+        const uint32_t *from = !is_and ? &id : formula->given ? formula->given : formula->parts;
+        for (uint32_t i = 0; i < (is_and ? formula->n_parts : 1); i++) {
+            uint32_t found = 0;
+            while (found < n && given[found] != from[i])
+                found++;
+            if (found == n)
+                given[n++] = from[i];
+        }
+    }
+    return given;
+}
+
 // Whether some two of the parts are different values, or a schema and its negation.
 static bool contradicts(struct schema_compiler *compiler, const uint32_t *parts, uint32_t n_parts)
 {
@@ -215,6 +237,8 @@ static uint32_t combine(struct schema_compiler *compiler, enum formula_kind kind
         return formula.parts[0];
     if (kind == FORMULA_AND && contradicts(compiler, formula.parts, formula.n_parts))
         return FORMULA_FALSE;
+    if (kind == FORMULA_AND)
+        formula.given = given_parts(compiler, a, b, formula.n_parts);
     return intern(compiler, formula);
 }
 

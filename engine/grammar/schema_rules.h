@@ -22,7 +22,7 @@ struct schema_rules {
     bool has_marks[JSON_SCHEMA_INDENTED_DEPTH_MAX + 1];
 };
 
-enum { SCHEMA_STATES_MAX = 20000, SCHEMA_LOOSE_MAX = 6, SCHEMA_NEEDS_MAX = 3, SCHEMA_UNIQUE_MAX = 16 };
+enum { SCHEMA_STATES_MAX = 20000, SCHEMA_LOOSE_MAX = 6, SCHEMA_NEEDS_MAX = 3, SCHEMA_UNIQUE_MAX = 32 };
 
 bool schema_rules_init(struct schema_rules *rules, struct schema_compiler *compiler);
 // A formula as a symbol, with all that it is made of. `bare_end`: json_schema_property.

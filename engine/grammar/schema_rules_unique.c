@@ -2,9 +2,14 @@
 // of values used.
 #include "engine/grammar/schema_rules.h"
 
+#include <stdio.h>
+
+enum { UNIQUE_STATES_MAX = SCHEMA_STATES_MAX / 8, UNIQUE_BUCKETS = 1024, UNIQUE_INTEGERS_MAX = 256 };
+
 struct unique_state {
     uint32_t length, used;
     uint32_t symbol;
+    uint32_t next; // of the bucket, plus 1; 0: none
 };
 
 struct unique_rules {
@@ -17,6 +22,7 @@ struct unique_rules {
     uint32_t n_values;
     struct unique_state *states;
     uint32_t n_states;
+    uint32_t *buckets; // the first state, plus 1
 };
 
 // False: there is no room for more values.
@@ -52,16 +58,81 @@ static bool add_listed(struct unique_rules *build, const struct json_node *schem
     return listed;
 }
 
-// null, false and true, which need no list.
-static bool add_words(struct unique_rules *build, const struct shape *shape)
+// An integer below which the schema has no number. False: it names none.
+static bool find_least(struct unique_rules *build, const struct json_node *schema, uint32_t depth,
+                       int64_t *least)
+{
+    static const char *const names[] = {"minimum", "exclusiveMinimum"};
+    struct schema_compiler *compiler = build->compiler;
+    struct decimal decimal;
+    uint32_t count;
+    for (int i = 0; i < 2; i++) {
+        const struct json_node *bound = json_member_named(schema, names[i]);
+        if (!bound || bound->kind != JSON_NUMBER || !decimal_read(bound->text, compiler->arena, &decimal))
+            continue;
+        bool is_negative = decimal.negative;
+        decimal.negative = false;
+        if (decimal_to_count(decimal, &count)) {
+            *least = is_negative ? -(int64_t)count : count;
+            return true;
+        }
+    }
+    const struct json_node *reference = json_member_named(schema, "$ref"),
+                           *all = json_member_named(schema, "allOf");
+    const struct json_node *target = reference && reference->kind == JSON_STRING && depth
+                                         ? schema_source_resolve(&compiler->source, schema, reference->text)
+                                         : NULL;
+    if (target && find_least(build, target, depth - 1, least))
+        return true;
+    for (const struct json_node *part = all && depth ? all->first : NULL; part; part = part->next)
+        if (find_least(build, part, depth - 1, least))
+            return true;
+    return false;
+}
+
+static bool add_integer(struct unique_rules *build, int64_t integer)
+{
+    struct json_node *value = compiler_allocate(build->compiler, 1, sizeof *value);
+    char *text = compiler_allocate(build->compiler, 24, 1);
+    if (!value || !text)
+        return false;
+    int size = snprintf(text, 24, "%lld", (long long)integer);
+    *value = (struct json_node){.kind = JSON_NUMBER, .text = {text, (size_t)size}};
+    return add_value(build, value);
+}
+
+// All numbers of the shape, where they are a few integers behind the bound that its schema names.
+static bool add_integers(struct unique_rules *build, const struct shape *shape, const struct formula *formula)
+{
+    struct expressions *pool = build->compiler->pool;
+    int64_t least;
+    if (shape->number == EXPRESSION_NOTHING)
+        return true;
+    if (formula->kind != FORMULA_SCHEMA || !find_least(build, formula->node, 8, &least))
+        return false;
+    uint32_t others = shape->number;
+    for (int64_t integer = least; integer < least + UNIQUE_INTEGERS_MAX; integer++) {
+        char text[24];
+        struct decimal decimal;
+        struct text written = {text, (size_t)snprintf(text, sizeof text, "%lld", (long long)integer)};
+        if (!expression_matches(pool, shape->number, written))
+            continue;
+        if (!decimal_read(written, build->compiler->arena, &decimal) || !add_integer(build, integer))
+            return false;
+        others = expression_both(pool, others, expression_complement(pool, number_equal(pool, decimal)));
+    }
+    return expression_is_empty_language(pool, others);
+}
+
+// Null, false, true and a few integers, which need no list.
+static bool add_scalars(struct unique_rules *build, const struct shape *shape, const struct formula *formula)
 {
     static const struct json_node null = {.kind = JSON_NULL}, no = {.kind = JSON_FALSE},
                                   yes = {.kind = JSON_TRUE};
-    if (shape->number != EXPRESSION_NOTHING || shape->string != EXPRESSION_NOTHING || shape->n_arrays ||
-        shape->n_objects)
+    if (shape->string != EXPRESSION_NOTHING || shape->n_arrays || shape->n_objects)
         return false;
     return (!shape->null || add_value(build, &null)) && (!shape->no || add_value(build, &no)) &&
-           (!shape->yes || add_value(build, &yes));
+           (!shape->yes || add_value(build, &yes)) && add_integers(build, shape, formula);
 }
 
 static bool add_formula(struct unique_rules *build, uint32_t id)
@@ -70,10 +141,10 @@ static bool add_formula(struct unique_rules *build, uint32_t id)
     if (!shape)
         return false;
     uint32_t n_before = build->n_values;
-    if (add_words(build, shape))
+    struct formula formula = build->compiler->formulas[id];
+    if (add_scalars(build, shape, &formula))
         return true;
     build->n_values = n_before;
-    struct formula formula = build->compiler->formulas[id];
     if (formula.kind == FORMULA_VALUE)
         return add_value(build, formula.node);
     if (formula.kind == FORMULA_SCHEMA)
@@ -90,16 +161,18 @@ static bool add_formula(struct unique_rules *build, uint32_t id)
 
 static uint32_t state_symbol(struct unique_rules *build, uint32_t length, uint32_t used)
 {
-    for (uint32_t i = build->n_states; i-- > 0;)
-        if (build->states[i].length == length && build->states[i].used == used)
-            return build->states[i].symbol;
-    if (build->n_states == SCHEMA_STATES_MAX / 8) {
+    uint32_t *bucket = &build->buckets[(used ^ used / UNIQUE_BUCKETS) % UNIQUE_BUCKETS];
+    for (uint32_t i = *bucket; i; i = build->states[i - 1].next)
+        if (build->states[i - 1].length == length && build->states[i - 1].used == used)
+            return build->states[i - 1].symbol;
+    if (build->n_states == UNIQUE_STATES_MAX) {
         compiler_refuse(build->compiler, build->array->unique, "too many values to keep apart");
         return SYMBOL_NOTHING;
     }
     uint32_t symbol = rules_nonterminal(build->compiler->rules);
-    build->states[build->n_states++] = (struct unique_state){length, used, symbol};
-    compiler_work(build->compiler, build->n_states);
+    build->states[build->n_states++] = (struct unique_state){length, used, symbol, *bucket};
+    *bucket = build->n_states;
+    compiler_work(build->compiler, build->n_values);
     return symbol;
 }
 
@@ -146,8 +219,9 @@ uint32_t schema_rules_unique(struct schema_rules *rules, const struct array_shap
                         "items that are not of a few listed values can't be kept apart");
         return SYMBOL_NOTHING;
     }
-    build.states = compiler_allocate(build.compiler, SCHEMA_STATES_MAX / 8, sizeof *build.states);
-    if (!build.states)
+    build.states = compiler_allocate(build.compiler, UNIQUE_STATES_MAX, sizeof *build.states);
+    build.buckets = compiler_allocate(build.compiler, UNIQUE_BUCKETS, sizeof *build.buckets);
+    if (!build.states || !build.buckets)
         return SYMBOL_NOTHING;
     struct symbol_list list = {0};
     if (array->min == 0)

@@ -40,6 +40,8 @@ struct formula {
     const struct json_node *node; // of a schema, its negation, a value; the keyword of keys and items
     uint32_t *parts;              // of "and" and "or": sorted; two of keys and items
     uint32_t n_parts;
+    const uint32_t
+        *given; // of "and": the parts as they were put together first, which orders names; NULL: as sorted
     uint64_t hash;
     const struct shape *shape; // once expanded
     bool expanding;            // found again meanwhile: a $ref that leads to itself
@@ -105,6 +107,7 @@ enum {
     SCHEMA_ALTERNATIVES_MAX = 4096, // of arrays, or of objects, in one shape
     SCHEMA_WORK_MAX = 2000000,      // names and classes put together
     SCHEMA_EXPANSION_DEPTH_MAX = 300,
+    SCHEMA_ORDERED_PARTS_MAX = 64, // of an "and" whose names are in the order of its parts
 };
 
 struct schema_compiler {

@@ -26,6 +26,17 @@ static void what_is_not_enforced_is_refused_by_keyword_and_pointer(void **state)
         const char *schema, *keyword, *pointer;
     } cases[] = {
         {"{\"uniqueItems\": true}", "uniqueItems", "/uniqueItems"},
+        // as many values as states can't keep apart, no bound above, none below, halves between
+        {"{\"uniqueItems\": true, \"items\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 12}}",
+         "uniqueItems", "/uniqueItems"},
+        {"{\"uniqueItems\": true, \"maxItems\": 2, \"items\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 32}}",
+         "uniqueItems", "/uniqueItems"},
+        {"{\"uniqueItems\": true, \"maxItems\": 2, \"items\": {\"type\": \"integer\", \"minimum\": 0}}",
+         "uniqueItems", "/uniqueItems"},
+        {"{\"uniqueItems\": true, \"maxItems\": 2, \"items\": {\"type\": \"integer\", \"maximum\": 3}}",
+         "uniqueItems", "/uniqueItems"},
+        {"{\"uniqueItems\": true, \"items\": {\"type\": \"number\", \"minimum\": 0, \"maximum\": 3}}",
+         "uniqueItems", "/uniqueItems"},
         {"{\"properties\": {\"a/b\": {\"format\": \"regex\"}}}", "format", "/properties/a~1b/format"},
         {"{\"pattern\": \"(a)\\\\1\"}", "pattern", "/pattern"},
         {"{\"items\": {\"multipleOf\": 0.123456789}}", "multipleOf", "/items/multipleOf"},

@@ -102,6 +102,16 @@ static const struct text_case cases[] = {
     {"{\"items\": {\"enum\": [1, \"a\", null]}, \"uniqueItems\": true}",
      {"[]", "[1,\"a\"]", "[null,1,\"a\"]"},
      {"[1,1.0]", "[\"a\",1,\"a\"]"}},
+    {"{\"items\": {\"type\": [\"integer\", \"null\"], \"minimum\": -1, \"exclusiveMaximum\": 3}, \"uniqueItems\": true}",
+     {"[]", "[2,null,-1]", "[0,1,2,-1,null]"},
+     {"[1,1]", "[null,2,null]", "[3]", "[-2]", "[0.5]", "[1,2,0,1]"}},
+    {"{\"$defs\": {\"even\": {\"type\": \"integer\", \"minimum\": 1990, \"maximum\": 2000, \"multipleOf\": 2}}, \"uniqueItems\": "
+     "true, \"minItems\": 2, \"items\": {\"allOf\": [{\"$ref\": \"#/$defs/even\"}]}}",
+     {"[1990,2000]", "[1992,1990,1998,2000,1996,1994]"},
+     {"[1990]", "[1990,1990]", "[1991,1992]", "[2002,1990]", "[1990,1992,1990]"}},
+    {"{\"items\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 30}, \"uniqueItems\": true, \"maxItems\": 2}",
+     {"[]", "[30]", "[0,29]"},
+     {"[1,2,3]", "[7,7]", "[31]"}},
     // References to identifiers: absolute, by the base's scheme, authority or folder, of another scheme
     {"{\"$id\": \"http://h/d/s\", \"$defs\": {\"n\": {\"$id\": \"n\", \"type\": \"null\"}, \"b\": {\"$id\": \"urn:b\","
      " \"type\": \"boolean\"}}, \"anyOf\": [{\"$ref\": \"http://h/d/n\"}, {\"$ref\": \"urn:b\"}]}",
@@ -258,6 +268,34 @@ static void keys_come_in_any_order_on_request(void **state)
     grammar_destroy(grammar);
 }
 
+// `a` is an array of objects by its name, and by the pattern of its name; the pattern's schema was read before, for `e`. Of so many names
+// that they may not mix.
+static void names_are_in_the_order_in_which_schemas_apply(void **state)
+{
+    (void)state;
+    struct buffer schema = {0};
+    buffer_add_string(
+        &schema,
+        "{\"properties\": {\"e\": {\"type\": \"array\"}, \"a\": {\"type\": \"array\", \"items\": {\"properties\": {");
+    for (int i = 0; i < 12; i++)
+        buffer_add_format(&schema, "%s\"a%d\": true", i ? ", " : "", i);
+    buffer_add_string(&schema, "}}}}, \"patternProperties\": {\"^[ae]$\": {\"items\": {\"properties\": {");
+    for (int i = 0; i < 12; i++)
+        buffer_add_format(&schema, "%s\"p%d\": true", i ? ", " : "", i);
+    buffer_add_string(&schema, "}}}}}");
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    struct error error;
+    if (compile((struct text){schema.data, schema.size}, NULL, &grammar, &recognizer, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_true(
+        accepts(recognizer, TEXT("{\"e\":[{\"p0\":1}],\"a\":[{\"a0\":1,\"a11\":1,\"p0\":1,\"p11\":1}]}")));
+    assert_false(accepts(recognizer, TEXT("{\"e\":[{\"p0\":1}],\"a\":[{\"p0\":1,\"a0\":1}]}")));
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+    buffer_finish(&schema);
+}
+
 static void instances_of_draft_4_may_have_fractions_of_zeros(void **state)
 {
     static const char *const keywords[] = {"\"multipleOf\": 1", "\"enum\": [10]"};
@@ -391,6 +429,7 @@ int main(void)
         cmocka_unit_test(instances_have_the_numbers_that_are_generated),
         cmocka_unit_test(white_space_is_what_the_options_say),
         cmocka_unit_test(keys_come_in_any_order_on_request),
+        cmocka_unit_test(names_are_in_the_order_in_which_schemas_apply),
         cmocka_unit_test(instances_of_draft_4_may_have_fractions_of_zeros),
         cmocka_unit_test(a_schema_without_values_is_an_error),
         cmocka_unit_test(the_official_suite_is_judged_right_or_refused),
