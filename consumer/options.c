@@ -145,7 +145,7 @@ static const struct option options[] = {
     {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH, AT(engine.kv_memory_bytes), 0, 0, "SIZE",
      "memory for KV pages, e.g. 512M or 4G (derived from the machine)"},
     {"kv-type", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH | LOGITS, AT(engine.kv_type), 0, 0, "TYPE",
-     "KV cache type: f16, 16 bits per item, or on a GPU q8_0 (f16; on a CPU f32 for a model in f32)"},
+     "KV cache type: f16, 16 bits per item, or q8_0, 8 bits (f16; on a CPU f32 for a model in f32)"},
     {"max-batch", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.n_sequences_max), 1, 4096, "N",
      "sequences in one step (derived)"},
     {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.n_tokens_max), 1, 16384, "N",

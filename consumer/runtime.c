@@ -293,9 +293,10 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
     runtime->device.host_memory_available = machine_memory_available();
     bool bytes = wanted->kv_type && *wanted->kv_type == KV_Q8_0;
     if (bytes && wanted->placing >= PLACING_LAYERS)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--placement %s with --kv-type q8_0: the CPU's pages are f16",
-                         settings->engine.gpu.placement);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "--placement %s with --kv-type q8_0: expected f16, pages on two devices have 16 bits",
+            settings->engine.gpu.placement);
     if (runtime->device.host && !bytes) {
         wanted->host = runtime->device.host;
         wanted->host_memory_available = runtime->device.host_memory_available;
@@ -305,8 +306,7 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
     return status == STATUS_OK ? place(runtime, error) : status;
 }
 
-enum status runtime_kv_type(const struct runtime *runtime, const struct settings *settings,
-                            enum kv_type *type, struct error *error)
+enum status runtime_kv_type(const struct settings *settings, enum kv_type *type, struct error *error)
 {
     if (!settings->engine.kv_type)
         return STATUS_OK;
@@ -317,10 +317,6 @@ enum status runtime_kv_type(const struct runtime *runtime, const struct settings
     else
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type: expected f16 or q8_0, got \"%s\"",
                          settings->engine.kv_type);
-    if (*type == KV_Q8_0 && !runtime->device.on_gpu)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--kv-type q8_0: only the cuda backend keeps such pages, %s has f16",
-                         runtime->device.backend->device.name);
     return STATUS_OK;
 }
 
@@ -465,7 +461,7 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
     enum kv_type kv_type = KV_F16;
     wanted.kv_type = settings->engine.kv_type ? &kv_type : NULL;
     if (status == STATUS_OK)
-        status = runtime_kv_type(runtime, settings, &kv_type, error);
+        status = runtime_kv_type(settings, &kv_type, error);
     if (status == STATUS_OK)
         status = runtime_plan(runtime, settings, &wanted, error);
     // Hashes before the weights are packed, which unmaps the file's pages as it proceeds: both share the page

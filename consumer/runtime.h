@@ -60,8 +60,8 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
 enum status runtime_plan(struct runtime *runtime, const struct settings *settings,
                          struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
 // The KV type of --kv-type for the open backend; without the option *type is unchanged.
-enum status runtime_kv_type(const struct runtime *runtime, const struct settings *settings,
-                            enum kv_type *type, struct error *error) WARN_UNUSED;
+enum status runtime_kv_type(const struct settings *settings, enum kv_type *type,
+                            struct error *error) WARN_UNUSED;
 // The session of the forward pass, checked on the CPU by the settings and `timed` for a trace. `forward` is
 // there, with limits.
 enum status runtime_open_session(struct runtime *runtime, const struct settings *settings,

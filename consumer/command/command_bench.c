@@ -315,7 +315,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = plan(&bench, settings, batches, n, &batch_max, error);
     if (status == STATUS_OK)
-        status = runtime_kv_type(&runtime, settings, &bench.limits.kv_type, error);
+        status = runtime_kv_type(settings, &bench.limits.kv_type, error);
     if (status == STATUS_OK)
         status = place(&bench, &runtime, settings, error);
     double start_s = clock_s();

@@ -3,12 +3,12 @@
 // Definition, the same for any number of rows, threads, cut of the prompt, size of pages and level:
 //   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; in units of ln 2:
 //          s * scale, soft cap, and fma(slope, j - position, s) with a slope; over the positions j seen.
-//          In 16 bits (pages.h): q is quantized like k; the integer product is exact and is multiplied by the
-//          scale of k[j] and, as part of `scale`, the scale of q.
+//          With integers in the pages (pages.h): q is quantized to 16 bits; the integer product is exact and is
+//          multiplied by the scale of k[j] and, as part of `scale`, the scale of q.
 //   Positions go by segments of ATTENTION_SEGMENT, aligned to position 0. For each segment with a seen one:
 //   m = max s[j]; p[j] = 2^(s[j] - m), at least 2^-125
 //   l = sum of p[j], 16 partial sums by j mod 16, then 8 apart, 4, 2, 1
-//   o = sum of p[j] v[j] in order of j, by fused multiply-add. In 16 bits: for each group of 32 positions,
+//   o = sum of p[j] v[j] in order of j, by fused multiply-add. With integers: for each group of 32 positions,
 //          aligned to the segment, w[j] = p[j] * scale of v[j]; w is quantized to integers with the 2-norm
 //          I16_WEIGHTS_NORM; their product x with v's integers is exact; o = fma(x, w.scale, o)
 //   Segments are merged in order: with M = max(m, m'), a = 2^(m - M), b = 2^(m' - M):
@@ -66,7 +66,7 @@ struct attention_blocks {
     int32_t ahead_bytes;
 };
 
-// A query's scores of a segment, later its weights p, and in 16 bits the quantized weights.
+// A query's scores of a segment, later its weights p, and for integer values the quantized weights.
 struct attention_row {
     float items[ATTENTION_SEGMENT];
     int16_t weights[ATTENTION_SEGMENT];
@@ -77,27 +77,27 @@ struct attention_row {
 struct attention_kernels {
     // packed[d][q] = queries[q][d] for up to ATTENTION_QUERIES queries; the others' places hold anything.
     void (*pack)(float *packed, const float *const *queries, int n_queries, int32_t key_dim);
-    // As integers: packed[d / 2][q][d % 2], and each query's scale. Written up to the next
+    // As integers of 16 bits: packed[d / 2][q][d % 2], and each query's scale. Written up to the next
     // multiple of 32 dimensions.
     void (*pack_i16)(int16_t *packed, float *scales, const float *const *queries, int n_queries,
                      int32_t key_dim);
-    // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end).
-    void (*scores)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
-                   int block_end, int32_t key_dim, struct attention_row *rows);
-    void (*scores_i16)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
-                       int block_end, int32_t key_dim, struct attention_row *rows);
+    // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end), by the
+    // items of the pages.
+    void (*scores[PAGE_ITEM_KINDS])(const void *queries, int n_queries, struct attention_blocks keys,
+                                    int block_begin, int block_end, int32_t key_dim,
+                                    struct attention_row *rows);
     // Converts one query's visible scores [begin, end) to weights p; others in their blocks are set to 0.
     void (*soften)(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
                    struct attention_state *state);
-    // Quantizes one query's weights p of [begin, end); weights of the segment's other positions are 0.
+    // Quantizes one query's weights p of [begin, end); weights of the segment's other positions are 0. The
+    // scales of a block of values are `scales_offset_bytes` behind its begin.
     void (*quantize_weights)(struct attention_row *row, int begin, int end, struct attention_blocks values,
-                             int32_t width);
-    // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. In 16 bits, over
+                             size_t scales_offset_bytes);
+    // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. Of integers, over
     // all groups that touch [begin, end).
-    void (*values)(const struct attention_row *rows, int n_queries, struct attention_blocks values, int begin,
-                   int end, int32_t width, float *out);
-    void (*values_i16)(const struct attention_row *rows, int n_queries, struct attention_blocks values,
-                       int begin, int end, int32_t width, float *out);
+    void (*values[PAGE_ITEM_KINDS])(const struct attention_row *rows, int n_queries,
+                                    struct attention_blocks values, int begin, int end, int32_t width,
+                                    float *out);
     // Merges the parts of up to ATTENTION_QUERIES queries, of the next segment, into their states; width
     // floats each.
     void (*merge)(int n, struct attention_state *states, float *out, const struct attention_state *parts,

@@ -51,7 +51,7 @@ ALWAYS_INLINE void fetch(const char *address)
     __builtin_prefetch(address, 0, 2);
 }
 
-// Inlined with constant n_queries, n_blocks, n_vectors and is_i16, so that the arrays become registers.
+// Inlined with constant n_queries, n_blocks, n_vectors and items, so that the arrays become registers.
 
 ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, int first_block, int n_blocks)
 {
@@ -115,88 +115,88 @@ ALWAYS_INLINE void values_tile(const struct values_work *work, int n_queries, in
 #include "engine/cpu/attention_i16.h"
 
 ALWAYS_INLINE void scores_part(const struct scores_work *work, int n_queries, int first_block, int n_blocks,
-                               bool is_i16)
+                               enum page_items items)
 {
-    if (is_i16)
-        scores_tile_i16(work, n_queries, first_block, n_blocks);
+    if (items != PAGE_F32)
+        scores_tile_integers(work, n_queries, first_block, n_blocks, items);
     else
         scores_tile(work, n_queries, first_block, n_blocks);
 }
 
 ALWAYS_INLINE void values_part(const struct values_work *work, int n_queries, int32_t dimension,
-                               int n_vectors, bool is_i16)
+                               int n_vectors, enum page_items items)
 {
-    if (is_i16)
-        values_tile_i16(work, n_queries, dimension, n_vectors);
+    if (items != PAGE_F32)
+        values_tile_integers(work, n_queries, dimension, n_vectors, items);
     else
         values_tile(work, n_queries, dimension, n_vectors);
 }
 
-ALWAYS_INLINE void scores_of(const struct scores_work *work, int n_queries, bool is_i16)
+ALWAYS_INLINE void scores_of(const struct scores_work *work, int n_queries, enum page_items items)
 {
     int block = work->block_begin;
     for (; block + TILE_VECTORS(n_queries) <= work->block_end; block += TILE_VECTORS(n_queries))
-        scores_part(work, n_queries, block, TILE_VECTORS(n_queries), is_i16);
+        scores_part(work, n_queries, block, TILE_VECTORS(n_queries), items);
     for (; block < work->block_end; block++)
-        scores_part(work, n_queries, block, 1, is_i16);
+        scores_part(work, n_queries, block, 1, items);
 }
 
-ALWAYS_INLINE void values_of(const struct values_work *work, int n_queries, bool is_i16)
+ALWAYS_INLINE void values_of(const struct values_work *work, int n_queries, enum page_items items)
 {
     int32_t d = 0;
     for (; d + TILE_VECTORS(n_queries) * LANES <= work->width; d += TILE_VECTORS(n_queries) * LANES)
-        values_part(work, n_queries, d, TILE_VECTORS(n_queries), is_i16);
+        values_part(work, n_queries, d, TILE_VECTORS(n_queries), items);
     for (; d < work->width; d += LANES)
-        values_part(work, n_queries, d, 1, is_i16);
+        values_part(work, n_queries, d, 1, items);
 }
 
 // Dispatch to a constant number of queries, as returned by next_count.
-ALWAYS_INLINE void scores_count(const struct scores_work *work, int n_queries, bool is_i16)
+ALWAYS_INLINE void scores_count(const struct scores_work *work, int n_queries, enum page_items items)
 {
     switch (n_queries) {
     case 1:
-        scores_of(work, 1, is_i16);
+        scores_of(work, 1, items);
         break;
     case 2:
         if (TILE_QUERIES >= 2)
-            scores_of(work, 2, is_i16);
+            scores_of(work, 2, items);
         break;
     case 3:
         if (TILE_QUERIES >= 3)
-            scores_of(work, 3, is_i16);
+            scores_of(work, 3, items);
         break;
     case 4:
         if (TILE_QUERIES >= 4)
-            scores_of(work, 4, is_i16);
+            scores_of(work, 4, items);
         break;
     case 8:
         if (TILE_QUERIES >= 8)
-            scores_of(work, 8, is_i16);
+            scores_of(work, 8, items);
         break;
     }
 }
 
-ALWAYS_INLINE void values_count(const struct values_work *work, int n_queries, bool is_i16)
+ALWAYS_INLINE void values_count(const struct values_work *work, int n_queries, enum page_items items)
 {
     switch (n_queries) {
     case 1:
-        values_of(work, 1, is_i16);
+        values_of(work, 1, items);
         break;
     case 2:
         if (TILE_QUERIES >= 2)
-            values_of(work, 2, is_i16);
+            values_of(work, 2, items);
         break;
     case 3:
         if (TILE_QUERIES >= 3)
-            values_of(work, 3, is_i16);
+            values_of(work, 3, items);
         break;
     case 4:
         if (TILE_QUERIES >= 4)
-            values_of(work, 4, is_i16);
+            values_of(work, 4, items);
         break;
     case 8:
         if (TILE_QUERIES >= 8)
-            values_of(work, 8, is_i16);
+            values_of(work, 8, items);
         break;
     }
 }
@@ -210,52 +210,50 @@ static inline int next_count(int n_queries)
     return (n_queries + n_parts - 1) / n_parts;
 }
 
-ALWAYS_INLINE void scores(struct scores_work work, int n_queries, bool is_i16)
+ALWAYS_INLINE void scores(struct scores_work work, int n_queries, enum page_items items)
 {
-    size_t query_bytes = is_i16 ? 2 * sizeof(int16_t) : sizeof(float);
+    size_t query_bytes = items != PAGE_F32 ? 2 * sizeof(int16_t) : sizeof(float);
     for (int n; n_queries > 0; n_queries -= n) {
         n = next_count(n_queries);
-        scores_count(&work, n, is_i16);
+        scores_count(&work, n, items);
         work.keys.ahead = work.keys.items; // once is enough
         work.queries = (const char *)work.queries + (size_t)n * query_bytes;
         work.rows += n;
     }
 }
 
-ALWAYS_INLINE void values(struct values_work work, int n_queries, bool is_i16)
+ALWAYS_INLINE void values(struct values_work work, int n_queries, enum page_items items)
 {
     for (int n; n_queries > 0; n_queries -= n) {
         n = next_count(n_queries);
-        values_count(&work, n, is_i16);
+        values_count(&work, n, items);
         work.values.ahead = work.values.items;
         work.rows += n;
         work.out += (size_t)n * (size_t)work.width;
     }
 }
 
-static void scores_f32(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
-                       int block_end, int32_t key_dim, struct attention_row *rows)
-{
-    scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, rows}, n_queries, false);
-}
+#define SCORES(name, items)                                                                                  \
+    static void name(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,      \
+                     int block_end, int32_t key_dim, struct attention_row *rows)                             \
+    {                                                                                                        \
+        scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, rows}, n_queries,        \
+               items);                                                                                       \
+    }
 
-static void scores_i16(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
-                       int block_end, int32_t key_dim, struct attention_row *rows)
-{
-    scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, rows}, n_queries, true);
-}
+#define VALUES(name, items)                                                                                  \
+    static void name(const struct attention_row *rows, int n_queries, struct attention_blocks blocks,        \
+                     int begin, int end, int32_t width, float *out)                                          \
+    {                                                                                                        \
+        values((struct values_work){rows, blocks, begin, end, width, out}, n_queries, items);                \
+    }
 
-static void values_f32(const struct attention_row *rows, int n_queries, struct attention_blocks blocks,
-                       int begin, int end, int32_t width, float *out)
-{
-    values((struct values_work){rows, blocks, begin, end, width, out}, n_queries, false);
-}
-
-static void values_i16(const struct attention_row *rows, int n_queries, struct attention_blocks blocks,
-                       int begin, int end, int32_t width, float *out)
-{
-    values((struct values_work){rows, blocks, begin, end, width, out}, n_queries, true);
-}
+SCORES(scores_f32, PAGE_F32)
+SCORES(scores_i16, PAGE_I16)
+SCORES(scores_i8, PAGE_I8)
+VALUES(values_f32, PAGE_F32)
+VALUES(values_i16, PAGE_I16)
+VALUES(values_i8, PAGE_I8)
 
 // Scale, cap and bias of the scores of positions first .. first + 15.
 static inline struct lanes shaped_scores(struct lanes x, int first, const struct attention_scoring *scoring)
@@ -398,12 +396,10 @@ void ATTENTION_KERNELS(struct attention_kernels *kernels)
     *kernels = (struct attention_kernels){
         .pack = pack,
         .pack_i16 = pack_i16,
-        .scores = scores_f32,
-        .scores_i16 = scores_i16,
+        .scores = {[PAGE_F32] = scores_f32, [PAGE_I16] = scores_i16, [PAGE_I8] = scores_i8},
         .soften = soften,
         .quantize_weights = quantize_weights,
-        .values = values_f32,
-        .values_i16 = values_i16,
+        .values = {[PAGE_F32] = values_f32, [PAGE_I16] = values_i16, [PAGE_I8] = values_i8},
         .merge = merge,
         .finish = finish,
     };

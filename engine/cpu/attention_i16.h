@@ -1,4 +1,4 @@
-// The attention kernels for pages of 16-bit integers: products of pairs, 32 bits wide,
+// The attention kernels for pages of 16- and 8-bit integers: products of pairs of int16, 32 bits wide,
 // exact. Part of attention_body.h, which says how tiles stay in registers.
 #pragma once
 
@@ -33,14 +33,27 @@ static void pack_i16(int16_t *packed, float *scales, const float *const *queries
     }
 }
 
-ALWAYS_INLINE void scores_tile_i16(const struct scores_work *work, int n_queries, int first_block,
-                                   int n_blocks)
+// A vector of pairs of integers; vectors are numbered from a block's begin.
+ALWAYS_INLINE struct integers pairs_load(const char *block, int32_t vector, enum page_items items)
+{
+    if (items == PAGE_I8)
+        return integers_load_i8((const int8_t *)block + (size_t)vector * 2 * LANES);
+    return integers_load((const int16_t *)(const void *)block + (size_t)vector * 2 * LANES);
+}
+
+ALWAYS_INLINE size_t pairs_bytes(enum page_items items)
+{
+    return 2 * LANES * (items == PAGE_I8 ? sizeof(int8_t) : sizeof(int16_t));
+}
+
+ALWAYS_INLINE void scores_tile_integers(const struct scores_work *work, int n_queries, int first_block,
+                                        int n_blocks, enum page_items items)
 {
     struct integers sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
-    const int16_t *blocks[TILE_VECTORS_MAX], *queries = work->queries;
-    const char *ahead[TILE_VECTORS_MAX];
+    const int16_t *queries = work->queries;
+    const char *blocks[TILE_VECTORS_MAX], *ahead[TILE_VECTORS_MAX];
     int32_t n_pairs = (work->key_dim + 1) / 2;
-    int32_t ahead_scales = work->keys.ahead_bytes - PAGE_BLOCK * (int32_t)sizeof(float);
+    int32_t ahead_scales = work->keys.ahead_bytes - PAGE_SCALES_BYTES;
     int32_t ahead_step = (ahead_scales + n_pairs - 1) / n_pairs;
     for (int b = 0; b < n_blocks; b++) {
         blocks[b] = work->keys.items[first_block + b];
@@ -51,15 +64,15 @@ ALWAYS_INLINE void scores_tile_i16(const struct scores_work *work, int n_queries
     }
     for (int32_t d = 0; d < n_pairs; d++) {
         for (int b = 0; b < n_blocks; b++) {
-            struct integers key = integers_load(blocks[b] + (size_t)d * 2 * PAGE_BLOCK);
+            struct integers key = pairs_load(blocks[b], d, items);
             fetch(ahead[b] + d * ahead_step);
             for (int q = 0; q < n_queries; q++)
                 sums[q][b] = integers_dot(sums[q][b], key, queries + 2 * (d * ATTENTION_QUERIES + q));
         }
     }
     for (int b = 0; b < n_blocks; b++) {
-        struct lanes scale =
-            lanes_load((const float *)(const void *)(blocks[b] + (size_t)n_pairs * 2 * PAGE_BLOCK));
+        const char *scales = blocks[b] + (size_t)n_pairs * pairs_bytes(items);
+        struct lanes scale = lanes_load((const float *)(const void *)scales);
         for (int q = 0; q < n_queries; q++)
             lanes_store(work->rows[q].items + (first_block + b) * PAGE_BLOCK,
                         lanes_multiply(integers_widen(sums[q][b]), scale));
@@ -67,14 +80,14 @@ ALWAYS_INLINE void scores_tile_i16(const struct scores_work *work, int n_queries
 }
 
 // Sums of n_vectors x 16 dimensions over the blocks that hold the positions [begin, end).
-ALWAYS_INLINE void values_tile_i16(const struct values_work *work, int n_queries, int32_t dimension,
-                                   int n_vectors)
+ALWAYS_INLINE void values_tile_integers(const struct values_work *work, int n_queries, int32_t dimension,
+                                        int n_vectors, enum page_items items)
 {
-    enum { PAIRS = PAGE_BLOCK / 2, VECTOR_ITEMS = 2 * LANES };
+    enum { PAIRS = PAGE_BLOCK / 2 };
     const struct attention_row *rows = work->rows;
     size_t width = (size_t)work->width;
     int32_t first = dimension / LANES * PAIRS; // vector of the block
-    int32_t ahead_scales = work->values.ahead_bytes - PAGE_BLOCK * (int32_t)sizeof(float);
+    int32_t ahead_scales = work->values.ahead_bytes - PAGE_SCALES_BYTES;
     int32_t n_loads = work->width / LANES * PAIRS, ahead_step = (ahead_scales + n_loads - 1) / n_loads;
     int block = work->begin / PAGE_BLOCK, block_end = (work->end + PAGE_BLOCK - 1) / PAGE_BLOCK;
     float *out = work->out + dimension;
@@ -85,13 +98,13 @@ ALWAYS_INLINE void values_tile_i16(const struct values_work *work, int n_queries
             for (int i = 0; i < n_vectors; i++)
                 sums[q][i] = integers_zero();
         for (group_end = group_end < block_end ? group_end : block_end; block < group_end; block++) {
-            const int16_t *items = (const int16_t *)work->values.items[block] + first * VECTOR_ITEMS;
+            const char *values = work->values.items[block];
             const char *ahead = (const char *)work->values.ahead[block] + first * ahead_step;
             fetch((const char *)work->values.ahead[block] + ahead_scales);
 #pragma GCC unroll 1 // unrolled, gcc loads ahead and keeps sums in memory
             for (int pair = 0; pair < PAIRS; pair++) {
                 for (int i = 0; i < n_vectors; i++) {
-                    struct integers value = integers_load(items + (i * PAIRS + pair) * VECTOR_ITEMS);
+                    struct integers value = pairs_load(values, first + i * PAIRS + pair, items);
                     fetch(ahead + (i * PAIRS + pair) * ahead_step);
                     for (int q = 0; q < n_queries; q++)
                         sums[q][i] =
@@ -129,10 +142,10 @@ ALWAYS_INLINE struct lanes group_squares(const struct lanes weights[SEGMENT_BLOC
 }
 
 // A block's weights p, each times the scale of its value.
-ALWAYS_INLINE struct lanes block_weights(const float *weights, const int16_t *values, int32_t width)
+ALWAYS_INLINE struct lanes block_weights(const float *weights, const void *values, size_t scales_offset_bytes)
 {
-    const int16_t *scales = values + (size_t)width * PAGE_BLOCK;
-    return lanes_multiply(lanes_load(weights), lanes_load((const float *)(const void *)scales));
+    const void *scales = (const char *)values + scales_offset_bytes;
+    return lanes_multiply(lanes_load(weights), lanes_load(scales));
 }
 
 ALWAYS_INLINE void quantize_block_weights(struct attention_row *row,
@@ -152,7 +165,7 @@ ALWAYS_INLINE void quantize_block_weights(struct attention_row *row,
 // Quantizes one query's weights p of positions [begin, end); others are 0. Without branches the weights stay
 // in registers.
 static void quantize_weights(struct attention_row *row, int begin, int end, struct attention_blocks values,
-                             int32_t width)
+                             size_t scales_offset_bytes)
 {
     struct lanes weights[SEGMENT_BLOCKS];
     if (begin == end) {
@@ -162,14 +175,16 @@ static void quantize_weights(struct attention_row *row, int begin, int end, stru
     }
     if (begin == 0 && end == ATTENTION_SEGMENT) {
         for (int block = 0; block < SEGMENT_BLOCKS; block++)
-            weights[block] = block_weights(row->items + block * PAGE_BLOCK, values.items[block], width);
+            weights[block] =
+                block_weights(row->items + block * PAGE_BLOCK, values.items[block], scales_offset_bytes);
     } else {
         for (int block = 0; block < SEGMENT_BLOCKS; block++) {
             int first = block * PAGE_BLOCK;
             bool seen = first + PAGE_BLOCK > begin &&
                         first < end; // elsewhere the contents are undefined, or there is no block
             struct lanes p =
-                block_weights(row->items + first, values.items[seen ? block : begin / PAGE_BLOCK], width);
+                block_weights(row->items + first, values.items[seen ? block : begin / PAGE_BLOCK],
+                              scales_offset_bytes);
             weights[block] = lanes_if_within(begin - first, end - first, p, lanes_set(0.0f));
         }
     }

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-// In 16 bits 32 dimensions are packed at a time, in the space of 16 floats.
+// As integers, 32 dimensions are packed at a time, in the space of 16 floats.
 size_t packed_floats(const struct pages *pages)
 {
     return (size_t)((pages->shape.key_dim + 15) / 16 * 16) * ATTENTION_QUERIES;
@@ -112,24 +112,28 @@ static void values_weigh(const struct call *call, const struct query_group *grou
     for (int i = 0; i < group->n; i++) {
         int head_end = begin < group->end[i] ? begin : group->end[i];
         if (group->begin[i] < head_end)
-            kernels->values(&rows[i], 1, values, group->begin[i], head_end, (int32_t)width,
-                            out + (size_t)i * width);
+            kernels->values[PAGE_F32](&rows[i], 1, values, group->begin[i], head_end, (int32_t)width,
+                                      out + (size_t)i * width);
     }
     if (together)
-        kernels->values(rows, group->n, values, begin, end, (int32_t)width, out);
+        kernels->values[PAGE_F32](rows, group->n, values, begin, end, (int32_t)width, out);
     for (int i = 0; i < group->n; i++)
         if (end < group->end[i])
-            kernels->values(&rows[i], 1, values, end, group->end[i], (int32_t)width, out + (size_t)i * width);
+            kernels->values[PAGE_F32](&rows[i], 1, values, end, group->end[i], (int32_t)width,
+                                      out + (size_t)i * width);
 }
 
-// The same in 16 bits, with weight 0 for positions that are not visible.
-static void values_weigh_i16(const struct call *call, const struct query_group *group,
-                             struct attention_blocks values, struct attention_row *rows, float *out)
+// The same of integers, with weight 0 for positions that are not visible.
+static void values_weigh_integers(const struct call *call, const struct query_group *group,
+                                  struct attention_blocks values, struct attention_row *rows, float *out)
 {
-    const int32_t width = call->pages->value_width;
+    const struct pages *pages = call->pages;
+    size_t scales_offset_bytes = pages->value_block_bytes - PAGE_SCALES_BYTES;
     for (int i = 0; i < group->n; i++)
-        call->kernels->quantize_weights(&rows[i], group->begin[i], group->end[i], values, width);
-    call->kernels->values_i16(rows, group->n, values, group->begin_least, group->end_most, width, out);
+        call->kernels->quantize_weights(&rows[i], group->begin[i], group->end[i], values,
+                                        scales_offset_bytes);
+    call->kernels->values[pages->items](rows, group->n, values, group->begin_least, group->end_most,
+                                        pages->value_width, out);
 }
 
 static float *packed_queries(const struct call *call, const struct scratch *scratch, int first)
@@ -170,14 +174,14 @@ static void group_attend(const struct call *call, const struct query_group *grou
                                     (int32_t)(first ? pages->value_block_bytes : pages->key_block_bytes)};
     struct attention_blocks values = {segment->values, first ? view->next_keys : segment->values,
                                       (int32_t)(first ? pages->key_block_bytes : pages->value_block_bytes)};
-    (pages->is_i16 ? kernels->scores_i16 : kernels->scores)(packed_queries(call, scratch, group->first),
-                                                            group->n, keys, group->begin_least / PAGE_BLOCK,
-                                                            (group->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK,
-                                                            pages->shape.key_dim, scratch->rows);
+    kernels->scores[pages->items](packed_queries(call, scratch, group->first), group->n, keys,
+                                  group->begin_least / PAGE_BLOCK,
+                                  (group->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK, pages->shape.key_dim,
+                                  scratch->rows);
     group_softmax(call, group, segment->index, scratch, states);
     memset(out, 0, (size_t)group->n * (size_t)pages->value_width * sizeof *out);
-    if (pages->is_i16)
-        values_weigh_i16(call, group, values, scratch->rows, out);
+    if (pages->items != PAGE_F32)
+        values_weigh_integers(call, group, values, scratch->rows, out);
     else
         values_weigh(call, group, values, scratch->rows, out);
 }
@@ -252,7 +256,7 @@ static void queries_pack(const struct call *call, const struct tile *tile, struc
         float *packed = packed_queries(call, scratch, first);
         for (int i = 0; i < n; i++)
             scratch->scales[first + i] = 1.0f;
-        if (call->pages->is_i16)
+        if (call->pages->items != PAGE_F32)
             call->kernels->pack_i16((int16_t *)(void *)packed, &scratch->scales[first], queries + first, n,
                                     key_dim);
         else

@@ -233,6 +233,13 @@ static inline struct integers integers_load(const int16_t *x)
                              _mm256_loadu_si256((const __m256i *)(const void *)(x + LANES))};
 }
 
+static inline struct integers integers_load_i8(const int8_t *x)
+{
+    return (
+        struct integers){_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)x)),
+                         _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(x + LANES)))};
+}
+
 static inline struct integers integers_dot(struct integers sum, struct integers a, const int16_t *pair)
 {
     int32_t bits;

@@ -197,6 +197,11 @@ static inline struct integers integers_load(const int16_t *x)
     return (struct integers){_mm512_loadu_si512(x)};
 }
 
+static inline struct integers integers_load_i8(const int8_t *x)
+{
+    return (struct integers){_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)x))};
+}
+
 // Not by the intrinsic: gcc 12 would move the sums about, some of them through memory.
 static inline struct integers integers_dot(struct integers sum, struct integers a, const int16_t *pair)
 {

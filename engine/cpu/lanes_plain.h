@@ -267,6 +267,14 @@ PLAIN struct integers integers_load(const int16_t *x) // 16 pairs
     return result;
 }
 
+PLAIN struct integers integers_load_i8(const int8_t *x) // 16 pairs, sign-extended
+{
+    struct integers result;
+    for (int i = 0; i < LANES; i++)
+        result.at[i] = (uint32_t)(uint16_t)x[2 * i] | (uint32_t)(uint16_t)x[2 * i + 1] << 16;
+    return result;
+}
+
 // sum + a's first * the pair's first + a's second * the pair's second, modulo 2^32
 PLAIN struct integers integers_dot(struct integers sum, struct integers a, const int16_t *pair)
 {

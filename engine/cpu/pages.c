@@ -12,24 +12,29 @@ static bool multiply(size_t *product, size_t factor)
     return !__builtin_mul_overflow(*product, factor, product);
 }
 
+static const size_t item_sizes[PAGE_ITEM_KINDS] = {sizeof(float), sizeof(int16_t), sizeof(int8_t)};
+
+static enum page_items items_of(enum kv_type type)
+{
+    return type == KV_F16 ? PAGE_I16 : type == KV_Q8_0 ? PAGE_I8 : PAGE_F32;
+}
+
 enum status pages_create(struct pages *pages, const struct kv_shape *shape, struct error *error)
 {
     assert(shape->n_layers > 0 && shape->n_kv_heads > 0 && shape->key_dim > 0 && shape->value_dim > 0);
     assert(shape->n_pages > 0 && shape->page_positions >= PAGE_BLOCK);
     assert(ATTENTION_SEGMENT % shape->page_positions == 0);
     *pages = (struct pages){.shape = *shape};
-    if (shape->type == KV_Q8_0)
-        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "KV pages in q8_0: the CPU backend keeps f16 or f32, expected --kv-type f16");
     pages->value_width = (shape->value_dim + PAGE_BLOCK - 1) / PAGE_BLOCK * PAGE_BLOCK;
-    pages->is_i16 = shape->type == KV_F16;
-    if (pages->is_i16 && (shape->key_dim > I16_DIMS_MAX || shape->value_dim > I16_DIMS_MAX))
+    pages->items = items_of(shape->type);
+    bool integers = pages->items != PAGE_F32;
+    if (integers && (shape->key_dim > I16_DIMS_MAX || shape->value_dim > I16_DIMS_MAX))
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                         "KV pages in 16 bits: heads of %d and %d dimensions, at most %d", shape->key_dim,
+                         "KV pages of integers: heads of %d and %d dimensions, at most %d", shape->key_dim,
                          shape->value_dim, I16_DIMS_MAX);
-    size_t item_bytes = pages->is_i16 ? sizeof(int16_t) : sizeof(float);
-    size_t scales_bytes = pages->is_i16 ? PAGE_BLOCK * sizeof(float) : 0;
-    size_t key_items = (size_t)(pages->is_i16 ? shape->key_dim + shape->key_dim % 2 : shape->key_dim);
+    size_t item_bytes = item_sizes[pages->items];
+    size_t scales_bytes = integers ? PAGE_SCALES_BYTES : 0;
+    size_t key_items = (size_t)(integers ? shape->key_dim + shape->key_dim % 2 : shape->key_dim);
     pages->key_block_bytes = PAGE_BLOCK * key_items * item_bytes + scales_bytes;
     pages->value_block_bytes = PAGE_BLOCK * (size_t)pages->value_width * item_bytes + scales_bytes;
     size_t n_blocks = (size_t)shape->page_positions / PAGE_BLOCK;
@@ -105,22 +110,36 @@ static size_t value_place(int32_t position, int32_t d)
     return ((size_t)vector * PAGE_BLOCK + (size_t)(d % PAGE_BLOCK)) * 2 + (size_t)(position % 2);
 }
 
-static void store_i16(const struct pages *pages, const struct row_kernels *kernels, unsigned char *part,
-                      int32_t position, const float *keys, const float *values)
+static void integer_set(const struct pages *pages, unsigned char *block, size_t place, int16_t item)
+{
+    if (pages->items == PAGE_I8)
+        ((int8_t *)block)[place] = (int8_t)item;
+    else
+        ((int16_t *)(void *)block)[place] = item;
+}
+
+static float integer_at(const struct pages *pages, const unsigned char *block, size_t place)
+{
+    return pages->items == PAGE_I8 ? (float)((const int8_t *)block)[place]
+                                   : (float)((const int16_t *)(const void *)block)[place];
+}
+
+static void store_integers(const struct pages *pages, const struct row_kernels *kernels, unsigned char *part,
+                           int32_t position, const float *keys, const float *values)
 {
     int16_t items[I16_DIMS_MAX];
+    bool bytes = pages->items == PAGE_I8;
     unsigned char *block = key_block(pages, part, position);
-    int16_t *key = (int16_t *)(void *)block;
     scales_of(block, pages->key_block_bytes)[position % PAGE_BLOCK] =
-        kernels->quantize_i16(items, keys, pages->shape.key_dim, I16_LARGEST, I16_NORM);
+        kernels->quantize_i16(items, keys, pages->shape.key_dim, bytes ? I8_LARGEST : I16_LARGEST, I16_NORM);
     for (int32_t d = 0; d < pages->shape.key_dim; d++)
-        key[key_place(position, d)] = items[d];
+        integer_set(pages, block, key_place(position, d), items[d]);
     block = value_block(pages, part, position);
-    int16_t *value = (int16_t *)(void *)block;
     scales_of(block, pages->value_block_bytes)[position % PAGE_BLOCK] =
-        kernels->quantize_i16(items, values, pages->shape.value_dim, I16_VALUE_MAX, INFINITY);
+        kernels->quantize_i16(items, values, pages->shape.value_dim, bytes ? I8_LARGEST : I16_VALUE_MAX,
+                              INFINITY);
     for (int32_t d = 0; d < pages->shape.value_dim; d++)
-        value[value_place(position, d)] = items[d];
+        integer_set(pages, block, value_place(position, d), items[d]);
 }
 
 enum { ROUNDED_DIMS = 64 }; // at a time
@@ -160,8 +179,8 @@ void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t
     assert(position_in_page >= 0 && position_in_page < shape->page_positions);
     for (int32_t head = 0; head < shape->n_kv_heads; head++) {
         unsigned char *part = head_part(pages, layer, page, head);
-        if (pages->is_i16)
-            store_i16(pages, kernels, part, position_in_page, keys, values);
+        if (pages->items != PAGE_F32)
+            store_integers(pages, kernels, part, position_in_page, keys, values);
         else
             store_wide(pages, kernels, part, position_in_page, keys, values);
         keys += shape->key_dim;
@@ -169,19 +188,17 @@ void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t
     }
 }
 
-static void load_i16(const struct pages *pages, unsigned char *part, int32_t position, float *keys,
-                     float *values)
+static void load_integers(const struct pages *pages, unsigned char *part, int32_t position, float *keys,
+                          float *values)
 {
     unsigned char *block = key_block(pages, part, position);
-    const int16_t *key = (const int16_t *)(const void *)block;
     float scale = scales_of(block, pages->key_block_bytes)[position % PAGE_BLOCK];
     for (int32_t d = 0; d < pages->shape.key_dim; d++)
-        keys[d] = (float)key[key_place(position, d)] * scale;
+        keys[d] = integer_at(pages, block, key_place(position, d)) * scale;
     block = value_block(pages, part, position);
-    const int16_t *value = (const int16_t *)(const void *)block;
     scale = scales_of(block, pages->value_block_bytes)[position % PAGE_BLOCK];
     for (int32_t d = 0; d < pages->shape.value_dim; d++)
-        values[d] = (float)value[value_place(position, d)] * scale;
+        values[d] = integer_at(pages, block, value_place(position, d)) * scale;
 }
 
 static void load_wide(const struct pages *pages, unsigned char *part, int32_t position, float *keys,
@@ -202,8 +219,8 @@ void pages_load(const struct pages *pages, int32_t layer, int32_t page, int32_t 
     assert(position_in_page >= 0 && position_in_page < shape->page_positions);
     for (int32_t head = 0; head < shape->n_kv_heads; head++) {
         unsigned char *part = head_part(pages, layer, page, head);
-        if (pages->is_i16)
-            load_i16(pages, part, position_in_page, keys, values);
+        if (pages->items != PAGE_F32)
+            load_integers(pages, part, position_in_page, keys, values);
         else
             load_wide(pages, part, position_in_page, keys, values);
         keys += shape->key_dim;

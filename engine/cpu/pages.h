@@ -5,12 +5,12 @@
 //   keys    [key_dim][16]: one vector load takes one dimension of 16 positions, so that a query's scores
 //           with 16 keys are in one register, without a horizontal sum
 //   values  [16][value_dim rounded up to 16]; the padding is zero
-// In 16 bits (KV_F16), integers with a scale per position; item = integer * scale:
-//   keys    [pair of dimensions][16][2] int16, [16] float32
-//   values  [16 dimensions][pair of positions][16][2] int16, [16] float32
+// In 16 or 8 bits (KV_F16, KV_Q8_0), integers with a scale per position; item = integer * scale:
+//   keys    [pair of dimensions][16][2] int16 or int8, [16] float32
+//   values  [16 dimensions][pair of positions][16][2] int16 or int8, [16] float32
 // Processors multiply and add pairs of int16, twice as many items per cycle as float32. Binary16 has the same
 // size, would need a conversion, and is less exact: 11 bits of each item, against about 13 bits relative to
-// the largest.
+// the largest. Bytes are sign-extended to int16 in registers, so that all products are those of int16.
 //
 // Thread: the engine's; rows may be stored by many threads at once.
 #pragma once
@@ -21,8 +21,9 @@
 #include <stddef.h>
 
 enum {
-    PAGE_BLOCK = 16,     // positions whose keys are interleaved
-    I16_DIMS_MAX = 4096, // of a head, in 16 bits: for I16_NORM
+    PAGE_BLOCK = 16,                    // positions whose keys are interleaved
+    I16_DIMS_MAX = 4096,                // of a head of integers: for I16_NORM
+    PAGE_SCALES_BYTES = PAGE_BLOCK * 4, // at the end of a block of integers
 };
 
 // Limits of the integers. Of queries and keys: the 2-norm is at most 46,300 plus rounding (at most
@@ -30,13 +31,16 @@ enum {
 #define I16_LARGEST   32767.0f
 #define I16_NORM      46300.0f
 #define I16_VALUE_MAX 16383.0f
+#define I8_LARGEST    127.0f
 
 struct row_kernels;
 
+enum page_items { PAGE_F32, PAGE_I16, PAGE_I8, PAGE_ITEM_KINDS };
+
 struct pages {
     struct kv_shape shape;
-    int32_t value_width;                       // value_dim rounded up to PAGE_BLOCK
-    bool is_i16;                               // 16 bits
+    int32_t value_width; // value_dim rounded up to PAGE_BLOCK
+    enum page_items items;
     size_t key_block_bytes, value_block_bytes; // of one head's PAGE_BLOCK positions
     size_t values_offset;                      // in a head's part of a page
     size_t head_bytes, page_bytes, layer_bytes;
@@ -44,8 +48,8 @@ struct pages {
     unsigned char *memory;
 };
 
-// Errors: ERROR_OUT_OF_MEMORY; ERROR_UNKNOWN_TYPE for KV_Q8_0; ERROR_LIMIT_EXCEEDED when a size overflows,
-// and for more than I16_DIMS_MAX in 16 bits. Memory comes zeroed.
+// Errors: ERROR_OUT_OF_MEMORY; ERROR_LIMIT_EXCEEDED when a size overflows, and for integers of more than
+// I16_DIMS_MAX dimensions. The memory is zeroed.
 enum status pages_create(struct pages *pages, const struct kv_shape *shape, struct error *error) WARN_UNUSED;
 void pages_finish(struct pages *pages);
 

@@ -4,11 +4,11 @@ from session import Skip, case, error_of, text_of, varied_jobs
 N_JOBS = 48
 
 
-def same_as_reference(test, *options):
-    """Runs the same jobs plainly and with these options: every byte must be equal."""
+def same_as_reference(test, *options, arithmetic=()):
+    """Runs the same jobs plainly and with these options: every byte must be equal. Both have the arithmetic's options."""
     test.write("in.jsonl", varied_jobs(N_JOBS))
-    test.run_file("in.jsonl", "reference.jsonl", "--threads", "2")
-    test.run_file("in.jsonl", "out.jsonl", *options)
+    test.run_file("in.jsonl", "reference.jsonl", "--threads", "2", *arithmetic)
+    test.run_file("in.jsonl", "out.jsonl", *options, *arithmetic)
     assert len(test.answers()) == N_JOBS
     assert all(answer["error"] is None for answer in test.answers()), test.read("out.jsonl")[:2000]
     assert test.comparable() == test.comparable("reference.jsonl")
@@ -69,6 +69,14 @@ def a_window_of_one_job_gives_the_same_bytes(test):
 @case
 def memory_for_few_pages_gives_the_same_bytes(test):
     same_as_reference(test, "--kv-memory", "300K")
+
+
+@case
+def pages_in_bytes_give_the_same_bytes_in_every_batch_and_are_named_in_the_answers(test):
+    same_as_reference(test, "--threads", "1", "--max-batch", "3", "--kv-memory", "300K", arithmetic=("--kv-type", "q8_0"))
+    assert all(" kv-type=q8_0" in answer["response"]["body"]["system_fingerprint"] for answer in test.answers())
+    refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--kv-type", "f16", status=1)
+    assert "q8_0" in refused.err, refused
 
 
 @case

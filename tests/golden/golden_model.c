@@ -168,6 +168,7 @@ static struct golden goldens[] = {
     {"a latent of deepseek2 in BF16", {.family = "deepseek2", .seed = 3, .type = TENSOR_BF16}, KV_F32, 5e-4},
     {"pages in half precision", {.seed = 3}, KV_F32_OF_F16, 1e-5},
     {"pages of integers", {.seed = 3}, KV_F16, 2e-7},
+    {"pages of bytes", {.seed = 3}, KV_Q8_0, 1e-3},
     {"an output matrix tied to the embedding", {.seed = 3, .tied = true}, KV_F32, EXACT},
     {"as many key-value heads as heads", {.seed = 3, .n_kv_heads = 4}, KV_F32, EXACT},
     {"one key-value head", {.seed = 3, .n_kv_heads = 1}, KV_F32, EXACT},

@@ -15,6 +15,7 @@
 enum { PAGE = 32, DIMS_MAX = 256 };
 
 static const enum cpu_level levels[] = {CPU_PLAIN, CPU_AVX2, CPU_AVX512};
+static const enum kv_type integer_types[] = {KV_F16, KV_Q8_0};
 static struct error error;
 
 static void create_pages(struct pages *pages, int32_t n_dims, enum kv_type type)
@@ -62,8 +63,8 @@ static void pages_of_floats_round_to_binary16_only_where_they_are_to(void **stat
 }
 
 // One query of ones over a page: keys are key_of(position) in every dimension, values value_of(position).
-static void attend(enum cpu_level level, int32_t n_dims, float (*key_of)(int32_t), float (*value_of)(int32_t),
-                   float *out)
+static void attend(enum cpu_level level, enum kv_type type, int32_t n_dims, float (*key_of)(int32_t),
+                   float (*value_of)(int32_t), float *out)
 {
     struct cpu_kernels kernels;
     struct pages pages;
@@ -72,7 +73,7 @@ static void attend(enum cpu_level level, int32_t n_dims, float (*key_of)(int32_t
     float keys[DIMS_MAX], values[DIMS_MAX], query[DIMS_MAX];
     int32_t page = 0;
     cpu_kernels_init(&kernels, level);
-    create_pages(&pages, n_dims, KV_F16);
+    create_pages(&pages, n_dims, type);
     for (int32_t p = 0; p < PAGE; p++) {
         for (int32_t d = 0; d < n_dims; d++) {
             keys[d] = key_of(p);
@@ -115,10 +116,10 @@ static float by_sign(int32_t position)
 static void sums_of_equal_values_under_equal_weights_do_not_overflow(void **state)
 {
     (void)state;
-    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++)
+    for (size_t l = 0; l < 2 * sizeof levels / sizeof *levels; l++)
         for (int32_t n_dims = 1; n_dims <= DIMS_MAX; n_dims *= 2) {
             float out[DIMS_MAX];
-            attend(levels[l], n_dims, same, same, out);
+            attend(levels[l / 2], integer_types[l % 2], n_dims, same, same, out);
             for (int32_t d = 0; d < n_dims; d++)
                 assert_true(fabsf(out[d] - 0.5f) < 1e-3f);
         }
@@ -128,10 +129,10 @@ static void sums_of_equal_values_under_equal_weights_do_not_overflow(void **stat
 static void products_of_keys_along_the_query_do_not_overflow(void **state)
 {
     (void)state;
-    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++)
+    for (size_t l = 0; l < 2 * sizeof levels / sizeof *levels; l++)
         for (int32_t n_dims = 1; n_dims <= DIMS_MAX; n_dims *= 2) {
             float out[DIMS_MAX];
-            attend(levels[l], n_dims, large, by_sign, out);
+            attend(levels[l / 2], integer_types[l % 2], n_dims, large, by_sign, out);
             for (int32_t d = 0; d < n_dims; d++)
                 assert_true(fabsf(out[d] - 7.0f) < 1e-2f);
         }
