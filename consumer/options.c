@@ -183,7 +183,7 @@ static const struct option options[] = {
     {"engine-test", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.test), 0, 0, "SPEC",
      "mock engine for tests, with random words; time per step: instant, fixed:MS or random:MS"},
     {"exit-when-idle", 0, INTEGER, WORK, AT(worker.exit_when_idle_s), 0, 1 << 30, "SECONDS",
-     "exit after this time without a job"},
+     "exit after this time without a job; on Kafka: in the worker's own partitions, when each partition has an owner"},
     {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics), 0, 0, "HOST:PORT",
      "serve Prometheus metrics and a status page; a port alone: on the loopback"},
     {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics_token), 0, 0, "FILE",

@@ -9,6 +9,7 @@
 #include "consumer/stop.h"
 #include "engine/file/gguf.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -44,8 +45,42 @@ static enum status check_model(void *context, struct error *error)
     return gguf_check_files(runtime->model->gguf, error);
 }
 
+// Signals while the transport opens; afterwards they are the worker's.
+struct start_watch {
+    int stop_fd;
+    bool is_stopped;
+};
+
+static bool is_stopping(void *context)
+{
+    struct start_watch *watch = context;
+    for (int signal; !watch->is_stopped && (signal = stop_fd_read(watch->stop_fd)) != 0;) {
+        if (signal == SIGHUP && log_has_file())
+            log_reopen();
+        else
+            watch->is_stopped = signal != SIGHUP || isatty(STDERR_FILENO);
+    }
+    return watch->is_stopped;
+}
+
+// *transport is NULL after STATUS_OK: a signal ended it, as it ends a worker without a job.
+static enum status open_kafka(struct transport **transport, struct kafka_settings *kafka, int stop_fd,
+                              struct error *error)
+{
+    struct start_watch watch = {.stop_fd = stop_fd};
+    kafka->config.is_stopping = is_stopping;
+    kafka->config.stop_context = &watch;
+    enum status status = kafka_transport_open(transport, &kafka->config, error);
+    kafka->config.is_stopping = NULL;
+    kafka->config.stop_context = NULL;
+    if (!watch.is_stopped)
+        return status;
+    log_write(LOG_INFO, "%s; no job was taken", error->text);
+    return STATUS_OK;
+}
+
 static enum status open_transport(struct transport **transport, struct kafka_settings *kafka,
-                                  const struct service *service, const struct settings *settings,
+                                  const struct service *service, const struct settings *settings, int stop_fd,
                                   struct error *error)
 {
     if (!settings->kafka.brokers)
@@ -55,7 +90,7 @@ static enum status open_transport(struct transport **transport, struct kafka_set
         return status;
     log_write(LOG_INFO, "Kafka at %s: topic %s, group %s, librdkafka %s", kafka->config.brokers,
               kafka->config.jobs, kafka->config.group, kafka_library_version());
-    return kafka_transport_open(transport, &kafka->config, error);
+    return open_kafka(transport, kafka, stop_fd, error);
 }
 
 static void attach_exporter(struct exporter *exporter, struct transport *transport,
@@ -121,8 +156,9 @@ enum status service_run(const struct service *service, const struct settings *se
     if (status == STATUS_OK)
         status = start_worker(service, settings, &runtime, error);
     if (status == STATUS_OK)
-        status = open_transport(&transport, &kafka, service, settings, error);
-    if (status == STATUS_OK) {
+        status = open_transport(&transport, &kafka, service, settings, stop_fd, error);
+    progress->was_stopped = !transport;
+    if (status == STATUS_OK && transport) {
         attach_exporter(exporter, transport, service, &kafka, &runtime, settings->worker.metrics_content);
         struct store_finder finder = {service->late, exporter};
         struct worker_config config = {.transport = transport,

@@ -51,6 +51,12 @@ void worker_stop_when_idle(struct worker *worker)
     worker->stop.idle_seen_ms = now_ms;
     if (worker->stop.idle_ms < (int64_t)config->limits.idle_s * 1000)
         return;
+    const struct transport_impl *impl = config->transport->impl;
+    if (impl->confirm_drained && !impl->confirm_drained(config->transport)) {
+        worker->stop.idle_ms = 0;
+        worker->stop.idle_seen_ms = clock_ms();
+        return;
+    }
     worker->stop.mode = DRAINING;
     queue_close(engine_thread_inbox(worker->engine.thread));
 }

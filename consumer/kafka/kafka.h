@@ -48,6 +48,9 @@ struct kafka_config {
     int start_timeout_ms;    // 0: KAFKA_START_TIMEOUT_MS
     // without confirmed membership the worker ends; 0: 3 * max.poll.interval.ms
     int64_t membership_timeout_ms;
+    // Asked while the transport opens, several times a second: ends that early. NULL: never.
+    bool (*is_stopping)(void *context);
+    void *stop_context;
     // librdkafka's own log lines; `level` is syslog's. Thread: the caller of poll. NULL: dropped.
     void (*log)(void *context, int level, const char *line);
     void *log_context;
@@ -76,7 +79,7 @@ struct kafka_figures {
 
 // Checks brokers, topics and the group's committed offset maps, and takes a slot. Joins the group at the
 // first poll, after reading the whole control topic. STATUS_REFUSE: no broker answers, a topic is missing, a
-// property is invalid, an offset map is foreign.
+// property is invalid, an offset map is foreign, or config->is_stopping.
 enum status kafka_transport_open(struct transport **transport, const struct kafka_config *config,
                                  struct error *error) WARN_UNUSED;
 // "2.0.2": version of the loaded library, which may differ from that of the build.

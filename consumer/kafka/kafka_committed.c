@@ -34,11 +34,11 @@ static void ignore_member(void *context, const rd_kafka_MemberDescription_t *mem
     (void)context, (void)member;
 }
 
-static bool coordinator_answers(const struct kafka_transport *kafka)
+static bool coordinator_answers(struct kafka_transport *kafka)
 {
     bool is_stable;
-    return kafka_members(&kafka->consumer, kafka->config->group, ANSWER_TIMEOUT_MS, ignore_member, NULL,
-                         &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR;
+    return kafka_members(&kafka->asking, kafka->config, ANSWER_TIMEOUT_MS, ignore_member, NULL, &is_stable) ==
+           RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 // librdkafka repeats a request answered by UNSTABLE_OFFSET_COMMIT until its timeout, and reports only the

@@ -32,6 +32,7 @@ struct followed_topic {
 
 struct kafka_follow {
     struct kafka_handle reader, admin;
+    struct kafka_asking asking; // for the group's members
     struct followed_topic topics[FOLLOW_TOPICS_MAX];
     size_t n_topics;
     int64_t looked_ms;
@@ -173,6 +174,7 @@ void kafka_follow_close(struct kafka_follow *follow)
     int64_t deadline_ms = clock_ms() + CLOSE_TIMEOUT_MS;
     kafka_handle_close(&follow->reader, deadline_ms);
     kafka_handle_close(&follow->admin, deadline_ms);
+    kafka_asking_close(&follow->asking, deadline_ms);
     for (size_t t = 0; t < follow->n_topics; t++)
         free(follow->topics[t].partitions);
     free(follow);
@@ -326,8 +328,7 @@ static void read_owners(struct kafka_follow *follow, const struct followed_topic
 {
     bool is_stable;
     struct naming naming = {topic, standings};
-    kafka_members(&follow->admin, follow->reader.config->group, LOOK_TIMEOUT_MS, name_owner, &naming,
-                  &is_stable);
+    kafka_members(&follow->asking, follow->reader.config, LOOK_TIMEOUT_MS, name_owner, &naming, &is_stable);
 }
 
 enum status kafka_follow_standings(struct kafka_follow *follow, size_t topic,

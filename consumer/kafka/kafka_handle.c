@@ -364,6 +364,16 @@ void kafka_handle_serve(struct kafka_handle *handle)
 
 // ---- errors ----
 
+bool kafka_is_stopping(const struct kafka_config *config, struct error *error)
+{
+    if (!config->is_stopping || !config->is_stopping(config->stop_context))
+        return false;
+    if (error)
+        (void)error_set(error, STATUS_RESTART, ERROR_BROKER, "Kafka at %s: stopped while starting",
+                        config->brokers);
+    return true;
+}
+
 enum status kafka_error_set(struct error *error, enum status status, const struct kafka_handle *handle,
                             const char *what, rd_kafka_resp_err_t code)
 {

@@ -44,6 +44,9 @@ void kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 // Runs the handle's callbacks; a consumer's run while it is polled.
 void kafka_handle_serve(struct kafka_handle *handle);
 
+// Whether opening the transport is to end; `error` (may be NULL) says so then.
+bool kafka_is_stopping(const struct kafka_config *config, struct error *error);
+
 // Whether the code means that access was denied.
 bool kafka_is_denial(rd_kafka_resp_err_t code);
 // "WHAT: TEXT", with the handle's last error if `code` is unspecific (no broker, timeout).

@@ -1,5 +1,14 @@
 #include "consumer/kafka/kafka_members.h"
 
+#include "schemas/clock.h"
+
+#define CLIENT_ID "sheaf-members"
+
+enum {
+    REQUEST_TIMEOUT_MS = 3600000, // librdkafka's maximum
+    GIVE_UP_MS = 20000,           // without an answer, until the next request has a new client
+};
+
 static rd_kafka_resp_err_t tell_group(rd_kafka_event_t *event,
                                       void (*tell)(void *context, const rd_kafka_MemberDescription_t *member),
                                       void *context, bool *is_stable)
@@ -19,25 +28,68 @@ static rd_kafka_resp_err_t tell_group(rd_kafka_event_t *event,
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-rd_kafka_resp_err_t kafka_members(const struct kafka_handle *handle, const char *group, int timeout_ms,
+void kafka_asking_close(struct kafka_asking *asking, int64_t deadline_ms)
+{
+    if (asking->answers)
+        rd_kafka_queue_destroy(asking->answers);
+    asking->answers = NULL;
+    asking->asked_ms = 0;
+    kafka_handle_close(&asking->handle, deadline_ms);
+}
+
+static bool open_client(struct kafka_asking *asking, const struct kafka_config *config)
+{
+    struct error error;
+    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, CLIENT_ID, &error);
+    if (!conf || kafka_handle_open(&asking->handle, config, KAFKA_ADMIN, conf, &error) != STATUS_OK)
+        return false;
+    asking->answers = rd_kafka_queue_new(asking->handle.rk);
+    return true;
+}
+
+static void send_request(struct kafka_asking *asking, const char *group)
+{
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(asking->handle.rk, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS);
+    rd_kafka_AdminOptions_set_request_timeout(options, REQUEST_TIMEOUT_MS, NULL, 0);
+    rd_kafka_DescribeConsumerGroups(asking->handle.rk, &group, 1, options, asking->answers);
+    rd_kafka_AdminOptions_destroy(options);
+    asking->asked_ms = clock_ms();
+}
+
+static rd_kafka_event_t *await_answer(struct kafka_asking *asking, int64_t deadline_ms)
+{
+    kafka_handle_serve(&asking->handle);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(asking->answers, kafka_remaining_ms(deadline_ms));
+    if (event)
+        asking->asked_ms = 0;
+    else if (clock_ms() - asking->asked_ms > GIVE_UP_MS)
+        kafka_asking_close(asking, clock_ms());
+    return event;
+}
+
+rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafka_config *config,
+                                  int timeout_ms,
                                   void (*tell)(void *context, const rd_kafka_MemberDescription_t *member),
                                   void *context, bool *is_stable)
 {
+    int64_t deadline_ms = clock_ms() + timeout_ms;
     *is_stable = false;
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(handle->rk);
-    rd_kafka_AdminOptions_t *options =
-        rd_kafka_AdminOptions_new(handle->rk, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS);
-    rd_kafka_AdminOptions_set_request_timeout(options, timeout_ms, NULL, 0);
-    rd_kafka_DescribeConsumerGroups(handle->rk, &group, 1, options, queue);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, timeout_ms);
-    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__TIMED_OUT;
-    if (event) {
-        code = rd_kafka_event_error(event);
-        if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
-            code = tell_group(event, tell, context, is_stable);
+    if (asking->asked_ms) { // of an earlier call, so its answer is too old
+        rd_kafka_event_t *event = await_answer(asking, deadline_ms);
+        if (!event)
+            return RD_KAFKA_RESP_ERR__TIMED_OUT;
         rd_kafka_event_destroy(event);
     }
-    rd_kafka_queue_destroy(queue);
+    if (!asking->handle.rk && !open_client(asking, config))
+        return RD_KAFKA_RESP_ERR__FAIL;
+    send_request(asking, config->group);
+    rd_kafka_event_t *event = await_answer(asking, deadline_ms);
+    if (!event)
+        return RD_KAFKA_RESP_ERR__TIMED_OUT;
+    rd_kafka_resp_err_t code = rd_kafka_event_error(event);
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        code = tell_group(event, tell, context, is_stable);
+    rd_kafka_event_destroy(event);
     return code;
 }

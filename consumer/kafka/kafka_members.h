@@ -1,10 +1,25 @@
 // The members of a group, from its coordinator. Internal to consumer/kafka/.
+//
+// A request that times out while its coordinator is not connected aborts the process when the coordinator is
+// connected: librdkafka's coordinator request outlives the admin request and returns its freed reference
+// (rdkafka_admin.c: rd_kafka_admin_coord_request, from 2.0.2 to 2.15). So a request gets librdkafka's longest
+// time, on a client of its own. One that is not answered in the caller's time is waited for by the next call,
+// and after GIVE_UP_MS its client is destroyed, which is safe.
 #pragma once
 
 #include "consumer/kafka/kafka_handle.h"
 
+// A zeroed struct is valid and closed.
+struct kafka_asking {
+    struct kafka_handle handle; // opened by the first question
+    rd_kafka_queue_t *answers;
+    int64_t asked_ms; // of the request without an answer; 0: none
+};
+
 // Calls `tell` for each member. *is_stable: no rebalance is in progress, so the assignments are those of the
-// group's generation. RD_KAFKA_RESP_ERR__TIMED_OUT: no answer in time.
-rd_kafka_resp_err_t kafka_members(const struct kafka_handle *handle, const char *group, int timeout_ms,
+// group's generation. The answer is to a request of this call. RD_KAFKA_RESP_ERR__TIMED_OUT: none in time.
+rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafka_config *config,
+                                  int timeout_ms,
                                   void (*tell)(void *context, const rd_kafka_MemberDescription_t *member),
                                   void *context, bool *is_stable);
+void kafka_asking_close(struct kafka_asking *asking, int64_t deadline_ms);

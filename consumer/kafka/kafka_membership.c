@@ -152,8 +152,8 @@ enum status kafka_confirm_assigned(struct kafka_transport *kafka, int timeout_ms
         return STATUS_OK;
     }
     bool is_stable;
-    rd_kafka_resp_err_t code = kafka_members(&kafka->consumer, kafka->config->group, timeout_ms,
-                                             compare_assignment, &confirmation, &is_stable);
+    rd_kafka_resp_err_t code = kafka_members(&kafka->asking, kafka->config, timeout_ms, compare_assignment,
+                                             &confirmation, &is_stable);
     rd_kafka_mem_free(kafka->consumer.rk, confirmation.member);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return kafka_error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY, &kafka->consumer,
@@ -200,8 +200,8 @@ void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_p
     struct revocation revocation = {.list = list, .member = rd_kafka_memberid(rk)};
     bool is_stable = false;
     if (now && revocation.member && *revocation.member &&
-        kafka_members(&kafka->consumer, kafka->config->group, timeout_ms, look_for_others, &revocation,
-                      &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+        kafka_members(&kafka->asking, kafka->config, timeout_ms, look_for_others, &revocation, &is_stable) ==
+            RD_KAFKA_RESP_ERR_NO_ERROR &&
         is_stable && !revocation.is_anothers) {
         kafka_drop_metadata(&kafka->group.membership);
         kafka->group.membership = now;
@@ -254,8 +254,8 @@ static enum status end_outside(struct kafka_transport *kafka, struct error *erro
 {
     struct group_view view = {.member = rd_kafka_memberid(kafka->consumer.rk)};
     bool is_stable;
-    rd_kafka_resp_err_t code = kafka_members(&kafka->consumer, kafka->config->group, ASK_TIMEOUT_MS,
-                                             count_member, &view, &is_stable);
+    rd_kafka_resp_err_t code =
+        kafka_members(&kafka->asking, kafka->config, ASK_TIMEOUT_MS, count_member, &view, &is_stable);
     if (view.member)
         rd_kafka_mem_free(kafka->consumer.rk, view.member);
     if (is_unreachable(code)) {

@@ -15,6 +15,8 @@ enum {
     LOOK_UP_TIMEOUT_MS = 500,         // one of several
     CREATE_TIMEOUT_MS = 15000,        // for new topics to have leaders
     UNKNOWN_PATIENCE_MS = 3000,       // for the brokers to tell each other of a partition
+    STOP_STEP_MS = 250,               // between two looks for a signal
+    LOOK_ENDS_TIMEOUT_MS = 3000,      // one of several, while a signal may end them
     RETRY_WAIT_NS = 20000000,         // between two queries while brokers elect leaders
     MESSAGE_BYTES_FALLBACK = 1000000, // Kafka's default is 1,048,588
     TOPIC_BYTES_MIN = 16384,          // of an error result, or a dead letter without its value
@@ -78,6 +80,8 @@ enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int
         kafka_handle_serve(handle);
         if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
             return STATUS_OK;
+        if (kafka_is_stopping(handle->config, error))
+            return error->status;
     } while (!is_absence(code) && !is_final(code) && !handle->denied && kafka_remaining_ms(deadline_ms) > 0);
     *n_partitions = 0;
     if (is_absence(code))
@@ -89,6 +93,19 @@ enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int
     char what[64];
     snprintf(what, sizeof what, "no answer within %d ms", timeout_ms);
     return kafka_error_set(error, STATUS_REFUSE, handle, what, code);
+}
+
+// NULL: no answer in time, or the process is to stop.
+static rd_kafka_event_t *await_answer(const struct kafka_handle *handle, rd_kafka_queue_t *queue,
+                                      int timeout_ms)
+{
+    int64_t deadline_ms = clock_ms() + timeout_ms;
+    rd_kafka_event_t *event;
+    do {
+        int step_ms = kafka_remaining_ms(deadline_ms);
+        event = rd_kafka_queue_poll(queue, step_ms < STOP_STEP_MS ? step_ms : STOP_STEP_MS);
+    } while (!event && kafka_remaining_ms(deadline_ms) > 0 && !kafka_is_stopping(handle->config, NULL));
+    return event;
 }
 
 static enum status add_new_topic(rd_kafka_NewTopic_t **new_topic, const struct kafka_topic *topic,
@@ -137,8 +154,11 @@ static enum status create_topics(struct kafka_handle *handle, const struct kafka
         rd_kafka_AdminOptions_set_request_timeout(options, CREATE_TIMEOUT_MS, NULL, 0);
         rd_kafka_queue_t *queue = rd_kafka_queue_new(handle->rk);
         rd_kafka_CreateTopics(handle->rk, new_topics, n_topics, options, queue);
-        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, CREATE_TIMEOUT_MS);
-        status = check_created(event, error);
+        rd_kafka_event_t *event = await_answer(handle, queue, CREATE_TIMEOUT_MS);
+        if (event || !kafka_is_stopping(handle->config, error))
+            status = check_created(event, error);
+        else
+            status = error->status;
         if (event)
             rd_kafka_event_destroy(event);
         rd_kafka_queue_destroy(queue);
@@ -225,7 +245,7 @@ void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, i
     rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(handle->rk);
     rd_kafka_DescribeConfigs(handle->rk, &resource, 1, NULL, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, timeout_ms);
+    rd_kafka_event_t *event = await_answer(handle, queue, timeout_ms);
     take_settings(event, settings);
     if (event)
         rd_kafka_event_destroy(event);
@@ -286,10 +306,14 @@ rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_t
 {
     int64_t began_ms = clock_ms(), deadline_ms = began_ms + timeout_ms;
     for (;;) {
-        rd_kafka_resp_err_t code = look_up_ends(handle, list, which, kafka_remaining_ms(deadline_ms));
-        bool is_settling =
-            is_settling_code(code) || (is_unknown(code) && clock_ms() - began_ms < UNKNOWN_PATIENCE_MS);
-        if (!is_settling || kafka_remaining_ms(deadline_ms) == 0)
+        int step_ms = kafka_remaining_ms(deadline_ms);
+        bool is_part = handle->config->is_stopping && step_ms > LOOK_ENDS_TIMEOUT_MS;
+        rd_kafka_resp_err_t code =
+            look_up_ends(handle, list, which, is_part ? LOOK_ENDS_TIMEOUT_MS : step_ms);
+        bool is_settling = is_settling_code(code) ||
+                           (is_unknown(code) && clock_ms() - began_ms < UNKNOWN_PATIENCE_MS) ||
+                           (is_part && code == RD_KAFKA_RESP_ERR__TIMED_OUT);
+        if (!is_settling || kafka_remaining_ms(deadline_ms) == 0 || kafka_is_stopping(handle->config, NULL))
             return code;
         nanosleep(&(struct timespec){.tv_nsec = RETRY_WAIT_NS}, NULL);
     }

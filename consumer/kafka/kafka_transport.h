@@ -4,13 +4,15 @@
 //   kafka_membership.c   bounds the time without a place in the group  kafka_refusals.c delivery reports of refused records
 //   kafka_publish.c      results and dead letters                      kafka_isolation.c retries refused records alone
 //   kafka_transaction.c  commits                                       kafka_suspects.c who may have killed a worker
-//   kafka_group.c        partitions come and go                        kafka.c          polls, and the transport's table
+//   kafka_group.c        partitions come and go                        kafka_connect.c  starts the transport
+//   kafka_idle.c         is the queue empty?                           kafka.c          polls, and the transport's table
 // Thread: main, all of it; librdkafka's threads run none of our code.
 #pragma once
 
 #include "consumer/kafka/cancel.h"
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_handle.h"
+#include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/partition.h"
 #include "consumer/kafka/slot.h"
 
@@ -100,6 +102,7 @@ struct kafka_group {
     bool idle_is_reported; // a message was logged that this worker has no partition
     bool is_expelled;      // the consumer had a fatal error
     int64_t rejoined_ms;   // 0: never
+    int32_t n_partitions;  // of the topic, when last looked at for an exit; 0: never
 };
 
 // Time without confirmed membership.
@@ -133,6 +136,7 @@ struct kafka_transport {
     const struct kafka_config *config;
     struct kafka_identity identity;
     struct kafka_handle consumer, producer;
+    struct kafka_asking asking; // for the group's members
     // The partitions' records, separate from group events: records beyond the window wait here while group
     // events are served. Pausing the partitions would discard fetched records.
     rd_kafka_queue_t *records;
@@ -241,6 +245,17 @@ enum status kafka_start(struct transport *transport, struct job *const *jobs, si
 // for the one of kafka_say_leaving. Without a list: all owned partitions.
 void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list);
 void kafka_say_leaving(struct kafka_transport *kafka);
+
+// ---- kafka_connect.c ----
+
+// Takes the slot, checks topics and offset maps, opens all clients.
+enum status kafka_connect(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+
+// ---- kafka_idle.c ----
+
+// The transport's is_drained and confirm_drained.
+bool kafka_is_drained(struct transport *transport);
+bool kafka_confirm_drained(struct transport *transport);
 
 // ---- kafka_publish.c ----
 

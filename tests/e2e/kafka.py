@@ -10,6 +10,7 @@ import re
 import runpy
 import shutil
 import signal
+import socket
 import sqlite3
 import struct
 import subprocess
@@ -347,6 +348,18 @@ def a_worker_that_its_group_refuses_is_not_ready_and_ends_with_an_error(test):
         other.wait()
     topics.work_to_the_end("--membership-timeout", "90s")
     assert len(topics.results()) == 3
+
+
+@case
+def a_stop_that_is_asked_for_while_the_broker_does_not_answer_ends_the_start(test):
+    """A broker that takes connections and says nothing, as a stopped process does."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        worker = test.start("work", "--model", test.model, "--threads", "1", "--brokers",
+                            f"127.0.0.1:{silent.getsockname()[1]}")
+        with silent.accept()[0]:
+            worker.send_signal(signal.SIGTERM)
+            ended = test.wait(worker)
+    assert ended.status == 0 and "stopped while starting; no job was taken" in ended.err, ended
 
 
 @case

@@ -46,6 +46,11 @@ static void begin(const char *name, int n_partitions, int n_jobs)
         probe_produce_jobs(brokers, first.config.jobs, i, i * n_jobs / n_partitions, n_jobs / n_partitions);
 }
 
+static void ignore_member(void *context, const rd_kafka_MemberDescription_t *member)
+{
+    (void)context, (void)member;
+}
+
 static const struct kafka_property short_session[] = {{"session.timeout.ms", "1500"},
                                                       {"heartbeat.interval.ms", "200"}};
 
@@ -294,6 +299,81 @@ static void a_broker_that_is_away_ends_no_member(void **state)
     member_finish(&first);
 }
 
+// The request that the broker did not answer outlives the question, and so must what it refers to.
+static void a_question_without_an_answer_ends_no_worker_when_the_broker_is_back(void **state)
+{
+    struct kafka_asking asking = {0};
+    bool is_stable;
+    if (!broker_is_ours())
+        skip();
+    begin("unanswered", 1, 10);
+    broker_kill();
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(kafka_members(&asking, &first.config, 100, ignore_member, NULL, &is_stable),
+                         RD_KAFKA_RESP_ERR__TIMED_OUT);
+    broker_restart();
+    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; code != RD_KAFKA_RESP_ERR_NO_ERROR;) {
+        code = kafka_members(&asking, &first.config, 1000, ignore_member, NULL, &is_stable);
+        assert_true(clock_ms() < until_ms);
+    }
+    kafka_asking_close(&asking, clock_ms() + PATIENCE_MS);
+    member_finish(&first);
+}
+
+// ---- the end of the queue ----
+
+static bool confirms_its_end(struct member *member)
+{
+    member_drain(member);
+    return member->transport->impl->confirm_drained(member->transport);
+}
+
+// librdkafka itself would look for them after five minutes.
+static void partitions_added_before_an_exit_are_read_first(void **state)
+{
+    begin("added", 1, 10);
+    member_open(&first);
+    member_receive(&first, 10);
+    member_commit(&first, NULL);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !confirms_its_end(&first);)
+        assert_true(clock_ms() < until_ms);
+    probe_add_partitions(brokers, first.config.jobs, 3);
+    probe_produce_jobs(brokers, first.config.jobs, 2, 10, 5);
+    member_drain(&first);
+    assert_false(first.transport->impl->confirm_drained(first.transport));
+    poll_until_owned(3, 0);
+    member_receive(&first, 5);
+    member_commit(&first, NULL);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !confirms_its_end(&first);)
+        assert_true(clock_ms() < until_ms);
+    probe_assert_one_each(brokers, first.config.results, "job-", 15);
+    member_finish(&first);
+}
+
+// They are its neighbour's, who has not yet read them.
+static void jobs_of_other_members_partitions_keep_no_member_from_its_exit(void **state)
+{
+    begin("others", 2, 0);
+    member_open(&first);
+    member_join(&second, &first);
+    member_open(&second);
+    poll_until_owned(1, 1);
+    int theirs =
+        member_transport(&first)->partitions.items[0] && member_transport(&first)->partitions.items[0]->owned;
+    probe_produce_jobs(brokers, first.config.jobs, theirs, 0, 10);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
+         !first.transport->impl->is_drained(first.transport) ||
+         !first.transport->impl->confirm_drained(first.transport);) {
+        member_poll_well(&first, N_JOBS);
+        member_poll_well(&second, 0);
+        assert_true(clock_ms() < until_ms);
+    }
+    assert_int_equal(first.n_received, 0);
+    member_finish(&second);
+    member_finish(&first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +386,9 @@ int main(void)
         BROKER_TEST(a_member_without_partitions_is_a_member),
         BROKER_TEST(a_worker_is_closed_while_an_assignment_waits_unread),
         BROKER_TEST(a_broker_that_is_away_ends_no_member),
+        BROKER_TEST(a_question_without_an_answer_ends_no_worker_when_the_broker_is_back),
+        BROKER_TEST(partitions_added_before_an_exit_are_read_first),
+        BROKER_TEST(jobs_of_other_members_partitions_keep_no_member_from_its_exit),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
     return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);

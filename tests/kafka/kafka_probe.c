@@ -41,14 +41,14 @@ static rd_kafka_t *open_client(const char *brokers, rd_kafka_type_t type, const 
     return client;
 }
 
-static void wait_for_topic(rd_kafka_t *client, const char *name)
+static void wait_for_partitions(rd_kafka_t *client, const char *name, int n_partitions)
 {
     rd_kafka_topic_t *topic = rd_kafka_topic_new(client, name, NULL);
     for (int tries = 0;; tries++) {
         const rd_kafka_metadata_t *metadata;
         require_ok(rd_kafka_metadata(client, 0, topic, &metadata, TIMEOUT_MS), name);
-        bool there =
-            metadata->topic_cnt == 1 && metadata->topics[0].err == 0 && metadata->topics[0].partition_cnt > 0;
+        bool there = metadata->topic_cnt == 1 && metadata->topics[0].err == 0 &&
+                     metadata->topics[0].partition_cnt >= n_partitions;
         for (int i = 0; there && i < metadata->topics[0].partition_cnt; i++)
             there = metadata->topics[0].partitions[i].leader >= 0;
         rd_kafka_metadata_destroy(metadata);
@@ -79,7 +79,7 @@ void probe_create_topic(const char *brokers, const char *name, int n_partitions,
     rd_kafka_event_destroy(event);
     rd_kafka_queue_destroy(queue);
     rd_kafka_NewTopic_destroy(topic);
-    wait_for_topic(client, name);
+    wait_for_partitions(client, name, n_partitions);
     rd_kafka_destroy(client);
 }
 
@@ -119,6 +119,25 @@ void probe_delete_records(const char *brokers, const char *name, int partition, 
     rd_kafka_queue_destroy(queue);
     rd_kafka_DeleteRecords_destroy(records);
     rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_destroy(client);
+}
+
+void probe_add_partitions(const char *brokers, const char *name, int n_partitions)
+{
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, NULL);
+    rd_kafka_NewPartitions_t *partitions = rd_kafka_NewPartitions_new(name, (size_t)n_partitions, NULL, 0);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_CreatePartitions(client, &partitions, 1, NULL, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
+    require(event && !rd_kafka_event_error(event), name, "no partitions were added");
+    size_t n_results;
+    const rd_kafka_topic_result_t **results =
+        rd_kafka_CreatePartitions_result_topics(rd_kafka_event_CreatePartitions_result(event), &n_results);
+    require_ok(rd_kafka_topic_result_error(results[0]), name);
+    rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_NewPartitions_destroy(partitions);
+    wait_for_partitions(client, name, n_partitions);
     rd_kafka_destroy(client);
 }
 

@@ -13,6 +13,8 @@ void probe_create_topic(const char *brokers, const char *topic, int n_partitions
 void probe_configure_topic(const char *brokers, const char *topic, const char *setting, const char *value);
 // Moves the start of the log to `offset`, as retention does.
 void probe_delete_records(const char *brokers, const char *topic, int partition, int64_t offset);
+// Until it has n_partitions.
+void probe_add_partitions(const char *brokers, const char *topic, int n_partitions);
 // With its records, and what groups committed of it. The brokers need a moment to do it after they said yes.
 void probe_delete_topic(const char *brokers, const char *topic);
 // One record; partition -1: any. data NULL: none. `header` may be NULL.

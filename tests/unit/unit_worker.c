@@ -232,6 +232,19 @@ static void work_in_between_starts_the_idle_time_anew(void **state)
     stage_close(&stage);
 }
 
+static void an_idle_worker_looks_for_parts_of_its_queue_without_a_reader_before_it_exits(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(10, 20);
+    stage.script->n_unread = 3;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->n_unread, 0);
+    int n_answered, n_released;
+    check_outcomes(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 13);
+    stage_close(&stage);
+}
+
 static void what_can_t_be_published_at_once_is_published_in_parts(void **state)
 {
     (void)state;
@@ -687,6 +700,7 @@ int main(void)
         CASE(a_worker_names_what_its_commits_wait_for_until_one_succeeds),
         CASE(a_leap_of_the_clock_is_no_idle_time),
         CASE(work_in_between_starts_the_idle_time_anew),
+        CASE(an_idle_worker_looks_for_parts_of_its_queue_without_a_reader_before_it_exits),
         CASE(what_can_t_be_published_at_once_is_published_in_parts),
         CASE(a_result_that_is_refused_again_and_again_keeps_no_other_waiting),
         CASE(a_record_that_is_named_as_refused_is_committed_apart_from_then_on),

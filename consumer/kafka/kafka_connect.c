@@ -1,0 +1,142 @@
+// Starting the transport: the worker's slot, the topics and their settings, the producer and its
+// transactions, the group's offset maps. All of it ends early once config->is_stopping.
+#include "consumer/kafka/kafka_topic.h"
+#include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+
+enum {
+    INIT_TIMEOUT_MS = 1000,   // of one call of init_transactions, which continues the one before
+    INIT_PATIENCE_MS = 30000, // of all; aborting the predecessor's open transaction takes part of it
+    INIT_WAIT_NS = 200000000, // between two
+    CHECK_TIMEOUT_MS = 3000,  // reading the maps at start; later anyway
+};
+
+// Compaction keeps the newest record of each key.
+static void warn_of_compaction(const struct kafka_config *config, const char *topic, const char *loss)
+{
+    char line[ERROR_TEXT_BYTES];
+    snprintf(line, sizeof line, "topic %s has cleanup.policy=compact: %s", topic, loss);
+    if (config->log)
+        config->log(config->log_context, 4, line);
+}
+
+static enum status read_settings(struct kafka_handle *handle, const char *topic,
+                                 struct kafka_topic_settings *settings, struct error *error)
+{
+    kafka_topic_read_settings(handle, topic, CHECK_TIMEOUT_MS, settings);
+    return kafka_topic_check(topic, settings, error);
+}
+
+static enum status read_all_settings(struct kafka_transport *kafka, struct kafka_handle *admin,
+                                     struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    struct kafka_topic_settings jobs, results, dead;
+    enum status status = read_settings(admin, config->results, &results, error);
+    if (status == STATUS_OK)
+        status = read_settings(admin, config->dead, &dead, error);
+    if (status != STATUS_OK)
+        return status;
+    kafka_topic_read_settings(admin, config->jobs, CHECK_TIMEOUT_MS, &jobs);
+    kafka->outputs.results_bytes_max = results.bytes_max;
+    kafka->outputs.dead_bytes_max = dead.bytes_max;
+    kafka->outputs.dead_is_compacted = dead.is_compacted;
+    if (jobs.is_compacted)
+        warn_of_compaction(config, config->jobs, "a job is lost when a newer one has its key");
+    if (results.is_compacted)
+        warn_of_compaction(config, config->results, "of results with one key the newest stays");
+    return STATUS_OK;
+}
+
+// Checks that all topics exist, and reads their record size limits.
+static enum status check_topics(struct kafka_transport *kafka, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    struct kafka_topic topics[] = {{config->jobs, config->n_partitions, false},
+                                   {config->results, config->n_partitions, false},
+                                   {config->dead, 1, false},
+                                   {config->control, 1, true}};
+    struct kafka_handle admin = {0};
+    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, kafka->identity.id, error);
+    enum status status = conf ? kafka_handle_open(&admin, config, KAFKA_ADMIN, conf, error) : error->status;
+    if (status == STATUS_OK)
+        status = kafka_topics_require(&admin, topics, config->control ? 4 : 3, error);
+    if (status == STATUS_OK)
+        status = read_all_settings(kafka, &admin, error);
+    if (status == STATUS_OK && config->control)
+        status = kafka_topic_find(&admin, config->control, KAFKA_START_TIMEOUT_MS,
+                                  &kafka->control.n_partitions, error);
+    kafka_handle_close(&admin, clock_ms() + KAFKA_CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+// A full disk or a read-only folder is not fatal: only the identity is lost with the process.
+static enum status take_slot(struct kafka_transport *kafka, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    const char *name = config->member_name;
+    char line[ERROR_TEXT_BYTES + 128];
+    enum status status =
+        name ? slot_open_named(&kafka->identity.slot, config->directory, config->group, name, error)
+             : slot_open(&kafka->identity.slot, config->directory, config->group, error);
+    if (status == STATUS_OK || error->code != ERROR_FILE)
+        return status;
+    snprintf(
+        line, sizeof line, "%s; %s", error->text,
+        name ? "nothing here keeps another worker from taking the same name"
+             : "this worker's name ends with it, and its partitions wait for the end of its session then");
+    if (config->log)
+        config->log(config->log_context, 4, line);
+    return slot_open_without_file(&kafka->identity.slot, name, error);
+}
+
+// A coordinator that moves, loads or elects answers with errors that pass.
+static enum status begin_publishing(struct kafka_transport *kafka, struct error *error)
+{
+    int64_t deadline_ms = clock_ms() + INIT_PATIENCE_MS;
+    enum status status;
+    do {
+        status = kafka_publish_open(kafka, INIT_TIMEOUT_MS, error);
+        if (status == STATUS_RETRY && kafka_is_stopping(kafka->config, error))
+            return error->status;
+        if (status == STATUS_RETRY)
+            nanosleep(&(struct timespec){.tv_nsec = INIT_WAIT_NS}, NULL);
+    } while (status == STATUS_RETRY && kafka_remaining_ms(deadline_ms) > 0);
+    if (status == STATUS_RETRY)
+        status = error->status = STATUS_REFUSE;
+    return status;
+}
+
+enum status kafka_connect(struct kafka_transport *kafka, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    enum status status = take_slot(kafka, error);
+    if (status != STATUS_OK)
+        return status;
+    snprintf(kafka->identity.id, sizeof kafka->identity.id, "sheaf-%s-%s", config->group,
+             kafka->identity.slot.id);
+    if (getrandom(&kafka->identity.owner, sizeof kafka->identity.owner, 0) != sizeof kafka->identity.owner)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "getrandom: %s", strerror(errno));
+    kafka->wake_file = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (kafka->wake_file < 0)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "eventfd: %s", strerror(errno));
+    status = check_topics(kafka, error);
+    if (status == STATUS_OK)
+        status = kafka_group_open(kafka, error);
+    if (status == STATUS_OK)
+        status = begin_publishing(kafka, error);
+    if (status == STATUS_OK)
+        status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);
+    if (status == STATUS_RETRY) // another worker is committing: the assignment reads them again
+        status = STATUS_OK;
+    if (status == STATUS_OK && !kafka_is_stopping(config, error) && config->control)
+        status = kafka_control_open(&kafka->control, config, kafka->identity.id, kafka->wake_file, error);
+    return status == STATUS_OK && kafka_is_stopping(config, error) ? error->status : status;
+}

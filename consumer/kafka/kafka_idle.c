@@ -1,0 +1,104 @@
+// Whether the queue is empty: all of this worker's partitions were read to their end, and no partition of the
+// topic waits for an owner. Partitions of other members are theirs: a worker does not wait for them.
+#include "consumer/kafka/kafka_topic.h"
+#include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIRM_TIMEOUT_MS = 2000 }; // of each of the queries of kafka_confirm_drained
+
+// Whether records of an open transaction stand behind the end that was reached: they may be committed yet.
+static bool is_held_up(const struct kafka_transport *kafka, const struct partition *partition)
+{
+    int64_t low, high = -1;
+    return rd_kafka_get_watermark_offsets(kafka->consumer.rk, kafka->config->jobs, partition->id, &low,
+                                          &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+           high > partition->end;
+}
+
+bool kafka_is_drained(struct transport *transport)
+{
+    const struct kafka_transport *kafka = (const struct kafka_transport *)transport;
+    if (!kafka->group.membership || kafka->group.assigned)
+        return false;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        const struct partition *partition = kafka->partitions.items[i];
+        if (partition && partition->owned &&
+            (!partition->at_end || partition->rewind || is_held_up(kafka, partition)))
+            return false;
+    }
+    return true;
+}
+
+// ---- partitions without an owner ----
+
+struct coverage {
+    const char *topic;
+    bool *has_owner; // [n_partitions]
+    int32_t n_partitions;
+};
+
+static void note_owned(void *context, const rd_kafka_MemberDescription_t *member)
+{
+    const struct coverage *coverage = context;
+    const rd_kafka_topic_partition_list_t *owned =
+        rd_kafka_MemberAssignment_partitions(rd_kafka_MemberDescription_assignment(member));
+    for (int i = 0; owned && i < owned->cnt; i++) {
+        int32_t partition = owned->elems[i].partition;
+        if (strcmp(owned->elems[i].topic, coverage->topic) == 0 && partition >= 0 &&
+            partition < coverage->n_partitions)
+            coverage->has_owner[partition] = true;
+    }
+}
+
+// With KIP-848 the coordinator itself notices added partitions: it gets until the next call.
+static bool is_count_known(struct kafka_transport *kafka, int32_t n_partitions)
+{
+    bool is_known = kafka->group.n_partitions == n_partitions;
+    kafka->group.n_partitions = n_partitions;
+    return is_known;
+}
+
+static bool is_covered(struct kafka_transport *kafka, int32_t n_partitions)
+{
+    if (kafka->config->protocol == GROUP_PROTOCOL_CONSUMER)
+        return is_count_known(kafka, n_partitions);
+    struct coverage coverage = {kafka->config->jobs, calloc((size_t)n_partitions, sizeof(bool)),
+                                n_partitions};
+    bool is_stable;
+    if (!coverage.has_owner)
+        return false;
+    bool is_covered = kafka_members(&kafka->asking, kafka->config, CONFIRM_TIMEOUT_MS, note_owned, &coverage,
+                                    &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+                      is_stable;
+    for (int32_t i = 0; i < n_partitions; i++)
+        is_covered = is_covered && coverage.has_owner[i];
+    free(coverage.has_owner);
+    return is_covered;
+}
+
+// librdkafka looks for added partitions every 5 minutes (topic.metadata.refresh.interval.ms), and its group
+// only in an answer that lists all topics.
+static void find_added(struct kafka_transport *kafka)
+{
+    const rd_kafka_metadata_t *metadata;
+    if (rd_kafka_metadata(kafka->consumer.rk, 1, NULL, &metadata, CONFIRM_TIMEOUT_MS) ==
+        RD_KAFKA_RESP_ERR_NO_ERROR)
+        rd_kafka_metadata_destroy(metadata);
+}
+
+bool kafka_confirm_drained(struct transport *transport)
+{
+    struct kafka_transport *kafka = (struct kafka_transport *)transport;
+    int32_t n_partitions;
+    struct error error;
+    if (kafka_is_down(kafka) || kafka_topic_find(&kafka->producer, kafka->config->jobs, CONFIRM_TIMEOUT_MS,
+                                                 &n_partitions, &error) != STATUS_OK)
+        return false;
+    if (is_covered(kafka, n_partitions))
+        return true;
+    find_added(kafka);
+    return false;
+}
