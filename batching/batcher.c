@@ -591,6 +591,14 @@ void batcher_take_findings(struct batcher *b, struct step_findings *findings)
         b->config.engine.take_findings(b->config.engine.context, findings);
 }
 
+static void release_prompt(struct batcher *b, struct prompt *prompt, struct job_list *released)
+{
+    stop_prompt(b, prompt);
+    prompt->job->result.prompt_tokens = 0;
+    prompt->job->figures = (struct job_figures){.attempts = prompt->job->figures.attempts};
+    hand_back(b, prompt, released);
+}
+
 void batcher_release(struct batcher *b, bool running_too, struct job_list *released)
 {
     for (struct job *job; (job = job_list_take(&b->arrived));) {
@@ -598,11 +606,35 @@ void batcher_release(struct batcher *b, bool running_too, struct job_list *relea
         job_list_append(released, job);
     }
     LIST_EACH (struct prompt, prompt, &b->prompts, link) {
-        if (running_too || !prompt->admitted_us) {
-            stop_prompt(b, prompt);
-            prompt->job->result.prompt_tokens = 0;
-            prompt->job->figures = (struct job_figures){.attempts = prompt->job->figures.attempts};
-            hand_back(b, prompt, released);
-        }
+        if (running_too || !prompt->admitted_us)
+            release_prompt(b, prompt, released);
+    }
+}
+
+bool partition_ids_have(const struct partition_ids *ids, const struct job *job)
+{
+    size_t low = 0, high = ids->n_items;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (ids->items[middle] < job->source.partition)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < ids->n_items && ids->items[low] == job->source.partition;
+}
+
+void batcher_release_partitions(struct batcher *b, const struct partition_ids *ids, struct job_list *released)
+{
+    struct job_list kept = {0};
+    for (struct job *job; (job = job_list_take(&b->arrived));) {
+        bool is_theirs = partition_ids_have(ids, job);
+        b->n_jobs -= is_theirs;
+        job_list_append(is_theirs ? released : &kept, job);
+    }
+    b->arrived = kept;
+    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
+        if (!prompt->admitted_us && partition_ids_have(ids, prompt->job))
+            release_prompt(b, prompt, released);
     }
 }

@@ -91,4 +91,15 @@ void batcher_take_findings(struct batcher *batcher, struct step_findings *findin
 // of them.
 void batcher_release(struct batcher *batcher, bool running_too, struct job_list *released);
 
+// Ids of partitions that jobs were read from, ascending.
+struct partition_ids {
+    int32_t *items; // [n_items]
+    size_t n_items;
+};
+
+bool partition_ids_have(const struct partition_ids *ids, const struct job *job);
+// batcher_release of the waiting jobs of some partitions.
+void batcher_release_partitions(struct batcher *batcher, const struct partition_ids *ids,
+                                struct job_list *released);
+
 void batcher_report_prefixes(const struct batcher *batcher, struct prefix_report *report);

@@ -12,7 +12,8 @@ struct engine_thread {
     struct batcher *batcher;
     struct queue *inbox, *outbox;
     pthread_t thread;
-    struct round *spare; // allocated at start: returns the jobs when malloc fails
+    struct round *spare;      // allocated at start: returns the jobs when malloc fails
+    struct job_list released; // by orders, for the next round
     bool leaving, aborting;
     int64_t prefixes_reported_ms;
 };
@@ -40,10 +41,26 @@ struct order *order_cancel_create(struct text dataset, struct text job_id, int64
     return order;
 }
 
+struct order *order_release_create(const int32_t *partitions, size_t n_partitions)
+{
+    struct order *order = order_create(ORDER_RELEASE);
+    if (!order)
+        return NULL;
+    order->partitions.items = malloc(n_partitions * sizeof *partitions);
+    if (!order->partitions.items) {
+        order_destroy(order);
+        return NULL;
+    }
+    memcpy(order->partitions.items, partitions, n_partitions * sizeof *partitions);
+    order->partitions.n_items = n_partitions;
+    return order;
+}
+
 void order_destroy(struct order *order)
 {
     if (!order)
         return;
+    free(order->partitions.items);
     free(order->dataset);
     free(order->job_id);
     free(order);
@@ -79,6 +96,9 @@ static void handle_order(struct engine_thread *thread, struct order *order)
     case ORDER_CANCEL:
         batcher_cancel(thread->batcher, text_from_string(order->dataset), text_from_string(order->job_id),
                        order->until_s);
+        break;
+    case ORDER_RELEASE:
+        batcher_release_partitions(thread->batcher, &order->partitions, &thread->released);
         break;
     case ORDER_LEAVE:
         thread->leaving = true;
@@ -141,6 +161,8 @@ static void *run(void *context)
     for (bool ended = false; !ended;) {
         take_orders(thread);
         struct round *round = round_create(thread);
+        round->released = thread->released;
+        thread->released = (struct job_list){0};
         if (thread->leaving || thread->aborting)
             batcher_release(thread->batcher, thread->aborting, &round->released);
         compute(thread, round);

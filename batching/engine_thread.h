@@ -1,4 +1,4 @@
-// The engine thread: a batcher between two bounded queues. The inbox takes orders (jobs, cancel, leave,
+// The engine thread: a batcher between two bounded queues. The inbox takes orders (jobs, cancel, release, leave,
 // abort), the outbox returns rounds (finished and released jobs, figures). The holder of a message owns the
 // jobs in it.
 //
@@ -11,14 +11,15 @@
 #include "batching/batcher.h"
 #include "batching/queue.h"
 
-enum order_kind { ORDER_JOBS, ORDER_CANCEL, ORDER_LEAVE, ORDER_ABORT };
+enum order_kind { ORDER_JOBS, ORDER_CANCEL, ORDER_RELEASE, ORDER_LEAVE, ORDER_ABORT };
 
 // Allocated by the sender, freed by the engine thread.
 struct order {
     enum order_kind kind;
-    struct job_list jobs;   // ORDER_JOBS
-    char *dataset, *job_id; // ORDER_CANCEL: malloc'd; job_id NULL: the whole dataset
-    int64_t until_s;        // ORDER_CANCEL: seconds since 1970; jobs submitted later are not cancelled
+    struct job_list jobs;            // ORDER_JOBS
+    char *dataset, *job_id;          // ORDER_CANCEL: malloc'd; job_id NULL: the whole dataset
+    struct partition_ids partitions; // ORDER_RELEASE: their waiting jobs are released; malloc'd
+    int64_t until_s; // ORDER_CANCEL: seconds since 1970; jobs submitted later are not cancelled
 };
 
 // Allocated by the engine thread, freed by the receiver (round_destroy, with its lists emptied).
@@ -46,5 +47,6 @@ void engine_thread_join(struct engine_thread *thread);
 
 struct order *order_create(enum order_kind kind); // NULL: out of memory
 struct order *order_cancel_create(struct text dataset, struct text job_id, int64_t until_s);
-void order_destroy(struct order *order); // not its jobs
-void round_destroy(struct round *round); // not its jobs
+struct order *order_release_create(const int32_t *partitions, size_t n_partitions); // ascending
+void order_destroy(struct order *order);                                            // not its jobs
+void round_destroy(struct round *round);                                            // not its jobs

@@ -97,6 +97,18 @@ void gate_empty(struct gate *gate, struct job_list *list)
             job_list_append(list, job);
 }
 
+void gate_release(struct gate *gate, const struct partition_ids *ids, struct job_list *list)
+{
+    struct job_list waiting = {0};
+    gate_empty(gate, &waiting);
+    for (struct job *job; (job = job_list_take(&waiting));) {
+        if (partition_ids_have(ids, job))
+            job_list_append(list, job);
+        else
+            gate_add(gate, job);
+    }
+}
+
 void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int64_t until_s,
                  struct job_list *list)
 {

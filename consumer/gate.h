@@ -34,6 +34,8 @@ void gate_left(struct gate *gate, const struct job *job);
 void gate_remove(struct gate *gate, const struct job *job);
 // Moves all waiting jobs to the list.
 void gate_empty(struct gate *gate, struct job_list *list);
+// Moves the waiting jobs of some partitions to the list.
+void gate_release(struct gate *gate, const struct partition_ids *ids, struct job_list *list);
 // Fails the waiting jobs for which job_is_named() is true as cancelled, and moves them to the list.
 void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int64_t until_s,
                  struct job_list *list);

@@ -47,6 +47,9 @@ struct transport_events {
     // Partitions are being revoked: commit the finished jobs now. The only callback that may call the
     // transport. May be NULL.
     void (*revoke)(void *context);
+    // Jobs of these partitions, ascending, are in flight here and the partitions are another's now: waiting
+    // ones are computed in vain. Those released count as not delivered. May be NULL.
+    void (*lost)(void *context, const int32_t *partitions, size_t n_partitions);
 };
 
 // Figures of one partition, or of the whole embedded queue.

@@ -189,6 +189,15 @@ static void revoke(void *context)
                   worker->finished.n_jobs);
 }
 
+// Partitions went to another worker. What of their jobs is computed goes on: it is published if they come back.
+static void lose(void *context, const int32_t *partitions, size_t n_partitions)
+{
+    struct worker *worker = context;
+    const struct partition_ids ids = {(int32_t *)partitions, n_partitions};
+    gate_release(&worker->gate, &ids, &worker->released);
+    worker_send_order(worker, order_release_create(partitions, n_partitions));
+}
+
 static enum status take_records(struct worker *worker, struct error *error)
 {
     struct transport *transport = worker->config->transport;
@@ -199,7 +208,7 @@ static enum status take_records(struct worker *worker, struct error *error)
         set_paused(worker, true);
     else if (room >= worker->ahead.limit / 8 || worker->n_in_flight == 0)
         set_paused(worker, false);
-    struct transport_events events = {worker, receive, cancel, revoke};
+    struct transport_events events = {worker, receive, cancel, revoke, lose};
     enum status status = transport->impl->poll(transport, 0, worker->paused ? 0 : room, &events, error);
     tell_of_suspects(worker);
     if (status == STATUS_OK)
@@ -262,7 +271,10 @@ static enum status turn(struct worker *worker, struct error *error)
             return STATUS_OK;
         }
     }
-    if (status == STATUS_OK && worker->released.n_jobs && worker->stop.mode != RUNNING)
+    // after an error of the engine the jobs stay the worker's until its end
+    bool may_release =
+        worker->stop.mode != RUNNING || (!worker->engine.ended && worker->engine.error.status == STATUS_OK);
+    if (status == STATUS_OK && worker->released.n_jobs && may_release)
         status = worker_release_jobs(worker, error);
     if (status == STATUS_RETRY)
         return back_off(worker, retry, error);

@@ -159,6 +159,7 @@ enum status worker_release_jobs(struct worker *worker, struct error *error)
             return status;
         for (size_t i = 0; i < n; i++) {
             struct job *job = job_list_take(&worker->released);
+            gate_remove(&worker->gate, job);
             worker->records.n_suspects -= job->source.crashes > 0;
             metrics_job_left(worker->config->metrics, job, false);
             job_reserve_give(&worker->reserve, job);

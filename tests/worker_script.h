@@ -52,6 +52,8 @@ struct script {
     int n_commits_at_refusal;
     int n_failed_commits, n_polls; // polls since the first of them
     int n_polls_at_last_fault;
+    bool has_two_partitions; // of alternating jobs
+    bool loses;              // partition 1 of two, behind the last job; `held` until the poll after that
     int n_unread;            // calls of confirm_drained that find a part of the queue without a reader
     bool revokes;            // its partitions, once a commit failed
     int n_commits_at_revoke; // during that
@@ -70,9 +72,13 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
         script->fail_polls--;
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the source is away");
     }
-    if (script->held && script->n_next > script->signal_at) {
+    if (script->held && !script->loses && script->n_next > script->signal_at) {
         fake_model_release(script->held);
         script->held = NULL;
+    }
+    if (script->loses && script->n_next == script->n_jobs) {
+        script->loses = false;
+        events->lost(events->context, (const int32_t[]){1, 3}, 2);
     }
     if (script->outside && script->n_next > script->signal_at)
         return error_set(error, STATUS_RESTART, ERROR_BROKER, "no place in the group");
@@ -104,6 +110,7 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
                            i, i, 1 + i % 9);
         struct record record = {
             .topic = TEXT("t"), .offset = i, .value = {value, (size_t)length}, .crashes = script->crashes[i]};
+        record.partition = script->has_two_partitions ? i % 2 : 0;
         script->in_flight++;
         if (script->in_flight > script->most_in_flight)
             script->most_in_flight = script->in_flight;

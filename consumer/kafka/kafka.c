@@ -334,6 +334,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         status = receive(kafka, timeout_ms, kafka->paused ? 0 : n_max, &fault);
         if (kafka->group.is_expelled && kafka_group_rejoin(kafka, &fault) != STATUS_OK)
             status = fault.status;
+        kafka_report_lost(kafka);
         commit_idle_positions(kafka);
         watch(kafka);
         if (kafka_gaps_look(kafka, &fault) != STATUS_OK)

@@ -251,7 +251,28 @@ static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition
         // pause must be too.
         set_paused(kafka, partition, false);
         partition->owned = partition->at_end = partition->rewind = false;
+        kafka->group.has_lost = true;
     }
+}
+
+// After an eager rebalance most partitions are back before this is called.
+void kafka_report_lost(struct kafka_transport *kafka)
+{
+    if (!kafka->group.has_lost || !kafka->group.membership || kafka->group.assigned || !kafka->events->lost)
+        return;
+    int32_t *ids = malloc((size_t)kafka->partitions.n_items * sizeof *ids);
+    size_t n_ids = 0;
+    if (!ids) // the jobs are computed, and their results dropped
+        return;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        const struct partition *partition = kafka->partitions.items[i];
+        if (partition && !partition->owned && partition->map.n_running > 0)
+            ids[n_ids++] = i;
+    }
+    kafka->group.has_lost = false;
+    if (n_ids > 0)
+        kafka->events->lost(kafka->events->context, ids, n_ids);
+    free(ids);
 }
 
 // Unassigns the listed partitions that librdkafka has assigned. It refuses the others: an empty answer to
@@ -434,6 +455,7 @@ static void forget_group(struct kafka_transport *kafka)
 {
     drop_assigned(kafka);
     kafka_drop_metadata(&kafka->group.membership);
+    kafka->group.has_lost = true;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         struct partition *partition = kafka->partitions.items[i];
         if (partition)

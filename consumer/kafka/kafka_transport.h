@@ -98,6 +98,7 @@ struct kafka_group {
     rd_kafka_consumer_group_metadata_t *coming;     // member and generation of `assigned`
     rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: no partition is owned
     bool regrouped;                                 // a rebalance event was handled in this poll
+    bool has_lost;                                  // partitions were revoked or lost since kafka_report_lost
     bool subscribed;
     bool idle_is_reported; // a message was logged that this worker has no partition
     bool is_expelled;      // the consumer had a fatal error
@@ -195,6 +196,8 @@ void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_pa
 // Starts the assigned partitions from their committed offsets. STATUS_RETRY: call again.
 enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms,
                                  struct error *error) WARN_UNUSED;
+// Once the membership of a new assignment is known: passes on which partitions of running jobs are another's.
+void kafka_report_lost(struct kafka_transport *kafka);
 // Checks the group's committed offset maps, before joining.
 enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
                                   struct error *error) WARN_UNUSED;

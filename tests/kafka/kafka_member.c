@@ -177,10 +177,20 @@ static void on_revoke(void *context)
         fprintf(stderr, "%s\n", error.text);
 }
 
+static void on_lost(void *context, const int32_t *partitions, size_t n_partitions)
+{
+    struct member *member = context;
+    size_t used = 0;
+    member->n_lost++;
+    for (size_t i = 0; i < n_partitions && used < sizeof member->last_lost; i++)
+        used += (size_t)snprintf(member->last_lost + used, sizeof member->last_lost - used, " %d",
+                                 (int)partitions[i]);
+}
+
 enum status member_poll(struct member *member, int n_max, struct error *error)
 {
     const struct transport_impl *impl = member->transport->impl;
-    const struct transport_events events = {member, receive, cancel, on_revoke};
+    const struct transport_events events = {member, receive, cancel, on_revoke, on_lost};
     struct pollfd wait = {impl->fd(member->transport), POLLIN, 0};
     poll(&wait, 1, WAIT_MS);
     size_t n_before = member->n_received;

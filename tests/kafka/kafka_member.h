@@ -25,6 +25,8 @@ struct member {
     char last_cancel[512];
     bool commit_on_revoke; // everything it holds is finished
     size_t n_revokes;
+    size_t n_lost;      // events
+    char last_lost[64]; // " 1 2": partitions
     char last_log[512];
     char warnings[4096];   // log lines of syslog's level 4, one behind the other
     int32_t last_attempts; // of the record that came last

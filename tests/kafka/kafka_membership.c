@@ -321,6 +321,55 @@ static void a_question_without_an_answer_ends_no_worker_when_the_broker_is_back(
     member_finish(&first);
 }
 
+// ---- jobs of partitions that went ----
+
+// Gives those back that are not of the member's own partition.
+static void release_others(struct member *member, int32_t own)
+{
+    struct error error;
+    size_t n_kept = 0;
+    for (size_t i = 0; i < member->n_jobs; i++) {
+        struct job *job = member->jobs[i];
+        if (job->source.partition == own) {
+            member->jobs[n_kept++] = job;
+            continue;
+        }
+        assert_int_equal(member->transport->impl->release(member->transport, &job, 1, &error), STATUS_OK);
+        job_destroy(job);
+    }
+    member->n_jobs = n_kept;
+}
+
+static void a_member_is_told_which_partitions_of_its_jobs_are_another_s(void **state)
+{
+    begin("lost", 2, 20);
+    first.config.dynamic_membership = true;
+    member_open(&first);
+    member_receive(&first, 20);
+    assert_int_equal(first.n_lost, 0);
+    member_join(&second, &first);
+    second.config.dynamic_membership = true;
+    member_open(&second);
+    poll_until_owned(1, 1);
+    const struct partition *lowest = member_transport(&first)->partitions.items[0];
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; first.n_lost == 0;) {
+        member_poll_well(&first, 0);
+        assert_true(clock_ms() < until_ms);
+    }
+    assert_string_equal(first.last_lost, lowest->owned ? " 1" : " 0");
+    release_others(&first, lowest->owned ? 0 : 1);
+    assert_int_equal(first.n_jobs, 10);
+    member_receive(&second, 10);
+    member_close(&second); // without an answer
+    poll_until_owned(2, 0);
+    member_receive(&first, 20); // those that were given back are delivered again
+    assert_int_equal(first.n_lost, 1);
+    member_commit(&first, NULL);
+    assert_int_equal(first.n_dropped, 0);
+    probe_assert_one_each(brokers, first.config.results, "job-", 20);
+    member_finish(&first);
+}
+
 // ---- the end of the queue ----
 
 static bool confirms_its_end(struct member *member)
@@ -387,6 +436,7 @@ int main(void)
         BROKER_TEST(a_worker_is_closed_while_an_assignment_waits_unread),
         BROKER_TEST(a_broker_that_is_away_ends_no_member),
         BROKER_TEST(a_question_without_an_answer_ends_no_worker_when_the_broker_is_back),
+        BROKER_TEST(a_member_is_told_which_partitions_of_its_jobs_are_another_s),
         BROKER_TEST(partitions_added_before_an_exit_are_read_first),
         BROKER_TEST(jobs_of_other_members_partitions_keep_no_member_from_its_exit),
     };

@@ -36,12 +36,13 @@ struct rounds {
 
 enum { N_TOKENS = 40 };
 
-static struct job *make_job(void)
+static struct job *make_job(int32_t partition)
 {
     struct job *job = job_create();
     assert_non_null(job);
     assert_true(job_set_text(job, &job->job_id, TEXT("job")) &&
                 job_set_text(job, &job->dataset, TEXT("test")));
+    job->source.partition = partition;
     job->request.prompt_kind = PROMPT_TOKENS;
     job->request.tokens = arena_allocate_array(&job->arena, 1, sizeof *job->request.tokens);
     assert_non_null(job->request.tokens);
@@ -71,34 +72,50 @@ static struct rounds take_rounds(struct engine_thread *thread)
     return rounds;
 }
 
-// The rounds of one job, a token each.
-static struct rounds run_job(int64_t start_ms, int64_t step_ms)
+static struct fake_model *model;
+static struct pool *pool;
+static struct batcher *batcher;
+
+static void create_batcher(int32_t n_sequences_max)
 {
-    struct fake_model *model = fake_model_create(50, 16);
-    struct engine_thread *thread;
-    struct batcher *batcher;
-    struct pool *pool;
     struct error error;
-    clock_ms = start_ms;
-    ms_for_a_look = step_ms;
+    model = fake_model_create(50, 16);
     assert_int_equal(pool_create(&pool, 1, &error), STATUS_OK);
     struct batcher_config config = {
         .engine = fake_model_engine(model),
         .pool = pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
-        .limits = {
-            .n_sequences_max = 4, .n_tokens_max = 16, .n_jobs_max = 10, .n_pages = 50, .page_positions = 16}};
+        .limits = {.n_sequences_max = n_sequences_max,
+                   .n_tokens_max = 16,
+                   .n_jobs_max = 10,
+                   .n_pages = 50,
+                   .page_positions = 16}};
     assert_int_equal(batcher_create(&batcher, &config, &error), STATUS_OK);
+}
+
+static void destroy_batcher(void)
+{
+    batcher_destroy(batcher);
+    pool_destroy(pool);
+    fake_model_destroy(model);
+}
+
+// The rounds of one job, a token each.
+static struct rounds run_job(int64_t start_ms, int64_t step_ms)
+{
+    struct engine_thread *thread;
+    struct error error;
+    clock_ms = start_ms;
+    ms_for_a_look = step_ms;
+    create_batcher(4);
     assert_int_equal(engine_thread_start(&thread, batcher, &error), STATUS_OK);
     struct order *order = order_create(ORDER_JOBS);
-    job_list_append(&order->jobs, make_job());
+    job_list_append(&order->jobs, make_job(0));
     assert_true(queue_push(engine_thread_inbox(thread), order));
     queue_close(engine_thread_inbox(thread));
     struct rounds rounds = take_rounds(thread);
     engine_thread_join(thread);
-    batcher_destroy(batcher);
-    pool_destroy(pool);
-    fake_model_destroy(model);
+    destroy_batcher();
     assert_int_equal(rounds.n_finished, 1);
     assert_int_equal(rounds.n_rounds, N_TOKENS);
     assert_true(rounds.is_last_reported);
@@ -127,11 +144,83 @@ static void times_of_a_job_go_by_the_clock_over_whole_seconds_and_parts(void **s
     assert_int_equal((figures.queued_us + figures.prefill_us + figures.decode_us) % (STEP_MS * 1000), 0);
 }
 
+// ---- releasing ----
+
+// Takes the jobs from the list: their partitions' digits, ascending.
+static void drop_jobs(struct job_list *list, char *partitions)
+{
+    int n_of[10] = {0};
+    for (struct job *job; (job = job_list_take(list)); job_destroy(job))
+        n_of[job->source.partition]++;
+    for (int i = 0; i < 10; i++)
+        while (n_of[i]-- > 0)
+            *partitions++ = (char)('0' + i);
+    *partitions = '\0';
+}
+
+static void waiting_jobs_are_released_by_partition(void **state)
+{
+    (void)state;
+    struct job_list finished = {0}, released = {0};
+    struct step_figures figures;
+    struct error error;
+    char partitions[16];
+    create_batcher(1);
+    for (int32_t i = 0; i < 4; i++) // one runs, three wait
+        batcher_take(batcher, make_job(1 + i % 2));
+    assert_int_equal(batcher_round(batcher, &finished, &figures, &error), STATUS_OK);
+    for (int32_t i = 0; i < 4; i++) // not prepared yet
+        batcher_take(batcher, make_job(i));
+    batcher_release_partitions(batcher, &(struct partition_ids){(int32_t[]){0, 1, 4}, 3}, &released);
+    drop_jobs(&released, partitions);
+    assert_string_equal(partitions, "011");
+    batcher_release_partitions(batcher, &(struct partition_ids){NULL, 0}, &released);
+    assert_int_equal(released.n_jobs, 0);
+    while (!batcher_is_empty(batcher))
+        assert_int_equal(batcher_round(batcher, &finished, &figures, &error), STATUS_OK);
+    drop_jobs(&finished, partitions);
+    assert_string_equal(partitions, "12223");
+    destroy_batcher();
+}
+
+static void an_order_releases_waiting_jobs_by_partition(void **state)
+{
+    (void)state;
+    struct engine_thread *thread;
+    struct job_list finished = {0}, released = {0};
+    struct error error;
+    char partitions[16];
+    create_batcher(1);
+    fake_model_hold(model); // no job is finished before the order is read
+    assert_int_equal(engine_thread_start(&thread, batcher, &error), STATUS_OK);
+    struct order *order = order_create(ORDER_JOBS);
+    for (int32_t i = 0; i < 4; i++)
+        job_list_append(&order->jobs, make_job(i % 2));
+    assert_true(queue_push(engine_thread_inbox(thread), order));
+    assert_true(queue_push(engine_thread_inbox(thread), order_release_create((const int32_t[]){1}, 1)));
+    fake_model_release(model);
+    queue_close(engine_thread_inbox(thread));
+    for (struct round *round; (round = queue_pop(engine_thread_outbox(thread))); round_destroy(round)) {
+        for (struct job *job; (job = job_list_take(&round->finished));)
+            job_list_append(&finished, job);
+        for (struct job *job; (job = job_list_take(&round->released));)
+            job_list_append(&released, job);
+    }
+    engine_thread_join(thread);
+    drop_jobs(&finished, partitions);
+    assert_string_equal(partitions, "00");
+    drop_jobs(&released, partitions);
+    assert_string_equal(partitions, "11");
+    destroy_batcher();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefixes_are_reported_once_an_interval_and_at_the_end),
         cmocka_unit_test(times_of_a_job_go_by_the_clock_over_whole_seconds_and_parts),
+        cmocka_unit_test(waiting_jobs_are_released_by_partition),
+        cmocka_unit_test(an_order_releases_waiting_jobs_by_partition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -245,6 +245,24 @@ static void an_idle_worker_looks_for_parts_of_its_queue_without_a_reader_before_
     stage_close(&stage);
 }
 
+static void waiting_jobs_of_partitions_that_are_another_s_are_not_computed(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(400, 500);
+    stage.script->has_two_partitions = stage.script->loses = true;
+    stage.script->held = stage.model;
+    fake_model_hold(stage.model);
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released, n_bad = 400 / 50;
+    check_outcomes(stage.script, &n_answered, &n_released);
+    for (int i = 0; i < 400; i += 2)
+        assert_int_equal(stage.script->answers[i], 1);
+    // of the others the running ones, and those that were no jobs
+    assert_in_range(n_answered - 200, n_bad, n_bad + 16);
+    assert_int_equal(n_answered + n_released, 400);
+    stage_close(&stage);
+}
+
 static void what_can_t_be_published_at_once_is_published_in_parts(void **state)
 {
     (void)state;
@@ -701,6 +719,7 @@ int main(void)
         CASE(a_leap_of_the_clock_is_no_idle_time),
         CASE(work_in_between_starts_the_idle_time_anew),
         CASE(an_idle_worker_looks_for_parts_of_its_queue_without_a_reader_before_it_exits),
+        CASE(waiting_jobs_of_partitions_that_are_another_s_are_not_computed),
         CASE(what_can_t_be_published_at_once_is_published_in_parts),
         CASE(a_result_that_is_refused_again_and_again_keeps_no_other_waiting),
         CASE(a_record_that_is_named_as_refused_is_committed_apart_from_then_on),
