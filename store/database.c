@@ -56,6 +56,18 @@ enum status database_execute(struct database *database, const char *sql, struct 
     return database_error(database, doing, error);
 }
 
+static void roll_back(struct database *database)
+{
+    if (sqlite3_get_autocommit(database->sqlite))
+        return;
+    if (database->rollback) {
+        (void)sqlite3_step(database->rollback);
+        sqlite3_reset(database->rollback);
+    }
+    if (!sqlite3_get_autocommit(database->sqlite))
+        sqlite3_exec(database->sqlite, "ROLLBACK", NULL, NULL, NULL);
+}
+
 enum status database_begin(struct database *database, struct error *error)
 {
     return database_execute(database, "BEGIN IMMEDIATE", error);
@@ -65,8 +77,8 @@ enum status database_end(struct database *database, enum status status, struct e
 {
     if (status == STATUS_OK)
         status = database_execute(database, "COMMIT", error);
-    if (status != STATUS_OK && !sqlite3_get_autocommit(database->sqlite))
-        sqlite3_exec(database->sqlite, "ROLLBACK", NULL, NULL, NULL);
+    if (status != STATUS_OK)
+        roll_back(database);
     return status;
 }
 
@@ -135,7 +147,7 @@ static enum status name_own_view(struct database *database, struct error *error)
     bind_text(select, 1, text_from_string(cause.text));
     while (sqlite3_step(select) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(select, 0);
-        if (is_our_view(name))
+        if (!name || is_our_view(name)) // without memory for the name the cause is reported as it is
             continue;
         error_set(
             error, STATUS_REFUSE, ERROR_STORE,
@@ -256,6 +268,13 @@ static bool lacks_log(const struct database *database)
     return code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_IOERR;
 }
 
+static enum status prepare_rollback(struct database *database, struct error *error)
+{
+    int code = sqlite3_prepare_v3(database->sqlite, "ROLLBACK", -1, SQLITE_PREPARE_PERSISTENT,
+                                  &database->rollback, NULL);
+    return code == SQLITE_OK ? STATUS_OK : database_error(database, "opening the store", error);
+}
+
 static enum status open_version(struct database *database, enum store_mode mode, int *version,
                                 struct error *error)
 {
@@ -286,6 +305,8 @@ enum status database_open(struct database *database, const char *path, enum stor
     int version = STORE_VERSION;
     if (status == STATUS_OK)
         status = open_version(database, mode, &version, error);
+    if (status == STATUS_OK)
+        status = prepare_rollback(database, error);
     if (status == STATUS_OK && version != STORE_VERSION && mode == STORE_READ_ONLY)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE,
                            "%s: expected a sheaf store of version %d, got %d", path, STORE_VERSION, version);
@@ -303,6 +324,7 @@ void database_close(struct database *database)
 {
     for (int i = 0; i < database->n_statements; i++)
         sqlite3_finalize(database->statements[i].statement);
+    sqlite3_finalize(database->rollback);
     sqlite3_close(database->sqlite);
     free(database->path);
     *database = (struct database){0};

@@ -12,7 +12,8 @@ enum { DATABASE_STATEMENTS_MAX = 128 };
 struct database {
     sqlite3 *sqlite;
     char *path;
-    struct { // cached statements; `sql` is a literal, compared by address
+    sqlite3_stmt *rollback; // prepared by database_open: no memory may be left when it is needed
+    struct {                // cached statements; `sql` is a literal, compared by address
         const char *sql;
         sqlite3_stmt *statement;
     } statements[DATABASE_STATEMENTS_MAX];

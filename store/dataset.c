@@ -43,14 +43,18 @@ static enum status count_running(struct store *store, struct text dataset, int64
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
-    int code;
-    while ((code = sqlite3_step(select)) == SQLITE_ROW) {
+    int code = SQLITE_DONE;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
         int64_t worker = sqlite3_column_int64(select, 0);
-        if (worker != store->worker && worker_is_alive(store, worker))
+        bool alive;
+        status = worker_is_alive(store, worker, &alive, error);
+        if (worker != store->worker && alive)
             *n += sqlite3_column_int64(select, 1);
     }
     sqlite3_reset(select);
-    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "counting running jobs", error);
+    return status != STATUS_OK || code == SQLITE_DONE
+               ? status
+               : database_error(&store->database, "counting running jobs", error);
 }
 
 static enum status read_facts(struct store *store, struct text dataset, struct dataset_facts *facts,

@@ -339,11 +339,13 @@ enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *co
     sqlite3_stmt *version = database_statement(&store->database, "PRAGMA data_version", error);
     if (!version)
         return error->status;
-    int64_t now_version = sqlite3_step(version) == SQLITE_ROW ? sqlite3_column_int64(version, 0) : -1;
+    int code = sqlite3_step(version);
+    int64_t now_version = code == SQLITE_ROW ? sqlite3_column_int64(version, 0) : 0;
     sqlite3_reset(version);
+    if (code != SQLITE_ROW)
+        return database_error(&store->database, "looking for changes", error);
     if (now_version == store->data_version)
         return STATUS_OK;
-    store->data_version = now_version;
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT dataset, cancelled_at_us FROM datasets WHERE cancelled_at_us > ? ORDER BY cancelled_at_us",
@@ -351,12 +353,15 @@ enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *co
     if (!select)
         return error->status;
     bind_integer(select, 1, store->cancelled_seen_at_us);
-    int code;
+    int64_t seen_at_us = store->cancelled_seen_at_us;
     while ((code = sqlite3_step(select)) == SQLITE_ROW) {
-        store->cancelled_seen_at_us = sqlite3_column_int64(select, 1);
+        seen_at_us = sqlite3_column_int64(select, 1);
         cancelled(context, column_text(select, 0));
     }
     sqlite3_reset(select);
-    return code == SQLITE_DONE ? STATUS_OK
-                               : database_error(&store->database, "looking for cancelled datasets", error);
+    if (code != SQLITE_DONE)
+        return database_error(&store->database, "looking for cancelled datasets", error);
+    store->cancelled_seen_at_us = seen_at_us;
+    store->data_version = now_version;
+    return STATUS_OK;
 }

@@ -16,7 +16,7 @@ enum status store_submitted(struct store *store, struct text dataset, struct tex
     int code = sqlite3_step(select);
     *found = code == SQLITE_ROW;
     if (*found)
-        receive(context, column_text(select, 0));
+        receive(context, column_blob(select, 0));
     sqlite3_reset(select);
     return code == SQLITE_ROW || code == SQLITE_DONE
                ? STATUS_OK

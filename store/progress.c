@@ -147,11 +147,7 @@ static enum status count_alive(struct store *store, int64_t *n, struct error *er
     if (!select)
         return error->status;
     enum status status = workers_open_locks(store, error);
-    int code = SQLITE_DONE;
-    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW)
-        *n += worker_is_alive(store, sqlite3_column_int64(select, 0));
-    sqlite3_reset(select);
-    return code == SQLITE_DONE ? status : database_error(&store->database, "reading workers", error);
+    return status == STATUS_OK ? workers_count_alive(store, select, n, error) : status;
 }
 
 enum status store_totals(struct store *store, struct store_totals *totals, struct error *error)

@@ -347,7 +347,10 @@ static enum status free_jobs_of_the_dead(struct store *store, struct error *erro
         status = next_claiming_worker(store, worker, &worker, error);
         if (status != STATUS_OK || worker < 0)
             return status == STATUS_OK && any ? finish_cancelled_datasets(store, error) : status;
-        enum worker_state state = worker_state(store, worker);
+        enum worker_state state;
+        status = worker_state(store, worker, &state, error);
+        if (status != STATUS_OK)
+            return status;
         if (state == WORKER_ALIVE)
             continue;
         any = true;
@@ -531,6 +534,7 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
     }
     if (read && status != STATUS_OK && n_read < *n_claimed)
         status = release_unread(store, ids + n_read, *n_claimed - n_read, status, error);
+    *n_claimed = n_read;
     free(ids);
     return status;
 }

@@ -94,20 +94,22 @@ enum status store_report(struct store *store, enum report_query query, struct te
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
-    int code;
-    while ((code = sqlite3_step(select)) == SQLITE_ROW) {
-        if (query == REPORT_WORKERS && !worker_is_alive(store, sqlite3_column_int64(select, 0)))
-            continue;
+    enum status status = STATUS_OK;
+    int code = SQLITE_DONE;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
+        bool passed = true;
+        if (query == REPORT_WORKERS)
+            status = worker_is_alive(store, sqlite3_column_int64(select, 0), &passed, error);
         struct value fields[FIELDS_MAX];
         for (int i = 0; i < sqlite3_column_count(select) && i < FIELDS_MAX; i++)
             fields[i] = field_of(select, i);
-        receive(context, fields);
+        if (passed)
+            receive(context, fields);
     }
-    enum status status = code == SQLITE_DONE
-                             ? STATUS_OK
-                             : database_error(&store->database, "reading the report's figures", error);
     sqlite3_reset(select);
-    return status;
+    return status != STATUS_OK || code == SQLITE_DONE
+               ? status
+               : database_error(&store->database, "reading the report's figures", error);
 }
 
 static enum status write_cells(struct store *store, struct text dataset, const struct evaluation_cell *cells,

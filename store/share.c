@@ -21,13 +21,11 @@ static enum status count_workers(struct store *store, struct text dataset, struc
     if (dataset.size)
         bind_text(select, 1, dataset);
     bind_integer(select, 2, STORE_SHARING_MAX);
-    store->n_sharing = 0;
-    int code;
-    while ((code = sqlite3_step(select)) == SQLITE_ROW)
-        store->n_sharing += worker_is_alive(store, sqlite3_column_int64(select, 0));
-    sqlite3_reset(select);
+    int64_t n = 0;
+    enum status status = workers_count_alive(store, select, &n, error);
+    store->n_sharing = status == STATUS_OK ? (int32_t)n : 0;
     store->shared_looked_us = now_us;
-    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "counting workers", error);
+    return status;
 }
 
 static enum status read_count(struct store *store, sqlite3_stmt *select, int64_t *n, struct error *error)

@@ -131,7 +131,8 @@ struct claimed_job {
 
 // Releases the jobs of dead workers, claims up to n_max free jobs for this worker, and counts an attempt for
 // each. In order of priority, then deadline, then submission, except that every eighth is the oldest.
-// `dataset` with size 0: any. If other workers live, at most this worker's share (store/share.h).
+// `dataset` with size 0: any. If other workers live, at most this worker's share (store/share.h). *n_claimed: the
+// jobs passed to `receive`, which are this worker's even if an error is returned.
 enum status store_claim(struct store *store, struct text dataset, size_t n_max,
                         void (*receive)(void *context, const struct claimed_job *job), void *context,
                         size_t *n_claimed, struct error *error) WARN_UNUSED;
@@ -156,7 +157,7 @@ enum status store_queue_is_drained(struct store *store, struct text dataset, boo
 // completely submitted dataset without unfinished jobs is not cancelled: more can be submitted to it.
 enum status store_cancel(struct store *store, struct text dataset, int64_t *n_cancelled,
                          struct error *error) WARN_UNUSED;
-// Datasets cancelled since the last call, for workers.
+// Datasets cancelled since the last call that succeeded, for workers: behind an error some are passed again.
 enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *context, struct text dataset),
                                  void *context, struct error *error) WARN_UNUSED;
 

@@ -42,9 +42,13 @@ enum status table_insert_check(const char *path, const char *table, const char *
     sqlite3_stmt *select = NULL;
     if (sqlite3_open_v2(path, &database.sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
         SQLITE_OK) {
+        bool is_missing =
+            sqlite3_errcode(database.sqlite) == SQLITE_CANTOPEN; // or table_insert_open says why
+        enum status status = is_missing ? STATUS_OK : database_error(&database, "opening", error);
         sqlite3_close(database.sqlite);
-        return STATUS_OK; // it is missing, or table_insert_open says what is wrong
+        return status;
     }
+    sqlite3_busy_timeout(database.sqlite, STORE_BUSY_MS);
     enum status status = STATUS_OK;
     bool exists = false, is_ours = false;
     if (sqlite3_prepare_v2(database.sqlite,
@@ -56,10 +60,13 @@ enum status table_insert_check(const char *path, const char *table, const char *
     } else {
         bind_text(select, 1, text_from_string(table));
         bind_text(select, 2, text_from_string(marker));
-        while (sqlite3_step(select) == SQLITE_ROW) {
+        int code;
+        while ((code = sqlite3_step(select)) == SQLITE_ROW) {
             exists = true;
             is_ours |= sqlite3_column_int(select, 0) != 0;
         }
+        if (code != SQLITE_DONE)
+            status = database_error(&database, "looking for the table", error);
     }
     sqlite3_finalize(select);
     sqlite3_close(database.sqlite);
@@ -119,29 +126,29 @@ enum status table_insert_open(struct table_insert **insert, const char *path, co
     return status;
 }
 
-static void bind_value(struct table_insert *insert, int index, const struct value *value)
+// SQLite's code: a text is converted where the file is of UTF-16, and JSON is copied.
+static int bind_value(struct table_insert *insert, int index, const struct value *value)
 {
     switch (value->kind) {
     case VALUE_NULL:
-        break;
+        return SQLITE_OK;
     case VALUE_INTEGER:
-        bind_integer(insert->row, index, value->integer);
-        break;
+        return sqlite3_bind_int64(insert->row, index, value->integer);
     case VALUE_FLOAT:
-        sqlite3_bind_double(insert->row, index, value->number);
-        break;
+        return sqlite3_bind_double(insert->row, index, value->number);
     case VALUE_STRING:
-        bind_text(insert->row, index, value->text);
-        break;
+        return sqlite3_bind_text64(insert->row, index, value->text.data, value->text.size, SQLITE_STATIC,
+                                   SQLITE_UTF8);
     case VALUE_BYTES:
-        bind_blob(insert->row, index, value->text);
-        break;
-    default: {
-        size_t start = insert->json.size;
+        return sqlite3_bind_blob64(insert->row, index, value->text.data ? value->text.data : "",
+                                   value->text.size, SQLITE_STATIC);
+    default:
+        buffer_clear(&insert->json);
         json_encode(value, &insert->json);
-        sqlite3_bind_text(insert->row, index, insert->json.failed ? "" : insert->json.data + start,
-                          (int)(insert->json.size - start), SQLITE_TRANSIENT);
-    }
+        if (insert->json.failed)
+            return SQLITE_NOMEM;
+        return sqlite3_bind_text64(insert->row, index, insert->json.data, insert->json.size, SQLITE_TRANSIENT,
+                                   SQLITE_UTF8);
     }
 }
 
@@ -149,11 +156,13 @@ enum status table_insert_add(struct table_insert *insert, const struct value *fi
 {
     sqlite3_reset(insert->row);
     sqlite3_clear_bindings(insert->row);
-    buffer_clear(&insert->json);
-    for (size_t i = 0; i < insert->n_columns; i++)
-        bind_value(insert, (int)i + 1, &fields[i]);
-    if (insert->json.failed)
-        return refuse_memory(insert->database.path, error);
+    for (size_t i = 0; i < insert->n_columns; i++) {
+        int code = bind_value(insert, (int)i + 1, &fields[i]);
+        if (code == SQLITE_NOMEM)
+            return refuse_memory(insert->database.path, error);
+        if (code != SQLITE_OK)
+            return database_error(&insert->database, "writing", error);
+    }
     return database_run(&insert->database, insert->row, error);
 }
 

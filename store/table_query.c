@@ -115,6 +115,9 @@ enum status table_query_next(struct table_query *query, struct value **fields, s
         return database_error(&query->database, "reading rows", error);
     for (size_t i = 0; i < query->n; i++)
         query->fields[i] = value_of(query->select, (int)i);
+    // A long text, or one of UTF-16, is NULL where memory runs out for it.
+    if (sqlite3_errcode(query->database.sqlite) == SQLITE_NOMEM)
+        return database_error(&query->database, "reading rows", error);
     *fields = query->fields;
     return STATUS_OK;
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -55,17 +56,19 @@ static int64_t inode_of(int fd)
 }
 
 // The inode of the file in which the worker locked its byte. 0: unknown, the row is of an older version.
-static int64_t inode_of_worker(struct store *store, int64_t worker)
+static enum status inode_of_worker(struct store *store, int64_t worker, int64_t *inode, struct error *error)
 {
-    struct error error;
     sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT lock_inode FROM workers WHERE id = ?", &error);
+        database_statement(&store->database, "SELECT lock_inode FROM workers WHERE id = ?", error);
     if (!select)
-        return 0;
+        return error->status;
     bind_integer(select, 1, worker);
-    int64_t inode = sqlite3_step(select) == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    int code = sqlite3_step(select);
+    *inode = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
     sqlite3_reset(select);
-    return inode;
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for a worker", error);
 }
 
 // Workers that live lock their bytes in a new lock file within this time of its creation. Nothing is written
@@ -77,24 +80,49 @@ static bool is_new(int fd)
     return fstat(fd, &about) == 0 && now >= about.st_mtime && now - about.st_mtime <= STORE_LOCK_GRACE_S;
 }
 
-enum worker_state worker_state(struct store *store, int64_t worker)
+enum status worker_state(struct store *store, int64_t worker, enum worker_state *state, struct error *error)
 {
-    if (worker == store->worker)
-        return WORKER_ALIVE;
-    if (store->lock_fd < 0 && store->read_only)
-        return WORKER_DEAD;
     struct flock lock = lock_of(worker, F_WRLCK);
+    int64_t inode = 0;
+    *state = WORKER_ALIVE;
+    if (worker == store->worker)
+        return STATUS_OK;
+    if (store->lock_fd < 0 && store->read_only) {
+        *state = WORKER_DEAD;
+        return STATUS_OK;
+    }
     if (fcntl(store->lock_fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK)
-        return WORKER_ALIVE;
-    int64_t inode = inode_of_worker(store, worker);
+        return STATUS_OK;
+    enum status status = inode_of_worker(store, worker, &inode, error);
     if (inode == 0 || inode == inode_of(store->lock_fd))
-        return WORKER_DEAD;
-    return is_new(store->lock_fd) ? WORKER_ALIVE : WORKER_LOST;
+        *state = WORKER_DEAD;
+    else if (!is_new(store->lock_fd))
+        *state = WORKER_LOST;
+    return status;
 }
 
-bool worker_is_alive(struct store *store, int64_t worker)
+enum status worker_is_alive(struct store *store, int64_t worker, bool *alive, struct error *error)
 {
-    return worker_state(store, worker) == WORKER_ALIVE;
+    enum worker_state state;
+    enum status status = worker_state(store, worker, &state, error);
+    *alive = status == STATUS_OK && state == WORKER_ALIVE;
+    return status;
+}
+
+enum status workers_count_alive(struct store *store, sqlite3_stmt *ids, int64_t *n, struct error *error)
+{
+    enum status status = STATUS_OK;
+    int code = SQLITE_DONE;
+    *n = 0;
+    while (status == STATUS_OK && (code = sqlite3_step(ids)) == SQLITE_ROW) {
+        bool alive;
+        status = worker_is_alive(store, sqlite3_column_int64(ids, 0), &alive, error);
+        *n += alive;
+    }
+    sqlite3_reset(ids);
+    return status != STATUS_OK || code == SQLITE_DONE
+               ? status
+               : database_error(&store->database, "counting workers", error);
 }
 
 static enum status insert_worker(struct store *store, const struct worker_description *description,
@@ -159,6 +187,8 @@ enum status store_worker_start(struct store *store, const struct worker_descript
 {
     enum status status = workers_open_locks(store, error);
     store->n_batch = description->n_sequences_max;
+    free(store->arithmetic); // of a start that failed
+    store->arithmetic = NULL;
     if (status == STATUS_OK && description->arithmetic &&
         !(store->arithmetic = strdup(description->arithmetic)))
         status =

@@ -7,8 +7,13 @@
 // WORKER_LOST: its byte is not locked, but its lock was in another file of that name. It may live, or have
 // ended for any reason.
 enum worker_state { WORKER_DEAD, WORKER_LOST, WORKER_ALIVE };
-enum worker_state worker_state(struct store *store, int64_t worker);
+enum status worker_state(struct store *store, int64_t worker, enum worker_state *state,
+                         struct error *error) WARN_UNUSED;
 // Whether another process (or another open of the store) holds that worker's lock. This worker's own is
 // alive.
-bool worker_is_alive(struct store *store, int64_t worker);
+enum status worker_is_alive(struct store *store, int64_t worker, bool *alive,
+                            struct error *error) WARN_UNUSED;
+// Steps through a statement whose rows are ids of workers, counts those alive, and resets it.
+enum status workers_count_alive(struct store *store, sqlite3_stmt *ids, int64_t *n,
+                                struct error *error) WARN_UNUSED;
 enum status workers_open_locks(struct store *store, struct error *error) WARN_UNUSED;

@@ -139,6 +139,35 @@ static void a_worker_that_can_t_give_them_back_must_end(void **state)
     store_close(store);
 }
 
+// Its lock was in another file of that name, as its row says.
+static void a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read(void **state)
+{
+    (void)state;
+    struct store *store = open_queue(5);
+    int n_times[N_JOBS] = {0};
+    size_t n_claimed;
+    char locks[64];
+    assert_int_equal(store_claim(store, (struct text){0}, 2, count_job, n_times, &n_claimed, &error),
+                     STATUS_OK);
+    snprintf(locks, sizeof locks, "%s-workers", store_path(store));
+    assert_int_equal(unlink(locks), 0);
+    struct store *second = open_worker(5);
+    fails = "SELECT lock_inode";
+    n_good = 0;
+    n_bad = 1;
+    assert_int_equal(store_claim(second, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error),
+                     STATUS_RETRY);
+    assert_int_equal(n_bad, 0);
+    assert_int_equal(n_claimed, 0);
+    assert_int_equal(store_claim(second, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error),
+                     STATUS_OK);
+    assert_true(n_claimed > 0 && n_claimed <= N_JOBS - 2);
+    for (int i = 0; i < N_JOBS; i++)
+        assert_true(n_times[i] <= 1);
+    store_close(second);
+    store_close(store);
+}
+
 static void a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_worker(void **state)
 {
     (void)state;
@@ -314,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_that_were_claimed_and_could_not_be_read_are_free_again),
         cmocka_unit_test(a_worker_that_can_t_give_them_back_must_end),
+        cmocka_unit_test(a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read),
         cmocka_unit_test(what_could_not_be_read_whole_is_an_error_wherever_the_disk_fails),
         cmocka_unit_test(a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_worker),
     };

@@ -1,0 +1,20 @@
+// SQLite on files and memory that fail: a VFS over the default one, SQLite's allocator, and with
+// -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup the allocations of the code under
+// test. One thread.
+#pragma once
+
+#include <stdbool.h>
+
+enum fault_kind {
+    FAULT_IO,     // reading, writing (half of the bytes are written), locking, opening, ..
+    FAULT_MEMORY, // allocations, but for the ones that SQLite can do without
+    FAULT_KINDS
+};
+
+void faults_install(void); // before SQLite is used
+
+// The n-th access from now on fails, and with `lasting` all behind it.
+void faults_arm(enum fault_kind kind, long n, bool lasting);
+void faults_disarm(void);
+void faults_pause(bool paused); // accesses are not counted meanwhile; pauses don't nest
+bool faults_met(void);          // since faults_arm
