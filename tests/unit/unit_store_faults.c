@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -22,7 +24,16 @@ static int n_bad;         // so many times
 static int bad_code = SQLITE_IOERR_READ;
 static int last_code; // what the last statement answered
 static struct error error;
+static time_t lock_file_made_s; // no time passes from then on, however slow the machine
 static char folder[] = "/tmp/sheaf-store-XXXXXX";
+
+time_t __wrap_time(time_t *now);
+
+time_t __wrap_time(time_t *now)
+{
+    (void)now;
+    return lock_file_made_s;
+}
 
 int __real_sqlite3_step(sqlite3_stmt *statement);
 int __wrap_sqlite3_step(sqlite3_stmt *statement);
@@ -152,6 +163,9 @@ static void a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read(vo
     snprintf(locks, sizeof locks, "%s-workers", store_path(store));
     assert_int_equal(unlink(locks), 0);
     struct store *second = open_worker(5);
+    struct stat about;
+    assert_int_equal(stat(locks, &about), 0);
+    lock_file_made_s = about.st_mtime;
     fails = "SELECT lock_inode";
     n_good = 0;
     n_bad = 1;
