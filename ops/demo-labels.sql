@@ -17,6 +17,7 @@ SELECT 100.0 * sum((label ->> 'sentiment') IS sentiment) / count(*) AS sentiment
 FROM labels LEFT JOIN answers USING (custom_id);
 
 .mode box --wrap 0
-SELECT 'accuracy: sentiment' AS figure, format('%.1f %%', sentiment) AS value FROM accuracy
+SELECT 'valid answers' AS figure, format('%,d of %,d', sum(label IS NOT NULL), count(*)) AS value FROM answers
+UNION ALL SELECT 'accuracy: sentiment', format('%.1f %%', sentiment) FROM accuracy
 UNION ALL SELECT 'accuracy: topic', format('%.1f %%', topic) FROM accuracy
 UNION ALL SELECT 'accuracy: both right', format('%.1f %%', both) FROM accuracy;

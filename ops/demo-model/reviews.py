@@ -7,7 +7,7 @@
 
 reviews.jsonl beside this script was written by the first command and is part of the demo; running it again gives the
 same bytes (every review has its own generator, seeded by "seed/split/index"). The jobs are chat requests in
-OpenAI's batch format, all with the same system prompt; labels.jsonl has the answer that the grammar knows.
+OpenAI's batch format, all with the same system prompt and the label's JSON Schema; labels.jsonl has the answer that the grammar knows.
 
 A review is one to four sentences: one judges the topic and decides the label, a second may agree with it, the
 others introduce the product, mention other aspects without judging them, or sum up. The topic is
@@ -26,6 +26,9 @@ import topics
 SENTIMENTS = ['positive', 'negative', 'neutral', 'mixed']
 SENTIMENT_WEIGHTS = [30, 30, 20, 20]
 TOPIC_NAMES = sorted(topics.TOPICS)
+LABEL_FORMAT = {'type': 'json_schema', 'json_schema': {'name': 'label', 'strict': True, 'schema': {
+    'type': 'object', 'additionalProperties': False, 'required': ['sentiment', 'topic'],
+    'properties': {'sentiment': {'enum': SENTIMENTS}, 'topic': {'enum': TOPIC_NAMES}}}}}
 
 SYSTEM = ('You label product reviews. Read the review and decide which aspect of the product it judges, and how. '
           'The topic is one of battery, delivery, price, quality, screen, size, sound, support. '
@@ -294,7 +297,7 @@ def check_split():
 
 def make_job(custom_id, text):
     body = {'model': 'annotator', 'messages': [{'role': 'system', 'content': SYSTEM}, {'role': 'user', 'content': text}],
-            'max_tokens': 48, 'temperature': 0}
+            'max_tokens': 48, 'temperature': 0, 'response_format': LABEL_FORMAT}
     return {'custom_id': custom_id, 'method': 'POST', 'url': '/v1/chat/completions', 'body': body}
 
 

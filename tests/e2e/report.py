@@ -110,16 +110,22 @@ def the_questions_of_annotators_have_answers(test):
              "--dataset", "reviews", "--store", "sheaf.db")
     for dataset, temperature in (("first", 0), ("second", 1.5)):
         test.write("in.jsonl", [{"custom_id": f"line {i}", "prompt": "the same", "max_tokens": 9, "temperature": temperature, "seed": i,
-                                 "ignore_eos": True} for i in range(4)] + [{"prompt": ""}])
+                                 "ignore_eos": True} for i in range(4)] + [{"prompt": ""},
+                                {"prompt": "x", "guided_regex": "(a)\\1"}])
         test.run("run", "in.jsonl", test.model, "-o", "out.jsonl", "--dataset", dataset, "--store", "sheaf.db")
     rows = {}
     with sqlite3.connect(f"file:{test.path('sheaf.db')}?mode=ro", uri=True) as store:
         for number, query in questions:
             rows[int(number)] = store.execute(query).fetchall()
-    assert not [n for n in range(13, 23) if not rows[n]], rows
+    assert not [n for n in range(13, 25) if not rows[n]], rows
     assert sum(n for _, n, _ in rows[14]) == sum(n for _, _, n in rows[15]) == 12, rows
     assert {row[0] for row in rows[16]} <= {f"line {i}" for i in range(4)}
-    assert [row[1:4] for row in rows[18]] == [("empty_prompt", 1, "first-5"), ("empty_prompt", 1, "second-5")], rows[18]
+    assert sorted(row[1:4] for row in rows[18]) == [(code, 1, f"{dataset}-{line}") for code, line in (("empty_prompt", 5), ("invalid_field", 6))
+                                                    for dataset in ("first", "second")], rows[18]
+    kinds = {(dataset, kind): counts for dataset, kind, *counts in rows[23]}
+    assert kinds["reviews", "json"][:3] == [12, 12, 0] and kinds["reviews", "json"][5] > 12, rows[23]
+    assert kinds["first", "none"][:2] == [5, 4] and kinds["first", "regex"] == [1, 0, 1, 0, 0, 0], rows[23]
+    assert [row[:4] for row in rows[24]] == [("regex", "invalid_field", 2, "first-6")], rows[24]
     assert rows[20] == [("first", "the same", 4), ("second", "the same", 4)], rows[20]
     costs = {dataset: (computed, cached, generated) for dataset, computed, cached, generated, _ in rows[19]}
     assert costs["first"][2] == 36 and len(costs) == 3, costs
