@@ -100,66 +100,6 @@ static void destroy_entry(struct compiled_constraint *entry)
     free(entry);
 }
 
-// ---- the vocabulary ----
-
-static int compare_names(const void *a, const void *b)
-{
-    const struct text *x = a, *y = b;
-    size_t n = x->size < y->size ? x->size : y->size;
-    int order = n ? memcmp(x->data, y->data, n) : 0;
-    return order ? order : (x->size > y->size) - (x->size < y->size);
-}
-
-bool constraint_cache_is_special(const void *context, struct text name)
-{
-    const struct constraint_cache *cache = context;
-    return cache->n_specials &&
-           bsearch(&name, cache->specials, cache->n_specials, sizeof *cache->specials, compare_names);
-}
-
-static bool collect_specials(struct constraint_cache *cache)
-{
-    size_t n = 0;
-    for (int32_t id = 0; id < cache->n_vocab; id++)
-        n += tokenizer_is_control(cache->tokenizer, id);
-    cache->specials = calloc(n + 1, sizeof *cache->specials);
-    for (int32_t id = 0; id < cache->n_vocab && cache->specials; id++)
-        if (tokenizer_is_control(cache->tokenizer, id))
-            cache->specials[cache->n_specials++] = tokenizer_token_text(cache->tokenizer, id);
-    if (n && cache->specials)
-        qsort(cache->specials, n, sizeof *cache->specials, compare_names);
-    return cache->specials != NULL;
-}
-
-static enum status make_vocabulary(struct constraint_cache *cache, struct error *error)
-{
-    size_t n = (size_t)cache->n_vocab, n_ends = 0;
-    struct text *tokens = calloc(n, sizeof *tokens);
-    size_t *starts = calloc(n + 1, sizeof *starts);
-    uint32_t *ends = calloc(n, sizeof *ends);
-    struct buffer bytes = {0};
-    for (size_t i = 0; i < n && starts && ends; i++) {
-        if (tokenizer_is_control(cache->tokenizer, (int32_t)i))
-            grammar_special_token(tokenizer_token_text(cache->tokenizer, (int32_t)i), &bytes);
-        else
-            tokenizer_decode(cache->tokenizer, (int32_t)i, false, &bytes);
-        starts[i + 1] = bytes.size;
-        if (tokenizer_ends_generation(cache->tokenizer, (int32_t)i))
-            ends[n_ends++] = (uint32_t)i;
-    }
-    for (size_t i = 0; i < n && tokens && starts; i++)
-        tokens[i] = (struct text){bytes.data + starts[i], starts[i + 1] - starts[i]};
-    enum status status = tokens && starts && ends && !bytes.failed && collect_specials(cache)
-                             ? grammar_vocabulary_create(&cache->vocabulary, tokens, n, ends, n_ends, error)
-                             : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
-                                         "the vocabulary of constraints: out of memory");
-    buffer_finish(&bytes);
-    free(ends);
-    free(starts);
-    free(tokens);
-    return status;
-}
-
 // ---- the cache ----
 
 static void remove_entry(struct constraint_cache *cache, struct compiled_constraint *entry)
@@ -199,12 +139,19 @@ static void evict(struct constraint_cache *cache)
 
 // ---- the threads ----
 
-// The oldest entries first, while there is room.
+// The vocabulary first, then the oldest entries, while there is room.
 static enum status start_waiting(struct constraint_cache *cache, struct error *error)
 {
     enum status status = STATUS_OK;
     if (cache->n_waiting && !cache->threads)
         status = constraint_threads_create(&cache->threads, cache, error);
+    if (status == STATUS_OK && cache->n_waiting && cache->making.state == CONSTRAINT_WAITING) {
+        cache->making.state = CONSTRAINT_COMPILING;
+        cache->n_compiling++;
+        constraint_threads_start(cache->threads, &cache->making);
+    }
+    if (cache->making.state != CONSTRAINT_COMPILED)
+        return status; // an entry is compiled for the vocabulary
     while (status == STATUS_OK && cache->n_waiting && cache->n_compiling < CONSTRAINTS_COMPILING_MAX) {
         struct compiled_constraint *oldest = NULL;
         for (struct compiled_constraint *entry = cache->first; entry; entry = entry->next)
@@ -218,10 +165,22 @@ static enum status start_waiting(struct constraint_cache *cache, struct error *e
     return status;
 }
 
-static void take_back(struct constraint_cache *cache, struct compiled_constraint *entry)
+// True: it is one that a prompt waits for.
+static bool take_back(struct constraint_cache *cache, struct compiled_constraint *entry)
 {
     entry->state = CONSTRAINT_COMPILED;
     cache->n_compiling--;
+    return entry != &cache->making;
+}
+
+// Without memory for the vocabulary it is made again.
+static enum status check_vocabulary(struct constraint_cache *cache, struct error *error)
+{
+    if (cache->making.state != CONSTRAINT_COMPILED || cache->vocabulary)
+        return STATUS_OK;
+    *error = cache->making.error;
+    cache->making = (struct compiled_constraint){0};
+    return error->status;
 }
 
 enum status constraint_cache_collect(struct constraint_cache *cache, int wait_ms, int32_t *n_compiled,
@@ -231,11 +190,12 @@ enum status constraint_cache_collect(struct constraint_cache *cache, int wait_ms
     if (cache->n_compiling && wait_ms)
         constraint_threads_wait(cache->threads, wait_ms);
     for (struct compiled_constraint *entry;
-         cache->n_compiling && (entry = constraint_threads_take(cache->threads)); ++*n_compiled)
-        take_back(cache, entry);
+         cache->n_compiling && (entry = constraint_threads_take(cache->threads));)
+        *n_compiled += take_back(cache, entry);
     if (*n_compiled)
         evict(cache);
-    return start_waiting(cache, error);
+    enum status status = check_vocabulary(cache, error);
+    return status == STATUS_OK ? start_waiting(cache, error) : status;
 }
 
 void constraint_cache_finish(struct constraint_cache *cache)
@@ -245,21 +205,13 @@ void constraint_cache_finish(struct constraint_cache *cache)
     cache->n_waiting = cache->n_compiling = 0;
     while (cache->first)
         remove_entry(cache, cache->first);
-    grammar_vocabulary_destroy(cache->vocabulary);
-    free(cache->specials);
-    cache->specials = NULL;
-    cache->n_specials = 0;
-    cache->vocabulary = NULL;
+    constraint_vocabulary_finish(cache);
+    cache->making = (struct compiled_constraint){0};
 }
 
 enum status constraint_cache_find(struct constraint_cache *cache, const struct answer_rules *rules,
                                   struct compiled_constraint **found, struct error *error)
 {
-    if (!cache->vocabulary) {
-        enum status status = make_vocabulary(cache, error);
-        if (status != STATUS_OK)
-            return status;
-    }
     uint64_t hash = hash_rules(rules);
     struct compiled_constraint *entry = cache->first;
     while (entry && !(entry->hash == hash && rules_equal(&entry->source, rules)))

@@ -47,21 +47,23 @@ struct compiled_constraint {
 struct constraint_cache {
     const struct tokenizer *tokenizer;
     int32_t n_vocab;
-    struct grammar_vocabulary *vocabulary; // NULL: no job had a constraint yet
-    struct text *specials; // [n_specials] names of special tokens, sorted; with the vocabulary
+    // What the first job with a constraint has made: `making` is its place among the entries that are compiled, and only while it is,
+    // vocabulary and specials belong to a thread.
+    struct compiled_constraint making;
+    struct grammar_vocabulary *vocabulary;
+    struct text *specials; // [n_specials] names of special tokens, sorted
     size_t n_specials;
     struct compiled_constraint *first;
     int64_t clock;
     struct constraint_threads *threads; // NULL: no job had a constraint yet
     int32_t n_waiting, n_compiling;     // entries
     // NULL: constraint_compile. Tests wait in another.
-    void (*compile)(struct compiled_constraint *entry, const struct constraint_cache *cache);
+    void (*compile)(struct compiled_constraint *entry, struct constraint_cache *cache);
 };
 
 // No entry has users. Waits for those that are being compiled.
 void constraint_cache_finish(struct constraint_cache *cache);
-// Makes the vocabulary and the threads when the first job comes, and has a new entry compiled. STATUS_RETRY: out
-// of memory.
+// Makes the threads for the first job, and has the vocabulary made and a new entry compiled. STATUS_RETRY: out of memory.
 enum status constraint_cache_find(struct constraint_cache *cache, const struct answer_rules *rules,
                                   struct compiled_constraint **found, struct error *error) WARN_UNUSED;
 // Takes entries back that have been compiled. *n_compiled: how many. While there is none, waits for up to wait_ms. Errors
@@ -69,7 +71,9 @@ enum status constraint_cache_find(struct constraint_cache *cache, const struct a
 enum status constraint_cache_collect(struct constraint_cache *cache, int wait_ms, int32_t *n_compiled,
                                      struct error *error) WARN_UNUSED;
 // Any thread, each entry by one. Sets entry->error.
-void constraint_compile(struct compiled_constraint *entry, const struct constraint_cache *cache);
+void constraint_compile(struct compiled_constraint *entry, struct constraint_cache *cache);
+void constraint_vocabulary_make(struct constraint_cache *cache); // that of cache->making; sets its error
+void constraint_vocabulary_finish(struct constraint_cache *cache);
 bool constraint_cache_is_special(const void *cache, struct text name); // any thread
 // A prompt is done with its entry, which may be NULL.
 void constraint_cache_release(struct constraint_cache *cache, struct compiled_constraint *entry);

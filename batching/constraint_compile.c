@@ -128,8 +128,12 @@ static enum status measure_end(struct compiled_constraint *entry)
     return status;
 }
 
-void constraint_compile(struct compiled_constraint *entry, const struct constraint_cache *cache)
+void constraint_compile(struct compiled_constraint *entry, struct constraint_cache *cache)
 {
+    if (entry == &cache->making) {
+        constraint_vocabulary_make(cache);
+        return;
+    }
     entry->function = -1;
     enum status status = compile(entry);
     if (status == STATUS_OK && has_parts(&entry->source))

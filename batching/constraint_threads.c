@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct constraint_threads {
-    const struct constraint_cache *cache;
+    struct constraint_cache *cache;
     struct queue *waiting, *compiled;
     pthread_t threads[CONSTRAINT_THREADS];
     int n_threads;
@@ -18,7 +18,7 @@ struct constraint_threads {
 static void *run(void *context)
 {
     struct constraint_threads *threads = context;
-    const struct constraint_cache *cache = threads->cache;
+    struct constraint_cache *cache = threads->cache;
     for (struct compiled_constraint *entry; (entry = queue_pop(threads->waiting));) {
         if (cache->compile)
             cache->compile(entry, cache);
@@ -30,7 +30,7 @@ static void *run(void *context)
     return NULL;
 }
 
-enum status constraint_threads_create(struct constraint_threads **out, const struct constraint_cache *cache,
+enum status constraint_threads_create(struct constraint_threads **out, struct constraint_cache *cache,
                                       struct error *error)
 {
     struct constraint_threads *threads = calloc(1, sizeof *threads);

@@ -15,8 +15,8 @@ enum {
 struct constraint_threads;
 
 // STATUS_RETRY: out of memory, or no thread could be started.
-enum status constraint_threads_create(struct constraint_threads **threads,
-                                      const struct constraint_cache *cache, struct error *error) WARN_UNUSED;
+enum status constraint_threads_create(struct constraint_threads **threads, struct constraint_cache *cache,
+                                      struct error *error) WARN_UNUSED;
 // Waits for the compiles that have begun; others are dropped.
 void constraint_threads_destroy(struct constraint_threads *threads);
 // At most CONSTRAINTS_COMPILING_MAX that were not taken back.

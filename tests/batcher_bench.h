@@ -14,7 +14,7 @@
 
 static bool ahead; // how the tests run now
 // NULL: constraints are compiled as ever
-static void (*bench_compile)(struct compiled_constraint *entry, const struct constraint_cache *cache);
+static void (*bench_compile)(struct compiled_constraint *entry, struct constraint_cache *cache);
 static int64_t n_rows_ahead; // of all tests
 
 struct bench {
