@@ -15,13 +15,10 @@ static struct object undefined_of(enum undefined_reason reason, const struct obj
     return undefined;
 }
 
-bool access_method(struct rendering *rendering, const struct object *owner, struct text name,
-                   const struct function *method, struct object *value)
+struct object access_method(struct rendering *rendering, const struct object *owner, struct text name,
+                            const struct function *method)
 {
-    if (!method->unsafe)
-        return call_bind(rendering, method, owner, value);
-    *value = undefined_of(UNDEFINED_UNSAFE, owner, name);
-    return true;
+    return method->unsafe ? undefined_of(UNDEFINED_UNSAFE, owner, name) : call_bind(rendering, method, owner);
 }
 
 static bool is_dunder(struct text name)
@@ -30,90 +27,62 @@ static bool is_dunder(struct text name)
            memcmp(name.data + name.size - 2, "__", 2) == 0;
 }
 
-static bool namespace_attribute(struct rendering *rendering, const struct object *owner, struct text name,
-                                struct object *value, bool *known)
+static struct object no_attribute(const struct object *owner, struct text name)
 {
-    const struct object *found;
-    if (!dict_find_text(rendering, owner->dict, name, &found))
-        return false;
-    *known = found;
-    if (found)
-        *value = name.size && name.data[0] == '_' ? undefined_of(UNDEFINED_UNSAFE, owner, name) : *found;
-    return true;
+    return undefined_of(is_dunder(name) ? UNDEFINED_UNSAFE : UNDEFINED_ATTRIBUTE, owner, name);
 }
 
-bool access_attribute_only(struct rendering *rendering, const struct object *owner, struct text name,
-                           struct object *value)
+// The attribute alone. Without one the value is undefined.
+static struct object attribute_only(struct rendering *rendering, const struct object *owner, struct text name)
 {
-    bool known = false;
-    if (owner->kind == OBJECT_UNDEFINED && !is_dunder(name))
-        return object_fail_undefined(rendering, owner);
-    if (owner->kind == OBJECT_NAMESPACE && !namespace_attribute(rendering, owner, name, value, &known))
-        return false;
-    if (owner->kind == OBJECT_LOOP && !loop_attribute(rendering, owner->loop, name, value, &known))
-        return false;
-    const struct function *method = known ? NULL : functions_find_method((enum object_kind)owner->kind, name);
+    if (!is_dunder(name))
+        object_check_defined(rendering, owner);
+    if (owner->kind == OBJECT_NAMESPACE) {
+        const struct object *found = dict_find_text(rendering, owner->dict, name);
+        if (found)
+            return name.size && name.data[0] == '_' ? undefined_of(UNDEFINED_UNSAFE, owner, name) : *found;
+    }
+    struct object value;
+    if (owner->kind == OBJECT_LOOP && loop_attribute(rendering, owner->loop, name, &value))
+        return value;
+    const struct function *method = functions_find_method((enum object_kind)owner->kind, name);
     if (method)
-        return access_method(rendering, owner, name, method, value);
-    if (!known && functions_is_refused((enum object_kind)owner->kind, name))
-        return rendering_fail(rendering, "'%.*s' of '%s' objects is not supported in chat templates",
-                              codepoints_cut(name), name.data, object_type_name(owner));
-    if (!known)
-        *value = undefined_of(is_dunder(name) ? UNDEFINED_UNSAFE : UNDEFINED_ATTRIBUTE, owner, name);
-    return true;
+        return access_method(rendering, owner, name, method);
+    if (functions_is_refused((enum object_kind)owner->kind, name))
+        rendering_fail(rendering, "'%.*s' of '%s' objects is not supported in chat templates",
+                       codepoints_cut(name), name.data, object_type_name(owner));
+    return no_attribute(owner, name);
 }
 
-bool access_attribute_of_dict(struct rendering *rendering, const struct object *owner, struct text name,
-                              const struct function *dict_method, struct object *value)
+struct object access_attribute_of_dict(struct rendering *rendering, const struct object *owner,
+                                       struct text name, const struct function *dict_method)
 {
     if (dict_method)
-        return access_method(rendering, owner, name, dict_method, value);
-    const struct object *found;
-    if (!dict_find_text(rendering, owner->dict, name, &found))
-        return false;
-    *value =
-        found ? *found : undefined_of(is_dunder(name) ? UNDEFINED_UNSAFE : UNDEFINED_ATTRIBUTE, owner, name);
-    return true;
+        return access_method(rendering, owner, name, dict_method);
+    const struct object *found = dict_find_text(rendering, owner->dict, name);
+    return found ? *found : no_attribute(owner, name);
 }
 
-bool access_attribute(struct rendering *rendering, const struct object *owner, struct text name,
-                      struct object *value)
+struct object access_attribute(struct rendering *rendering, const struct object *owner, struct text name)
 {
     if (owner->kind != OBJECT_DICT)
-        return access_attribute_only(rendering, owner, name, value);
-    return access_attribute_of_dict(rendering, owner, name, functions_find_method(OBJECT_DICT, name), value);
+        return attribute_only(rendering, owner, name);
+    return access_attribute_of_dict(rendering, owner, name, functions_find_method(OBJECT_DICT, name));
 }
 
 // No such item: an attribute of that name may be meant.
-static bool item_fallback(struct rendering *rendering, const struct object *owner, const struct object *index,
-                          struct object *value)
+static struct object no_item(struct rendering *rendering, const struct object *owner,
+                             const struct object *index)
 {
     if (index->kind == OBJECT_STRING)
-        return access_attribute_only(rendering, owner, index->text, value);
+        return attribute_only(rendering, owner, index->text);
     size_t start = rendering->text.size;
-    struct object printed;
-    if (!represent_add_repr(rendering, index) || !rendering_take(rendering, start, &printed))
-        return false;
-    *value = undefined_of(UNDEFINED_ELEMENT, owner, printed.text);
-    return true;
-}
-
-static bool dict_item(struct rendering *rendering, const struct object *owner, const struct object *index,
-                      struct object *value)
-{
-    const struct object *found = NULL;
-    bool hashable = index->kind != OBJECT_LIST && index->kind != OBJECT_DICT && index->kind != OBJECT_VIEW;
-    if (hashable && !dict_find(rendering, owner->dict, index, &found))
-        return false;
-    if (!found)
-        return item_fallback(rendering, owner, index, value);
-    *value = *found;
-    return true;
+    represent_add_repr(rendering, index);
+    return undefined_of(UNDEFINED_ELEMENT, owner, rendering_take(rendering, start).text);
 }
 
 // *found is false when there are not that many codepoints.
-static bool text_item(struct rendering *rendering, struct text text, int64_t position, struct object *value,
-                      bool *found)
+static struct object text_item(struct rendering *rendering, struct text text, int64_t position, bool *found)
 {
     size_t start = position < 0 ? codepoints_offset_from_end(text, (size_t)(-(position + 1)))
                                 : codepoints_offset(text, (size_t)position);
@@ -123,81 +92,49 @@ static bool text_item(struct rendering *rendering, struct text text, int64_t pos
         codepoints_previous(text, &start);
     else if (*found)
         codepoints_next(text, &stop);
-    *value = object_string((struct text){text.data + start, stop - start});
-    return rendering_spend_bytes(rendering, position < 0 ? text.size - start : start);
+    rendering_spend_bytes(rendering, position < 0 ? text.size - start : start);
+    return object_string((struct text){text.data + start, stop - start});
 }
 
-bool access_item(struct rendering *rendering, const struct object *owner, const struct object *index,
-                 struct object *value)
+struct object access_item(struct rendering *rendering, const struct object *owner, const struct object *index)
 {
-    if (owner->kind == OBJECT_DICT)
-        return dict_item(rendering, owner, index, value);
-    if (owner->kind == OBJECT_UNDEFINED)
-        return object_fail_undefined(rendering, owner);
-    bool indexed = object_is_sequence(owner) || owner->kind == OBJECT_STRING || owner->kind == OBJECT_RANGE;
-    if (!indexed || !object_is_integral(index))
-        return item_fallback(rendering, owner, index, value);
-    int64_t length, position = object_to_integer(index);
-    bool has_length, found;
-    if (owner->kind == OBJECT_STRING) {
-        if (!text_item(rendering, owner->text, position, value, &found))
-            return false;
-        return found || item_fallback(rendering, owner, index, value);
+    const struct object *found = NULL;
+    object_check_defined(rendering, owner);
+    if (owner->kind == OBJECT_DICT) {
+        if (index->kind != OBJECT_LIST && index->kind != OBJECT_DICT && index->kind != OBJECT_VIEW)
+            found = dict_find(rendering, owner->dict, index);
+        return found ? *found : no_item(rendering, owner, index);
     }
-    if (!object_length(rendering, owner, &length, &has_length))
-        return false;
+    if (!object_is_integral(index))
+        return no_item(rendering, owner, index);
+    int64_t position = object_to_integer(index);
+    if (owner->kind == OBJECT_STRING) {
+        bool exists;
+        struct object item = text_item(rendering, owner->text, position, &exists);
+        return exists ? item : no_item(rendering, owner, index);
+    }
+    bool indexed = object_is_sequence(owner) || owner->kind == OBJECT_RANGE;
+    int64_t length = indexed ? object_length(rendering, owner) : 0;
     if (position < 0)
         position += length;
     if (position < 0 || position >= length)
-        return item_fallback(rendering, owner, index, value);
+        return no_item(rendering, owner, index);
     if (owner->kind == OBJECT_RANGE)
-        *value = object_integer(owner->range->start + position * owner->range->step);
-    else
-        *value = owner->sequence->items[position];
-    return true;
+        return object_integer(owner->range->start + position * owner->range->step);
+    return owner->sequence->items[position];
 }
 
-struct bounds {
-    int64_t start, stop, step;
-    int64_t count; // of the positions start, start + step, ...
-};
-
-static bool bound(struct rendering *rendering, const struct object *part, int64_t missing, int64_t length,
-                  int64_t lowest, int64_t highest, int64_t *position)
+static int64_t bound(struct rendering *rendering, const struct object *part, int64_t missing, int64_t length,
+                     int64_t lowest, int64_t highest)
 {
-    if (part->kind == OBJECT_MISSING || part->kind == OBJECT_NONE) {
-        *position = missing;
-        return true;
-    }
+    if (part->kind == OBJECT_MISSING || part->kind == OBJECT_NONE)
+        return missing;
     if (!object_is_integral(part))
-        return rendering_fail(rendering,
-                              "slice indices must be integers or None or have an __index__ method");
+        rendering_fail(rendering, "slice indices must be integers or None or have an __index__ method");
     int64_t value = object_to_integer(part);
     if (value < 0)
         value += length;
-    *position = value < lowest ? lowest : value > highest ? highest : value;
-    return true;
-}
-
-// docs.python.org/3/reference/datamodel.html, slice.indices.
-static bool find_bounds(struct rendering *rendering, const struct object *start, const struct object *stop,
-                        const struct object *step, int64_t length, struct bounds *bounds)
-{
-    if (!bound(rendering, step, 1, 0, INT64_MIN, INT64_MAX, &bounds->step))
-        return false;
-    if (bounds->step == 0)
-        return rendering_fail(rendering, "slice step cannot be zero");
-    if (bounds->step < -INT64_MAX)
-        bounds->step = -INT64_MAX;
-    bool down = bounds->step < 0;
-    int64_t lowest = down ? -1 : 0, highest = down ? length - 1 : length;
-    if (!bound(rendering, start, down ? highest : lowest, length, lowest, highest, &bounds->start) ||
-        !bound(rendering, stop, down ? lowest : highest, length, lowest, highest, &bounds->stop))
-        return false;
-    int64_t distance = down ? bounds->start - bounds->stop : bounds->stop - bounds->start;
-    int64_t stride = down ? -bounds->step : bounds->step;
-    bounds->count = distance <= 0 ? 0 : (distance - 1) / stride + 1;
-    return true;
+    return value < lowest ? lowest : value > highest ? highest : value;
 }
 
 static size_t text_bound(struct text text, int64_t position)
@@ -207,57 +144,53 @@ static size_t text_bound(struct text text, int64_t position)
     return codepoints_offset(text, (size_t)position);
 }
 
-// Without a step only the text before the bounds, or behind them, needs to be walked through.
-static bool slice_text(struct rendering *rendering, struct text text, const struct object *start,
-                       const struct object *stop, struct object *value)
+// Only the text before the bounds, or behind them, needs to be walked through.
+static struct object slice_text(struct rendering *rendering, struct text text, const struct object *start,
+                                const struct object *stop)
 {
-    int64_t first, last;
-    if (!bound(rendering, start, 0, 0, INT64_MIN, INT64_MAX, &first) ||
-        !bound(rendering, stop, INT64_MAX, 0, INT64_MIN, INT64_MAX, &last))
-        return false;
+    int64_t first = bound(rendering, start, 0, 0, INT64_MIN, INT64_MAX);
+    int64_t last = bound(rendering, stop, INT64_MAX, 0, INT64_MIN, INT64_MAX);
     size_t from = text_bound(text, first), to = text_bound(text, last);
-    *value = object_string((struct text){text.data + from, to > from ? to - from : 0});
-    size_t walked = (first < 0 ? text.size - from : from) + (last < 0            ? text.size - to
-                                                             : last == INT64_MAX ? 0
-                                                                                 : to);
-    return rendering_spend_bytes(rendering, walked);
+    size_t walked = first < 0 ? text.size - from : from;
+    if (last != INT64_MAX)
+        walked += last < 0 ? text.size - to : to;
+    rendering_spend_bytes(rendering, walked);
+    return object_string((struct text){text.data + from, to > from ? to - from : 0});
 }
 
-static bool slice_sequence(struct rendering *rendering, const struct object *owner,
-                           const struct bounds *bounds, struct object *value)
+// docs.python.org/3/reference/datamodel.html, slice.indices.
+static struct object slice_sequence(struct rendering *rendering, const struct object *owner,
+                                    const struct object *start, const struct object *stop, int64_t step)
 {
+    int64_t length = (int64_t)owner->sequence->n_items, stride = step < 0 ? -step : step;
+    int64_t lowest = step < 0 ? -1 : 0, highest = step < 0 ? length - 1 : length;
+    int64_t first = bound(rendering, start, step < 0 ? highest : lowest, length, lowest, highest);
+    int64_t last = bound(rendering, stop, step < 0 ? lowest : highest, length, lowest, highest);
+    int64_t distance = step < 0 ? first - last : last - first;
+    size_t n = distance <= 0 ? 0 : (size_t)((distance - 1) / stride + 1);
     const struct object *from = owner->sequence->items;
-    struct object *items;
-    if (bounds->step == 1) // shared: items are immutable
-        return list_wrap(rendering, from ? from + bounds->start : NULL, (size_t)bounds->count,
-                         (enum object_kind)owner->kind, value);
-    if (!list_allocate(rendering, (size_t)bounds->count, (enum object_kind)owner->kind, &items, value))
-        return false;
-    for (int64_t i = 0; i < bounds->count; i++)
-        items[i] = from[bounds->start + i * bounds->step];
-    return true;
+    if (step == 1) // shared: items are immutable
+        return list_wrap(rendering, from ? from + first : NULL, n, (enum object_kind)owner->kind);
+    struct object *items, slice = list_allocate(rendering, n, (enum object_kind)owner->kind, &items);
+    for (size_t i = 0; i < n; i++)
+        items[i] = from[first + (int64_t)i * step];
+    return slice;
 }
 
-bool access_slice(struct rendering *rendering, const struct object *owner, const struct object *start,
-                  const struct object *stop, const struct object *step, struct object *value)
+struct object access_slice(struct rendering *rendering, const struct object *owner,
+                           const struct object *start, const struct object *stop, const struct object *step)
 {
-    struct bounds bounds;
-    int64_t length;
-    bool has_length;
-    if (owner->kind == OBJECT_UNDEFINED)
-        return object_fail_undefined(rendering, owner);
+    object_check_defined(rendering, owner);
     if (owner->kind == OBJECT_DICT)
-        return rendering_fail(rendering, "unhashable type: 'slice'");
+        rendering_fail(rendering, "unhashable type: 'slice'");
     if (!object_is_sequence(owner) && owner->kind != OBJECT_STRING)
-        return rendering_fail(rendering, "'%s' object cannot be sliced", object_type_name(owner));
-    bool forward = step->kind == OBJECT_MISSING || step->kind == OBJECT_NONE ||
-                   (object_is_integral(step) && object_to_integer(step) == 1);
-    if (owner->kind == OBJECT_STRING && forward)
-        return slice_text(rendering, owner->text, start, stop, value);
-    if (owner->kind == OBJECT_STRING)
-        return rendering_fail(rendering, "a step in a slice of text is not supported in chat templates");
-    if (!object_length(rendering, owner, &length, &has_length) ||
-        !find_bounds(rendering, start, stop, step, length, &bounds))
-        return false;
-    return slice_sequence(rendering, owner, &bounds, value);
+        rendering_fail(rendering, "'%s' object cannot be sliced", object_type_name(owner));
+    int64_t stride = bound(rendering, step, 1, 0, -INT64_MAX, INT64_MAX);
+    if (stride == 0)
+        rendering_fail(rendering, "slice step cannot be zero");
+    if (owner->kind != OBJECT_STRING)
+        return slice_sequence(rendering, owner, start, stop, stride);
+    if (stride != 1)
+        rendering_fail(rendering, "a step in a slice of text is not supported in chat templates");
+    return slice_text(rendering, owner->text, start, stop);
 }

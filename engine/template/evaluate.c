@@ -38,51 +38,36 @@ static bool load_environment(const struct template_environment *environment, str
     return false;
 }
 
-static bool load_global(struct rendering *rendering, uint32_t name, struct object *value)
+static const struct object *load_global(struct rendering *rendering, uint32_t name)
 {
-    const struct template *template = rendering->template;
-    if (!rendering->globals_known[name]) {
-        struct object *global = &rendering->globals[name];
-        struct text text = template->names[name];
-        const struct function *function = functions_find_global(text);
-        const struct value *variable = NULL;
-        for (size_t i = 0; i < rendering->variables->object.n_members && !variable; i++)
-            if (text_equal(rendering->variables->object.members[i].key, text))
-                variable = &rendering->variables->object.members[i].value;
-        if (variable) {
-            if (!object_from_value(rendering, variable, global))
-                return false;
-        } else if (!load_environment(rendering->environment, text, global) && function &&
-                   !call_bind(rendering, function, NULL, global)) {
-            return false;
-        }
-        rendering->globals_known[name] = true;
-    }
-    *value = rendering->globals[name];
-    return true;
+    struct object *global = &rendering->globals[name];
+    if (rendering->globals_known[name])
+        return global;
+    struct text text = rendering->template->names[name];
+    const struct function *function = functions_find_global(text);
+    const struct value *variable = NULL;
+    for (size_t i = 0; i < rendering->variables->object.n_members && !variable; i++)
+        if (text_equal(rendering->variables->object.members[i].key, text))
+            variable = &rendering->variables->object.members[i].value;
+    if (variable)
+        *global = object_from_value(rendering, variable);
+    else if (!load_environment(rendering->environment, text, global) && function)
+        *global = call_bind(rendering, function, NULL);
+    rendering->globals_known[name] = true;
+    return global;
 }
 
-bool evaluate_enter_scope(struct rendering *rendering, struct activation *activation,
-                          const struct scope *scope)
+void evaluate_enter_scope(struct rendering *rendering, const struct scope *scope)
 {
     for (uint32_t i = 0; i < scope->n_loads; i++) {
         const struct load *load = &scope->loads[i];
-        struct object *slot = &activation->slots[load->slot];
-        switch (load->kind) {
-        case LOAD_GLOBAL:
-            slot->kind = OBJECT_MISSING;
-            if (!load_global(rendering, load->name, slot))
-                return false;
-            break;
-        case LOAD_OUTER:
-            *slot = *evaluate_place(activation, load->outer);
-            break;
-        case LOAD_NOTHING:
-            slot->kind = OBJECT_MISSING;
-            break;
-        }
+        struct object *slot = &rendering->activation->slots[load->slot];
+        slot->kind = OBJECT_MISSING;
+        if (load->kind == LOAD_GLOBAL)
+            *slot = *load_global(rendering, load->name);
+        else if (load->kind == LOAD_OUTER)
+            *slot = *evaluate_place(rendering->activation, load->outer);
     }
-    return true;
 }
 
 // Arguments while they are evaluated: near ones on the C stack, many in the arena.
@@ -91,340 +76,258 @@ struct argument_space {
     struct keyword_argument keywords[ARGUMENTS_NEAR];
 };
 
-static NOINLINE bool evaluate_arguments(struct rendering *rendering, struct activation *activation,
-                                        const struct argument_expressions *arguments,
-                                        struct argument_space *space, struct call *call)
+static NOINLINE struct call evaluate_arguments(struct rendering *rendering,
+                                               const struct argument_expressions *arguments,
+                                               struct argument_space *space)
 {
     size_t n_items = arguments->positional.n_items, n_keywords = arguments->n_keywords;
     struct object *items = space->items;
     struct keyword_argument *keywords = space->keywords;
     if (n_items > ARGUMENTS_NEAR)
         items = rendering_allocate_array(rendering, n_items, sizeof *items);
-    if (items && n_keywords > ARGUMENTS_NEAR)
+    if (n_keywords > ARGUMENTS_NEAR)
         keywords = rendering_allocate_array(rendering, n_keywords, sizeof *keywords);
-    if (!items || !keywords)
-        return false;
     for (size_t i = 0; i < n_items; i++)
-        if (!evaluate(rendering, activation, arguments->positional.items[i], &items[i]))
-            return false;
+        items[i] = evaluate(rendering, arguments->positional.items[i]);
     for (size_t i = 0; i < n_keywords; i++) {
         keywords[i].name = arguments->keywords[i].name;
-        if (!evaluate(rendering, activation, arguments->keywords[i].value, &keywords[i].value))
-            return false;
+        keywords[i].value = evaluate(rendering, arguments->keywords[i].value);
     }
-    *call = (struct call){items, n_items, keywords, n_keywords};
-    return true;
+    return (struct call){items, n_items, keywords, n_keywords};
 }
 
-static NOINLINE bool evaluate_called(struct rendering *rendering, struct activation *activation,
-                                     const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_called(struct rendering *rendering,
+                                              const struct expression *expression)
 {
     struct argument_space space;
-    struct call call;
-    struct object callee;
-    return evaluate(rendering, activation, expression->call.callee, &callee) &&
-           evaluate_arguments(rendering, activation, expression->call.arguments, &space, &call) &&
-           call_object(rendering, &callee, &call, value);
+    struct object callee = evaluate(rendering, expression->call.callee);
+    struct call call = evaluate_arguments(rendering, expression->call.arguments, &space);
+    return call_object(rendering, &callee, &call);
 }
 
-static bool set_line(struct rendering *rendering, const struct expression *expression, bool ok)
+static NOINLINE struct object filter_input(struct rendering *rendering, const struct expression *filter,
+                                           const struct object *input)
 {
-    if (!ok && !rendering->error_line)
-        rendering->error_line = expression->line;
-    return ok;
-}
-
-static NOINLINE bool filter_input(struct rendering *rendering, struct activation *activation,
-                                  const struct expression *filter, const struct object *input,
-                                  struct object *value)
-{
-    static const struct call no_arguments;
-    const struct argument_expressions *arguments = filter->filter.arguments;
     struct argument_space space;
-    struct call call = no_arguments;
     if (!filter->filter.function)
-        return rendering_fail(rendering, "no %s named '%.*s'",
-                              filter->kind == EXPRESSION_FILTER ? "filter" : "test",
-                              codepoints_cut(filter->filter.name), filter->filter.name.data);
-    bool plain = !arguments->positional.n_items && !arguments->n_keywords;
-    if (!plain && !evaluate_arguments(rendering, activation, arguments, &space, &call))
-        return false;
-    return call_function(rendering, filter->filter.function, input, &call, value);
+        rendering_fail(rendering, "no %s named '%.*s'", filter->kind == EXPRESSION_FILTER ? "filter" : "test",
+                       codepoints_cut(filter->filter.name), filter->filter.name.data);
+    struct call call = evaluate_arguments(rendering, filter->filter.arguments, &space);
+    return call_function(rendering, filter->filter.function, input, &call);
 }
 
-bool evaluate_filter(struct rendering *rendering, struct activation *activation,
-                     const struct expression *filter, const struct object *input, struct object *value)
+struct object evaluate_filter(struct rendering *rendering, const struct expression *filter,
+                              const struct object *input)
 {
     struct object first = *input;
-    if (filter->filter.input && !evaluate_filter(rendering, activation, filter->filter.input, input, &first))
-        return false;
-    return set_line(rendering, filter, filter_input(rendering, activation, filter, &first, value));
+    if (filter->filter.input)
+        first = evaluate_filter(rendering, filter->filter.input, input);
+    rendering->line = filter->line;
+    return filter_input(rendering, filter, &first);
 }
 
-static NOINLINE bool evaluate_filtered(struct rendering *rendering, struct activation *activation,
-                                       const struct expression *filter, struct object *value)
+static NOINLINE struct object evaluate_filtered(struct rendering *rendering, const struct expression *filter)
 {
-    struct object input;
-    return evaluate(rendering, activation, filter->filter.input, &input) &&
-           filter_input(rendering, activation, filter, &input, value);
+    struct object input = evaluate(rendering, filter->filter.input);
+    return filter_input(rendering, filter, &input);
 }
 
-static NOINLINE bool evaluate_items(struct rendering *rendering, struct activation *activation,
-                                    const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_items(struct rendering *rendering, const struct expression *expression)
 {
-    struct object *items;
     enum object_kind kind = expression->kind == EXPRESSION_LIST ? OBJECT_LIST : OBJECT_TUPLE;
-    if (!list_allocate(rendering, expression->items.n_items, kind, &items, value))
-        return false;
+    struct object *items, list = list_allocate(rendering, expression->items.n_items, kind, &items);
     for (size_t i = 0; i < expression->items.n_items; i++)
-        if (!evaluate(rendering, activation, expression->items.items[i], &items[i]))
-            return false;
-    return true;
+        items[i] = evaluate(rendering, expression->items.items[i]);
+    return list;
 }
 
-static NOINLINE bool evaluate_dict(struct rendering *rendering, struct activation *activation,
-                                   const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_dict(struct rendering *rendering, const struct expression *expression)
 {
     struct dict *dict = dict_create(rendering, expression->items.n_items / 2);
-    if (!dict)
-        return false;
     for (size_t i = 0; i < expression->items.n_items; i += 2) {
-        struct object key, item;
-        if (!evaluate(rendering, activation, expression->items.items[i], &key) ||
-            !evaluate(rendering, activation, expression->items.items[i + 1], &item) ||
-            !dict_set(rendering, dict, &key, &item))
-            return false;
+        struct object key = evaluate(rendering, expression->items.items[i]);
+        struct object item = evaluate(rendering, expression->items.items[i + 1]);
+        dict_set(rendering, dict, &key, &item);
     }
-    *value = dict_object(dict);
-    return true;
+    return dict_object(dict);
 }
 
-static NOINLINE bool evaluate_concatenation(struct rendering *rendering, struct activation *activation,
-                                            const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_concatenation(struct rendering *rendering,
+                                                     const struct expression *expression)
 {
     const struct expressions *operands = &expression->items;
-    struct object first, operand;
-    if (!evaluate(rendering, activation, operands->items[0], &first) ||
-        !represent_str(rendering, &first, &first))
-        return false;
+    struct object operand = evaluate(rendering, operands->items[0]),
+                  first = represent_str(rendering, &operand);
     size_t start = rendering->text.size;
     bool append = first.text.size >= CONCATENATE_BYTES;
     if (!append)
         rendering_add_text(rendering, first.text);
-    for (size_t i = 1; i < operands->n_items; i++)
-        if (!evaluate(rendering, activation, operands->items[i], &operand) ||
-            !represent_add_str(rendering, &operand))
-            return false;
-    if (!append)
-        return rendering_take(rendering, start, value);
-    return rendering_append_tail(rendering, first.text, start, value);
+    for (size_t i = 1; i < operands->n_items; i++) {
+        operand = evaluate(rendering, operands->items[i]);
+        represent_add_str(rendering, &operand);
+    }
+    return append ? rendering_append_tail(rendering, first.text, start) : rendering_take(rendering, start);
 }
 
-static NOINLINE bool evaluate_binary(struct rendering *rendering, struct activation *activation,
-                                     const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_binary(struct rendering *rendering,
+                                              const struct expression *expression)
 {
-    struct object left, right;
-    return evaluate(rendering, activation, expression->binary.left, &left) &&
-           evaluate(rendering, activation, expression->binary.right, &right) &&
-           operator_arithmetic(rendering, expression->binary.operator, & left, &right, value);
+    struct object left = evaluate(rendering, expression->binary.left);
+    struct object right = evaluate(rendering, expression->binary.right);
+    return operator_arithmetic(rendering, expression->binary.operator, & left, &right);
 }
 
-static NOINLINE bool evaluate_comparison(struct rendering *rendering, struct activation *activation,
-                                         const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_comparison(struct rendering *rendering,
+                                                  const struct expression *expression)
 {
-    struct object left, right;
+    struct object left = evaluate(rendering, expression->comparison.first);
     bool holds = true;
-    if (!evaluate(rendering, activation, expression->comparison.first, &left))
-        return false;
     for (size_t i = 0; holds && i < expression->comparison.n_operands; i++) {
         const struct comparison_operand *operand = &expression->comparison.operands[i];
-        if (!evaluate(rendering, activation, operand->operand, &right) ||
-            !operator_compare(rendering, operand->operator, & left, &right, &holds))
-            return false;
+        struct object right = evaluate(rendering, operand->operand);
+        holds = operator_compare(rendering, operand->operator, & left, &right);
         left = right;
     }
-    *value = object_bool(holds);
-    return true;
+    return object_bool(holds);
 }
 
-static NOINLINE bool evaluate_unary(struct rendering *rendering, struct activation *activation,
-                                    const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_unary(struct rendering *rendering, const struct expression *expression)
 {
-    struct object operand;
-    if (!evaluate(rendering, activation, expression->binary.left, &operand))
-        return false;
-    if (expression->kind == EXPRESSION_NEGATIVE)
-        return operator_negative(rendering, &operand, value);
-    *value = object_bool(!object_truth(&operand));
-    return true;
+    struct object operand = evaluate(rendering, expression->binary.left);
+    return expression->kind == EXPRESSION_NEGATIVE ? operator_negative(rendering, &operand)
+                                                   : object_bool(!object_truth(&operand));
 }
 
-static NOINLINE bool evaluate_slice(struct rendering *rendering, struct activation *activation,
-                                    const struct object *owner, const struct expression *slice,
-                                    struct object *value)
+static struct object evaluate_optional(struct rendering *rendering, const struct expression *expression)
 {
-    struct object start = {0}, stop = {0}, step = {0};
-    if ((slice->slice.start && !evaluate(rendering, activation, slice->slice.start, &start)) ||
-        (slice->slice.stop && !evaluate(rendering, activation, slice->slice.stop, &stop)) ||
-        (slice->slice.step && !evaluate(rendering, activation, slice->slice.step, &step)))
-        return false;
-    return access_slice(rendering, owner, &start, &stop, &step, value);
+    return expression ? evaluate(rendering, expression) : (struct object){0};
 }
 
-static NOINLINE bool evaluate_subscript(struct rendering *rendering, struct activation *activation,
-                                        const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_slice(struct rendering *rendering, const struct object *owner,
+                                             const struct expression *slice)
 {
-    struct object owner, index;
-    if (!evaluate(rendering, activation, expression->subscript.owner, &owner))
-        return false;
+    struct object start = evaluate_optional(rendering, slice->slice.start);
+    struct object stop = evaluate_optional(rendering, slice->slice.stop);
+    struct object step = evaluate_optional(rendering, slice->slice.step);
+    return access_slice(rendering, owner, &start, &stop, &step);
+}
+
+static NOINLINE struct object evaluate_subscript(struct rendering *rendering,
+                                                 const struct expression *expression)
+{
+    struct object owner = evaluate(rendering, expression->subscript.owner);
     if (expression->subscript.index->kind == EXPRESSION_SLICE)
-        return evaluate_slice(rendering, activation, &owner, expression->subscript.index, value);
-    return evaluate(rendering, activation, expression->subscript.index, &index) &&
-           access_item(rendering, &owner, &index, value);
+        return evaluate_slice(rendering, &owner, expression->subscript.index);
+    struct object index = evaluate(rendering, expression->subscript.index);
+    return access_item(rendering, &owner, &index);
 }
 
-static NOINLINE bool evaluate_attribute(struct rendering *rendering, struct activation *activation,
-                                        const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_attribute(struct rendering *rendering,
+                                                 const struct expression *expression)
 {
-    struct object owner;
     struct text name = expression->attribute.name;
-    if (!evaluate(rendering, activation, expression->attribute.owner, &owner))
-        return false;
+    struct object owner = evaluate(rendering, expression->attribute.owner);
     if (owner.kind == OBJECT_DICT)
-        return access_attribute_of_dict(rendering, &owner, name, expression->attribute.dict_method, value);
+        return access_attribute_of_dict(rendering, &owner, name, expression->attribute.dict_method);
     if (owner.kind == OBJECT_STRING && expression->attribute.string_method)
-        return access_method(rendering, &owner, name, expression->attribute.string_method, value);
-    return access_attribute(rendering, &owner, name, value);
+        return access_method(rendering, &owner, name, expression->attribute.string_method);
+    return access_attribute(rendering, &owner, name);
 }
 
-static NOINLINE bool evaluate_condition(struct rendering *rendering, struct activation *activation,
-                                        const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_condition(struct rendering *rendering,
+                                                 const struct expression *expression)
 {
-    struct object test;
-    if (!evaluate(rendering, activation, expression->condition.test, &test))
-        return false;
+    struct object test = evaluate(rendering, expression->condition.test);
     if (object_truth(&test))
-        return evaluate(rendering, activation, expression->condition.yes, value);
+        return evaluate(rendering, expression->condition.yes);
     if (expression->condition.no)
-        return evaluate(rendering, activation, expression->condition.no, value);
-    *value =
-        object_undefined_hint("the inline if-expression evaluated to false and no else section was defined");
-    return true;
+        return evaluate(rendering, expression->condition.no);
+    return object_undefined_hint(
+        "the inline if-expression evaluated to false and no else section was defined");
 }
 
-static bool evaluate_name(struct rendering *rendering, struct activation *activation,
-                          const struct expression *expression, struct object *value)
+static NOINLINE struct object evaluate_logical(struct rendering *rendering,
+                                               const struct expression *expression)
 {
-    *value = *evaluate_place(activation, expression->name.place);
-    if (value->kind == OBJECT_MISSING)
-        *value = object_undefined(UNDEFINED_NAME, rendering->template->names[expression->name.name]);
-    return true;
+    struct object left = evaluate(rendering, expression->binary.left);
+    if (object_truth(&left) == (expression->kind == EXPRESSION_OR))
+        return left;
+    return evaluate(rendering, expression->binary.right);
 }
 
-static bool evaluate_nested(struct rendering *rendering, struct activation *activation,
-                            const struct expression *expression, struct object *value)
+static struct object evaluate_nested(struct rendering *rendering, const struct expression *expression)
 {
-    switch (expression->kind) {
-    case EXPRESSION_LIST:
-    case EXPRESSION_TUPLE:
-        return evaluate_items(rendering, activation, expression, value);
-    case EXPRESSION_DICT:
-        return evaluate_dict(rendering, activation, expression, value);
-    case EXPRESSION_CONCATENATION:
-        return evaluate_concatenation(rendering, activation, expression, value);
-    case EXPRESSION_BINARY:
-        return evaluate_binary(rendering, activation, expression, value);
-    case EXPRESSION_AND:
-    case EXPRESSION_OR:
-        if (!evaluate(rendering, activation, expression->binary.left, value))
-            return false;
-        if (object_truth(value) == (expression->kind == EXPRESSION_OR))
-            return true;
-        return evaluate(rendering, activation, expression->binary.right, value);
-    case EXPRESSION_NOT:
-    case EXPRESSION_NEGATIVE:
-        return evaluate_unary(rendering, activation, expression, value);
-    case EXPRESSION_COMPARISON:
-        return evaluate_comparison(rendering, activation, expression, value);
-    case EXPRESSION_CONDITION:
-        return evaluate_condition(rendering, activation, expression, value);
-    case EXPRESSION_ATTRIBUTE:
-        return evaluate_attribute(rendering, activation, expression, value);
-    case EXPRESSION_SUBSCRIPT:
-        return evaluate_subscript(rendering, activation, expression, value);
-    case EXPRESSION_CALL:
-        return evaluate_called(rendering, activation, expression, value);
-    case EXPRESSION_FILTER:
-    case EXPRESSION_TEST:
-        return evaluate_filtered(rendering, activation, expression, value);
-    default:
-        return rendering_fail(rendering, "a slice outside a subscript");
-    }
+    static struct object (*const functions[])(struct rendering * rendering,
+                                              const struct expression *expression) = {
+        [EXPRESSION_LIST] = evaluate_items,          [EXPRESSION_TUPLE] = evaluate_items,
+        [EXPRESSION_DICT] = evaluate_dict,           [EXPRESSION_CONCATENATION] = evaluate_concatenation,
+        [EXPRESSION_BINARY] = evaluate_binary,       [EXPRESSION_AND] = evaluate_logical,
+        [EXPRESSION_OR] = evaluate_logical,          [EXPRESSION_NOT] = evaluate_unary,
+        [EXPRESSION_NEGATIVE] = evaluate_unary,      [EXPRESSION_COMPARISON] = evaluate_comparison,
+        [EXPRESSION_CONDITION] = evaluate_condition, [EXPRESSION_ATTRIBUTE] = evaluate_attribute,
+        [EXPRESSION_SUBSCRIPT] = evaluate_subscript, [EXPRESSION_CALL] = evaluate_called,
+        [EXPRESSION_FILTER] = evaluate_filtered,     [EXPRESSION_TEST] = evaluate_filtered,
+    };
+    return functions[expression->kind](rendering, expression);
 }
 
-bool evaluate(struct rendering *rendering, struct activation *activation, const struct expression *expression,
-              struct object *value)
+struct object evaluate(struct rendering *rendering, const struct expression *expression)
 {
-    if (expression->kind == EXPRESSION_LITERAL) {
-        *value = expression->literal;
-        return true;
+    if (expression->kind == EXPRESSION_LITERAL)
+        return expression->literal;
+    if (expression->kind == EXPRESSION_NAME) {
+        const struct object *variable = evaluate_place(rendering->activation, expression->name.place);
+        if (variable->kind != OBJECT_MISSING)
+            return *variable;
+        return object_undefined(UNDEFINED_NAME, rendering->template->names[expression->name.name]);
     }
-    if (expression->kind == EXPRESSION_NAME)
-        return evaluate_name(rendering, activation, expression, value);
-    bool ok = rendering_spend(rendering, 1) && rendering_enter(rendering);
-    if (ok) {
-        ok = evaluate_nested(rendering, activation, expression, value);
-        rendering_leave(rendering);
-    }
-    return set_line(rendering, expression, ok);
+    uint32_t line = rendering->line;
+    rendering->line = expression->line;
+    rendering_spend(rendering, 1);
+    rendering_enter(rendering);
+    struct object value = evaluate_nested(rendering, expression);
+    rendering_leave(rendering);
+    rendering->line = line;
+    return value;
 }
 
-bool evaluate_check_target(struct rendering *rendering, struct activation *activation,
-                           const struct expression *target)
+void evaluate_check_target(struct rendering *rendering, const struct expression *target)
 {
     if (target->kind == EXPRESSION_TUPLE) {
         for (size_t i = 0; i < target->items.n_items; i++)
-            if (!evaluate_check_target(rendering, activation, target->items.items[i]))
-                return false;
+            evaluate_check_target(rendering, target->items.items[i]);
     } else if (target->kind == EXPRESSION_NAMESPACE_TARGET &&
-               evaluate_place(activation, target->name.place)->kind != OBJECT_NAMESPACE) {
-        rendering_set_error(rendering, "cannot assign attribute on non-namespace object");
-        return set_line(rendering, target, false);
+               evaluate_place(rendering->activation, target->name.place)->kind != OBJECT_NAMESPACE) {
+        rendering->line = target->line;
+        rendering_fail(rendering, "cannot assign attribute on non-namespace object");
     }
-    return true;
 }
 
-static bool unpack(struct rendering *rendering, struct activation *activation,
-                   const struct expression *target, const struct object *value)
+static void unpack(struct rendering *rendering, const struct expression *target, const struct object *value)
 {
     size_t n = target->items.n_items;
-    struct object list;
     if (!iterator_possible(value))
-        return rendering_fail(rendering, "cannot unpack non-iterable %s object", object_type_name(value));
-    if (!iterator_collect(rendering, value, OBJECT_LIST, &list))
-        return false;
-    if (list.sequence->n_items < n)
-        return rendering_fail(rendering, "not enough values to unpack (expected %zu, got %zu)", n,
-                              list.sequence->n_items);
-    if (list.sequence->n_items > n)
-        return rendering_fail(rendering, "too many values to unpack (expected %zu)", n);
+        rendering_fail(rendering, "cannot unpack non-iterable %s object", object_type_name(value));
+    const struct sequence *list = iterator_collect(rendering, value).sequence;
+    if (list->n_items < n)
+        rendering_fail(rendering, "not enough values to unpack (expected %zu, got %zu)", n, list->n_items);
+    if (list->n_items > n)
+        rendering_fail(rendering, "too many values to unpack (expected %zu)", n);
     for (size_t i = 0; i < n; i++)
-        if (!evaluate_assign(rendering, activation, target->items.items[i], &list.sequence->items[i]))
-            return false;
-    return true;
+        evaluate_assign(rendering, target->items.items[i], &list->items[i]);
 }
 
-bool evaluate_assign(struct rendering *rendering, struct activation *activation,
-                     const struct expression *target, const struct object *value)
+void evaluate_assign(struct rendering *rendering, const struct expression *target, const struct object *value)
 {
-    if (target->kind == EXPRESSION_TUPLE)
-        return set_line(rendering, target, unpack(rendering, activation, target, value));
-    struct object *place = evaluate_place(activation, target->name.place);
     if (target->kind == EXPRESSION_NAME) {
-        *place = *value;
-        return true;
+        *evaluate_place(rendering->activation, target->name.place) = *value;
+        return;
     }
-    if (place->kind != OBJECT_NAMESPACE)
-        return evaluate_check_target(rendering, activation, target);
-    return set_line(rendering, target, dict_set_text(rendering, place->dict, target->name.attribute, value));
+    rendering->line = target->line;
+    evaluate_check_target(rendering, target);
+    if (target->kind == EXPRESSION_TUPLE)
+        unpack(rendering, target, value);
+    else
+        dict_set_text(rendering, evaluate_place(rendering->activation, target->name.place)->dict,
+                      target->name.attribute, value);
 }

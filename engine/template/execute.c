@@ -1,109 +1,80 @@
 #include "engine/template/execute.h"
-#include "engine/template/codepoints.h"
 #include "engine/template/evaluate.h"
 #include "engine/template/loop.h"
 #include "engine/template/represent.h"
 
-static enum flow fail_at(struct rendering *rendering, uint32_t line)
-{
-    if (!rendering->error_line)
-        rendering->error_line = line;
-    return FLOW_FAILED;
-}
-
-static enum flow execute_output(struct rendering *rendering, struct activation *activation,
-                                const struct statement *statement)
+static void execute_output(struct rendering *rendering, const struct statement *statement)
 {
     for (size_t i = 0; i < statement->output.n_items; i++) {
         const struct expression *expression = statement->output.items[i];
-        struct object value;
+        rendering->line = expression->line;
         if (expression->kind == EXPRESSION_LITERAL && expression->literal.kind == OBJECT_STRING) {
             buffer_add_text(&rendering->text, expression->literal.text);
-            if (!rendering_spend(rendering, 1 + expression->literal.text.size / 64) ||
-                !rendering_check_text(rendering))
-                return fail_at(rendering, expression->line);
-            continue;
+            rendering_spend(rendering, 1 + expression->literal.text.size / 64);
+        } else {
+            struct object value = evaluate(rendering, expression);
+            represent_add_str(rendering, &value);
         }
-        if (!evaluate(rendering, activation, expression, &value) || !represent_add_str(rendering, &value) ||
-            !rendering_check_text(rendering))
-            return fail_at(rendering, expression->line);
+        rendering_check_text(rendering);
     }
-    return FLOW_NEXT;
 }
 
-enum flow execute_captured(struct rendering *rendering, struct activation *activation,
-                           const struct statements *statements, struct object *string)
+static void execute_set(struct rendering *rendering, const struct statement *statement)
+{
+    evaluate_check_target(rendering, statement->set.target);
+    struct object value = evaluate(rendering, statement->set.value);
+    evaluate_assign(rendering, statement->set.target, &value);
+}
+
+// The text of the body, through the filter. On anything but FLOW_NEXT the text is dropped.
+static enum flow execute_filtered(struct rendering *rendering, const struct statement *statement,
+                                  struct object *value)
 {
     size_t start = rendering->text.size;
-    enum flow flow = execute(rendering, activation, statements);
-    if (flow == FLOW_NEXT)
-        return rendering_take(rendering, start, string) ? FLOW_NEXT : FLOW_FAILED;
-    if (flow != FLOW_FAILED)
+    evaluate_enter_scope(rendering, &statement->set.scope);
+    enum flow flow = execute(rendering, &statement->set.body);
+    if (flow != FLOW_NEXT) {
         rendering_cut(rendering, start);
+        return flow;
+    }
+    *value = rendering_take(rendering, start);
+    if (statement->set.value)
+        *value = evaluate_filter(rendering, statement->set.value, value);
     return flow;
 }
 
-static enum flow execute_set(struct rendering *rendering, struct activation *activation,
-                             const struct statement *statement)
+static enum flow execute_set_block(struct rendering *rendering, const struct statement *statement)
 {
     struct object value;
-    if (!evaluate_check_target(rendering, activation, statement->set.target) ||
-        !evaluate(rendering, activation, statement->set.value, &value) ||
-        !evaluate_assign(rendering, activation, statement->set.target, &value))
-        return FLOW_FAILED;
-    return FLOW_NEXT;
-}
-
-// The text of the body, through the filter.
-static enum flow execute_filtered(struct rendering *rendering, struct activation *activation,
-                                  const struct statement *statement, struct object *value)
-{
-    if (!evaluate_enter_scope(rendering, activation, &statement->set.scope))
-        return FLOW_FAILED;
-    enum flow flow = execute_captured(rendering, activation, &statement->set.body, value);
-    if (flow == FLOW_NEXT && statement->set.value &&
-        !evaluate_filter(rendering, activation, statement->set.value, value, value))
-        return FLOW_FAILED;
+    enum flow flow = execute_filtered(rendering, statement, &value);
+    if (flow == FLOW_NEXT)
+        evaluate_assign(rendering, statement->set.target, &value);
     return flow;
 }
 
-static enum flow execute_set_block(struct rendering *rendering, struct activation *activation,
-                                   const struct statement *statement)
-{
-    struct object value;
-    enum flow flow = execute_filtered(rendering, activation, statement, &value);
-    if (flow == FLOW_NEXT && !evaluate_assign(rendering, activation, statement->set.target, &value))
-        return FLOW_FAILED;
-    return flow;
-}
-
-static enum flow execute_filter(struct rendering *rendering, struct activation *activation,
-                                const struct statement *statement)
+static enum flow execute_filter(struct rendering *rendering, const struct statement *statement)
 {
     struct object text;
-    enum flow flow = execute_filtered(rendering, activation, statement, &text);
+    enum flow flow = execute_filtered(rendering, statement, &text);
+    rendering->line = statement->line;
     if (flow != FLOW_NEXT)
         return flow;
     if (text.kind != OBJECT_STRING)
-        rendering_set_error(rendering, "the block gave a %s where text is needed", object_type_name(&text));
-    else if (represent_add_str(rendering, &text) && rendering_check_text(rendering))
-        return FLOW_NEXT;
-    return fail_at(rendering, statement->line);
+        rendering_fail(rendering, "the block gave a %s where text is needed", object_type_name(&text));
+    represent_add_str(rendering, &text);
+    rendering_check_text(rendering);
+    return flow;
 }
 
-static enum flow execute_if(struct rendering *rendering, struct activation *activation,
-                            const struct statement *statement)
+static enum flow execute_if(struct rendering *rendering, const struct statement *statement)
 {
     for (size_t i = 0; i < statement->condition.n_branches; i++) {
         const struct branch *branch = &statement->condition.branches[i];
-        struct object test;
-        if (branch->test) {
-            if (!evaluate(rendering, activation, branch->test, &test))
-                return FLOW_FAILED;
-            if (!object_truth(&test))
-                continue;
-        }
-        return execute(rendering, activation, &branch->body);
+        struct object test = object_bool(true);
+        if (branch->test)
+            test = evaluate(rendering, branch->test);
+        if (object_truth(&test))
+            return execute(rendering, &branch->body);
     }
     return FLOW_NEXT;
 }
@@ -111,55 +82,36 @@ static enum flow execute_if(struct rendering *rendering, struct activation *acti
 static enum flow run_body(struct rendering *rendering, struct loop *loop)
 {
     const struct statement *statement = loop->statement;
-    struct activation *activation = loop->activation;
-    activation->slots[statement->loop.loop_slot] = (struct object){.kind = OBJECT_LOOP, .loop = loop};
-    if (!evaluate_assign(rendering, activation, statement->loop.target, &loop->current) ||
-        !evaluate_enter_scope(rendering, activation, &statement->loop.scope))
-        return fail_at(rendering, statement->line);
-    return execute(rendering, activation, &statement->loop.body);
+    rendering->activation->slots[statement->loop.loop_slot] =
+        (struct object){.kind = OBJECT_LOOP, .loop = loop};
+    evaluate_assign(rendering, statement->loop.target, &loop->current);
+    evaluate_enter_scope(rendering, &statement->loop.scope);
+    return execute(rendering, &statement->loop.body);
 }
 
 static enum flow run_loop(struct rendering *rendering, struct loop *loop)
 {
-    const struct statement *statement = loop->statement;
-    bool ran_through = false, more = true; // the body reached its end: a break or continue does not count
-    for (enum flow flow = FLOW_NEXT; flow != FLOW_BREAK;) {
-        if (!loop_next(rendering, loop, &more))
-            return fail_at(rendering, statement->line);
-        if (!more)
-            break;
+    bool ran_through = false; // the body reached its end: a break or continue does not count
+    for (enum flow flow = FLOW_NEXT; flow != FLOW_BREAK && loop_next(rendering, loop);) {
         flow = run_body(rendering, loop);
-        if (flow == FLOW_FAILED)
-            return flow;
         ran_through = ran_through || flow == FLOW_NEXT;
     }
-    if (ran_through || !statement->loop.otherwise.n_items)
+    if (ran_through || !loop->statement->loop.otherwise.n_items)
         return FLOW_NEXT;
-    if (!evaluate_enter_scope(rendering, loop->activation, &statement->loop.otherwise_scope))
-        return FLOW_FAILED;
-    return execute(rendering, loop->activation, &statement->loop.otherwise);
+    evaluate_enter_scope(rendering, &loop->statement->loop.otherwise_scope);
+    return execute(rendering, &loop->statement->loop.otherwise);
 }
 
-static struct loop *create_loop(struct rendering *rendering)
+static enum flow execute_for(struct rendering *rendering, const struct statement *statement)
 {
     struct loop *loop = rendering->spare_loops;
-    if (!loop)
-        return rendering_allocate(rendering, sizeof *loop);
-    rendering->spare_loops = loop->next_spare;
-    return loop;
-}
-
-static enum flow execute_for(struct rendering *rendering, struct activation *activation,
-                             const struct statement *statement)
-{
-    struct loop *loop = create_loop(rendering);
-    if (!loop)
-        return FLOW_FAILED;
-    *loop = (struct loop){.statement = statement, .activation = activation};
-    if (!evaluate(rendering, activation, statement->loop.iterable, &loop->iterable))
-        return FLOW_FAILED;
-    if (!loop_start(rendering, loop))
-        return fail_at(rendering, statement->line);
+    if (loop)
+        rendering->spare_loops = loop->next_spare;
+    else
+        loop = rendering_allocate(rendering, sizeof *loop);
+    *loop = (struct loop){.statement = statement, .activation = rendering->activation};
+    loop->iterable = evaluate(rendering, statement->loop.iterable);
+    loop_start(rendering, loop);
     enum flow flow = run_loop(rendering, loop);
     if (!statement->loop.uses_loop) { // a `loop` that the body reads may be kept
         loop->next_spare = rendering->spare_loops;
@@ -168,40 +120,37 @@ static enum flow execute_for(struct rendering *rendering, struct activation *act
     return flow;
 }
 
-static enum flow execute_macro(struct rendering *rendering, struct activation *activation,
-                               const struct statement *statement)
+static void execute_macro(struct rendering *rendering, const struct statement *statement)
 {
     struct macro *macro = rendering_allocate(rendering, sizeof *macro);
-    if (!macro)
-        return fail_at(rendering, statement->line);
-    *macro = (struct macro){statement->macro, activation};
-    *evaluate_place(activation, statement->macro->target->name.place) =
+    *macro = (struct macro){statement->macro, rendering->activation};
+    *evaluate_place(rendering->activation, statement->macro->target->name.place) =
         (struct object){.kind = OBJECT_MACRO, .macro = macro};
-    return FLOW_NEXT;
 }
 
-static enum flow execute_one(struct rendering *rendering, struct activation *activation,
-                             const struct statement *statement)
+static enum flow execute_one(struct rendering *rendering, const struct statement *statement)
 {
     switch (statement->kind) {
     case STATEMENT_OUTPUT:
-        return execute_output(rendering, activation, statement);
+        execute_output(rendering, statement);
+        return FLOW_NEXT;
     case STATEMENT_SET:
-        return execute_set(rendering, activation, statement);
+        execute_set(rendering, statement);
+        return FLOW_NEXT;
     case STATEMENT_SET_BLOCK:
-        return execute_set_block(rendering, activation, statement);
+        return execute_set_block(rendering, statement);
     case STATEMENT_FILTER:
-        return execute_filter(rendering, activation, statement);
+        return execute_filter(rendering, statement);
     case STATEMENT_IF:
-        return execute_if(rendering, activation, statement);
+        return execute_if(rendering, statement);
     case STATEMENT_FOR:
-        return execute_for(rendering, activation, statement);
+        return execute_for(rendering, statement);
     case STATEMENT_MACRO:
-        return execute_macro(rendering, activation, statement);
+        execute_macro(rendering, statement);
+        return FLOW_NEXT;
     case STATEMENT_GENERATION:
-        return evaluate_enter_scope(rendering, activation, &statement->set.scope)
-                   ? execute(rendering, activation, &statement->set.body)
-                   : FLOW_FAILED;
+        evaluate_enter_scope(rendering, &statement->set.scope);
+        return execute(rendering, &statement->set.body);
     case STATEMENT_BREAK:
         return FLOW_BREAK;
     case STATEMENT_CONTINUE:
@@ -210,18 +159,17 @@ static enum flow execute_one(struct rendering *rendering, struct activation *act
     return FLOW_CONTINUE;
 }
 
-enum flow execute(struct rendering *rendering, struct activation *activation,
-                  const struct statements *statements)
+enum flow execute(struct rendering *rendering, const struct statements *statements)
 {
-    if (!rendering_enter(rendering))
-        return FLOW_FAILED;
     enum flow flow = FLOW_NEXT;
+    uint32_t line = rendering->line;
+    rendering_enter(rendering);
     for (size_t i = 0; i < statements->n_items && flow == FLOW_NEXT; i++) {
-        if (rendering_spend(rendering, 1))
-            flow = execute_one(rendering, activation, statements->items[i]);
-        else
-            flow = fail_at(rendering, statements->items[i]->line);
+        rendering->line = statements->items[i]->line;
+        rendering_spend(rendering, 1);
+        flow = execute_one(rendering, statements->items[i]);
     }
     rendering_leave(rendering);
+    rendering->line = line;
     return flow;
 }

@@ -1,133 +1,107 @@
 // Filters over text.
 #include "engine/template/codepoints.h"
-#include "engine/template/container.h"
 #include "engine/template/functions.h"
 #include "engine/template/operators.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 #include "engine/template/text_operations.h"
 
-#include <string.h>
-
-static bool change_case(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object change_case(struct rendering *rendering, const struct call *call)
 {
-    struct object string;
-    return represent_str(rendering, &call->items[0], &string) &&
-           text_change_case(rendering, string.text, (enum text_case)call->variant, result);
+    struct object string = represent_str(rendering, &call->items[0]);
+    return text_change_case(rendering, string.text, (enum text_case)call->variant);
 }
 
-static bool trim(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object trim(struct rendering *rendering, const struct call *call)
 {
-    struct object string;
-    struct text chars;
-    if (!represent_str(rendering, &call->items[0], &string) ||
-        !argument_text(rendering, &call->items[1], (struct text){0}, &chars))
-        return false;
-    *result = object_string(text_strip(string.text, chars, true, true));
-    return text_spend_search(rendering, string.text, chars);
+    struct object string = represent_str(rendering, &call->items[0]);
+    struct text chars = argument_text(rendering, &call->items[1], (struct text){0});
+    text_spend_search(rendering, string.text, chars);
+    return object_string(text_strip(string.text, chars, true, true));
 }
 
-static bool replace(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object replace(struct rendering *rendering, const struct call *call)
 {
-    struct object string, from, to;
-    int64_t count;
-    return represent_str(rendering, &call->items[0], &string) &&
-           represent_str(rendering, &call->items[1], &from) &&
-           represent_str(rendering, &call->items[2], &to) &&
-           argument_integer(rendering, &call->items[3], -1, &count) &&
-           text_replace(rendering, string.text, from.text, to.text, count, result);
+    struct object string = represent_str(rendering, &call->items[0]),
+                  from = represent_str(rendering, &call->items[1]),
+                  to = represent_str(rendering, &call->items[2]);
+    int64_t count = argument_integer(rendering, &call->items[3], -1);
+    return text_replace(rendering, string.text, from.text, to.text, count);
 }
 
-static bool string(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object string(struct rendering *rendering, const struct call *call)
 {
-    return represent_str(rendering, &call->items[0], result);
+    return represent_str(rendering, &call->items[0]);
 }
 
-static bool fail_not_text(struct rendering *rendering, const struct object *value)
+static void check_text(struct rendering *rendering, const struct object *value)
 {
-    if (value->kind == OBJECT_UNDEFINED)
-        return object_fail_undefined(rendering, value);
-    return rendering_fail(rendering, "expected str, not %s", object_type_name(value));
+    object_check_defined(rendering, value);
+    if (value->kind != OBJECT_STRING)
+        rendering_fail(rendering, "expected str, not %s", object_type_name(value));
 }
 
-static bool indent(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object indent(struct rendering *rendering, const struct call *call)
 {
     const struct object *value = &call->items[0], *width = &call->items[1];
     struct buffer *buffer = &rendering->text;
-    struct object indention, lines;
-    int64_t n = 4;
-    if (value->kind != OBJECT_STRING)
-        return fail_not_text(rendering, value);
-    if (width->kind == OBJECT_STRING)
-        indention = *width;
-    else if (width->kind == OBJECT_NONE)
-        return rendering_fail(rendering, "indent: the width is none");
-    else if (!argument_integer(rendering, width, 4, &n) ||
-             !operator_repeat_text(rendering, TEXT(" "), n, &indention))
-        return false;
+    check_text(rendering, value);
+    if (width->kind == OBJECT_NONE)
+        rendering_fail(rendering, "indent: the width is none");
+    struct object indention = *width;
+    if (width->kind != OBJECT_STRING)
+        indention = operator_repeat_text(rendering, TEXT(" "), argument_integer(rendering, width, 4));
     bool first = argument_truth(&call->items[2], false), blank = argument_truth(&call->items[3], false);
     size_t start = buffer->size;
     rendering_add_text(rendering, value->text); // a newline more: the last line is a line too
     buffer_add_byte(buffer, '\n');
-    struct object terminated;
-    if (!rendering_take(rendering, start, &terminated) ||
-        !text_split_lines(rendering, terminated.text, false, &lines))
-        return false;
-    for (size_t i = 0; i < lines.sequence->n_items; i++) {
-        struct text line = lines.sequence->items[i].text;
+    struct object terminated = rendering_take(rendering, start);
+    const struct sequence *lines = text_split_lines(rendering, terminated.text, false).sequence;
+    for (size_t i = 0; i < lines->n_items; i++) {
+        struct text line = lines->items[i].text;
         if (i)
             buffer_add_byte(buffer, '\n');
         if (i ? blank || line.size : first)
             rendering_add_text(rendering, indention.text);
         rendering_add_text(rendering, line);
     }
-    return rendering_take(rendering, start, result);
+    return rendering_take(rendering, start);
 }
 
 enum { TRUNCATE_LENGTH = 255, TRUNCATE_LEEWAY = 5 }; // jinja's defaults
 
-static bool truncate_text(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object truncate_text(struct rendering *rendering, const struct call *call)
 {
     const struct object *value = &call->items[0];
-    int64_t length, leeway, value_length;
-    struct text end;
-    bool has_length;
-    if (!object_length(rendering, value, &value_length, &has_length))
-        return false;
-    if (!has_length)
-        return fail_not_text(rendering, value);
-    if (!argument_integer(rendering, &call->items[1], TRUNCATE_LENGTH, &length) ||
-        !argument_text(rendering, &call->items[3], TEXT("..."), &end) ||
-        !argument_integer(rendering, &call->items[4], TRUNCATE_LEEWAY, &leeway))
-        return false;
+    int64_t value_length = object_length(rendering, value); // lists and dicts that are short enough pass
+    if (value_length < 0)
+        check_text(rendering, value);
+    int64_t length = argument_integer(rendering, &call->items[1], TRUNCATE_LENGTH);
+    struct text end = argument_text(rendering, &call->items[3], TEXT("..."));
+    int64_t leeway = argument_integer(rendering, &call->items[4], TRUNCATE_LEEWAY);
     int64_t end_length = (int64_t)codepoints_count(end);
     if (length < end_length || leeway < 0)
-        return rendering_fail(rendering, "truncate: expected length >= %d and leeway >= 0", (int)end_length);
-    *result = *value;
+        rendering_fail(rendering, "truncate: expected length >= %d and leeway >= 0", (int)end_length);
     if (value_length - leeway <= length)
-        return true;
-    if (value->kind != OBJECT_STRING)
-        return fail_not_text(rendering, value);
+        return *value;
+    check_text(rendering, value);
     struct text kept = codepoints_slice(value->text, 0, (size_t)(length - end_length));
-    if (!argument_truth(&call->items[2], false)) {
-        size_t space = text_find(kept, TEXT(" "), true);
-        if (space != SIZE_MAX)
-            kept.size = space;
-    }
-    return rendering_concatenate(rendering, kept, end, result);
+    size_t space = text_find(kept, TEXT(" "), true);
+    if (!argument_truth(&call->items[2], false) && space != SIZE_MAX)
+        kept.size = space;
+    return rendering_concatenate(rendering, kept, end);
 }
 
-static bool escape(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object escape(struct rendering *rendering, const struct call *call)
 {
-    return represent_escape(rendering, &call->items[0], result);
+    return represent_escape(rendering, &call->items[0]);
 }
 
-static bool safe(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object safe(struct rendering *rendering, const struct call *call)
 {
-    if (!represent_str(rendering, &call->items[0], result))
-        return false;
-    result->markup = true;
-    return true;
+    struct object string = represent_str(rendering, &call->items[0]);
+    string.markup = true;
+    return string;
 }
 
 static const struct function functions[] = {

@@ -24,10 +24,10 @@ struct call {
 
 struct function {
     const char *name;
-    bool (*run)(struct rendering *rendering, const struct call *call, struct object *result);
+    struct object (*run)(struct rendering *rendering, const struct call *call);
     unsigned n_required;                             // of the parameters
     const char *parameters[FUNCTION_PARAMETERS_MAX]; // a filter's input and a method's object come first
-    unsigned variant;                                // what tells functions with the same `run` apart
+    unsigned variant;                                // distinguishes functions with the same `run`
     bool positional_only;
     bool any_arguments; // not bound: the call comes as it was written
     bool unsafe;        // exists in Python, but the sandbox keeps it from templates
@@ -80,10 +80,8 @@ bool functions_is_refused(enum object_kind kind, struct text name);
 
 // Reading the arguments of a bound call; each fails with Python's kind of message. Left out or none:
 // `missing`.
-bool argument_integer(struct rendering *rendering, const struct object *argument, int64_t missing,
-                      int64_t *integer);
-bool argument_text(struct rendering *rendering, const struct object *argument, struct text missing,
-                   struct text *text);
+int64_t argument_integer(struct rendering *rendering, const struct object *argument, int64_t missing);
+struct text argument_text(struct rendering *rendering, const struct object *argument, struct text missing);
 static inline bool argument_truth(const struct object *argument, bool missing)
 {
     return argument->kind == OBJECT_MISSING ? missing : object_truth(argument);

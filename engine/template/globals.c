@@ -11,85 +11,68 @@
 
 enum { RANGE_ITEMS_MAX = 100000 }; // of jinja's sandbox
 
-static bool range(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object range(struct rendering *rendering, const struct call *call)
 {
     int64_t numbers[3] = {0, 0, 1};
     size_t n_given = 0;
-    for (; n_given < 3 && call->items[n_given].kind != OBJECT_MISSING; n_given++)
-        if (call->items[n_given].kind == OBJECT_NONE ||
-            !argument_integer(rendering, &call->items[n_given], 0, &numbers[n_given]))
-            return rendering_fail(rendering, "'%s' object cannot be interpreted as an integer",
-                                  object_type_name(&call->items[n_given]));
+    for (; n_given < 3 && call->items[n_given].kind != OBJECT_MISSING; n_given++) {
+        const struct object *argument = &call->items[n_given];
+        object_check_defined(rendering, argument);
+        if (!object_is_integral(argument))
+            rendering_fail(rendering, "'%s' object cannot be interpreted as an integer",
+                           object_type_name(argument));
+        numbers[n_given] = object_to_integer(argument);
+    }
     if (n_given == 1) {
         numbers[1] = numbers[0];
         numbers[0] = 0;
     }
     int64_t start = numbers[0], stop = numbers[1], step = numbers[2];
     if (step == 0)
-        return rendering_fail(rendering, "range() arg 3 must not be zero");
+        rendering_fail(rendering, "range() arg 3 must not be zero");
     uint64_t distance = 0, stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
     if (step > 0 ? stop > start : stop < start)
         distance = step > 0 ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
     uint64_t n_items = distance ? (distance - 1) / stride + 1 : 0;
     if (n_items > RANGE_ITEMS_MAX)
-        return rendering_fail(rendering, "range too big: the sandbox blocks ranges larger than %d",
-                              RANGE_ITEMS_MAX);
-    struct range *made = rendering_allocate(rendering, sizeof *made);
-    if (!made)
-        return false;
-    *made = (struct range){start, stop, step, (int64_t)n_items};
-    *result = (struct object){.kind = OBJECT_RANGE, .range = made};
-    return true;
+        rendering_fail(rendering, "range too big: the sandbox blocks ranges larger than %d", RANGE_ITEMS_MAX);
+    struct range *range = rendering_allocate(rendering, sizeof *range);
+    *range = (struct range){start, stop, step, (int64_t)n_items};
+    return (struct object){.kind = OBJECT_RANGE, .range = range};
 }
 
-// Of keywords alone.
-static bool dict(struct rendering *rendering, const struct call *call, struct object *result)
+// Of keywords alone. The variant is the kind.
+static struct object dict(struct rendering *rendering, const struct call *call)
 {
     struct dict *dict = dict_create(rendering, call->n_keywords);
-    if (!dict)
-        return false;
     if (call->n_items)
-        return rendering_fail(rendering, "dict and namespace of another dict are not supported");
+        rendering_fail(rendering, "dict and namespace of another dict are not supported");
     for (size_t i = 0; i < call->n_keywords; i++)
-        if (!dict_set_text(rendering, dict, call->keywords[i].name, &call->keywords[i].value))
-            return false;
-    *result = dict_object(dict);
-    return true;
+        dict_set_text(rendering, dict, call->keywords[i].name, &call->keywords[i].value);
+    return (struct object){.kind = (uint8_t)call->variant, .dict = dict};
 }
 
-static bool make_namespace(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object raise_exception(struct rendering *rendering, const struct call *call)
 {
-    if (!dict(rendering, call, result))
-        return false;
-    result->kind = OBJECT_NAMESPACE;
-    return true;
-}
-
-static bool raise_exception(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct object message;
-    if (!represent_str(rendering, &call->items[0], &message))
-        return false;
-    (void)result;
-    return rendering_fail(rendering, "%.*s", codepoints_cut(message.text),
-                          message.text.data ? message.text.data : "");
+    struct text message = represent_str(rendering, &call->items[0]).text;
+    rendering_fail(rendering, "%.*s", codepoints_cut(message), message.data ? message.data : "");
 }
 
 // One conversion at a time: the width of what strftime writes stays bounded. Time is UTC and has no
 // fractions; Python prints nothing for the zone of such a time.
-static bool strftime_now(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object strftime_now(struct rendering *rendering, const struct call *call)
 {
-    struct text format;
     struct tm parts = {0};
     time_t now = (time_t)rendering->environment->now;
     if (now == 0)
-        return rendering_fail(
-            rendering, "strftime_now: the time of submission is not known; the job needs a \"created\"");
+        rendering_fail(rendering,
+                       "strftime_now: the time of submission is not known; the job needs a \"created\"");
     if (call->items[0].kind != OBJECT_STRING)
-        return rendering_fail(rendering, "strftime() argument 1 must be str, not %s",
-                              object_type_name(&call->items[0]));
-    if (!argument_text(rendering, &call->items[0], TEXT(""), &format) || !gmtime_r(&now, &parts))
-        return rendering_fail(rendering, "strftime_now: a time beyond the calendar");
+        rendering_fail(rendering, "strftime() argument 1 must be str, not %s",
+                       object_type_name(&call->items[0]));
+    struct text format = call->items[0].text;
+    if (!gmtime_r(&now, &parts))
+        rendering_fail(rendering, "strftime_now: a time beyond the calendar");
     size_t start = rendering->text.size;
     for (size_t i = 0; i < format.size; i++) {
         char conversion[8] = {0}, text[64];
@@ -105,7 +88,7 @@ static bool strftime_now(struct rendering *rendering, const struct call *call, s
         if (letter == 'f')
             buffer_add_string(&rendering->text, "000000");
         else if (letter == '\0' || !strchr("aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ%+", letter))
-            return rendering_fail(rendering, "strftime_now: invalid format string");
+            rendering_fail(rendering, "strftime_now: invalid format string");
         if (letter == 'f' || letter == 'z' || letter == 'Z')
             continue;
         conversion[size] = letter;
@@ -114,20 +97,18 @@ static bool strftime_now(struct rendering *rendering, const struct call *call, s
         buffer_add(&rendering->text, text, strftime(text, sizeof text, conversion, &parts));
 #pragma GCC diagnostic pop
     }
-    return rendering_take(rendering, start, result);
+    return rendering_take(rendering, start);
 }
 
-static bool unsupported(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object unsupported(struct rendering *rendering, const struct call *call)
 {
-    (void)call;
-    (void)result;
-    return rendering_fail(rendering, "cycler, joiner and lipsum are not supported in chat templates");
+    rendering_fail(rendering, "cycler, joiner and lipsum are not supported in chat templates");
 }
 
 static const struct function functions[] = {
     METHOD("range", range, 0, 1, "start", "stop", "step"),
-    ANY_ARGUMENTS("dict", dict, 0),
-    ANY_ARGUMENTS("namespace", make_namespace, 0),
+    ANY_ARGUMENTS("dict", dict, OBJECT_DICT),
+    ANY_ARGUMENTS("namespace", dict, OBJECT_NAMESPACE),
     ANY_ARGUMENTS("cycler", unsupported, 0),
     ANY_ARGUMENTS("joiner", unsupported, 0),
     ANY_ARGUMENTS("lipsum", unsupported, 0),

@@ -20,86 +20,75 @@ bool iterator_possible(const struct object *over)
     }
 }
 
-bool iterator_start(struct rendering *rendering, const struct object *over, struct iterator *iterator)
+struct iterator iterator_start(struct rendering *rendering, const struct object *over)
 {
     if (!iterator_possible(over))
-        return rendering_fail(rendering, "'%s' object is not iterable", object_type_name(over));
-    *iterator = (struct iterator){.over = *over};
+        rendering_fail(rendering, "'%s' object is not iterable", object_type_name(over));
+    return (struct iterator){.over = *over};
+}
+
+static bool next_of(struct iterator *iterator, const struct sequence *sequence, struct object *item)
+{
+    if (iterator->position >= sequence->n_items)
+        return false;
+    *item = sequence->items[iterator->position++];
     return true;
 }
 
-bool iterator_next(struct rendering *rendering, struct iterator *iterator, struct object *item, bool *more)
+bool iterator_next(struct rendering *rendering, struct iterator *iterator, struct object *item)
 {
     const struct object *over = &iterator->over;
     size_t position = iterator->position;
-    if (!rendering_spend(rendering, 1))
-        return false;
-    *more = false;
+    rendering_spend(rendering, 1);
     switch ((enum object_kind)over->kind) {
     case OBJECT_STRING:
-        *more = position < over->text.size;
-        if (*more) {
-            codepoints_next(over->text, &iterator->position);
-            *item = object_string((struct text){over->text.data + position, iterator->position - position});
-        }
+        if (position >= over->text.size)
+            return false;
+        codepoints_next(over->text, &iterator->position);
+        *item = object_string((struct text){over->text.data + position, iterator->position - position});
         return true;
     case OBJECT_LIST:
     case OBJECT_TUPLE:
-        *more = position < over->sequence->n_items;
-        if (*more)
-            *item = over->sequence->items[iterator->position++];
-        return true;
+        return next_of(iterator, over->sequence, item);
     case OBJECT_DICT:
     case OBJECT_VIEW:
-        *more = position < over->dict->n_entries;
-        iterator->position++;
-        return !*more || dict_view_item(rendering, over->dict,
-                                        over->kind == OBJECT_DICT ? VIEW_KEYS : (enum view_kind)over->detail,
-                                        position, item);
+        if (position >= over->dict->n_entries)
+            return false;
+        *item = dict_view_item(rendering, over->dict,
+                               over->kind == OBJECT_DICT ? VIEW_KEYS : (enum view_kind)over->detail,
+                               iterator->position++);
+        return true;
     case OBJECT_RANGE:
-        *more = position < (size_t)over->range->n_items;
-        if (*more)
-            *item = object_integer(over->range->start + (int64_t)iterator->position++ * over->range->step);
+        if (position >= (size_t)over->range->n_items)
+            return false;
+        *item = object_integer(over->range->start + (int64_t)iterator->position++ * over->range->step);
         return true;
     case OBJECT_GENERATOR:
-        *more = over->generator->position < over->generator->items.n_items;
-        if (*more)
-            *item = over->generator->items.items[over->generator->position++];
+        iterator->position = over->generator->position;
+        if (!next_of(iterator, &over->generator->items, item))
+            return false;
+        over->generator->position++;
         return true;
     default: // undefined: empty
-        return true;
+        return false;
     }
 }
 
-bool iterator_collect(struct rendering *rendering, const struct object *over, enum object_kind kind,
-                      struct object *list)
+struct object iterator_collect(struct rendering *rendering, const struct object *over)
 {
-    if (object_is_sequence(over)) {
-        *list = (struct object){.kind = (uint8_t)kind, .sequence = over->sequence}; // items are immutable
-        return true;
-    }
-    struct iterator iterator;
+    if (object_is_sequence(over))
+        return (struct object){.kind = OBJECT_LIST, .sequence = over->sequence}; // items are immutable
+    struct iterator iterator = iterator_start(rendering, over);
     struct list_builder builder = {0};
-    if (!iterator_start(rendering, over, &iterator))
-        return false;
-    for (;;) {
-        struct object item;
-        bool more;
-        if (!iterator_next(rendering, &iterator, &item, &more))
-            return false;
-        if (!more)
-            return list_finish(rendering, &builder, kind, list);
-        if (!list_add(rendering, &builder, &item))
-            return false;
-    }
+    struct object item;
+    while (iterator_next(rendering, &iterator, &item))
+        list_add(rendering, &builder, &item);
+    return list_finish(rendering, &builder);
 }
 
-bool iterator_generator(struct rendering *rendering, const struct object *list, struct object *generator)
+struct object iterator_generator(struct rendering *rendering, const struct object *list)
 {
-    struct generator *made = rendering_allocate(rendering, sizeof *made);
-    if (!made)
-        return false;
-    made->items = *list->sequence;
-    *generator = (struct object){.kind = OBJECT_GENERATOR, .generator = made};
-    return true;
+    struct generator *generator = rendering_allocate(rendering, sizeof *generator);
+    generator->items = *list->sequence;
+    return (struct object){.kind = OBJECT_GENERATOR, .generator = generator};
 }

@@ -1,4 +1,4 @@
-// Iteration, as Python's iter() and next(). Functions fail only with the rendering's error set.
+// Iteration, as Python's iter() and next().
 #pragma once
 
 #include "engine/template/object.h"
@@ -15,11 +15,9 @@ struct generator {
 };
 
 // Fails where Python raises "object is not iterable".
-bool iterator_start(struct rendering *rendering, const struct object *over, struct iterator *iterator);
-bool iterator_next(struct rendering *rendering, struct iterator *iterator, struct object *item, bool *more);
+struct iterator iterator_start(struct rendering *rendering, const struct object *over);
+bool iterator_next(struct rendering *rendering, struct iterator *iterator, struct object *item); // false: end
 bool iterator_possible(const struct object *over);
-// A list (or tuple) of all items; of a generator, of those that are left.
-bool iterator_collect(struct rendering *rendering, const struct object *over, enum object_kind kind,
-                      struct object *list);
-// A generator over the list's items.
-bool iterator_generator(struct rendering *rendering, const struct object *list, struct object *generator);
+// A list of all items; of a generator, of those that are left.
+struct object iterator_collect(struct rendering *rendering, const struct object *over);
+struct object iterator_generator(struct rendering *rendering, const struct object *list); // over its items

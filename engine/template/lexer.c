@@ -3,6 +3,8 @@
 #include "engine/template/codepoints.h"
 #include "engine/template/literal.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #define NOWHERE SIZE_MAX
@@ -61,22 +63,43 @@ const char *token_kind_name(enum token_kind kind)
     return "?";
 }
 
-static enum status fail(struct lexer *lexer, const char *what)
+void lexer_fail(struct lexer *lexer, enum error_code code, uint32_t line, const char *format, ...)
 {
-    return error_set(lexer->error, STATUS_REFUSE, ERROR_TEMPLATE, "line %u: %s", lexer->line, what);
+    char text[ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    error_set(lexer->error, STATUS_REFUSE, code, "line %u: %s", line, text);
+    longjmp(lexer->failure, 1);
 }
 
-enum status lexer_start(struct lexer *lexer, struct text source, struct arena *arena, struct error *error)
+void *lexer_allocate(struct lexer *lexer, size_t size)
 {
-    *lexer = (struct lexer){.line = 1, .arena = arena, .error = error};
+    void *memory = arena_allocate(lexer->arena, size);
+    if (memory)
+        return memory;
+    error_set(lexer->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a chat template");
+    longjmp(lexer->failure, 1);
+}
+
+static void check_source(struct lexer *lexer, struct text source)
+{
     if (source.size > TEMPLATE_SOURCE_BYTES_MAX)
-        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "chat template of %zu bytes, at most %d",
-                         source.size, TEMPLATE_SOURCE_BYTES_MAX);
-    if (!utf8_valid(source.data, source.size))
-        return error_set(error, STATUS_REFUSE, ERROR_INVALID_ENCODING, "the chat template is not UTF-8");
-    char *copy = arena_allocate(arena, source.size + 1);
-    if (!copy)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a chat template");
+        error_set(lexer->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "chat template of %zu bytes, at most %d",
+                  source.size, TEMPLATE_SOURCE_BYTES_MAX);
+    else if (!utf8_valid(source.data, source.size))
+        error_set(lexer->error, STATUS_REFUSE, ERROR_INVALID_ENCODING, "the chat template is not UTF-8");
+    else
+        return;
+    longjmp(lexer->failure, 1);
+}
+
+void lexer_start(struct lexer *lexer, struct text source)
+{
+    check_source(lexer, source);
+    lexer->line = 1;
+    char *copy = lexer_allocate(lexer, source.size + 1);
     size_t size = 0;
     for (size_t i = 0; i < source.size; i++) {
         char byte = source.data[i];
@@ -90,7 +113,6 @@ enum status lexer_start(struct lexer *lexer, struct text source, struct arena *a
     if (size && copy[size - 1] == '\n')
         size--;
     lexer->source = (struct text){copy, size};
-    return STATUS_OK;
 }
 
 static bool at(const struct lexer *lexer, size_t position, const char *string)
@@ -171,16 +193,15 @@ static size_t find(const struct lexer *lexer, size_t position, const char *what)
     return found ? (size_t)(found - lexer->source.data) : NOWHERE;
 }
 
-static enum status skip_comment(struct lexer *lexer, size_t position)
+static void skip_comment(struct lexer *lexer, size_t position)
 {
     advance(lexer, position + 2 + is_sign(byte_at(lexer, position + 2)));
     size_t close = find(lexer, lexer->position, "#}");
     if (close == NOWHERE)
-        return fail(lexer, "missing end of comment tag");
+        lexer_fail(lexer, ERROR_TEMPLATE, lexer->line, "missing end of comment tag");
     if (close > lexer->position && is_sign(lexer->source.data[close - 1]))
         close--;
     advance(lexer, tag_end(lexer, close, "#}", true));
-    return STATUS_OK;
 }
 
 static size_t find_tag(const struct lexer *lexer)
@@ -196,7 +217,7 @@ static size_t find_tag(const struct lexer *lexer)
 }
 
 // The tag at the position: its opening is the token.
-static enum status lex_tag(struct lexer *lexer, struct token *token)
+static void lex_tag(struct lexer *lexer, struct token *token)
 {
     size_t tag = lexer->position;
     char type = byte_at(lexer, tag + 1);
@@ -204,11 +225,10 @@ static enum status lex_tag(struct lexer *lexer, struct token *token)
         (struct token){.kind = type == '{' ? TOKEN_VARIABLE_BEGIN : TOKEN_BLOCK_BEGIN, .line = lexer->line};
     lexer->state = type == '{' ? LEXER_VARIABLE : LEXER_BLOCK;
     advance(lexer, tag + 2 + is_sign(byte_at(lexer, tag + 2)));
-    return STATUS_OK;
 }
 
 // Text, or when there is none before the next tag, the opening of that.
-static enum status lex_data(struct lexer *lexer, struct token *token)
+static void lex_data(struct lexer *lexer, struct token *token)
 {
     for (;;) {
         size_t start = lexer->position, tag = find_tag(lexer);
@@ -220,15 +240,16 @@ static enum status lex_data(struct lexer *lexer, struct token *token)
             token->text = strip_data(lexer, start, tag, byte_at(lexer, tag + 2), type == '{');
         advance(lexer, tag);
         if (token->text.size)
-            return STATUS_OK;
+            return;
         token->kind = TOKEN_END;
         token->line = lexer->line;
         if (at_end)
-            return STATUS_OK;
-        if (type != '#')
-            return lex_tag(lexer, token);
-        if (skip_comment(lexer, tag) != STATUS_OK)
-            return lexer->error->status;
+            return;
+        if (type != '#') {
+            lex_tag(lexer, token);
+            return;
+        }
+        skip_comment(lexer, tag);
     }
 }
 
@@ -238,44 +259,40 @@ static bool is_name_character(char byte)
            byte == '_';
 }
 
-static enum status lex_string(struct lexer *lexer, size_t stop, struct token *token)
+static void lex_string(struct lexer *lexer, size_t stop, struct token *token)
 {
     struct text body = {lexer->source.data + lexer->position + 1, stop - lexer->position - 2};
-    const char *problem = NULL;
     token->kind = TOKEN_STRING;
-    if (!literal_unescape(body, lexer->arena, &token->text, &problem)) {
-        if (!problem)
-            return error_set(lexer->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
-                             "no memory for a chat template");
-        return fail(lexer, problem);
+    token->text = body;
+    if (body.size && memchr(body.data, '\\', body.size)) {
+        char *out = lexer_allocate(lexer, body.size + 4);
+        const char *problem = literal_unescape(body, out, &token->text);
+        if (problem)
+            lexer_fail(lexer, ERROR_TEMPLATE, lexer->line, "%s", problem);
     }
     advance(lexer, stop);
-    return STATUS_OK;
 }
 
-static enum status balance(struct lexer *lexer, enum token_kind kind)
+static void balance(struct lexer *lexer, enum token_kind kind)
 {
     static const char closing[] = {
         [TOKEN_LEFT_BRACKET] = ']', [TOKEN_LEFT_PARENTHESIS] = ')', [TOKEN_LEFT_BRACE] = '}'};
     const char *text = token_kind_name(kind);
     if (kind == TOKEN_LEFT_BRACKET || kind == TOKEN_LEFT_PARENTHESIS || kind == TOKEN_LEFT_BRACE) {
         if (lexer->n_brackets == TEMPLATE_NESTING_MAX)
-            return error_set(lexer->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                             "line %u: nested more than %d levels deep", lexer->line, TEMPLATE_NESTING_MAX);
+            lexer_fail(lexer, ERROR_LIMIT_EXCEEDED, lexer->line, "nested more than %d levels deep",
+                       TEMPLATE_NESTING_MAX);
         lexer->brackets[lexer->n_brackets++] = closing[kind];
     } else if (kind == TOKEN_RIGHT_BRACKET || kind == TOKEN_RIGHT_PARENTHESIS || kind == TOKEN_RIGHT_BRACE) {
         char expected = lexer->n_brackets ? lexer->brackets[--lexer->n_brackets] : '\0';
         if (!expected)
-            return error_set(lexer->error, STATUS_REFUSE, ERROR_TEMPLATE, "line %u: unexpected '%s'",
-                             lexer->line, text);
+            lexer_fail(lexer, ERROR_TEMPLATE, lexer->line, "unexpected '%s'", text);
         if (expected != text[0])
-            return error_set(lexer->error, STATUS_REFUSE, ERROR_TEMPLATE,
-                             "line %u: unexpected '%s', expected '%c'", lexer->line, text, expected);
+            lexer_fail(lexer, ERROR_TEMPLATE, lexer->line, "unexpected '%s', expected '%c'", text, expected);
     }
-    return STATUS_OK;
 }
 
-static enum status lex_operator(struct lexer *lexer, struct token *token)
+static void lex_operator(struct lexer *lexer, struct token *token)
 {
     for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++) {
         if (!at(lexer, lexer->position, operators[i].text))
@@ -283,12 +300,13 @@ static enum status lex_operator(struct lexer *lexer, struct token *token)
         token->kind = operators[i].kind;
         token->text = (struct text){lexer->source.data + lexer->position, strlen(operators[i].text)};
         lexer->position += token->text.size;
-        return balance(lexer, token->kind);
+        balance(lexer, token->kind);
+        return;
     }
     size_t stop = lexer->position;
     codepoints_next(lexer->source, &stop);
-    return error_set(lexer->error, STATUS_REFUSE, ERROR_TEMPLATE, "line %u: unexpected character '%.*s'",
-                     lexer->line, (int)(stop - lexer->position), lexer->source.data + lexer->position);
+    lexer_fail(lexer, ERROR_TEMPLATE, lexer->line, "unexpected character '%.*s'",
+               (int)(stop - lexer->position), lexer->source.data + lexer->position);
 }
 
 static size_t string_end(const struct lexer *lexer)
@@ -303,53 +321,59 @@ static size_t string_end(const struct lexer *lexer)
     return NOWHERE;
 }
 
-static enum status lex_number(struct lexer *lexer, struct token *token)
+static void lex_number(struct lexer *lexer, struct token *token)
 {
     bool after_dot = lexer->position > 0 && lexer->source.data[lexer->position - 1] == '.';
     struct text rest = {lexer->source.data + lexer->position, lexer->source.size - lexer->position};
     struct literal_number number;
     const char *problem = literal_number(rest, after_dot, &number);
     if (problem)
-        return fail(lexer, problem);
+        lexer_fail(lexer, ERROR_TEMPLATE, lexer->line, "%s", problem);
     token->kind = number.is_float ? TOKEN_FLOAT : TOKEN_INTEGER;
     token->integer = number.integer;
     token->number = number.number;
     token->text = (struct text){rest.data, number.size};
     lexer->position += number.size;
-    return STATUS_OK;
 }
 
-enum status lexer_next(struct lexer *lexer, struct token *token)
+static void lex_inside(struct lexer *lexer, struct token *token)
 {
-    if (lexer->state == LEXER_DATA)
-        return lex_data(lexer, token);
+    char first = lexer->source.data[lexer->position];
+    size_t stop = lexer->position;
+    while (stop < lexer->source.size && is_name_character(lexer->source.data[stop]))
+        stop++;
+    if (first >= '0' && first <= '9') {
+        lex_number(lexer, token);
+    } else if (stop > lexer->position) {
+        token->kind = TOKEN_NAME;
+        token->text = (struct text){lexer->source.data + lexer->position, stop - lexer->position};
+        lexer->position = stop;
+    } else if ((first == '\'' || first == '"') && string_end(lexer) != NOWHERE) {
+        lex_string(lexer, string_end(lexer), token);
+    } else {
+        lex_operator(lexer, token);
+    }
+}
+
+void lexer_next(struct lexer *lexer, struct token *token)
+{
+    if (lexer->state == LEXER_DATA) {
+        lex_data(lexer, token);
+        return;
+    }
     advance(lexer, skip_space(lexer, lexer->position));
     *token = (struct token){.kind = TOKEN_END, .line = lexer->line};
     if (lexer->position == lexer->source.size)
-        return STATUS_OK;
+        return;
     bool is_block = lexer->state == LEXER_BLOCK;
     size_t end = NOWHERE;
     if (!lexer->n_brackets)
         end = tag_end(lexer, lexer->position, is_block ? "%}" : "}}", is_block);
-    if (end != NOWHERE) {
-        token->kind = is_block ? TOKEN_BLOCK_END : TOKEN_VARIABLE_END;
-        advance(lexer, end);
-        lexer->state = LEXER_DATA;
-        return STATUS_OK;
+    if (end == NOWHERE) {
+        lex_inside(lexer, token);
+        return;
     }
-    char first = lexer->source.data[lexer->position];
-    if (first >= '0' && first <= '9')
-        return lex_number(lexer, token);
-    size_t stop = lexer->position;
-    while (stop < lexer->source.size && is_name_character(lexer->source.data[stop]))
-        stop++;
-    if (stop > lexer->position) {
-        token->kind = TOKEN_NAME;
-        token->text = (struct text){lexer->source.data + lexer->position, stop - lexer->position};
-        lexer->position = stop;
-        return STATUS_OK;
-    }
-    if ((first == '\'' || first == '"') && string_end(lexer) != NOWHERE)
-        return lex_string(lexer, string_end(lexer), token);
-    return lex_operator(lexer, token);
+    token->kind = is_block ? TOKEN_BLOCK_END : TOKEN_VARIABLE_END;
+    advance(lexer, end);
+    lexer->state = LEXER_DATA;
 }

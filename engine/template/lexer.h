@@ -5,6 +5,7 @@
 #include "engine/template/template.h"
 #include "schemas/arena.h"
 
+#include <setjmp.h>
 #include <stdbool.h>
 
 enum token_kind {
@@ -63,12 +64,15 @@ struct lexer {
     enum lexer_state state;
     char brackets[TEMPLATE_NESTING_MAX]; // the closing ones awaited
     size_t n_brackets;
-    struct arena *arena; // of unescaped strings
+    struct arena *arena; // of the template
     struct error *error;
+    jmp_buf failure; // where an error continues, as in Lua and PostgreSQL: all memory is the arena's
 };
 
-// Errors here and below: STATUS_REFUSE, ERROR_TEMPLATE or ERROR_LIMIT_EXCEEDED, with the line.
-enum status lexer_start(struct lexer *lexer, struct text source, struct arena *arena,
-                        struct error *error) WARN_UNUSED;
-enum status lexer_next(struct lexer *lexer, struct token *token) WARN_UNUSED;
+// arena, error and failure are set. Errors here and in the parser: STATUS_REFUSE with the line.
+void lexer_start(struct lexer *lexer, struct text source);
+void lexer_next(struct lexer *lexer, struct token *token);
 const char *token_kind_name(enum token_kind kind);
+_Noreturn void lexer_fail(struct lexer *lexer, enum error_code code, uint32_t line, const char *format, ...)
+    PRINTF_LIKE(4, 5);
+void *lexer_allocate(struct lexer *lexer, size_t size); // zeroed, never NULL

@@ -104,23 +104,17 @@ static const char *unescape_one(struct text body, size_t *position, char *out, s
     return NULL;
 }
 
-bool literal_unescape(struct text body, struct arena *arena, struct text *text, const char **problem)
+const char *literal_unescape(struct text body, char *out, struct text *text)
 {
-    if (!body.size || !memchr(body.data, '\\', body.size)) {
-        *text = body;
-        return true;
-    }
-    char *out = arena_allocate(arena, body.size + 4);
-    if (!out)
-        return false;
+    const char *problem = NULL;
     size_t size = 0;
-    for (size_t i = 0; i < body.size && !*problem;) {
+    for (size_t i = 0; i < body.size && !problem;) {
         char byte = body.data[i++];
         if (byte == '\\' && i < body.size)
-            *problem = unescape_one(body, &i, out, &size);
+            problem = unescape_one(body, &i, out, &size);
         else
             out[size++] = byte;
     }
     *text = (struct text){out, size};
-    return !*problem;
+    return problem;
 }

@@ -1,7 +1,6 @@
 // Number and string literals of the template language.
 #pragma once
 
-#include "schemas/arena.h"
 #include "schemas/text.h"
 
 #include <stdbool.h>
@@ -17,6 +16,6 @@ struct literal_number {
 // The number at the start of `text`, which starts with a digit. After a dot (`a.0.1`) it is an integer.
 // Returns a problem or NULL.
 const char *literal_number(struct text text, bool after_dot, struct literal_number *number);
-// The text that a string literal's inside stands for, as Python's unicode-escape. False: *problem says why,
-// or is NULL when memory ran out.
-bool literal_unescape(struct text body, struct arena *arena, struct text *text, const char **problem);
+// The text of a string literal whose inside is `body`, as Python's unicode-escape; `out` has room for 4 bytes
+// more than the body. Returns a problem or NULL.
+const char *literal_unescape(struct text body, char *out, struct text *text);

@@ -3,70 +3,58 @@
 #include "engine/template/evaluate.h"
 #include "engine/template/rendering.h"
 
-bool loop_start(struct rendering *rendering, struct loop *loop)
+void loop_start(struct rendering *rendering, struct loop *loop)
 {
     loop->index0 = loop->n_items = -1;
-    return iterator_start(rendering, &loop->iterable, &loop->iterator) &&
-           (!loop->statement->loop.test ||
-            evaluate_enter_scope(rendering, loop->activation, &loop->statement->loop.test_scope));
+    loop->iterator = iterator_start(rendering, &loop->iterable);
+    if (loop->statement->loop.test)
+        evaluate_enter_scope(rendering, &loop->statement->loop.test_scope);
 }
 
 // Collects the values of a target with several names into a tuple, which the loop's filter passes on.
-static bool collect_target(struct rendering *rendering, struct activation *activation,
-                           const struct expression *target, struct object *item)
+static struct object collect_target(struct rendering *rendering, const struct expression *target)
 {
-    struct object *items;
-    if (target->kind != EXPRESSION_TUPLE) {
-        *item = *evaluate_place(activation, target->name.place);
-        return true;
-    }
-    if (!list_allocate(rendering, target->items.n_items, OBJECT_TUPLE, &items, item))
-        return false;
+    if (target->kind != EXPRESSION_TUPLE)
+        return *evaluate_place(rendering->activation, target->name.place);
+    struct object *items, tuple = list_allocate(rendering, target->items.n_items, OBJECT_TUPLE, &items);
     for (size_t i = 0; i < target->items.n_items; i++)
-        if (!collect_target(rendering, activation, target->items.items[i], &items[i]))
-            return false;
-    return true;
+        items[i] = collect_target(rendering, target->items.items[i]);
+    return tuple;
 }
 
-// The next item that passes the filter.
-static bool fetch(struct rendering *rendering, struct loop *loop, struct object *item, bool *more)
+// The next item that passes the filter. The loop's own variables are seen: `loop` may be in a macro by now.
+static bool fetch(struct rendering *rendering, struct loop *loop, struct object *item)
 {
-    const struct statement *statement = loop->statement;
-    struct object test;
-    for (;;) {
-        if (!iterator_next(rendering, &loop->iterator, item, more))
-            return false;
-        if (!*more || !statement->loop.test || loop->collected)
-            return true;
-        if (!evaluate_assign(rendering, loop->activation, statement->loop.test_target, item) ||
-            !evaluate(rendering, loop->activation, statement->loop.test, &test))
-            return false;
-        if (object_truth(&test))
-            return collect_target(rendering, loop->activation, statement->loop.test_target, item);
+    const struct expression *target = loop->statement->loop.test_target, *test = loop->statement->loop.test;
+    struct activation *activation = rendering->activation;
+    bool more = true, passed = false;
+    rendering->activation = loop->activation;
+    while (!passed && (more = iterator_next(rendering, &loop->iterator, item))) {
+        passed = !test || loop->collected;
+        if (passed)
+            break;
+        evaluate_assign(rendering, target, item);
+        struct object value = evaluate(rendering, test);
+        passed = object_truth(&value);
+        *item = collect_target(rendering, target);
     }
+    rendering->activation = activation;
+    return more;
 }
 
 static bool peek(struct rendering *rendering, struct loop *loop)
 {
-    if (loop->next.kind != OBJECT_MISSING || loop->peeked_end)
-        return true;
-    bool more;
-    if (!fetch(rendering, loop, &loop->next, &more))
-        return false;
-    if (!more) {
+    if (loop->next.kind == OBJECT_MISSING && !loop->peeked_end && !fetch(rendering, loop, &loop->next)) {
         loop->next.kind = OBJECT_MISSING;
         loop->peeked_end = true;
     }
-    return true;
+    return !loop->peeked_end;
 }
 
-bool loop_next(struct rendering *rendering, struct loop *loop, bool *more)
+bool loop_next(struct rendering *rendering, struct loop *loop)
 {
     if (!peek(rendering, loop))
         return false;
-    *more = !loop->peeked_end;
-    if (!*more)
-        return true;
     loop->index0++;
     loop->previous = loop->current;
     loop->current = loop->next;
@@ -75,69 +63,61 @@ bool loop_next(struct rendering *rendering, struct loop *loop, bool *more)
 }
 
 // Of what is left: a filter or a generator has to be asked now.
-static bool collect_rest(struct rendering *rendering, struct loop *loop)
+static void collect_rest(struct rendering *rendering, struct loop *loop)
 {
     struct list_builder builder = {0};
-    struct object item, rest;
-    for (bool more = true; more;)
-        if (!fetch(rendering, loop, &item, &more) || (more && !list_add(rendering, &builder, &item)))
-            return false;
+    struct object item;
+    while (fetch(rendering, loop, &item))
+        list_add(rendering, &builder, &item);
     loop->n_items = (int64_t)builder.n_items + loop->index0 + 1 + (loop->next.kind != OBJECT_MISSING);
     loop->collected = true;
-    return list_finish(rendering, &builder, OBJECT_LIST, &rest) &&
-           iterator_start(rendering, &rest, &loop->iterator);
+    struct object rest = list_finish(rendering, &builder);
+    loop->iterator = iterator_start(rendering, &rest);
 }
 
-bool loop_length(struct rendering *rendering, struct loop *loop, int64_t *length)
+int64_t loop_length(struct rendering *rendering, struct loop *loop)
 {
-    bool has_length = false;
-    if (loop->n_items < 0 && !loop->statement->loop.test &&
-        !object_length(rendering, &loop->iterable, &loop->n_items, &has_length))
-        return false;
-    if (loop->n_items < 0 && !collect_rest(rendering, loop))
-        return false;
-    *length = loop->n_items;
-    return true;
+    if (loop->n_items < 0 && !loop->statement->loop.test)
+        loop->n_items = object_length(rendering, &loop->iterable);
+    if (loop->n_items < 0)
+        collect_rest(rendering, loop);
+    return loop->n_items;
 }
 
-static bool neighbor(struct rendering *rendering, struct loop *loop, bool next, struct object *value)
+enum attribute { INDEX, INDEX0, FIRST, LAST, LENGTH, REVINDEX, REVINDEX0, PREVITEM, NEXTITEM, N_ATTRIBUTES };
+
+bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text name, struct object *value)
 {
-    if (!next) {
+    static const char *const names[N_ATTRIBUTES] = {"index",    "index0",    "first",    "last",    "length",
+                                                    "revindex", "revindex0", "previtem", "nextitem"};
+    unsigned attribute = 0;
+    while (attribute < N_ATTRIBUTES && !text_equals_string(name, names[attribute]))
+        attribute++;
+    switch (attribute) {
+    case INDEX:
+    case INDEX0:
+        *value = object_integer(loop->index0 + (attribute == INDEX));
+        return true;
+    case FIRST:
+        *value = object_bool(loop->index0 == 0);
+        return true;
+    case LAST:
+        *value = object_bool(!peek(rendering, loop));
+        return true;
+    case LENGTH:
+        *value = object_integer(loop_length(rendering, loop));
+        return true;
+    case REVINDEX:
+    case REVINDEX0:
+        *value = object_integer(loop_length(rendering, loop) - loop->index0 - (attribute == REVINDEX0));
+        return true;
+    case PREVITEM:
         *value = loop->index0 == 0 ? object_undefined_hint("there is no previous item") : loop->previous;
         return true;
-    }
-    if (!peek(rendering, loop))
+    case NEXTITEM:
+        *value = peek(rendering, loop) ? loop->next : object_undefined_hint("there is no next item");
+        return true;
+    default:
         return false;
-    *value = loop->peeked_end ? object_undefined_hint("there is no next item") : loop->next;
-    return true;
-}
-
-bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text name, struct object *value,
-                    bool *known)
-{
-    *known = true;
-    int64_t length;
-    if (text_equals_string(name, "index")) {
-        *value = object_integer(loop->index0 + 1);
-    } else if (text_equals_string(name, "index0")) {
-        *value = object_integer(loop->index0);
-    } else if (text_equals_string(name, "first")) {
-        *value = object_bool(loop->index0 == 0);
-    } else if (text_equals_string(name, "last")) {
-        if (!peek(rendering, loop))
-            return false;
-        *value = object_bool(loop->peeked_end);
-    } else if (text_equals_string(name, "length") || text_equals_string(name, "revindex") ||
-               text_equals_string(name, "revindex0")) {
-        if (!loop_length(rendering, loop, &length))
-            return false;
-        if (name.data[0] == 'r')
-            length -= loop->index0 + (name.size == 9); // revindex0
-        *value = object_integer(length);
-    } else if (text_equals_string(name, "previtem") || text_equals_string(name, "nextitem")) {
-        return neighbor(rendering, loop, name.data[0] == 'n', value);
-    } else {
-        *known = false;
     }
-    return true;
 }

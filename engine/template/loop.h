@@ -20,9 +20,8 @@ struct loop {
     struct loop *next_spare;
 };
 
-bool loop_start(struct rendering *rendering, struct loop *loop); // statement, activation, iterable: given
-bool loop_next(struct rendering *rendering, struct loop *loop, bool *more); // into loop->current
-bool loop_length(struct rendering *rendering, struct loop *loop, int64_t *length);
-// An attribute other than the methods; *known is false when there is none of that name.
-bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text name, struct object *value,
-                    bool *known);
+void loop_start(struct rendering *rendering, struct loop *loop); // statement, activation, iterable: given
+bool loop_next(struct rendering *rendering, struct loop *loop);  // into loop->current; false: the end
+int64_t loop_length(struct rendering *rendering, struct loop *loop);
+// False when there is no attribute of that name.
+bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text name, struct object *value);

@@ -9,42 +9,38 @@
 
 #include <string.h>
 
-static bool required_text(struct rendering *rendering, const struct object *argument, struct text *text)
+static struct text required_text(struct rendering *rendering, const struct object *argument)
 {
-    *text = argument->text;
-    return argument->kind == OBJECT_STRING ||
-           rendering_fail(rendering, "must be str, not %s", object_type_name(argument));
+    if (argument->kind != OBJECT_STRING)
+        rendering_fail(rendering, "must be str, not %s", object_type_name(argument));
+    return argument->text;
 }
 
-static bool change_case(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object change_case(struct rendering *rendering, const struct call *call)
 {
-    return text_change_case(rendering, call->items[0].text, (enum text_case)call->variant, result);
+    return text_change_case(rendering, call->items[0].text, (enum text_case)call->variant);
 }
 
-static bool split(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object split(struct rendering *rendering, const struct call *call)
 {
-    struct text separator;
-    int64_t max_splits;
-    return argument_text(rendering, &call->items[1], (struct text){0}, &separator) &&
-           argument_integer(rendering, &call->items[2], -1, &max_splits) &&
-           text_split(rendering, call->items[0].text, separator, max_splits, call->variant, result);
+    struct text separator = argument_text(rendering, &call->items[1], (struct text){0});
+    int64_t max_splits = argument_integer(rendering, &call->items[2], -1);
+    return text_split(rendering, call->items[0].text, separator, max_splits, call->variant);
 }
 
-static bool splitlines(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object splitlines(struct rendering *rendering, const struct call *call)
 {
-    return text_split_lines(rendering, call->items[0].text, argument_truth(&call->items[1], false), result);
+    return text_split_lines(rendering, call->items[0].text, argument_truth(&call->items[1], false));
 }
 
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 
-static bool strip(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object strip(struct rendering *rendering, const struct call *call)
 {
-    struct text chars;
-    if (!argument_text(rendering, &call->items[1], (struct text){0}, &chars))
-        return false;
-    *result = object_string(
-        text_strip(call->items[0].text, chars, call->variant & STRIP_LEFT, call->variant & STRIP_RIGHT));
-    return text_spend_search(rendering, call->items[0].text, chars);
+    struct text text = call->items[0].text,
+                chars = argument_text(rendering, &call->items[1], (struct text){0});
+    text_spend_search(rendering, text, chars);
+    return object_string(text_strip(text, chars, call->variant & STRIP_LEFT, call->variant & STRIP_RIGHT));
 }
 
 enum { AT_START, AT_END };
@@ -56,7 +52,7 @@ static bool has_affix(struct text text, struct text affix, bool at_end)
            (!affix.size || memcmp(text.data + offset, affix.data, affix.size) == 0);
 }
 
-static bool starts_or_ends_with(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object starts_or_ends_with(struct rendering *rendering, const struct call *call)
 {
     const struct object *alternatives = &call->items[1];
     bool found = false;
@@ -65,66 +61,53 @@ static bool starts_or_ends_with(struct rendering *rendering, const struct call *
         n = alternatives->sequence->n_items;
         alternatives = alternatives->sequence->items;
     }
-    for (size_t i = 0; i < n && !found; i++) {
-        struct text affix;
-        if (!required_text(rendering, &alternatives[i], &affix))
-            return false;
-        found = has_affix(call->items[0].text, affix, call->variant == AT_END);
-    }
-    *result = object_bool(found);
-    return rendering_spend_bytes(rendering, call->items[0].text.size);
+    rendering_spend_bytes(rendering, call->items[0].text.size);
+    for (size_t i = 0; i < n && !found; i++)
+        found = has_affix(call->items[0].text, required_text(rendering, &alternatives[i]),
+                          call->variant == AT_END);
+    return object_bool(found);
 }
 
-static bool remove_affix(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object remove_affix(struct rendering *rendering, const struct call *call)
 {
-    struct text text = call->items[0].text, affix;
+    struct text text = call->items[0].text, affix = required_text(rendering, &call->items[1]);
     bool at_end = call->variant == AT_END;
-    if (!required_text(rendering, &call->items[1], &affix))
-        return false;
     size_t cut = has_affix(text, affix, at_end) ? affix.size : 0;
-    *result = object_string((struct text){text.data + (at_end ? 0 : cut), text.size - cut});
-    return true;
+    return object_string((struct text){text.data + (at_end ? 0 : cut), text.size - cut});
 }
 
-static bool find(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object find(struct rendering *rendering, const struct call *call)
 {
-    struct text text = call->items[0].text, wanted;
-    if (!required_text(rendering, &call->items[1], &wanted) || !text_spend_search(rendering, text, wanted))
-        return false;
+    struct text text = call->items[0].text, wanted = required_text(rendering, &call->items[1]);
+    text_spend_search(rendering, text, wanted);
     size_t found = text_find(text, wanted, call->variant);
     text.size = found;
-    *result = object_integer(found == SIZE_MAX ? -1 : (int64_t)codepoints_count(text));
-    return true;
+    return object_integer(found == SIZE_MAX ? -1 : (int64_t)codepoints_count(text));
 }
 
-static bool replace(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object replace(struct rendering *rendering, const struct call *call)
 {
-    struct text from, to;
-    int64_t n;
-    return required_text(rendering, &call->items[1], &from) &&
-           required_text(rendering, &call->items[2], &to) &&
-           argument_integer(rendering, &call->items[3], -1, &n) &&
-           text_replace(rendering, call->items[0].text, from, to, n, result);
+    struct text from = required_text(rendering, &call->items[1]),
+                to = required_text(rendering, &call->items[2]);
+    int64_t n = argument_integer(rendering, &call->items[3], -1);
+    return text_replace(rendering, call->items[0].text, from, to, n);
 }
 
-static bool join(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object join(struct rendering *rendering, const struct call *call)
 {
-    struct object items;
-    if (!iterator_collect(rendering, &call->items[1], OBJECT_LIST, &items))
-        return false;
+    const struct sequence *items = iterator_collect(rendering, &call->items[1]).sequence;
     size_t start = rendering->text.size;
-    for (size_t i = 0; i < items.sequence->n_items; i++) {
-        const struct object *item = &items.sequence->items[i];
+    for (size_t i = 0; i < items->n_items; i++) {
+        const struct object *item = &items->items[i];
         if (item->kind != OBJECT_STRING)
-            return rendering_fail(rendering, "sequence item %zu: expected str instance, %s found", i,
-                                  object_type_name(item));
+            rendering_fail(rendering, "sequence item %zu: expected str instance, %s found", i,
+                           object_type_name(item));
         if (i)
             rendering_add_text(rendering, call->items[0].text);
         rendering_add_text(rendering, item->text);
-        if (!rendering_check_text(rendering))
-            return false;
+        rendering_check_text(rendering);
     }
-    return rendering_take(rendering, start, result);
+    return rendering_take(rendering, start);
 }
 
 static const struct function string_functions[] = {
@@ -150,21 +133,16 @@ static const struct function string_functions[] = {
 
 const struct function_table methods_of_strings = FUNCTION_TABLE(string_functions);
 
-static bool dict_get(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object dict_get(struct rendering *rendering, const struct call *call)
 {
-    const struct object *found;
-    if (!dict_find(rendering, call->items[0].dict, &call->items[1], &found))
-        return false;
-    *result = found ? *found : call->items[2].kind == OBJECT_MISSING ? OBJECT_NONE_VALUE : call->items[2];
-    return true;
+    const struct object *found = dict_find(rendering, call->items[0].dict, &call->items[1]);
+    return found ? *found : call->items[2].kind == OBJECT_MISSING ? OBJECT_NONE_VALUE : call->items[2];
 }
 
-static bool dict_view(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object dict_view(struct rendering *rendering, const struct call *call)
 {
-    (void)rendering;
-    *result =
-        (struct object){.kind = OBJECT_VIEW, .detail = (uint8_t)call->variant, .dict = call->items[0].dict};
-    return true;
+    return (
+        struct object){.kind = OBJECT_VIEW, .detail = (uint8_t)call->variant, .dict = call->items[0].dict};
 }
 
 static const struct function dict_functions[] = {

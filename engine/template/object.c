@@ -87,33 +87,26 @@ bool object_truth(const struct object *object)
     return true;
 }
 
-bool object_length(struct rendering *rendering, const struct object *object, int64_t *length,
-                   bool *has_length)
+int64_t object_length(struct rendering *rendering, const struct object *object)
 {
-    *has_length = true;
     switch ((enum object_kind)object->kind) {
     case OBJECT_UNDEFINED:
-        *length = 0;
-        return true;
+        return 0;
     case OBJECT_STRING:
-        *length = (int64_t)codepoints_count(object->text);
-        return rendering_spend_bytes(rendering, object->text.size);
+        rendering_spend_bytes(rendering, object->text.size);
+        return (int64_t)codepoints_count(object->text);
     case OBJECT_LIST:
     case OBJECT_TUPLE:
-        *length = (int64_t)object->sequence->n_items;
-        return true;
+        return (int64_t)object->sequence->n_items;
     case OBJECT_DICT:
     case OBJECT_VIEW:
-        *length = object->dict->n_entries;
-        return true;
+        return object->dict->n_entries;
     case OBJECT_RANGE:
-        *length = object->range->n_items;
-        return true;
+        return object->range->n_items;
     case OBJECT_LOOP:
-        return loop_length(rendering, object->loop, length);
+        return loop_length(rendering, object->loop);
     default:
-        *has_length = false;
-        return true;
+        return -1;
     }
 }
 
@@ -144,77 +137,58 @@ static bool is_nan(const struct object *object)
     return object->kind == OBJECT_FLOAT && isnan(object->number);
 }
 
-static bool same_pointer(const struct object *a, const struct object *b)
+static bool sequences_equal(struct rendering *rendering, const struct sequence *a, const struct sequence *b)
 {
-    return a->kind == b->kind && a->sequence == b->sequence;
+    bool equal = a->n_items == b->n_items;
+    for (size_t i = 0; equal && i < a->n_items; i++)
+        equal = object_equal(rendering, &a->items[i], &b->items[i]);
+    return equal;
 }
 
-static bool sequences_equal(struct rendering *rendering, const struct sequence *a, const struct sequence *b,
-                            bool *equal)
+static bool dicts_equal(struct rendering *rendering, struct dict *a, struct dict *b)
 {
-    *equal = a->n_items == b->n_items;
-    for (size_t i = 0; *equal && i < a->n_items; i++)
-        if (!object_equal(rendering, &a->items[i], &b->items[i], equal))
-            return false;
-    return true;
-}
-
-static bool dicts_equal(struct rendering *rendering, struct dict *a, struct dict *b, bool *equal)
-{
-    *equal = a->n_entries == b->n_entries;
-    for (size_t i = 0; *equal && i < a->n_entries; i++) {
-        const struct object *other;
-        if (!dict_find(rendering, b, &a->entries[i].key, &other))
-            return false;
-        if (!other)
-            *equal = false;
-        else if (!object_equal(rendering, &a->entries[i].value, other, equal))
-            return false;
+    bool equal = a->n_entries == b->n_entries;
+    for (size_t i = 0; equal && i < a->n_entries; i++) {
+        const struct object *other = dict_find(rendering, b, &a->entries[i].key);
+        equal = other && object_equal(rendering, &a->entries[i].value, other);
     }
-    return true;
+    return equal;
 }
 
-static bool containers_equal(struct rendering *rendering, const struct object *a, const struct object *b,
-                             bool *equal)
+static bool containers_equal(struct rendering *rendering, const struct object *a, const struct object *b)
 {
-    if (!rendering_spend(rendering, 1) || !rendering_enter(rendering))
-        return false;
-    bool ok;
-    if (a->kind == OBJECT_DICT)
-        ok = dicts_equal(rendering, a->dict, b->dict, equal);
-    else
-        ok = sequences_equal(rendering, a->sequence, b->sequence, equal);
+    rendering_spend(rendering, 1);
+    rendering_enter(rendering);
+    bool equal = a->kind == OBJECT_DICT ? dicts_equal(rendering, a->dict, b->dict)
+                                        : sequences_equal(rendering, a->sequence, b->sequence);
     rendering_leave(rendering);
-    return ok;
+    return equal;
 }
 
-bool object_equal(struct rendering *rendering, const struct object *a, const struct object *b, bool *equal)
+bool object_equal(struct rendering *rendering, const struct object *a, const struct object *b)
 {
-    if (object_is_number(a) && object_is_number(b)) {
-        *equal = !is_nan(a) && !is_nan(b) && compare_numbers(a, b) == 0;
-        return true;
-    }
-    *equal = a->kind == b->kind;
-    if (!*equal)
-        return true;
+    if (object_is_number(a) && object_is_number(b))
+        return !is_nan(a) && !is_nan(b) && compare_numbers(a, b) == 0;
+    if (a->kind != b->kind)
+        return false;
     switch ((enum object_kind)a->kind) {
     case OBJECT_STRING:
-        *equal = text_equal(a->text, b->text);
-        return a->text.size != b->text.size || rendering_spend_bytes(rendering, a->text.size);
+        if (a->text.size == b->text.size)
+            rendering_spend_bytes(rendering, a->text.size);
+        return text_equal(a->text, b->text);
     case OBJECT_LIST:
     case OBJECT_TUPLE:
     case OBJECT_DICT:
-        return same_pointer(a, b) || containers_equal(rendering, a, b, equal);
+        return a->sequence == b->sequence || containers_equal(rendering, a, b);
     case OBJECT_UNDEFINED:
     case OBJECT_NONE:
         return true;
     case OBJECT_NAMESPACE:
     case OBJECT_MACRO:
     case OBJECT_LOOP:
-        *equal = same_pointer(a, b);
-        return true;
+        return a->sequence == b->sequence;
     default:
-        return rendering_fail(rendering, "comparing '%s' objects is not supported", object_type_name(a));
+        rendering_fail(rendering, "comparing '%s' objects is not supported", object_type_name(a));
     }
 }
 
@@ -225,48 +199,46 @@ static int compare_texts(struct text a, struct text b)
     return order ? order : (a.size > b.size) - (a.size < b.size);
 }
 
-bool object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
-                    const char *symbol, int *order)
+int object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
+                   const char *symbol)
 {
-    if (object_is_number(a) && object_is_number(b)) {
-        *order = compare_numbers(a, b);
-        return true;
-    }
-    if (a->kind == OBJECT_UNDEFINED || b->kind == OBJECT_UNDEFINED)
-        return object_fail_undefined(rendering, a->kind == OBJECT_UNDEFINED ? a : b);
-    if (a->kind == OBJECT_STRING && b->kind == OBJECT_STRING) {
-        *order = compare_texts(a->text, b->text);
-        return rendering_spend_bytes(rendering, a->text.size);
-    }
-    return rendering_fail(rendering, "'%s' not supported between instances of '%s' and '%s'", symbol,
-                          object_type_name(a), object_type_name(b));
+    if (object_is_number(a) && object_is_number(b))
+        return compare_numbers(a, b);
+    object_check_defined(rendering, a);
+    object_check_defined(rendering, b);
+    if (a->kind != OBJECT_STRING || b->kind != OBJECT_STRING)
+        rendering_fail(rendering, "'%s' not supported between instances of '%s' and '%s'", symbol,
+                       object_type_name(a), object_type_name(b));
+    rendering_spend_bytes(rendering, a->text.size);
+    return compare_texts(a->text, b->text);
 }
 
-bool object_fail_undefined(struct rendering *rendering, const struct object *undefined)
+void object_fail_undefined(struct rendering *rendering, const struct object *undefined)
 {
     int size = codepoints_cut(undefined->text);
     const char *data = undefined->text.data ? undefined->text.data : "";
     const char *owner = owner_name(undefined->owner);
     switch ((enum undefined_reason)undefined->detail) {
     case UNDEFINED_NAME:
-        return rendering_fail(rendering, "'%.*s' is undefined", size, data);
+        rendering_fail(rendering, "'%.*s' is undefined", size, data);
     case UNDEFINED_ATTRIBUTE:
-        return rendering_fail(rendering, "'%s' has no attribute '%.*s'", owner, size, data);
+        rendering_fail(rendering, "'%s' has no attribute '%.*s'", owner, size, data);
     case UNDEFINED_ELEMENT:
-        return rendering_fail(rendering, "%s has no element %.*s", owner, size, data);
+        rendering_fail(rendering, "%s has no element %.*s", owner, size, data);
     case UNDEFINED_UNSAFE:
-        return rendering_fail(rendering, "access to attribute '%.*s' of '%s' is unsafe", size, data, owner);
+        rendering_fail(rendering, "access to attribute '%.*s' of '%s' is unsafe", size, data, owner);
     case UNDEFINED_HINT:
         break;
     }
-    return rendering_fail(rendering, "%.*s", size, data);
+    rendering_fail(rendering, "%.*s", size, data);
 }
 
 // The interpreter's own texts always point somewhere, empty ones too.
-static bool string_from_text(struct rendering *rendering, struct text text, struct object *string)
+static struct object string_from_text(struct rendering *rendering, struct text text)
 {
-    *string = object_string(text.data ? text : TEXT(""));
-    return !rendering->environment->content || provenance_mark(rendering, text.data, text.size);
+    if (rendering->environment->content)
+        provenance_mark(rendering, text.data, text.size);
+    return object_string(text.data ? text : TEXT(""));
 }
 
 // "user", "tool_response": nothing that could be, or end, a control token by itself.
@@ -281,64 +253,51 @@ static bool is_plain_role(struct text key, const struct value *value)
     return true;
 }
 
-static bool array_from_value(struct rendering *rendering, const struct value *value, struct object *object)
+static struct object object_from_array(struct rendering *rendering, const struct value *value)
 {
-    struct object *items;
-    if (!list_allocate(rendering, value->array.n_items, OBJECT_LIST, &items, object))
-        return false;
+    struct object *items, list = list_allocate(rendering, value->array.n_items, OBJECT_LIST, &items);
     for (size_t i = 0; i < value->array.n_items; i++)
-        if (!object_from_value(rendering, &value->array.items[i], &items[i]))
-            return false;
-    return true;
+        items[i] = object_from_value(rendering, &value->array.items[i]);
+    return list;
 }
 
-static bool object_from_object(struct rendering *rendering, const struct value *value, struct object *object)
+static struct object object_from_object(struct rendering *rendering, const struct value *value)
 {
     struct dict *dict = dict_create(rendering, value->object.n_members);
-    if (!dict)
-        return false;
     for (size_t i = 0; i < value->object.n_members; i++) {
         const struct value_member *member = &value->object.members[i];
-        struct dict_entry *entry = &dict->entries[i];
-        if (!string_from_text(rendering, member->key, &entry->key)) // unique: see value.h
-            return false;
+        struct dict_entry *entry = &dict->entries[dict->n_entries++];
+        entry->key = string_from_text(rendering, member->key); // unique: see value.h
         if (is_plain_role(member->key, &member->value))
             entry->value = object_string(member->value.text.size ? member->value.text : TEXT(""));
-        else if (!object_from_value(rendering, &member->value, &entry->value))
-            return false;
-        dict->n_entries++;
+        else
+            entry->value = object_from_value(rendering, &member->value);
     }
-    *object = dict_object(dict);
-    return true;
+    return dict_object(dict);
 }
 
-bool object_from_value(struct rendering *rendering, const struct value *value, struct object *object)
+struct object object_from_value(struct rendering *rendering, const struct value *value)
 {
     switch (value->kind) {
     case VALUE_NULL:
-        *object = OBJECT_NONE_VALUE;
-        return true;
+        return OBJECT_NONE_VALUE;
     case VALUE_BOOL:
-        *object = object_bool(value->boolean);
-        return true;
+        return object_bool(value->boolean);
     case VALUE_INTEGER:
-        *object = object_integer(value->integer);
-        return true;
+        return object_integer(value->integer);
     case VALUE_FLOAT:
-        *object = object_float(value->number);
-        return true;
+        return object_float(value->number);
     case VALUE_STRING:
-        return string_from_text(rendering, value->text, object);
+        return string_from_text(rendering, value->text);
     case VALUE_BYTES:
-        return rendering_fail(rendering, "a variable holds bytes; templates read text only");
+        rendering_fail(rendering, "a variable holds bytes; templates read text only");
     case VALUE_ARRAY:
     case VALUE_OBJECT:
         break;
     }
-    if (!rendering_enter(rendering))
-        return false;
-    bool ok = value->kind == VALUE_ARRAY ? array_from_value(rendering, value, object)
-                                         : object_from_object(rendering, value, object);
+    rendering_enter(rendering);
+    struct object object = value->kind == VALUE_ARRAY ? object_from_array(rendering, value)
+                                                      : object_from_object(rendering, value);
     rendering_leave(rendering);
-    return ok;
+    return object;
 }

@@ -147,20 +147,21 @@ static inline double object_to_double(const struct object *number)
 
 const char *object_type_name(const struct object *object); // as Python's type(x).__name__
 bool object_truth(const struct object *object);
-// len(x); *has_length is false where Python raises TypeError.
-bool object_length(struct rendering *rendering, const struct object *object, int64_t *length,
-                   bool *has_length);
+int64_t object_length(struct rendering *rendering, const struct object *object); // len(x); -1: TypeError
 
-// The functions below fail (false, the rendering's error set) when the nesting is too deep or Python would
-// raise.
-bool object_equal(struct rendering *rendering, const struct object *a, const struct object *b, bool *equal);
-// *order: negative, 0, positive. Fails for kinds that have no order; `symbol` is the operator for the
-// message.
-bool object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
-                    const char *symbol, int *order);
+// The functions below fail when the nesting is too deep or Python would raise.
+bool object_equal(struct rendering *rendering, const struct object *a, const struct object *b);
+// Negative, 0, positive. Fails for kinds that have no order; `symbol` is the operator for the message.
+int object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
+                   const char *symbol);
 
 // Fails with the message of jinja's UndefinedError for that value, or SecurityError's.
-bool object_fail_undefined(struct rendering *rendering, const struct object *undefined);
+_Noreturn void object_fail_undefined(struct rendering *rendering, const struct object *undefined);
+static inline void object_check_defined(struct rendering *rendering, const struct object *object)
+{
+    if (object->kind == OBJECT_UNDEFINED)
+        object_fail_undefined(rendering, object);
+}
 
 // A JSON-like value as an object. Strings are shared with `value`, which must outlive the rendering.
-bool object_from_value(struct rendering *rendering, const struct value *value, struct object *object);
+struct object object_from_value(struct rendering *rendering, const struct value *value);

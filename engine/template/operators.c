@@ -17,73 +17,58 @@ static const char *const symbols[] = {
     [OPERATOR_IN] = "in",         [OPERATOR_NOT_IN] = "not in",
 };
 
-static bool fail_operands(struct rendering *rendering, enum operator operator, const struct object * a,
-                          const struct object *b)
+static _Noreturn void fail_operands(struct rendering *rendering, enum operator operator,
+                                    const struct object * a, const struct object *b)
 {
-    if (a->kind == OBJECT_UNDEFINED || b->kind == OBJECT_UNDEFINED)
-        return object_fail_undefined(rendering, a->kind == OBJECT_UNDEFINED ? a : b);
+    object_check_defined(rendering, a);
+    object_check_defined(rendering, b);
     if (operator== OPERATOR_ADD && a->kind == OBJECT_STRING)
-        return rendering_fail(rendering, "can only concatenate str (not \"%s\") to str", object_type_name(b));
-    return rendering_fail(rendering, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[operator],
-                          object_type_name(a), object_type_name(b));
+        rendering_fail(rendering, "can only concatenate str (not \"%s\") to str", object_type_name(b));
+    rendering_fail(rendering, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[operator],
+                   object_type_name(a), object_type_name(b));
 }
 
-static bool fail_overflow(struct rendering *rendering)
+static struct object checked_integer(struct rendering *rendering, bool overflow, int64_t integer)
 {
-    return rendering_fail_limit(rendering, "an integer beyond 64 bits");
+    if (overflow)
+        rendering_fail_limit(rendering, "an integer beyond 64 bits");
+    return object_integer(integer);
 }
 
-static bool fail_zero(struct rendering *rendering)
+// Quotient rounded down, or the remainder of that, as Python defines them. INT64_MIN / -1 traps.
+static struct object divide_integers(struct rendering *rendering, bool want_quotient, int64_t a, int64_t b)
 {
-    return rendering_fail(rendering, "division by zero");
-}
-
-// Quotient rounded down and the remainder that goes with it, both as Python defines them.
-static bool divide_integers(struct rendering *rendering, bool want_quotient, int64_t a, int64_t b,
-                            struct object *result)
-{
-    if (b == 0)
-        return fail_zero(rendering);
-    if (b == -1) { // INT64_MIN / -1 traps
-        int64_t quotient;
-        if (want_quotient && __builtin_sub_overflow(0, a, &quotient))
-            return fail_overflow(rendering);
-        *result = object_integer(want_quotient ? quotient : 0);
-        return true;
+    if (b == -1) {
+        int64_t negative = 0;
+        bool overflow = want_quotient && __builtin_sub_overflow(0, a, &negative);
+        return checked_integer(rendering, overflow, negative);
     }
     int64_t quotient = a / b, remainder = a % b;
     if (remainder != 0 && (remainder < 0) != (b < 0)) {
         remainder += b;
         quotient--;
     }
-    *result = object_integer(want_quotient ? quotient : remainder);
-    return true;
+    return object_integer(want_quotient ? quotient : remainder);
 }
 
-static bool calculate_floats(struct rendering *rendering, enum operator operator, double a, double b,
-                             struct object *result)
+static struct object calculate_floats(struct rendering *rendering, enum operator operator, double a, double b)
 {
     switch (operator) {
     case OPERATOR_ADD:
-        *result = object_float(a + b);
-        return true;
+        return object_float(a + b);
     case OPERATOR_SUBTRACT:
-        *result = object_float(a - b);
-        return true;
+        return object_float(a - b);
     case OPERATOR_MULTIPLY:
-        *result = object_float(a * b);
-        return true;
+        return object_float(a * b);
     case OPERATOR_DIVIDE:
-        *result = object_float(b == 0 ? 0 : a / b);
-        return b != 0 || fail_zero(rendering);
+        return object_float(a / b);
     default:
-        return rendering_fail(rendering, "'%s' of floats is not supported in chat templates",
-                              symbols[operator]);
+        rendering_fail(rendering, "'%s' of floats is not supported in chat templates", symbols[operator]);
     }
 }
 
-static bool calculate_integers(struct rendering *rendering, enum operator operator, int64_t a, int64_t b,
-                               struct object *result)
+static struct object calculate_integers(struct rendering *rendering, enum operator operator, int64_t a,
+                                        int64_t b)
 {
     int64_t integer;
     bool overflow;
@@ -99,208 +84,148 @@ static bool calculate_integers(struct rendering *rendering, enum operator operat
         break;
     case OPERATOR_DIVIDE:
         if (a > EXACT || a < -EXACT || b > EXACT || b < -EXACT)
-            return rendering_fail_limit(rendering, "a division of integers beyond 2^53");
-        return calculate_floats(rendering, OPERATOR_DIVIDE, (double)a, (double)b, result);
+            rendering_fail_limit(rendering, "a division of integers beyond 2^53");
+        return object_float((double)a / (double)b);
     default:
-        return divide_integers(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b, result);
+        return divide_integers(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b);
     }
-    *result = object_integer(integer);
-    return !overflow || fail_overflow(rendering);
+    return checked_integer(rendering, overflow, integer);
 }
 
-static bool join_sequences(struct rendering *rendering, const struct object *a, const struct object *b,
-                           struct object *result)
+static struct object calculate(struct rendering *rendering, enum operator operator, const struct object * a,
+                               const struct object *b)
+{
+    if (operator>= OPERATOR_DIVIDE && object_to_double(b) == 0)
+        rendering_fail(rendering, "division by zero");
+    if (object_is_integral(a) && object_is_integral(b))
+        return calculate_integers(rendering, operator, object_to_integer(a), object_to_integer(b));
+    return calculate_floats(rendering, operator, object_to_double(a), object_to_double(b));
+}
+
+static struct object join_sequences(struct rendering *rendering, const struct object *a,
+                                    const struct object *b)
 {
     const struct sequence *left = a->sequence, *right = b->sequence;
-    struct object *items;
     size_t n = left->n_items + right->n_items; // both are in memory: no overflow
-    if (!list_allocate(rendering, n, (enum object_kind)a->kind, &items, result))
-        return false;
+    struct object *items, joined = list_allocate(rendering, n, (enum object_kind)a->kind, &items);
     if (left->n_items)
         memcpy(items, left->items, left->n_items * sizeof *items);
     if (right->n_items)
         memcpy(items + left->n_items, right->items, right->n_items * sizeof *items);
-    return true;
+    return joined;
 }
 
-bool operator_repeat_text(struct rendering *rendering, struct text text, int64_t n, struct object *result)
+struct object operator_repeat_text(struct rendering *rendering, struct text text, int64_t n)
 {
     size_t start = rendering->text.size;
     if (n > 0 && text.size > 0 && (size_t)n > TEMPLATE_OUTPUT_BYTES_MAX / text.size)
-        return rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
+        rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
     for (int64_t i = 0; text.size && i < n; i++)
         rendering_add_text(rendering, text);
-    return rendering_spend(rendering, n > 0 && text.size ? (size_t)n / 8 : 0) &&
-           rendering_take(rendering, start, result);
+    rendering_spend(rendering, n > 0 && text.size ? (size_t)n / 8 : 0);
+    return rendering_take(rendering, start);
 }
 
-static bool repeat_sequence(struct rendering *rendering, const struct object *sequence, int64_t n,
-                            struct object *result)
+static struct object repeat_sequence(struct rendering *rendering, const struct object *sequence, int64_t n)
 {
     const struct sequence *one = sequence->sequence;
-    struct object *items;
     size_t total;
-    if (n < 0)
-        n = 0;
-    if (__builtin_mul_overflow(one->n_items, (size_t)n, &total))
+    if (__builtin_mul_overflow(one->n_items, n < 0 ? 0 : (size_t)n, &total))
         total = SIZE_MAX;
-    if (!list_allocate(rendering, total, (enum object_kind)sequence->kind, &items, result))
-        return false;
+    struct object *items, list = list_allocate(rendering, total, (enum object_kind)sequence->kind, &items);
     for (size_t i = 0; i < total; i++)
         items[i] = one->items[i % one->n_items];
-    return rendering_spend(rendering, total);
+    rendering_spend(rendering, total);
+    return list;
 }
 
-static bool repeat(struct rendering *rendering, const struct object *a, const struct object *b,
-                   struct object *result)
+static struct object repeat(struct rendering *rendering, const struct object *a, const struct object *b)
 {
     const struct object *repeated = object_is_integral(b) ? a : b, *times = object_is_integral(b) ? b : a;
-    if (object_is_integral(times)) {
-        int64_t n = object_to_integer(times);
-        if (object_is_sequence(repeated))
-            return repeat_sequence(rendering, repeated, n, result);
-        if (repeated->kind == OBJECT_STRING)
-            return operator_repeat_text(rendering, repeated->text, n, result);
-    }
-    return fail_operands(rendering, OPERATOR_MULTIPLY, a, b);
+    if (object_is_integral(times) && object_is_sequence(repeated))
+        return repeat_sequence(rendering, repeated, object_to_integer(times));
+    if (object_is_integral(times) && repeated->kind == OBJECT_STRING)
+        return operator_repeat_text(rendering, repeated->text, object_to_integer(times));
+    fail_operands(rendering, OPERATOR_MULTIPLY, a, b);
 }
 
-static bool add_strings(struct rendering *rendering, const struct object *a, const struct object *b,
-                        struct object *result)
+static struct object add_strings(struct rendering *rendering, const struct object *a, const struct object *b)
 {
     struct object left = *a, right = *b;
     bool markup = a->markup || b->markup; // then the other side is escaped
-    if (markup && (!represent_escape(rendering, a, &left) || !represent_escape(rendering, b, &right)))
-        return false;
-    if (!rendering_concatenate(rendering, left.text, right.text, result))
-        return false;
-    result->markup = markup;
-    return true;
-}
-
-bool operator_arithmetic(struct rendering *rendering, enum operator operator, const struct object * a,
-                         const struct object *b, struct object *result)
-{
-    if (object_is_integral(a) && object_is_integral(b))
-        return calculate_integers(rendering, operator, object_to_integer(a), object_to_integer(b), result);
-    if (object_is_number(a) && object_is_number(b))
-        return calculate_floats(rendering, operator, object_to_double(a), object_to_double(b), result);
-    switch (operator) {
-    case OPERATOR_ADD:
-        if (a->kind == OBJECT_STRING && b->kind == OBJECT_STRING)
-            return add_strings(rendering, a, b, result);
-        if (a->kind == b->kind && object_is_sequence(a))
-            return join_sequences(rendering, a, b, result);
-        break;
-    case OPERATOR_MULTIPLY:
-        return repeat(rendering, a, b, result);
-    case OPERATOR_MODULO:
-        if (a->kind == OBJECT_STRING)
-            return rendering_fail(rendering, "%% with text on its left is not supported in chat templates");
-        break;
-    default:
-        break;
+    if (markup) {
+        left = represent_escape(rendering, a);
+        right = represent_escape(rendering, b);
     }
-    return fail_operands(rendering, operator, a, b);
+    struct object string = rendering_concatenate(rendering, left.text, right.text);
+    string.markup = markup;
+    return string;
 }
 
-static bool contains_text(struct rendering *rendering, const struct object *item, struct text container,
-                          bool *result)
+struct object operator_arithmetic(struct rendering *rendering, enum operator operator,
+                                  const struct object * a, const struct object *b)
+{
+    if (object_is_number(a) && object_is_number(b))
+        return calculate(rendering, operator, a, b);
+    if (operator== OPERATOR_ADD && a->kind == OBJECT_STRING && b->kind == OBJECT_STRING)
+        return add_strings(rendering, a, b);
+    if (operator== OPERATOR_ADD && a->kind == b->kind && object_is_sequence(a))
+        return join_sequences(rendering, a, b);
+    if (operator== OPERATOR_MULTIPLY)
+        return repeat(rendering, a, b);
+    if (operator== OPERATOR_MODULO && a->kind == OBJECT_STRING)
+        rendering_fail(rendering, "%% with text on its left is not supported in chat templates");
+    fail_operands(rendering, operator, a, b);
+}
+
+static bool contains_text(struct rendering *rendering, const struct object *item, struct text container)
 {
     if (item->kind != OBJECT_STRING)
-        return rendering_fail(rendering, "'in <string>' requires string as left operand, not %s",
-                              object_type_name(item));
-    *result = !item->text.size ||
-              (container.size && memmem(container.data, container.size, item->text.data, item->text.size));
-    return rendering_spend_bytes(rendering, container.size);
+        rendering_fail(rendering, "'in <string>' requires string as left operand, not %s",
+                       object_type_name(item));
+    rendering_spend_bytes(rendering, container.size);
+    return !item->text.size ||
+           (container.size && memmem(container.data, container.size, item->text.data, item->text.size));
 }
 
-static bool contains_by_search(struct rendering *rendering, const struct object *item,
-                               const struct object *container, bool *result)
+static bool contains(struct rendering *rendering, const struct object *item, const struct object *container)
 {
-    struct iterator iterator;
-    *result = false;
-    if (!iterator_start(rendering, container, &iterator))
-        return false;
-    for (;;) {
-        struct object candidate;
-        bool more;
-        if (!iterator_next(rendering, &iterator, &candidate, &more))
-            return false;
-        if (!more)
-            return true;
-        if (!object_equal(rendering, item, &candidate, result))
-            return false;
-        if (*result)
-            return true;
-    }
-}
-
-bool operator_contains(struct rendering *rendering, const struct object *item, const struct object *container,
-                       bool *result)
-{
-    const struct object *value;
     if (container->kind == OBJECT_STRING)
-        return contains_text(rendering, item, container->text, result);
-    if (container->kind == OBJECT_DICT ||
-        (container->kind == OBJECT_VIEW && container->detail == VIEW_KEYS)) {
-        if (!dict_find(rendering, container->dict, item, &value))
-            return false;
-        *result = value;
-        return true;
-    }
+        return contains_text(rendering, item, container->text);
+    if (container->kind == OBJECT_DICT || (container->kind == OBJECT_VIEW && container->detail == VIEW_KEYS))
+        return dict_find(rendering, container->dict, item);
     if (!iterator_possible(container))
-        return rendering_fail(rendering, "argument of type '%s' is not iterable",
-                              object_type_name(container));
-    return contains_by_search(rendering, item, container, result);
+        rendering_fail(rendering, "argument of type '%s' is not iterable", object_type_name(container));
+    struct iterator iterator = iterator_start(rendering, container);
+    struct object candidate;
+    while (iterator_next(rendering, &iterator, &candidate))
+        if (object_equal(rendering, item, &candidate))
+            return true;
+    return false;
 }
 
 bool operator_compare(struct rendering *rendering, enum operator operator, const struct object * a,
-                      const struct object *b, bool *result)
+                      const struct object *b)
 {
-    int order;
-    switch (operator) {
-    case OPERATOR_EQUAL:
-        return object_equal(rendering, a, b, result);
-    case OPERATOR_NOT_EQUAL:
-        if (!object_equal(rendering, a, b, result))
-            return false;
-        *result = !*result;
-        return true;
-    case OPERATOR_IN:
-        return operator_contains(rendering, a, b, result);
-    case OPERATOR_NOT_IN:
-        if (!operator_contains(rendering, a, b, result))
-            return false;
-        *result = !*result;
-        return true;
-    default:
-        break;
-    }
-    if (!object_compare(rendering, a, b, symbols[operator], &order))
+    if (operator== OPERATOR_EQUAL || operator== OPERATOR_NOT_EQUAL)
+        return object_equal(rendering, a, b) == (operator== OPERATOR_EQUAL);
+    if (operator== OPERATOR_IN || operator== OPERATOR_NOT_IN)
+        return contains(rendering, a, b) == (operator== OPERATOR_IN);
+    int order = object_compare(rendering, a, b, symbols[operator]);
+    if ((a->kind == OBJECT_FLOAT && isnan(a->number)) || (b->kind == OBJECT_FLOAT && isnan(b->number)))
         return false;
-    bool nan = (a->kind == OBJECT_FLOAT && isnan(a->number)) || (b->kind == OBJECT_FLOAT && isnan(b->number));
-    *result = !nan && (operator== OPERATOR_LESS       ? order < 0 :
-                       operator== OPERATOR_LESS_EQUAL ? order <= 0
-                       :
-                       operator== OPERATOR_GREATER ? order > 0
-                                                   : order >= 0);
-    return true;
+    return (operator== OPERATOR_LESS && order<0) || (operator== OPERATOR_LESS_EQUAL && order <= 0) ||
+           (operator== OPERATOR_GREATER && order> 0) || (operator== OPERATOR_GREATER_EQUAL && order >= 0);
 }
 
-bool operator_negative(struct rendering *rendering, const struct object *a, struct object *result)
+struct object operator_negative(struct rendering *rendering, const struct object *a)
 {
-    if (!object_is_number(a))
-        return a->kind == OBJECT_UNDEFINED
-                   ? object_fail_undefined(rendering, a)
-                   : rendering_fail(rendering, "bad operand type for unary -: '%s'", object_type_name(a));
-    if (a->kind == OBJECT_FLOAT) {
-        *result = object_float(-a->number);
-        return true;
-    }
     int64_t integer;
-    if (__builtin_sub_overflow(0, object_to_integer(a), &integer))
-        return fail_overflow(rendering);
-    *result = object_integer(integer);
-    return true;
+    object_check_defined(rendering, a);
+    if (!object_is_number(a))
+        rendering_fail(rendering, "bad operand type for unary -: '%s'", object_type_name(a));
+    if (a->kind == OBJECT_FLOAT)
+        return object_float(-a->number);
+    bool overflow = __builtin_sub_overflow(0, object_to_integer(a), &integer);
+    return checked_integer(rendering, overflow, integer);
 }

@@ -1,5 +1,5 @@
-// Recursive descent over the tokens: statements.c, expressions.c, primary.c. All nodes live in the template's
-// arena. Functions return NULL or false with the error set (STATUS_REFUSE, with the line).
+// Recursive descent over the tokens: statements.c, expressions.c, primary.c. All nodes are in the template's arena. Functions
+// return only what they parsed: an error leaves through the lexer's `failure`, with the line.
 #pragma once
 
 #include "engine/template/lexer.h"
@@ -11,8 +11,6 @@ struct parser {
     struct token ahead; // the next, once looked at
     bool has_ahead;
     struct template *template;
-    struct arena *arena;
-    struct error *error;
     unsigned depth;
     struct scope_draft *scope;        // the innermost open one
     unsigned n_loops, n_macros;       // open ones
@@ -28,35 +26,38 @@ struct expression_list {
     size_t n_items, capacity;
 };
 
-void parser_set_error(struct parser *parser, uint32_t line, const char *format, ...) PRINTF_LIKE(3, 4);
-#define parser_fail(...) (parser_set_error(__VA_ARGS__), false)
-void *parser_allocate(struct parser *parser, size_t size);
+#define parser_fail(parser, line, ...) lexer_fail(&(parser)->lexer, ERROR_TEMPLATE, line, __VA_ARGS__)
+#define parser_fail_limit(parser, line, ...)                                                                 \
+    lexer_fail(&(parser)->lexer, ERROR_LIMIT_EXCEEDED, line, __VA_ARGS__)
+static inline void *parser_allocate(struct parser *parser, size_t size)
+{
+    return lexer_allocate(&parser->lexer, size);
+}
 // Brackets a recursion; fails beyond TEMPLATE_NESTING_MAX.
-bool parser_enter(struct parser *parser);
+void parser_enter(struct parser *parser);
 void parser_leave(struct parser *parser);
 
-bool parser_advance(struct parser *parser);
-bool parser_look_ahead(struct parser *parser); // fills parser->ahead
+struct token parser_advance(struct parser *parser); // returns the token that was the current one
+void parser_look_ahead(struct parser *parser);      // fills parser->ahead
 bool parser_is_name(const struct parser *parser, const char *name);
-bool parser_expect(struct parser *parser, enum token_kind kind);
-bool parser_expect_name(struct parser *parser, const char *name);
-// *skipped: the current token was of that kind, or that name, and is gone.
-bool parser_skip(struct parser *parser, enum token_kind kind, bool *skipped);
-bool parser_skip_name(struct parser *parser, const char *name, bool *skipped);
+struct token parser_expect(struct parser *parser, enum token_kind kind);
+void parser_expect_name(struct parser *parser, const char *name);
+// Whether the current token was of that kind, or that name, and is skipped.
+bool parser_skip(struct parser *parser, enum token_kind kind);
+bool parser_skip_name(struct parser *parser, const char *name);
 // How the current token reads in a message. Valid until the parser moves on.
 struct text parser_token_text(const struct parser *parser);
-// The name's number.
-bool parser_name(struct parser *parser, struct text name, uint32_t *number);
-// An array with room for one more element of `size` bytes: the same, or a larger copy. NULL: no memory.
+uint32_t parser_name(struct parser *parser, struct text name); // its number
+// An array with room for one more element of `size` bytes: the same, or a larger copy.
 void *parser_grow(struct parser *parser, void *items, size_t n_items, size_t *capacity, size_t size);
 
 struct expression *expression_create(struct parser *parser, enum expression_kind kind, uint32_t line);
 // Raises the parent's height above the child's (NULL: none); fails beyond TEMPLATE_NESTING_MAX.
-bool expression_cover(struct parser *parser, struct expression *parent, const struct expression *child);
+void expression_cover(struct parser *parser, struct expression *parent, const struct expression *child);
 struct expression *expression_create_binary(struct parser *parser, enum expression_kind kind,
                                             enum operator operator, uint32_t line, struct expression *left,
                                             struct expression *right);
-bool expression_list_add(struct parser *parser, struct expression_list *list, struct expression *expression);
+void expression_list_add(struct parser *parser, struct expression_list *list, struct expression *expression);
 struct expression *expression_create_items(struct parser *parser, enum expression_kind kind, uint32_t line,
                                            const struct expression_list *list);
 
@@ -73,12 +74,11 @@ struct expression *expression_parse_tuple(struct parser *parser, unsigned how);
 // A target of `set`, `for`, not mentioned yet. `how`: TUPLE_NAMESPACES, TUPLE_UNTIL_IN or 0.
 struct expression *expression_parse_target(struct parser *parser, unsigned how);
 struct expression *expression_parse_name_target(struct parser *parser);
-// `|a|b(1)` behind `input`; at_name: the first filter's name is the current token. NULL input: a block's
-// text; then *filter may be NULL with success.
-bool expression_parse_filters(struct parser *parser, struct expression *input, bool at_name,
-                              struct expression **filter);
+// `|a|b(1)` behind `input`; at_name: the first filter's name is the current token. NULL input: a block's text; without a filter
+// the result is NULL then.
+struct expression *expression_parse_filters(struct parser *parser, struct expression *input, bool at_name);
 
 struct expression *primary_parse(struct parser *parser, bool namespaces);
 struct expression *primary_parse_unary(struct parser *parser, bool with_filters);
 
-bool statements_parse_template(struct parser *parser); // and resolves its variables
+void statements_parse_template(struct parser *parser); // and resolves its variables

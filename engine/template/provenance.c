@@ -18,30 +18,27 @@ static size_t slot_of(const struct provenance *provenance, uintptr_t number)
 }
 
 // At most half of the slots are used.
-static bool make_room(struct rendering *rendering, struct provenance *provenance)
+static void make_room(struct rendering *rendering, struct provenance *provenance)
 {
     size_t n_slots = provenance->slots ? provenance->mask + 1 : 0;
     if (2 * (provenance->n_pages + 1) <= n_slots)
-        return true;
+        return;
     struct provenance larger = {.n_pages = provenance->n_pages,
                                 .mask = (n_slots ? 2 * n_slots : SLOTS_FIRST) - 1};
     larger.slots = rendering_allocate_array(rendering, larger.mask + 1, sizeof(struct provenance_page *));
-    if (!larger.slots)
-        return false;
     for (size_t i = 0; i < n_slots; i++)
         if (provenance->slots[i])
             larger.slots[slot_of(&larger, provenance->slots[i]->number)] = provenance->slots[i];
     *provenance = larger;
-    return true;
 }
 
 static struct provenance_page *page_for(struct rendering *rendering, uintptr_t number)
 {
     struct provenance *provenance = &rendering->provenance;
-    if (!make_room(rendering, provenance))
-        return NULL;
+    make_room(rendering, provenance);
     struct provenance_page **slot = &provenance->slots[slot_of(provenance, number)];
-    if (!*slot && (*slot = rendering_allocate(rendering, sizeof **slot))) {
+    if (!*slot) {
+        *slot = rendering_allocate(rendering, sizeof **slot);
         (*slot)->number = number;
         provenance->n_pages++;
     }
@@ -64,19 +61,16 @@ static void mark_page(struct provenance_page *page, size_t start, size_t end)
     }
 }
 
-bool provenance_mark(struct rendering *rendering, const char *data, size_t size)
+void provenance_mark(struct rendering *rendering, const char *data, size_t size)
 {
     uintptr_t at = (uintptr_t)data, end = at + size;
     while (at < end) {
         struct provenance_page *page = page_for(rendering, at / PAGE_BYTES);
         uintptr_t first = at / PAGE_BYTES * PAGE_BYTES,
                   stop = first + PAGE_BYTES < end ? first + PAGE_BYTES : end;
-        if (!page)
-            return false;
         mark_page(page, at - first, stop - first);
         at = stop;
     }
-    return true;
 }
 
 // The first address from `at` on, up to `end`, whose mark is `wanted`; else `end`.

@@ -18,8 +18,7 @@ struct provenance {
     size_t n_pages, mask;           // mask + 1 slots
 };
 
-// False: out of memory, or of the rendering's limits, which has the error.
-bool provenance_mark(struct rendering *rendering, const char *data, size_t size) WARN_UNUSED;
+void provenance_mark(struct rendering *rendering, const char *data, size_t size);
 // The first run of marked bytes in text[from..]. False: there is none.
 bool provenance_next(const struct provenance *provenance, struct text text, size_t from,
                      struct text_span *run);

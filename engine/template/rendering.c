@@ -1,6 +1,5 @@
 #include "engine/template/rendering.h"
 
-#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,52 +9,48 @@ enum {
     GROWING_BYTES_MIN = 256, // shorter strings are copied: the room behind them would cost more
 };
 
-static void set_error(struct rendering *rendering, enum error_code code, const char *format,
-                      va_list arguments)
+static _Noreturn void fail(struct rendering *rendering, enum error_code code, char *text)
 {
-    if (rendering->failed)
-        return;
-    rendering->failed = true;
-    char text[ERROR_TEXT_BYTES];
-    vsnprintf(text, sizeof text, format, arguments);
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ')
             *c = ' '; // an error is one line
     error_set(rendering->error, STATUS_REJECT, code, "%s", text);
+    longjmp(rendering->failure, 1);
 }
 
-void rendering_set_error(struct rendering *rendering, const char *format, ...)
+void rendering_fail(struct rendering *rendering, const char *format, ...)
 {
+    char text[ERROR_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    set_error(rendering, ERROR_TEMPLATE, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    fail(rendering, ERROR_TEMPLATE, text);
 }
 
-void rendering_set_limit_error(struct rendering *rendering, const char *format, ...)
+void rendering_fail_limit(struct rendering *rendering, const char *format, ...)
 {
+    char text[ERROR_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    set_error(rendering, ERROR_LIMIT_EXCEEDED, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    fail(rendering, ERROR_LIMIT_EXCEEDED, text);
 }
 
 void *rendering_allocate(struct rendering *rendering, size_t size)
 {
     size_t used = rendering->arena.total_bytes + rendering->large.total_bytes;
-    if (size > TEMPLATE_MEMORY_BYTES_MAX || used > TEMPLATE_MEMORY_BYTES_MAX - size) {
-        rendering_set_limit_error(rendering, "the template needs more than %d bytes of memory",
-                                  TEMPLATE_MEMORY_BYTES_MAX);
-        return NULL;
-    }
-    if (!rendering_spend_bytes(rendering, size))
-        return NULL;
+    if (size > TEMPLATE_MEMORY_BYTES_MAX || used > TEMPLATE_MEMORY_BYTES_MAX - size)
+        rendering_fail_limit(rendering, "the template needs more than %d bytes of memory",
+                             TEMPLATE_MEMORY_BYTES_MAX);
+    rendering_spend_bytes(rendering, size);
     void *memory = arena_allocate(size >= LARGE_BYTES ? &rendering->large : &rendering->arena, size);
-    if (!memory && !rendering->failed) {
-        rendering->failed = true;
-        error_set(rendering->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");
-    }
-    return memory;
+    if (memory)
+        return memory;
+    rendering->line = 0;
+    error_set(rendering->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");
+    longjmp(rendering->failure, 1);
 }
 
 void *rendering_allocate_array(struct rendering *rendering, size_t count, size_t size)
@@ -66,31 +61,15 @@ void *rendering_allocate_array(struct rendering *rendering, size_t count, size_t
     return rendering_allocate(rendering, bytes);
 }
 
-bool rendering_spend_slow(struct rendering *rendering)
+void rendering_check_text(struct rendering *rendering)
 {
-    return rendering_fail_limit(rendering, "the template takes more than %d steps", TEMPLATE_STEPS_MAX);
+    if (rendering->text.failed)
+        rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
 }
 
-bool rendering_enter_slow(struct rendering *rendering)
+static char *allocate_text(struct rendering *rendering, size_t size)
 {
-    return rendering_fail_limit(rendering, "nested more than %d levels deep while rendering",
-                                TEMPLATE_DEPTH_MAX);
-}
-
-bool rendering_check_text(struct rendering *rendering)
-{
-    if (!rendering->text.failed)
-        return true;
-    return rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
-}
-
-static bool string_create(struct rendering *rendering, size_t size, char **data, struct object *string)
-{
-    *data = rendering_allocate(rendering, size ? size : 1);
-    if (!*data)
-        return false;
-    *string = object_string((struct text){*data, size});
-    return true;
+    return rendering_allocate(rendering, size ? size : 1);
 }
 
 void rendering_add_text(struct rendering *rendering, struct text text)
@@ -120,7 +99,7 @@ void rendering_cut(struct rendering *rendering, size_t size)
 }
 
 // The spans of `text` from `start` on, as marks of the memory that it was copied to.
-static bool mark_tail(struct rendering *rendering, size_t start, const char *copy)
+static void mark_tail(struct rendering *rendering, size_t start, const char *copy)
 {
     const struct text_spans *content = &rendering->content;
     size_t first = content->n_items;
@@ -128,88 +107,71 @@ static bool mark_tail(struct rendering *rendering, size_t start, const char *cop
         first--;
     for (size_t i = first; i < content->n_items; i++) {
         size_t from = content->items[i].start > start ? content->items[i].start : start;
-        if (!provenance_mark(rendering, copy + (from - start), content->items[i].end - from))
-            return false;
+        provenance_mark(rendering, copy + (from - start), content->items[i].end - from);
     }
-    return true;
 }
 
 // The marks of `text` for a copy of it.
-static bool mark_copy(struct rendering *rendering, struct text text, const char *copy)
+static void mark_copy(struct rendering *rendering, struct text text, const char *copy)
 {
     struct text_span run = {0};
     while (provenance_next(&rendering->provenance, text, run.end, &run))
-        if (!provenance_mark(rendering, copy + run.start, run.end - run.start))
-            return false;
-    return true;
+        provenance_mark(rendering, copy + run.start, run.end - run.start);
 }
 
-bool rendering_take(struct rendering *rendering, size_t start, struct object *string)
+struct object rendering_take(struct rendering *rendering, size_t start)
 {
-    const struct buffer *buffer = &rendering->text;
-    size_t size = buffer->size - start;
-    char *data;
-    if (!rendering_check_text(rendering) || !string_create(rendering, size, &data, string))
-        return false;
+    rendering_check_text(rendering);
+    size_t size = rendering->text.size - start;
+    char *data = allocate_text(rendering, size);
     if (size)
-        memcpy(data, buffer->data + start, size);
-    if (!mark_tail(rendering, start, data))
-        return false;
+        memcpy(data, rendering->text.data + start, size);
+    mark_tail(rendering, start, data);
     rendering_cut(rendering, start);
-    return true;
+    return object_string((struct text){data, size});
 }
 
-static bool grow_in_place(struct rendering *rendering, struct text a, struct text b, struct object *string)
+static struct growing_text *find_growing(struct rendering *rendering, struct text a, size_t added)
 {
     for (int i = 0; i < RENDERING_GROWING_COUNT; i++) {
         struct growing_text *growing = &rendering->growing[i];
-        if (growing->data != a.data || growing->size != a.size || growing->capacity - a.size < b.size)
-            continue;
-        memcpy(growing->data + a.size, b.data, b.size);
-        growing->size += b.size;
-        *string = object_string((struct text){growing->data, growing->size});
-        if (!mark_copy(rendering, b, growing->data + a.size))
-            assert(rendering->failed);
-        return true;
+        if (growing->data == a.data && growing->size == a.size && growing->capacity - a.size >= added)
+            return growing;
     }
-    return false;
+    return NULL;
 }
 
-bool rendering_concatenate(struct rendering *rendering, struct text a, struct text b, struct object *string)
+struct object rendering_concatenate(struct rendering *rendering, struct text a, struct text b)
 {
-    if (b.size == 0 || a.size == 0) {
-        *string = object_string(b.size ? b : a);
-        return true;
-    }
+    if (b.size == 0 || a.size == 0)
+        return object_string(b.size ? b : a);
     size_t size = a.size + b.size; // both are bounded by memory that is in use
     if (size > TEMPLATE_OUTPUT_BYTES_MAX)
-        return rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
-    if (!rendering_spend_bytes(rendering, b.size))
-        return false;
-    if (a.size >= GROWING_BYTES_MIN && grow_in_place(rendering, a, b, string))
-        return !rendering->failed;
-    size_t capacity = size >= GROWING_BYTES_MIN ? size * 2 : size;
-    char *data;
-    if (!string_create(rendering, capacity, &data, string))
-        return false;
-    memcpy(data, a.data, a.size);
-    memcpy(data + a.size, b.data, b.size);
-    string->text.size = size;
-    if (capacity > size) {
-        rendering->growing[rendering->growing_next++ % RENDERING_GROWING_COUNT] =
-            (struct growing_text){data, size, capacity};
+        rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
+    rendering_spend_bytes(rendering, b.size);
+    struct growing_text small, *growing = find_growing(rendering, a, b.size);
+    if (!growing) {
+        size_t capacity = size >= GROWING_BYTES_MIN ? size * 2 : size;
+        char *data = allocate_text(rendering, capacity);
+        memcpy(data, a.data, a.size);
+        mark_copy(rendering, a, data);
+        growing = &small;
+        if (capacity > size)
+            growing = &rendering->growing[rendering->growing_next++ % RENDERING_GROWING_COUNT];
+        *growing = (struct growing_text){data, size, capacity};
     }
-    return mark_copy(rendering, a, data) && mark_copy(rendering, b, data + a.size);
+    memcpy(growing->data + a.size, b.data, b.size);
+    growing->size = size;
+    mark_copy(rendering, b, growing->data + a.size);
+    return object_string((struct text){growing->data, size});
 }
 
-bool rendering_append_tail(struct rendering *rendering, struct text a, size_t start, struct object *string)
+struct object rendering_append_tail(struct rendering *rendering, struct text a, size_t start)
 {
-    if (!rendering_check_text(rendering))
-        return false;
+    rendering_check_text(rendering);
     struct text tail = {rendering->text.data + start, rendering->text.size - start};
-    if (!rendering_concatenate(rendering, a, tail, string) ||
-        !mark_tail(rendering, start, string->text.data + a.size))
-        return false;
+    struct object string = rendering_concatenate(rendering, a, tail);
+    mark_tail(rendering, start, string.text.data + a.size);
     rendering_cut(rendering, start);
-    return true;
+    return string;
 }

@@ -10,6 +10,8 @@
 #include "engine/template/template.h"
 #include "schemas/arena.h"
 
+#include <setjmp.h>
+
 enum { RENDERING_GROWING_COUNT = 4 };
 
 // The newest results of concatenations, with room behind them: `s = s ~ x` in a loop then costs what x costs.
@@ -29,12 +31,13 @@ struct rendering {
     struct text_spans content;    // of `text`, from the variables
     struct provenance provenance; // of all other memory; both empty unless environment->content asks
     struct error *error;
-    uint32_t error_line; // 0: no error yet, or none known
-    bool failed;
+    jmp_buf failure; // where an error continues: all memory is the arenas' and the buffers' here
+    uint32_t line;   // of what is evaluated; 0: of nothing yet
     int64_t steps_left;
-    unsigned depth;         // nested evaluations
-    unsigned calls;         // nested calls of macros
-    struct object *globals; // by name: what a name is outside the template, once asked for
+    struct activation *activation; // whose slots are seen
+    unsigned depth;                // nested evaluations
+    unsigned calls;                // nested calls of macros
+    struct object *globals;        // by name: what a name is outside the template, once asked for
     bool *globals_known;
     struct activation **spare_activations; // by procedure: finished ones to be used again
     struct loop *spare_loops;              // finished ones that nothing sees any more
@@ -42,37 +45,32 @@ struct rendering {
     unsigned growing_next;
 };
 
-// Each sets the error (the first one stays). The macros give false: what the caller returns, as the compiler
-// sees.
-void rendering_set_error(struct rendering *rendering, const char *format, ...) PRINTF_LIKE(2, 3);
-void rendering_set_limit_error(struct rendering *rendering, const char *format, ...) PRINTF_LIKE(2, 3);
-#define rendering_fail(...)       (rendering_set_error(__VA_ARGS__), false)
-#define rendering_fail_limit(...) (rendering_set_limit_error(__VA_ARGS__), false)
+// Each sets the error and leaves through `failure`: functions here and above return only what they made.
+_Noreturn void rendering_fail(struct rendering *rendering, const char *format, ...) PRINTF_LIKE(2, 3);
+_Noreturn void rendering_fail_limit(struct rendering *rendering, const char *format, ...) PRINTF_LIKE(2, 3);
 
-// Zeroed memory, or NULL with the error set.
+// Zeroed memory, never NULL.
 void *rendering_allocate(struct rendering *rendering, size_t size);
 void *rendering_allocate_array(struct rendering *rendering, size_t count, size_t size);
 
 // Counts work against TEMPLATE_STEPS_MAX. rendering_spend_bytes: scanning or copying that many bytes.
-bool rendering_spend_slow(struct rendering *rendering);
-static inline bool rendering_spend(struct rendering *rendering, size_t steps)
+static inline void rendering_spend(struct rendering *rendering, size_t steps)
 {
     rendering->steps_left -= (int64_t)(steps & INT64_MAX);
-    return __builtin_expect(rendering->steps_left >= 0, 1) || rendering_spend_slow(rendering);
+    if (__builtin_expect(rendering->steps_left < 0, 0))
+        rendering_fail_limit(rendering, "the template takes more than %d steps", TEMPLATE_STEPS_MAX);
 }
-static inline bool rendering_spend_bytes(struct rendering *rendering, size_t bytes)
+static inline void rendering_spend_bytes(struct rendering *rendering, size_t bytes)
 {
-    return rendering_spend(rendering, bytes / 64);
+    rendering_spend(rendering, bytes / 64);
 }
 
-// Every recursion is bracketed by enter and leave; leave only after a successful enter.
-bool rendering_enter_slow(struct rendering *rendering);
-static inline bool rendering_enter(struct rendering *rendering)
+// Every recursion is bracketed by enter and leave.
+static inline void rendering_enter(struct rendering *rendering)
 {
-    if (__builtin_expect(rendering->depth >= TEMPLATE_DEPTH_MAX, 0))
-        return rendering_enter_slow(rendering);
-    rendering->depth++;
-    return true;
+    if (__builtin_expect(rendering->depth++ >= TEMPLATE_DEPTH_MAX, 0))
+        rendering_fail_limit(rendering, "nested more than %d levels deep while rendering",
+                             TEMPLATE_DEPTH_MAX);
 }
 static inline void rendering_leave(struct rendering *rendering)
 {
@@ -86,10 +84,9 @@ void rendering_add_text(struct rendering *rendering, struct text text);
 // made from.
 void rendering_note_source(struct rendering *rendering, size_t start, struct text source);
 void rendering_cut(struct rendering *rendering, size_t size); // `text` back to that size
-// Concatenates `a` and the text from `start` on, which is cut off.
-bool rendering_append_tail(struct rendering *rendering, struct text a, size_t start, struct object *string);
-// Moves text from `start` on into a string.
-bool rendering_take(struct rendering *rendering, size_t start, struct object *string);
+// The strings: `a` and the text from `start` on, which is cut off; that text alone; `a` and `b`.
+struct object rendering_append_tail(struct rendering *rendering, struct text a, size_t start);
+struct object rendering_take(struct rendering *rendering, size_t start);
+struct object rendering_concatenate(struct rendering *rendering, struct text a, struct text b);
 // Fails when what was added did not fit.
-bool rendering_check_text(struct rendering *rendering);
-bool rendering_concatenate(struct rendering *rendering, struct text a, struct text b, struct object *string);
+void rendering_check_text(struct rendering *rendering);

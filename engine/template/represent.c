@@ -76,7 +76,7 @@ static void add_escaped(struct buffer *buffer, uint32_t codepoint, char quote)
         codepoints_add_escape(buffer, 'U', 8, codepoint);
 }
 
-static bool add_string_repr(struct rendering *rendering, const struct object *object)
+static void add_string_repr(struct rendering *rendering, const struct object *object)
 {
     struct text text = object->text;
     struct buffer *buffer = &rendering->text;
@@ -93,152 +93,123 @@ static bool add_string_repr(struct rendering *rendering, const struct object *ob
     buffer_add_byte(buffer, quote);
     if (object->markup)
         buffer_add_byte(buffer, ')');
-    return rendering_spend_bytes(rendering, text.size * 8);
+    rendering_spend_bytes(rendering, text.size * 8);
 }
 
-static bool add_items_repr(struct rendering *rendering, const struct sequence *sequence, bool tuple)
+static void add_items_repr(struct rendering *rendering, const struct sequence *sequence, bool tuple)
 {
     struct buffer *buffer = &rendering->text;
     buffer_add_byte(buffer, tuple ? '(' : '[');
     for (size_t i = 0; i < sequence->n_items; i++) {
         if (i)
             buffer_add_string(buffer, ", ");
-        if (!represent_add_repr(rendering, &sequence->items[i]))
-            return false;
+        represent_add_repr(rendering, &sequence->items[i]);
     }
     if (tuple && sequence->n_items == 1)
         buffer_add_byte(buffer, ',');
     buffer_add_byte(buffer, tuple ? ')' : ']');
-    return true;
 }
 
-static bool add_dict_repr(struct rendering *rendering, const struct dict *dict)
+static void add_dict_repr(struct rendering *rendering, const struct dict *dict)
 {
     struct buffer *buffer = &rendering->text;
     buffer_add_byte(buffer, '{');
     for (uint32_t i = 0; i < dict->n_entries; i++) {
         if (i)
             buffer_add_string(buffer, ", ");
-        if (!represent_add_repr(rendering, &dict->entries[i].key))
-            return false;
+        represent_add_repr(rendering, &dict->entries[i].key);
         buffer_add_string(buffer, ": ");
-        if (!represent_add_repr(rendering, &dict->entries[i].value))
-            return false;
+        represent_add_repr(rendering, &dict->entries[i].value);
     }
     buffer_add_byte(buffer, '}');
-    return true;
 }
 
-static bool add_nested_repr(struct rendering *rendering, const struct object *object)
+static void add_nested_repr(struct rendering *rendering, const struct object *object)
 {
-    switch ((enum object_kind)object->kind) {
-    case OBJECT_LIST:
-    case OBJECT_TUPLE:
-        return add_items_repr(rendering, object->sequence, object->kind == OBJECT_TUPLE);
-    case OBJECT_DICT:
-        return add_dict_repr(rendering, object->dict);
-    default: // Python adds an address to most
-        return rendering_fail(rendering, "printing '%s' objects is not supported in chat templates",
-                              object_type_name(object));
-    }
+    rendering_enter(rendering);
+    if (object_is_sequence(object))
+        add_items_repr(rendering, object->sequence, object->kind == OBJECT_TUPLE);
+    else if (object->kind == OBJECT_DICT)
+        add_dict_repr(rendering, object->dict);
+    else // Python adds an address to most
+        rendering_fail(rendering, "printing '%s' objects is not supported in chat templates",
+                       object_type_name(object));
+    rendering_leave(rendering);
 }
 
-bool represent_add_repr(struct rendering *rendering, const struct object *object)
+void represent_add_repr(struct rendering *rendering, const struct object *object)
 {
     struct buffer *buffer = &rendering->text;
-    if (!rendering_spend(rendering, 1) || !rendering_check_text(rendering))
-        return false;
+    rendering_spend(rendering, 1);
+    rendering_check_text(rendering);
     switch ((enum object_kind)object->kind) {
     case OBJECT_MISSING:
     case OBJECT_UNDEFINED:
         buffer_add_string(buffer, "Undefined");
-        return true;
+        break;
     case OBJECT_NONE:
         buffer_add_string(buffer, "None");
-        return true;
+        break;
     case OBJECT_BOOL:
         buffer_add_string(buffer, object->boolean ? "True" : "False");
-        return true;
+        break;
     case OBJECT_INTEGER:
         buffer_add_format(buffer, "%" PRId64, object->integer);
-        return true;
+        break;
     case OBJECT_FLOAT:
         represent_add_float(buffer, object->number);
-        return true;
-    case OBJECT_STRING:
-        return add_string_repr(rendering, object);
-    default:
         break;
+    case OBJECT_STRING:
+        add_string_repr(rendering, object);
+        break;
+    default:
+        add_nested_repr(rendering, object);
     }
-    if (!rendering_enter(rendering))
-        return false;
-    bool ok = add_nested_repr(rendering, object);
-    rendering_leave(rendering);
-    return ok;
 }
 
-bool represent_add_str(struct rendering *rendering, const struct object *object)
+void represent_add_str(struct rendering *rendering, const struct object *object)
 {
     if (object->kind == OBJECT_STRING) {
         rendering_add_text(rendering, object->text);
-        return rendering_spend_bytes(rendering, object->text.size);
+        rendering_spend_bytes(rendering, object->text.size);
+    } else if (object->kind != OBJECT_UNDEFINED) {
+        represent_add_repr(rendering, object);
     }
-    if (object->kind == OBJECT_UNDEFINED)
-        return true;
-    return represent_add_repr(rendering, object);
 }
 
-bool represent_str(struct rendering *rendering, const struct object *object, struct object *string)
+struct object represent_str(struct rendering *rendering, const struct object *object)
 {
-    if (object->kind == OBJECT_STRING) {
-        *string = *object;
-        return true;
-    }
+    if (object->kind == OBJECT_STRING)
+        return *object;
     size_t start = rendering->text.size;
-    return represent_add_str(rendering, object) && rendering_take(rendering, start, string);
+    represent_add_str(rendering, object);
+    return rendering_take(rendering, start);
 }
 
 static void add_markup(struct rendering *rendering, struct text text)
 {
-    struct buffer *buffer = &rendering->text;
-    size_t start = buffer->size;
+    static const char *const escapes[] = {
+        ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['\''] = "&#39;", ['"'] = "&#34;"};
+    size_t start = rendering->text.size;
     for (size_t i = 0; i < text.size; i++) {
-        switch (text.data[i]) {
-        case '&':
-            buffer_add_string(buffer, "&amp;");
-            break;
-        case '<':
-            buffer_add_string(buffer, "&lt;");
-            break;
-        case '>':
-            buffer_add_string(buffer, "&gt;");
-            break;
-        case '\'':
-            buffer_add_string(buffer, "&#39;");
-            break;
-        case '"':
-            buffer_add_string(buffer, "&#34;");
-            break;
-        default:
-            buffer_add_byte(buffer, text.data[i]);
-        }
+        unsigned char byte = (unsigned char)text.data[i];
+        if (byte < sizeof escapes / sizeof *escapes && escapes[byte])
+            buffer_add_string(&rendering->text, escapes[byte]);
+        else
+            buffer_add_byte(&rendering->text, text.data[i]);
     }
     rendering_note_source(rendering, start, text);
 }
 
-bool represent_escape(struct rendering *rendering, const struct object *object, struct object *string)
+struct object represent_escape(struct rendering *rendering, const struct object *object)
 {
-    struct object printed;
-    if (!represent_str(rendering, object, &printed))
-        return false;
-    *string = printed;
-    if (!printed.markup) {
+    struct object string = represent_str(rendering, object);
+    if (!string.markup) {
         size_t start = rendering->text.size;
-        add_markup(rendering, printed.text);
-        if (!rendering_spend_bytes(rendering, printed.text.size * 8) ||
-            !rendering_take(rendering, start, string))
-            return false;
+        add_markup(rendering, string.text);
+        rendering_spend_bytes(rendering, string.text.size * 8);
+        string = rendering_take(rendering, start);
     }
-    string->markup = true;
-    return true;
+    string.markup = true;
+    return string;
 }

@@ -1,11 +1,11 @@
-// str() and repr() as Python prints them. Functions fail only with the rendering's error set.
+// str() and repr() as Python prints them.
 #pragma once
 
 #include "engine/template/object.h"
 
-bool represent_str(struct rendering *rendering, const struct object *object, struct object *string);
-bool represent_add_str(struct rendering *rendering, const struct object *object); // to rendering->text
-bool represent_add_repr(struct rendering *rendering, const struct object *object);
+struct object represent_str(struct rendering *rendering, const struct object *object);
+void represent_add_str(struct rendering *rendering, const struct object *object); // to rendering->text
+void represent_add_repr(struct rendering *rendering, const struct object *object);
 // The shortest decimal that reads back as the same double, in Python's layout ("1.0", "1e-05", "inf").
 void represent_add_float(struct buffer *buffer, double number);
 
@@ -15,4 +15,4 @@ enum { REPRESENT_DIGITS_MAX = 17 };
 size_t represent_digits(double number, char digits[REPRESENT_DIGITS_MAX + 1], int *point);
 // HTML escaping, as markupsafe does it: a marked string; one that is marked already stays as it is. Others
 // than strings are printed first.
-bool represent_escape(struct rendering *rendering, const struct object *object, struct object *string);
+struct object represent_escape(struct rendering *rendering, const struct object *object);

@@ -26,8 +26,6 @@ struct open_scope {
 struct scope_draft *scope_open(struct parser *parser, struct scope *scope, struct procedure *procedure)
 {
     struct scope_draft *draft = parser_allocate(parser, sizeof *draft), *around = parser->scope;
-    if (!draft)
-        return NULL;
     draft->around = around;
     draft->scope = scope;
     draft->procedure = procedure ? procedure : around->procedure;
@@ -48,32 +46,28 @@ void scope_close(struct parser *parser)
     parser->scope = parser->scope->around;
 }
 
-bool scope_mention(struct parser *parser, struct expression *name, enum mention_kind kind)
+void scope_mention(struct parser *parser, struct expression *name, enum mention_kind kind)
 {
     struct scope_draft *draft = parser->scope;
     draft->mentions =
         parser_grow(parser, draft->mentions, draft->n_mentions, &draft->capacity, sizeof *draft->mentions);
-    if (!draft->mentions)
-        return false;
     if (kind == MENTION_SET && draft->n_branches)
         kind = MENTION_SET_PERHAPS;
     draft->mentions[draft->n_mentions++] = (struct mention){name, kind};
-    return true;
 }
 
-bool scope_mention_target(struct parser *parser, struct expression *target, enum mention_kind kind)
+void scope_mention_target(struct parser *parser, struct expression *target, enum mention_kind kind)
 {
-    if (target->kind == EXPRESSION_NAMESPACE_TARGET)
-        return scope_mention(parser, target, MENTION_READ);
     if (target->kind == EXPRESSION_TUPLE) {
         for (size_t i = 0; i < target->items.n_items; i++)
-            if (!scope_mention_target(parser, target->items.items[i], kind))
-                return false;
-        return true;
+            scope_mention_target(parser, target->items.items[i], kind);
+        return;
     }
-    if (parser->n_loops && text_equals_string(parser->template->names[target->name.name], "loop"))
-        return parser_fail(parser, target->line, "can't assign to the special variable 'loop' in a loop");
-    return scope_mention(parser, target, kind);
+    bool is_member = target->kind == EXPRESSION_NAMESPACE_TARGET;
+    struct text name = parser->template->names[target->name.name];
+    if (!is_member && parser->n_loops && text_equals_string(name, "loop"))
+        parser_fail(parser, target->line, "can't assign to the special variable 'loop' in a loop");
+    scope_mention(parser, target, is_member ? MENTION_READ : kind);
 }
 
 static struct place place_of(const struct scope_draft *from, const struct binding *binding)
@@ -84,57 +78,50 @@ static struct place place_of(const struct scope_draft *from, const struct bindin
 static struct binding *bind(struct resolver *resolver, struct open_scope *open, uint32_t name)
 {
     struct binding *binding = parser_allocate(resolver->parser, sizeof *binding);
-    if (!binding)
-        return NULL;
     *binding = (struct binding){resolver->innermost[name], open->bindings, open->draft, name,
                                 open->draft->procedure->n_slots++};
     open->bindings = binding;
     return resolver->innermost[name] = binding;
 }
 
-static bool bind_loaded(struct resolver *resolver, struct open_scope *open, uint32_t name, struct load load)
+static void bind_loaded(struct resolver *resolver, struct open_scope *open, uint32_t name, struct load load)
 {
-    struct binding *binding = bind(resolver, open, name);
-    open->loads = parser_grow(resolver->parser, open->loads, open->n_loads, &open->capacity, sizeof load);
-    if (!binding || !open->loads)
-        return false;
-    load.slot = binding->slot;
+    load.slot = bind(resolver, open, name)->slot;
     load.name = name;
+    open->loads = parser_grow(resolver->parser, open->loads, open->n_loads, &open->capacity, sizeof load);
     open->loads[open->n_loads++] = load;
-    return true;
 }
 
-static bool bind_mention(struct resolver *resolver, struct open_scope *open, const struct mention *mention)
+static void bind_mention(struct resolver *resolver, struct open_scope *open, const struct mention *mention)
 {
     uint32_t name = mention->name->name.name;
     const struct binding *outer = resolver->innermost[name];
     if (outer && (outer->draft == open->draft || mention->kind == MENTION_READ))
-        return true;
-    if (mention->kind == MENTION_DECLARED)
-        return bind(resolver, open, name);
+        return;
+    if (mention->kind == MENTION_DECLARED) {
+        bind(resolver, open, name);
+        return;
+    }
     struct load load = {.kind = mention->kind == MENTION_SET ? LOAD_NOTHING : LOAD_GLOBAL};
     if (outer)
         load = (struct load){.kind = LOAD_OUTER, .outer = place_of(open->draft, outer)};
     else if (mention->kind == MENTION_READ)
         resolver->parser->template->is_outside[name] = true;
-    return bind_loaded(resolver, open, name, load);
+    bind_loaded(resolver, open, name, load);
 }
 
-static bool resolve(struct resolver *resolver, const struct scope_draft *draft)
+static void resolve(struct resolver *resolver, const struct scope_draft *draft)
 {
     struct open_scope open = {.draft = draft};
-    if (draft->loop && !bind(resolver, &open, resolver->loop_name))
-        return false;
     if (draft->loop)
-        draft->loop->loop.loop_slot = open.bindings->slot;
-    for (size_t i = 0; i < 2 * draft->n_mentions;
-         i++) { // first what is declared: a parameter's default may read the next
-        const struct mention *mention = &draft->mentions[i % draft->n_mentions];
-        if ((i >= draft->n_mentions || mention->kind == MENTION_DECLARED) &&
-            !bind_mention(resolver, &open, mention))
-            return false;
+        draft->loop->loop.loop_slot = bind(resolver, &open, resolver->loop_name)->slot;
+    size_t n = draft->n_mentions;
+    for (size_t i = 0; i < 2 * n; i++) { // first what is declared: a parameter's default may read the next
+        const struct mention *mention = &draft->mentions[i % n];
+        if (i >= n || mention->kind == MENTION_DECLARED)
+            bind_mention(resolver, &open, mention);
     }
-    for (size_t i = 0; i < draft->n_mentions; i++) {
+    for (size_t i = 0; i < n; i++) {
         struct expression *name = draft->mentions[i].name;
         const struct binding *binding = resolver->innermost[name->name.name];
         name->name.place = place_of(draft, binding);
@@ -142,21 +129,17 @@ static bool resolve(struct resolver *resolver, const struct scope_draft *draft)
             binding->draft->loop->loop.uses_loop = true;
     }
     for (const struct scope_draft *inside = draft->first_inside; inside; inside = inside->next)
-        if (!resolve(resolver, inside))
-            return false;
+        resolve(resolver, inside);
     for (struct binding *binding = open.bindings; binding; binding = binding->previous)
         resolver->innermost[binding->name] = binding->outer;
     *draft->scope = (struct scope){open.loads, (uint32_t)open.n_loads};
-    return true;
 }
 
-bool scope_resolve(struct parser *parser, struct scope_draft *root)
+void scope_resolve(struct parser *parser, struct scope_draft *root)
 {
-    struct resolver resolver = {.parser = parser};
-    if (!parser_name(parser, TEXT("loop"), &resolver.loop_name))
-        return false;
+    struct resolver resolver = {.parser = parser, .loop_name = parser_name(parser, TEXT("loop"))};
     uint32_t n_names = parser->template->n_names;
     resolver.innermost = parser_allocate(parser, n_names * sizeof *resolver.innermost);
     parser->template->is_outside = parser_allocate(parser, n_names * sizeof *parser->template->is_outside);
-    return resolver.innermost && parser->template->is_outside && resolve(&resolver, root);
+    resolve(&resolver, root);
 }

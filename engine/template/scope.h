@@ -32,11 +32,11 @@ struct scope_draft {
     bool in_loop;        // break and continue have a target
 };
 
-// `procedure`: NULL for a scope in the procedure around it. NULL: failed.
+// `procedure`: NULL for a scope in the procedure around it.
 struct scope_draft *scope_open(struct parser *parser, struct scope *scope, struct procedure *procedure);
 void scope_close(struct parser *parser);
-bool scope_mention(struct parser *parser, struct expression *name, enum mention_kind kind);
+void scope_mention(struct parser *parser, struct expression *name, enum mention_kind kind);
 // Every name of a target: MENTION_SET or MENTION_DECLARED.
-bool scope_mention_target(struct parser *parser, struct expression *target, enum mention_kind kind);
+void scope_mention_target(struct parser *parser, struct expression *target, enum mention_kind kind);
 // Fills the scopes, procedures and places of the drafts from the root on.
-bool scope_resolve(struct parser *parser, struct scope_draft *root);
+void scope_resolve(struct parser *parser, struct scope_draft *root);

@@ -10,20 +10,27 @@
 
 enum { TEXT_BYTES_FIRST = 4096 };
 
+// False: an error came here by way of the parser's `failure`.
+static bool parse(struct parser *parser, struct text source)
+{
+    if (setjmp(parser->lexer.failure))
+        return false;
+    lexer_start(&parser->lexer, source);
+    statements_parse_template(parser);
+    return true;
+}
+
 enum status template_parse(struct template **template, struct text source, struct error *error)
 {
-    *template = NULL;
-    struct template *parsed = calloc(1, sizeof *parsed);
-    if (!parsed)
+    *template = calloc(1, sizeof **template);
+    if (!*template)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a chat template");
-    struct parser parser = {.template = parsed, .arena = &parsed->arena, .error = error};
-    if (lexer_start(&parser.lexer, source, &parsed->arena, error) != STATUS_OK ||
-        !statements_parse_template(&parser)) {
-        template_destroy(parsed);
-        return error->status;
-    }
-    *template = parsed;
-    return STATUS_OK;
+    struct parser parser = {.template = *template, .lexer = {.arena = &(*template)->arena, .error = error}};
+    if (parse(&parser, source))
+        return STATUS_OK;
+    template_destroy(*template);
+    *template = NULL;
+    return error->status;
 }
 
 void template_destroy(struct template *template)
@@ -46,21 +53,23 @@ void template_mentions(const struct template *template,
     }
 }
 
-static bool start(struct rendering *rendering)
+// False: an error came here by way of `failure`.
+static bool render(struct rendering *rendering)
 {
     const struct template *template = rendering->template;
-    rendering->globals = rendering_allocate_array(rendering, template->n_names, sizeof *rendering->globals);
-    rendering->globals_known =
-        rendering_allocate_array(rendering, template->n_names, sizeof *rendering->globals_known);
+    if (setjmp(rendering->failure))
+        return false;
+    size_t n_names = template->n_names;
+    rendering->globals = rendering_allocate_array(rendering, n_names, sizeof *rendering->globals);
+    rendering->globals_known = rendering_allocate_array(rendering, n_names, sizeof *rendering->globals_known);
     rendering->spare_activations =
         rendering_allocate_array(rendering, template->n_procedures, sizeof *rendering->spare_activations);
-    if (!rendering->globals || !rendering->globals_known || !rendering->spare_activations)
-        return false;
-    struct activation *root = call_activation_create(rendering, &template->procedure, NULL);
-    if (!root || !evaluate_enter_scope(rendering, root, &template->scope))
-        return false;
+    rendering->activation = call_activation_create(rendering, &template->procedure, NULL);
+    evaluate_enter_scope(rendering, &template->scope);
     buffer_reserve(&rendering->text, TEXT_BYTES_FIRST);
-    return execute(rendering, root, &template->body) == FLOW_NEXT && rendering_check_text(rendering);
+    execute(rendering, &template->body);
+    rendering_check_text(rendering);
+    return true;
 }
 
 static void copy_spans(const struct rendering *rendering, size_t offset, struct text_spans *out)
@@ -86,7 +95,7 @@ enum status template_render(const struct template *template, const struct value 
         .steps_left = TEMPLATE_STEPS_MAX,
     };
     enum status status = STATUS_OK;
-    if (start(&rendering)) {
+    if (render(&rendering)) {
         if (environment->content)
             copy_spans(&rendering, out->size, environment->content);
         buffer_add(out, rendering.text.data, rendering.text.size);
@@ -94,7 +103,7 @@ enum status template_render(const struct template *template, const struct value 
             status =
                 error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "the rendered template has no room");
     } else {
-        status = rendering.error_line ? error_prefix(error, "line %u", rendering.error_line) : error->status;
+        status = rendering.line ? error_prefix(error, "line %u", rendering.line) : error->status;
     }
     if (status == STATUS_OK && environment->content && environment->content->failed)
         status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");

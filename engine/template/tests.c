@@ -13,54 +13,41 @@ enum {
 };
 
 // The variant has a bit for each kind of object that passes.
-static bool has_kind(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object has_kind(struct rendering *rendering, const struct call *call)
 {
-    (void)rendering;
-    *result = object_bool(call->variant >> call->items[0].kind & 1);
-    return true;
+    return object_bool(call->variant >> call->items[0].kind & 1);
 }
 
-static bool is_boolean_value(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object is_boolean_value(struct rendering *rendering, const struct call *call)
 {
-    (void)rendering;
-    *result = object_bool(call->items[0].kind == OBJECT_BOOL && call->items[0].boolean == call->variant);
-    return true;
+    return object_bool(call->items[0].kind == OBJECT_BOOL && call->items[0].boolean == call->variant);
 }
 
 // odd, even: the remainder of a division by 2 is the variant; divisibleby: by a number.
-static bool has_remainder(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object has_remainder(struct rendering *rendering, const struct call *call)
 {
-    struct object rest, divisor = call->items[1], expected = object_integer(call->variant);
-    bool equal;
+    struct object divisor = call->items[1], expected = object_integer(call->variant);
     if (divisor.kind == OBJECT_MISSING)
         divisor = object_integer(2);
-    if (!operator_arithmetic(rendering, OPERATOR_MODULO, &call->items[0], &divisor, &rest) ||
-        !object_equal(rendering, &rest, &expected, &equal))
-        return false;
-    *result = object_bool(equal);
-    return true;
+    struct object rest = operator_arithmetic(rendering, OPERATOR_MODULO, &call->items[0], &divisor);
+    return object_bool(object_equal(rendering, &rest, &expected));
 }
 
 // The same object: for what has no identity here, the same kind and value.
-static bool is_same(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object is_same(struct rendering *rendering, const struct call *call)
 {
     const struct object *a = &call->items[0], *b = &call->items[1];
-    bool same = a->kind == b->kind;
-    if (same && (a->kind == OBJECT_LIST || a->kind == OBJECT_TUPLE || a->kind == OBJECT_DICT))
-        same = a->sequence == b->sequence;
-    else if (same && !object_equal(rendering, a, b, &same))
-        return false;
-    *result = object_bool(same);
-    return true;
+    if (a->kind != b->kind)
+        return object_bool(false);
+    if (object_is_sequence(a) || a->kind == OBJECT_DICT)
+        return object_bool(a->sequence == b->sequence);
+    return object_bool(object_equal(rendering, a, b));
 }
 
-static bool compare(struct rendering *rendering, const struct call *call, struct object *result)
+static struct object compare(struct rendering *rendering, const struct call *call)
 {
-    bool holds;
-    if (!operator_compare(rendering, (enum operator)call->variant, &call->items[0], &call->items[1], &holds))
-        return false;
-    *result = object_bool(holds);
-    return true;
+    return object_bool(
+        operator_compare(rendering, (enum operator)call->variant, &call->items[0], &call->items[1]));
 }
 
 static const struct function functions[] = {

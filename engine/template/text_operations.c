@@ -9,9 +9,9 @@
 
 enum { CAPITAL_SIGMA = 0x3A3 }; // its lower case depends on the letters around it
 
-bool text_spend_search(struct rendering *rendering, struct text text, struct text part)
+void text_spend_search(struct rendering *rendering, struct text text, struct text part)
 {
-    return rendering_spend(rendering, text.size / 64 * (1 + part.size / 8));
+    rendering_spend(rendering, text.size / 64 * (1 + part.size / 8));
 }
 
 static bool starts_word(uint32_t before, enum text_case to)
@@ -21,7 +21,7 @@ static bool starts_word(uint32_t before, enum text_case to)
     return to == CASE_TITLE_WORDS && (isspace((int)before) || strchr("-({[<", (int)before));
 }
 
-bool text_change_case(struct rendering *rendering, struct text text, enum text_case to, struct object *result)
+struct object text_change_case(struct rendering *rendering, struct text text, enum text_case to)
 {
     size_t first = rendering->text.size;
     uint32_t before = ' ';
@@ -37,13 +37,14 @@ bool text_change_case(struct rendering *rendering, struct text text, enum text_c
         else if (codepoint != CAPITAL_SIGMA && !(is_title && codepoint >= 128))
             n = character_lower(codepoint, mapped);
         if (!n)
-            return rendering_fail(rendering, "changing the case of U+%04X is not supported", codepoint);
+            rendering_fail(rendering, "changing the case of U+%04X is not supported", codepoint);
         for (size_t k = 0; k < n; k++)
             codepoints_add(&rendering->text, mapped[k]);
         before = codepoint;
     }
     rendering_note_source(rendering, first, text);
-    return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, first, result);
+    rendering_spend_bytes(rendering, text.size * 8);
+    return rendering_take(rendering, first);
 }
 
 static bool is_stripped(uint32_t codepoint, struct text chars)
@@ -89,33 +90,28 @@ static void replace_between(struct rendering *rendering, struct text text, struc
     rendering_add_text(rendering, (struct text){text.data + i, text.size - i});
 }
 
-bool text_replace(struct rendering *rendering, struct text text, struct text from, struct text to,
-                  int64_t count, struct object *result)
+struct object text_replace(struct rendering *rendering, struct text text, struct text from, struct text to,
+                           int64_t count)
 {
-    struct buffer *buffer = &rendering->text;
-    size_t start = buffer->size;
-    if (!rendering_spend_bytes(rendering, text.size))
-        return false;
+    size_t start = rendering->text.size;
+    rendering_spend_bytes(rendering, text.size);
     if (from.size == 0) {
         replace_between(rendering, text, to, count);
-        return rendering_spend(rendering, text.size) && rendering_take(rendering, start, result);
+        rendering_spend(rendering, text.size);
+        return rendering_take(rendering, start);
     }
     size_t found = text_find(text, from, false);
-    if (found == SIZE_MAX || count == 0) {
-        *result = object_string(text);
-        return true;
-    }
-    while (found != SIZE_MAX && count != 0 && !buffer->failed) {
-        if (!rendering_spend(rendering, 1))
-            return false;
+    if (found == SIZE_MAX || count == 0)
+        return object_string(text);
+    for (; found != SIZE_MAX && count != 0 && !rendering->text.failed; count--) {
+        rendering_spend(rendering, 1);
         rendering_add_text(rendering, (struct text){text.data, found});
         rendering_add_text(rendering, to);
         text = (struct text){text.data + found + from.size, text.size - found - from.size};
         found = text_find(text, from, false);
-        count--;
     }
     rendering_add_text(rendering, text);
-    return rendering_take(rendering, start, result);
+    return rendering_take(rendering, start);
 }
 
 size_t text_find(struct text text, struct text part, bool last)
@@ -134,14 +130,14 @@ size_t text_find(struct text text, struct text part, bool last)
     return SIZE_MAX;
 }
 
-static bool add_part(struct rendering *rendering, struct list_builder *list, struct text text, size_t start,
+static void add_part(struct rendering *rendering, struct list_builder *list, struct text text, size_t start,
                      size_t stop)
 {
     struct object part = object_string((struct text){text.data ? text.data + start : NULL, stop - start});
-    return list_add(rendering, list, &part);
+    list_add(rendering, list, &part);
 }
 
-bool text_split_lines(struct rendering *rendering, struct text text, bool keep_ends, struct object *lines)
+struct object text_split_lines(struct rendering *rendering, struct text text, bool keep_ends)
 {
     struct list_builder list = {0};
     size_t start = 0;
@@ -152,52 +148,38 @@ bool text_split_lines(struct rendering *rendering, struct text text, bool keep_e
             continue;
         if (codepoint == '\r' && i < text.size && text.data[i] == '\n')
             i++;
-        if (!add_part(rendering, &list, text, start, keep_ends ? i : stop))
-            return false;
+        add_part(rendering, &list, text, start, keep_ends ? i : stop);
         start = i;
     }
-    if (start < text.size && !add_part(rendering, &list, text, start, text.size))
-        return false;
-    return rendering_spend_bytes(rendering, text.size * 4) &&
-           list_finish(rendering, &list, OBJECT_LIST, lines);
+    if (start < text.size)
+        add_part(rendering, &list, text, start, text.size);
+    rendering_spend_bytes(rendering, text.size * 4);
+    return list_finish(rendering, &list);
 }
 
-// The next run of non-space characters from `position` on; false when there is none.
-static bool next_word(struct text text, size_t position, size_t *start, size_t *stop)
+// The end of the run of spaces, or of other characters, from `position` on.
+static size_t run_end(struct text text, size_t position, bool spaces)
 {
-    bool in_word = false;
-    while (position < text.size) {
-        size_t at = position;
-        bool space = character_is_space(codepoints_next(text, &position));
-        if (!in_word && !space) {
-            *start = at;
-            in_word = true;
-        } else if (in_word && space) {
-            *stop = at;
-            return true;
-        }
-    }
-    *stop = text.size;
-    return in_word;
+    for (size_t next = position; position < text.size; position = next)
+        if (character_is_space(codepoints_next(text, &next)) != spaces)
+            break;
+    return position;
 }
 
-static bool split_words(struct rendering *rendering, struct text text, int64_t max_splits,
+static void split_words(struct rendering *rendering, struct text text, int64_t max_splits,
                         struct list_builder *list)
 {
-    size_t start = 0, stop = 0;
-    while (next_word(text, stop, &start, &stop)) {
-        bool rest = max_splits-- == 0;
-        if (rest)
-            stop = text.size;
-        if (!add_part(rendering, list, text, start, stop))
-            return false;
-        if (rest)
-            break;
+    size_t start = run_end(text, 0, true);
+    for (; start < text.size && max_splits != 0; max_splits--) {
+        size_t stop = run_end(text, start, false);
+        add_part(rendering, list, text, start, stop);
+        start = run_end(text, stop, true);
     }
-    return true;
+    if (start < text.size)
+        add_part(rendering, list, text, start, text.size);
 }
 
-static bool split_at(struct rendering *rendering, struct text text, struct text separator, int64_t max_splits,
+static void split_at(struct rendering *rendering, struct text text, struct text separator, int64_t max_splits,
                      bool from_right, struct list_builder *list)
 {
     size_t start = 0, stop = text.size;
@@ -207,35 +189,37 @@ static bool split_at(struct rendering *rendering, struct text text, struct text 
         if (found == SIZE_MAX)
             break;
         found += start;
-        if (from_right ? !add_part(rendering, list, text, found + separator.size, stop)
-                       : !add_part(rendering, list, text, start, found))
-            return false;
-        if (from_right)
+        if (from_right) {
+            add_part(rendering, list, text, found + separator.size, stop);
             stop = found;
-        else
+        } else {
+            add_part(rendering, list, text, start, found);
             start = found + separator.size;
+        }
     }
-    return add_part(rendering, list, text, start, stop);
+    add_part(rendering, list, text, start, stop);
 }
 
-bool text_split(struct rendering *rendering, struct text text, struct text separator, int64_t max_splits,
-                bool from_right, struct object *parts)
+struct object text_split(struct rendering *rendering, struct text text, struct text separator,
+                         int64_t max_splits, bool from_right)
 {
     struct list_builder list = {0};
     if (separator.data && separator.size == 0)
-        return rendering_fail(rendering, "empty separator");
+        rendering_fail(rendering, "empty separator");
     if (!separator.data && from_right && max_splits >= 0)
-        return rendering_fail(rendering, "rsplit: a limit without a separator is not supported");
-    if (!(from_right ? text_spend_search(rendering, text, separator)
-                     : rendering_spend_bytes(rendering, text.size * 4)))
-        return false;
-    if (separator.data ? !split_at(rendering, text, separator, max_splits, from_right, &list)
-                       : !split_words(rendering, text, max_splits, &list))
-        return false;
+        rendering_fail(rendering, "rsplit: a limit without a separator is not supported");
+    if (from_right)
+        text_spend_search(rendering, text, separator);
+    else
+        rendering_spend_bytes(rendering, text.size * 4);
+    if (separator.data)
+        split_at(rendering, text, separator, max_splits, from_right, &list);
+    else
+        split_words(rendering, text, max_splits, &list);
     for (size_t i = 0; from_right && separator.data && i < list.n_items / 2; i++) {
         struct object swapped = list.items[i];
         list.items[i] = list.items[list.n_items - 1 - i];
         list.items[list.n_items - 1 - i] = swapped;
     }
-    return list_finish(rendering, &list, OBJECT_LIST, parts);
+    return list_finish(rendering, &list);
 }

@@ -5,7 +5,7 @@
 
 // Counts a search for `part` from the end, or the stripping of its characters: the longer it is the slower
 // they are.
-bool text_spend_search(struct rendering *rendering, struct text text, struct text part);
+void text_spend_search(struct rendering *rendering, struct text text, struct text part);
 
 enum text_case {
     CASE_UPPER,
@@ -13,19 +13,18 @@ enum text_case {
     CASE_CAPITAL,
     CASE_TITLE,
     CASE_TITLE_WORDS
-}; // method and filter `title`
+}; // method, filter `title`
 
-bool text_change_case(struct rendering *rendering, struct text text, enum text_case to,
-                      struct object *result);
+struct object text_change_case(struct rendering *rendering, struct text text, enum text_case to);
 // Without the characters of `chars` (data NULL: whitespace) at either end.
 struct text text_strip(struct text text, struct text chars, bool left, bool right);
 // count < 0: all.
-bool text_replace(struct rendering *rendering, struct text text, struct text from, struct text to,
-                  int64_t count, struct object *result);
+struct object text_replace(struct rendering *rendering, struct text text, struct text from, struct text to,
+                           int64_t count);
 // Byte offset of the first (or last) `part`, or SIZE_MAX.
 size_t text_find(struct text text, struct text part, bool last);
 // The lines, as str.splitlines.
-bool text_split_lines(struct rendering *rendering, struct text text, bool keep_ends, struct object *lines);
+struct object text_split_lines(struct rendering *rendering, struct text text, bool keep_ends);
 // As str.split and str.rsplit; separator data NULL: runs of whitespace.
-bool text_split(struct rendering *rendering, struct text text, struct text separator, int64_t max_splits,
-                bool from_right, struct object *parts);
+struct object text_split(struct rendering *rendering, struct text text, struct text separator,
+                         int64_t max_splits, bool from_right);

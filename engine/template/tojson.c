@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-static bool add(struct rendering *rendering, const struct object *object, const struct tojson_style *style,
+static void add(struct rendering *rendering, const struct object *object, const struct tojson_style *style,
                 unsigned level);
 
 static void add_character(struct buffer *buffer, uint32_t codepoint, bool ensure_ascii)
@@ -33,7 +33,7 @@ static bool is_plain(char byte, bool ensure_ascii)
     return c >= ' ' && c != '"' && c != '\\' && !(ensure_ascii && c > '~');
 }
 
-static bool add_string(struct rendering *rendering, struct text text, const struct tojson_style *style)
+static void add_string(struct rendering *rendering, struct text text, const struct tojson_style *style)
 {
     struct buffer *buffer = &rendering->text;
     buffer_add_byte(buffer, '"');
@@ -48,7 +48,8 @@ static bool add_string(struct rendering *rendering, struct text text, const stru
     }
     rendering_note_source(rendering, start_of_text, text);
     buffer_add_byte(buffer, '"');
-    return rendering_spend_bytes(rendering, text.size * 4) && rendering_check_text(rendering);
+    rendering_spend_bytes(rendering, text.size * 4);
+    rendering_check_text(rendering);
 }
 
 static void add_float(struct buffer *buffer, double number)
@@ -70,7 +71,7 @@ static void add_line(struct buffer *buffer, const struct tojson_style *style, un
         buffer_add_text(buffer, style->indent);
 }
 
-static bool add_items(struct rendering *rendering, const struct sequence *sequence,
+static void add_items(struct rendering *rendering, const struct sequence *sequence,
                       const struct tojson_style *style, unsigned level)
 {
     struct buffer *buffer = &rendering->text;
@@ -79,36 +80,27 @@ static bool add_items(struct rendering *rendering, const struct sequence *sequen
         if (i)
             buffer_add_text(buffer, style->item_separator);
         add_line(buffer, style, level + 1);
-        if (!add(rendering, &sequence->items[i], style, level + 1))
-            return false;
+        add(rendering, &sequence->items[i], style, level + 1);
     }
     if (sequence->n_items)
         add_line(buffer, style, level);
     buffer_add_byte(buffer, ']');
-    return true;
 }
 
-static bool add_key(struct rendering *rendering, const struct object *key, const struct tojson_style *style)
+static void add_key(struct rendering *rendering, const struct object *key, const struct tojson_style *style)
 {
-    switch ((enum object_kind)key->kind) {
-    case OBJECT_STRING:
-        return add_string(rendering, key->text, style);
-    case OBJECT_NONE:
-    case OBJECT_BOOL:
-    case OBJECT_INTEGER:
-    case OBJECT_FLOAT:
+    bool is_plain = key->kind == OBJECT_NONE || object_is_number(key);
+    if (!is_plain && key->kind != OBJECT_STRING)
+        rendering_fail(rendering, "keys must be str, int, float, bool or None, not %s",
+                       object_type_name(key));
+    if (is_plain)
         buffer_add_byte(&rendering->text, '"');
-        if (!add(rendering, key, style, 0))
-            return false;
+    add(rendering, key, style, 0);
+    if (is_plain)
         buffer_add_byte(&rendering->text, '"');
-        return true;
-    default:
-        return rendering_fail(rendering, "keys must be str, int, float, bool or None, not %s",
-                              object_type_name(key));
-    }
 }
 
-static bool add_dict(struct rendering *rendering, const struct dict *dict, const struct tojson_style *style,
+static void add_dict(struct rendering *rendering, const struct dict *dict, const struct tojson_style *style,
                      unsigned level)
 {
     struct buffer *buffer = &rendering->text;
@@ -118,61 +110,53 @@ static bool add_dict(struct rendering *rendering, const struct dict *dict, const
         if (i)
             buffer_add_text(buffer, style->item_separator);
         add_line(buffer, style, level + 1);
-        if (!add_key(rendering, &entry->key, style))
-            return false;
+        add_key(rendering, &entry->key, style);
         buffer_add_text(buffer, style->key_separator);
-        if (!add(rendering, &entry->value, style, level + 1))
-            return false;
+        add(rendering, &entry->value, style, level + 1);
     }
     if (dict->n_entries)
         add_line(buffer, style, level);
     buffer_add_byte(buffer, '}');
-    return true;
 }
 
-static bool add_nested(struct rendering *rendering, const struct object *object,
-                       const struct tojson_style *style, unsigned level)
-{
-    if (!rendering_enter(rendering))
-        return false;
-    bool ok = object->kind == OBJECT_DICT ? add_dict(rendering, object->dict, style, level)
-                                          : add_items(rendering, object->sequence, style, level);
-    rendering_leave(rendering);
-    return ok;
-}
-
-static bool add(struct rendering *rendering, const struct object *object, const struct tojson_style *style,
+static void add(struct rendering *rendering, const struct object *object, const struct tojson_style *style,
                 unsigned level)
 {
     struct buffer *buffer = &rendering->text;
-    if (!rendering_spend(rendering, 1) || !rendering_check_text(rendering))
-        return false;
+    rendering_spend(rendering, 1);
+    rendering_check_text(rendering);
     switch ((enum object_kind)object->kind) {
     case OBJECT_NONE:
         buffer_add_string(buffer, "null");
-        return true;
+        break;
     case OBJECT_BOOL:
         buffer_add_string(buffer, object->boolean ? "true" : "false");
-        return true;
+        break;
     case OBJECT_INTEGER:
         buffer_add_format(buffer, "%" PRId64, object->integer);
-        return true;
+        break;
     case OBJECT_FLOAT:
         add_float(buffer, object->number);
-        return true;
+        break;
     case OBJECT_STRING:
-        return add_string(rendering, object->text, style);
+        add_string(rendering, object->text, style);
+        break;
     case OBJECT_LIST:
     case OBJECT_TUPLE:
     case OBJECT_DICT:
-        return add_nested(rendering, object, style, level);
+        rendering_enter(rendering);
+        if (object->kind == OBJECT_DICT)
+            add_dict(rendering, object->dict, style, level);
+        else
+            add_items(rendering, object->sequence, style, level);
+        rendering_leave(rendering);
+        break;
     default:
-        return rendering_fail(rendering, "Object of type %s is not JSON serializable",
-                              object_type_name(object));
+        rendering_fail(rendering, "Object of type %s is not JSON serializable", object_type_name(object));
     }
 }
 
-bool tojson_add(struct rendering *rendering, const struct object *object, const struct tojson_style *style)
+void tojson_add(struct rendering *rendering, const struct object *object, const struct tojson_style *style)
 {
-    return add(rendering, object, style, 0);
+    add(rendering, object, style, 0);
 }

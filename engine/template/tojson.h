@@ -10,4 +10,4 @@ struct tojson_style {
 };
 
 // Appends to rendering->text. Fails for what Python says is not JSON serializable.
-bool tojson_add(struct rendering *rendering, const struct object *object, const struct tojson_style *style);
+void tojson_add(struct rendering *rendering, const struct object *object, const struct tojson_style *style);
