@@ -90,6 +90,7 @@ static bool put_logprobs(struct job *job, const struct sequence *sequence, struc
         return false;
     if (n_echoed)
         memcpy(entries, prompt->logprobs, n_echoed * sizeof *entries);
+    logprob_entries_limit(entries, n_echoed, job->request.sampling.top_logprobs);
     if (n)
         memcpy(entries + n_echoed, sequence->logprobs, n * sizeof *entries);
     for (size_t i = 0; i < n; i++)

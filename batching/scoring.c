@@ -130,12 +130,14 @@ static bool is_branch(const struct sequence *sequence)
     return sequence->choice >= (uint32_t)request_n_sequences(&sequence->prompt->job->request);
 }
 
+// Of a token of the prompt: as many as prompt_logprobs or the echo wants; each is written with its own number.
 static int32_t n_alternatives(const struct sequence *sequence)
 {
     const struct request *request = &sequence->prompt->job->request;
+    int32_t n_echoed = request->echo ? request->sampling.top_logprobs : 0;
     if (is_branch(sequence))
         return 0;
-    return request->prompt_logprobs >= 0 ? request->prompt_logprobs : request->sampling.top_logprobs;
+    return request->prompt_logprobs > n_echoed ? request->prompt_logprobs : n_echoed;
 }
 
 struct sample_request scoring_request(const struct sequence *sequence, struct scoring *scoring)
@@ -209,7 +211,9 @@ static bool put_choice_logprobs(struct prompt *prompt)
 bool scoring_finish(struct prompt *prompt)
 {
     struct result *result = &prompt->job->result;
-    if (prompt->job->request.prompt_logprobs >= 0) {
+    int32_t n_top = prompt->job->request.prompt_logprobs;
+    if (n_top >= 0) {
+        logprob_entries_limit(prompt->logprobs, prompt->tokens.n_ids, n_top);
         result->prompt_logprobs = prompt->logprobs;
         result->n_prompt_logprobs = (int32_t)prompt->tokens.n_ids;
     }

@@ -90,6 +90,12 @@ bool logprob_entry_set(struct logprob_entry *entry, struct token_logprob chosen,
     return true;
 }
 
+void logprob_entries_limit(struct logprob_entry *entries, size_t n, int32_t n_top)
+{
+    for (size_t i = 0; i < n; i++)
+        entries[i].n_top = entries[i].n_top < n_top ? entries[i].n_top : n_top;
+}
+
 static bool add_logprobs(struct sequence *sequence, const struct sample_result *drawn,
                          const struct tokenizer *tokenizer)
 {

@@ -150,6 +150,8 @@ bool sequence_stops_before(const struct sequence *sequence, int32_t token, const
 bool logprob_entry_set(struct logprob_entry *entry, struct token_logprob chosen,
                        const struct sample_result *drawn, const struct tokenizer *tokenizer,
                        struct arena *arena) WARN_UNUSED;
+// Keeps the n_top likeliest tokens of each entry.
+void logprob_entries_limit(struct logprob_entry *entries, size_t n, int32_t n_top);
 // Ends the sequence with FINISH_ERROR, and its prompt with the error, unless that has one.
 void sequence_fail(struct sequence *sequence, enum status status, enum error_code code, const char *text);
 

@@ -106,6 +106,21 @@ def a_prompts_tokens_have_their_logprobs(test):
 
 
 @case
+def an_echo_and_prompt_logprobs_have_each_their_own_number_of_alternatives(test):
+    prompt = tokens_of(test, text_of(3, 9))
+    cases = [(n, m) for n in (0, 1, 2, 4) for m in (None, 0, 1, 3)]
+    test.write("in.jsonl", [dict(custom_id=str(i), tokens=prompt, max_tokens=2, temperature=0, echo=True, logprobs=n,
+                                 **({} if m is None else {"prompt_logprobs": m})) for i, (n, m) in enumerate(cases)])
+    test.run_file()
+    for (n, m), answer in zip(cases, test.answers()):
+        choice = body_of(answer)["choices"][0]
+        for row in choice["logprobs"]["top_logprobs"][1:]:
+            assert n <= len(row or {}) <= n + 1, (n, m, row)
+        for row in choice.get("prompt_logprobs", [None])[1:]:
+            assert max(m, 1) <= len(row) <= m + 1, (n, m, row)
+
+
+@case
 def a_scored_prompt_is_the_same_from_the_cache_and_in_every_batch(test):
     test.write("in.jsonl", [dict(custom_id=str(i), prompt=text_of(i % 3, 40) + text_of(i, i % 9), max_tokens=i % 3, seed=i,
                                  **({"prompt_logprobs": i % 4} if i % 2 else {"echo": i % 4 == 0, "logprobs": 1})) for i in range(40)])
