@@ -264,3 +264,46 @@ void utf8_make_printable(char *string)
         i += length ? length : 1;
     }
 }
+
+static size_t columns_of(uint32_t codepoint)
+{
+    static const struct {
+        uint32_t first, last;
+    } wide[] = {{0x1100, 0x115F}, {0x2E80, 0x303E},   {0x3041, 0xA4CF},   {0xA960, 0xA97F},
+                {0xAC00, 0xD7A3}, {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},
+                {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+    if ((codepoint >= 0x300 && codepoint <= 0x36F) || (codepoint >= 0x200B && codepoint <= 0x200D))
+        return 0;
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (codepoint >= wide[i].first && codepoint <= wide[i].last)
+            return 2;
+    return 1;
+}
+
+size_t utf8_columns_prefix(const char *data, size_t size, size_t n_columns, size_t n_bytes)
+{
+    size_t at = 0;
+    while (at < size) {
+        uint32_t codepoint;
+        size_t length = utf8_decode(data + at, size - at, &codepoint);
+        size_t columns = length ? columns_of(codepoint) : 1;
+        length = length ? length : 1;
+        if (columns > n_columns || at + length > n_bytes)
+            break;
+        n_columns -= columns;
+        at += length;
+    }
+    return at;
+}
+
+size_t utf8_columns(const char *data, size_t size)
+{
+    size_t n = 0;
+    for (size_t at = 0; at < size;) {
+        uint32_t codepoint;
+        size_t length = utf8_decode(data + at, size - at, &codepoint);
+        n += length ? columns_of(codepoint) : 1;
+        at += length ? length : 1;
+    }
+    return n;
+}

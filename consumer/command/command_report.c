@@ -316,7 +316,7 @@ static void add_classes(struct report *report)
     for (size_t i = 0; i < evaluation->n_classes; i++) {
         struct evaluation_class class = evaluation_of_class(evaluation, i);
         buffer_add_string(out, "<tr><td>");
-        page_add_beginning(out, evaluation->classes[i], EXAMPLE_BYTES);
+        page_add_beginning(out, evaluation_class_name(evaluation, i), EXAMPLE_BYTES);
         buffer_add_format(out,
                           "</td><td>%.4f</td><td>%.4f</td><td>%.4f</td><td>%" PRId64 "</td><td>%" PRId64
                           "</td></tr>\n",
@@ -333,13 +333,13 @@ static void add_matrix(struct report *report)
                            "<div class=\"wide\"><table><tr><th></th>");
     for (size_t i = 0; i < evaluation->n_classes; i++) {
         buffer_add_string(out, "<th>");
-        page_add_beginning(out, evaluation->classes[i], EXAMPLE_BYTES);
+        page_add_beginning(out, evaluation_class_name(evaluation, i), EXAMPLE_BYTES);
         buffer_add_string(out, "</th>");
     }
     buffer_add_string(out, "</tr>\n");
     for (size_t gold = 0; gold < evaluation->n_classes; gold++) {
         buffer_add_string(out, "<tr><th>");
-        page_add_beginning(out, evaluation->classes[gold], EXAMPLE_BYTES);
+        page_add_beginning(out, evaluation_class_name(evaluation, gold), EXAMPLE_BYTES);
         buffer_add_string(out, "</th>");
         for (size_t answer = 0; answer < evaluation->n_classes; answer++)
             buffer_add_format(out,

@@ -52,7 +52,7 @@ enum status evaluation_add(struct evaluation *evaluation, struct text gold, stru
         return STATUS_OK;
     enum status status = find_class(evaluation, gold, &row, error);
     if (status == STATUS_OK)
-        status = find_class(evaluation, answer.size ? answer : TEXT("(none)"), &column, error);
+        status = find_class(evaluation, answer, &column, error);
     if (status != STATUS_OK)
         return status;
     ++*count_of(evaluation, row, column);
@@ -95,31 +95,41 @@ double evaluation_kappa(const struct evaluation *evaluation)
     return by_chance < 1 ? (evaluation_accuracy(evaluation) - by_chance) / (1 - by_chance) : 0;
 }
 
-enum { NAME_WIDTH = 16, MATRIX_CLASSES_MAX = 12 };
-
-static void add_name(struct buffer *out, struct text name)
+struct text evaluation_class_name(const struct evaluation *evaluation, size_t class)
 {
-    char text[NAME_WIDTH + 1];
-    size_t size = utf8_complete_prefix(name.data, name.size < NAME_WIDTH ? name.size : NAME_WIDTH);
+    struct text name = evaluation->classes[class];
+    return name.size ? name : TEXT(EVALUATION_NO_ANSWER);
+}
+
+// ---- as text ----
+
+enum { NAME_WIDTH = 16, CELL_WIDTH = 10, MATRIX_CLASSES_MAX = 12, CHARACTER_BYTES = 4 };
+
+// The name in `width` columns of a terminal, cut or filled up with blanks.
+static void add_name(struct buffer *out, struct text name, size_t width, bool is_right)
+{
+    char text[NAME_WIDTH * CHARACTER_BYTES + 1];
+    size_t size = utf8_columns_prefix(name.data, name.size, width, sizeof text - 1);
     memcpy(text, name.data, size);
     text[size] = '\0';
     utf8_make_printable(text);
-    buffer_add_format(out, "%-*s", NAME_WIDTH, text);
+    int blanks = (int)(width - utf8_columns(text, strlen(text)));
+    buffer_add_format(out, "%*s%s%*s", is_right ? blanks : 0, "", text, is_right ? 0 : blanks, "");
 }
 
 static void write_matrix(const struct evaluation *evaluation, struct buffer *out)
 {
     buffer_add_string(out, "\nconfusion matrix: gold labels in rows, answers in columns\n");
     buffer_add_format(out, "%-*s", NAME_WIDTH, "");
-    for (size_t i = 0; i < evaluation->n_classes; i++)
-        buffer_add_format(out, " %10.*s",
-                          evaluation->classes[i].size < 10 ? (int)evaluation->classes[i].size : 10,
-                          evaluation->classes[i].data);
+    for (size_t i = 0; i < evaluation->n_classes; i++) {
+        buffer_add_byte(out, ' ');
+        add_name(out, evaluation_class_name(evaluation, i), CELL_WIDTH, true);
+    }
     buffer_add_byte(out, '\n');
     for (size_t i = 0; i < evaluation->n_classes; i++) {
-        add_name(out, evaluation->classes[i]);
+        add_name(out, evaluation_class_name(evaluation, i), NAME_WIDTH, false);
         for (size_t j = 0; j < evaluation->n_classes; j++)
-            buffer_add_format(out, " %10lld", (long long)*count_of(evaluation, i, j));
+            buffer_add_format(out, " %*lld", CELL_WIDTH, (long long)*count_of(evaluation, i, j));
         buffer_add_byte(out, '\n');
     }
 }
@@ -133,7 +143,7 @@ void evaluation_write(const struct evaluation *evaluation, struct buffer *out)
                       "F1", "gold", "answers");
     for (size_t i = 0; i < evaluation->n_classes; i++) {
         struct evaluation_class figures = evaluation_of_class(evaluation, i);
-        add_name(out, evaluation->classes[i]);
+        add_name(out, evaluation_class_name(evaluation, i), NAME_WIDTH, false);
         buffer_add_format(out, " %10.4f %10.4f %10.4f %10lld %10lld\n", figures.precision, figures.recall,
                           figures.f1, (long long)figures.n_gold, (long long)figures.n_answers);
     }

@@ -1,5 +1,5 @@
 // Answers against gold labels: a confusion matrix and what follows from it. Rows whose gold label is empty are left
-// out; an empty answer is a class of its own, "(none)". Thread: main.
+// out; an empty answer is a class of its own, whose text is empty too: no gold label equals it. Thread: main.
 #pragma once
 
 #include "schemas/arena.h"
@@ -21,6 +21,9 @@ void evaluation_close(struct evaluation *evaluation);
 enum status evaluation_add(struct evaluation *evaluation, struct text gold, struct text answer,
                            struct error *error) WARN_UNUSED;
 
+// The class as it is printed: its text, or EVALUATION_NO_ANSWER.
+struct text evaluation_class_name(const struct evaluation *evaluation, size_t class);
+#define EVALUATION_NO_ANSWER "(no answer)"
 double evaluation_accuracy(const struct evaluation *evaluation);
 // Cohen, "A coefficient of agreement for nominal scales" (1960); 0 where chance alone would agree.
 double evaluation_kappa(const struct evaluation *evaluation);

@@ -42,9 +42,51 @@ static void a_row_without_an_answer_is_of_a_class_of_its_own(void **state)
     assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
     add(&evaluation, "a", "", 1);
     add(&evaluation, "a", "a", 1);
-    assert_true(text_equals_string(evaluation.classes[1], "(none)"));
+    assert_true(text_equals_string(evaluation_class_name(&evaluation, 1), EVALUATION_NO_ANSWER));
     assert_float_equal(evaluation_of_class(&evaluation, 0).recall, 0.5, 1e-12);
     assert_float_equal(evaluation_of_class(&evaluation, 1).f1, 0, 1e-12);
+    evaluation_close(&evaluation);
+}
+
+static void no_gold_label_equals_a_missing_answer(void **state)
+{
+    static const char *const labels[] = {"(none)", EVALUATION_NO_ANSWER};
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+        struct evaluation evaluation;
+        struct error error;
+        assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+        add(&evaluation, labels[i], "", 1);
+        add(&evaluation, "a", "a", 1);
+        assert_float_equal(evaluation_accuracy(&evaluation), 0.5, 1e-12);
+        assert_int_equal(evaluation.n_classes, 3);
+        evaluation_close(&evaluation);
+    }
+}
+
+static void columns_are_aligned_by_what_a_terminal_shows(void **state)
+{
+    struct evaluation evaluation;
+    struct error error;
+    struct buffer out = {0};
+    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    add(&evaluation, "aaaaaaaaa\u00e4b", "b", 1); // 10 columns end within the second byte's character
+    add(&evaluation, "Entt\u00e4uschung", "\u4e00\u4e8c\u4e09\u56db\u4e94\u516d", 2);
+    add(&evaluation, "e\u0301", "b", 3);
+    evaluation_write(&evaluation, &out);
+    assert_true(utf8_valid(out.data, out.size));
+    const char *matrix = strstr(out.data, "answers in columns\n");
+    assert_non_null(matrix);
+    matrix = strchr(matrix, '\n') + 1;
+    size_t width = 0;
+    for (const char *end; (end = strchr(matrix, '\n')); matrix = end + 1) {
+        size_t columns = utf8_columns(matrix, (size_t)(end - matrix));
+        assert_true(width == 0 || columns == width);
+        width = columns;
+    }
+    assert_int_equal(width, 16 + 5 * 11);
+    assert_non_null(strstr(out.data, " aaaaaaaaa\u00e4 "));
+    assert_non_null(strstr(out.data, " \u4e00\u4e8c\u4e09\u56db\u4e94 "));
+    buffer_finish(&out);
     evaluation_close(&evaluation);
 }
 
@@ -82,6 +124,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_follow_from_the_matrix),
         cmocka_unit_test(a_row_without_an_answer_is_of_a_class_of_its_own),
+        cmocka_unit_test(no_gold_label_equals_a_missing_answer),
+        cmocka_unit_test(columns_are_aligned_by_what_a_terminal_shows),
         cmocka_unit_test(an_empty_or_uniform_matrix_divides_by_nothing),
         cmocka_unit_test(classes_are_as_many_as_their_limit),
     };
