@@ -129,3 +129,22 @@ def the_questions_of_annotators_have_answers(test):
     assert rows[20] == [("first", "the same", 4), ("second", "the same", 4)], rows[20]
     costs = {dataset: (computed, cached, generated) for dataset, computed, cached, generated, _ in rows[19]}
     assert costs["first"][2] == 36 and len(costs) == 3, costs
+
+
+@case
+def prompts_of_every_shape_are_told_apart(test):
+    with open(os.path.join(ROOT, "store", "QUERIES.md"), encoding="utf-8") as file:
+        query, = re.findall(r"^## 20\. .*?```sql\n(.*?)```", file.read(), re.S | re.M)
+    message = [{"role": "user", "content": "d"}]
+    requests = [{"prompt": "a"}, {"tokens": [1, 2]}, {"tokens": [1, 3]}, {"messages": message}, {"prompt": ["e", "f"]}, {"prompt": [4, 5]}]
+    bodies = [("/v1/completions", {"prompt": "b"}), ("/v1/completions", {"prompt": "c"}), ("/v1/completions", {"prompt": [6, 7]})]
+    lines = requests + [{"custom_id": f"b{i}", "method": "POST", "url": url, "body": {"model": "m", **body}}
+                        for i, (url, body) in enumerate(bodies)]
+    test.write("once.jsonl", lines)
+    test.run("submit", "once.jsonl", "--dataset", "once", status=None)
+    assert test.query(query) == []
+    test.write("twice.jsonl", [lines[0], lines[7], lines[1], dict(lines[7], custom_id="x"),
+                               dict(lines[3], custom_id="y"), dict(lines[7], custom_id="z"),
+                               {"custom_id": "v", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": message}}])
+    test.run("submit", "twice.jsonl", "--dataset", "twice", status=None)
+    assert [row[1:] for row in test.query(query)] == [("c", 3), (json.dumps(message, separators=(",", ":")), 2)], test.query(query)
