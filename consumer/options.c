@@ -26,7 +26,7 @@ static const struct command commands[] = {
      "A row of CSV or TSV is a line, or several where a quoted field holds line feeds; the first line names the columns.\n"
      "A row of JSON lines is an object, its members are the columns. A prompt reads a column by its name, {{ title }}, or\n"
      "all of them as row. Each row is written again as it was, with the answers' columns behind it: answer, label (--choice)\n"
-     "or the schema's properties, then sheaf_finish_reason and sheaf_error. In text a BLOB of SQLite is base64.\n"},
+     "or the schema's properties, then sheaf_finish_reason and sheaf_error. In CSV and TSV a BLOB is base64; no prompt reads one.\n"},
     {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
      "Writes a page with a dataset's figures, plots, errors, labels and evaluation."},
     {"status", STATUS, 0, 0, -1,
@@ -271,8 +271,9 @@ static const struct option options[] = {
      "with --choice: a column a label with its probability, and the margin of the first to the second"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds; the answer is the majority's, a column has its share (1)"},
-    {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 0, 0, "COLUMN",
-     "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix"},
+    {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 0, 0, "COLUMN[=PROPERTY]",
+     "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of a schema "
+     "the property named, else the one of the column's name, else the first"},
     {"estimate", 0, FLAG, ANNOTATE, AT(annotate.estimate.wanted), 0, 0, NULL,
      "print the number of tokens of all prompts, without computing a step, and end"},
     {"price-in", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_in), 0, 0, "X",

@@ -132,6 +132,8 @@ static int bind_value(struct table_insert *insert, int index, const struct value
     switch (value->kind) {
     case VALUE_NULL:
         return SQLITE_OK;
+    case VALUE_BOOL: // SQLite has no type of them: TRUE is 1
+        return sqlite3_bind_int64(insert->row, index, value->boolean);
     case VALUE_INTEGER:
         return sqlite3_bind_int64(insert->row, index, value->integer);
     case VALUE_FLOAT:

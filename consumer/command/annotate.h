@@ -36,6 +36,8 @@ struct annotate {
     int32_t n_votes;
     struct evaluation evaluation; // of --evaluate
     size_t gold_column;           // of the input
+    struct text gold_name;
+    bool is_first_property; // that is compared, of several
     int64_t
         *sample; // [settings->annotate.estimate.n_rows] numbers of the rows chosen, ascending; NULL: all rows
     int64_t n_sample;
@@ -69,9 +71,15 @@ enum status annotate_collect(struct annotate *annotate, struct error *error) WAR
 enum status annotate_read_votes(struct annotate *annotate, struct buffer *record, struct job **votes,
                                 bool *is_left_out, struct error *error) WARN_UNUSED;
 void annotate_destroy_votes(struct annotate *annotate, struct job **votes);
+// Finds the columns that --evaluate compares: GOLD, or GOLD=PROPERTY where a schema has several.
+enum status annotate_open_evaluation(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // The row's label among the gold ones; without --evaluate nothing.
 enum status annotate_evaluate(struct annotate *annotate, const struct table_row *row,
                               struct error *error) WARN_UNUSED;
+// Which columns were compared, and the evaluation's tables.
+void annotate_write_evaluation(const struct annotate *annotate, struct buffer *out);
+// The confusion matrix is kept for `sheaf report`.
+enum status annotate_store_evaluation(const struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Text for people: on standard output, unless that is the table.
 void annotate_print(const struct annotate *annotate, const struct buffer *text);
 

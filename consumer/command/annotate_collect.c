@@ -2,9 +2,7 @@
 
 #include "consumer/log.h"
 #include "consumer/table/table_writer.h"
-#include "store/report.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 void annotate_destroy_votes(struct annotate *annotate, struct job **votes)
@@ -51,58 +49,13 @@ void annotate_print(const struct annotate *annotate, const struct buffer *text)
     fflush(file);
 }
 
-// A string unchanged; any other value as JSON.
-static struct text label_text(const struct value *value, struct buffer *json)
-{
-    buffer_clear(json);
-    if (value->kind == VALUE_STRING)
-        return value->text;
-    if (value->kind != VALUE_NULL)
-        json_encode(value, json);
-    return (struct text){json->data, json->size};
-}
-
-enum status annotate_evaluate(struct annotate *annotate, const struct table_row *row, struct error *error)
-{
-    if (!annotate->settings->annotate.evaluate)
-        return STATUS_OK;
-    struct buffer gold = {0}, answer = {0};
-    struct text name = table_reader_columns(annotate->reader)->names[annotate->gold_column];
-    enum status status =
-        evaluation_add(&annotate->evaluation, label_text(&row->fields[annotate->gold_column], &gold),
-                       label_text(row_answer_label(&annotate->answer, name), &answer), error);
-    buffer_finish(&gold);
-    buffer_finish(&answer);
-    return status;
-}
-
-// The confusion matrix is kept for `sheaf report`.
-static enum status store_evaluation(const struct annotate *annotate, struct error *error)
-{
-    const struct evaluation *evaluation = &annotate->evaluation;
-    size_t n = evaluation->n_classes, n_cells = 0;
-    struct evaluation_cell *cells = calloc(n * n + 1, sizeof *cells);
-    if (!cells)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the evaluation: out of memory");
-    for (size_t gold = 0; gold < n; gold++)
-        for (size_t answer = 0; answer < n; answer++) {
-            int64_t n_rows = evaluation->counts[gold * EVALUATION_CLASSES_MAX + answer];
-            if (n_rows)
-                cells[n_cells++] =
-                    (struct evaluation_cell){evaluation->classes[gold], evaluation->classes[answer], n_rows};
-        }
-    enum status status = store_evaluation_write(annotate->store, annotate->dataset, cells, n_cells, error);
-    free(cells);
-    return status;
-}
-
 // ---- the whole table ----
 
 struct collecting {
     struct annotate *annotate;
     struct table_writer *writer;
     struct buffer record;
-    int64_t n_written, n_failed;
+    int64_t n_written, n_failed, n_cut; // n_cut: of n_failed
 };
 
 static enum table_format output_format(const struct annotate *annotate)
@@ -171,6 +124,7 @@ static enum status collect_row(struct collecting *collecting, const struct table
         status = annotate_evaluate(annotate, row, error);
     collecting->n_written++;
     collecting->n_failed += annotate->answer.failed;
+    collecting->n_cut += annotate->answer.was_cut;
     annotate_destroy_votes(annotate, votes);
     return status;
 }
@@ -200,6 +154,25 @@ static enum status collect_rows(struct collecting *collecting, struct error *err
     return status;
 }
 
+// An answer that was cut is a result like others: asked again, the same request would be cut again.
+static enum status report_failed(const struct collecting *collecting, struct error *error)
+{
+    long long n_failed = collecting->n_failed, n_cut = collecting->n_cut;
+    struct buffer advice = {0};
+    if (n_failed > n_cut)
+        buffer_add_format(&advice, "; the same command with --retry-failed asks again for %lld of them",
+                          n_failed - n_cut);
+    if (n_cut)
+        buffer_add_format(&advice,
+                          "; %lld ended before they were whole: a larger --max-tokens asks for all rows anew",
+                          n_cut);
+    error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED,
+              "%lld rows have no answer (column sheaf_error): exit status 3%s", n_failed,
+              advice.data ? advice.data : "");
+    buffer_finish(&advice);
+    return error->status;
+}
+
 enum status annotate_collect(struct annotate *annotate, struct error *error)
 {
     struct collecting collecting = {.annotate = annotate};
@@ -216,20 +189,14 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     buffer_finish(&collecting.record);
     if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
         struct buffer text = {0};
-        evaluation_write(&annotate->evaluation, &text);
+        annotate_write_evaluation(annotate, &text);
         annotate_print(annotate, &text);
         buffer_finish(&text);
-        status = store_evaluation(annotate, error);
+        status = annotate_store_evaluation(annotate, error);
     }
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%lld rows in %s, %lld of them without an answer; jobs and figures in %s",
                   (long long)collecting.n_written, annotate->settings->output, (long long)collecting.n_failed,
                   annotate->store_path);
-    if (status == STATUS_OK && collecting.n_failed)
-        return error_set(
-            error, STATUS_REJECT, ERROR_JOBS_FAILED,
-            "%lld rows have no answer (column sheaf_error): exit status 3; the same command with "
-            "--retry-failed asks for them again",
-            (long long)collecting.n_failed);
-    return status;
+    return status == STATUS_OK && collecting.n_failed ? report_failed(&collecting, error) : status;
 }

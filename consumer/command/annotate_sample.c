@@ -211,7 +211,7 @@ enum status annotate_report_sample(struct annotate *annotate, struct error *erro
     enum status status = add_rows(&report, error);
     if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
         buffer_add_byte(&report.out, '\n');
-        evaluation_write(&annotate->evaluation, &report.out);
+        annotate_write_evaluation(annotate, &report.out);
     }
     if (status == STATUS_OK)
         status = add_estimate(&report, error);

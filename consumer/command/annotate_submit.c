@@ -17,13 +17,19 @@ enum status annotate_rewind(struct annotate *annotate, struct error *error)
     return table_reader_rewind(annotate->reader, error);
 }
 
+// A table of SQLite has no lines.
+static const char *line_name(const struct annotate *annotate)
+{
+    return annotate->source.format == TABLE_SQLITE ? "row" : "line";
+}
+
 static enum status write_bad_row(struct annotate *annotate, const struct table_row *row,
                                  const struct error *fault, struct error *error)
 {
     if (!annotate->errors.file)
         return STATUS_OK;
     struct buffer line = {0};
-    buffer_add_format(&line, "{\"line\":%lld,", (long long)row->line);
+    buffer_add_format(&line, "{\"%s\":%lld,", line_name(annotate), (long long)row->line);
     if (row->column)
         buffer_add_format(&line, "\"column\":%lld,", (long long)row->column);
     buffer_add_string(&line, "\"error\":");
@@ -254,7 +260,8 @@ static enum status submit_row(struct group *group, struct table_row *row, struct
         status = error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "its prompt has more than 16 MiB");
     if (status == STATUS_REJECT) {
         row->column = 0;
-        error_prefix(error, "%s: line %lld", table_reader_name(annotate->reader), (long long)row->line);
+        error_prefix(error, "%s: %s %lld", table_reader_name(annotate->reader), line_name(annotate),
+                     (long long)row->line);
         status = annotate_reject(annotate, true, row, error);
         return status == STATUS_OK ? add_left_out(group, error) : status;
     }

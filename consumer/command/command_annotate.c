@@ -188,21 +188,6 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
     return row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
 }
 
-static enum status open_evaluation(struct annotate *annotate, struct error *error)
-{
-    const struct table_columns *columns = table_reader_columns(annotate->reader);
-    const char *name = annotate->settings->annotate.evaluate;
-    if (!name)
-        return STATUS_OK;
-    annotate->gold_column = table_columns_find(columns, text_from_string(name));
-    struct text nearest = table_columns_nearest(columns, text_from_string(name));
-    if (annotate->gold_column == columns->n)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: there is no column \"%s\"%s%.*s",
-                         name, nearest.data ? "; the nearest is " : "", (int)nearest.size,
-                         nearest.data ? nearest.data : "");
-    return evaluation_open(&annotate->evaluation, error);
-}
-
 static enum status open_all(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
@@ -224,7 +209,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && settings->output)
         status = annotate_check_output(annotate, error);
     if (status == STATUS_OK)
-        status = open_evaluation(annotate, error);
+        status = annotate_open_evaluation(annotate, error);
     if (status == STATUS_OK)
         status = row_map_open(&annotate->map, error);
     if (status != STATUS_OK || settings->annotate.estimate.wanted)

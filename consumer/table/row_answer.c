@@ -148,6 +148,7 @@ static void take_properties(struct row_answer *answer, const struct job *job)
     if (!is_object) {
         bool was_cut = job->result.choices[0].finish_reason == FINISH_LENGTH;
         answer->failed = true;
+        answer->was_cut = was_cut;
         answer->fields[answer->columns.n - 1] =
             value_string(was_cut ? TEXT("the answer ended before its JSON did: raise --max-tokens")
                                  : TEXT("the answer is no JSON object"));
@@ -167,7 +168,7 @@ static void take_text(struct row_answer *answer, const struct job *job)
             return;
     if (!answer->options.n_choices)
         return;
-    answer->failed = true;
+    answer->failed = answer->was_cut = true;
     answer->fields[0] = (struct value){.kind = VALUE_NULL};
     answer->fields[answer->columns.n - 1] =
         value_string(TEXT("the answer ended before its label did: raise --max-tokens"));
@@ -221,7 +222,7 @@ void row_answer_take(struct row_answer *answer, struct job *const *votes)
     int n_equal;
     const struct job *job = choose(answer, votes, &n_equal);
     arena_finish(&answer->row_arena);
-    answer->failed = false;
+    answer->failed = answer->was_cut = false;
     for (size_t i = 0; i < answer->columns.n; i++)
         answer->fields[i] = (struct value){.kind = VALUE_NULL};
     if (answer->options.figures)
@@ -245,11 +246,18 @@ void row_answer_take(struct row_answer *answer, struct job *const *votes)
     }
 }
 
-const struct value *row_answer_label(const struct row_answer *answer, struct text gold_column)
+bool row_answer_choose_label(struct row_answer *answer, struct text property)
 {
-    size_t column = 0;
+    answer->label_column = 0;
     for (size_t i = 0; i < answer->n_properties; i++)
-        if (text_equal(answer->properties[i], gold_column))
-            column = i;
-    return &answer->fields[column];
+        if (text_equal(answer->properties[i], property)) {
+            answer->label_column = i;
+            return true;
+        }
+    return false;
+}
+
+const struct value *row_answer_label(const struct row_answer *answer)
+{
+    return &answer->fields[answer->label_column];
 }

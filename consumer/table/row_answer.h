@@ -28,7 +28,9 @@ struct row_answer {
     struct value *fields;           // [columns.n] of the row
     struct text *properties;        // [n_properties] of the schema; 0: the answer is one column
     size_t n_properties, n_answers; // columns that hold the answer
+    size_t label_column;            // that gold labels are compared with
     bool failed;                    // this row
+    bool was_cut;                   // failed, because the answer ended before it was whole
     struct arena arena;             // of the columns
     struct arena row_arena;         // of the fields
 };
@@ -39,5 +41,8 @@ enum status row_answer_open(struct row_answer *answer, const struct row_answer_o
 void row_answer_close(struct row_answer *answer);
 // Fills the fields from the decoded results of the row's votes, which must live as long as the fields are used.
 void row_answer_take(struct row_answer *answer, struct job *const *votes);
-// The value to compare with a gold label: the answer; with a schema the property of that name, else the first.
-const struct value *row_answer_label(const struct row_answer *answer, struct text gold_column);
+// Chooses the column that gold labels are compared with: the schema's property of that name. False: there is none, and
+// it is the first column.
+bool row_answer_choose_label(struct row_answer *answer, struct text property);
+// The value to compare with a gold label.
+const struct value *row_answer_label(const struct row_answer *answer);

@@ -355,7 +355,7 @@ static enum status take_fields(struct row_prompt *prompt, const struct table_row
         size_t i = prompt->order ? prompt->order[place] : place;
         const struct value *field = &row->fields[i];
         struct text name = prompt->columns->names[i];
-        const char *fault = field->kind == VALUE_BYTES ? "bytes" : NULL;
+        const char *fault = field->kind == VALUE_BYTES ? "bytes, which no prompt can read" : NULL;
         if (field->kind == VALUE_STRING && !utf8_valid(field->text.data, field->text.size))
             fault = "text that is not UTF-8";
         if (fault && prompt->is_used[i])

@@ -197,6 +197,7 @@ def an_answer_that_max_tokens_cut_is_an_error_of_its_row_alone(test):
     write(test, "s.json", json.dumps({"type": "object", "properties": {"w": {"const": "ab"}}, "required": ["w"]}))
     done = annotate(test, "in.csv", "--schema", "s.json", "--max-tokens", "3", status=3)
     assert "5 rows have no answer" in done.err, done
+    assert "--retry-failed" not in done.err and "5 ended before they were whole: a larger --max-tokens" in done.err, done
     assert all(row[3] == "" and row[4] == "length" and "max-tokens" in row[5] for row in read_csv(test, "out.csv")[1:])
     write_csv(test, "in.csv", table(5))
     label = "a label of many tokens"
@@ -397,6 +398,7 @@ def failed_rows_are_asked_again(test):
     assert out[1][4] == "" and out[2][2:4] == ["", "error"] and out[2][4], out
     done = annotate(test, "in.csv", "--retry-failed", status=3)
     assert "1 of the dataset's 2 are answered" in done.err, done
+    assert "--retry-failed asks again for 1 of them" in done.err and "--max-tokens" not in done.err, done
 
 
 @case
@@ -522,3 +524,45 @@ def gold_labels_are_compared_with_the_answers(test):
     for line in order:
         assert [int(x) for x in line.split()[1:]] == [pairs.count((line.split()[0], label)) for label in labels]
     annotate(test, "in.csv", "--evaluate", "glod", status=2)
+
+
+@case
+def a_row_without_an_answer_is_never_right(test):
+    write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "the water " * 300, "(none)"], ["b", "c", "x"]])
+    done = annotate(test, "in.csv", "--choice", "x", "--evaluate", "gold", status=3)
+    assert "accuracy: 0.5000" in done.out, done
+    assert test.query("SELECT gold, answer, n FROM evaluations ORDER BY gold", "out.csv.db") == [("(none)", "", 1), ("x", "x", 1)]
+
+
+@case
+def an_evaluation_names_the_columns_it_compares(test):
+    schema = {"type": "object", "properties": {"topic": {"const": "size"}, "gold": {"const": "bad"}}, "required": ["topic", "gold"]}
+    write(test, "s.json", json.dumps(schema))
+    write_csv(test, "in.csv", [["title", "text", "label", "gold"], ["a", "b", "size", "bad"]])
+    options = ["in.csv", "--schema", "s.json", "--prefix", "p_"]
+    for column, compared, right in (("label", '"label" with "p_topic", the schema\'s first property (another: --evaluate label=gold)', 1),
+                                    ("gold", '"gold" with "p_gold"', 1), ("gold=topic", '"gold" with "p_topic"', 0)):
+        done = annotate(test, *options, "--evaluate", column)
+        assert f"compared: {compared}\n" in done.out and f"accuracy: {right}.0000" in done.out, done
+    annotate(test, *options, "--evaluate", "gold=tone", status=2)
+
+
+@case
+def booleans_are_numbers_to_a_database_and_words_in_text(test):
+    write(test, "s.json", json.dumps({"type": "object", "properties": {"ok": {"const": True}, "no": {"const": False}}, "required": ["ok", "no"]}))
+    write(test, "in.jsonl", json.dumps({"title": "a", "text": "b", "seen": True}) + "\n")
+    annotate(test, "in.jsonl", "--schema", "s.json", "--into", "t", "--store", "jobs.db", out="out.db")
+    assert test.query("SELECT seen, ok, \"no\", typeof(ok) FROM t WHERE ok AND NOT \"no\"", "out.db") == [(1, 1, 0, "integer")]
+    annotate(test, "in.jsonl", "--schema", "s.json", out="out.csv")
+    assert read_csv(test, "out.csv")[1][2:5] == ["true", "true", "false"]
+
+
+@case
+def bytes_are_refused_in_a_prompt_and_their_row_is_named(test):
+    database = sqlite3.connect(test.path("data.db"))
+    database.execute("CREATE TABLE t (title, text)")
+    database.executemany("INSERT INTO t VALUES (?, ?)", [("a", "b"), ("a", b"\1")])
+    database.commit()
+    database.close()
+    done = annotate(test, "data.db", "--table", "t", out="out.csv", status=None)
+    assert 'row 2: column "text" holds bytes, which no prompt can read' in done.err, done

@@ -1,0 +1,99 @@
+// --evaluate: labels against the gold ones of a column.
+#include "consumer/command/annotate.h"
+#include "store/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// The column of that name, whole or before the last '='; columns->n: there is none. *property: behind it.
+static size_t find_gold(struct annotate *annotate, const char *name, struct text *property)
+{
+    const struct table_columns *columns = table_reader_columns(annotate->reader);
+    const char *equals = strrchr(name, '=');
+    annotate->gold_name = text_from_string(name);
+    *property = (struct text){0};
+    if (equals && table_columns_find(columns, annotate->gold_name) == columns->n) {
+        annotate->gold_name.size = (size_t)(equals - name);
+        *property = text_from_string(equals + 1);
+    }
+    return table_columns_find(columns, annotate->gold_name);
+}
+
+enum status annotate_open_evaluation(struct annotate *annotate, struct error *error)
+{
+    const struct table_columns *columns = table_reader_columns(annotate->reader);
+    const char *name = annotate->settings->annotate.evaluate;
+    struct text property;
+    if (!name)
+        return STATUS_OK;
+    annotate->gold_column = find_gold(annotate, name, &property);
+    struct text gold = annotate->gold_name, nearest = table_columns_nearest(columns, gold);
+    if (annotate->gold_column == columns->n)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: there is no column \"%.*s\"%s%.*s",
+                         (int)gold.size, gold.data, nearest.data ? "; the nearest is " : "",
+                         (int)nearest.size, nearest.data ? nearest.data : "");
+    bool is_found = row_answer_choose_label(&annotate->answer, property.data ? property : gold);
+    if (property.data && !is_found)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: the schema has no property \"%s\"",
+                         property.data);
+    annotate->is_first_property = !is_found && annotate->answer.n_properties > 1;
+    return evaluation_open(&annotate->evaluation, error);
+}
+
+// A string unchanged; any other value as JSON.
+static struct text label_text(const struct value *value, struct buffer *json)
+{
+    buffer_clear(json);
+    if (value->kind == VALUE_STRING)
+        return value->text;
+    if (value->kind != VALUE_NULL)
+        json_encode(value, json);
+    return (struct text){json->data, json->size};
+}
+
+enum status annotate_evaluate(struct annotate *annotate, const struct table_row *row, struct error *error)
+{
+    if (!annotate->settings->annotate.evaluate)
+        return STATUS_OK;
+    struct buffer gold = {0}, answer = {0};
+    enum status status =
+        evaluation_add(&annotate->evaluation, label_text(&row->fields[annotate->gold_column], &gold),
+                       label_text(row_answer_label(&annotate->answer), &answer), error);
+    buffer_finish(&gold);
+    buffer_finish(&answer);
+    return status;
+}
+
+void annotate_write_evaluation(const struct annotate *annotate, struct buffer *out)
+{
+    const struct row_answer *answer = &annotate->answer;
+    struct text gold = annotate->gold_name;
+    struct text label = answer->columns.names[answer->label_column];
+    buffer_add_format(out, "compared: \"%.*s\" with \"%.*s\"", (int)gold.size, gold.data, (int)label.size,
+                      label.data);
+    if (annotate->is_first_property)
+        buffer_add_format(out, ", the schema's first property (another: --evaluate %.*s=%.*s)",
+                          (int)gold.size, gold.data, (int)answer->properties[1].size,
+                          answer->properties[1].data);
+    buffer_add_byte(out, '\n');
+    evaluation_write(&annotate->evaluation, out);
+}
+
+enum status annotate_store_evaluation(const struct annotate *annotate, struct error *error)
+{
+    const struct evaluation *evaluation = &annotate->evaluation;
+    size_t n = evaluation->n_classes, n_cells = 0;
+    struct evaluation_cell *cells = calloc(n * n + 1, sizeof *cells);
+    if (!cells)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the evaluation: out of memory");
+    for (size_t gold = 0; gold < n; gold++)
+        for (size_t answer = 0; answer < n; answer++) {
+            int64_t n_rows = evaluation->counts[gold * EVALUATION_CLASSES_MAX + answer];
+            if (n_rows)
+                cells[n_cells++] =
+                    (struct evaluation_cell){evaluation->classes[gold], evaluation->classes[answer], n_rows};
+        }
+    enum status status = store_evaluation_write(annotate->store, annotate->dataset, cells, n_cells, error);
+    free(cells);
+    return status;
+}
