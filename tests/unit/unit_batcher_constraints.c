@@ -1,0 +1,369 @@
+// The batcher with jobs whose answers are constrained: compiled beside the batch, forced tokens, closing ends.
+#include "batching/constraint_threads.h"
+#include "tests/batcher_bench.h"
+#include "tests/random.h"
+#include "tests/random_jobs.h"
+
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdatomic.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// ---- constraints ----
+
+// Each token spells a letter: the shortest answer has 8.
+static void an_answer_that_closes_is_complete_or_refused(void **state)
+{
+    (void)state;
+    const struct batch_limits limits = {
+        .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 200, .n_pages = 200, .page_positions = 16};
+    struct bench bench = bench_open(limits);
+    enum { N_JOBS = 120 };
+    for (int i = 0; i < N_JOBS; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "%d", i);
+        struct job *job = job_of((const int32_t[]){10, 11, 12 + i}, 3, 6 + i % 20, id);
+        job->request.sampling.seed = (uint64_t)i;
+        job->request.constraint = (struct constraint){.kind = CONSTRAINT_REGEX,
+                                                      .source = TEXT("(begin|start)[a-z]*x(end|stop)(zz)?"),
+                                                      .field = "regex",
+                                                      .closes = i % 3 != 0};
+        batcher_take(bench.batcher, job);
+    }
+    run_to_end(&bench);
+    int n_cut = 0, n_full = 0;
+    for (const struct job *job = bench.finished.first; job; job = job->next) {
+        int i = atoi(job->job_id.data), max_tokens = 6 + i % 20;
+        bool closes = i % 3 != 0;
+        if (closes && max_tokens < 9) {
+            char text[128];
+            snprintf(text, sizeof text,
+                     "close_at_max_tokens: the shortest answer has 9 tokens, max_tokens is %d", max_tokens);
+            assert_int_equal(job->result.status, RESULT_FAILED);
+            assert_string_equal(job->result.error.text, text);
+            continue;
+        }
+        assert_int_equal(job->result.status, RESULT_DONE);
+        const struct choice *choice = &job->result.choices[0];
+        struct text text = choice->text;
+        bool is_complete = text.size > 3 && (memcmp(text.data + text.size - 3, "end", 3) == 0 ||
+                                             memcmp(text.data + text.size - 3, "top", 3) == 0 ||
+                                             memcmp(text.data + text.size - 3, "dzz", 3) == 0 ||
+                                             memcmp(text.data + text.size - 3, "pzz", 3) == 0);
+        assert_true(choice->n_tokens <= max_tokens);
+        if (closes)
+            assert_true(is_complete);
+        n_cut += !closes && !is_complete;
+        n_full += closes && choice->finish_reason == FINISH_LENGTH;
+    }
+    assert_true(n_cut > 0 && n_full > 0);
+    bench_close(&bench);
+}
+
+static sem_t compile_allowed;
+
+static atomic_int n_compiles;
+
+static void compile_when_allowed(struct compiled_constraint *entry, struct constraint_cache *cache)
+{
+    n_compiles++;
+    while (sem_wait(&compile_allowed) != 0)
+        continue;
+    constraint_compile(entry, cache);
+}
+
+static void take_of_regex(struct bench *bench, const char *regex, const char *id)
+{
+    struct job *job = job_of((const int32_t[]){10, 11, 12}, 3, 8, id);
+    if (regex)
+        job->request.constraint = (struct constraint){.kind = CONSTRAINT_REGEX,
+                                                      .source = text_from_string(regex),
+                                                      .field = "regex"};
+    batcher_take(bench->batcher, job);
+}
+
+static void round_until(struct bench *bench, size_t n_finished)
+{
+    struct error error;
+    while (bench->finished.n_jobs < n_finished) {
+        struct step_figures figures;
+        assert_int_equal(batcher_round(bench->batcher, &bench->finished, &figures, &error), STATUS_OK);
+    }
+}
+
+// The vocabulary is made, and the compile ends, only after all other jobs, those that come behind it too.
+static void a_compile_delays_its_own_jobs_alone_and_is_done_once(void **state)
+{
+    (void)state;
+    const struct batch_limits limits = {
+        .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 20, .n_pages = 64, .page_positions = 16};
+    assert_int_equal(sem_init(&compile_allowed, 0, 0), 0);
+    n_compiles = 0;
+    bench_compile = compile_when_allowed;
+    struct bench bench = bench_open(limits);
+    bench_compile = NULL;
+    take_of_regex(&bench, "[a-c]{3}", "slow 0");
+    take_of_regex(&bench, NULL, "free 0");
+    take_of_regex(&bench, "[a-c]{3}", "slow 1");
+    round_until(&bench, 1);
+    take_of_regex(&bench, NULL, "free 1");
+    take_of_regex(&bench, "[a-c]{3}", "slow 2");
+    take_of_regex(&bench, "[a-c]{3}", "cancelled");
+    round_until(&bench, 2);
+    batcher_cancel(bench.batcher, TEXT("test"), TEXT("cancelled"), INT64_MAX);
+    round_until(&bench, 3);
+    static const char *const ids[] = {"free 0", "free 1", "cancelled", "slow 0", "slow 1", "slow 2"};
+    sem_post(&compile_allowed);
+    sem_post(&compile_allowed);
+    run_to_end(&bench);
+    assert_int_equal(n_compiles, 2); // the vocabulary and the regex
+    assert_int_equal(bench.finished.n_jobs, 6);
+    int i = 0;
+    for (const struct job *job = bench.finished.first; job; job = job->next, i++) {
+        if (i < 3)
+            assert_true(text_equals_string(job->job_id, ids[i]));
+        assert_int_equal(job->result.status, i == 2 ? RESULT_CANCELLED : RESULT_DONE);
+        if (i > 2)
+            assert_int_equal(job->result.choices[0].text.size, 3);
+    }
+    bench_close(&bench);
+}
+
+// The one that is being compiled ends as it is; those behind it are dropped.
+static void compiles_that_nobody_waits_for_end_with_the_batcher(void **state)
+{
+    (void)state;
+    const struct batch_limits limits = {
+        .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 500, .n_pages = 64, .page_positions = 16};
+    assert_int_equal(sem_init(&compile_allowed, 0, CONSTRAINT_THREADS), 0);
+    bench_compile = compile_when_allowed;
+    struct bench bench = bench_open(limits);
+    bench_compile = NULL;
+    struct job_list released = {0};
+    struct step_figures figures;
+    struct error error;
+    static char regexes[CONSTRAINTS_COMPILING_MAX + 20][32]; // the jobs hold them until the round
+    for (int i = 0; i < CONSTRAINTS_COMPILING_MAX + 20; i++) {
+        snprintf(regexes[i], sizeof regexes[i], "[ab]{%d}", i + 1);
+        take_of_regex(&bench, regexes[i], "dropped");
+    }
+    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    batcher_release(bench.batcher, true, &released);
+    assert_true(batcher_is_empty(bench.batcher));
+    // For each: a thread may take up several before the batcher closes.
+    for (int i = 0; i < CONSTRAINTS_COMPILING_MAX + 20; i++)
+        sem_post(&compile_allowed);
+    for (struct job *job; (job = job_list_take(&released));)
+        job_destroy(job);
+    bench_close(&bench);
+}
+
+enum { N_CONSTRAINED = 90 };
+
+static void take_constrained(struct bench *bench, int number)
+{
+    static struct text choices[] = {{"abc", 3}, {"abd", 3}, {"zz", 2}};
+    static const struct constraint constraints[] = {
+        {.kind = CONSTRAINT_CHOICE, .choices = choices, .n_choices = 3, .field = "choice"},
+        {.kind = CONSTRAINT_REGEX, .source = {"[a-m]{2,30}|q+", 14}, .field = "regex"},
+        {.kind = CONSTRAINT_REGEX, .source = {"(x[a-c]*y)+", 11}, .field = "regex"},
+        {.kind = CONSTRAINT_REGEX, .source = {"(a", 2}, .field = "regex"},
+        {.kind = CONSTRAINT_REGEX, .source = {"the(cat|bird)sat[on]themat", 26}, .field = "regex"},
+        {.kind = CONSTRAINT_NONE},
+    };
+    int32_t tokens[40];
+    char id[32];
+    snprintf(id, sizeof id, "%d", number);
+    for (int32_t i = 0; i < 40; i++)
+        tokens[i] = 10 + (i < 20 ? i : (i * 7 + number * 13) % 200);
+    struct job *job = job_of(tokens, 1 + number % 40, 1 + number % 33, id);
+    job->request.sampling.seed = (uint64_t)number;
+    job->request.constraint = constraints[number % 6];
+    job->request.n = number % 7 ? 1 : 3;
+    batcher_take(bench->batcher, job);
+}
+
+static bool begins_sentence(struct text text, bool finished)
+{
+    static const char *const sentences[] = {"thecatsatothemat", "thecatsatnthemat", "thebirdsatothemat",
+                                            "thebirdsatnthemat"};
+    bool found = false;
+    for (int i = 0; i < 4; i++)
+        found |= text.size <= strlen(sentences[i]) && memcmp(text.data, sentences[i], text.size) == 0 &&
+                 (!finished || text.size == strlen(sentences[i]));
+    return found;
+}
+
+static bool spells(struct text text, int kind, bool finished)
+{
+    size_t i = 0;
+    if (kind == 0)
+        return text_equals_string(text, "abc") || text_equals_string(text, "abd") ||
+               text_equals_string(text, "zz") ||
+               (!finished && (text.size == 0 || text_equals_string(text, "a") ||
+                              text_equals_string(text, "ab") || text_equals_string(text, "z")));
+    if (kind == 1) {
+        bool q = text.size && text.data[0] == 'q';
+        for (; i < text.size && (q ? text.data[i] == 'q' : text.data[i] <= 'm'); i++)
+            continue;
+        return i == text.size && (q || (text.size <= 30 && (!finished || text.size >= 2)));
+    }
+    if (kind == 4)
+        return begins_sentence(text, finished);
+    while (i < text.size && text.data[i] == 'x') {
+        for (i++; i < text.size && text.data[i] <= 'c'; i++)
+            continue;
+        if (i == text.size)
+            return !finished;
+        if (text.data[i++] != 'y')
+            return false;
+    }
+    return i == text.size && (!finished || i > 0);
+}
+
+static void check_constrained(const struct job *job, struct text *alone)
+{
+    int number = atoi(job->job_id.data), kind = number % 6;
+    assert_int_equal(job->result.status, kind == 3 ? RESULT_FAILED : RESULT_DONE);
+    if (kind == 3)
+        assert_string_equal(job->result.error.text, "regex: pattern, byte 2: a group is not closed");
+    for (int32_t c = 0; c < job->result.n_choices; c++) {
+        struct text text = job->result.choices[c].text, *expected = &alone[number * 3 + c];
+        if (kind < 3 || kind == 4)
+            assert_true(spells(text, kind, job->result.choices[c].finish_reason == FINISH_STOP));
+        if (!expected->data)
+            *expected = (struct text){memcpy(malloc(text.size + 1), text.data ? text.data : "", text.size),
+                                      text.size};
+        assert_true(text_equal(text, *expected));
+    }
+}
+
+static void constrained_answers_are_those_of_each_job_alone(void **state)
+{
+    (void)state;
+    const struct batch_limits cases[] = {
+        {.n_sequences_max = 1, .n_tokens_max = 1, .n_jobs_max = 1, .n_pages = 64, .page_positions = 16},
+        {.n_sequences_max = 8, .n_tokens_max = 8, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
+        {.n_sequences_max = 64,
+         .n_tokens_max = 512,
+         .n_jobs_max = 200,
+         .n_pages = 1000,
+         .page_positions = 16},
+        {.n_sequences_max = 64, .n_tokens_max = 512, .n_jobs_max = 200, .n_pages = 25, .page_positions = 4},
+    };
+    static struct text alone[N_CONSTRAINED * 3];
+    memset(alone, 0, sizeof alone);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct bench bench = bench_open(cases[c]);
+        for (int number = 0; number < N_CONSTRAINED; number++) {
+            while (batcher_is_full(bench.batcher))
+                run_to_end(&bench);
+            take_constrained(&bench, number);
+        }
+        run_to_end(&bench);
+        assert_int_equal(bench.finished.n_jobs, N_CONSTRAINED);
+        for (const struct job *job = bench.finished.first; job; job = job->next)
+            check_constrained(job, alone);
+        bench_close(&bench);
+    }
+    for (int i = 0; i < N_CONSTRAINED * 3; i++)
+        free((char *)alone[i].data);
+}
+
+static struct job *take_regex(struct bench *bench, const char *regex, int32_t max_tokens)
+{
+    struct job *job = job_of((int32_t[]){20, 21, 22}, 3, max_tokens, regex);
+    job->request.constraint =
+        (struct constraint){.kind = CONSTRAINT_REGEX, .source = text_from_string(regex), .field = "regex"};
+    job->request.sampling.logprobs = true;
+    job->request.sampling.top_logprobs = 3;
+    batcher_take(bench->batcher, job);
+    return job;
+}
+
+// Forced tokens are marked '^': their logprobs are those of the only token allowed.
+static void check_forced(const struct job *job, const char *text, const char *forced, int32_t n_counted,
+                         enum finish_reason finish_reason)
+{
+    const struct choice *choice = &job->result.choices[0];
+    assert_int_equal(job->result.status, RESULT_DONE);
+    assert_int_equal(choice->finish_reason, finish_reason);
+    assert_int_equal(choice->n_tokens, strlen(text));
+    assert_true(text_equals_string(choice->text, text));
+    assert_int_equal(job->result.completion_tokens, n_counted);
+    for (int32_t i = 0; i < choice->n_tokens; i++) {
+        const struct logprob_entry *entry = &choice->logprobs[i];
+        assert_int_equal(entry->n_top, forced[i] == '^' ? 1 : 3);
+        if (forced[i] != '^')
+            continue;
+        assert_true(entry->chosen.logprob == 0.0f && entry->top[0].logprob == 0.0f);
+        assert_int_equal(entry->top[0].token, entry->chosen.token);
+    }
+}
+
+static void tokens_without_a_choice_are_not_drawn(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *regex;
+        int32_t max_tokens;
+        const char *text, *forced;
+        int32_t n_counted, n_rows; // computed: the prompt's 3, and all but the answer's last tokens
+        enum finish_reason finish_reason;
+    } cases[] = {
+        {"abcdef", 9, "abcdef", "^^^^^^", 7, 0, FINISH_STOP}, // with its end
+        {"abcdef", 4, "abcd", "^^^^", 4, 0, FINISH_LENGTH},
+        {"abcdef", 6, "abcdef", "^^^^^^", 6, 0, FINISH_LENGTH},
+        {"ab[c]de[f-f](gh){2}", 20, "abcdefghgh", "^^^^^^^^^^", 11, 0, FINISH_STOP},
+        {"ab[xc]?", 2, "ab", "^^", 2, 0, FINISH_LENGTH},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct bench bench = bench_open((struct batch_limits){
+            .n_sequences_max = 2, .n_tokens_max = 4, .n_jobs_max = 9, .n_pages = 60, .page_positions = 16});
+        take_regex(&bench, cases[c].regex, cases[c].max_tokens);
+        run_to_end(&bench);
+        check_forced(bench.finished.first, cases[c].text, cases[c].forced, cases[c].n_counted,
+                     cases[c].finish_reason);
+        assert_int_equal(fake_model_rows(bench.model), cases[c].n_rows);
+        bench_close(&bench);
+    }
+}
+
+static void forced_tokens_are_a_chunk_of_the_next_step(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 2, .n_tokens_max = 40, .n_jobs_max = 9, .n_pages = 60, .page_positions = 4});
+    struct job *job = take_regex(&bench, "abcd(ex|fx)ghijkl[mn]opq", 40);
+    run_to_end(&bench);
+    bool e = job->result.choices[0].text.data[4] == 'e', m = job->result.choices[0].text.data[12] == 'm';
+    char text[32];
+    snprintf(text, sizeof text, "abcd%cxghijkl%copq", e ? 'e' : 'f', m ? 'm' : 'n');
+    check_forced(job, text, "^^^^ ^^^^^^^ ^^^", 17, FINISH_STOP);
+    assert_int_equal(bench.forced, 14);
+    assert_int_equal(job->figures.forced_tokens, 14);
+    assert_int_equal(fake_model_rows(bench.model), 3 + 12); // two steps with an output each
+    bench_close(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(constrained_answers_are_those_of_each_job_alone),
+        cmocka_unit_test(an_answer_that_closes_is_complete_or_refused),
+        cmocka_unit_test(a_compile_delays_its_own_jobs_alone_and_is_done_once),
+        cmocka_unit_test(compiles_that_nobody_waits_for_end_with_the_batcher),
+        cmocka_unit_test(tokens_without_a_choice_are_not_drawn),
+        cmocka_unit_test(forced_tokens_are_a_chunk_of_the_next_step),
+    };
+    int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
+    ahead = true;
+    return n_failed + cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+}
