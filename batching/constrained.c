@@ -185,12 +185,37 @@ static bool append_forced(struct sequence *sequence, int32_t token, const struct
     return sequence->finish_reason == FINISH_NONE;
 }
 
+// Of an answer that closes, the tokens behind which it still can within max_tokens: they may be more than those that were
+// counted for their bytes. The most of them, because what costs too much on the way may be complete behind it.
+static enum status keep_closing(struct sequence *sequence, struct forcing *forcing,
+                                const struct tokenizer *tokenizer)
+{
+    const struct prompt *prompt = sequence->prompt;
+    for (; forcing->n_common; forcing->n_common--) {
+        size_t n = forcing->n_common, at = 0;
+        struct text bytes = {forcing->bytes.data, forcing->bytes.size};
+        for (size_t i = 0; i < n; i++)
+            if (!spells(tokenizer, forcing->tokens.ids[i], bytes, &at))
+                break;
+        uint32_t n_behind;
+        bytes.size = at;
+        enum status status = matcher_tokens_behind(&sequence->matcher, bytes, &n_behind, &sequence->matching);
+        if (status != STATUS_OK ||
+            (uint64_t)sequence->n_generated + n + n_behind <= (uint64_t)prompt->max_tokens)
+            return status;
+    }
+    return STATUS_OK;
+}
+
 // False: nothing more is forced, or the answer has ended.
 static bool force_more(struct sequence *sequence, const struct tokenizer *tokenizer)
 {
     struct forcing forcing = {0};
     size_t at = 0, n = 0;
-    if (find_tokens(&forcing, &sequence->matcher, tokenizer, &sequence->matching) != STATUS_OK) {
+    enum status status = find_tokens(&forcing, &sequence->matcher, tokenizer, &sequence->matching);
+    if (status == STATUS_OK && sequence->prompt->job->request.constraint.closes)
+        status = keep_closing(sequence, &forcing, tokenizer);
+    if (status != STATUS_OK) {
         fail_matching(sequence);
         forcing.n_common = 0;
     }
@@ -223,9 +248,7 @@ void constrained_force(struct sequence *sequence, const struct tokenizer *tokeni
         return;
     if (start_matcher(sequence) != STATUS_OK)
         fail_matching(sequence);
-    // Forced tokens of an answer that closes are drawn: they may be more than those that were counted.
-    bool may_force = !sequence->prompt->job->request.constraint.closes;
-    while (may_force && sequence->finish_reason == FINISH_NONE && force_more(sequence, tokenizer))
+    while (sequence->finish_reason == FINISH_NONE && force_more(sequence, tokenizer))
         continue;
     if (sequence->finish_reason == FINISH_NONE)
         end_where_nothing_follows(sequence);

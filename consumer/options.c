@@ -44,7 +44,8 @@ static const struct command commands[] = {
      "Standard input: lines {\"text\": ...}. Standard output: an array of token ids per line."},
     {"grammar", GRAMMAR, 1, 2, 0,
      "MODEL (--json-schema FILE | --regex R | --choice A,B | --grammar FILE) [FILE] | --cases CASES.jsonl --json",
-     "Compiles a constraint; of each line of FILE or standard input: accepted or not, and where; tokens, forced tokens."},
+     "Compiles a constraint; of each line of FILE or standard input: accepted or not, and where; tokens, forced tokens. Times are"
+     " processor time of one thread."},
     {"template", TEMPLATE, 1, 1, 0, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
      "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt."},
     {"logits", LOGITS, 1, 1, 0, "MODEL --tokens \"3 17 9\" -o OUT.f32",

@@ -38,3 +38,8 @@ int64_t clock_cpu_ns(void)
 {
     return read_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
+
+int64_t clock_thread_ns(void)
+{
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
+}

@@ -9,5 +9,6 @@ int64_t clock_us(void);
 int64_t clock_ms(void);
 double clock_s(void);
 
-int64_t clock_wall_us(void); // since 1970 UTC; may be set back
-int64_t clock_cpu_ns(void);  // processor time of all threads of the process
+int64_t clock_wall_us(void);   // since 1970 UTC; may be set back
+int64_t clock_cpu_ns(void);    // processor time of all threads of the process
+int64_t clock_thread_ns(void); // processor time of the calling thread

@@ -129,9 +129,9 @@ static enum status check_texts(const struct grammar_vocabulary_of *of, const str
                                FILE *input, struct error *error)
 {
     struct constraint constraint = {0};
-    int64_t from = clock_ns();
+    int64_t from = clock_thread_ns();
     enum status status = compile_named(&constraint, settings, error);
-    constraint.compile_us = (double)(clock_ns() - from) / 1000;
+    constraint.compile_us = (double)(clock_thread_ns() - from) / 1000;
     if (status == STATUS_OK)
         status = recognizer_create(&constraint.recognizer, constraint.grammar, of->vocabulary, error);
     if (status == STATUS_OK) {
@@ -247,11 +247,11 @@ static enum status check_case(const struct grammar_vocabulary_of *of, const stru
     if (!given)
         return error_set(error, STATUS_REFUSE, ERROR_MISSING_FIELD, "a case without \"schema\"");
     grammar_text_write(given, (struct grammar_text_style){0}, &schema);
-    int64_t from = clock_ns();
+    int64_t from = clock_thread_ns();
     enum status status = compile_schema(&constraint, (struct text){schema.data, schema.size}, spaces, error);
     if (status == STATUS_OK)
         status = first_mask(of, &constraint, error);
-    result.first_mask_us = (double)(clock_ns() - from) / 1000;
+    result.first_mask_us = (double)(clock_thread_ns() - from) / 1000;
     if (status == STATUS_OK)
         status = check_instances(of, &constraint, json_member_named(node, "tests"),
                                  (struct grammar_text_style){spaces, grammar_text_numbers_of(given)}, &result,

@@ -97,12 +97,12 @@ static enum status take_token(const struct grammar_vocabulary_of *of, struct mat
     if (status != STATUS_OK)
         return status;
     size_t n_accepted = 0;
-    int64_t from = clock_ns();
+    int64_t from = clock_thread_ns();
     status = matcher_mask(matcher, of->mask, error);
     bool allowed = of->mask[id / 32] >> id % 32 & 1;
     if (status == STATUS_OK)
         status = matcher_accept_bytes(matcher, bytes, &n_accepted, error);
-    add_time(times, clock_ns() - from);
+    add_time(times, clock_thread_ns() - from);
     verdict->byte += n_accepted;
     *left = n_accepted < bytes.size;
     bool whole = bytes.size == of->tokens[id].size; // not a first token without its blank

@@ -93,6 +93,9 @@ enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32
 // *n_tokens that end the text, without an end token; UINT32_MAX: no tokens are known that do.
 enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens,
                                   struct error *error) WARN_UNUSED;
+// The same behind bytes that may follow; the matcher stays.
+enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
+                                  struct error *error) WARN_UNUSED;
 // Appends the only bytes that can follow, up to `n_max`, while the text may not end; the matcher stays. Of a JSON
 // string, a character that alone can follow is forced as itself, though an escape could spell it.
 enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,

@@ -147,13 +147,21 @@ enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32
 
 enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens, struct error *error)
 {
+    return matcher_tokens_behind(matcher, (struct text){0}, n_tokens, error);
+}
+
+enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
+                                  struct error *error)
+{
     struct recognizer *recognizer = matcher->recognizer;
     bool repeated = false;
     do {
         enum status status = prepare(matcher, error);
         if (status != STATUS_OK)
             return status;
-        *n_tokens = closing_cost(recognizer, matcher->state);
+        size_t n_accepted;
+        uint32_t set = step_bytes(recognizer, matcher->state, bytes, &n_accepted);
+        *n_tokens = n_accepted == bytes.size ? closing_cost(recognizer, set) : CLOSING_NEVER;
     } while (should_repeat(matcher, &repeated));
     if (*n_tokens >= CLOSING_NEVER)
         *n_tokens = UINT32_MAX;

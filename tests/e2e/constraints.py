@@ -2,6 +2,7 @@
 import json
 import re
 
+import tiny_model
 from session import case, error_of
 
 LABELS = ["positive", "negative", "mixed"]
@@ -145,3 +146,31 @@ def no_answer_has_a_token_that_completes_a_bad_word(test):
         tokens = text_of(answer)["logprobs"]["tokens"]
         assert words[i][0] in free[i] and words[i][0] not in tokens, (words[i], tokens)
         assert all(a + b != words[i][1] or [a, b] != plain[i][1:3] for a, b in zip(tokens, tokens[1:])), (words[i], tokens)
+
+
+# Two tokens have no merges: they count for the shortest end, and the tokenizer never writes them.
+@case
+def an_answer_that_closes_is_complete_although_its_tokens_are_forced(test):
+    names = ["xqzjkvw", "wvkjzqx"]
+    types = [tiny_model.NORMAL] * (tiny_model.N_VOCAB - 3) + [tiny_model.CONTROL] * 3 + [tiny_model.NORMAL] * len(names)
+    tiny_model.write(test.path("long.gguf"), n_rows=len(types), more_keys={
+        "tokenizer.ggml.tokens": tiny_model.array(tiny_model.STRING, tiny_model.TOKENS + names),
+        "tokenizer.ggml.token_type": tiny_model.array(tiny_model.INT32, types)})
+    schema = {"type": "object", "additionalProperties": False, "required": ["xqzjkvw", "wvkjzqx"],
+              "properties": {"xqzjkvw": {"type": "string"}, "wvkjzqx": {"enum": ["thetheqq", "andandzz", 7]}}}
+    test.write("in.jsonl", [{"custom_id": f"{n} {i}", "prompt": f"the {i}", "temperature": 2, "seed": i, "max_tokens": n, "guided_json": schema,
+                             "close_at_max_tokens": True} for n in range(5, 60) for i in range(4)])
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", "long.gguf", status=3)
+    n_closed, shortest = 0, None
+    for answer in test.answers():
+        if error_of(answer):
+            shortest = int(re.search("the shortest answer has ([0-9]+) tokens", error_of(answer)["message"])[1])
+            assert int(answer["custom_id"].split()[0]) < shortest, answer
+            continue
+        body = answer["response"]["body"]
+        assert list(json.loads(text_of(answer)["text"])) == ["xqzjkvw", "wvkjzqx"], answer
+        assert body["usage"]["completion_tokens"] <= int(answer["custom_id"].split()[0]), answer
+        n_closed += 1
+    assert shortest and n_closed >= 40, (shortest, n_closed)
+    (forced,), = test.query("SELECT sum(forced_tokens) FROM jobs", "out.jsonl.db")
+    assert forced > 4 * n_closed, (forced, n_closed)
