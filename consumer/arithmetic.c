@@ -59,6 +59,8 @@ enum status arithmetic_name(struct runtime *runtime, const struct settings *sett
     add_text(&name, "tool-format", settings->model.tool_format);
     if (settings->model.special_in_content)
         buffer_add_string(&name, " special-in-content=1");
+    if (settings->worker.same_draws)
+        buffer_add_string(&name, " same-draws=1");
     buffer_add_string(&name, runtime->defaults.names);
     if (status == STATUS_OK && name.failed)
         status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,

@@ -86,8 +86,12 @@ struct job *intake_job(const struct record *record, const struct result_names *n
     job->result.reports_cached_tokens = names->cached_tokens;
     job->figures.attempts = record->attempts + 1;
     complete = complete && status != STATUS_RETRY; // memory ran out while decoding: no fault of the record
-    if (status == STATUS_OK && !job->request.sampling.seed_given)
-        job->request.sampling.seed = job_default_seed(job); // the headers may have named it
+    struct sampling *sampling = &job->request.sampling;
+    if (status == STATUS_OK && !sampling->seed_given) {
+        // the headers may have named it
+        sampling->seed = names->same_draws ? job_prompt_seed(job) : job_default_seed(job);
+        sampling->seed_given = names->same_draws;
+    }
     if (status == STATUS_REJECT) {
         complete = complete && job_set_text(job, &job->source.record, record->value);
         job_fail(job, &error);

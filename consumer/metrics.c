@@ -62,6 +62,10 @@ void metrics_job_left(struct metrics *metrics, const struct job *job, bool publi
     metrics->jobs.n_dead_letters += job->source.record.data != NULL;
     metrics->tokens.n_cached += job->figures.cached_tokens;
     metrics->jobs.n_constrained += job_constraint_name(job) != NULL;
+    if (job->figures.is_duplicate) {
+        metrics->jobs.n_duplicates++;
+        metrics->tokens.n_duplicate += job->result.prompt_tokens + job->result.completion_tokens;
+    }
     recent_count(&metrics->recent, now_s, 1, 0);
     if (job->result.status != RESULT_CANCELLED)
         recent_add(&metrics->recent, job);
@@ -103,6 +107,7 @@ enum name {
     JOBS_INFLIGHT,
     OLDEST_UNFINISHED,
     DEAD_LETTERS,
+    DUPLICATES,
     ERRORS,
     CONSTRAINED,
     TOKENS,
@@ -156,9 +161,11 @@ static const struct {
                            "Age of the oldest job in flight since it was received."},
     [DEAD_LETTERS] = {"sheaf_dead_letters_total", COUNTER,
                       "Records that were no jobs, and jobs that killed workers."},
+    [DUPLICATES] = {"sheaf_duplicate_jobs_total", COUNTER, "Jobs answered from a job with an equal request."},
     [ERRORS] = {"sheaf_job_errors_total", COUNTER, "Failed and cancelled jobs, by error code."},
-    [TOKENS] = {"sheaf_tokens_total", COUNTER,
-                "Tokens: prompts computed, answers generated, prompts from shared pages."},
+    [TOKENS] =
+        {"sheaf_tokens_total", COUNTER,
+         "Tokens: prompts computed, answers generated, prompts from shared pages, answers given to equal requests."},
     [CONSTRAINED] = {"sheaf_constrained_jobs_total", COUNTER,
                      "Published jobs whose answers had a constraint or tools."},
     [FORCED_TOKENS] = {"sheaf_forced_tokens_total", COUNTER,
@@ -294,6 +301,7 @@ static void add_engine(const struct metrics *metrics, struct buffer *out)
     add_sample(out, TOKENS, "kind", "prefill", (double)metrics->tokens.n_prefill);
     add_sample(out, TOKENS, "kind", "generated", (double)metrics->tokens.n_generated);
     add_sample(out, TOKENS, "kind", "cached", (double)metrics->tokens.n_cached);
+    add_sample(out, TOKENS, "kind", "duplicate", (double)metrics->tokens.n_duplicate);
     add_one(out, FORCED_TOKENS, (double)metrics->tokens.n_forced);
     add_one(out, STEPS, (double)metrics->steps.n);
     begin(out, STEP_SECONDS);

@@ -26,7 +26,7 @@ struct metrics {
     struct {
         int64_t n_by_status[RESULT_CANCELLED + 1];
         int64_t n_by_code[ERROR_CODE_COUNT];
-        int64_t n_dead_letters;
+        int64_t n_dead_letters, n_duplicates;
         int64_t n_constrained; // published ones
         // Jobs in flight by the second of their arrival; the oldest second with a count is the age of the
         // oldest unfinished job.
@@ -35,7 +35,7 @@ struct metrics {
         int64_t oldest_s; // 0: none yet
     } jobs;
     struct {
-        int64_t n_prefill, n_generated, n_cached;
+        int64_t n_prefill, n_generated, n_cached, n_duplicate;
         int64_t n_forced; // of n_generated
     } tokens;
     struct {

@@ -78,6 +78,7 @@ static enum status receive_result(struct mirror *mirror, struct job *job, const 
     struct job_figures *figures = &job->figures;
     figures->attempts = (int32_t)header_integer(record, "sheaf-attempts", 0);
     figures->cached_tokens = (int32_t)header_integer(record, "sheaf-cached-tokens", 0);
+    figures->is_duplicate = header_integer(record, "sheaf-duplicate", 0) != 0;
     figures->queued_us = header_integer(record, "sheaf-queued-us", 0);
     figures->prefill_us = header_integer(record, "sheaf-prefill-us", 0);
     figures->decode_us = header_integer(record, "sheaf-decode-us", 0);

@@ -263,6 +263,8 @@ static const struct option options[] = {
      "query of a SQLite database to read"},
     {"into", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.into), 0, 0, "NAME",
      "table of a SQLite database to write, in place of one of that name"},
+    {"same-draws", 0, FLAG, WORK | RUN, AT(worker.same_draws), 0, 0, NULL,
+     "jobs without a seed draw by their prompt alone: equal requests get one answer, computed once"},
     {"same-draws", 0, FLAG, ANNOTATE, AT(annotate.prompt.same_draws), 0, 0, NULL,
      "equal rows get one answer also where answers are drawn at random"},
     {"reorder", 0, FLAG, ANNOTATE, AT(annotate.reorder), 0, 0, NULL,

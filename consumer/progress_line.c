@@ -48,6 +48,8 @@ static void format_figures(const struct progress_line *line, const struct worker
     if (progress->cached_tokens > 0 && progress->prompt_tokens > 0)
         buffer_add_format(out, ", %.0f %% of prompts cached",
                           100.0 * (double)progress->cached_tokens / (double)progress->prompt_tokens);
+    if (progress->n_duplicates > 0)
+        buffer_add_format(out, ", %lld duplicates", (long long)progress->n_duplicates);
     if (here > 0 && finished < line->n_total) {
         char left[32];
         format_time(seconds * (double)(line->n_total - finished) / (double)here, left);

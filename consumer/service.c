@@ -171,7 +171,8 @@ enum status service_run(const struct service *service, const struct settings *se
                                                       ? 0
                                                       : runtime.plan.batch.n_sequences_max,
                                        .names = {runtime.model_name, text_from_string(runtime.arithmetic),
-                                                 settings->worker.cached_tokens},
+                                                 settings->worker.cached_tokens, settings->worker.same_draws},
+                                       .duplicates = {service->requests_differ, runtime.defaults.sampling},
                                        .records.jobs_need_recording = settings->kafka.brokers != NULL,
                                        .limits.idle_s = service->exit_when_idle_s,
                                        .limits.crashes = (int32_t)settings->worker.crash_limit,

@@ -82,8 +82,9 @@ static int32_t find_allowed(const struct sample_request *request, int32_t token)
 
 static int32_t draw_token(const struct test_engine *engine, const struct sample_request *request)
 {
+    uint64_t seed = request->sampling->temperature > 0 ? request->sampling->seed : 0;
     uint64_t key[] = {hash_bytes(request->prompt, (size_t)request->n_prompt * sizeof *request->prompt, 0),
-                      request->sampling->seed, request->choice, request->index};
+                      seed, request->choice, request->index};
     uint64_t draw = hash_bytes(key, sizeof key, 0);
     int32_t eos = tokenizer_eos(engine->tokenizer);
     bool ends = request->index > 0 && eos >= 0 && draw % END_ONE_IN == 0;

@@ -99,6 +99,15 @@ static void count_record(struct worker *worker, const struct job *job)
     worker->records.n_recent_dead += job->source.record.data != NULL;
 }
 
+static enum duplicate take_duplicate(struct worker *worker, struct job *job)
+{
+    if (worker->config->duplicates.are_computed)
+        return DUPLICATE_NONE;
+    if (!job_hash_request(job, &worker->config->duplicates.defaults))
+        worker->out_of_memory = true;
+    return duplicates_take(&worker->duplicates, job, worker_find_store(worker));
+}
+
 static void receive(void *context, const struct record *record)
 {
     struct worker *worker = context;
@@ -115,7 +124,12 @@ static void receive(void *context, const struct record *record)
     count_record(worker, job);
     worker->records.n_suspects += job->source.crashes > 0;
     cancel_if_asked(worker->config->transport, job);
+    enum duplicate duplicate = DUPLICATE_NONE;
+    if (job->result.status == RESULT_NONE)
+        duplicate = take_duplicate(worker, job);
     struct job_list one = {0};
+    if (duplicate == DUPLICATE_FOLLOWS)
+        return;
     job_list_append(&one, job);
     if (job->result.status == RESULT_NONE)
         gate_add(&worker->gate, job_list_take(&one));
@@ -158,6 +172,8 @@ static void cancel(void *context, struct text dataset, struct text job_id, int64
     struct worker *worker = context;
     struct job_list cancelled = {0};
     gate_cancel(&worker->gate, dataset, job_id, until_s, &cancelled);
+    duplicates_cancel(&worker->duplicates, dataset, job_id, until_s, &cancelled);
+    worker_answer_followers(worker, &cancelled);
     worker_add_finished(worker, &cancelled);
     worker_send_order(worker, order_cancel_create(dataset, job_id, until_s));
 }
@@ -201,7 +217,10 @@ static void lose(void *context, const int32_t *partitions, size_t n_partitions)
 static enum status take_records(struct worker *worker, struct error *error)
 {
     struct transport *transport = worker->config->transport;
-    int32_t room = worker->ahead.limit - (worker->n_in_flight - (int32_t)worker->trial.held.n_jobs);
+    int32_t n_in_flight = worker->n_in_flight - (int32_t)worker->trial.held.n_jobs;
+    int32_t room = worker->ahead.limit - (n_in_flight - worker->duplicates.n_followers);
+    if (room > worker->config->n_jobs_max - n_in_flight) // followers fill no batch, but memory
+        room = worker->config->n_jobs_max - n_in_flight;
     bool stopping = worker->stop.mode != RUNNING || worker->engine.ended;
     // Resume with some room, so that a full window does not toggle with each job.
     if (room <= 0 || stopping)
@@ -250,6 +269,9 @@ static enum status turn(struct worker *worker, struct error *error)
 {
     worker_stop_on_signals(worker);
     worker_take_rounds(worker);
+    struct job_list late = {0};
+    duplicates_expire(&worker->duplicates, clock_wall_us() / 1000000, &late);
+    worker_add_finished(worker, &late);
     struct retry *retry = &worker->polling;
     enum status status = check_model(worker, error);
     if (status == STATUS_OK && clock_ms() >= retry->at_ms) {
@@ -337,8 +359,10 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     worker.commits.is_published = calloc((size_t)config->n_jobs_max, sizeof *worker.commits.is_published);
     worker.figures.steps = calloc(WORKER_STEPS_KEPT_MAX, sizeof *worker.figures.steps);
     worker.stop.abort = order_create(ORDER_ABORT);
+    bool has_duplicates = duplicates_init(&worker.duplicates, config->n_jobs_max);
     enum status status = STATUS_OK;
-    if (!worker.commits.group || !worker.commits.is_published || !worker.figures.steps || !worker.stop.abort)
+    if (!worker.commits.group || !worker.commits.is_published || !worker.figures.steps ||
+        !worker.stop.abort || !has_duplicates)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "worker: out of memory");
     if (status == STATUS_OK)
         status = engine_thread_start(&worker.engine.thread, config->batcher, error);
@@ -354,6 +378,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
         worker_figures_show(&worker, true);
     }
     engine_thread_join(worker.engine.thread);
+    duplicates_finish(&worker.duplicates);
     job_reserve_finish(&worker.reserve);
     order_destroy(worker.stop.abort);
     free(worker.commits.group);

@@ -23,6 +23,7 @@ struct worker_progress {
     int64_t n_in_flight;
     int64_t generated_tokens, prefill_tokens;
     int64_t prompt_tokens, cached_tokens; // of committed jobs
+    int64_t n_duplicates;                 // of them, answered from others
     char last_error[ERROR_TEXT_BYTES];    // of the last job that failed; "": none has
 };
 
@@ -33,6 +34,10 @@ struct worker_config {
     // sequences of one step, limits jobs claimed ahead (ahead.h); 0: up to n_jobs_max
     int32_t n_batch;
     struct result_names names;
+    struct {                      // equal requests are computed once (duplicates.h)
+        bool are_computed;        // no: each is
+        struct sampling defaults; // of jobs, for whether a request is greedy
+    } duplicates;
     struct {                                        // steps and Kafka's jobs
         struct store *store;                        // NULL: none
         struct store *(*find_store)(void *context); // instead of `store`, called each time; may be NULL

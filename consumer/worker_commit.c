@@ -65,6 +65,7 @@ static void count_published(struct worker_progress *totals, const struct job *jo
     totals->n_cancelled += result->status == RESULT_CANCELLED;
     totals->prompt_tokens += result->prompt_tokens;
     totals->cached_tokens += job->figures.cached_tokens;
+    totals->n_duplicates += job->figures.is_duplicate;
     if (result->status != RESULT_FAILED)
         return;
     memcpy(totals->last_error, result->error.text, sizeof totals->last_error);
@@ -77,10 +78,12 @@ static size_t finish_group(struct worker *worker, size_t n)
 {
     const bool *is_published = worker->commits.is_published;
     size_t n_committed = 0;
+    struct job_list without = {0};
     for (size_t i = 0; i < n; i++) {
         struct job *job = job_list_take(&worker->finished);
         assert(job == worker->commits.group[i]);
         gate_remove(&worker->gate, job);
+        duplicates_leave(&worker->duplicates, job, &without); // its followers were answered
         worker->records.n_suspects -= job->source.crashes > 0;
         metrics_job_left(worker->config->metrics, job, is_published[i]);
         worker->records.n_dead_published += is_published[i] && job->source.record.data;
@@ -92,6 +95,7 @@ static size_t finish_group(struct worker *worker, size_t n)
         }
         worker->n_in_flight--;
     }
+    assert(without.n_jobs == 0);
     return n_committed;
 }
 
@@ -149,6 +153,8 @@ bool worker_commit_is_due(const struct worker *worker)
 enum status worker_release_jobs(struct worker *worker, struct error *error)
 {
     const struct transport_impl *impl = worker->config->transport->impl;
+    for (const struct job *job = worker->released.first; job; job = job->next)
+        duplicates_leave(&worker->duplicates, job, &worker->released);
     while (worker->released.n_jobs) {
         size_t n = 0;
         for (struct job *job = worker->released.first; job && n < (size_t)worker->config->n_jobs_max;

@@ -16,6 +16,16 @@ void worker_add_finished(struct worker *worker, struct job_list *list)
     trial_add(&worker->trial, list, &worker->finished, clock_ms());
 }
 
+void worker_answer_followers(struct worker *worker, struct job_list *list)
+{
+    struct job_list answered = {0}, compute = {0};
+    for (const struct job *job = list->first; job; job = job->next)
+        duplicates_answer(&worker->duplicates, job, &answered, &compute);
+    worker_append_list(list, &answered);
+    for (struct job *job; (job = job_list_take(&compute));)
+        gate_add(&worker->gate, job);
+}
+
 void worker_send_order(struct worker *worker, struct order *order)
 {
     // The engine thread handles orders between steps; if its queue of 256 is full, blocking is correct.
@@ -73,6 +83,7 @@ void worker_take_rounds(struct worker *worker)
             gate_left(&worker->gate, job);
         for (const struct job *job = round->released.first; job; job = job->next)
             gate_left(&worker->gate, job);
+        worker_answer_followers(worker, &round->finished);
         worker_add_finished(worker, &round->finished);
         worker_append_list(&worker->released, &round->released);
         if (round->error.status != STATUS_OK)

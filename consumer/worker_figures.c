@@ -6,6 +6,7 @@
 #include "consumer/log.h"
 #include "schemas/clock.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { PARTITIONS_MAX = 256, PROGRESS_INTERVAL_MS = 200, COMPACT_INTERVAL_MS = 10000 };
@@ -30,18 +31,54 @@ void worker_figures_take(struct worker *worker, const struct round *round)
     worker->figures.steps[worker->figures.n_steps++] = round->figures;
 }
 
-static struct store *find_store(const struct worker *worker)
+struct store *worker_find_store(const struct worker *worker)
 {
     const struct worker_config *config = worker->config;
     return config->records.find_store ? config->records.find_store(config->records.context)
                                       : config->records.store;
 }
 
+// Of a commit to Kafka: answers that equal requests may be given.
+struct kept_results {
+    struct text *results; // [n_jobs], NULL: none
+    struct buffer records;
+};
+
+static bool is_kept(const struct job *job)
+{
+    return job_requests_equal(&job->request_hash, &job->request_hash) && !job->figures.is_duplicate &&
+           job->result.status == RESULT_DONE;
+}
+
+// Without memory none is kept.
+static void keep_results(struct kept_results *kept, struct job *const *jobs, size_t n_jobs)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_jobs; i++)
+        n += is_kept(jobs[i]);
+    kept->results = n ? calloc(n_jobs, sizeof *kept->results) : NULL;
+    if (!kept->results)
+        return;
+    for (size_t i = 0; i < n_jobs; i++) {
+        size_t before = kept->records.size;
+        if (is_kept(jobs[i]))
+            result_encode(jobs[i], ENCODING_JSON, &kept->records);
+        kept->results[i].size = kept->records.size - before;
+    }
+    size_t at = 0;
+    for (size_t i = 0; i < n_jobs; at += kept->results[i++].size)
+        kept->results[i].data = kept->records.data + at;
+    if (kept->records.failed) {
+        free(kept->results);
+        kept->results = NULL;
+    }
+}
+
 enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs,
                                   struct error *error)
 {
     const struct worker_config *config = worker->config;
-    struct store *store = find_store(worker);
+    struct store *store = worker_find_store(worker);
     if (!store)
         return STATUS_OK;
     struct partition_figures figures[PARTITIONS_MAX];
@@ -53,8 +90,12 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
                                          figures[i].position,      figures[i].committed,
                                          figures[i].end,           figures[i].n_in_flight,
                                          figures[i].n_map_covered, .deleted = figures[i].n_deleted};
+    size_t n_recorded = config->records.jobs_need_recording ? n_jobs : 0;
+    struct kept_results kept = {0};
+    keep_results(&kept, jobs, n_recorded);
     struct store_record news = {.jobs = (const struct job *const *)jobs,
-                                .n_jobs = config->records.jobs_need_recording ? n_jobs : 0,
+                                .n_jobs = n_recorded,
+                                .results = kept.results,
                                 .steps = worker->figures.steps,
                                 .n_steps = worker->figures.n_steps,
                                 .prefixes = worker->figures.has_prefixes ? &worker->figures.prefixes : NULL,
@@ -62,6 +103,8 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
                                 .n_partitions = n};
     worker->figures.recorded_ms = clock_ms();
     enum status status = store_record(store, &news, error);
+    buffer_finish(&kept.records);
+    free(kept.results);
     // While another process locks the store, waits once in full, then only briefly, so that group events are
     // handled.
     if (config->records.jobs_need_recording)
@@ -99,7 +142,7 @@ void worker_figures_compact(struct worker *worker)
     const struct worker_config *config = worker->config;
     if (config->records.retain_s == 0 || clock_ms() < worker->figures.compact_at_ms)
         return;
-    struct store *store = find_store(worker);
+    struct store *store = worker_find_store(worker);
     if (!store)
         return;
     bool more = false;

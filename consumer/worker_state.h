@@ -3,6 +3,7 @@
 #pragma once
 
 #include "consumer/ahead.h"
+#include "consumer/duplicates.h"
 #include "consumer/gate.h"
 #include "consumer/trial.h"
 #include "consumer/worker.h"
@@ -70,8 +71,9 @@ struct worker {
     struct gate gate; // before the engine
     struct ahead ahead;
     struct trial trial;
-    struct job_list finished; // waiting for the commit
-    struct job_list released; // released by the engine
+    struct duplicates duplicates; // behind intake: the others do not pass the gate
+    struct job_list finished;     // waiting for the commit
+    struct job_list released;     // released by the engine
     struct job_reserve reserve;
     int32_t n_in_flight; // with the engine, finished or released, not yet committed or returned
     struct worker_records records;
@@ -88,6 +90,7 @@ struct worker {
 // ---- worker_figures.c ----
 
 void worker_figures_take(struct worker *worker, const struct round *round);
+struct store *worker_find_store(const struct worker *worker); // NULL: none
 // Writes jobs, steps, prefixes and partitions to the store.
 enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs,
                                   struct error *error) WARN_UNUSED;
@@ -102,6 +105,8 @@ void worker_figures_serve(struct worker *worker);           // HTTP
 
 void worker_append_list(struct job_list *to, struct job_list *from);
 void worker_add_finished(struct worker *worker, struct job_list *list);
+// Of jobs that have a result now: their followers are answered, added to the list, or computed.
+void worker_answer_followers(struct worker *worker, struct job_list *list);
 void worker_send_order(struct worker *worker, struct order *order); // NULL: out of memory
 // Jobs whose start is durable, through the gate to the engine.
 enum status worker_hand_over(struct worker *worker, struct error *error) WARN_UNUSED;

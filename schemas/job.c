@@ -113,6 +113,11 @@ static uint64_t hash_prompt(const struct request *request)
     return hash_bytes(request->prompt.data, request->prompt.size, kind);
 }
 
+uint64_t job_prompt_seed(const struct job *job)
+{
+    return hash_prompt(&job->request) >> 1;
+}
+
 uint64_t job_default_seed(const struct job *job)
 {
     uint64_t prompt = hash_prompt(&job->request);
@@ -122,6 +127,47 @@ uint64_t job_default_seed(const struct job *job)
         return hash_bytes(&job->index, sizeof job->index, prompt);
     struct text name = named ? job->custom_id : job->job_id;
     return hash_bytes(name.data, name.size, prompt);
+}
+
+// Whether draws decide the answer: a temperature of 0 is greedy.
+static bool draws(const struct request *request, const struct sampling *defaults)
+{
+    const struct sampling *given = &request->sampling;
+    bool is_default = !(given->given & SAMPLING_TEMPERATURE) && (defaults->given & SAMPLING_TEMPERATURE);
+    return (is_default ? defaults->temperature : given->temperature) > 0;
+}
+
+bool job_hash_request(struct job *job, const struct sampling *defaults)
+{
+    const struct request *request = &job->request;
+    bool is_drawn = draws(request, defaults);
+    if ((is_drawn && !request->sampling.seed_given) || request->tools.choice != TOOLS_NONE)
+        return true;
+    struct job hashed = *job;
+    hashed.request.sampling.seed_given = is_drawn; // else it is of no effect
+    alignas(16) unsigned char first[FIRST_BYTES];
+    struct arena arena;
+    struct value object;
+    struct buffer bytes = {0};
+    arena_init_within(&arena, first, sizeof first);
+    bool complete = request_encode_alone(&hashed, &arena, &object);
+    if (complete)
+        msgpack_encode(&object, &bytes);
+    for (int32_t i = 0; i < job->result.n_warnings; i++) { // part of the result
+        buffer_add_byte(&bytes, '\0');
+        buffer_add_text(&bytes, job->result.warnings[i]);
+    }
+    complete = complete && !bytes.failed;
+    for (uint64_t i = 0; i < 2 && complete; i++)
+        job->request_hash.parts[i] = hash_bytes(bytes.data, bytes.size, i);
+    buffer_finish(&bytes);
+    arena_finish(&arena);
+    return complete;
+}
+
+bool job_requests_equal(const struct request_hash *a, const struct request_hash *b)
+{
+    return (a->parts[0] || a->parts[1]) && a->parts[0] == b->parts[0] && a->parts[1] == b->parts[1];
 }
 
 bool job_set_id(struct job *job, struct text job_id)

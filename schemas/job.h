@@ -265,6 +265,7 @@ struct job_figures {
     uint64_t prefix_hash;       // of the shared prefix it used; 0: none
     int32_t forced_tokens;      // generated ones that a constraint left no choice of
     const char *constrained_by; // job_constraint_name's, static, of a job without its request; else NULL
+    bool is_duplicate;          // the answer is another job's, nothing was computed
 };
 
 enum encoding { ENCODING_JSON, ENCODING_MSGPACK };
@@ -292,6 +293,11 @@ struct job_source {
     bool is_doubted;       // its result was in a batch that the broker refused
 };
 
+// Of a request without the job's identity; all zero: none.
+struct request_hash {
+    uint64_t parts[2];
+};
+
 struct job {
     struct arena arena;
     struct job *next;      // link of whichever queue or list owns the job
@@ -303,6 +309,7 @@ struct job {
     int32_t priority;      // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX: the highest runs first
     int64_t deadline_s;    // seconds since 1970 UTC: not computed from then on; 0: none
     struct request request;
+    struct request_hash request_hash; // of a request that may share its answer (job_hash_request)
     struct result result;
     struct job_figures figures;
     struct job_source source;
@@ -335,6 +342,12 @@ struct job *job_reserve_take(struct job_reserve *reserve);           // as job_c
 void job_reserve_give(struct job_reserve *reserve, struct job *job); // as job_destroy
 void job_reserve_finish(struct job_reserve *reserve);
 
+// Sets request_hash where the answer is a function of the request without the job's identity: it is greedy or
+// has a seed of its own, and no tools, whose calls have ids. `defaults`: of jobs that give no temperature.
+// False when memory ran out.
+bool job_hash_request(struct job *job, const struct sampling *defaults) WARN_UNUSED;
+bool job_requests_equal(const struct request_hash *a, const struct request_hash *b); // false for none
+
 // Names a job: copies the id, which is also the custom_id if there is none. False when memory ran out.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
 // Whether a cancellation applies to the job: of its dataset, or of this job of it (job_id empty: all), for
@@ -345,6 +358,7 @@ int64_t job_submitted_s(const struct job *job);
 // The default seed of a job: from its prompt and its custom_id, or its index, or its job_id. Equal prompts of
 // one file have different seeds, and a line has the same seed in every dataset and topic.
 uint64_t job_default_seed(const struct job *job);
+uint64_t job_prompt_seed(const struct job *job); // from its prompt alone, 63 bits: that of --same-draws
 
 // Reads one record into `job`. A fault is STATUS_REJECT with the field's name in the text; the identity
 // (job_id, dataset, custom_id, index, created) is set as far as it could be read, even then. Besides our own
@@ -368,6 +382,12 @@ enum status result_check(const struct job *job, struct error *error) WARN_UNUSED
 // (PROMPT_MESSAGES) from a plain completion (PROMPT_TEXT). Unknown members are skipped.
 enum status result_decode(struct job *job, struct text record, enum encoding encoding,
                           struct error *error) WARN_UNUSED;
+
+// Gives the job the result of an equal request, which was computed with the same model and arithmetic: all
+// but the identity. STATUS_REJECT: it was computed with others, or is no answer; the job is unchanged but for
+// its arena.
+enum status result_share(struct job *job, struct text record, enum encoding encoding,
+                         struct error *error) WARN_UNUSED;
 
 // OpenAI batch output (platform.openai.com/docs/api-reference/batch): one line, without the newline. A failed
 // job has `error` set and `response` null; the body is a chat.completion, or a text_completion when `chat` is

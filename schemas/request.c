@@ -516,16 +516,35 @@ static bool encode_field(const struct job *job, const struct field *field, struc
     return true;
 }
 
-bool request_encode(const struct job *job, struct arena *arena, struct value *object)
+// The answer does not depend on it.
+static bool is_of_job(const struct field *field)
+{
+    return field->identity || field->offset == offsetof(struct job, priority) ||
+           field->offset == offsetof(struct job, deadline_s);
+}
+
+static bool encode_fields(const struct job *job, bool alone, struct arena *arena, struct value *object)
 {
     if (!value_object_create(arena, N_FIELDS, object))
         return false;
     for (int i = 0; i < N_FIELDS; i++) {
         struct value value;
+        if (alone && is_of_job(&fields[i]))
+            continue;
         if (!encode_field(job, &fields[i], arena, &value))
             return false;
         if (value.kind != VALUE_NULL)
             value_put(object, fields[i].name.data, value);
     }
     return true;
+}
+
+bool request_encode(const struct job *job, struct arena *arena, struct value *object)
+{
+    return encode_fields(job, false, arena, object);
+}
+
+bool request_encode_alone(const struct job *job, struct arena *arena, struct value *object)
+{
+    return encode_fields(job, true, arena, object);
 }

@@ -67,6 +67,8 @@ enum status request_decode_identity(struct decoding *decoding) WARN_UNUSED;
 // Decodes the other collected values, and checks combinations of fields.
 enum status request_decode(struct decoding *decoding) WARN_UNUSED;
 bool request_encode(const struct job *job, struct arena *arena, struct value *object);
+// Without the job's identity, priority and deadline: all that the answer depends on.
+bool request_encode_alone(const struct job *job, struct arena *arena, struct value *object);
 
 // Faults. `name` is the field's path.
 enum status request_expected(struct decoding *decoding, const char *name, const char *expected,

@@ -5,7 +5,7 @@
 -- truth when no Kafka is used: submitting, claiming and finishing are SQLite transactions.
 --
 -- Times are microseconds since 1970 UTC. This file is schema version 1; store-2.sql and so on change it to the later
--- ones. store-6.sql renames columns and tables and has today's views: `.schema` in the sqlite3 shell prints the result.
+-- ones. store-6.sql renames columns and tables; the last definition of a view is today's: `.schema` in the sqlite3 shell prints the result.
 
 CREATE TABLE datasets (
   dataset           TEXT PRIMARY KEY,

@@ -131,11 +131,17 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         "),"
         " completion_tokens = completion_tokens - (SELECT coalesce(sum(completion_tokens), 0) FROM jobs WHERE " CHOSEN
         "),"
-        " cached_tokens = cached_tokens - (SELECT coalesce(sum(cached_tokens), 0) FROM jobs WHERE " CHOSEN ")"
+        " cached_tokens = cached_tokens - (SELECT coalesce(sum(cached_tokens), 0) FROM jobs WHERE " CHOSEN
+        "),"
+        " n_duplicates = n_duplicates - (SELECT count(*) FROM jobs WHERE is_duplicate AND " CHOSEN "),"
+        " duplicate_prompt_tokens = duplicate_prompt_tokens -"
+        " (SELECT coalesce(sum(prompt_tokens), 0) FROM jobs WHERE is_duplicate AND " CHOSEN "),"
+        " duplicate_completion_tokens = duplicate_completion_tokens -"
+        " (SELECT coalesce(sum(completion_tokens), 0) FROM jobs WHERE is_duplicate AND " CHOSEN ")"
         " WHERE dataset = ?1",
         "UPDATE jobs SET status = 'queued', error_code = NULL, error = NULL, finish_reason = NULL, prompt_tokens = NULL,"
         " completion_tokens = NULL, cached_tokens = NULL, queued_us = NULL, prefill_us = NULL, decode_us = NULL, worker = NULL,"
-        " finished_at_us = NULL, constrained_by = NULL, forced_tokens = NULL WHERE " CHOSEN};
+        " finished_at_us = NULL, constrained_by = NULL, forced_tokens = NULL, is_duplicate = 0, request_hash = NULL WHERE " CHOSEN};
     struct dataset_facts facts;
     *n_reopened = 0;
     enum status status = read_facts(store, dataset, &facts, error);

@@ -40,6 +40,11 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
     total->prompt_tokens += result->prompt_tokens;
     total->completion_tokens += result->completion_tokens;
     total->cached_tokens += job->figures.cached_tokens;
+    if (job->figures.is_duplicate && result->status == RESULT_DONE) {
+        total->n_duplicates++;
+        total->duplicate_prompt_tokens += result->prompt_tokens;
+        total->duplicate_completion_tokens += result->completion_tokens;
+    }
     if (!total->first_finished_at_us || finished_at_us < total->first_finished_at_us)
         total->first_finished_at_us = finished_at_us;
     if (finished_at_us > total->last_finished_at_us)
@@ -60,11 +65,14 @@ enum status totals_write(struct store *store, struct dataset_totals *totals, str
         sqlite3_stmt *upsert = database_statement(
             &store->database,
             "INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens,"
-            " completion_tokens, cached_tokens, submitted_at_us, first_finished_at_us, last_finished_at_us)"
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (dataset) DO UPDATE SET"
+            " completion_tokens, cached_tokens, submitted_at_us, first_finished_at_us, last_finished_at_us, n_duplicates,"
+            " duplicate_prompt_tokens, duplicate_completion_tokens)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT (dataset) DO UPDATE SET"
             " n_submitted = n_submitted + ?2, n_done = n_done + ?3, n_failed = n_failed + ?4,"
             " n_cancelled = n_cancelled + ?5, prompt_tokens = prompt_tokens + ?6,"
-            " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8, " EARLIER(
+            " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8,"
+            " n_duplicates = n_duplicates + ?12, duplicate_prompt_tokens = duplicate_prompt_tokens + ?13,"
+            " duplicate_completion_tokens = duplicate_completion_tokens + ?14, " EARLIER(
                 "submitted_at_us", "?9") ", " EARLIER("first_finished_at_us",
                                                       "?10") ", " LATER("last_finished_at_us", "?11"),
             error);
@@ -76,6 +84,8 @@ enum status totals_write(struct store *store, struct dataset_totals *totals, str
         bind_nonzero(upsert, 9, total->submitted_at_us);
         bind_nonzero(upsert, 10, total->first_finished_at_us);
         bind_nonzero(upsert, 11, total->last_finished_at_us);
+        BIND_INTEGERS(upsert, 12, total->n_duplicates, total->duplicate_prompt_tokens,
+                      total->duplicate_completion_tokens);
         enum status status = database_run(&store->database, upsert, error);
         if (status != STATUS_OK)
             return status;
@@ -113,6 +123,10 @@ void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store,
         bind_text(statement, first + 12, text_from_string(constraint));
         bind_integer(statement, first + 13, figures->forced_tokens);
     }
+    bind_integer(statement, first + 14, figures->is_duplicate);
+    if (job->request_hash.parts[0] || job->request_hash.parts[1])
+        bind_blob(statement, first + 15,
+                  (struct text){(const char *)&job->request_hash, sizeof job->request_hash});
 }
 
 static enum status write_finished(struct store *store, int64_t id, const struct job *job, struct text record,
@@ -122,14 +136,15 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     sqlite3_stmt *insert =
         database_statement(database, "INSERT INTO results (job, record) VALUES (?, ?)", error);
     sqlite3_stmt *update =
-        insert ? database_statement(
-                     database,
-                     "UPDATE jobs SET status = ?, error_code = ?, error = ?, finish_reason = ?,"
-                     " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
-                     " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at_us = ?,"
-                     " constrained_by = ?, forced_tokens = ? WHERE id = ?",
-                     error)
-               : NULL;
+        insert
+            ? database_statement(
+                  database,
+                  "UPDATE jobs SET status = ?, error_code = ?, error = ?, finish_reason = ?,"
+                  " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
+                  " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at_us = ?,"
+                  " constrained_by = ?, forced_tokens = ?, is_duplicate = ?, request_hash = ? WHERE id = ?",
+                  error)
+            : NULL;
     if (!update)
         return error->status;
     bind_integer(insert, 1, id);
@@ -138,7 +153,7 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     if (status != STATUS_OK)
         return status;
     bind_outcome(update, 1, store, job, now_us);
-    bind_integer(update, 15, id);
+    bind_integer(update, 17, id);
     return database_run(database, update, error);
 }
 

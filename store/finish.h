@@ -7,6 +7,7 @@
 struct dataset_total {
     struct text dataset; // belongs to a job
     int64_t n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens;
+    int64_t n_duplicates, duplicate_prompt_tokens, duplicate_completion_tokens;
     int64_t submitted_at_us;                           // of the first job; 0: unknown
     int64_t first_finished_at_us, last_finished_at_us; // 0: none finished
 };
@@ -24,9 +25,10 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
 enum status totals_write(struct store *store, struct dataset_totals *totals, struct error *error) WARN_UNUSED;
 void totals_finish(struct dataset_totals *totals);
 
-// Binds the columns of a finished job to parameters first..first+13: status, error_code, error,
+// Binds the columns of a finished job to parameters first..first+15: status, error_code, error,
 // finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker,
-// finished_at_us (`now_us`), constrained_by, forced_tokens.
+// finished_at_us (`now_us`), constrained_by, forced_tokens, is_duplicate, request_hash. The job outlives the
+// statement's run.
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
                   int64_t now_us);
 

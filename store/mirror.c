@@ -168,6 +168,7 @@ enum status store_mirror_position(struct store *store, struct text topic, int32_
 enum status store_mirror_reset(struct store *store, struct error *error)
 {
     static const char *const steps[] = {
+        "DELETE FROM results WHERE job IN (SELECT id FROM jobs WHERE topic IS NOT NULL)",
         "DELETE FROM jobs WHERE topic IS NOT NULL",
         "DELETE FROM partitions",
         "DELETE FROM mirrored",
@@ -176,9 +177,13 @@ enum status store_mirror_reset(struct store *store, struct error *error)
         "DELETE FROM dataset_hours WHERE dataset NOT IN (SELECT dataset FROM datasets)",
         "DELETE FROM compacted_failures WHERE dataset NOT IN (SELECT dataset FROM datasets)",
         "UPDATE datasets SET (n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens,"
-        " cached_tokens, first_finished_at_us, last_finished_at_us) ="
+        " cached_tokens, first_finished_at_us, last_finished_at_us, n_duplicates, duplicate_prompt_tokens,"
+        " duplicate_completion_tokens) ="
         " (SELECT count(*), total(status = 'done'), total(status = 'failed'), total(status = 'cancelled'),"
-        " total(prompt_tokens), total(completion_tokens), total(cached_tokens), min(finished_at_us), max(finished_at_us)"
+        " total(prompt_tokens), total(completion_tokens), total(cached_tokens), min(finished_at_us), max(finished_at_us),"
+        " total(is_duplicate AND status = 'done'),"
+        " total(iif(is_duplicate AND status = 'done', prompt_tokens, 0)),"
+        " total(iif(is_duplicate AND status = 'done', completion_tokens, 0))"
         " FROM jobs WHERE jobs.dataset = datasets.dataset) WHERE compacted_at_us IS NULL",
     };
     enum status status = database_begin(&store->database, error);

@@ -45,7 +45,8 @@ enum status store_progress(struct store *store, struct text dataset,
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT p.dataset, submitted, done, failed, cancelled, jobs_per_second, seconds_left, is_cancelled,"
-        " d.prompt_tokens, d.completion_tokens, d.cached_tokens FROM progress p JOIN datasets d USING (dataset)"
+        " d.prompt_tokens, d.completion_tokens, d.cached_tokens, duplicates, d.duplicate_prompt_tokens +"
+        " d.duplicate_completion_tokens + d.duplicate_row_tokens FROM progress p JOIN datasets d USING (dataset)"
         " WHERE ?1 IS NULL OR p.dataset = ?1 ORDER BY d.submitted_at_us, p.dataset",
         error);
     if (!select)
@@ -68,6 +69,8 @@ enum status store_progress(struct store *store, struct text dataset,
             .prompt_tokens = sqlite3_column_int64(select, 8),
             .completion_tokens = sqlite3_column_int64(select, 9),
             .cached_tokens = sqlite3_column_int64(select, 10),
+            .duplicates = sqlite3_column_int64(select, 11),
+            .duplicate_tokens = sqlite3_column_int64(select, 12),
         };
         status = count_running(store, progress.dataset, &progress.running, error);
         if (status == STATUS_OK && progress.failed)

@@ -26,7 +26,8 @@ static enum status end_job(struct store *store, const struct published_job *publ
         "UPDATE jobs SET custom_id = ?3, job_index = ?4, attempts = ?5, submitted_at_us = coalesce(?6, submitted_at_us),"
         " topic = ?7, partition = ?8, offset = ?9, made_by = ?10, status = ?11, error_code = ?12, error = ?13,"
         " finish_reason = ?14, prompt_tokens = ?15, completion_tokens = ?16, cached_tokens = ?17, queued_us = ?18,"
-        " prefill_us = ?19, decode_us = ?20, worker = ?21, finished_at_us = ?22, constrained_by = ?23, forced_tokens = ?24"
+        " prefill_us = ?19, decode_us = ?20, worker = ?21, finished_at_us = ?22, constrained_by = ?23, forced_tokens = ?24,"
+        " is_duplicate = ?25, request_hash = ?26"
         " WHERE dataset = ?1 AND job_id = ?2 AND status IN ('queued', 'running')",
         error);
     if (!update)
@@ -42,15 +43,15 @@ static enum status end_job(struct store *store, const struct published_job *publ
 #define JOBS                                                                                                                 \
     "INSERT INTO jobs (dataset, job_id, custom_id, job_index, attempts, submitted_at_us, topic, partition, offset, made_by," \
     " status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us,"     \
-    " decode_us, worker, finished_at_us, constrained_by, forced_tokens, priority, deadline_us) VALUES "
-#define ROW          "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " decode_us, worker, finished_at_us, constrained_by, forced_tokens, is_duplicate, request_hash, priority, deadline_us) VALUES "
+#define ROW          "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 #define FOUR_ROWS    ROW ", " ROW ", " ROW ", " ROW
 #define UNLESS_THERE " ON CONFLICT (dataset, job_id) DO NOTHING"
 
 static const char insert_one[] = JOBS ROW UNLESS_THERE;
 static const char insert_many[] = JOBS FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS UNLESS_THERE;
 
-enum { ROW_PARAMETERS = 26 };
+enum { ROW_PARAMETERS = 28 };
 
 // Inserts one job, or PROJECTION_ROWS. *n_new: the number of jobs without a row before; they have the highest
 // ids.
@@ -66,8 +67,8 @@ static enum status insert_jobs(struct store *store, const struct published_job *
         const struct job *job = published[i].job;
         bind_identity(insert, first, &published[i]);
         bind_outcome(insert, first + 10, store, job, published[i].finished_at_us);
-        bind_integer(insert, first + 24, job->priority);
-        bind_nonzero(insert, first + 25, job->deadline_s * 1000000);
+        bind_integer(insert, first + 26, job->priority);
+        bind_nonzero(insert, first + 27, job->deadline_s * 1000000);
     }
     enum status status = database_run(&store->database, insert, error);
     *n_new = status == STATUS_OK ? sqlite3_changes(store->database.sqlite) : 0;

@@ -2,6 +2,7 @@
 #include "schemas/clock.h"
 #include "store/compact.h"
 #include "store/dataset_name.h"
+#include "store/equal_requests.h"
 #include "store/projection.h"
 
 static enum status insert_step(struct store *store, const struct step_figures *step, struct error *error)
@@ -122,6 +123,9 @@ static enum status add_jobs(struct store *store, const struct store_record *reco
         size_t n = record->n_jobs - i < PROJECTION_ROWS ? record->n_jobs - i : PROJECTION_ROWS;
         status = add_group(store, record->jobs + i, n, now_us, names, totals, error);
     }
+    for (size_t i = 0; status == STATUS_OK && record->results && i < record->n_jobs; i++)
+        if (record->results[i].size)
+            status = keep_result(store, names, record->jobs[i], record->results[i], error);
     return status;
 }
 

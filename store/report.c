@@ -13,7 +13,7 @@ _Static_assert(BUCKETS == REPORT_BUCKETS && BARS == REPORT_BARS && LABELS == REP
                    EXAMPLES == REPORT_EXAMPLES,
                "in SQL as in report.h");
 
-enum { FIELDS_MAX = 16 };
+enum { FIELDS_MAX = 20 };
 
 // A job's time with the worker.
 #define JOB_US "coalesce(queued_us, 0) + coalesce(prefill_us, 0) + coalesce(decode_us, 0)"
@@ -43,7 +43,8 @@ static const char *const queries[REPORT_QUERY_COUNT] = {
         " strftime('%Y-%m-%d %H:%M:%S', last_finished_at_us / 1000000, 'unixepoch'),"
         " (SELECT (max(finished_at_us) - min(finished_at_us - (" JOB_US "))) / 1e6 FROM jobs"
         "  WHERE dataset = ?1 AND finished_at_us IS NOT NULL), " PERCENTILE("0.5") ", " PERCENTILE(
-            "0.95") " FROM datasets WHERE dataset = ?1",
+            "0.95") ", n_duplicates + n_duplicate_rows, duplicate_prompt_tokens, duplicate_completion_tokens,"
+                    " duplicate_row_tokens FROM datasets WHERE dataset = ?1",
     [REPORT_JOBS_BY_TIME] = SPAN "SELECT (finished_at_us - a) / w, w / 1e6, count(*) FROM jobs, bucket"
                                  " WHERE dataset = ?1 AND finished_at_us IS NOT NULL GROUP BY 1 ORDER BY 1",
     [REPORT_STEPS_BY_TIME] = SPAN

@@ -15,7 +15,8 @@ enum {
 enum report_query {
     // one row, none: no such dataset. model, arithmetic, submitted, done, failed, cancelled, prompt tokens,
     // completion tokens, cached tokens, first and last time as text (UTC), seconds from the first job's start
-    // to the last one's end, median and 95th percentile of a job's seconds
+    // to the last one's end, median and 95th percentile of a job's seconds, jobs and rows answered from equal
+    // ones, of these jobs prompt and completion tokens, of these rows both
     REPORT_TOTALS,
     // bucket, seconds of a bucket, jobs finished
     REPORT_JOBS_BY_TIME,

@@ -16,7 +16,7 @@
 struct store;
 
 enum {
-    STORE_VERSION = 7,
+    STORE_VERSION = 8,
     STORE_BUSY_MS = 10000,          // waiting time for a lock,
     STORE_TURN_MS = 500,            // and where the caller must not block: a member of a group
     STORE_STEPS_KEPT = 100000,      // the newest; older ones are compacted
@@ -230,6 +230,8 @@ struct partition_row {
 struct store_record {
     const struct job *const *jobs; // published jobs from Kafka
     size_t n_jobs;
+    const struct text
+        *results; // [n_jobs] records kept for equal requests (equal_requests.h), size 0: not; or NULL
     const struct step_figures *steps;
     size_t n_steps;
     const struct prefix_report *prefixes; // NULL: unchanged
@@ -293,8 +295,9 @@ struct dataset_progress {
     struct text dataset; // valid during the call
     int64_t submitted, done, failed, cancelled, running;
     int64_t prompt_tokens, completion_tokens, cached_tokens;
-    double jobs_per_second; // 0: unknown
-    double seconds_left;    // negative: unknown
+    int64_t duplicates, duplicate_tokens; // jobs, of annotate rows, answered from others; their tokens
+    double jobs_per_second;               // 0: unknown
+    double seconds_left;                  // negative: unknown
     // failed jobs: past their deadline; rejected because they crashed workers
     int64_t late, crashed;
     bool is_cancelled;

@@ -2,7 +2,9 @@
 
 #include "consumer/log.h"
 #include "consumer/table/table_writer.h"
+#include "store/equal_requests.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void annotate_destroy_votes(struct annotate *annotate, struct job **votes)
@@ -22,9 +24,11 @@ static enum status read_vote(struct annotate *annotate, int64_t id, struct buffe
     *vote = status == STATUS_OK ? job_create() : NULL;
     if (status == STATUS_OK && !*vote)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading an answer: out of memory");
-    return status == STATUS_OK
-               ? result_decode(*vote, (struct text){record->data, record->size}, ENCODING_JSON, error)
-               : status;
+    if (status == STATUS_OK)
+        status = result_decode(*vote, (struct text){record->data, record->size}, ENCODING_JSON, error);
+    if (status == STATUS_OK)
+        (*vote)->source.offset = id;
+    return status;
 }
 
 enum status annotate_read_votes(struct annotate *annotate, struct buffer *record, struct job **votes,
@@ -56,7 +60,47 @@ struct collecting {
     struct table_writer *writer;
     struct buffer record;
     int64_t n_written, n_failed, n_cut; // n_cut: of n_failed
+    unsigned char *seen;                // [n_seen_bytes] a bit a job, by id: rows before have it
+    size_t n_seen_bytes;
+    int64_t n_duplicates, duplicate_tokens; // rows with jobs of rows before
 };
+
+// Marks the job as a row's. False: out of memory. *is_seen: it was marked before.
+static bool mark_seen(struct collecting *collecting, int64_t id, bool *is_seen)
+{
+    size_t at = (size_t)id / 8;
+    if (at >= collecting->n_seen_bytes) {
+        size_t n = at * 2 + 1024;
+        unsigned char *seen = realloc(collecting->seen, n);
+        if (!seen)
+            return false;
+        memset(seen + collecting->n_seen_bytes, 0, n - collecting->n_seen_bytes);
+        collecting->seen = seen;
+        collecting->n_seen_bytes = n;
+    }
+    unsigned char bit = (unsigned char)(1 << (id % 8));
+    *is_seen = collecting->seen[at] & bit;
+    collecting->seen[at] |= bit;
+    return true;
+}
+
+static enum status count_duplicates(struct collecting *collecting, struct job *const *votes,
+                                    struct error *error)
+{
+    bool any = false;
+    for (int32_t i = 0; i < collecting->annotate->n_votes; i++) {
+        bool is_seen;
+        if (!mark_seen(collecting, votes[i]->source.offset, &is_seen))
+            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
+        if (is_seen && votes[i]->result.status == RESULT_DONE) {
+            any = true;
+            collecting->duplicate_tokens +=
+                votes[i]->result.prompt_tokens + votes[i]->result.completion_tokens;
+        }
+    }
+    collecting->n_duplicates += any;
+    return STATUS_OK;
+}
 
 static enum table_format output_format(const struct annotate *annotate)
 {
@@ -120,6 +164,8 @@ static enum status collect_row(struct collecting *collecting, const struct table
         return status;
     row_answer_take(&annotate->answer, votes);
     status = table_writer_add(collecting->writer, row, annotate->answer.fields, error);
+    if (status == STATUS_OK)
+        status = count_duplicates(collecting, votes, error);
     if (status == STATUS_OK)
         status = annotate_evaluate(annotate, row, error);
     collecting->n_written++;
@@ -187,6 +233,10 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
         status = output_file_complete(&annotate->errors, error);
     table_writer_close(collecting.writer);
     buffer_finish(&collecting.record);
+    free(collecting.seen);
+    if (status == STATUS_OK)
+        status = store_duplicate_rows(annotate->store, annotate->dataset, collecting.n_duplicates,
+                                      collecting.duplicate_tokens, error);
     if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
         struct buffer text = {0};
         annotate_write_evaluation(annotate, &text);

@@ -268,7 +268,8 @@ static enum status work(struct annotate *annotate, struct error *error)
     log_write(LOG_INFO, "%lld rows: %lld different requests are new, %lld of the dataset's %lld are answered",
               (long long)annotate->n_rows, (long long)annotate->n_added, (long long)line.n_before,
               (long long)line.n_total);
-    struct service service = {.store = annotate->store, .dataset = annotate->dataset, .line = &line};
+    struct service service = {
+        .store = annotate->store, .dataset = annotate->dataset, .requests_differ = true, .line = &line};
     struct worker_progress progress;
     status = service_run(&service, &settings, &progress, error);
     if (status != STATUS_OK || !progress.was_stopped)

@@ -59,15 +59,31 @@ static void add_count(struct buffer *out, const char *label, int64_t number)
     page_add_tile(out, label, "%s", page_number(text, number));
 }
 
+// By what they cost. Of annotate's rows the equal ones are no jobs, and so not in the jobs' sums.
+static void add_tokens(struct buffer *out, const struct value *fields)
+{
+    int64_t duplicate_prompt = integer_of(&fields[15]), duplicate_completion = integer_of(&fields[16]),
+            duplicates = duplicate_prompt + duplicate_completion + integer_of(&fields[17]),
+            prompt = integer_of(&fields[6]) - duplicate_prompt,
+            completion = integer_of(&fields[7]) - duplicate_completion, cached = integer_of(&fields[8]),
+            all = prompt + completion + duplicates;
+    page_begin_section(out, "Tokens");
+    page_begin_bars(out, TEXT("By cost"));
+    page_add_bar(out, TEXT("prompts, computed"), prompt - cached, all);
+    page_add_bar(out, TEXT("prompts, from the prefix cache"), cached, all);
+    page_add_bar(out, TEXT("answers, generated"), completion, all);
+    page_add_bar(out, TEXT("prompts and answers, from duplicates"), duplicates, all);
+    page_end_bars(out);
+    page_end_section(out);
+}
+
 static void add_totals(void *context, const struct value *fields)
 {
     struct report *report = context;
     struct buffer *out = &report->out;
     report->n_rows++;
     int64_t submitted = integer_of(&fields[2]), done = integer_of(&fields[3]),
-            failed = integer_of(&fields[4]), cancelled = integer_of(&fields[5]),
-            prompt = integer_of(&fields[6]), completion = integer_of(&fields[7]),
-            cached = integer_of(&fields[8]);
+            failed = integer_of(&fields[4]), cancelled = integer_of(&fields[5]);
     double seconds = number_of(&fields[11]);
     buffer_add_string(out, "<p>");
     page_add_text(out, text_of(&fields[0]));
@@ -88,6 +104,7 @@ static void add_totals(void *context, const struct value *fields)
     add_count(out, "failed", failed);
     add_count(out, "cancelled", cancelled);
     add_count(out, "remaining", submitted - done - failed - cancelled);
+    add_count(out, "answered from duplicates", integer_of(&fields[14]));
     page_add_tile(out, "time, first start to last end", "%.1f s", seconds);
     page_add_tile(out, "jobs per second", "%.2f",
                   seconds > 0 ? (double)(done + failed + cancelled) / seconds : 0);
@@ -95,13 +112,7 @@ static void add_totals(void *context, const struct value *fields)
     page_add_tile(out, "95 % of jobs within", "%.3f s", number_of(&fields[13]));
     page_end_tiles(out);
     page_end_section(out);
-    page_begin_section(out, "Tokens");
-    page_begin_bars(out, TEXT("By cost"));
-    page_add_bar(out, TEXT("prompts, computed"), prompt - cached, prompt + completion);
-    page_add_bar(out, TEXT("prompts, from the prefix cache"), cached, prompt + completion);
-    page_add_bar(out, TEXT("answers, generated"), completion, prompt + completion);
-    page_end_bars(out);
-    page_end_section(out);
+    add_tokens(out, fields);
 }
 
 // ---- charts ----

@@ -40,10 +40,12 @@ static void list_json(struct listing *listing, const struct dataset_progress *pr
     buffer_add_format(
         out,
         ",\"submitted\":%lld,\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"running\":%lld,"
-        "\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"cached_tokens\":%lld,\"jobs_per_second\":",
+        "\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"cached_tokens\":%lld,\"duplicates\":%lld,"
+        "\"duplicate_tokens\":%lld,\"jobs_per_second\":",
         (long long)progress->submitted, (long long)progress->done, (long long)progress->failed,
         (long long)progress->cancelled, (long long)progress->running, (long long)progress->prompt_tokens,
-        (long long)progress->completion_tokens, (long long)progress->cached_tokens);
+        (long long)progress->completion_tokens, (long long)progress->cached_tokens,
+        (long long)progress->duplicates, (long long)progress->duplicate_tokens);
     json_encode_number(progress->jobs_per_second, out);
     buffer_add_string(out, ",\"seconds_left\":");
     if (progress->seconds_left < 0)
@@ -66,6 +68,9 @@ static void list_row(struct listing *listing, const struct dataset_progress *pro
                       (int)progress->dataset.size, progress->dataset.data, (long long)progress->submitted,
                       (long long)progress->done, (long long)progress->failed, (long long)progress->cancelled,
                       (long long)progress->running, percent, progress->jobs_per_second, left);
+    if (progress->duplicates)
+        buffer_add_format(&listing->out, "%-20s answered from equal ones: %lld, %lld tokens not computed\n",
+                          "", (long long)progress->duplicates, (long long)progress->duplicate_tokens);
     if (progress->late || progress->crashed)
         buffer_add_format(&listing->out,
                           "%-20s of the failed: %lld past their deadline, %lld that killed workers\n", "",

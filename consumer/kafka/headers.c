@@ -161,6 +161,8 @@ void headers_of_result(struct record_headers *headers, const struct job *job, co
     add(headers, TEXT("sheaf-worker"), maker);
     add_integer(headers, TEXT("sheaf-attempts"), job->figures.attempts);
     add_integer(headers, TEXT("sheaf-cached-tokens"), job->figures.cached_tokens);
+    if (job->figures.is_duplicate)
+        add_integer(headers, TEXT("sheaf-duplicate"), 1);
     add_integer(headers, TEXT("sheaf-queued-us"), job->figures.queued_us);
     add_integer(headers, TEXT("sheaf-prefill-us"), job->figures.prefill_us);
     add_integer(headers, TEXT("sheaf-decode-us"), job->figures.decode_us);

@@ -413,6 +413,30 @@ def a_cancelled_dataset_has_one_result_for_each_of_its_jobs(test):
 
 
 @case
+def equal_requests_are_computed_once_in_the_window_and_from_the_store(test):
+    topics = Topics(test)
+    jobs = [dict(job, custom_id=f"{name} {i}") for i, job in enumerate(seeded(varied_jobs(20))) for name in ("once", "again")]
+    topics.produce(jobs)
+    topics.work_to_the_end("--engine-test", "fixed:2", "--max-batch", "4")
+    assert test.query("SELECT sum(is_duplicate), count(*) FROM jobs") == [(20, 40)]
+    before = test.query("SELECT sum(generated_tokens) FROM workers")
+    topics.produce([dict(job, custom_id=f"third {i}") for i, job in enumerate(jobs)])
+    topics.work_to_the_end("--engine-test", "fixed:2")  # another process, the same store
+    assert test.query("SELECT sum(is_duplicate), count(*) FROM jobs") == [(60, 80)]
+    assert test.query("SELECT sum(generated_tokens) FROM workers") == before
+    results = topics.results()
+    assert len(results) == 80
+    for i in range(20):
+        texts = {json.dumps(results[name]["choices"]) for name in (f"once {i}", f"again {i}", f"third {2 * i}", f"third {2 * i + 1}")}
+        assert len(texts) == 1, texts
+    counted = collections.Counter(headers_of(record).get("sheaf-duplicate") for record in topics.read("results"))
+    assert counted == {None: 20, "1": 60}, counted
+    test.run("mirror", "--until-end", "--store", "mirror.db", *topics.options)  # a figure that the topics have
+    figures = "SELECT n_duplicates, duplicate_prompt_tokens, duplicate_completion_tokens FROM datasets"
+    assert test.query(figures, "mirror.db") == test.query(figures)
+
+
+@case
 def the_store_follows_what_was_committed(test):
     topics = Topics(test)
     topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(50)] + ["no job"])

@@ -34,7 +34,7 @@ def its_figures_are_those_of_the_store(test):
     tiles = found.tiles()
     (figures,) = test.query("SELECT n_submitted, n_done, n_failed, n_cancelled FROM datasets")
     assert tuple(number(tiles[name]) for name in ("submitted", "done", "failed", "cancelled")) == figures == (66, 60, 6, 0)
-    (tokens,) = test.query("SELECT sum(prompt_tokens) - sum(cached_tokens), sum(cached_tokens), sum(completion_tokens) FROM jobs")
+    (tokens,) = test.query("SELECT sum(prompt_tokens) - sum(cached_tokens), sum(cached_tokens), sum(completion_tokens), 0 FROM jobs")
     assert tuple(found.bars("By cost").values()) == tokens and tokens[2] > 0
     (done,) = test.query("SELECT count(*) FROM jobs WHERE status = 'done'")
     for title in ("Seconds of a job: wait, prefill, decode", "Tokens of a prompt", "Tokens of an answer"):
@@ -50,6 +50,31 @@ def its_figures_are_those_of_the_store(test):
     messages = dict(test.query("SELECT custom_id, error FROM jobs WHERE status = 'failed'"))
     assert all(row[3] and messages[row[2]].startswith(row[3].rstrip("\u2026. ")) for row in errors), (errors, messages)
     assert not any(element.text == "Evaluation" for element in found.all("h2"))
+
+
+@case
+def tokens_of_duplicates_are_a_class_of_their_own(test):
+    jobs = [{"custom_id": f"line {i}", "prompt": text_of(i % 2, 9), "max_tokens": 5, "ignore_eos": True, "temperature": 0} for i in range(20)]
+    test.write("in.jsonl", jobs)
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", "sheaf.db", "--dataset", "d")
+    found = report(test, "d")
+    each = [prompt for (prompt,) in test.query("SELECT prompt_tokens FROM jobs ORDER BY id")]
+    (cached,) = test.query("SELECT cached_tokens FROM datasets")[0]
+    assert tuple(found.bars("By cost").values()) == (sum(each[:2]) - cached, cached, 10, sum(each[2:]) + 18 * 5), found.bars("By cost")
+    assert number(found.tiles()["answered from duplicates"]) == 18
+    # annotate's equal rows are no jobs
+    test.write("in.csv", ["text", *(f"the {i % 4}" for i in range(12))])
+    test.write("prompt.jinja", ["{{ text }}"])
+    test.run("annotate", "in.csv", test.model, "--prompt", "prompt.jinja", "-o", "out.csv", "--dataset", "a", "--store", "sheaf.db",
+             "--max-tokens", "3")
+    found = report(test, "a")
+    (prompt, completion), (of_rows, tokens) = test.query(
+        "SELECT prompt_tokens - cached_tokens, completion_tokens FROM datasets WHERE dataset = 'a' UNION ALL"
+        " SELECT n_duplicate_rows, duplicate_row_tokens FROM datasets WHERE dataset = 'a'")
+    (whole,) = test.query("SELECT sum(prompt_tokens + completion_tokens) FROM jobs WHERE dataset = 'a'")[0]
+    assert (of_rows, tokens) == (8, 2 * whole), (of_rows, tokens, whole)
+    assert tuple(found.bars("By cost").values())[2:] == (completion, tokens) and found.bars("By cost")["prompts, computed"] == prompt
+    assert number(found.tiles()["answered from duplicates"]) == 8
 
 
 @case
@@ -117,7 +142,7 @@ def the_questions_of_annotators_have_answers(test):
     with sqlite3.connect(f"file:{test.path('sheaf.db')}?mode=ro", uri=True) as store:
         for number, query in questions:
             rows[int(number)] = store.execute(query).fetchall()
-    assert not [n for n in range(13, 25) if not rows[n]], rows
+    assert not [n for n in range(13, 26) if not rows[n]], rows
     assert sum(n for _, n, _ in rows[14]) == sum(n for _, _, n in rows[15]) == 12, rows
     assert {row[0] for row in rows[16]} <= {f"line {i}" for i in range(4)}
     assert sorted(row[1:4] for row in rows[18]) == [(code, 1, f"{dataset}-{line}") for code, line in (("empty_prompt", 5), ("invalid_field", 6))
@@ -128,7 +153,8 @@ def the_questions_of_annotators_have_answers(test):
     assert [row[:4] for row in rows[24]] == [("regex", "invalid_field", 2, "first-6")], rows[24]
     assert rows[20] == [("first", "the same", 4), ("second", "the same", 4)], rows[20]
     costs = {dataset: (computed, cached, generated) for dataset, computed, cached, generated, _ in rows[19]}
-    assert costs["first"][2] == 36 and len(costs) == 3, costs
+    assert costs["first"][2] == 9 and costs["second"][2] == 36 and len(costs) == 3, costs  # the greedy ones are equal
+    assert rows[25] == [("first", f"line {i}", "line 0") for i in (1, 2, 3)], rows[25]
 
 
 @case

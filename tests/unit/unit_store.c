@@ -472,7 +472,13 @@ static void figures_of_a_commit_are_recorded_together(void **state)
                                          {.hash = UINT64_MAX, .n_tokens = 16, .n_hits = 9, .text = "You"}}};
     struct partition_row partitions[] = {
         {.topic = TEXT("jobs"), .position = 13, .committed = 12, .log_end = 20}};
-    struct store_record record = {jobs, 1, steps, 2, &prefixes, partitions, 1};
+    struct store_record record = {.jobs = jobs,
+                                  .n_jobs = 1,
+                                  .steps = steps,
+                                  .n_steps = 2,
+                                  .prefixes = &prefixes,
+                                  .partitions = partitions,
+                                  .n_partitions = 1};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
     record.n_steps = 0;
     assert_int_equal(store_record(store, &record, &error), STATUS_OK); // the same job again counts once

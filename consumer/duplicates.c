@@ -1,0 +1,226 @@
+#include "consumer/duplicates.h"
+
+#include "store/equal_requests.h"
+
+#include <stdlib.h>
+
+struct duplicate_entry {
+    struct duplicate_entry *next; // of the bucket
+    struct job *leader;
+    struct job_list followers;
+};
+
+bool duplicates_init(struct duplicates *duplicates, int32_t n_jobs_max)
+{
+    size_t n = 64;
+    while (n < (size_t)n_jobs_max * 2)
+        n *= 2;
+    *duplicates = (struct duplicates){.buckets = calloc(n, sizeof(struct duplicate_entry *)), .n_buckets = n};
+    return duplicates->buckets != NULL;
+}
+
+void duplicates_finish(struct duplicates *duplicates)
+{
+    for (size_t i = 0; duplicates->buckets && i < duplicates->n_buckets; i++)
+        for (struct duplicate_entry *entry = duplicates->buckets[i], *next; entry; entry = next) {
+            next = entry->next;
+            free(entry);
+        }
+    free(duplicates->buckets);
+    buffer_finish(&duplicates->record);
+    *duplicates = (struct duplicates){0};
+}
+
+static bool is_hashed(const struct job *job)
+{
+    return job->request_hash.parts[0] || job->request_hash.parts[1];
+}
+
+static bool is_equal(const struct job *a, const struct job *b)
+{
+    return job_requests_equal(&a->request_hash, &b->request_hash) && text_equal(a->dataset, b->dataset) &&
+           text_equal(a->source.topic, b->source.topic);
+}
+
+// The link to the entry of the job's request; *link NULL: there is none.
+static struct duplicate_entry **find(struct duplicates *duplicates, const struct job *job)
+{
+    struct duplicate_entry **link =
+        &duplicates->buckets[job->request_hash.parts[0] & (duplicates->n_buckets - 1)];
+    while (*link && !is_equal((*link)->leader, job))
+        link = &(*link)->next;
+    return link;
+}
+
+// The entry that the job leads, or NULL.
+static struct duplicate_entry **find_led(struct duplicates *duplicates, const struct job *job)
+{
+    if (!duplicates->buckets || !is_hashed(job))
+        return NULL;
+    struct duplicate_entry **link = find(duplicates, job);
+    return *link && (*link)->leader == job ? link : NULL;
+}
+
+static bool is_more_urgent(const struct job *job, const struct job *leader)
+{
+    if (job->priority != leader->priority)
+        return job->priority > leader->priority;
+    return job->deadline_s && (!leader->deadline_s || job->deadline_s < leader->deadline_s);
+}
+
+static bool share_record(const struct duplicates *duplicates, struct job *job, enum encoding encoding)
+{
+    struct error ignored; // the job is computed
+    struct text record = {duplicates->record.data, duplicates->record.size};
+    return record.size && !duplicates->record.failed &&
+           result_share(job, record, encoding, &ignored) == STATUS_OK;
+}
+
+static void encode_answer(struct duplicates *duplicates, const struct job *leader)
+{
+    buffer_clear(&duplicates->record);
+    if (leader->result.status == RESULT_DONE)
+        result_encode(leader, ENCODING_MSGPACK, &duplicates->record);
+}
+
+static bool find_in_store(struct duplicates *duplicates, struct job *job, struct store *store)
+{
+    struct error ignored; // a store that fails answers no request, and is reported where it is written
+    return store && store_find_equal(store, job, &duplicates->record, &ignored) == STATUS_OK &&
+           share_record(duplicates, job, ENCODING_JSON);
+}
+
+static enum duplicate follow(struct duplicates *duplicates, struct duplicate_entry *entry, struct job *job)
+{
+    if (entry->leader->result.status == RESULT_DONE) { // not committed yet
+        encode_answer(duplicates, entry->leader);
+        return share_record(duplicates, job, ENCODING_MSGPACK) ? DUPLICATE_ANSWERED : DUPLICATE_NONE;
+    }
+    if (entry->leader->result.status != RESULT_NONE || job->source.crashes ||
+        is_more_urgent(job, entry->leader))
+        return DUPLICATE_NONE;
+    job_list_append(&entry->followers, job);
+    duplicates->n_followers++;
+    if (job->deadline_s && (!duplicates->next_deadline_s || job->deadline_s < duplicates->next_deadline_s))
+        duplicates->next_deadline_s = job->deadline_s;
+    return DUPLICATE_FOLLOWS;
+}
+
+enum duplicate duplicates_take(struct duplicates *duplicates, struct job *job, struct store *store)
+{
+    if (!duplicates->buckets || !is_hashed(job) || job->result.status != RESULT_NONE)
+        return DUPLICATE_NONE;
+    struct duplicate_entry **link = find(duplicates, job);
+    if (*link)
+        return follow(duplicates, *link, job);
+    if (find_in_store(duplicates, job, store))
+        return DUPLICATE_ANSWERED;
+    struct duplicate_entry *entry = job->source.crashes ? NULL : malloc(sizeof *entry);
+    if (entry) // without memory an equal request is computed too
+        *link = entry, *entry = (struct duplicate_entry){.leader = job};
+    return DUPLICATE_NONE;
+}
+
+void duplicates_answer(struct duplicates *duplicates, const struct job *job, struct job_list *finished,
+                       struct job_list *compute)
+{
+    struct duplicate_entry **link = find_led(duplicates, job);
+    if (!link || (*link)->followers.n_jobs == 0)
+        return;
+    struct duplicate_entry *entry = *link;
+    enum error_code code = job->result.error.code;
+    struct job *first = entry->followers.first;
+    if (code == ERROR_CANCELLED || code == ERROR_DEADLINE) {
+        entry->leader = job_list_take(&entry->followers);
+        duplicates->n_followers--;
+        job_list_append(compute, first);
+        return;
+    }
+    encode_answer(duplicates, job);
+    duplicates->n_followers -= (int32_t)entry->followers.n_jobs;
+    for (struct job *follower; (follower = job_list_take(&entry->followers));)
+        job_list_append(share_record(duplicates, follower, ENCODING_MSGPACK) ? finished : compute, follower);
+}
+
+void duplicates_leave(struct duplicates *duplicates, const struct job *job, struct job_list *list)
+{
+    struct duplicate_entry **link = find_led(duplicates, job);
+    if (!link)
+        return;
+    struct duplicate_entry *entry = *link;
+    *link = entry->next;
+    duplicates->n_followers -= (int32_t)entry->followers.n_jobs;
+    for (struct job *follower; (follower = job_list_take(&entry->followers));)
+        job_list_append(list, follower);
+    free(entry);
+}
+
+// Fails the followers that `ends` chooses.
+static void end_followers(struct duplicates *duplicates,
+                          bool (*ends)(void *context, const struct job *job, struct error *error),
+                          void *context, struct job_list *finished)
+{
+    for (size_t i = 0; duplicates->n_followers && i < duplicates->n_buckets; i++)
+        for (struct duplicate_entry *entry = duplicates->buckets[i]; entry; entry = entry->next) {
+            struct job_list followers = entry->followers;
+            entry->followers = (struct job_list){0};
+            for (struct job *job; (job = job_list_take(&followers));) {
+                struct error error;
+                bool has_ended = ends(context, job, &error);
+                if (has_ended) {
+                    job_fail(job, &error);
+                    duplicates->n_followers--;
+                }
+                job_list_append(has_ended ? finished : &entry->followers, job);
+            }
+        }
+}
+
+struct cancellation {
+    struct text dataset, job_id;
+    int64_t until_s;
+};
+
+static bool is_cancelled(void *context, const struct job *job, struct error *error)
+{
+    const struct cancellation *cancellation = context;
+    if (!job_is_named(job, cancellation->dataset, cancellation->job_id, cancellation->until_s))
+        return false;
+    (void)error_set(error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+    return true;
+}
+
+void duplicates_cancel(struct duplicates *duplicates, struct text dataset, struct text job_id,
+                       int64_t until_s, struct job_list *finished)
+{
+    struct cancellation cancellation = {dataset, job_id, until_s};
+    end_followers(duplicates, is_cancelled, &cancellation, finished);
+}
+
+struct expiry {
+    int64_t now_s, next_s;
+};
+
+static bool is_late(void *context, const struct job *job, struct error *error)
+{
+    struct expiry *expiry = context;
+    if (!job->deadline_s)
+        return false;
+    if (expiry->now_s < job->deadline_s) {
+        if (!expiry->next_s || job->deadline_s < expiry->next_s)
+            expiry->next_s = job->deadline_s;
+        return false;
+    }
+    (void)error_set(error, STATUS_REJECT, ERROR_DEADLINE, "deadline %lld passed before the job was finished",
+                    (long long)job->deadline_s);
+    return true;
+}
+
+void duplicates_expire(struct duplicates *duplicates, int64_t now_s, struct job_list *finished)
+{
+    if (!duplicates->next_deadline_s || now_s < duplicates->next_deadline_s)
+        return;
+    struct expiry expiry = {.now_s = now_s};
+    end_followers(duplicates, is_late, &expiry, finished);
+    duplicates->next_deadline_s = expiry.next_s;
+}

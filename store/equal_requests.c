@@ -1,0 +1,80 @@
+#include "store/equal_requests.h"
+
+#include "store/database.h"
+#include "store/dataset_name.h"
+
+static struct text hash_of(const struct job *job)
+{
+    return (struct text){(const char *)&job->request_hash, sizeof job->request_hash};
+}
+
+// The index jobs_computed has one row a computed request; of another arithmetic than today's there may be more.
+static enum status find_result(struct store *store, const struct job *job, struct text dataset,
+                               struct buffer *record, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE request_hash = ? AND is_duplicate = 0"
+        " AND dataset = ? AND status = 'done' ORDER BY jobs.id DESC LIMIT 1",
+        error);
+    if (!select)
+        return error->status;
+    bind_blob(select, 1, hash_of(job));
+    bind_text(select, 2, dataset);
+    int code = sqlite3_step(select);
+    if (code == SQLITE_ROW)
+        buffer_add_text(record, column_blob(select, 0));
+    sqlite3_reset(select);
+    if (record->failed)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading an answer: out of memory");
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for an equal request", error);
+}
+
+enum status store_find_equal(struct store *store, const struct job *job, struct buffer *record,
+                             struct error *error)
+{
+    struct dataset_names names = {0};
+    struct text dataset;
+    buffer_clear(record);
+    enum status status = dataset_name_of(store, &names, job->dataset, job->source.topic, &dataset, error);
+    if (status == STATUS_OK)
+        status = find_result(store, job, dataset, record, error);
+    dataset_names_finish(&names);
+    return status;
+}
+
+enum status keep_result(struct store *store, struct dataset_names *names, const struct job *job,
+                        struct text record, struct error *error)
+{
+    struct text dataset;
+    enum status status = dataset_name_of(store, names, job->dataset, job->source.topic, &dataset, error);
+    sqlite3_stmt *insert =
+        status == STATUS_OK
+            ? database_statement(
+                  &store->database,
+                  "INSERT OR REPLACE INTO results (job, record) SELECT id, ? FROM jobs WHERE dataset = ? AND"
+                  " job_id = ? AND status = 'done'",
+                  error)
+            : NULL;
+    if (!insert)
+        return error->status;
+    bind_blob(insert, 1, record);
+    bind_text(insert, 2, dataset);
+    bind_text(insert, 3, job->job_id);
+    return database_run(&store->database, insert, error);
+}
+
+enum status store_duplicate_rows(struct store *store, struct text dataset, int64_t n_rows, int64_t n_tokens,
+                                 struct error *error)
+{
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE datasets SET n_duplicate_rows = ?, duplicate_row_tokens = ? WHERE dataset = ?", error);
+    if (!update)
+        return error->status;
+    BIND_INTEGERS(update, 1, n_rows, n_tokens);
+    bind_text(update, 3, dataset);
+    return database_run(&store->database, update, error);
+}

@@ -1,0 +1,140 @@
+"""Equal requests are computed once, and each has the bytes that it would have alone: in a worker's window, from the
+answers in the store, after a kill."""
+import json
+import signal
+
+from session import case, text_of, varied_jobs
+
+N = 60
+
+
+def equal_pairs():
+    """Jobs of every kind, each twice under different names."""
+    jobs = varied_jobs(N)
+    return jobs, [dict(job, custom_id=f"again {i}") for i, job in enumerate(jobs)]
+
+
+def computed(test, store):
+    return test.query("SELECT sum(prefill_tokens), sum(generated_tokens) FROM workers", store)[0]
+
+
+def duplicates(test, store):
+    return test.query("SELECT count(*) FROM jobs WHERE is_duplicate", store)[0][0]
+
+
+def bodies(test, name):
+    """By custom_id, without what names the job."""
+    answers = {}
+    for answer in test.answers(name):
+        body = dict(answer["response"]["body"])
+        del body["id"], body["created"]
+        answers[answer["custom_id"]] = json.dumps(body)
+    return answers
+
+
+@case
+def equal_requests_are_computed_once_to_the_bytes_of_each_computed_alone(test):
+    once, again = equal_pairs()
+    test.write("both.jsonl", [job for pair in zip(once, again) for job in pair])
+    test.write("again.jsonl", again)
+    test.run_file("both.jsonl", "both-out.jsonl")
+    test.run_file("again.jsonl", "again-out.jsonl")
+    both, alone = bodies(test, "both-out.jsonl"), bodies(test, "again-out.jsonl")
+    assert len(both) == 2 * N and all(both[name] == body for name, body in alone.items())
+    assert all(both[f"line {i}"] == both[f"again {i}"] for i in range(N))
+    assert (duplicates(test, "both-out.jsonl.db"), duplicates(test, "again-out.jsonl.db")) == (N, 0)
+    assert computed(test, "both-out.jsonl.db")[1] == computed(test, "again-out.jsonl.db")[1]
+    ((n, prompt, completion),) = test.query(
+        "SELECT n_duplicates, duplicate_prompt_tokens, duplicate_completion_tokens FROM datasets", "both-out.jsonl.db")
+    assert (n, prompt * 2, completion * 2) == (
+        N, *test.query("SELECT prompt_tokens, completion_tokens FROM datasets", "both-out.jsonl.db")[0])
+    (told,) = json.loads(test.run("status", "--json", "--store", "both-out.jsonl.db").out)["datasets"]
+    assert (told["duplicates"], told["duplicate_tokens"]) == (N, prompt + completion), told
+    told = test.run("status", "--store", "both-out.jsonl.db").out
+    assert f"answered from equal ones: {N}, {prompt + completion} tokens not computed" in told, told
+
+
+@case
+def what_was_answered_before_is_taken_from_the_store_in_its_dataset(test):
+    once, again = equal_pairs()
+    test.write("in.jsonl", once)
+    test.run_file("in.jsonl", "out.jsonl")
+    before = computed(test, "out.jsonl.db")
+    test.write("in.jsonl", once + again)
+    test.run_file("in.jsonl", "out.jsonl")
+    assert computed(test, "out.jsonl.db") == before and duplicates(test, "out.jsonl.db") == N
+    grown = bodies(test, "out.jsonl")
+    assert all(grown[f"line {i}"] == grown[f"again {i}"] for i in range(N))
+    test.run_file("in.jsonl", "other.jsonl", "--dataset", "other", "--store", "out.jsonl.db")
+    assert bodies(test, "other.jsonl") == grown
+    after = computed(test, "out.jsonl.db")
+    assert after[1] == 2 * before[1], (before, after)  # another dataset is computed by itself
+
+
+@case
+def draws_without_a_seed_differ_and_with_same_draws_they_are_one(test):
+    jobs = [{"custom_id": f"{i}", "prompt": "the water", "temperature": 1, "max_tokens": 20} for i in range(20)]
+    test.write("in.jsonl", jobs)
+    test.run_file("in.jsonl", "out.jsonl")
+    texts = {answer["response"]["body"]["choices"][0]["text"] for answer in test.answers("out.jsonl")}
+    assert len(texts) > 5 and duplicates(test, "out.jsonl.db") == 0
+    test.run_file("in.jsonl", "same.jsonl", "--same-draws")
+    texts = {answer["response"]["body"]["choices"][0]["text"] for answer in test.answers("same.jsonl")}
+    assert len(texts) == 1 and duplicates(test, "same.jsonl.db") == 19
+    assert test.query("SELECT arithmetic FROM datasets", "same.jsonl.db")[0][0].endswith(" same-draws=1")
+    refused = test.run_file("in.jsonl", "out.jsonl", "--same-draws", status=1)
+    assert "same-draws" in refused.err, refused
+
+
+@case
+def a_third_of_duplicates_costs_no_token(test):
+    jobs = [{"custom_id": f"{i}", "prompt": f"{i % 10 % 7 + i // 10 * 7} the other {text_of(i % 10 % 7, 9)}", "temperature": 0, "max_tokens": 16, "ignore_eos": True}
+            for i in range(600)]  # 7 of 10 differ
+    test.write("in.jsonl", jobs)
+    test.run_file("in.jsonl", "out.jsonl")
+    assert len({job["prompt"] for job in jobs}) == 420 and computed(test, "out.jsonl.db")[1] == 16 * 420
+    (all_tokens,) = test.query("SELECT prompt_tokens + completion_tokens FROM datasets", "out.jsonl.db")[0]
+    assert sum(computed(test, "out.jsonl.db")) <= 0.71 * all_tokens
+
+
+@case
+def a_killed_run_goes_on_and_computes_no_answered_request_again(test):
+    jobs = [{"custom_id": f"{i}", "prompt": f"the {i % 100}", "temperature": 0, "max_tokens": 8, "ignore_eos": True} for i in range(400)]
+    test.write("in.jsonl", jobs)
+    process = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--engine-test", "fixed:5", "--max-batch", "4")
+    test.wait_until("a quarter is answered", lambda: test.query("SELECT n_done FROM datasets WHERE n_done >= 50", "out.jsonl.db"))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (n_before,) = test.query("SELECT count(*) FROM jobs WHERE status = 'done' AND NOT is_duplicate", "out.jsonl.db")[0]
+    test.run_file("in.jsonl", "out.jsonl", "--engine-test", "instant")
+    assert len(test.answers("out.jsonl")) == 400
+    # Those that may have killed the worker, at most a window of 64, are computed one by one.
+    assert 300 - 64 <= duplicates(test, "out.jsonl.db") <= 300 and n_before > 0
+    texts = {}
+    for answer in test.answers("out.jsonl"):
+        texts.setdefault(int(answer["custom_id"]) % 100, set()).add(answer["response"]["body"]["choices"][0]["text"])
+    assert all(len(of_one) == 1 for of_one in texts.values())
+
+
+@case
+def a_request_that_fails_fails_for_each_of_its_equals(test):
+    jobs = [{"custom_id": f"{i}", "prompt": "x " * 300 if i % 2 else "the", "temperature": 0, "max_tokens": 4} for i in range(40)]
+    test.write("in.jsonl", jobs)
+    test.run_file("in.jsonl", "out.jsonl")
+    failed = [answer for answer in test.answers("out.jsonl") if answer["error"] or answer["response"]["status_code"] != 200]
+    assert len(failed) == 20, len(failed)
+    assert duplicates(test, "out.jsonl.db") == 19
+
+
+@case
+def two_workers_answer_each_job_once(test):
+    jobs = [{"custom_id": f"{i}", "prompt": f"the {i % 50}", "temperature": 0, "max_tokens": 8} for i in range(500)]
+    test.write("in.jsonl", jobs)
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    workers = [test.start("work", test.model, "--engine-test", "random:3", "--exit-when-idle", "1") for _ in range(2)]
+    for worker in workers:
+        assert test.wait(worker).status == 0
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl")
+    assert [answer["custom_id"] for answer in test.answers("out.jsonl")] == [f"{i}" for i in range(500)]
+    # Each worker computes a request once; both may compute it.
+    assert 500 - 2 * 50 <= duplicates(test, "sheaf.db") <= 450

@@ -1,0 +1,303 @@
+// Equal requests with a worker: which wait for another's answer, and what becomes of them when that one ends.
+#include "consumer/duplicates.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// As intake makes it.
+static struct job *make_job(const char *id, const char *members)
+{
+    char record[512];
+    struct error error;
+    struct sampling none = {0};
+    struct job *job = job_create();
+    assert_non_null(job);
+    int length = snprintf(record, sizeof record, "{\"job_id\":\"%s\",%s}", id, members);
+    assert_int_equal(job_decode(job, (struct text){record, (size_t)length}, ENCODING_JSON, &error),
+                     STATUS_OK);
+    assert_true(job_set_id(job, text_from_string(id)));
+    job->result.model = TEXT("m");
+    job->result.system_fingerprint = TEXT("sheaf=1 model=m");
+    job->figures.attempts = 1;
+    assert_true(job_hash_request(job, &none));
+    return job;
+}
+
+static struct job *greedy(const char *id)
+{
+    return make_job(id, "\"prompt\":\"p\",\"temperature\":0");
+}
+
+static void answer(struct job *job)
+{
+    static struct choice choice = {.text = TEXT("an answer"), .finish_reason = FINISH_STOP, .n_tokens = 3};
+    job->result.status = RESULT_DONE;
+    job->result.choices = &choice;
+    job->result.n_choices = 1;
+    job->result.prompt_tokens = 5;
+    job->result.completion_tokens = 4;
+    job->figures.cached_tokens = 2;
+    job->figures.decode_us = 7;
+}
+
+static void end_badly(struct job *job, enum error_code code)
+{
+    struct error error;
+    (void)error_set(&error, STATUS_REJECT, code, "why");
+    job_fail(job, &error);
+}
+
+static void assert_list(struct job_list *list, const char *ids)
+{
+    char found[128] = "";
+    for (struct job *job; (job = job_list_take(list)); job_destroy(job))
+        snprintf(found + strlen(found), sizeof found - strlen(found), "%.*s ", (int)job->job_id.size,
+                 job->job_id.data);
+    assert_string_equal(found, ids);
+}
+
+static bool is_hashed(const char *members)
+{
+    struct job *job = make_job("j", members);
+    bool is = job_requests_equal(&job->request_hash, &job->request_hash);
+    job_destroy(job);
+    return is;
+}
+
+static bool are_equal(const char *a, const char *b)
+{
+    struct job *first = make_job("a", a), *second = make_job("b", b);
+    bool equal = job_requests_equal(&first->request_hash, &second->request_hash);
+    job_destroy(first);
+    job_destroy(second);
+    return equal;
+}
+
+#define PROMPT "\"prompt\":\"p\""
+#define GREEDY PROMPT ",\"temperature\":0"
+
+static void requests_are_equal_by_all_but_identity_priority_and_deadline(void **state)
+{
+    (void)state;
+    assert_true(are_equal(GREEDY,
+                          "\"temperature\":0,\"custom_id\":\"other\",\"index\":4,\"priority\":3," PROMPT
+                          ",\"deadline\":4000000000,\"created\":7"));
+    static const char *const others[] = {
+        GREEDY ",\"max_tokens\":3",   GREEDY ",\"n\":2",          "\"prompt\":\"q\",\"temperature\":0",
+        GREEDY ",\"logprobs\":1",     GREEDY ",\"stop\":[\"x\"]", PROMPT ",\"temperature\":0.5,\"seed\":1",
+        GREEDY ",\"top_p\":0.5",      GREEDY ",\"bad\":1", // a warning of its own
+        GREEDY ",\"model\":\"other\""};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(are_equal(GREEDY, others[i]));
+    assert_true(are_equal(PROMPT ",\"seed\":5", PROMPT ",\"seed\":5"));
+    assert_true(are_equal(GREEDY ",\"seed\":5", GREEDY));
+    assert_false(are_equal(PROMPT ",\"seed\":5", PROMPT ",\"seed\":6"));
+}
+
+static void draws_without_a_seed_and_tools_have_no_equal(void **state)
+{
+    (void)state;
+    assert_true(is_hashed(GREEDY));
+    assert_true(is_hashed(PROMPT ",\"seed\":1"));
+    assert_false(is_hashed(PROMPT));
+    assert_false(is_hashed(PROMPT ",\"temperature\":0.01"));
+#define CALLS                                                                                                   \
+    "\"messages\":[{\"role\":\"user\",\"content\":\"p\"}],\"temperature\":0,\"tools\":[{\"type\":\"function\"," \
+    "\"function\":{\"name\":\"f\"}}]"
+    assert_false(is_hashed(CALLS)); // its calls have ids
+    assert_true(is_hashed(CALLS ",\"tool_choice\":\"none\""));
+    struct sampling defaults = {.given = SAMPLING_TEMPERATURE, .temperature = 0};
+    struct job *job = make_job("j", PROMPT);
+    assert_true(job_hash_request(job, &defaults));
+    assert_true(job_requests_equal(&job->request_hash, &job->request_hash));
+    job_destroy(job);
+}
+
+static void an_equal_request_waits_and_is_answered_under_its_own_name(void **state)
+{
+    (void)state;
+    struct duplicates duplicates;
+    struct job_list finished = {0}, compute = {0};
+    assert_true(duplicates_init(&duplicates, 8));
+    struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c");
+    struct job *other = make_job("d", "\"prompt\":\"q\",\"temperature\":0"), *late = greedy("e");
+    third->result.reports_cached_tokens = true;
+    assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
+    assert_int_equal(duplicates_take(&duplicates, second, NULL), DUPLICATE_FOLLOWS);
+    assert_int_equal(duplicates_take(&duplicates, third, NULL), DUPLICATE_FOLLOWS);
+    assert_int_equal(duplicates_take(&duplicates, other, NULL), DUPLICATE_NONE);
+    assert_int_equal(duplicates.n_followers, 2);
+    answer(leader);
+    duplicates_answer(&duplicates, leader, &finished, &compute);
+    assert_int_equal(duplicates.n_followers, 0);
+    assert_int_equal(compute.n_jobs, 0);
+    assert_ptr_equal(finished.first, second);
+    assert_true(text_equals_string(second->job_id, "b") && text_equals_string(second->custom_id, "b"));
+    assert_int_equal(second->result.status, RESULT_DONE);
+    assert_true(text_equals_string(second->result.choices[0].text, "an answer"));
+    assert_int_equal(second->result.prompt_tokens, 5);
+    assert_true(second->figures.is_duplicate && second->figures.attempts == 1);
+    assert_true(second->figures.cached_tokens == 0 && second->figures.decode_us == 0);
+    assert_true(third->result.reports_cached_tokens && !second->result.reports_cached_tokens);
+    // The leader waits for its commit: a later one has its answer at once.
+    assert_int_equal(duplicates_take(&duplicates, late, NULL), DUPLICATE_ANSWERED);
+    assert_true(text_equals_string(late->result.choices[0].text, "an answer"));
+    duplicates_leave(&duplicates, leader, &compute);
+    struct job *after = greedy("f");
+    assert_int_equal(duplicates_take(&duplicates, after, NULL), DUPLICATE_NONE);
+    assert_list(&finished, "b c ");
+    assert_list(&compute, "");
+    struct job *rest[] = {leader, other, late, after};
+    for (size_t i = 0; i < 4; i++)
+        job_destroy(rest[i]);
+    duplicates_finish(&duplicates);
+}
+
+static void of_another_dataset_or_topic_suspect_or_more_urgent_it_is_computed(void **state)
+{
+    (void)state;
+    struct duplicates duplicates;
+    assert_true(duplicates_init(&duplicates, 8));
+    struct job *jobs[7], *follower = greedy("f");
+    for (int i = 0; i < 6; i++)
+        jobs[i] = greedy("a");
+    jobs[1]->dataset = TEXT("other");
+    jobs[2]->source.topic = TEXT("topic");
+    jobs[3]->source.crashes = 1;
+    jobs[4]->priority = 1;
+    jobs[5]->deadline_s = 4000000000;
+    jobs[6] = make_job("g", PROMPT); // draws
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(duplicates_take(&duplicates, jobs[i], NULL), DUPLICATE_NONE);
+    follower->priority = -1;
+    assert_int_equal(duplicates_take(&duplicates, follower, NULL), DUPLICATE_FOLLOWS);
+    struct job_list left = {0};
+    duplicates_leave(&duplicates, jobs[4], &left); // leads nothing
+    assert_int_equal(left.n_jobs, 0);
+    duplicates_leave(&duplicates, jobs[0], &left); // released
+    assert_list(&left, "f ");
+    for (int i = 0; i < 7; i++)
+        job_destroy(jobs[i]);
+    duplicates_finish(&duplicates);
+}
+
+static void a_suspect_takes_an_answer_but_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct duplicates duplicates;
+    assert_true(duplicates_init(&duplicates, 8));
+    struct job *suspect = greedy("a"), *leader = greedy("b"), *again = greedy("c");
+    suspect->source.crashes = again->source.crashes = 2;
+    assert_int_equal(duplicates_take(&duplicates, suspect, NULL), DUPLICATE_NONE);
+    assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
+    answer(leader);
+    assert_int_equal(duplicates_take(&duplicates, again, NULL), DUPLICATE_ANSWERED);
+    job_destroy(suspect);
+    job_destroy(leader);
+    job_destroy(again);
+    duplicates_finish(&duplicates);
+}
+
+static void after_a_cancelled_or_late_leader_the_next_one_leads(void **state)
+{
+    (void)state;
+    static const enum error_code codes[] = {ERROR_CANCELLED, ERROR_DEADLINE};
+    for (int i = 0; i < 2; i++) {
+        struct duplicates duplicates;
+        struct job_list finished = {0}, compute = {0};
+        assert_true(duplicates_init(&duplicates, 8));
+        struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c");
+        assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
+        assert_int_equal(duplicates_take(&duplicates, second, NULL), DUPLICATE_FOLLOWS);
+        assert_int_equal(duplicates_take(&duplicates, third, NULL), DUPLICATE_FOLLOWS);
+        end_badly(leader, codes[i]);
+        duplicates_answer(&duplicates, leader, &finished, &compute);
+        assert_ptr_equal(compute.first, second);
+        assert_true(compute.n_jobs == 1 && finished.n_jobs == 0 && duplicates.n_followers == 1);
+        duplicates_leave(&duplicates, leader, &finished); // committed; it leads no longer
+        assert_int_equal(finished.n_jobs, 0);
+        answer(second);
+        duplicates_answer(&duplicates, second, &finished, &compute);
+        assert_list(&finished, "c ");
+        assert_list(&compute, "b ");
+        job_destroy(leader);
+        duplicates_finish(&duplicates);
+    }
+}
+
+static void after_a_failed_leader_each_is_computed(void **state)
+{
+    (void)state;
+    struct duplicates duplicates;
+    struct job_list finished = {0}, compute = {0};
+    assert_true(duplicates_init(&duplicates, 8));
+    struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c"), *late = greedy("d");
+    assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
+    assert_int_equal(duplicates_take(&duplicates, second, NULL), DUPLICATE_FOLLOWS);
+    assert_int_equal(duplicates_take(&duplicates, third, NULL), DUPLICATE_FOLLOWS);
+    end_badly(leader, ERROR_LOGITS_NAN);
+    duplicates_answer(&duplicates, leader, &finished, &compute);
+    assert_list(&compute, "b c ");
+    assert_int_equal(finished.n_jobs + (size_t)duplicates.n_followers, 0);
+    assert_int_equal(duplicates_take(&duplicates, late, NULL), DUPLICATE_NONE);
+    job_destroy(leader);
+    job_destroy(late);
+    duplicates_finish(&duplicates);
+}
+
+static void followers_are_cancelled_and_miss_deadlines_by_themselves(void **state)
+{
+    (void)state;
+    struct duplicates duplicates;
+    struct job_list finished = {0};
+    assert_true(duplicates_init(&duplicates, 8));
+    struct job *leader = greedy("a");
+    leader->deadline_s = 50;
+    assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
+    static const struct {
+        const char *id;
+        int64_t deadline_s;
+    } followers[] = {{"b", 0}, {"c", 100}, {"d", 200}, {"e", 0}};
+    for (int i = 0; i < 4; i++) {
+        struct job *job = greedy(followers[i].id);
+        job->deadline_s = followers[i].deadline_s;
+        assert_int_equal(duplicates_take(&duplicates, job, NULL), DUPLICATE_FOLLOWS);
+    }
+    duplicates_cancel(&duplicates, TEXT("default"), TEXT("b"), INT64_MAX, &finished);
+    assert_int_equal(finished.first->result.status, RESULT_CANCELLED);
+    assert_list(&finished, "b ");
+    duplicates_expire(&duplicates, 99, &finished);
+    assert_list(&finished, "");
+    duplicates_expire(&duplicates, 100, &finished);
+    assert_int_equal(finished.first->result.error.code, ERROR_DEADLINE);
+    assert_list(&finished, "c ");
+    assert_int_equal(duplicates.next_deadline_s, 200);
+    duplicates_cancel(&duplicates, TEXT("other"), (struct text){0}, INT64_MAX, &finished);
+    assert_list(&finished, "");
+    duplicates_cancel(&duplicates, TEXT("default"), (struct text){0}, INT64_MAX, &finished);
+    assert_list(&finished, "d e ");
+    assert_int_equal(duplicates.n_followers, 0);
+    job_destroy(leader);
+    duplicates_finish(&duplicates);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_are_equal_by_all_but_identity_priority_and_deadline),
+        cmocka_unit_test(draws_without_a_seed_and_tools_have_no_equal),
+        cmocka_unit_test(an_equal_request_waits_and_is_answered_under_its_own_name),
+        cmocka_unit_test(of_another_dataset_or_topic_suspect_or_more_urgent_it_is_computed),
+        cmocka_unit_test(a_suspect_takes_an_answer_but_is_not_waited_for),
+        cmocka_unit_test(after_a_cancelled_or_late_leader_the_next_one_leads),
+        cmocka_unit_test(after_a_failed_leader_each_is_computed),
+        cmocka_unit_test(followers_are_cancelled_and_miss_deadlines_by_themselves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
