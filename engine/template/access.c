@@ -32,8 +32,7 @@ static struct object no_attribute(const struct object *owner, struct text name)
     return undefined_of(is_dunder(name) ? UNDEFINED_UNSAFE : UNDEFINED_ATTRIBUTE, owner, name);
 }
 
-// The attribute alone. Without one the value is undefined.
-static struct object attribute_only(struct rendering *rendering, const struct object *owner, struct text name)
+struct object access_attribute(struct rendering *rendering, const struct object *owner, struct text name)
 {
     if (!is_dunder(name))
         object_check_defined(rendering, owner);
@@ -63,19 +62,12 @@ struct object access_attribute_of_dict(struct rendering *rendering, const struct
     return found ? *found : no_attribute(owner, name);
 }
 
-struct object access_attribute(struct rendering *rendering, const struct object *owner, struct text name)
-{
-    if (owner->kind != OBJECT_DICT)
-        return attribute_only(rendering, owner, name);
-    return access_attribute_of_dict(rendering, owner, name, functions_find_method(OBJECT_DICT, name));
-}
-
 // No such item: an attribute of that name may be meant.
 static struct object no_item(struct rendering *rendering, const struct object *owner,
                              const struct object *index)
 {
     if (index->kind == OBJECT_STRING)
-        return attribute_only(rendering, owner, index->text);
+        return access_attribute(rendering, owner, index->text);
     size_t start = rendering->text.size;
     represent_add_repr(rendering, index);
     return undefined_of(UNDEFINED_ELEMENT, owner, rendering_take(rendering, start).text);

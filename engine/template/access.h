@@ -3,9 +3,9 @@
 
 #include "engine/template/object.h"
 
-// x.name: an attribute, else an item.
+// x.name: an attribute, else an item; undefined where there is none. Not of a dict:
 struct object access_attribute(struct rendering *rendering, const struct object *owner, struct text name);
-// The same of a dict where functions_find_method has been asked before.
+// the same of a dict, whose method of that name is known.
 struct object access_attribute_of_dict(struct rendering *rendering, const struct object *owner,
                                        struct text name, const struct function *dict_method);
 struct object access_method(struct rendering *rendering, const struct object *owner, struct text name,

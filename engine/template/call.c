@@ -1,7 +1,6 @@
 #include "engine/template/call.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/evaluate.h"
-#include "engine/template/execute.h"
 #include "engine/template/rendering.h"
 
 #include <string.h>

@@ -85,18 +85,6 @@ static struct dict_entry *find_entry(struct rendering *rendering, struct dict *d
     return NULL;
 }
 
-static void grow(struct rendering *rendering, struct dict *dict)
-{
-    size_t capacity = dict->capacity ? (size_t)dict->capacity * 2 : CAPACITY_FIRST;
-    if (capacity > ENTRIES_MAX)
-        rendering_fail_limit(rendering, "a dict of more than %d entries", ENTRIES_MAX);
-    struct dict_entry *entries = rendering_allocate_array(rendering, capacity, sizeof *entries);
-    if (dict->n_entries)
-        memcpy(entries, dict->entries, dict->n_entries * sizeof *entries);
-    dict->entries = entries;
-    dict->capacity = (uint32_t)capacity;
-}
-
 void dict_set(struct rendering *rendering, struct dict *dict, const struct object *key,
               const struct object *value)
 {
@@ -106,8 +94,14 @@ void dict_set(struct rendering *rendering, struct dict *dict, const struct objec
         entry->value = *value;
         return;
     }
-    if (dict->n_entries == dict->capacity)
-        grow(rendering, dict);
+    if (dict->n_entries == dict->capacity) {
+        struct dict *larger =
+            dict_create(rendering, dict->capacity ? (size_t)dict->capacity * 2 : CAPACITY_FIRST);
+        if (dict->n_entries)
+            memcpy(larger->entries, dict->entries, dict->n_entries * sizeof *larger->entries);
+        larger->n_entries = dict->n_entries;
+        *dict = *larger;
+    }
     dict->entries[dict->n_entries++] = (struct dict_entry){*key, *value};
 }
 

@@ -15,9 +15,8 @@ enum {
 };
 
 // Names that transformers passes besides the request's: the special tokens, where the tokenizer has them.
-// False: undefined.
-static bool load_environment(const struct template_environment *environment, struct text name,
-                             struct object *global)
+// MISSING: undefined.
+static struct object load_environment(const struct template_environment *environment, struct text name)
 {
     const struct {
         const char *name;
@@ -26,16 +25,11 @@ static bool load_environment(const struct template_environment *environment, str
                   {"eos_token", environment->eos_token},
                   {"pad_token", environment->pad_token},
                   {"unk_token", environment->unk_token}};
-    if (text_equals_string(name, "add_generation_prompt")) {
-        *global = object_bool(true);
-        return true;
-    }
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
-        if (text_equals_string(name, tokens[i].name) && tokens[i].token.data) {
-            *global = object_string(tokens[i].token);
-            return true;
-        }
-    return false;
+        if (text_equals_string(name, tokens[i].name) && tokens[i].token.data)
+            return object_string(tokens[i].token);
+    bool is_prompted = text_equals_string(name, "add_generation_prompt");
+    return is_prompted ? object_bool(true) : (struct object){0};
 }
 
 static const struct object *load_global(struct rendering *rendering, uint32_t name)
@@ -49,9 +43,9 @@ static const struct object *load_global(struct rendering *rendering, uint32_t na
     for (size_t i = 0; i < rendering->variables->object.n_members && !variable; i++)
         if (text_equal(rendering->variables->object.members[i].key, text))
             variable = &rendering->variables->object.members[i].value;
-    if (variable)
-        *global = object_from_value(rendering, variable);
-    else if (!load_environment(rendering->environment, text, global) && function)
+    *global =
+        variable ? object_from_value(rendering, variable) : load_environment(rendering->environment, text);
+    if (global->kind == OBJECT_MISSING && function)
         *global = call_bind(rendering, function, NULL);
     rendering->globals_known[name] = true;
     return global;
@@ -266,8 +260,7 @@ static struct object evaluate_nested(struct rendering *rendering, const struct e
         [EXPRESSION_NEGATIVE] = evaluate_unary,      [EXPRESSION_COMPARISON] = evaluate_comparison,
         [EXPRESSION_CONDITION] = evaluate_condition, [EXPRESSION_ATTRIBUTE] = evaluate_attribute,
         [EXPRESSION_SUBSCRIPT] = evaluate_subscript, [EXPRESSION_CALL] = evaluate_called,
-        [EXPRESSION_FILTER] = evaluate_filtered,     [EXPRESSION_TEST] = evaluate_filtered,
-    };
+        [EXPRESSION_FILTER] = evaluate_filtered,     [EXPRESSION_TEST] = evaluate_filtered};
     return functions[expression->kind](rendering, expression);
 }
 

@@ -1,4 +1,4 @@
-// Expressions and assignment.
+// Expressions and assignment (evaluate.c), statements (execute.c).
 #pragma once
 
 #include "engine/template/call.h"
@@ -22,3 +22,7 @@ static inline struct object *evaluate_place(struct activation *activation, struc
         activation = activation->around;
     return &activation->slots[place.slot];
 }
+
+enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
+
+enum flow execute(struct rendering *rendering, const struct statements *statements);

@@ -1,4 +1,3 @@
-#include "engine/template/execute.h"
 #include "engine/template/evaluate.h"
 #include "engine/template/loop.h"
 #include "engine/template/represent.h"
@@ -26,9 +25,8 @@ static void execute_set(struct rendering *rendering, const struct statement *sta
     evaluate_assign(rendering, statement->set.target, &value);
 }
 
-// The text of the body, through the filter. On anything but FLOW_NEXT the text is dropped.
-static enum flow execute_filtered(struct rendering *rendering, const struct statement *statement,
-                                  struct object *value)
+// The text of the body, through the filter, into the variable or the output; dropped behind a break.
+static enum flow execute_block(struct rendering *rendering, const struct statement *statement)
 {
     size_t start = rendering->text.size;
     evaluate_enter_scope(rendering, &statement->set.scope);
@@ -37,28 +35,14 @@ static enum flow execute_filtered(struct rendering *rendering, const struct stat
         rendering_cut(rendering, start);
         return flow;
     }
-    *value = rendering_take(rendering, start);
+    struct object text = rendering_take(rendering, start);
     if (statement->set.value)
-        *value = evaluate_filter(rendering, statement->set.value, value);
-    return flow;
-}
-
-static enum flow execute_set_block(struct rendering *rendering, const struct statement *statement)
-{
-    struct object value;
-    enum flow flow = execute_filtered(rendering, statement, &value);
-    if (flow == FLOW_NEXT)
-        evaluate_assign(rendering, statement->set.target, &value);
-    return flow;
-}
-
-static enum flow execute_filter(struct rendering *rendering, const struct statement *statement)
-{
-    struct object text;
-    enum flow flow = execute_filtered(rendering, statement, &text);
+        text = evaluate_filter(rendering, statement->set.value, &text);
     rendering->line = statement->line;
-    if (flow != FLOW_NEXT)
+    if (statement->kind == STATEMENT_SET_BLOCK) {
+        evaluate_assign(rendering, statement->set.target, &text);
         return flow;
+    }
     if (text.kind != OBJECT_STRING)
         rendering_fail(rendering, "the block gave a %s where text is needed", object_type_name(&text));
     represent_add_str(rendering, &text);
@@ -138,9 +122,8 @@ static enum flow execute_one(struct rendering *rendering, const struct statement
         execute_set(rendering, statement);
         return FLOW_NEXT;
     case STATEMENT_SET_BLOCK:
-        return execute_set_block(rendering, statement);
     case STATEMENT_FILTER:
-        return execute_filter(rendering, statement);
+        return execute_block(rendering, statement);
     case STATEMENT_IF:
         return execute_if(rendering, statement);
     case STATEMENT_FOR:

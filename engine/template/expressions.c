@@ -3,7 +3,7 @@
 #include "engine/template/parser.h"
 
 static struct expression *parse_condition(struct parser *parser);
-static struct expression *parse_or(struct parser *parser);
+static struct expression *parse_logical(struct parser *parser, enum expression_kind kind);
 
 struct expression *expression_create(struct parser *parser, enum expression_kind kind, uint32_t line)
 {
@@ -63,13 +63,13 @@ static struct expression *parse_condition(struct parser *parser)
 {
     uint32_t line = parser->token.line;
     const struct expression *unknown = parser->unknown;
-    struct expression *value = parse_or(parser);
+    struct expression *value = parse_logical(parser, EXPRESSION_OR);
     while (parser_skip_name(parser, "if")) {
         struct expression *condition = expression_create(parser, EXPRESSION_CONDITION, line);
         parser->unknown = unknown; // an operand of a condition may never run
         parser->scope->n_branches++;
         condition->condition.yes = value;
-        condition->condition.test = parse_or(parser);
+        condition->condition.test = parse_logical(parser, EXPRESSION_OR);
         if (parser_skip_name(parser, "else"))
             condition->condition.no = expression_parse_whole(parser);
         parser->scope->n_branches--;
@@ -95,23 +95,14 @@ static struct expression *parse_not(struct parser *parser)
     return expression_create_binary(parser, EXPRESSION_NOT, 0, line, operand, NULL);
 }
 
-static struct expression *parse_and(struct parser *parser)
+static struct expression *parse_logical(struct parser *parser, enum expression_kind kind)
 {
     uint32_t line = parser->token.line;
-    struct expression *left = parse_not(parser);
-    while (parser_skip_name(parser, "and")) {
-        left = expression_create_binary(parser, EXPRESSION_AND, 0, line, left, parse_not(parser));
-        line = parser->token.line;
-    }
-    return left;
-}
-
-static struct expression *parse_or(struct parser *parser)
-{
-    uint32_t line = parser->token.line;
-    struct expression *left = parse_and(parser);
-    while (parser_skip_name(parser, "or")) {
-        left = expression_create_binary(parser, EXPRESSION_OR, 0, line, left, parse_and(parser));
+    bool is_or = kind == EXPRESSION_OR;
+    struct expression *left = is_or ? parse_logical(parser, EXPRESSION_AND) : parse_not(parser);
+    while (parser_skip_name(parser, is_or ? "or" : "and")) {
+        struct expression *right = is_or ? parse_logical(parser, EXPRESSION_AND) : parse_not(parser);
+        left = expression_create_binary(parser, kind, 0, line, left, right);
         line = parser->token.line;
     }
     return left;
@@ -224,7 +215,7 @@ static struct expression *parse_element(struct parser *parser, unsigned how)
 {
     if (how & TUPLE_SIMPLE)
         return primary_parse(parser, how & TUPLE_NAMESPACES);
-    return how & TUPLE_NO_CONDITION ? parse_or(parser) : expression_parse_whole(parser);
+    return how & TUPLE_NO_CONDITION ? parse_logical(parser, EXPRESSION_OR) : expression_parse_whole(parser);
 }
 
 struct expression *expression_parse_tuple(struct parser *parser, unsigned how)

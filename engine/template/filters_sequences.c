@@ -1,4 +1,5 @@
-// Filters over whole sequences.
+// Filters over whole sequences, methods of dicts and lists. Methods that would change a list or dict are
+// unsafe: naming one is fine, calling it is refused.
 #include "engine/template/call.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
@@ -239,3 +240,38 @@ static const struct function functions[] = {
 };
 
 const struct function_table filters_of_sequences = FUNCTION_TABLE(functions);
+
+static struct object dict_get(struct rendering *rendering, const struct call *call)
+{
+    const struct object *found = dict_find(rendering, call->items[0].dict, &call->items[1]);
+    return found ? *found : call->items[2].kind == OBJECT_MISSING ? OBJECT_NONE_VALUE : call->items[2];
+}
+
+static struct object dict_view(struct rendering *rendering, const struct call *call)
+{
+    return (
+        struct object){.kind = OBJECT_VIEW, .detail = (uint8_t)call->variant, .dict = call->items[0].dict};
+}
+
+static const struct function dict_functions[] = {
+    METHOD("get", dict_get, 0, 2, "self", "key", "default"),
+    METHOD("items", dict_view, VIEW_ITEMS, 1, "self"),
+    METHOD("keys", dict_view, VIEW_KEYS, 1, "self"),
+    METHOD("values", dict_view, VIEW_VALUES, 1, "self"),
+    UNSAFE("clear"),
+    UNSAFE("copy"), // not built
+    UNSAFE("fromkeys"),
+    UNSAFE("pop"),
+    UNSAFE("popitem"),
+    UNSAFE("setdefault"),
+    UNSAFE("update"),
+};
+
+const struct function_table methods_of_dicts = FUNCTION_TABLE(dict_functions);
+
+static const struct function list_functions[] = {
+    UNSAFE("append"), UNSAFE("clear"), UNSAFE("pop"),    UNSAFE("reverse"),
+    UNSAFE("insert"), UNSAFE("sort"),  UNSAFE("extend"), UNSAFE("remove"),
+};
+
+const struct function_table methods_of_lists = FUNCTION_TABLE(list_functions);

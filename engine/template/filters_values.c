@@ -1,10 +1,9 @@
 // Filters over single values.
 #include "engine/template/functions.h"
-#include "engine/template/number_text.h"
+#include "engine/template/literal.h"
 #include "engine/template/operators.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
-#include "engine/template/tojson.h"
 
 #include <math.h>
 
@@ -37,12 +36,12 @@ static struct object integer(struct rendering *rendering, const struct call *cal
         return object_integer(object_to_integer(value));
     if (value->kind == OBJECT_STRING) {
         rendering_spend_bytes(rendering, value->text.size * 4);
-        enum number_text_status status = number_text_integer(value->text, &number);
-        if (status == NUMBER_TEXT_TOO_LARGE)
+        enum literal_status status = literal_read_integer(value->text, &number);
+        if (status == LITERAL_TOO_LARGE)
             rendering_fail_limit(rendering, "an integer beyond 64 bits");
-        if (status == NUMBER_TEXT_OK)
+        if (status == LITERAL_OK)
             return object_integer(number);
-        if (!number_text_float(value->text, &real) || isinf(real)) // "42.9" is 42
+        if (!literal_read_float(value->text, &real) || isinf(real)) // "42.9" is 42
             real = NAN;
     }
     if (isnan(real))
@@ -59,7 +58,7 @@ static struct object real_number(struct rendering *rendering, const struct call 
     object_check_defined(rendering, value);
     if (object_is_number(value))
         return object_float(object_to_double(value));
-    if (value->kind == OBJECT_STRING && number_text_float(value->text, &real))
+    if (value->kind == OBJECT_STRING && literal_read_float(value->text, &real))
         return object_float(real);
     return call->items[1].kind == OBJECT_MISSING ? object_float(0) : call->items[1];
 }
@@ -74,12 +73,12 @@ static struct object round_number(struct rendering *rendering, const struct call
         rendering_fail(rendering, "round: only to 0 or more digits and to the nearest is supported");
     if (!object_is_number(value))
         rendering_fail(rendering, "type %s doesn't define __round__ method", object_type_name(value));
-    return value->kind == OBJECT_FLOAT ? object_float(number_text_round(value->number, precision))
+    return value->kind == OBJECT_FLOAT ? object_float(literal_round(value->number, precision))
                                        : object_integer(object_to_integer(value));
 }
 
 static void read_separators(struct rendering *rendering, const struct object *separators,
-                            struct tojson_style *style)
+                            struct json_style *style)
 {
     if (!argument_is_given(separators))
         return;
@@ -94,7 +93,7 @@ static void read_separators(struct rendering *rendering, const struct object *se
 static struct object tojson(struct rendering *rendering, const struct call *call)
 {
     const struct object *indent = &call->items[2];
-    struct tojson_style style = {.item_separator = TEXT(", "), .key_separator = TEXT(": ")};
+    struct json_style style = {.item_separator = TEXT(", "), .key_separator = TEXT(": ")};
     style.ensure_ascii = argument_truth(&call->items[1], false);
     if (argument_truth(&call->items[4], false))
         rendering_fail(rendering, "tojson: sort_keys is not supported in chat templates");
@@ -107,7 +106,7 @@ static struct object tojson(struct rendering *rendering, const struct call *call
     }
     size_t start = rendering->text.size;
     read_separators(rendering, &call->items[3], &style);
-    tojson_add(rendering, &call->items[0], &style);
+    represent_add_json(rendering, &call->items[0], &style);
     return rendering_take(rendering, start);
 }
 

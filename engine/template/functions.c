@@ -50,8 +50,8 @@ bool functions_is_refused(enum object_kind kind, struct text name)
     static const char *const refused[] = {
         [OBJECT_STRING] = " casefold center count encode expandtabs format format_map index isalnum isalpha"
                           " isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace"
-                          " istitle isupper ljust maketrans partition rindex rjust rpartition swapcase"
-                          " translate zfill ",
+                          " istitle isupper ljust maketrans partition removeprefix removesuffix rindex"
+                          " rjust rpartition splitlines swapcase translate zfill ",
         [OBJECT_INTEGER] = " as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag "
                            "numerator real to_bytes ",
         [OBJECT_FLOAT] = " as_integer_ratio conjugate fromhex hex imag is_integer real ",

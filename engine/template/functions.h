@@ -67,7 +67,7 @@ extern const struct function_table filters_of_sequences;
 extern const struct function_table tests_table;
 extern const struct function_table globals_table;
 extern const struct function_table methods_of_strings;
-extern const struct function_table methods_of_dicts; // methods.c
+extern const struct function_table methods_of_dicts;
 extern const struct function_table methods_of_lists;
 
 const struct function *functions_find_filter(struct text name); // NULL: none

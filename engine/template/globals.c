@@ -100,18 +100,10 @@ static struct object strftime_now(struct rendering *rendering, const struct call
     return rendering_take(rendering, start);
 }
 
-static struct object unsupported(struct rendering *rendering, const struct call *call)
-{
-    rendering_fail(rendering, "cycler, joiner and lipsum are not supported in chat templates");
-}
-
 static const struct function functions[] = {
     METHOD("range", range, 0, 1, "start", "stop", "step"),
     ANY_ARGUMENTS("dict", dict, OBJECT_DICT),
     ANY_ARGUMENTS("namespace", dict, OBJECT_NAMESPACE),
-    ANY_ARGUMENTS("cycler", unsupported, 0),
-    ANY_ARGUMENTS("joiner", unsupported, 0),
-    ANY_ARGUMENTS("lipsum", unsupported, 0),
     FUNCTION("raise_exception", raise_exception, 0, 1, "message"),
     FUNCTION("strftime_now", strftime_now, 0, 1, "format"),
 };

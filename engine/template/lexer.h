@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 enum token_kind {
-    TOKEN_END, // of the template
+    TOKEN_END,
     TOKEN_DATA,
     TOKEN_VARIABLE_BEGIN,
     TOKEN_VARIABLE_END,
@@ -44,7 +44,7 @@ enum token_kind {
     TOKEN_COLON,
     TOKEN_PIPE,
     TOKEN_COMMA,
-    TOKEN_SEMICOLON,
+    TOKEN_SEMICOLON
 };
 
 struct token {

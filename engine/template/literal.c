@@ -1,8 +1,72 @@
 #include "engine/template/literal.h"
-#include "engine/template/number_text.h"
+#include "engine/template/text_operations.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+enum { NUMBER_BYTES_MAX = 400 };
+
+// Without blanks around, and without the underscores between digits. False: an underscore elsewhere, or too
+// long for `plain`.
+static bool copy_plain(struct text text, char *plain, size_t capacity)
+{
+    size_t size = 0;
+    text = text_strip(text, (struct text){0}, true, true);
+    for (size_t i = 0; i < text.size; i++) {
+        char byte = text.data[i];
+        bool between = i > 0 && i + 1 < text.size && isdigit((unsigned char)text.data[i - 1]) &&
+                       isdigit((unsigned char)text.data[i + 1]);
+        if (!byte || size + 1 == capacity || (byte == '_' && !between))
+            return false;
+        if (byte != '_')
+            plain[size++] = byte;
+    }
+    plain[size] = '\0';
+    return true;
+}
+
+enum literal_status literal_read_integer(struct text text, int64_t *integer)
+{
+    char plain[NUMBER_BYTES_MAX], *end;
+    if (!copy_plain(text, plain, sizeof plain))
+        return text.size < sizeof plain ? LITERAL_NONE : LITERAL_TOO_LARGE;
+    size_t sign = plain[0] == '-' || plain[0] == '+', n_digits = strspn(plain + sign, "0123456789");
+    if (!n_digits || plain[sign + n_digits])
+        return LITERAL_NONE;
+    errno = 0;
+    *integer = strtoll(plain, &end, 10);
+    return errno ? LITERAL_TOO_LARGE : LITERAL_OK;
+}
+
+static bool is_special(const char *word)
+{
+    return strcasecmp(word, "nan") == 0 || strcasecmp(word, "inf") == 0 || strcasecmp(word, "infinity") == 0;
+}
+
+bool literal_read_float(struct text text, double *number)
+{
+    char plain[NUMBER_BYTES_MAX], *end;
+    if (!copy_plain(text, plain, sizeof plain))
+        return false;
+    bool is_decimal = plain[strspn(plain, "0123456789+-.eE")] == '\0';
+    *number = strtod(plain, &end);
+    return (is_decimal || is_special(plain + (plain[0] == '-' || plain[0] == '+'))) && end > plain && !*end;
+}
+
+double literal_round(double number, int64_t precision)
+{
+    enum { DIGITS_MAX = 323 }; // 15 + 308 digits hold every double exactly enough: more change nothing
+    if (!isfinite(number) || precision > DIGITS_MAX || precision < 0)
+        return number;
+    char text[DIGITS_MAX + 320];
+    snprintf(text, sizeof text, "%.*f", (int)precision, number); // rounds the exact value, ties to even
+    return strtod(text, NULL);
+}
 
 static size_t digits_end(struct text text, size_t position)
 {
@@ -44,8 +108,8 @@ const char *literal_number(struct text text, bool after_dot, struct literal_numb
         return "a number in a form that is not supported: decimal digits only, no underscores, no zeros in "
                "front";
     if (number->is_float)
-        return number_text_float(digits, &number->number) ? NULL : "a number of too many digits";
-    return number_text_integer(digits, &number->integer) == NUMBER_TEXT_OK ? NULL : "a number beyond 64 bits";
+        return literal_read_float(digits, &number->number) ? NULL : "a number of too many digits";
+    return literal_read_integer(digits, &number->integer) == LITERAL_OK ? NULL : "a number beyond 64 bits";
 }
 
 static int digit_at(struct text text, size_t position)

@@ -1,4 +1,5 @@
-// Number and string literals of the template language.
+// Number and string literals of the template language; numbers from text, as Python's int() and float() read
+// it, and its round().
 #pragma once
 
 #include "schemas/text.h"
@@ -19,3 +20,11 @@ const char *literal_number(struct text text, bool after_dot, struct literal_numb
 // The text of a string literal whose inside is `body`, as Python's unicode-escape; `out` has room for 4 bytes
 // more than the body. Returns a problem or NULL.
 const char *literal_unescape(struct text body, char *out, struct text *text);
+
+enum literal_status { LITERAL_NONE, LITERAL_OK, LITERAL_TOO_LARGE };
+
+// Blanks around, a sign, single underscores between digits.
+enum literal_status literal_read_integer(struct text text, int64_t *integer);
+bool literal_read_float(struct text text, double *number);
+// To `precision` decimal digits (0 or more), by the number's exact value; ties to even.
+double literal_round(double number, int64_t precision);

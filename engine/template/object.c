@@ -9,35 +9,28 @@
 #include <math.h>
 #include <string.h>
 
-struct object object_undefined_hint(const char *hint)
-{
-    return object_undefined(UNDEFINED_HINT, text_from_string(hint));
-}
-
 static const char *const view_names[] = {
     [VIEW_KEYS] = "dict_keys", [VIEW_VALUES] = "dict_values", [VIEW_ITEMS] = "dict_items"};
 
 const char *object_type_name(const struct object *object)
 {
-    static const char *const names[] = {
-        [OBJECT_MISSING] = "Undefined",
-        [OBJECT_UNDEFINED] = "Undefined",
-        [OBJECT_NONE] = "NoneType",
-        [OBJECT_BOOL] = "bool",
-        [OBJECT_INTEGER] = "int",
-        [OBJECT_FLOAT] = "float",
-        [OBJECT_STRING] = "str",
-        [OBJECT_LIST] = "list",
-        [OBJECT_TUPLE] = "tuple",
-        [OBJECT_DICT] = "dict",
-        [OBJECT_RANGE] = "range",
-        [OBJECT_VIEW] = "dict_keys",
-        [OBJECT_GENERATOR] = "generator",
-        [OBJECT_NAMESPACE] = "Namespace",
-        [OBJECT_LOOP] = "LoopContext",
-        [OBJECT_MACRO] = "Macro",
-        [OBJECT_FUNCTION] = "builtin_function_or_method",
-    };
+    static const char *const names[] = {[OBJECT_MISSING] = "Undefined",
+                                        [OBJECT_UNDEFINED] = "Undefined",
+                                        [OBJECT_NONE] = "NoneType",
+                                        [OBJECT_BOOL] = "bool",
+                                        [OBJECT_INTEGER] = "int",
+                                        [OBJECT_FLOAT] = "float",
+                                        [OBJECT_STRING] = "str",
+                                        [OBJECT_LIST] = "list",
+                                        [OBJECT_TUPLE] = "tuple",
+                                        [OBJECT_DICT] = "dict",
+                                        [OBJECT_RANGE] = "range",
+                                        [OBJECT_VIEW] = "dict_keys",
+                                        [OBJECT_GENERATOR] = "generator",
+                                        [OBJECT_NAMESPACE] = "Namespace",
+                                        [OBJECT_LOOP] = "LoopContext",
+                                        [OBJECT_MACRO] = "Macro",
+                                        [OBJECT_FUNCTION] = "builtin_function_or_method"};
     if (object->kind == OBJECT_VIEW)
         return view_names[object->detail];
     return names[object->kind];
@@ -62,11 +55,9 @@ bool object_truth(const struct object *object)
     case OBJECT_NONE:
         return false;
     case OBJECT_BOOL:
-        return object->boolean;
     case OBJECT_INTEGER:
-        return object->integer != 0;
     case OBJECT_FLOAT:
-        return object->number != 0;
+        return object_to_double(object) != 0;
     case OBJECT_STRING:
         return object->text.size > 0;
     case OBJECT_LIST:
@@ -77,14 +68,9 @@ bool object_truth(const struct object *object)
         return object->dict->n_entries > 0;
     case OBJECT_RANGE:
         return object->range->n_items > 0;
-    case OBJECT_GENERATOR:
-    case OBJECT_NAMESPACE:
-    case OBJECT_LOOP: // its length is at least 1 while it exists
-    case OBJECT_MACRO:
-    case OBJECT_FUNCTION:
-        break;
+    default:
+        return true;
     }
-    return true;
 }
 
 int64_t object_length(struct rendering *rendering, const struct object *object)

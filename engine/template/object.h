@@ -117,7 +117,10 @@ static inline struct object object_undefined(enum undefined_reason reason, struc
     return (struct object){.kind = OBJECT_UNDEFINED, .detail = (uint8_t)reason, .text = text};
 }
 
-struct object object_undefined_hint(const char *hint); // a literal
+static inline struct object object_undefined_hint(const char *hint) // a literal
+{
+    return object_undefined(UNDEFINED_HINT, text_from_string(hint));
+}
 
 static inline bool object_is_sequence(const struct object *object)
 {

@@ -357,19 +357,12 @@ struct expression *expression_parse_filters(struct parser *parser, struct expres
 
 static bool starts_test_argument(const struct parser *parser)
 {
-    switch (parser->token.kind) {
-    case TOKEN_NAME:
+    const uint64_t literals = 1ull << TOKEN_STRING | 1ull << TOKEN_INTEGER | 1ull << TOKEN_FLOAT |
+                              1ull << TOKEN_LEFT_BRACKET | 1ull << TOKEN_LEFT_BRACE;
+    if (parser->token.kind == TOKEN_NAME)
         return !parser_is_name(parser, "else") && !parser_is_name(parser, "or") &&
                !parser_is_name(parser, "and");
-    case TOKEN_STRING:
-    case TOKEN_INTEGER:
-    case TOKEN_FLOAT:
-    case TOKEN_LEFT_BRACKET:
-    case TOKEN_LEFT_BRACE:
-        return true;
-    default:
-        return false;
-    }
+    return literals >> parser->token.kind & 1;
 }
 
 // `is divisibleby 3`: a single argument needs no parentheses.

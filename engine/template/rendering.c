@@ -9,33 +9,18 @@ enum {
     GROWING_BYTES_MIN = 256, // shorter strings are copied: the room behind them would cost more
 };
 
-static _Noreturn void fail(struct rendering *rendering, enum error_code code, char *text)
+void rendering_fail_with(struct rendering *rendering, enum error_code code, const char *format, ...)
 {
+    char text[ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ')
             *c = ' '; // an error is one line
     error_set(rendering->error, STATUS_REJECT, code, "%s", text);
     longjmp(rendering->failure, 1);
-}
-
-void rendering_fail(struct rendering *rendering, const char *format, ...)
-{
-    char text[ERROR_TEXT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    fail(rendering, ERROR_TEMPLATE, text);
-}
-
-void rendering_fail_limit(struct rendering *rendering, const char *format, ...)
-{
-    char text[ERROR_TEXT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    fail(rendering, ERROR_LIMIT_EXCEEDED, text);
 }
 
 void *rendering_allocate(struct rendering *rendering, size_t size)

@@ -46,8 +46,10 @@ struct rendering {
 };
 
 // Each sets the error and leaves through `failure`: functions here and above return only what they made.
-_Noreturn void rendering_fail(struct rendering *rendering, const char *format, ...) PRINTF_LIKE(2, 3);
-_Noreturn void rendering_fail_limit(struct rendering *rendering, const char *format, ...) PRINTF_LIKE(2, 3);
+_Noreturn void rendering_fail_with(struct rendering *rendering, enum error_code code, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+#define rendering_fail(rendering, ...)       rendering_fail_with(rendering, ERROR_TEMPLATE, __VA_ARGS__)
+#define rendering_fail_limit(rendering, ...) rendering_fail_with(rendering, ERROR_LIMIT_EXCEEDED, __VA_ARGS__)
 
 // Zeroed memory, never NULL.
 void *rendering_allocate(struct rendering *rendering, size_t size);

@@ -1,4 +1,5 @@
-// str() and repr() as Python prints them.
+// str() and repr() as Python prints them, and JSON as json.dumps writes it: what the `tojson` of Hugging Face
+// transformers gives (tojson.c).
 #pragma once
 
 #include "engine/template/object.h"
@@ -16,3 +17,13 @@ size_t represent_digits(double number, char digits[REPRESENT_DIGITS_MAX + 1], in
 // HTML escaping, as markupsafe does it: a marked string; one that is marked already stays as it is. Others
 // than strings are printed first.
 struct object represent_escape(struct rendering *rendering, const struct object *object);
+
+struct json_style {
+    struct text indent; // data NULL: all on one line
+    struct text item_separator, key_separator;
+    bool ensure_ascii;
+};
+
+// Appends to rendering->text. Fails for what Python says is not JSON serializable.
+void represent_add_json(struct rendering *rendering, const struct object *object,
+                        const struct json_style *style);

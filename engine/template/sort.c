@@ -45,22 +45,17 @@ struct object *sort_keys(struct rendering *rendering, const struct sequence *ite
     return keys;
 }
 
-struct sort {
-    struct rendering *rendering;
-    const struct object *keys;
-    bool reverse;
-};
-
 // Merges order[0..middle) and order[middle..n), both sorted, through spare.
-static void merge(const struct sort *sort, size_t *order, size_t *spare, size_t middle, size_t n)
+static void merge(struct rendering *rendering, const struct object *keys, bool reverse, size_t *order,
+                  size_t *spare, size_t middle, size_t n)
 {
     memcpy(spare, order, middle * sizeof *order);
     size_t left = 0, right = middle, out = 0;
     while (left < middle && right < n) {
-        const struct object *a = &sort->keys[spare[left]], *b = &sort->keys[order[right]];
-        rendering_spend(sort->rendering, 1);
-        int compared = object_compare(sort->rendering, a, b, "<");
-        bool take_right = sort->reverse ? compared < 0 : compared > 0;
+        const struct object *a = &keys[spare[left]], *b = &keys[order[right]];
+        rendering_spend(rendering, 1);
+        int compared = object_compare(rendering, a, b, "<");
+        bool take_right = reverse ? compared < 0 : compared > 0;
         order[out++] = take_right ? order[right++] : spare[left++];
     }
     memcpy(order + out, spare + left, (middle - left) * sizeof *order);
@@ -68,7 +63,6 @@ static void merge(const struct sort *sort, size_t *order, size_t *spare, size_t 
 
 size_t *sort_order(struct rendering *rendering, const struct object *keys, size_t n, bool reverse)
 {
-    struct sort sort = {rendering, keys, reverse};
     size_t *positions = rendering_allocate_array(rendering, n + 1, sizeof *positions);
     size_t *spare = rendering_allocate_array(rendering, n + 1, sizeof *spare);
     for (size_t i = 0; i < n; i++)
@@ -76,7 +70,7 @@ size_t *sort_order(struct rendering *rendering, const struct object *keys, size_
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t start = 0; start + width < n; start += 2 * width) {
             size_t stop = start + 2 * width < n ? start + 2 * width : n;
-            merge(&sort, positions + start, spare, width, stop - start);
+            merge(rendering, keys, reverse, positions + start, spare, width, stop - start);
         }
     }
     return positions;

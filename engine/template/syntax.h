@@ -39,10 +39,11 @@ struct scope {
     uint32_t n_loads;
 };
 
+// A namespace target (ns.attribute) is only in `set`, a slice only in a subscript.
 enum expression_kind {
     EXPRESSION_LITERAL,
     EXPRESSION_NAME,
-    EXPRESSION_NAMESPACE_TARGET, // ns.attribute, only in `set`
+    EXPRESSION_NAMESPACE_TARGET,
     EXPRESSION_LIST,
     EXPRESSION_TUPLE,
     EXPRESSION_DICT,
@@ -56,10 +57,10 @@ enum expression_kind {
     EXPRESSION_CONDITION,
     EXPRESSION_ATTRIBUTE,
     EXPRESSION_SUBSCRIPT,
-    EXPRESSION_SLICE, // only as a subscript
+    EXPRESSION_SLICE,
     EXPRESSION_CALL,
     EXPRESSION_FILTER,
-    EXPRESSION_TEST,
+    EXPRESSION_TEST
 };
 
 enum operator{
@@ -76,7 +77,7 @@ enum operator{
     OPERATOR_GREATER,
     OPERATOR_GREATER_EQUAL,
     OPERATOR_IN,
-    OPERATOR_NOT_IN,
+    OPERATOR_NOT_IN
 };
 
 struct expressions {
@@ -159,7 +160,7 @@ enum statement_kind {
     STATEMENT_MACRO,
     STATEMENT_GENERATION,
     STATEMENT_BREAK,
-    STATEMENT_CONTINUE,
+    STATEMENT_CONTINUE
 };
 
 struct statements {

@@ -1,6 +1,5 @@
 #include "engine/template/template.h"
 #include "engine/template/evaluate.h"
-#include "engine/template/execute.h"
 #include "engine/template/functions.h"
 #include "engine/template/parser.h"
 #include "engine/template/rendering.h"

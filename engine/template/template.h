@@ -7,15 +7,13 @@
 // Rendered text is what jinja2 gives, byte for byte. All else is refused by name: the tags autoescape, block,
 // call, extends, from, import, include, print, raw, with; recursive loops, loop.changed, cycle and depth;
 // caller, varargs, kwargs, *x and **x in calls; dict and namespace of a dict; cycler, joiner, lipsum; **,
-// unary +, // and % of floats, % and str.format on text, division of integers beyond 2^53; numbers other than
-// decimal; strings side by side; several subscripts; text sliced with a step; tuples as keys; the order of
-// lists; the filters abs, attr, batch, center, filesizeformat, forceescape, format, groupby, max, min, pprint,
-// random, slice, striptags, sum, urlencode, urlize, wordcount, wordwrap, xmlattr; reverse of text; a.b as an
-// attribute in a filter; int with a base, round to less than 0 digits or to one side, sort by several
-// attributes; tojson with sort_keys; titles beyond ASCII and the lower case of U+03A3; the tests escaped,
-// filter, lower, test, upper; the rarer methods and attributes (functions.c) and the start and end of
-// searches; printing anything but numbers, strings, lists, tuples and dicts. Known limits: integers have 64
-// bits; time is UTC; see character.h for letters.
+// unary +, // and % of floats, % on text, division of integers beyond 2^53; numbers other than decimal;
+// strings side by side; several subscripts; text sliced with a step; tuples as keys; the order of lists; the
+// filters and tests that functions.h's tables lack; reverse of text; a.b as an attribute in a filter; int with
+// a base, round to less than 0 digits or to one side, sort by several attributes; tojson with sort_keys; titles
+// beyond ASCII and the lower case of U+03A3; the rarer methods and attributes (functions.c) and the start and
+// end of searches; printing anything but numbers, strings, lists, tuples and dicts. Known limits: integers have
+// 64 bits; time is UTC; see character.h for letters.
 #pragma once
 
 #include "schemas/span.h"
@@ -42,8 +40,7 @@ struct template_environment {
     struct text eos_token;
     struct text pad_token;
     struct text unk_token;
-    int64_t
-        now; // seconds since 1970 UTC, for strftime_now: the job's submission; 0: unknown, strftime_now fails
+    int64_t now; // the job's submission, seconds since 1970 UTC, for strftime_now; 0: unknown, it fails
     // Gets the parts of the output that came from the variables' strings, whatever was done to them: all
     // other bytes are the template's own, or bos_token and its like. A message's "role" counts as the
     // template's where it is a plain word, since templates put control tokens together with it ("<|" + role +

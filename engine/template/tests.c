@@ -33,17 +33,6 @@ static struct object has_remainder(struct rendering *rendering, const struct cal
     return object_bool(object_equal(rendering, &rest, &expected));
 }
 
-// The same object: for what has no identity here, the same kind and value.
-static struct object is_same(struct rendering *rendering, const struct call *call)
-{
-    const struct object *a = &call->items[0], *b = &call->items[1];
-    if (a->kind != b->kind)
-        return object_bool(false);
-    if (object_is_sequence(a) || a->kind == OBJECT_DICT)
-        return object_bool(a->sequence == b->sequence);
-    return object_bool(object_equal(rendering, a, b));
-}
-
 static struct object compare(struct rendering *rendering, const struct call *call)
 {
     return object_bool(
@@ -68,7 +57,6 @@ static const struct function functions[] = {
     FUNCTION("odd", has_remainder, 1, 1, "value"),
     FUNCTION("even", has_remainder, 0, 1, "value"),
     FUNCTION("divisibleby", has_remainder, 0, 2, "value", "num"),
-    FUNCTION("sameas", is_same, 0, 2, "value", "other"),
     FUNCTION("in", compare, OPERATOR_IN, 2, "value", "seq"),
     METHOD("==", compare, OPERATOR_EQUAL, 2, "a", "b"),
     METHOD("eq", compare, OPERATOR_EQUAL, 2, "a", "b"),

@@ -137,7 +137,7 @@ static void add_part(struct rendering *rendering, struct list_builder *list, str
     list_add(rendering, list, &part);
 }
 
-struct object text_split_lines(struct rendering *rendering, struct text text, bool keep_ends)
+struct object text_split_lines(struct rendering *rendering, struct text text)
 {
     struct list_builder list = {0};
     size_t start = 0;
@@ -148,7 +148,7 @@ struct object text_split_lines(struct rendering *rendering, struct text text, bo
             continue;
         if (codepoint == '\r' && i < text.size && text.data[i] == '\n')
             i++;
-        add_part(rendering, &list, text, start, keep_ends ? i : stop);
+        add_part(rendering, &list, text, start, stop);
         start = i;
     }
     if (start < text.size)

@@ -24,7 +24,7 @@ struct object text_replace(struct rendering *rendering, struct text text, struct
 // Byte offset of the first (or last) `part`, or SIZE_MAX.
 size_t text_find(struct text text, struct text part, bool last);
 // The lines, as str.splitlines.
-struct object text_split_lines(struct rendering *rendering, struct text text, bool keep_ends);
+struct object text_split_lines(struct rendering *rendering, struct text text);
 // As str.split and str.rsplit; separator data NULL: runs of whitespace.
 struct object text_split(struct rendering *rendering, struct text text, struct text separator,
                          int64_t max_splits, bool from_right);

@@ -1,12 +1,11 @@
-#include "engine/template/tojson.h"
+#include "engine/template/represent.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/rendering.h"
-#include "engine/template/represent.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-static void add(struct rendering *rendering, const struct object *object, const struct tojson_style *style,
+static void add(struct rendering *rendering, const struct object *object, const struct json_style *style,
                 unsigned level);
 
 static void add_character(struct buffer *buffer, uint32_t codepoint, bool ensure_ascii)
@@ -33,7 +32,7 @@ static bool is_plain(char byte, bool ensure_ascii)
     return c >= ' ' && c != '"' && c != '\\' && !(ensure_ascii && c > '~');
 }
 
-static void add_string(struct rendering *rendering, struct text text, const struct tojson_style *style)
+static void add_string(struct rendering *rendering, struct text text, const struct json_style *style)
 {
     struct buffer *buffer = &rendering->text;
     buffer_add_byte(buffer, '"');
@@ -62,7 +61,7 @@ static void add_float(struct buffer *buffer, double number)
         represent_add_float(buffer, number);
 }
 
-static void add_line(struct buffer *buffer, const struct tojson_style *style, unsigned level)
+static void add_line(struct buffer *buffer, const struct json_style *style, unsigned level)
 {
     if (!style->indent.data)
         return;
@@ -72,7 +71,7 @@ static void add_line(struct buffer *buffer, const struct tojson_style *style, un
 }
 
 static void add_items(struct rendering *rendering, const struct sequence *sequence,
-                      const struct tojson_style *style, unsigned level)
+                      const struct json_style *style, unsigned level)
 {
     struct buffer *buffer = &rendering->text;
     buffer_add_byte(buffer, '[');
@@ -87,7 +86,7 @@ static void add_items(struct rendering *rendering, const struct sequence *sequen
     buffer_add_byte(buffer, ']');
 }
 
-static void add_key(struct rendering *rendering, const struct object *key, const struct tojson_style *style)
+static void add_key(struct rendering *rendering, const struct object *key, const struct json_style *style)
 {
     bool is_plain = key->kind == OBJECT_NONE || object_is_number(key);
     if (!is_plain && key->kind != OBJECT_STRING)
@@ -100,7 +99,7 @@ static void add_key(struct rendering *rendering, const struct object *key, const
         buffer_add_byte(&rendering->text, '"');
 }
 
-static void add_dict(struct rendering *rendering, const struct dict *dict, const struct tojson_style *style,
+static void add_dict(struct rendering *rendering, const struct dict *dict, const struct json_style *style,
                      unsigned level)
 {
     struct buffer *buffer = &rendering->text;
@@ -119,7 +118,7 @@ static void add_dict(struct rendering *rendering, const struct dict *dict, const
     buffer_add_byte(buffer, '}');
 }
 
-static void add(struct rendering *rendering, const struct object *object, const struct tojson_style *style,
+static void add(struct rendering *rendering, const struct object *object, const struct json_style *style,
                 unsigned level)
 {
     struct buffer *buffer = &rendering->text;
@@ -156,7 +155,8 @@ static void add(struct rendering *rendering, const struct object *object, const 
     }
 }
 
-void tojson_add(struct rendering *rendering, const struct object *object, const struct tojson_style *style)
+void represent_add_json(struct rendering *rendering, const struct object *object,
+                        const struct json_style *style)
 {
     add(rendering, object, style, 0);
 }

@@ -1,0 +1,220 @@
+// Filters over text and methods of strings. A filter takes other values as they print.
+#include "engine/template/codepoints.h"
+#include "engine/template/functions.h"
+#include "engine/template/iterator.h"
+#include "engine/template/operators.h"
+#include "engine/template/rendering.h"
+#include "engine/template/represent.h"
+#include "engine/template/text_operations.h"
+
+#include <string.h>
+
+static struct object change_case(struct rendering *rendering, const struct call *call)
+{
+    struct object string = represent_str(rendering, &call->items[0]);
+    return text_change_case(rendering, string.text, (enum text_case)call->variant);
+}
+
+static struct object replace(struct rendering *rendering, const struct call *call)
+{
+    struct object string = represent_str(rendering, &call->items[0]),
+                  from = represent_str(rendering, &call->items[1]),
+                  to = represent_str(rendering, &call->items[2]);
+    int64_t count = argument_integer(rendering, &call->items[3], -1);
+    return text_replace(rendering, string.text, from.text, to.text, count);
+}
+
+static struct object string(struct rendering *rendering, const struct call *call)
+{
+    return represent_str(rendering, &call->items[0]);
+}
+
+static void check_text(struct rendering *rendering, const struct object *value)
+{
+    object_check_defined(rendering, value);
+    if (value->kind != OBJECT_STRING)
+        rendering_fail(rendering, "expected str, not %s", object_type_name(value));
+}
+
+static struct object indent(struct rendering *rendering, const struct call *call)
+{
+    const struct object *value = &call->items[0], *width = &call->items[1];
+    struct buffer *buffer = &rendering->text;
+    check_text(rendering, value);
+    if (width->kind == OBJECT_NONE)
+        rendering_fail(rendering, "indent: the width is none");
+    struct object indention = *width;
+    if (width->kind != OBJECT_STRING)
+        indention = operator_repeat_text(rendering, TEXT(" "), argument_integer(rendering, width, 4));
+    bool first = argument_truth(&call->items[2], false), blank = argument_truth(&call->items[3], false);
+    size_t start = buffer->size;
+    rendering_add_text(rendering, value->text); // a newline more: the last line is a line too
+    buffer_add_byte(buffer, '\n');
+    struct object terminated = rendering_take(rendering, start);
+    const struct sequence *lines = text_split_lines(rendering, terminated.text).sequence;
+    for (size_t i = 0; i < lines->n_items; i++) {
+        struct text line = lines->items[i].text;
+        if (i)
+            buffer_add_byte(buffer, '\n');
+        if (i ? blank || line.size : first)
+            rendering_add_text(rendering, indention.text);
+        rendering_add_text(rendering, line);
+    }
+    return rendering_take(rendering, start);
+}
+
+enum { TRUNCATE_LENGTH = 255, TRUNCATE_LEEWAY = 5 }; // jinja's defaults
+
+static struct object truncate_text(struct rendering *rendering, const struct call *call)
+{
+    const struct object *value = &call->items[0];
+    int64_t value_length = object_length(rendering, value); // lists and dicts that are short enough pass
+    if (value_length < 0)
+        check_text(rendering, value);
+    int64_t length = argument_integer(rendering, &call->items[1], TRUNCATE_LENGTH);
+    struct text end = argument_text(rendering, &call->items[3], TEXT("..."));
+    int64_t leeway = argument_integer(rendering, &call->items[4], TRUNCATE_LEEWAY);
+    int64_t end_length = (int64_t)codepoints_count(end);
+    if (length < end_length || leeway < 0)
+        rendering_fail(rendering, "truncate: expected length >= %d and leeway >= 0", (int)end_length);
+    if (value_length - leeway <= length)
+        return *value;
+    check_text(rendering, value);
+    struct text kept = codepoints_slice(value->text, 0, (size_t)(length - end_length));
+    size_t space = text_find(kept, TEXT(" "), true);
+    if (!argument_truth(&call->items[2], false) && space != SIZE_MAX)
+        kept.size = space;
+    return rendering_concatenate(rendering, kept, end);
+}
+
+static struct object escape(struct rendering *rendering, const struct call *call)
+{
+    return represent_escape(rendering, &call->items[0]);
+}
+
+static struct object safe(struct rendering *rendering, const struct call *call)
+{
+    struct object string = represent_str(rendering, &call->items[0]);
+    string.markup = true;
+    return string;
+}
+
+static struct text required_text(struct rendering *rendering, const struct object *argument)
+{
+    if (argument->kind != OBJECT_STRING)
+        rendering_fail(rendering, "must be str, not %s", object_type_name(argument));
+    return argument->text;
+}
+
+static struct object split(struct rendering *rendering, const struct call *call)
+{
+    struct text separator = argument_text(rendering, &call->items[1], (struct text){0});
+    int64_t max_splits = argument_integer(rendering, &call->items[2], -1);
+    return text_split(rendering, call->items[0].text, separator, max_splits, call->variant);
+}
+
+enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
+
+static struct object strip(struct rendering *rendering, const struct call *call)
+{
+    struct text text = represent_str(rendering, &call->items[0]).text;
+    struct text chars = argument_text(rendering, &call->items[1], (struct text){0});
+    text_spend_search(rendering, text, chars);
+    return object_string(text_strip(text, chars, call->variant & STRIP_LEFT, call->variant & STRIP_RIGHT));
+}
+
+enum { AT_START, AT_END };
+
+static bool has_affix(struct text text, struct text affix, bool at_end)
+{
+    size_t offset = at_end ? text.size - affix.size : 0;
+    return affix.size <= text.size &&
+           (!affix.size || memcmp(text.data + offset, affix.data, affix.size) == 0);
+}
+
+static struct object starts_or_ends_with(struct rendering *rendering, const struct call *call)
+{
+    const struct object *alternatives = &call->items[1];
+    bool found = false;
+    size_t n = 1;
+    if (alternatives->kind == OBJECT_TUPLE) {
+        n = alternatives->sequence->n_items;
+        alternatives = alternatives->sequence->items;
+    }
+    rendering_spend_bytes(rendering, call->items[0].text.size);
+    for (size_t i = 0; i < n && !found; i++)
+        found = has_affix(call->items[0].text, required_text(rendering, &alternatives[i]),
+                          call->variant == AT_END);
+    return object_bool(found);
+}
+
+static struct object find(struct rendering *rendering, const struct call *call)
+{
+    struct text text = call->items[0].text, wanted = required_text(rendering, &call->items[1]);
+    text_spend_search(rendering, text, wanted);
+    size_t found = text_find(text, wanted, call->variant);
+    text.size = found;
+    return object_integer(found == SIZE_MAX ? -1 : (int64_t)codepoints_count(text));
+}
+
+static struct object replace_text(struct rendering *rendering, const struct call *call)
+{
+    struct text from = required_text(rendering, &call->items[1]),
+                to = required_text(rendering, &call->items[2]);
+    int64_t n = argument_integer(rendering, &call->items[3], -1);
+    return text_replace(rendering, call->items[0].text, from, to, n);
+}
+
+static struct object join_texts(struct rendering *rendering, const struct call *call)
+{
+    const struct sequence *items = iterator_collect(rendering, &call->items[1]).sequence;
+    size_t start = rendering->text.size;
+    for (size_t i = 0; i < items->n_items; i++) {
+        const struct object *item = &items->items[i];
+        if (item->kind != OBJECT_STRING)
+            rendering_fail(rendering, "sequence item %zu: expected str instance, %s found", i,
+                           object_type_name(item));
+        if (i)
+            rendering_add_text(rendering, call->items[0].text);
+        rendering_add_text(rendering, item->text);
+        rendering_check_text(rendering);
+    }
+    return rendering_take(rendering, start);
+}
+
+static const struct function filters[] = {
+    FUNCTION("upper", change_case, CASE_UPPER, 1, "s"),
+    FUNCTION("lower", change_case, CASE_LOWER, 1, "s"),
+    FUNCTION("capitalize", change_case, CASE_CAPITAL, 1, "s"),
+    FUNCTION("title", change_case, CASE_TITLE_WORDS, 1, "s"),
+    FUNCTION("trim", strip, STRIP_LEFT | STRIP_RIGHT, 1, "value", "chars"),
+    FUNCTION("replace", replace, 0, 3, "s", "old", "new", "count"),
+    FUNCTION("string", string, 0, 1, "s"),
+    FUNCTION("indent", indent, 0, 1, "s", "width", "first", "blank"),
+    FUNCTION("truncate", truncate_text, 0, 1, "s", "length", "killwords", "end", "leeway"),
+    FUNCTION("e", escape, 0, 1, "s"),
+    FUNCTION("escape", escape, 0, 1, "s"),
+    FUNCTION("safe", safe, 0, 1, "value"),
+};
+
+const struct function_table filters_of_text = FUNCTION_TABLE(filters);
+
+static const struct function methods[] = {
+    METHOD("upper", change_case, CASE_UPPER, 1, "self"),
+    METHOD("lower", change_case, CASE_LOWER, 1, "self"),
+    METHOD("title", change_case, CASE_TITLE, 1, "self"),
+    METHOD("capitalize", change_case, CASE_CAPITAL, 1, "self"),
+    FUNCTION("split", split, false, 1, "self", "sep", "maxsplit"),
+    FUNCTION("rsplit", split, true, 1, "self", "sep", "maxsplit"),
+    METHOD("strip", strip, STRIP_LEFT | STRIP_RIGHT, 1, "self", "chars"),
+    METHOD("lstrip", strip, STRIP_LEFT, 1, "self", "chars"),
+    METHOD("rstrip", strip, STRIP_RIGHT, 1, "self", "chars"),
+    METHOD("startswith", starts_or_ends_with, AT_START, 2, "self", "prefix"),
+    METHOD("endswith", starts_or_ends_with, AT_END, 2, "self", "suffix"),
+    METHOD("find", find, false, 2, "self", "sub"),
+    METHOD("rfind", find, true, 2, "self", "sub"),
+    METHOD("replace", replace_text, 0, 3, "self", "old", "new", "count"),
+    METHOD("join", join_texts, 0, 2, "self", "iterable"),
+};
+
+const struct function_table methods_of_strings = FUNCTION_TABLE(methods);
