@@ -92,7 +92,7 @@ static void *before(const void *memory, uint64_t offset)
 
 static float *random_floats(size_t n, float size, uint64_t *seed)
 {
-    float *items = require(malloc(n * sizeof *items));
+    float *items = require(calloc(n, sizeof *items)); // zeroed: gcc 14 does not see the loop fill it
     for (size_t i = 0; i < n; i++)
         items[i] = size * random_float(seed);
     return items;
