@@ -1,7 +1,9 @@
 """What .ci/run reports, with programs in place of its stages' own."""
+import glob
 import os
 import shutil
 import subprocess
+import sys
 
 from session import case
 
@@ -58,3 +60,27 @@ def a_failed_case_of_a_stage_is_counted_once(test):
     status, lines = run(test)
     assert status == 1, lines
     assert lines[-1].split(", ")[1] == "3 failed", lines
+
+
+def skipped_without(test, command, programs):
+    """Runs a test program over a broker with `programs` before others in PATH, and with no Kafka of its own."""
+    for name, text in programs.items():
+        with open(test.path(name), "w", encoding="utf-8") as out:
+            out.write(text)
+        os.chmod(test.path(name), 0o755)
+    path = f"{test.folder}:{os.environ['PATH']}" if programs else test.folder
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
+    environment |= {"PATH": path, "XDG_CACHE_HOME": test.path("cache"), "CMOCKA_MESSAGE_OUTPUT": "TAP"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0 and "# SKIP" in done.stdout, (command, done)
+
+
+@case
+def cases_over_a_broker_are_skipped_where_there_is_no_java_or_no_kafka(test):
+    no_kafka = {"java": "#!/bin/sh\n", "mvn": "#!/bin/sh\nexit 1\n"}
+    programs = glob.glob(os.path.join(os.path.dirname(test.sheaf), "..", "tests", "kafka_*"))
+    for program in filter(os.path.isfile, programs):
+        skipped_without(test, [program], {})
+        skipped_without(test, [program], no_kafka)
+    for suite in ("kafka", "security"):
+        skipped_without(test, [sys.executable, os.path.join(ROOT, "tests/e2e/run.py"), suite, "--sheaf", test.sheaf], no_kafka)

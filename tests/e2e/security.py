@@ -71,8 +71,14 @@ def broker():
     absent = [name for name in ("java", "openssl") if not shutil.which(name)]
     if not absent and not shutil.which("mvn") and not os.path.exists(os.path.expanduser("~/.cache/sheaf")):
         absent = ["Kafka, and no Maven to fetch it"]
+    os.environ["SHEAF_KAFKA_VERSION"] = KAFKA_VERSION
     if absent:
         place["missing"] = f"there is no {' and no '.join(absent)}"
+    else:
+        installed = ops("install", timeout=600)
+        if installed.returncode:
+            place["missing"] = "no Kafka: " + " ".join(installed.stderr.split()[-30:])
+    if "missing" in place:
         raise Skip(place["missing"])
     place["folder"] = tempfile.mkdtemp(prefix="sheaf-security-")
     for name in ("ca", "other-ca"):
@@ -88,7 +94,6 @@ def broker():
             file.write(open(path(name), encoding="ascii").read())
     with open(path("broker.properties"), "w", encoding="ascii") as file:
         file.write(PROPERTIES.format(folder=place["folder"]))
-    os.environ["SHEAF_KAFKA_VERSION"] = KAFKA_VERSION
     mtls, scram = free_ports(2)
     started = ops("start", "--dir", path("kafka"), "--listeners", f"MTLS://127.0.0.1:{mtls},SCRAM://127.0.0.1:{scram}",
                   "--properties", path("broker.properties"), "--scram", f"sheaf={PASSWORD}",

@@ -8,11 +8,22 @@
 // Kafka for it, and cases are skipped.
 extern const char *brokers;
 
-// The group's setup and teardown, and the setup of each case (<cmocka.h> before this header's use).
+// The group's setup and teardown (<cmocka.h> before this header's use).
 int broker_start_group(void **state);
 int broker_stop_group(void **state);
-int broker_is_needed(void **state);
-#define BROKER_TEST(name) cmocka_unit_test_setup(name, broker_is_needed)
+
+// A case that is skipped without a broker, by its own function: cmocka counts skip() in a setup as an error.
+struct broker_case {
+    void (*run)(void **state);
+};
+void broker_run_case(void **state);
+#define BROKER_TEST(name)                                                                                    \
+    {                                                                                                        \
+#name, broker_run_case, NULL, NULL, &(struct broker_case)                                            \
+        {                                                                                                    \
+            name                                                                                             \
+        }                                                                                                    \
+    }
 
 // Crash the broker and restart it on its port. Only one of our own can be.
 bool broker_is_ours(void);
