@@ -43,9 +43,9 @@ uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend)
     int64_t n_positions = (int64_t)kv->n_pages * kv->page_positions;
     if (kv->n_positions_most && kv->n_positions_most < n_positions)
         n_positions = kv->n_positions_most;
-    return kv->n_heads
-               ? attention_scratch_bytes(kv->n_heads, kv->value_dim, backend->n_rows_least, n_positions)
-               : 0;
+    return kv->n_heads ? attention_scratch_bytes(kv->n_heads, kv->value_dim, backend->capacity.n_rows_least,
+                                                 n_positions)
+                       : 0;
 }
 
 static int32_t count_small_rows(const struct kv_shape *kv, const struct step *step)
@@ -72,14 +72,14 @@ void gpu_find_shared(struct gpu_backend *backend, const struct step *step)
                                  .tile_queries = attention_shared_queries(&pages, shared_bytes),
                                  .small_queries = attention_small_queries(&pages, kv->n_heads, shared_bytes)};
     uint64_t row_bytes = (uint64_t)kv->n_heads * attention_part_bytes(kv->value_dim);
-    int32_t n_rows = backend->decoding ? backend->kind.n_rows : count_small_rows(kv, step);
-    uint64_t n_fit = n_rows ? backend->attention.size_bytes / (row_bytes * (uint64_t)n_rows) : 0;
-    int32_t n_segments = (backend->kind.n_positions + ATTENTION_SEGMENT - 1) / ATTENTION_SEGMENT;
+    int32_t n_rows = backend->current.decoding ? backend->current.kind.n_rows : count_small_rows(kv, step);
+    uint64_t n_fit = n_rows ? backend->memory.attention.size_bytes / (row_bytes * (uint64_t)n_rows) : 0;
+    int32_t n_segments = (backend->current.kind.n_positions + ATTENTION_SEGMENT - 1) / ATTENTION_SEGMENT;
     rules.n_segments_most = n_fit < (uint64_t)n_segments ? (int32_t)n_fit : n_segments;
-    shared_prefix_find(&backend->shared, step, &rules);
-    backend->n_shared_segments = rules.n_segments_most;
-    backend->figures.shared_bytes_saved += backend->shared.n_reads_saved * kv->n_kv_heads * kv->n_layers *
-                                           (ATTENTION_SEGMENT / ATTENTION_BLOCK) *
+    shared_prefix_find(&backend->current.shared, step, &rules);
+    backend->current.n_shared_segments = rules.n_segments_most;
+    backend->figures.shared_bytes_saved += backend->current.shared.n_reads_saved * kv->n_kv_heads *
+                                           kv->n_layers * (ATTENTION_SEGMENT / ATTENTION_BLOCK) *
                                            (int64_t)attention_block_bytes(&pages);
 }
 
@@ -91,9 +91,10 @@ void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
     assert(k->n_cols == backend->kv.n_kv_heads * backend->kv.key_dim);
     assert(v->n_cols == backend->kv.n_kv_heads * backend->kv.value_dim);
     struct attention_pages pages = pages_of(&backend->kv, backend->pages.memory);
-    launch_attention_store(backend->stream, &pages, layer, uploaded(backend, backend->layout.sequences),
-                           uploaded(backend, backend->layout.row_sequences), uploaded(backend, 0),
-                           backend->padded.n_rows, k->device.items, k->device.stride, v->device.items,
+    launch_attention_store(backend->stream, &pages, layer,
+                           uploaded(backend, backend->current.layout.sequences),
+                           uploaded(backend, backend->current.layout.row_sequences), uploaded(backend, 0),
+                           backend->current.padded.n_rows, k->device.items, k->device.stride, v->device.items,
                            v->device.stride);
 }
 
@@ -106,34 +107,34 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
     assert(q->n_cols == parameters->n_heads * backend->kv.key_dim);
     assert(out->n_cols == parameters->n_heads * backend->kv.value_dim);
     assert(!parameters->sinks || parameters->sinks->n_items == parameters->n_heads);
-    struct attention_launch launch = {.pages = pages_of(&backend->kv, backend->pages.memory),
-                                      .layer = parameters->layer,
-                                      .sequences = uploaded(backend, backend->layout.sequences),
-                                      .tables = uploaded(backend, 0),
-                                      .n_sequences = backend->padded.n_sequences,
-                                      .n_rows = backend->padded.n_rows,
-                                      .n_rows_most = backend->n_rows_most,
-                                      .n_part_rows = backend->n_part_rows,
-                                      .n_positions_most = backend->n_positions_padded,
-                                      .q = q->device.items,
-                                      .out = out->device.items,
-                                      .q_stride = q->device.stride,
-                                      .out_stride = out->device.stride,
-                                      .n_heads = parameters->n_heads,
-                                      .scale = parameters->scale,
-                                      .softcap = parameters->softcap,
-                                      .window = parameters->window,
-                                      .alibi_bias_max = parameters->alibi_bias_max,
-                                      .sinks = parameters->sinks ? parameters->sinks->items : NULL,
-                                      .shared_tiles = uploaded(backend, backend->layout.shared_tiles),
-                                      .shared_members = uploaded(backend, backend->layout.shared_members),
-                                      .positions = uploaded(backend, backend->layout.positions),
-                                      .n_shared_tiles = backend->padded.n_shared_tiles,
-                                      .n_shared_segments =
-                                          backend->padded.n_shared_tiles ? backend->n_shared_segments : 0,
-                                      .scratch = backend->attention.memory,
-                                      .scratch_bytes = backend->attention.size_bytes,
-                                      .n_multiprocessors = device_facts(backend->device)->n_multiprocessors,
-                                      .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
+    struct attention_launch launch = {
+        .pages = pages_of(&backend->kv, backend->pages.memory),
+        .layer = parameters->layer,
+        .sequences = uploaded(backend, backend->current.layout.sequences),
+        .tables = uploaded(backend, 0),
+        .n_sequences = backend->current.padded.n_sequences,
+        .n_rows = backend->current.padded.n_rows,
+        .n_rows_most = backend->current.n_rows_most,
+        .n_part_rows = backend->current.n_part_rows,
+        .n_positions_most = backend->current.n_positions_padded,
+        .q = q->device.items,
+        .out = out->device.items,
+        .q_stride = q->device.stride,
+        .out_stride = out->device.stride,
+        .n_heads = parameters->n_heads,
+        .scale = parameters->scale,
+        .softcap = parameters->softcap,
+        .window = parameters->window,
+        .alibi_bias_max = parameters->alibi_bias_max,
+        .sinks = parameters->sinks ? parameters->sinks->items : NULL,
+        .shared_tiles = uploaded(backend, backend->current.layout.shared_tiles),
+        .shared_members = uploaded(backend, backend->current.layout.shared_members),
+        .positions = uploaded(backend, backend->current.layout.positions),
+        .n_shared_tiles = backend->current.padded.n_shared_tiles,
+        .n_shared_segments = backend->current.padded.n_shared_tiles ? backend->current.n_shared_segments : 0,
+        .scratch = backend->memory.attention.memory,
+        .scratch_bytes = backend->memory.attention.size_bytes,
+        .n_multiprocessors = device_facts(backend->device)->n_multiprocessors,
+        .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
     launch_attention(backend->stream, &launch);
 }

@@ -112,10 +112,12 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     matrix->size_bytes = bytes;
     matrix->n_rows_max = n_rows_max;
     matrix->n_cols = n_cols;
-    backend->n_rows_max = larger(backend->n_rows_max, n_rows_max);
-    backend->n_rows_least =
-        backend->n_rows_least && backend->n_rows_least < n_rows_max ? backend->n_rows_least : n_rows_max;
-    backend->n_cols_max = larger(backend->n_cols_max, n_cols);
+    backend->capacity.n_rows_max = larger(backend->capacity.n_rows_max, n_rows_max);
+    backend->capacity.n_rows_least =
+        backend->capacity.n_rows_least && backend->capacity.n_rows_least < n_rows_max
+            ? backend->capacity.n_rows_least
+            : n_rows_max;
+    backend->capacity.n_cols_max = larger(backend->capacity.n_cols_max, n_cols);
     *out = matrix;
     return STATUS_OK;
 }
@@ -144,36 +146,39 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
 // Allocates the scratch of the largest step.
 static enum status reserve(struct gpu_backend *backend, struct error *error)
 {
-    if (backend->reserved)
+    if (backend->capacity.reserved)
         return STATUS_OK;
     staging_finish(&backend->staging);
-    uint64_t rows = (uint64_t)backend->n_rows_max, outputs = (uint64_t)backend->n_rows_least;
-    uint64_t experts = (uint64_t)backend->n_experts_max, vocabulary = (uint64_t)backend->n_cols_max;
+    uint64_t rows = (uint64_t)backend->capacity.n_rows_max,
+             outputs = (uint64_t)backend->capacity.n_rows_least;
+    uint64_t experts = (uint64_t)backend->capacity.n_experts_max,
+             vocabulary = (uint64_t)backend->capacity.n_cols_max;
     struct {
         struct scratch *scratch;
         uint64_t size_bytes;
         const char *what;
     } wanted[] = {
-        {&backend->operand_items, activation_operand_bytes(backend->n_rows_max, backend->n_inputs_max),
-         "operands"},
-        {&backend->operand_scales, rows * sizeof(float), "operands"},
-        {&backend->attention, gpu_attention_scratch_bytes(backend), "attention"},
-        {&backend->counts, SAMPLE_SLOTS * vocabulary * sizeof(int32_t), "sampling"},
-        {&backend->states, outputs * sizeof(struct sample_state), "sampling"},
-        {&backend->pair_experts, experts ? rows * sizeof(int32_t) : 0, "experts"},
-        {&backend->pair_weights, experts ? rows * sizeof(float) : 0, "experts"},
-        {&backend->pair_order, experts ? rows * sizeof(int32_t) : 0, "experts"},
-        {&backend->expert_first, experts ? (experts + 1) * sizeof(int32_t) : 0, "experts"},
+        {&backend->memory.operand_items,
+         activation_operand_bytes(backend->capacity.n_rows_max, backend->capacity.n_inputs_max), "operands"},
+        {&backend->memory.operand_scales, rows * sizeof(float), "operands"},
+        {&backend->memory.attention, gpu_attention_scratch_bytes(backend), "attention"},
+        {&backend->memory.counts, SAMPLE_SLOTS * vocabulary * sizeof(int32_t), "sampling"},
+        {&backend->memory.states, outputs * sizeof(struct sample_state), "sampling"},
+        {&backend->memory.pair_experts, experts ? rows * sizeof(int32_t) : 0, "experts"},
+        {&backend->memory.pair_weights, experts ? rows * sizeof(float) : 0, "experts"},
+        {&backend->memory.pair_order, experts ? rows * sizeof(int32_t) : 0, "experts"},
+        {&backend->memory.expert_first, experts ? (experts + 1) * sizeof(int32_t) : 0, "experts"},
     };
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && status == STATUS_OK; i++)
         status = gpu_scratch_reserve(backend, wanted[i].scratch, wanted[i].size_bytes, wanted[i].what, error);
     if (status == STATUS_OK)
-        status = shared_prefix_init(&backend->shared, backend->n_rows_max, backend->n_rows_max, error);
+        status = shared_prefix_init(&backend->current.shared, backend->capacity.n_rows_max,
+                                    backend->capacity.n_rows_max, error);
     if (status != STATUS_OK)
         return status;
-    device_zero(backend->device, backend->counts.memory, backend->counts.size_bytes);
-    backend->reserved = true;
+    device_zero(backend->device, backend->memory.counts.memory, backend->memory.counts.size_bytes);
+    backend->capacity.reserved = true;
     return STATUS_OK;
 }
 
@@ -189,13 +194,13 @@ static void add_times(struct step_slot *slot)
 // Waits for submitted steps, before memory or graphs that they use are freed.
 static enum status settle(struct gpu_backend *backend, struct error *error)
 {
-    if (backend->n_under_way == 0)
+    if (backend->submitted.n_under_way == 0)
         return STATUS_OK;
     enum status status = device_wait(backend->device, error);
     for (int i = 0; i < 2; i++)
-        if (status == STATUS_OK && backend->times && &backend->slots[i] != backend->slot &&
-            !backend->slots[i].timed)
-            add_times(&backend->slots[i]);
+        if (status == STATUS_OK && backend->current.times &&
+            &backend->submitted.slots[i] != backend->submitted.slot && !backend->submitted.slots[i].timed)
+            add_times(&backend->submitted.slots[i]);
     return status;
 }
 
@@ -216,18 +221,18 @@ static enum status pin_again(struct gpu_backend *backend, unsigned char **memory
 // Grows the pinned memory of the step's input and its copy on the device, with slack so that growth is rare.
 static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes, struct error *error)
 {
-    if (size_bytes <= backend->upload.size_bytes)
+    if (size_bytes <= backend->memory.upload.size_bytes)
         return STATUS_OK;
     size_t room = size_bytes + size_bytes / 2;
     enum status status = settle(backend, error);
     for (int i = 0; i < 2 && status == STATUS_OK; i++)
-        status = pin_again(backend, &backend->slots[i].upload_host, room, "a step's input", error);
+        status = pin_again(backend, &backend->submitted.slots[i].upload_host, room, "a step's input", error);
     graphs_clear(&backend->graphs, backend->device);
     if (status == STATUS_OK)
-        status = gpu_scratch_reserve(backend, &backend->upload, room, "a step's input", error);
+        status = gpu_scratch_reserve(backend, &backend->memory.upload, room, "a step's input", error);
     size_t given = (room / sizeof(struct sample_bias) + room / sizeof(int32_t)) * sizeof(float);
     if (status == STATUS_OK)
-        status = gpu_scratch_reserve(backend, &backend->given, given, "sampling", error);
+        status = gpu_scratch_reserve(backend, &backend->memory.given, given, "sampling", error);
     // too late for that: what others took of the device since, a new plan will see
     if (status == STATUS_REFUSE)
         error->status = status = STATUS_RESTART;
@@ -236,14 +241,15 @@ static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes
 
 static enum status outcome_reserve(struct gpu_backend *backend, struct error *error)
 {
-    size_t size_bytes = gpu_outcome_bytes(backend->n_rows_least);
-    if (size_bytes <= backend->outcome.size_bytes)
+    size_t size_bytes = gpu_outcome_bytes(backend->capacity.n_rows_least);
+    if (size_bytes <= backend->memory.outcome.size_bytes)
         return STATUS_OK;
     enum status status = STATUS_OK;
     for (int i = 0; i < 2 && status == STATUS_OK; i++)
-        status = pin_again(backend, &backend->slots[i].outcome_host, size_bytes, "a step's outcome", error);
+        status = pin_again(backend, &backend->submitted.slots[i].outcome_host, size_bytes, "a step's outcome",
+                           error);
     return status == STATUS_OK
-               ? gpu_scratch_reserve(backend, &backend->outcome, size_bytes, "a step's outcome", error)
+               ? gpu_scratch_reserve(backend, &backend->memory.outcome, size_bytes, "a step's outcome", error)
                : status;
 }
 
@@ -257,21 +263,22 @@ static bool is_decoding(const struct gpu_backend *backend, const struct step *st
 // Sizes of the step's launches, padded as for a graph.
 static void measure(struct gpu_backend *backend, const struct step *step)
 {
-    backend->n_positions = backend->n_rows_most = 0;
+    backend->current.n_positions = backend->current.n_rows_most = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
-        backend->n_positions =
-            larger(backend->n_positions, step->sequences[i].position + step->sequences[i].n_tokens);
-        backend->n_rows_most = larger(backend->n_rows_most, step->sequences[i].n_tokens);
+        backend->current.n_positions =
+            larger(backend->current.n_positions, step->sequences[i].position + step->sequences[i].n_tokens);
+        backend->current.n_rows_most = larger(backend->current.n_rows_most, step->sequences[i].n_tokens);
     }
-    backend->decoding = is_decoding(backend, step);
-    backend->kind = (struct graph_kind){step->n_tokens, backend->n_positions, 0, 0};
-    if (backend->decoding) {
+    backend->current.decoding = is_decoding(backend, step);
+    backend->current.kind = (struct graph_kind){step->n_tokens, backend->current.n_positions, 0, 0};
+    if (backend->current.decoding) {
         int32_t n_rows = graph_rows(step->n_tokens);
-        backend->kind.n_rows = n_rows < backend->n_rows_least ? n_rows : backend->n_rows_least;
-        backend->kind.n_positions = graph_positions(backend->n_positions);
+        backend->current.kind.n_rows =
+            n_rows < backend->capacity.n_rows_least ? n_rows : backend->capacity.n_rows_least;
+        backend->current.kind.n_positions = graph_positions(backend->current.n_positions);
     }
     gpu_find_shared(backend, step);
-    backend->kind.n_shared_tiles = graph_shared_tiles(backend->shared.n_tiles);
+    backend->current.kind.n_shared_tiles = graph_shared_tiles(backend->current.shared.n_tiles);
 }
 
 // A graph of some hundred launches needs megabytes of device memory; running out would end the worker.
@@ -279,33 +286,35 @@ static const uint64_t graph_memory_least = 64ull << 20;
 
 static void choose_way(struct gpu_backend *backend, const struct step *step)
 {
-    struct step_slot *slot = backend->slot, *other = &backend->slots[slot == backend->slots];
+    struct step_slot *slot = backend->submitted.slot,
+                     *other = &backend->submitted.slots[slot == backend->submitted.slots];
     slot->way = STEP_EAGER;
     slot->entry = NULL;
-    if (backend->decoding) {
-        slot->events = backend->times && backend->n_under_way > 0 ? 1 - other->events : 0;
-        backend->kind.events = slot->events;
-        slot->entry = graphs_choose(&backend->graphs, backend->device, &backend->kind, &slot->way);
+    if (backend->current.decoding) {
+        slot->events = backend->current.times && backend->submitted.n_under_way > 0 ? 1 - other->events : 0;
+        backend->current.kind.events = slot->events;
+        slot->entry = graphs_choose(&backend->graphs, backend->device, &backend->current.kind, &slot->way);
     }
     if (slot->way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
         slot->way = STEP_EAGER;
     if (slot->way == STEP_EAGER) {
-        backend->padded = (struct upload_counts){step->n_tokens, step->n_sequences, step->n_outputs,
-                                                 backend->shared.n_tiles};
-        backend->n_positions_padded = backend->n_positions;
-        backend->n_part_rows = backend->shared.n_part_rows;
+        backend->current.padded = (struct upload_counts){step->n_tokens, step->n_sequences, step->n_outputs,
+                                                         backend->current.shared.n_tiles};
+        backend->current.n_positions_padded = backend->current.n_positions;
+        backend->current.n_part_rows = backend->current.shared.n_part_rows;
         return;
     }
-    int32_t n_rows = backend->kind.n_rows;
-    backend->padded = (struct upload_counts){n_rows, n_rows, n_rows, backend->kind.n_shared_tiles};
-    backend->n_positions_padded = backend->kind.n_positions;
-    backend->n_part_rows = n_rows;
+    int32_t n_rows = backend->current.kind.n_rows;
+    backend->current.padded =
+        (struct upload_counts){n_rows, n_rows, n_rows, backend->current.kind.n_shared_tiles};
+    backend->current.n_positions_padded = backend->current.kind.n_positions;
+    backend->current.n_part_rows = n_rows;
 }
 
 static enum status ready(struct backend *base, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    enum status status = backend->reserved ? STATUS_OK : device_load_kernels(backend->device, error);
+    enum status status = backend->capacity.reserved ? STATUS_OK : device_load_kernels(backend->device, error);
     if (status == STATUS_OK)
         status = reserve(backend, error);
     return status == STATUS_OK ? outcome_reserve(backend, error) : status;
@@ -319,42 +328,43 @@ static enum status prepare(struct gpu_backend *backend, const struct step *step,
     measure(backend, step);
     choose_way(backend, step);
     int32_t page_positions = backend->kv.page_positions;
-    backend->layout = upload_layout(step, &backend->padded, page_positions);
-    if (backend->layout.total > backend->upload.size_bytes) {
-        status = upload_reserve(backend, backend->layout.total, error); // destroys the graphs
+    backend->current.layout = upload_layout(step, &backend->current.padded, page_positions);
+    if (backend->current.layout.total > backend->memory.upload.size_bytes) {
+        status = upload_reserve(backend, backend->current.layout.total, error); // destroys the graphs
         if (status != STATUS_OK)
             return status;
         choose_way(backend, step);
-        backend->layout = upload_layout(step, &backend->padded, page_positions);
+        backend->current.layout = upload_layout(step, &backend->current.padded, page_positions);
     }
-    upload_fill(backend->slot->upload_host, &backend->layout, step, &backend->padded, page_positions,
-                &backend->shared, backend->n_cols_max);
+    upload_fill(backend->submitted.slot->upload_host, &backend->current.layout, step,
+                &backend->current.padded, page_positions, &backend->current.shared,
+                backend->capacity.n_cols_max);
     return STATUS_OK;
 }
 
 static void mark(struct gpu_backend *backend, struct phases *phases, enum step_phase phase)
 {
-    if (backend->times)
+    if (backend->current.times)
         phases_mark(phases, backend->device, phase);
 }
 
 static void mark_end(struct gpu_backend *backend, struct phases *phases)
 {
-    if (backend->times)
+    if (backend->current.times)
         phases_end(phases, backend->device);
 }
 
 // The phases of this step: a graph has its own, reused by its replays.
 static struct phases *phases_of(struct gpu_backend *backend)
 {
-    struct step_slot *slot = backend->slot;
+    struct step_slot *slot = backend->submitted.slot;
     return slot->way == STEP_EAGER ? &slot->phases : &slot->entry->phases;
 }
 
 static void phase(struct backend *base, enum step_phase next)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    if (!backend->failed && backend->slot->way != STEP_REPLAYS)
+    if (!backend->failed && backend->submitted.slot->way != STEP_REPLAYS)
         mark(backend, phases_of(backend), next);
 }
 
@@ -362,13 +372,13 @@ static void trace(struct backend *base, struct step_times *times)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     struct error ignored; // it is returned when the step is collected
-    bool changes = !backend->times != !times;
-    assert(!backend->step);
-    backend->times = NULL;
+    bool changes = !backend->current.times != !times;
+    assert(!backend->current.step);
+    backend->current.times = NULL;
     if (changes && settle(backend, &ignored) == STATUS_OK)
         graphs_clear(&backend->graphs,
                      backend->device); // graphs contain the events, or were captured without them
-    backend->times = times;
+    backend->current.times = times;
 }
 
 // Replaces pending tokens by those that the step before drew.
@@ -385,22 +395,24 @@ static bool has_pending(const struct step *step)
 
 static void resolve(struct gpu_backend *backend)
 {
-    unsigned char *upload = backend->upload.memory;
-    launch_resolve(backend->stream, (int32_t *)(void *)(upload + backend->layout.tokens),
-                   backend->padded.n_rows, uploaded(backend, backend->layout.settings),
-                   backend->step->samples ? backend->padded.n_outputs : 0, (int32_t *)(void *)upload,
-                   backend->outcome.memory);
+    unsigned char *upload = backend->memory.upload.memory;
+    launch_resolve(backend->stream, (int32_t *)(void *)(upload + backend->current.layout.tokens),
+                   backend->current.padded.n_rows, uploaded(backend, backend->current.layout.settings),
+                   backend->current.step->samples ? backend->current.padded.n_outputs : 0,
+                   (int32_t *)(void *)upload, backend->memory.outcome.memory);
 }
 
 static void begin(struct backend *base, const struct step *step)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    assert(!backend->step && step->n_tokens <= backend->n_rows_max && backend->n_under_way < 2);
+    assert(!backend->current.step && step->n_tokens <= backend->capacity.n_rows_max &&
+           backend->submitted.n_under_way < 2);
     device_use(backend->device);
-    struct step_slot *slot = backend->slot =
-        backend->slot == backend->slots ? &backend->slots[1] : backend->slots;
-    backend->step = step;
-    backend->pending = (struct pending_add){0};
+    struct step_slot *slot = backend->submitted.slot = backend->submitted.slot == backend->submitted.slots
+                                                           ? &backend->submitted.slots[1]
+                                                           : backend->submitted.slots;
+    backend->current.step = step;
+    backend->current.pending = (struct pending_add){0};
     slot->drawn = slot->timed = false;
     slot->times = (struct step_times){0};
     backend->failed = prepare(backend, step, &backend->error) != STATUS_OK;
@@ -409,7 +421,8 @@ static void begin(struct backend *base, const struct step *step)
     backend->figures.n_steps++;
     slot->phases.n = slot->outcome_phases.n = 0;
     mark(backend, &slot->phases, PHASE_UPLOAD);
-    device_upload(backend->device, backend->upload.memory, slot->upload_host, backend->layout.total);
+    device_upload(backend->device, backend->memory.upload.memory, slot->upload_host,
+                  backend->current.layout.total);
     if (slot->way != STEP_EAGER)
         mark_end(backend, &slot->phases);
     if (slot->way == STEP_REPLAYS) {
@@ -425,7 +438,7 @@ static void begin(struct backend *base, const struct step *step)
 
 static void finish_capture(struct gpu_backend *backend)
 {
-    struct graph_entry *entry = backend->slot->entry;
+    struct graph_entry *entry = backend->submitted.slot->entry;
     mark_end(backend, &entry->phases);
     entry->graph = device_graph_end(backend->device);
     entry->refused = !entry->graph; // the step was enqueued without one
@@ -438,7 +451,7 @@ static void finish_capture(struct gpu_backend *backend)
 static enum status wait_now(struct backend *base, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    assert(backend->step && backend->step->stops);
+    assert(backend->current.step && backend->current.step->stops);
     gpu_enqueues(backend);
     if (!backend->failed)
         return device_wait(backend->device, error);
@@ -449,13 +462,13 @@ static enum status wait_now(struct backend *base, struct error *error)
 static enum status submit(struct backend *base, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    struct step_slot *slot = backend->slot;
-    const struct step *step = backend->step;
+    struct step_slot *slot = backend->submitted.slot;
+    const struct step *step = backend->current.step;
     assert(step);
     gpu_enqueues(backend); // flushes the pending sum
-    backend->step = NULL;
+    backend->current.step = NULL;
     if (backend->failed) {
-        backend->n_under_way = 0;
+        backend->submitted.n_under_way = 0;
         *error = backend->error;
         return error->status;
     }
@@ -465,43 +478,45 @@ static enum status submit(struct backend *base, struct error *error)
         mark_end(backend, &slot->phases);
     mark(backend, &slot->outcome_phases, PHASE_DOWNLOAD);
     slot->n_outputs = step->n_outputs;
-    slot->n_outputs_padded = backend->padded.n_outputs;
+    slot->n_outputs_padded = backend->current.padded.n_outputs;
     slot->drawn = slot->drawn && step->n_outputs > 0;
     if (slot->drawn)
-        device_download(backend->device, slot->outcome_host, backend->outcome.memory,
+        device_download(backend->device, slot->outcome_host, backend->memory.outcome.memory,
                         gpu_outcome_wanted_bytes(backend, step));
     mark_end(backend, &slot->outcome_phases);
     device_event_record(backend->device, slot->ended);
-    backend->n_under_way++;
+    backend->submitted.n_under_way++;
     enum status status = device_status(backend->device, error); // an invalid launch is an error of this step
     if (status != STATUS_OK)
-        backend->n_under_way = 0;
+        backend->submitted.n_under_way = 0;
     return status;
 }
 
 static enum status collect(struct backend *base, struct sample_result *results, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    assert(backend->n_under_way > 0);
-    bool last = backend->n_under_way == 1;
-    struct step_slot *slot = last ? backend->slot : &backend->slots[backend->slot == backend->slots];
+    assert(backend->submitted.n_under_way > 0);
+    bool last = backend->submitted.n_under_way == 1;
+    struct step_slot *slot =
+        last ? backend->submitted.slot
+             : &backend->submitted.slots[backend->submitted.slot == backend->submitted.slots];
     device_event_wait(backend->device, slot->ended);
     enum status status = device_status(backend->device, error);
-    backend->n_under_way = status == STATUS_OK ? backend->n_under_way - 1 : 0;
+    backend->submitted.n_under_way = status == STATUS_OK ? backend->submitted.n_under_way - 1 : 0;
     if (status != STATUS_OK)
         return status;
     if (slot->drawn && results)
         gpu_take_outcomes(slot, results);
-    if (backend->times && !slot->timed)
+    if (backend->current.times && !slot->timed)
         add_times(slot);
-    if (backend->times)
-        *backend->times = slot->times;
+    if (backend->current.times)
+        *backend->current.times = slot->times;
     return STATUS_OK;
 }
 
 static enum status end(struct backend *base, struct sample_result *results, struct error *error)
 {
-    assert(gpu_backend_of(base)->n_under_way == 0);
+    assert(gpu_backend_of(base)->submitted.n_under_way == 0);
     enum status status = submit(base, error);
     return status == STATUS_OK ? collect(base, results, error) : status;
 }
@@ -528,7 +543,7 @@ static void destroy(struct backend *base)
     (void)!device_wait(backend->device, &ignored);
     graphs_clear(&backend->graphs, backend->device);
     for (int i = 0; i < 2; i++) {
-        struct step_slot *slot = &backend->slots[i];
+        struct step_slot *slot = &backend->submitted.slots[i];
         phases_finish(&slot->phases, backend->device);
         phases_finish(&slot->outcome_phases, backend->device);
         device_event_destroy(backend->device, slot->ended);
@@ -536,12 +551,20 @@ static void destroy(struct backend *base)
         device_unpin(backend->device, slot->outcome_host);
     }
     staging_finish(&backend->staging);
-    shared_prefix_finish(&backend->shared);
-    struct scratch *all[] = {&backend->pages,         &backend->upload,         &backend->outcome,
-                             &backend->operand_items, &backend->operand_scales, &backend->attention,
-                             &backend->given,         &backend->counts,         &backend->states,
-                             &backend->pair_experts,  &backend->pair_weights,   &backend->pair_order,
-                             &backend->expert_first};
+    shared_prefix_finish(&backend->current.shared);
+    struct scratch *all[] = {&backend->pages,
+                             &backend->memory.upload,
+                             &backend->memory.outcome,
+                             &backend->memory.operand_items,
+                             &backend->memory.operand_scales,
+                             &backend->memory.attention,
+                             &backend->memory.given,
+                             &backend->memory.counts,
+                             &backend->memory.states,
+                             &backend->memory.pair_experts,
+                             &backend->memory.pair_weights,
+                             &backend->memory.pair_order,
+                             &backend->memory.expert_first};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         scratch_finish(backend, all[i]);
     device_close(backend->device);
@@ -609,8 +632,9 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     if (status == STATUS_OK)
         status = staging_init(&backend->staging, backend->device, error);
     for (int i = 0; i < 2 && status == STATUS_OK; i++) {
-        backend->slots[i].ended = device_event_create(backend->device);
-        if (!backend->slots[i].ended && (status = device_status(backend->device, error)) == STATUS_OK)
+        backend->submitted.slots[i].ended = device_event_create(backend->device);
+        if (!backend->submitted.slots[i].ended &&
+            (status = device_status(backend->device, error)) == STATUS_OK)
             status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for an event");
     }
     if (status != STATUS_OK) {

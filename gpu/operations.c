@@ -4,7 +4,7 @@
 
 static void flush(struct gpu_backend *backend)
 {
-    struct pending_add *pending = &backend->pending;
+    struct pending_add *pending = &backend->current.pending;
     if (pending->x)
         launch_add(backend->stream, pending->x->device, pending->y->device, pending->n_rows,
                    pending->x->n_cols, pending->scale);
@@ -13,7 +13,7 @@ static void flush(struct gpu_backend *backend)
 
 bool gpu_enqueues(struct gpu_backend *backend)
 {
-    if (backend->failed || backend->slot->way == STEP_REPLAYS)
+    if (backend->failed || backend->submitted.slot->way == STEP_REPLAYS)
         return false;
     flush(backend);
     return true;
@@ -22,10 +22,10 @@ bool gpu_enqueues(struct gpu_backend *backend)
 // Pads a number of rows, or of (row, expert) pairs, which are a multiple of the step's rows.
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows)
 {
-    if (backend->slot->way == STEP_EAGER)
+    if (backend->submitted.slot->way == STEP_EAGER)
         return n_rows;
-    assert(n_rows % backend->step->n_tokens == 0);
-    return n_rows / backend->step->n_tokens * backend->padded.n_rows;
+    assert(n_rows % backend->current.step->n_tokens == 0);
+    return n_rows / backend->current.step->n_tokens * backend->current.padded.n_rows;
 }
 
 void gpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
@@ -37,20 +37,20 @@ void gpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
     assert(table->role == WEIGHT_TABLE && table->tensor.dims[0] == (uint64_t)out->n_cols);
     assert(!positions_table || positions_table->tensor.dims[0] == (uint64_t)out->n_cols);
     struct device_table none = {0};
-    launch_embed(backend->stream, out->device, gpu_rows(backend, backend->step->n_tokens), out->n_cols,
-                 table->table, uploaded(backend, backend->layout.tokens), scale,
+    launch_embed(backend->stream, out->device, gpu_rows(backend, backend->current.step->n_tokens),
+                 out->n_cols, table->table, uploaded(backend, backend->current.layout.tokens), scale,
                  positions_table ? positions_table->table : none,
-                 uploaded(backend, backend->layout.positions));
+                 uploaded(backend, backend->current.layout.positions));
 }
 
 void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
               const struct norm_parameters *parameters)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    struct pending_add pending = backend->pending;
+    struct pending_add pending = backend->current.pending;
     bool taken = pending.x == in && parameters->n_groups == 1 && pending.n_rows == gpu_rows(backend, n_rows);
     if (taken)
-        backend->pending.x = NULL;
+        backend->current.pending.x = NULL;
     if (!gpu_enqueues(backend))
         return;
     assert(in->n_cols == out->n_cols && in->n_cols % parameters->n_groups == 0);
@@ -80,10 +80,11 @@ void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend) || style == ROPE_NONE)
         return;
-    assert(n_rope_dims <= head_dim && (int64_t)n_heads * head_dim <= x->n_cols && backend->step->rope[table]);
-    assert(n_rope_dims == backend->step->n_rope_dims);
+    assert(n_rope_dims <= head_dim && (int64_t)n_heads * head_dim <= x->n_cols &&
+           backend->current.step->rope[table]);
+    assert(n_rope_dims == backend->current.step->n_rope_dims);
     launch_rope(backend->stream, x->device, gpu_rows(backend, n_rows), n_heads, head_dim, n_rope_dims,
-                style == ROPE_HALVES, uploaded(backend, backend->layout.rope[table]));
+                style == ROPE_HALVES, uploaded(backend, backend->current.layout.rope[table]));
 }
 
 void gpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate,
@@ -104,7 +105,7 @@ void gpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int
     if (!gpu_enqueues(backend))
         return;
     assert(x->n_cols == y->n_cols && n_rows <= x->n_rows_max && n_rows <= y->n_rows_max);
-    backend->pending = (struct pending_add){x, y, gpu_rows(backend, n_rows), scale};
+    backend->current.pending = (struct pending_add){x, y, gpu_rows(backend, n_rows), scale};
 }
 
 void gpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap)
@@ -119,9 +120,10 @@ void gpu_gather(struct backend *base, struct matrix *out, const struct matrix *i
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
         return;
-    assert(out->n_cols == in->n_cols && backend->step->n_outputs <= out->n_rows_max);
-    launch_gather(backend->stream, out->device, in->device, uploaded(backend, backend->layout.output_rows),
-                  backend->padded.n_outputs, in->n_cols);
+    assert(out->n_cols == in->n_cols && backend->current.step->n_outputs <= out->n_rows_max);
+    launch_gather(backend->stream, out->device, in->device,
+                  uploaded(backend, backend->current.layout.output_rows), backend->current.padded.n_outputs,
+                  in->n_cols);
 }
 
 void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
@@ -154,10 +156,10 @@ void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows
         return;
     int32_t n_used = parameters->n_used, n_groups = parameters->n_groups;
     assert(n_used > 0 && n_used <= MODEL_EXPERTS_USED_MAX && n_used <= logits->n_cols);
-    assert(logits->n_cols <= backend->n_experts_max);
+    assert(logits->n_cols <= backend->capacity.n_experts_max);
     assert(n_groups <= 1 || (n_groups <= ROUTE_GROUPS_MAX && logits->n_cols % n_groups == 0 &&
                              n_used <= logits->n_cols / n_groups * parameters->n_groups_used));
-    backend->route =
+    backend->current.route =
         (struct route_launch){.logits = logits->device,
                               .n_rows = gpu_rows(backend, n_rows),
                               .n_used = n_used,
@@ -168,12 +170,12 @@ void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows
                               .pick_bias = parameters->pick_bias ? parameters->pick_bias->items : NULL,
                               .n_groups = n_groups,
                               .n_groups_used = parameters->n_groups_used,
-                              .experts = backend->pair_experts.memory,
-                              .order = backend->pair_order.memory,
-                              .first = backend->expert_first.memory,
-                              .weights = backend->pair_weights.memory};
-    assert((int64_t)backend->route.n_rows * n_used <= backend->n_rows_max);
-    launch_route(backend->stream, &backend->route);
+                              .experts = backend->memory.pair_experts.memory,
+                              .order = backend->memory.pair_order.memory,
+                              .first = backend->memory.expert_first.memory,
+                              .weights = backend->memory.pair_weights.memory};
+    assert((int64_t)backend->current.route.n_rows * n_used <= backend->capacity.n_rows_max);
+    launch_route(backend->stream, &backend->current.route);
 }
 
 void gpu_expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows)
@@ -181,9 +183,9 @@ void gpu_expert_sum(struct backend *base, struct matrix *out, const struct matri
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
         return;
-    assert(gpu_rows(backend, n_rows) == backend->route.n_rows && out->n_cols == y->n_cols);
-    launch_expert_sum(backend->stream, out->device, y->device, backend->route.weights, backend->route.n_rows,
-                      backend->route.n_used, out->n_cols);
+    assert(gpu_rows(backend, n_rows) == backend->current.route.n_rows && out->n_cols == y->n_cols);
+    launch_expert_sum(backend->stream, out->device, y->device, backend->current.route.weights,
+                      backend->current.route.n_rows, backend->current.route.n_used, out->n_cols);
 }
 
 void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows)
@@ -191,7 +193,7 @@ void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, cons
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
         return;
-    assert(n_rows <= matrix->n_rows_max && backend->slot->way == STEP_EAGER);
+    assert(n_rows <= matrix->n_rows_max && backend->submitted.slot->way == STEP_EAGER);
     device_upload_rows(backend->device, matrix->device.items, rows, (size_t)n_rows,
                        (size_t)matrix->n_cols * sizeof(float), (size_t)matrix->device.stride * sizeof(float));
 }
@@ -201,7 +203,7 @@ void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows,
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
         return;
-    assert(n_rows <= matrix->n_rows_max && backend->slot->way == STEP_EAGER);
+    assert(n_rows <= matrix->n_rows_max && backend->submitted.slot->way == STEP_EAGER);
     device_download_rows(backend->device, rows, matrix->device.items, (size_t)n_rows,
                          (size_t)matrix->n_cols * sizeof(float),
                          (size_t)matrix->device.stride * sizeof(float));

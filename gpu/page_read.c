@@ -74,7 +74,7 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     const struct kv_shape *shape = &backend->kv;
-    assert(!backend->step && layer >= 0 && layer < shape->n_layers);
+    assert(!backend->current.step && layer >= 0 && layer < shape->n_layers);
     device_use(backend->device);
     uint64_t page_bytes = backend->pages.size_bytes / (uint64_t)shape->n_layers / (uint64_t)shape->n_pages;
     uint64_t n_blocks = (uint64_t)shape->n_kv_heads * (uint64_t)(shape->page_positions / ATTENTION_BLOCK);

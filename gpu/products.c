@@ -10,9 +10,9 @@ static struct activation_operand make_operand(struct gpu_backend *backend, const
     struct activation_operand operand = {.form = form,
                                          .n_rows = n_rows,
                                          .n_inputs = x->n_cols,
-                                         .items = backend->operand_items.memory,
-                                         .scales = backend->operand_scales.memory};
-    assert(activation_operand_bytes(n_rows, x->n_cols) <= backend->operand_items.size_bytes);
+                                         .items = backend->memory.operand_items.memory,
+                                         .scales = backend->memory.operand_scales.memory};
+    assert(activation_operand_bytes(n_rows, x->n_cols) <= backend->memory.operand_items.size_bytes);
     struct activation_operand_launch launch = {.out = operand,
                                                .x = x->device.items,
                                                .x_stride = x->device.stride,
@@ -83,7 +83,7 @@ static struct product_launch call_of_rows(struct gpu_backend *backend, const str
 static struct product_launch call_of_pairs(struct gpu_backend *backend, const struct matrix *x,
                                            int32_t n_rows, bool x_per_pair)
 {
-    const struct route_launch *route = &backend->route;
+    const struct route_launch *route = &backend->current.route;
     int32_t n_pairs = route->n_rows * route->n_used;
     assert(gpu_rows(backend, n_rows) == route->n_rows &&
            (x_per_pair ? n_pairs : route->n_rows) <= x->n_rows_max);
@@ -150,8 +150,8 @@ static int32_t heads_at_once(const struct gpu_backend *backend, int32_t n_heads,
 {
     uint64_t head_bytes = activation_operand_bytes(n_rows, n_inputs),
              scale_bytes = (uint64_t)n_rows * sizeof(float);
-    uint64_t n = backend->operand_items.size_bytes / head_bytes,
-             most = backend->operand_scales.size_bytes / scale_bytes;
+    uint64_t n = backend->memory.operand_items.size_bytes / head_bytes,
+             most = backend->memory.operand_scales.size_bytes / scale_bytes;
     n = n < most ? n : most;
     assert(n > 0);
     return n < (uint64_t)n_heads ? (int32_t)n : n_heads;
@@ -176,8 +176,8 @@ void gpu_head_products(struct backend *base, struct matrix *y, struct head_colum
         struct activation_operand operand = {.form = form_of(weight->tiles),
                                              .n_rows = n * rows,
                                              .n_inputs = n_inputs,
-                                             .items = backend->operand_items.memory,
-                                             .scales = backend->operand_scales.memory};
+                                             .items = backend->memory.operand_items.memory,
+                                             .scales = backend->memory.operand_scales.memory};
         struct activation_operand_launch prepare = {.out = operand,
                                                     .x = x->device.items + from.first +
                                                          (int64_t)head * from.step,

@@ -17,27 +17,27 @@ size_t gpu_outcome_bytes(int32_t n_outputs)
 void gpu_sample(struct backend *base, struct matrix *logits)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    backend->slot->drawn = true;
+    backend->submitted.slot->drawn = true;
     if (!gpu_enqueues(backend))
         return;
-    assert(backend->step->samples && backend->padded.n_outputs <= logits->n_rows_max);
-    unsigned char *outcome = backend->outcome.memory;
+    assert(backend->current.step->samples && backend->current.padded.n_outputs <= logits->n_rows_max);
+    unsigned char *outcome = backend->memory.outcome.memory;
     struct sample_arguments arguments = {
         .logits = logits->device.items,
         .stride = logits->device.stride,
         .n_vocab = logits->n_cols,
-        .n_outputs = backend->padded.n_outputs,
-        .settings = uploaded(backend, backend->layout.settings),
+        .n_outputs = backend->current.padded.n_outputs,
+        .settings = uploaded(backend, backend->current.layout.settings),
         .biases = uploaded(backend, 0),
         .history = uploaded(backend, 0),
         .masks = uploaded(backend, 0),
-        .given_biased = backend->given.memory,
-        .given_history =
-            (float *)backend->given.memory + backend->upload.size_bytes / sizeof(struct sample_bias),
-        .counts = backend->counts.memory,
-        .states = backend->states.memory,
+        .given_biased = backend->memory.given.memory,
+        .given_history = (float *)backend->memory.given.memory +
+                         backend->memory.upload.size_bytes / sizeof(struct sample_bias),
+        .counts = backend->memory.counts.memory,
+        .states = backend->memory.states.memory,
         .outcomes = (struct sample_outcome *)(void *)outcome,
-        .top = (struct token_logprob *)(void *)(outcome + top_offset(backend->padded.n_outputs))};
+        .top = (struct token_logprob *)(void *)(outcome + top_offset(backend->current.padded.n_outputs))};
     launch_sample_logprobs(backend->stream, &arguments);
     launch_sample_adjust(backend->stream, &arguments);
     launch_sample_draw(backend->stream, &arguments);
@@ -54,7 +54,7 @@ static bool wants_top(const struct step *step)
 size_t gpu_outcome_wanted_bytes(const struct gpu_backend *backend, const struct step *step)
 {
     size_t outcomes = (size_t)step->n_outputs * sizeof(struct sample_outcome);
-    return wants_top(step) ? gpu_outcome_bytes(backend->padded.n_outputs) : outcomes;
+    return wants_top(step) ? gpu_outcome_bytes(backend->current.padded.n_outputs) : outcomes;
 }
 
 void gpu_take_outcomes(const struct step_slot *slot, struct sample_result *results)

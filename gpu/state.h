@@ -62,6 +62,44 @@ struct step_slot {
     bool timed;
 };
 
+// Device memory for a step, sized for the largest one.
+struct step_memory {
+    // The step's input and outcome; submitted steps share them because they run one after the other.
+    struct scratch upload, outcome;
+    struct scratch operand_items, operand_scales, attention;
+    struct scratch given, counts, states; // sampling
+    struct scratch pair_experts, pair_weights, pair_order, expert_first;
+};
+
+// Maxima of the created matrices and weights, which size the memory above.
+struct step_capacity {
+    int32_t n_rows_max, n_rows_least, n_cols_max, n_inputs_max, n_experts_max;
+    bool reserved;
+};
+
+// The step between begin and end.
+struct current_step {
+    const struct step *step; // NULL: none
+    bool decoding;           // it may run as a graph
+    struct graph_kind kind;  // of the graph
+    struct upload_counts padded;
+    int32_t n_positions, n_positions_padded; // of the longest sequence
+    int32_t n_rows_most;                     // of one sequence
+    struct shared_prefix shared;
+    int32_t n_part_rows;       // rows of small sequences, for partial results in the scratch
+    int32_t n_shared_segments; // capacity of the scratch in this step
+    struct upload_layout layout;
+    struct pending_add pending;
+    struct route_launch route; // the last one
+    struct step_times *times;  // NULL: not traced
+};
+
+struct submitted_steps {
+    struct step_slot slots[2];
+    struct step_slot *slot; // of the current step, or the one submitted last
+    int n_under_way;        // submitted and not collected
+};
+
 struct gpu_backend {
     struct backend base;
     struct gpu_options options;
@@ -73,35 +111,12 @@ struct gpu_backend {
     struct kv_shape kv;
     struct scratch pages;
 
-    // The step's input and outcome on the device; submitted steps share them because they run one after the
-    // other.
-    struct scratch upload, outcome;
-    struct step_slot slots[2];
-    struct step_slot *slot; // of the current step, or the one submitted last
-    int n_under_way;        // submitted and not collected
-    struct scratch operand_items, operand_scales, attention;
-    struct scratch given, counts, states; // sampling
-    struct scratch pair_experts, pair_weights, pair_order, expert_first;
-
-    // Maxima of the created matrices and weights, which size the memory above.
-    int32_t n_rows_max, n_rows_least, n_cols_max, n_inputs_max, n_experts_max;
-    bool reserved;
-
+    struct step_memory memory;
+    struct step_capacity capacity;
+    struct submitted_steps submitted;
+    struct current_step current;
     struct graphs graphs;
-    const struct step *step; // between begin and end
-    bool decoding;           // the step may run as a graph
-    struct graph_kind kind;  // of the graph
-    struct upload_counts padded;
-    int32_t n_positions, n_positions_padded; // of the longest sequence
-    int32_t n_rows_most;                     // of one sequence
-    struct shared_prefix shared;
-    int32_t n_part_rows;       // rows of small sequences, for partial results in the scratch
-    int32_t n_shared_segments; // capacity of the scratch in this step
-    struct upload_layout layout;
-    struct pending_add pending;
-    struct route_launch route; // the last one
     struct gpu_counts figures;
-    struct step_times *times; // NULL: not traced
 
     bool failed; // `error` is latched: operations do nothing until end
     struct error error;
@@ -114,7 +129,7 @@ static inline struct gpu_backend *gpu_backend_of(struct backend *backend)
 
 static inline const void *uploaded(const struct gpu_backend *backend, size_t offset)
 {
-    return (const unsigned char *)backend->upload.memory + offset;
+    return (const unsigned char *)backend->memory.upload.memory + offset;
 }
 
 // Allocates device memory. NULL: beyond the limit of the options, or out of memory.

@@ -105,9 +105,10 @@ static enum status product_create(struct gpu_backend *backend, struct weight *we
     for (int64_t matrix = 0; matrix < weight->n_matrices; matrix++)
         send_matrix(backend, weight, matrix, matrix_bytes);
     int32_t n_inputs = (int32_t)tensor->dims[0];
-    backend->n_inputs_max = n_inputs > backend->n_inputs_max ? n_inputs : backend->n_inputs_max;
-    if (tensor->n_dims > 2 && weight->n_matrices > backend->n_experts_max)
-        backend->n_experts_max = (int32_t)n_matrices;
+    backend->capacity.n_inputs_max =
+        n_inputs > backend->capacity.n_inputs_max ? n_inputs : backend->capacity.n_inputs_max;
+    if (tensor->n_dims > 2 && weight->n_matrices > backend->capacity.n_experts_max)
+        backend->capacity.n_experts_max = (int32_t)n_matrices;
     return STATUS_OK;
 }
 
@@ -169,7 +170,7 @@ enum status gpu_weight_create(struct backend *base, const struct tensor *tensor,
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     *out = NULL;
-    assert(!backend->reserved); // the first step frees the staging buffers
+    assert(!backend->capacity.reserved); // the first step frees the staging buffers
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     if (!traits->dequantize)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "type %s can't be computed with",
