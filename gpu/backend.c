@@ -192,7 +192,7 @@ static void add_times(struct step_slot *slot)
 }
 
 // Waits for submitted steps, before memory or graphs that they use are freed.
-static enum status settle(struct gpu_backend *backend, struct error *error)
+static enum status wait_submitted(struct gpu_backend *backend, struct error *error)
 {
     if (backend->submitted.n_under_way == 0)
         return STATUS_OK;
@@ -224,7 +224,7 @@ static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes
     if (size_bytes <= backend->memory.upload.size_bytes)
         return STATUS_OK;
     size_t room = size_bytes + size_bytes / 2;
-    enum status status = settle(backend, error);
+    enum status status = wait_submitted(backend, error);
     for (int i = 0; i < 2 && status == STATUS_OK; i++)
         status = pin_again(backend, &backend->submitted.slots[i].upload_host, room, "a step's input", error);
     graphs_clear(&backend->graphs, backend->device);
@@ -375,7 +375,7 @@ static void trace(struct backend *base, struct step_times *times)
     bool changes = !backend->current.times != !times;
     assert(!backend->current.step);
     backend->current.times = NULL;
-    if (changes && settle(backend, &ignored) == STATUS_OK)
+    if (changes && wait_submitted(backend, &ignored) == STATUS_OK)
         graphs_clear(&backend->graphs,
                      backend->device); // graphs contain the events, or were captured without them
     backend->current.times = times;

@@ -60,10 +60,11 @@ static enum status product_create(struct cpu_backend *backend, struct weight *we
             return status;
         weight->n_packed++;
     }
-    backend->n_inputs_max = larger(backend->n_inputs_max, (int32_t)tensor->dims[0]);
+    backend->capacity.n_inputs_max = larger(backend->capacity.n_inputs_max, (int32_t)tensor->dims[0]);
     if (n_experts > 1) {
-        backend->n_experts_max = larger(backend->n_experts_max, (int32_t)n_experts);
-        backend->n_expert_outputs_max = larger(backend->n_expert_outputs_max, (int32_t)tensor->dims[1]);
+        backend->capacity.n_experts_max = larger(backend->capacity.n_experts_max, (int32_t)n_experts);
+        backend->capacity.n_expert_outputs_max =
+            larger(backend->capacity.n_expert_outputs_max, (int32_t)tensor->dims[1]);
     }
     return STATUS_OK;
 }
@@ -71,16 +72,16 @@ static enum status product_create(struct cpu_backend *backend, struct weight *we
 static enum status table_create(struct cpu_backend *backend, struct weight *weight, struct error *error)
 {
     uint64_t n_cols = weight->tensor.dims[0];
-    if (n_cols <= (uint64_t)backend->n_table_cols_max)
+    if (n_cols <= (uint64_t)backend->capacity.n_table_cols_max)
         return STATUS_OK;
     if (n_cols > INT32_MAX / 2)
         return no_memory(&weight->tensor, error);
     size_t n_rows = (size_t)pool_n_threads(backend->pool);
-    float *rows = realloc(backend->table_rows, n_rows * n_cols * sizeof *rows);
+    float *rows = realloc(backend->buffers.table_rows, n_rows * n_cols * sizeof *rows);
     if (!rows)
         return no_memory(&weight->tensor, error);
-    backend->table_rows = rows;
-    backend->n_table_cols_max = (int32_t)n_cols;
+    backend->buffers.table_rows = rows;
+    backend->capacity.n_table_cols_max = (int32_t)n_cols;
     return STATUS_OK;
 }
 
@@ -161,7 +162,7 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     matrix->n_cols = n_cols;
     matrix->stride = stride;
     matrix->bytes = bytes;
-    backend->n_rows_max = larger(backend->n_rows_max, n_rows_max);
+    backend->capacity.n_rows_max = larger(backend->capacity.n_rows_max, n_rows_max);
     *out = matrix;
     return STATUS_OK;
 }
@@ -221,16 +222,16 @@ static void *remake(void *old, size_t n_items, size_t item_bytes)
 
 static enum status experts_reserve(struct cpu_backend *backend, struct error *error)
 {
-    if (backend->n_experts_max == 0)
+    if (backend->capacity.n_experts_max == 0)
         return STATUS_OK;
-    size_t n_rows = (size_t)backend->n_rows_max;
-    size_t x_bytes = (size_t)matrix_stride(backend->n_inputs_max) * sizeof(float);
-    size_t y_bytes = (size_t)matrix_stride(backend->n_expert_outputs_max) * sizeof(float);
-    backend->gathered_x = remake(backend->gathered_x, n_rows, x_bytes);
-    backend->gathered_y = remake(backend->gathered_y, n_rows, y_bytes);
-    if (!backend->gathered_x || !backend->gathered_y)
+    size_t n_rows = (size_t)backend->capacity.n_rows_max;
+    size_t x_bytes = (size_t)matrix_stride(backend->capacity.n_inputs_max) * sizeof(float);
+    size_t y_bytes = (size_t)matrix_stride(backend->capacity.n_expert_outputs_max) * sizeof(float);
+    backend->buffers.gathered_x = remake(backend->buffers.gathered_x, n_rows, x_bytes);
+    backend->buffers.gathered_y = remake(backend->buffers.gathered_y, n_rows, y_bytes);
+    if (!backend->buffers.gathered_x || !backend->buffers.gathered_y)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for experts' rows");
-    return routing_reserve(&backend->routing, backend->n_rows_max, backend->n_experts_max,
+    return routing_reserve(&backend->routing, backend->capacity.n_rows_max, backend->capacity.n_experts_max,
                            pool_n_threads(backend->pool), error);
 }
 
@@ -238,21 +239,24 @@ static enum status experts_reserve(struct cpu_backend *backend, struct error *er
 // steps allocate nothing.
 static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struct error *error)
 {
-    if (n_outputs > backend->n_results_max) {
+    if (n_outputs > backend->capacity.n_results_max) {
         size_t n = (size_t)n_outputs;
-        backend->results = remake(backend->results, n, sizeof *backend->results);
-        backend->output_places = remake(backend->output_places, n, sizeof *backend->output_places);
-        backend->place_outputs = remake(backend->place_outputs, n, sizeof *backend->place_outputs);
-        backend->place_masks = remake(backend->place_masks, n, sizeof *backend->place_masks);
-        bool complete =
-            backend->results && backend->output_places && backend->place_outputs && backend->place_masks;
-        backend->n_results_max = complete ? n_outputs : 0;
+        backend->buffers.results = remake(backend->buffers.results, n, sizeof *backend->buffers.results);
+        backend->buffers.output_places =
+            remake(backend->buffers.output_places, n, sizeof *backend->buffers.output_places);
+        backend->buffers.place_outputs =
+            remake(backend->buffers.place_outputs, n, sizeof *backend->buffers.place_outputs);
+        backend->buffers.place_masks =
+            remake(backend->buffers.place_masks, n, sizeof *backend->buffers.place_masks);
+        bool complete = backend->buffers.results && backend->buffers.output_places &&
+                        backend->buffers.place_outputs && backend->buffers.place_masks;
+        backend->capacity.n_results_max = complete ? n_outputs : 0;
         if (!complete)
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d results",
                              n_outputs);
     }
-    int32_t n_rows = backend->n_rows_max, n_inputs = larger(backend->n_inputs_max, 1);
-    if (n_rows == backend->n_rows_reserved && n_inputs == backend->n_inputs_reserved)
+    int32_t n_rows = backend->capacity.n_rows_max, n_inputs = larger(backend->capacity.n_inputs_max, 1);
+    if (n_rows == backend->capacity.n_rows_reserved && n_inputs == backend->capacity.n_inputs_reserved)
         return STATUS_OK;
     prepared_finish(&backend->prepared);
     enum status status = prepared_create(&backend->prepared, n_rows, n_inputs, error);
@@ -262,51 +266,52 @@ static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struc
         status = attention_reserve(backend->attention, n_rows, error);
     if (status != STATUS_OK)
         return status;
-    backend->row_sequences = remake(backend->row_sequences, (size_t)n_rows, sizeof *backend->row_sequences);
-    if (!backend->row_sequences)
+    backend->buffers.row_sequences =
+        remake(backend->buffers.row_sequences, (size_t)n_rows, sizeof *backend->buffers.row_sequences);
+    if (!backend->buffers.row_sequences)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for steps of %d rows", n_rows);
-    backend->n_rows_reserved = n_rows;
-    backend->n_inputs_reserved = n_inputs;
+    backend->capacity.n_rows_reserved = n_rows;
+    backend->capacity.n_inputs_reserved = n_inputs;
     return STATUS_OK;
 }
 
 static void trace(struct backend *base, struct step_times *times)
 {
-    cpu_backend_of(base)->times = times;
+    cpu_backend_of(base)->timing.times = times;
 }
 
 // Operations are synchronous, so phases are measured by the clock.
 static void phase(struct backend *base, enum step_phase next)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
-    if (!backend->times)
+    if (!backend->timing.times)
         return;
     double now = 1e-3 * (double)clock_ns();
-    backend->times->us[backend->phase] += now - backend->phase_began_us;
-    backend->phase_began_us = now;
-    backend->phase = next;
+    backend->timing.times->us[backend->timing.phase] += now - backend->timing.phase_began_us;
+    backend->timing.phase_began_us = now;
+    backend->timing.phase = next;
 }
 
 static void begin(struct backend *base, const struct step *step)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
-    if (backend->times) {
-        *backend->times = (struct step_times){0};
-        backend->phase = PHASE_UPLOAD;
-        backend->phase_began_us = 1e-3 * (double)clock_ns();
+    if (backend->timing.times) {
+        *backend->timing.times = (struct step_times){0};
+        backend->timing.phase = PHASE_UPLOAD;
+        backend->timing.phase_began_us = 1e-3 * (double)clock_ns();
     }
-    assert(!backend->step && step->n_tokens <= backend->n_rows_max);
+    assert(!backend->step && step->n_tokens <= backend->capacity.n_rows_max);
     backend->step = step;
     backend->failed = reserve(backend, step->n_outputs, &backend->error) != STATUS_OK;
     if (backend->failed)
         return;
     for (int32_t i = 0; i < step->n_outputs; i++)
-        backend->output_places[i] = i;
+        backend->buffers.output_places[i] = i;
     int32_t row = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
         assert(step->sequences[i].first_row == row && step->sequences[i].n_tokens > 0);
         for (int32_t end = row + step->sequences[i].n_tokens; row < end; row++)
-            backend->row_sequences[row] = i;
+            backend->buffers.row_sequences[row] = i;
     }
     assert(row == step->n_tokens);
     if (backend->attention)
@@ -325,7 +330,7 @@ static enum status end(struct backend *base, struct sample_result *results, stru
         return error->status;
     }
     if (results && step->n_outputs > 0)
-        memcpy(results, backend->results, (size_t)step->n_outputs * sizeof *results);
+        memcpy(results, backend->buffers.results, (size_t)step->n_outputs * sizeof *results);
     phase(base, PHASE_UPLOAD);
     return STATUS_OK;
 }
@@ -337,21 +342,21 @@ static void destroy(struct backend *base)
     if (!base)
         return;
     struct cpu_backend *backend = cpu_backend_of(base);
-    for (int i = 0; backend->samplers && i < pool_n_threads(backend->pool); i++)
-        sampler_destroy(backend->samplers[i]);
-    free(backend->samplers);
+    for (int i = 0; backend->buffers.samplers && i < pool_n_threads(backend->pool); i++)
+        sampler_destroy(backend->buffers.samplers[i]);
+    free(backend->buffers.samplers);
     attention_destroy(backend->attention);
     pages_finish(&backend->pages);
     prepared_finish(&backend->prepared);
     routing_finish(&backend->routing);
-    free(backend->gathered_x);
-    free(backend->gathered_y);
-    free(backend->table_rows);
-    free(backend->row_sequences);
-    free(backend->results);
-    free(backend->output_places);
-    free(backend->place_outputs);
-    free(backend->place_masks);
+    free(backend->buffers.gathered_x);
+    free(backend->buffers.gathered_y);
+    free(backend->buffers.table_rows);
+    free(backend->buffers.row_sequences);
+    free(backend->buffers.results);
+    free(backend->buffers.output_places);
+    free(backend->buffers.place_outputs);
+    free(backend->buffers.place_masks);
     memory_stack_finish(&backend->weight_memory);
     free(backend);
 }
@@ -409,7 +414,7 @@ enum status cpu_backend_create(struct backend **out, struct pool *pool, enum cpu
         free(samplers);
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the CPU backend");
     }
-    backend->samplers = samplers;
+    backend->buffers.samplers = samplers;
     backend->pool = pool;
     cpu_kernels_init(&backend->kernels, level_max);
     backend_init(&backend->base, &device_cpu, &operations_cpu);

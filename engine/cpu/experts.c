@@ -194,7 +194,7 @@ static void expert_multiply(struct cpu_backend *backend, int32_t expert, const s
     if (n_rows == 0)
         return;
     struct expert_work work = {.backend = backend, .in = x, .x_per_pair = x_per_pair, .begin = begin};
-    work.gathered = backend->gathered_x;
+    work.gathered = backend->buffers.gathered_x;
     work.stride = x->stride;
     spread_rows(backend, n_rows, x->n_cols, gather_pair, &work);
     unsigned forms = 0;
@@ -207,10 +207,10 @@ static void expert_multiply(struct cpu_backend *backend, int32_t expert, const s
         const struct weight *bias = products[i].bias;
         struct product_task task = {products[i].weight->packed[expert],
                                     bias ? bias->items + (int64_t)expert * y->n_cols : NULL,
-                                    backend->gathered_y, y->stride};
+                                    backend->buffers.gathered_y, y->stride};
         product_run(&backend->kernels.products, backend->pool, &task, 1, &backend->prepared);
         struct expert_work back = {.backend = backend, .out = y, .begin = begin, .n_outputs = y->n_cols};
-        back.gathered = backend->gathered_y;
+        back.gathered = backend->buffers.gathered_y;
         back.stride = y->stride;
         spread_rows(backend, n_rows, y->n_cols, scatter_pair, &back);
     }

@@ -67,7 +67,7 @@ static void embed_row(void *context, int32_t row, int thread)
     if (work->scale != 1.0f)
         backend->kernels.rows.scale_cap(out, n, work->scale, 0.0f);
     if (work->bias) {
-        float *position = backend->table_rows + (int64_t)thread * backend->n_table_cols_max;
+        float *position = backend->buffers.table_rows + (int64_t)thread * backend->capacity.n_table_cols_max;
         table_row(work->bias, backend->step->positions[row], position);
         backend->kernels.rows.add_scaled(out, position, 1.0f, n);
     }
@@ -309,7 +309,7 @@ static void kv_store_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
     struct cpu_backend *backend = work->backend;
-    const struct step_sequence *sequence = &backend->step->sequences[backend->row_sequences[row]];
+    const struct step_sequence *sequence = &backend->step->sequences[backend->buffers.row_sequences[row]];
     int32_t position = sequence->position + (row - sequence->first_row);
     int32_t page_positions = backend->pages.shape.page_positions;
     if (position < sequence->n_stored)
@@ -353,16 +353,16 @@ static enum status samplers_make(struct cpu_backend *backend, int32_t n_vocab)
 {
     int n_threads = pool_n_threads(backend->pool);
     for (int i = 0; i < n_threads; i++) {
-        sampler_destroy(backend->samplers[i]);
-        backend->samplers[i] = NULL;
+        sampler_destroy(backend->buffers.samplers[i]);
+        backend->buffers.samplers[i] = NULL;
     }
-    backend->n_vocab = 0;
+    backend->buffers.n_vocab = 0;
     for (int i = 0; i < n_threads; i++) {
-        enum status status = sampler_create(&backend->samplers[i], n_vocab, &backend->error);
+        enum status status = sampler_create(&backend->buffers.samplers[i], n_vocab, &backend->error);
         if (status != STATUS_OK)
             return status;
     }
-    backend->n_vocab = n_vocab;
+    backend->buffers.n_vocab = n_vocab;
     return STATUS_OK;
 }
 
@@ -370,8 +370,9 @@ static void sample_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
     struct cpu_backend *backend = work->backend;
-    sampler_draw(backend->samplers[thread], matrix_row(work->out, backend->output_places[row]),
-                 &backend->step->samples[row], &backend->results[row]);
+    sampler_draw(backend->buffers.samplers[thread],
+                 matrix_row(work->out, backend->buffers.output_places[row]), &backend->step->samples[row],
+                 &backend->buffers.results[row]);
 }
 
 void cpu_sample(struct backend *base, struct matrix *logits)
@@ -380,7 +381,7 @@ void cpu_sample(struct backend *base, struct matrix *logits)
     if (backend->failed)
         return;
     assert(backend->step->samples && backend->step->n_outputs <= logits->n_rows_max);
-    if (backend->n_vocab != logits->n_cols && samplers_make(backend, logits->n_cols) != STATUS_OK) {
+    if (backend->buffers.n_vocab != logits->n_cols && samplers_make(backend, logits->n_cols) != STATUS_OK) {
         backend->failed = true;
         return;
     }

@@ -4,13 +4,13 @@
 // whole product; the others are stale, and become -infinity when a token is drawn.
 //
 // Kernels take rows in groups of PREPARED_ROWS, so the rows are parted: those of whole products first. Their
-// logits are in that order too (backend->output_places).
+// logits are in that order too (backend->buffers.output_places).
 #include "engine/cpu/packed.h"
 #include "engine/cpu/state.h"
 
 #include <assert.h>
 
-struct gathering {
+struct gathered_product {
     struct cpu_backend *backend;
     struct product_task task;
     const uint32_t *const *masks; // [n_rows] by place; NULL: a whole product's
@@ -44,56 +44,56 @@ static int32_t part_rows(struct cpu_backend *backend, const struct matrix *x)
     int32_t n_whole = 0;
     for (int32_t output = 0; output < step->n_outputs; output++) {
         const struct sample_request *sample = &step->samples[output];
-        backend->place_masks[output] =
+        backend->buffers.place_masks[output] =
             sample->allowed && count_allowed(sample) <= OUTPUT_GATHERED_MAX ? sample->allowed : NULL;
-        backend->place_outputs[output] = output;
+        backend->buffers.place_outputs[output] = output;
     }
     for (int32_t place = 0; place < step->n_outputs; place++) {
-        if (backend->place_masks[place])
+        if (backend->buffers.place_masks[place])
             continue;
         if (place > n_whole) {
-            int32_t output = backend->place_outputs[place];
+            int32_t output = backend->buffers.place_outputs[place];
             swap_rows(x, n_whole, place);
-            backend->place_outputs[place] = backend->place_outputs[n_whole];
-            backend->place_outputs[n_whole] = output;
-            backend->place_masks[place] = backend->place_masks[n_whole];
-            backend->place_masks[n_whole] = NULL;
+            backend->buffers.place_outputs[place] = backend->buffers.place_outputs[n_whole];
+            backend->buffers.place_outputs[n_whole] = output;
+            backend->buffers.place_masks[place] = backend->buffers.place_masks[n_whole];
+            backend->buffers.place_masks[n_whole] = NULL;
         }
         n_whole++;
     }
     for (int32_t place = 0; place < step->n_outputs; place++)
-        backend->output_places[backend->place_outputs[place]] = place;
+        backend->buffers.output_places[backend->buffers.place_outputs[place]] = place;
     return n_whole;
 }
 
-static void multiply_panels(const struct gathering *gathering, int32_t first, int32_t end, int32_t row,
+static void multiply_panels(const struct gathered_product *gathered, int32_t first, int32_t end, int32_t row,
                             int32_t row_end)
 {
-    const struct product_task *task = &gathering->task;
-    const struct prepared *x = &gathering->backend->prepared;
-    gathering->backend->kernels.products.product[task->weight->shape.type](task->weight, first, end, x, row,
-                                                                           row_end, task->y, task->y_stride,
-                                                                           task->bias);
+    const struct product_task *task = &gathered->task;
+    const struct prepared *x = &gathered->backend->prepared;
+    gathered->backend->kernels.products.product[task->weight->shape.type](task->weight, first, end, x, row,
+                                                                          row_end, task->y, task->y_stride,
+                                                                          task->bias);
 }
 
 // Rows of one group with the panels that hold a token that one of them allows.
 static void multiply_group(void *context, int index, int thread)
 {
-    const struct gathering *gathering = context;
-    int32_t row = (gathering->first_group + index) * PREPARED_ROWS, first = -1;
-    int32_t row_end = row + PREPARED_ROWS < gathering->n_rows ? row + PREPARED_ROWS : gathering->n_rows;
-    int32_t n_panels = gathering->task.weight->n_panels;
+    const struct gathered_product *gathered = context;
+    int32_t row = (gathered->first_group + index) * PREPARED_ROWS, first = -1;
+    int32_t row_end = row + PREPARED_ROWS < gathered->n_rows ? row + PREPARED_ROWS : gathered->n_rows;
+    int32_t n_panels = gathered->task.weight->n_panels;
     (void)thread;
     _Static_assert(PANEL_OUTPUTS == 16, "two panels a word");
     for (int32_t panel = 0; panel <= n_panels; panel++) {
         uint32_t allowed = 0;
         for (int32_t i = row; i < row_end && panel < n_panels; i++)
-            if (gathering->masks[i])
-                allowed |= gathering->masks[i][panel / 2] >> (panel % 2 * PANEL_OUTPUTS) & 0xFFFF;
+            if (gathered->masks[i])
+                allowed |= gathered->masks[i][panel / 2] >> (panel % 2 * PANEL_OUTPUTS) & 0xFFFF;
         if (allowed && first < 0)
             first = panel;
         if (!allowed && first >= 0) {
-            multiply_panels(gathering, first, panel, row, row_end);
+            multiply_panels(gathered, first, panel, row, row_end);
             first = -1;
         }
     }
@@ -109,20 +109,20 @@ void cpu_output_product(struct backend *base, const struct product *product, str
     assert(product->weight->role == WEIGHT_PRODUCT && product->weight->n_packed == 1);
     assert(weight->shape.n_inputs == x->n_cols && weight->shape.n_outputs == product->y->n_cols);
     assert(n_rows <= x->n_rows_max && n_rows <= product->y->n_rows_max);
-    struct gathering gathering = {.backend = backend,
-                                  .task = {weight, product->bias ? product->bias->items : NULL,
-                                           product->y->items, product->y->stride},
-                                  .masks = backend->place_masks,
-                                  .n_rows = n_rows};
+    struct gathered_product gathered = {.backend = backend,
+                                        .task = {weight, product->bias ? product->bias->items : NULL,
+                                                 product->y->items, product->y->stride},
+                                        .masks = backend->buffers.place_masks,
+                                        .n_rows = n_rows};
     int32_t n_whole = part_rows(backend, x);
     prepared_set(&backend->prepared, &backend->kernels.products, backend->pool, x->items, x->stride, n_rows,
                  x->n_cols, packed_form(weight));
     backend->prepared.n_rows = n_whole;
-    product_run(&backend->kernels.products, backend->pool, &gathering.task, 1, &backend->prepared);
+    product_run(&backend->kernels.products, backend->pool, &gathered.task, 1, &backend->prepared);
     backend->prepared.n_rows = n_rows;
     // A group of both kinds gives its whole rows the same bytes again.
-    gathering.first_group = n_whole / PREPARED_ROWS;
+    gathered.first_group = n_whole / PREPARED_ROWS;
     if (n_whole < n_rows)
-        pool_run(backend->pool, (n_rows - 1) / PREPARED_ROWS + 1 - gathering.first_group, multiply_group,
-                 &gathering);
+        pool_run(backend->pool, (n_rows - 1) / PREPARED_ROWS + 1 - gathered.first_group, multiply_group,
+                 &gathered);
 }

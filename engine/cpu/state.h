@@ -38,16 +38,7 @@ struct routing {
     int32_t n_pairs_max, n_experts_max;
 };
 
-struct cpu_backend {
-    struct backend base;
-    struct pool *pool;
-    struct cpu_kernels kernels;
-
-    struct memory_stack weight_memory;
-    struct pages pages;
-    struct attention *attention;
-    struct prepared prepared;
-    struct routing routing;
+struct step_buffers {
     float *gathered_x,
         *gathered_y;           // rows of one expert: [n_rows_max, n_inputs_max], [n_rows_max, n_outputs_max]
     struct sampler **samplers; // [n_threads], made at the first draw
@@ -59,15 +50,34 @@ struct cpu_backend {
     // (output.c)
     int32_t *output_places, *place_outputs;
     const uint32_t **place_masks;
+};
 
-    // The largest that was created: what the memory above must hold.
+struct buffer_capacity {
+    // The largest that was created: what the buffers must hold.
     int32_t n_rows_max, n_inputs_max, n_expert_outputs_max, n_experts_max, n_table_cols_max;
-    // Capacities.
+    // Of the buffers.
     int32_t n_rows_reserved, n_inputs_reserved, n_results_max;
+};
 
+struct step_timing {
     struct step_times *times; // of the step, by phase; NULL: not traced
     enum step_phase phase;
     double phase_began_us;
+};
+
+struct cpu_backend {
+    struct backend base;
+    struct pool *pool;
+    struct cpu_kernels kernels;
+
+    struct memory_stack weight_memory;
+    struct pages pages;
+    struct attention *attention;
+    struct prepared prepared;
+    struct routing routing;
+    struct step_buffers buffers;
+    struct buffer_capacity capacity;
+    struct step_timing timing;
 
     const struct step *step; // between begin and end
     bool failed;             // `error` is latched: operations do nothing until end

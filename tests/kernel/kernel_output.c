@@ -108,7 +108,7 @@ static void compare_logits(const struct machine *m, const struct made *made)
     const struct cpu_backend *backend = cpu_backend_of(m->backend);
     for (int32_t output = 0; output < made->step.n_outputs; output++) {
         const struct sample_request *sample = &made->samples[output];
-        const float *gathered = matrix_row(m->gathered, backend->output_places[output]);
+        const float *gathered = matrix_row(m->gathered, backend->buffers.output_places[output]);
         const float *whole = matrix_row(m->whole, output);
         for (int32_t token = 0; token < N_VOCAB; token++)
             if (!sample->allowed || token_mask_has(sample->allowed, token))
