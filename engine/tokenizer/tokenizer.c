@@ -63,7 +63,7 @@ void tokenizer_close(struct tokenizer *tokenizer)
 {
     if (!tokenizer)
         return;
-    token_map_finish(&tokenizer->words);
+    token_map_finish(&tokenizer->symbols.words);
     merge_table_finish(&tokenizer->merges);
     special_finish(&tokenizer->specials);
     splitter_close(tokenizer->splitter);
@@ -95,21 +95,21 @@ static size_t byte_fallback(const struct tokenizer *tokenizer, struct text text,
 {
     size_t n_symbols = 0;
     for (size_t i = 0; i < text.size; i++) {
-        int32_t id = tokenizer->byte_symbols[(unsigned char)text.data[i]];
+        int32_t id = tokenizer->symbols.byte_symbols[(unsigned char)text.data[i]];
         if (id >= 0)
             symbols[n_symbols++] = id;
     }
-    if (n_symbols == 0 && tokenizer->unknown >= 0)
-        symbols[n_symbols++] = tokenizer->unknown;
+    if (n_symbols == 0 && tokenizer->ids.unknown >= 0)
+        symbols[n_symbols++] = tokenizer->ids.unknown;
     return n_symbols;
 }
 
 size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text word, int32_t *symbols)
 {
     size_t n_symbols = 0;
-    if (tokenizer->byte_level) {
+    if (tokenizer->rules.byte_level) {
         for (size_t i = 0; i < word.size; i++)
-            symbols[i] = tokenizer->byte_symbols[(unsigned char)word.data[i]];
+            symbols[i] = tokenizer->symbols.byte_symbols[(unsigned char)word.data[i]];
         return word.size;
     }
     for (size_t at = 0, size; at < word.size; at += size) {
@@ -118,8 +118,8 @@ size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text wo
         size = utf8_decode(rest.data, rest.size, &codepoint);
         rest.size = size;
         int32_t id = size == 0   ? -1
-                     : size == 1 ? tokenizer->ascii_symbols[codepoint]
-                                 : token_map_find(&tokenizer->words, tokenizer->forms, rest);
+                     : size == 1 ? tokenizer->symbols.ascii_symbols[codepoint]
+                                 : token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, rest);
         if (size == 0)
             size = rest.size = 1;
         if (id >= 0)
@@ -138,11 +138,11 @@ static void emit(struct encoder *encoder, int32_t symbol)
         token_array_add(encoder->ids, symbol);
         return;
     }
-    struct text form = symbol >= 0 ? tokenizer->forms[symbol] : (struct text){0};
+    struct text form = symbol >= 0 ? tokenizer->symbols.forms[symbol] : (struct text){0};
     for (size_t i = 0; i < form.size; i++) {
-        int32_t id = tokenizer->byte_symbols[(unsigned char)form.data[i]];
+        int32_t id = tokenizer->symbols.byte_symbols[(unsigned char)form.data[i]];
         if (id < 0 || id >= tokenizer->n_tokens)
-            id = tokenizer->unknown;
+            id = tokenizer->ids.unknown;
         if (id >= 0)
             token_array_add(encoder->ids, id);
     }
@@ -162,9 +162,9 @@ static void merge_word(struct encoder *encoder, struct text word)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     size_t size = word.size;
-    if (size <= tokenizer->whole_bytes_max) {
-        int32_t id = token_map_find(&tokenizer->words, tokenizer->forms, word);
-        if (id >= 0 && tokenizer->is_whole[id]) {
+    if (size <= tokenizer->symbols.whole_bytes_max) {
+        int32_t id = token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, word);
+        if (id >= 0 && tokenizer->symbols.is_whole[id]) {
             token_array_add(encoder->ids, id);
             return;
         }
@@ -233,7 +233,8 @@ static void encode_blank_word(struct encoder *encoder, const char *data, size_t 
         if (!at)
             break;
         if (end - at >= 3 && !memcmp(at, TOKENIZER_BLANK, 3) &&
-            (encoder->tokenizer->splits_blanks || !encoder->tokenizer->joins_blank[(unsigned char)at[-1]])) {
+            (encoder->tokenizer->rules.splits_blanks ||
+             !encoder->tokenizer->symbols.joins_blank[(unsigned char)at[-1]])) {
             encode_word(encoder, start, (size_t)(at - start));
             start = at;
         }
@@ -253,11 +254,11 @@ static void encode_blank_words(void *context, const char *data, const size_t *si
 static bool wants_space(const struct encoder *encoder, struct text text, bool is_first)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    if (!tokenizer->adds_space || (is_first ? encoder->continues : tokenizer->space_first_only))
+    if (!tokenizer->rules.adds_space || (is_first ? encoder->continues : tokenizer->rules.space_first_only))
         return false;
-    bool has_blank = text.data[0] == ' ' ||
-                     (!tokenizer->byte_level && text.size >= 3 && memcmp(text.data, TOKENIZER_BLANK, 3) == 0);
-    return !(tokenizer->space_unless_there && has_blank);
+    bool has_blank = text.data[0] == ' ' || (!tokenizer->rules.byte_level && text.size >= 3 &&
+                                             memcmp(text.data, TOKENIZER_BLANK, 3) == 0);
+    return !(tokenizer->rules.space_unless_there && has_blank);
 }
 
 static struct text prepared_text(struct encoder *encoder)
@@ -305,9 +306,10 @@ static void encode_plain(struct encoder *encoder, struct text text)
     }
     if (text.size == 0)
         return;
-    text = tokenizer->byte_level ? prepare_bytes(encoder, text, is_first) : prepare(encoder, text, is_first);
+    text = tokenizer->rules.byte_level ? prepare_bytes(encoder, text, is_first)
+                                       : prepare(encoder, text, is_first);
     encoder->end = text.data + text.size;
-    take_words *words = tokenizer->byte_level ? encode_words : encode_blank_words;
+    take_words *words = tokenizer->rules.byte_level ? encode_words : encode_blank_words;
     if (!tokenizer->splitter)
         words(encoder, text.data, &text.size, 1);
     else if (!splitter_run(tokenizer->splitter, text, words, encoder))
@@ -353,12 +355,12 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
                          text.size, TOKENIZER_TEXT_BYTES_MAX);
     struct encoder encoder = {
         .tokenizer = tokenizer, .ids = ids, .start = text.data, .continues = flags & TOKENIZER_CONTINUES};
-    if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->adds_bos)
-        token_array_add(ids, tokenizer->bos);
+    if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->rules.adds_bos)
+        token_array_add(ids, tokenizer->ids.bos);
     if (text.size)
         encode_parts(&encoder, text, (struct special_controls){flags & TOKENIZER_PARSE_SPECIAL, plain});
-    if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->adds_eos)
-        token_array_add(ids, tokenizer->eos);
+    if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->rules.adds_eos)
+        token_array_add(ids, tokenizer->ids.eos);
     merge_scratch_finish(&encoder.scratch);
     buffer_finish(&encoder.prepared);
     buffer_finish(&encoder.normalized[0]);
@@ -395,7 +397,7 @@ struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id)
 
 bool tokenizer_strips_first_space(const struct tokenizer *tokenizer)
 {
-    return tokenizer->adds_space && !tokenizer->byte_level;
+    return tokenizer->rules.adds_space && !tokenizer->rules.byte_level;
 }
 
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id)
@@ -410,27 +412,27 @@ bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
 
 int32_t tokenizer_bos(const struct tokenizer *tokenizer)
 {
-    return tokenizer->bos;
+    return tokenizer->ids.bos;
 }
 
 int32_t tokenizer_eos(const struct tokenizer *tokenizer)
 {
-    return tokenizer->eos;
+    return tokenizer->ids.eos;
 }
 
 int32_t tokenizer_unk_token(const struct tokenizer *tokenizer)
 {
-    return tokenizer->unk_token;
+    return tokenizer->ids.unk_token;
 }
 
 int32_t tokenizer_padding(const struct tokenizer *tokenizer)
 {
-    return tokenizer->padding;
+    return tokenizer->ids.padding;
 }
 
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
 {
-    return tokenizer->adds_bos;
+    return tokenizer->rules.adds_bos;
 }
 
 const char *tokenizer_model_name(const struct tokenizer *tokenizer)

@@ -150,7 +150,7 @@ static void find_joins(struct tokenizer *tokenizer, const struct text *texts)
         struct text text = texts[rule->merged];
         for (size_t at = 1; at + 3 <= text.size; at++)
             if (!memcmp(text.data + at, TOKENIZER_BLANK, 3))
-                tokenizer->joins_blank[(unsigned char)text.data[at - 1]] = true;
+                tokenizer->symbols.joins_blank[(unsigned char)text.data[at - 1]] = true;
     }
 }
 
@@ -160,24 +160,26 @@ static bool make_forms(struct builder *builder)
 {
     struct tokenizer *tokenizer = builder->tokenizer;
     size_t n_symbols = builder->n_symbols;
-    tokenizer->n_symbols = n_symbols;
+    tokenizer->symbols.n_symbols = n_symbols;
     tokenizer->texts = arena_allocate_array(&tokenizer->arena, n_symbols, sizeof *tokenizer->texts);
-    tokenizer->forms = arena_allocate_array(&tokenizer->arena, n_symbols, sizeof *tokenizer->forms);
-    if (!tokenizer->texts || !tokenizer->forms)
+    tokenizer->symbols.forms =
+        arena_allocate_array(&tokenizer->arena, n_symbols, sizeof *tokenizer->symbols.forms);
+    if (!tokenizer->texts || !tokenizer->symbols.forms)
         return false;
     memcpy(tokenizer->texts, builder->symbol_texts, n_symbols * sizeof *tokenizer->texts);
     for (size_t i = 0; i < n_symbols; i++) {
         struct text text = tokenizer->texts[i];
-        tokenizer->forms[i] = text;
-        if (tokenizer->byte_level) {
+        tokenizer->symbols.forms[i] = text;
+        if (tokenizer->rules.byte_level) {
             char *bytes = arena_allocate(&tokenizer->arena, text.size + 1);
             size_t size;
             if (!bytes)
                 return false;
             bool decodes = byte_alphabet_decode(text, bytes, &size);
-            tokenizer->forms[i] = decodes ? (struct text){bytes, size} : (struct text){0};
+            tokenizer->symbols.forms[i] = decodes ? (struct text){bytes, size} : (struct text){0};
         }
-        if (tokenizer->forms[i].size && !token_map_add(&tokenizer->words, tokenizer->forms, (int32_t)i))
+        if (tokenizer->symbols.forms[i].size &&
+            !token_map_add(&tokenizer->symbols.words, tokenizer->symbols.forms, (int32_t)i))
             return false;
     }
     return true;
@@ -189,13 +191,13 @@ static void find_first_symbols(struct tokenizer *tokenizer)
         char name[8];
         char raw = (char)byte;
         snprintf(name, sizeof name, "<0x%02X>", byte);
-        struct text text = tokenizer->byte_level ? (struct text){&raw, 1} : text_from_string(name);
-        int32_t id = token_map_find(&tokenizer->words, tokenizer->forms, text);
+        struct text text = tokenizer->rules.byte_level ? (struct text){&raw, 1} : text_from_string(name);
+        int32_t id = token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, text);
         bool is_token = id >= 0 && id < tokenizer->n_tokens;
-        tokenizer->byte_symbols[byte] = is_token || tokenizer->byte_level ? id : -1;
+        tokenizer->symbols.byte_symbols[byte] = is_token || tokenizer->rules.byte_level ? id : -1;
         if (byte < 128)
-            tokenizer->ascii_symbols[byte] =
-                token_map_find(&tokenizer->words, tokenizer->forms, (struct text){&raw, 1});
+            tokenizer->symbols.ascii_symbols[byte] =
+                token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, (struct text){&raw, 1});
     }
 }
 
@@ -204,7 +206,7 @@ static void find_first_symbols(struct tokenizer *tokenizer)
 static bool merges_to_itself(struct builder *builder, int32_t id, bool *failed)
 {
     struct tokenizer *tokenizer = builder->tokenizer;
-    struct text form = tokenizer->forms[id];
+    struct text form = tokenizer->symbols.forms[id];
     int32_t symbols[VOCABULARY_TOKEN_BYTES_MAX];
     if (form.size == 0 || form.size > VOCABULARY_TOKEN_BYTES_MAX)
         return false;
@@ -218,16 +220,16 @@ static bool find_whole_words(struct builder *builder)
 {
     struct tokenizer *tokenizer = builder->tokenizer;
     bool failed = false;
-    tokenizer->is_whole =
-        arena_allocate_array(&tokenizer->arena, builder->n_symbols, sizeof *tokenizer->is_whole);
-    if (!tokenizer->is_whole)
+    tokenizer->symbols.is_whole =
+        arena_allocate_array(&tokenizer->arena, builder->n_symbols, sizeof *tokenizer->symbols.is_whole);
+    if (!tokenizer->symbols.is_whole)
         return false;
     for (int32_t id = 0; id < tokenizer->n_tokens && !failed; id++) {
-        struct text form = tokenizer->forms[id];
-        tokenizer->is_whole[id] =
-            form.size > 0 && (builder->vocabulary->ignores_merges || merges_to_itself(builder, id, &failed));
-        if (tokenizer->is_whole[id] && form.size > tokenizer->whole_bytes_max)
-            tokenizer->whole_bytes_max = form.size;
+        struct text form = tokenizer->symbols.forms[id];
+        tokenizer->symbols.is_whole[id] = form.size > 0 && (builder->vocabulary->rules.ignores_merges ||
+                                                            merges_to_itself(builder, id, &failed));
+        if (tokenizer->symbols.is_whole[id] && form.size > tokenizer->symbols.whole_bytes_max)
+            tokenizer->symbols.whole_bytes_max = form.size;
     }
     return !failed;
 }
@@ -272,8 +274,8 @@ static struct text piece_of(struct tokenizer *tokenizer, int32_t id)
         return named_byte(&tokenizer->arena, text);
     if (!(flags & TOKEN_NORMAL))
         return (struct text){"", 0};
-    if (tokenizer->byte_level)
-        return tokenizer->forms[id].data ? tokenizer->forms[id] : text;
+    if (tokenizer->rules.byte_level)
+        return tokenizer->symbols.forms[id].data ? tokenizer->symbols.forms[id] : text;
     return unescape(&tokenizer->arena, text);
 }
 
@@ -327,7 +329,7 @@ static bool build(struct builder *builder)
         return false;
     if (!make_forms(builder))
         return false;
-    find_joins(tokenizer, tokenizer->forms);
+    find_joins(tokenizer, tokenizer->symbols.forms);
     find_first_symbols(tokenizer);
     return find_whole_words(builder) && make_pieces(tokenizer) && add_specials(tokenizer);
 }
@@ -338,18 +340,8 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
     struct tokenizer *created = calloc(1, sizeof *created);
     bool built = false;
     if (created) {
-        created->byte_level = vocabulary->byte_level;
-        created->adds_space = vocabulary->adds_space;
-        created->space_unless_there = vocabulary->space_unless_there;
-        created->space_first_only = vocabulary->space_first_only;
-        created->splits_blanks = vocabulary->splits_blanks;
-        created->adds_bos = vocabulary->adds_bos;
-        created->adds_eos = vocabulary->adds_eos;
-        created->bos = vocabulary->bos;
-        created->eos = vocabulary->eos;
-        created->unknown = vocabulary->unknown;
-        created->padding = vocabulary->padding;
-        created->unk_token = vocabulary->unk_token;
+        created->rules = vocabulary->rules;
+        created->ids = vocabulary->ids;
         struct builder builder = {.tokenizer = created, .vocabulary = vocabulary};
         created->cache = word_cache_create();
         built = created->cache && build(&builder);

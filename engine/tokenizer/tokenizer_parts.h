@@ -7,34 +7,38 @@
 #include "engine/tokenizer/split.h"
 #include "engine/tokenizer/token_map.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/vocabulary.h"
 #include "engine/tokenizer/word_cache.h"
 #include "schemas/arena.h"
 
 #define TOKENIZER_BLANK "\xE2\x96\x81" // U+2581, SentencePiece's blank
+
+// The tokens, and beyond them what merges name but the vocabulary lacks.
+struct token_symbols {
+    struct text *forms; // the bytes a symbol stands for in prepared text: blanks are U+2581 unless byte_level
+    size_t n_symbols;
+    struct token_map words;     // symbols by form
+    bool *is_whole;             // the form as a word of its own becomes just that token
+    size_t whole_bytes_max;     // of those
+    int32_t byte_symbols[256];  // byte_level: the symbol of each byte; else the token "<0xNN>"; -1: none
+    int32_t ascii_symbols[128]; // not byte_level: the symbol of each character
+    bool joins_blank[256];      // not byte_level: some merge joins this byte with a blank after it
+};
 
 struct tokenizer {
     struct arena arena;
     int32_t n_tokens;
     uint16_t *flags;     // enum token_flag
     struct text *texts;  // as the vocabulary has them
-    struct text *pieces; // as they stand in running text; empty for unused tokens
-    // Symbols: the tokens, and beyond them what merges name but the vocabulary lacks.
-    struct text *forms; // the bytes a symbol stands for in prepared text: blanks are U+2581 unless byte_level
-    size_t n_symbols;
-    struct token_map words; // symbols by form
-    bool *is_whole;         // the form as a word of its own becomes just that token
-    size_t whole_bytes_max; // of those
+    struct text *pieces; // their text in a document; empty for unused tokens
+    struct token_symbols symbols;
     struct merge_table merges;
-    int32_t byte_symbols[256];  // byte_level: the symbol of each byte; else the token "<0xNN>"; -1: none
-    int32_t ascii_symbols[128]; // not byte_level: the symbol of each character
-    bool joins_blank[256];      // not byte_level: some merge joins this byte with a blank after it
     struct special_matcher specials;
     struct splitter *splitter;
-    bool byte_level, adds_space, adds_bos, adds_eos;
-    bool space_unless_there, space_first_only, splits_blanks;
+    struct token_rules rules;
     struct normalizer normalizer;
     struct word_cache *cache; // the only mutable part; lock-free
-    int32_t bos, eos, unknown, padding, unk_token;
+    struct special_ids ids;
 };
 
 // Writes the symbols that the word starts out as; returns how many (at most word.size).

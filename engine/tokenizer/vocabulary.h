@@ -37,6 +37,22 @@ struct vocabulary_merge {
     struct text left, right;
 };
 
+// How text becomes words and tokens.
+struct token_rules {
+    bool byte_level; // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
+    bool adds_space; // before text that follows nothing or a special token
+    bool space_unless_there; // not where the text starts with one
+    bool space_first_only;   // only before text that follows nothing
+    bool splits_blanks;      // merges never join a blank with the character before it
+    bool ignores_merges;     // a word that is a token is that token, whatever the merges say
+    bool adds_bos, adds_eos;
+};
+
+struct special_ids {                    // -1: none
+    int32_t bos, eos, unknown, padding; // `unknown` is what encoding uses
+    int32_t unk_token;                  // of chat templates
+};
+
 struct vocabulary {
     struct arena arena; // of the arrays
     size_t n_tokens;
@@ -47,16 +63,9 @@ struct vocabulary {
     struct vocabulary_merge *merges;
     size_t n_merges;
     float *scores;
-    bool byte_level; // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
-    bool adds_space; // before text that follows nothing or a special token
-    bool space_unless_there; // not where the text starts with one
-    bool space_first_only;   // only before text that follows nothing
-    bool splits_blanks;      // merges never join a blank with what stands before it
-    bool ignores_merges;     // a word that is a token is that token, whatever the merges say
-    bool adds_bos, adds_eos;
-    int32_t bos, eos, unknown, padding; // -1: none
-    int32_t unk_token;                  // of chat templates; `unknown` is what encoding uses. -1: none
-    struct splitter *splitter;          // NULL: text is not cut into words
+    struct token_rules rules;
+    struct special_ids ids;
+    struct splitter *splitter; // NULL: text is not cut into words
     struct normalizer normalizer;
 };
 

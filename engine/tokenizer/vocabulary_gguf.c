@@ -190,8 +190,8 @@ static enum status read_ends(struct source *source)
             vocabulary_end_named(vocabulary->texts[ids[i]]) && !(flags[ids[i]] & TOKEN_USER_DEFINED);
         flags[ids[i]] |= TOKEN_ENDS_GENERATION | (is_control ? TOKEN_CONTROL : 0);
     }
-    if (vocabulary->eos >= 0)
-        flags[vocabulary->eos] |= TOKEN_ENDS_GENERATION;
+    if (vocabulary->ids.eos >= 0)
+        flags[vocabulary->ids.eos] |= TOKEN_ENDS_GENERATION;
     return STATUS_OK;
 }
 
@@ -201,10 +201,10 @@ static enum status read_ids(struct source *source)
     const struct {
         const char *key;
         int32_t *id;
-    } ids[] = {{"tokenizer.ggml.bos_token_id", &vocabulary->bos},
-               {"tokenizer.ggml.eos_token_id", &vocabulary->eos},
-               {"tokenizer.ggml.unknown_token_id", &vocabulary->unknown},
-               {"tokenizer.ggml.padding_token_id", &vocabulary->padding}};
+    } ids[] = {{"tokenizer.ggml.bos_token_id", &vocabulary->ids.bos},
+               {"tokenizer.ggml.eos_token_id", &vocabulary->ids.eos},
+               {"tokenizer.ggml.unknown_token_id", &vocabulary->ids.unknown},
+               {"tokenizer.ggml.padding_token_id", &vocabulary->ids.padding}};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof ids / sizeof *ids && status == STATUS_OK; i++)
         status = read_id(source, ids[i].key, ids[i].id);
@@ -217,21 +217,21 @@ static enum status read_additions(struct source *source)
     struct vocabulary *vocabulary = source->vocabulary;
     static const char bos_key[] = "tokenizer.ggml.add_bos_token";
     static const char eos_key[] = "tokenizer.ggml.add_eos_token";
-    enum status status = gguf_bool(source->gguf, bos_key, &vocabulary->adds_bos, NULL, source->error);
+    enum status status = gguf_bool(source->gguf, bos_key, &vocabulary->rules.adds_bos, NULL, source->error);
     if (status == STATUS_OK)
-        status = gguf_bool(source->gguf, eos_key, &vocabulary->adds_eos, NULL, source->error);
+        status = gguf_bool(source->gguf, eos_key, &vocabulary->rules.adds_eos, NULL, source->error);
     if (status == STATUS_OK)
-        status = gguf_bool(source->gguf, "tokenizer.ggml.add_space_prefix", &vocabulary->adds_space, NULL,
-                           source->error);
+        status = gguf_bool(source->gguf, "tokenizer.ggml.add_space_prefix", &vocabulary->rules.adds_space,
+                           NULL, source->error);
     if (status != STATUS_OK)
         return status;
-    if (vocabulary->adds_bos && vocabulary->bos < 0) {
+    if (vocabulary->rules.adds_bos && vocabulary->ids.bos < 0) {
         if (gguf_has(source->gguf, bos_key))
             return refuse_model_file(source,
                                      "key tokenizer.ggml.add_bos_token: true, but there is no bos_token_id");
-        vocabulary->adds_bos = false;
+        vocabulary->rules.adds_bos = false;
     }
-    if (vocabulary->adds_eos && vocabulary->eos < 0)
+    if (vocabulary->rules.adds_eos && vocabulary->ids.eos < 0)
         return refuse_model_file(source,
                                  "key tokenizer.ggml.add_eos_token: true, but there is no eos_token_id");
     return STATUS_OK;
@@ -273,8 +273,8 @@ static enum status open_splitter(struct source *source, const char *pre)
     if (status != STATUS_OK)
         return status;
     const struct splitter_traits *traits = splitter_traits(source->vocabulary->splitter);
-    source->vocabulary->ignores_merges = traits->ignores_merges;
-    source->vocabulary->adds_bos = traits->adds_bos;
+    source->vocabulary->rules.ignores_merges = traits->ignores_merges;
+    source->vocabulary->rules.adds_bos = traits->adds_bos;
     return STATUS_OK;
 }
 
@@ -285,16 +285,16 @@ static enum status read_model(struct source *source, const char *pre)
     enum status status = gguf_text(source->gguf, "tokenizer.ggml.model", &model, NULL, source->error);
     if (status != STATUS_OK)
         return status;
-    vocabulary->bos = vocabulary->eos = vocabulary->unknown = vocabulary->padding = -1;
+    vocabulary->ids.bos = vocabulary->ids.eos = vocabulary->ids.unknown = vocabulary->ids.padding = -1;
     if (text_equals_string(model, "llama")) { // SentencePiece's own defaults
-        vocabulary->unknown = 0;
-        vocabulary->bos = 1;
-        vocabulary->eos = 2;
-        vocabulary->adds_bos = vocabulary->adds_space = true;
+        vocabulary->ids.unknown = 0;
+        vocabulary->ids.bos = 1;
+        vocabulary->ids.eos = 2;
+        vocabulary->rules.adds_bos = vocabulary->rules.adds_space = true;
         return STATUS_OK;
     }
     if (text_equals_string(model, "gpt2")) {
-        vocabulary->byte_level = true;
+        vocabulary->rules.byte_level = true;
         return open_splitter(source, pre);
     }
     return error_set(source->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
@@ -310,7 +310,7 @@ enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct ggu
     if (status == STATUS_OK)
         status = read_tokens(&source);
     if (status == STATUS_OK)
-        status = vocabulary->byte_level ? read_merges(&source) : read_scores(&source);
+        status = vocabulary->rules.byte_level ? read_merges(&source) : read_scores(&source);
     if (status == STATUS_OK)
         status = read_types(&source);
     if (status == STATUS_OK)
@@ -319,6 +319,6 @@ enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct ggu
         status = read_additions(&source);
     if (status == STATUS_OK)
         status = flag_stripping(&source);
-    vocabulary->unk_token = vocabulary->unknown;
+    vocabulary->ids.unk_token = vocabulary->ids.unknown;
     return status;
 }

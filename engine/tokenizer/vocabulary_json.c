@@ -179,7 +179,7 @@ static enum status check_model(struct json_source *source, const struct value *m
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (is_set(value_get(model, unknown[i])))
             return json_refuse(source, "setting of the model", text_from_string(unknown[i]));
-    source->vocabulary->ignores_merges = json_truth(model, "ignore_merges", false);
+    source->vocabulary->rules.ignores_merges = json_truth(model, "ignore_merges", false);
     return STATUS_OK;
 }
 
@@ -217,12 +217,12 @@ static enum status read_template(struct json_source *source, const struct value 
         }
         const struct value *text = value_get(special, "id");
         int32_t id = text && text->kind == VALUE_STRING ? id_of(source->vocabulary, text->text) : -1;
-        bool twice = after ? source->vocabulary->adds_eos : source->vocabulary->adds_bos;
+        bool twice = after ? source->vocabulary->rules.adds_eos : source->vocabulary->rules.adds_bos;
         if (id < 0 || twice)
             return refuse(source,
                           "TemplateProcessing: expected at most one token of the vocabulary on either side");
-        *(after ? &source->vocabulary->eos : &source->vocabulary->bos) = id;
-        *(after ? &source->vocabulary->adds_eos : &source->vocabulary->adds_bos) = true;
+        *(after ? &source->vocabulary->ids.eos : &source->vocabulary->ids.bos) = id;
+        *(after ? &source->vocabulary->rules.adds_eos : &source->vocabulary->rules.adds_bos) = true;
     }
     return STATUS_OK;
 }
@@ -252,21 +252,24 @@ static enum status read_settings(struct json_source *source, const struct value 
 {
     struct vocabulary *vocabulary = source->vocabulary;
     const struct value *model = value_get(root, "model"), *processor = value_get(root, "post_processor");
-    vocabulary->unknown = id_of(vocabulary, token_of(model, "unk_token"));
+    vocabulary->ids.unknown = id_of(vocabulary, token_of(model, "unk_token"));
     // As transformers: templates see the configuration's, which may be null; encoding uses the model's.
     bool is_named = value_get(config, "unk_token");
-    vocabulary->unk_token = is_named ? id_of(vocabulary, token_of(config, "unk_token")) : vocabulary->unknown;
-    vocabulary->bos = id_of(vocabulary, token_of(config, "bos_token"));
-    vocabulary->eos = id_of(vocabulary, token_of(config, "eos_token"));
-    vocabulary->padding = id_of(vocabulary, token_of(config, "pad_token"));
-    int32_t eos = vocabulary->eos;
+    vocabulary->ids.unk_token =
+        is_named ? id_of(vocabulary, token_of(config, "unk_token")) : vocabulary->ids.unknown;
+    vocabulary->ids.bos = id_of(vocabulary, token_of(config, "bos_token"));
+    vocabulary->ids.eos = id_of(vocabulary, token_of(config, "eos_token"));
+    vocabulary->ids.padding = id_of(vocabulary, token_of(config, "pad_token"));
+    int32_t eos = vocabulary->ids.eos;
     enum status status = processor ? read_processor(source, processor) : STATUS_OK;
     if (status != STATUS_OK)
         return status;
-    if (!vocabulary->adds_eos) // the configuration's, whatever a template names
-        vocabulary->eos = eos;
-    vocabulary->adds_bos = json_truth(config, "add_bos_token", vocabulary->adds_bos) && vocabulary->bos >= 0;
-    vocabulary->adds_eos = json_truth(config, "add_eos_token", vocabulary->adds_eos) && vocabulary->eos >= 0;
+    if (!vocabulary->rules.adds_eos) // the configuration's, whatever a template names
+        vocabulary->ids.eos = eos;
+    vocabulary->rules.adds_bos =
+        json_truth(config, "add_bos_token", vocabulary->rules.adds_bos) && vocabulary->ids.bos >= 0;
+    vocabulary->rules.adds_eos =
+        json_truth(config, "add_eos_token", vocabulary->rules.adds_eos) && vocabulary->ids.eos >= 0;
     return STATUS_OK;
 }
 
@@ -304,8 +307,8 @@ enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tok
 {
     struct json_source source = {vocabulary, &vocabulary->arena, error};
     struct value root, settings;
-    vocabulary->bos = vocabulary->eos = vocabulary->unknown = -1;
-    vocabulary->unk_token = vocabulary->padding = -1;
+    vocabulary->ids.bos = vocabulary->ids.eos = vocabulary->ids.unknown = -1;
+    vocabulary->ids.unk_token = vocabulary->ids.padding = -1;
     enum status status = parse(&source, "tokenizer.json", tokenizer, &root);
     if (status == STATUS_OK)
         status = parse(&source, "tokenizer_config.json", config, &settings);
@@ -314,9 +317,9 @@ enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tok
     if (status != STATUS_OK)
         return status;
     // As vLLM: eos of tokenizer_config.json and the list of generation_config.json, and no others.
-    vocabulary_flag_known(vocabulary, n_ends || vocabulary->eos >= 0 ? 0 : END_ANY);
-    if (vocabulary->eos >= 0)
-        vocabulary->flags[vocabulary->eos] |= TOKEN_ENDS_GENERATION;
+    vocabulary_flag_known(vocabulary, n_ends || vocabulary->ids.eos >= 0 ? 0 : END_ANY);
+    if (vocabulary->ids.eos >= 0)
+        vocabulary->flags[vocabulary->ids.eos] |= TOKEN_ENDS_GENERATION;
     for (size_t i = 0; i < n_ends; i++)
         if (ends[i] >= 0 && (size_t)ends[i] < vocabulary->n_tokens)
             vocabulary->flags[ends[i]] |= TOKEN_ENDS_GENERATION;

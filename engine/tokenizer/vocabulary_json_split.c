@@ -82,7 +82,7 @@ static enum status read_normalizer(struct json_source *source, const struct valu
     struct text prefix = string_of(normalizer, "prepend");
     if (!text_equals_string(prefix, BLANK))
         return add_step(source, (struct normalizer_step){.kind = NORMALIZE_PREPEND, .to = prefix});
-    source->vocabulary->adds_space = true;
+    source->vocabulary->rules.adds_space = true;
     return STATUS_OK;
 }
 
@@ -178,13 +178,13 @@ static enum status read_metaspace(struct stages *stages, const struct value *met
         return json_refuse(stages->source, "Metaspace replacement", replacement);
     if (scheme.size == 0)
         scheme = json_truth(metaspace, "add_prefix_space", true) ? TEXT("always") : TEXT("never");
-    vocabulary->space_first_only = text_equals_string(scheme, "first");
-    if (!vocabulary->space_first_only && !text_equals_string(scheme, "always") &&
+    vocabulary->rules.space_first_only = text_equals_string(scheme, "first");
+    if (!vocabulary->rules.space_first_only && !text_equals_string(scheme, "always") &&
         !text_equals_string(scheme, "never"))
         return json_refuse(stages->source, "Metaspace prepend_scheme", scheme);
-    vocabulary->adds_space = !text_equals_string(scheme, "never");
-    vocabulary->space_unless_there = true;
-    vocabulary->splits_blanks = json_truth(metaspace, "split", true);
+    vocabulary->rules.adds_space = !text_equals_string(scheme, "never");
+    vocabulary->rules.space_unless_there = true;
+    vocabulary->rules.splits_blanks = json_truth(metaspace, "split", true);
     stages->is_metaspace = true;
     return STATUS_OK;
 }
@@ -192,12 +192,12 @@ static enum status read_metaspace(struct stages *stages, const struct value *met
 static enum status read_byte_level(struct stages *stages, const struct value *byte_level)
 {
     struct vocabulary *vocabulary = stages->source->vocabulary;
-    vocabulary->byte_level = true;
+    vocabulary->rules.byte_level = true;
     if (json_truth(byte_level, "add_prefix_space", true)) {
         if (stages->definition.n_stages) // it would come before each piece
             return json_refuse(stages->source, "pre-tokenizer",
                                TEXT("ByteLevel with add_prefix_space after another"));
-        vocabulary->adds_space = vocabulary->space_unless_there = true;
+        vocabulary->rules.adds_space = vocabulary->rules.space_unless_there = true;
     }
     if (!json_truth(byte_level, "use_regex", true))
         return STATUS_OK;
@@ -229,7 +229,7 @@ static enum status open_splitter(struct stages *stages, const char *pre)
     struct vocabulary *vocabulary = stages->source->vocabulary;
     if (pre)
         return splitter_open(&vocabulary->splitter, text_from_string(pre), stages->source->error);
-    stages->definition.traits.ignores_merges = vocabulary->ignores_merges;
+    stages->definition.traits.ignores_merges = vocabulary->rules.ignores_merges;
     const char *name = splitter_name_of(&stages->definition);
     return splitter_create(&vocabulary->splitter, &stages->definition, name ? name : "tokenizer.json",
                            stages->source->error);
@@ -251,9 +251,9 @@ enum status json_read_pre_tokenizer(struct json_source *source, const struct val
     }
     if (status != STATUS_OK)
         return status;
-    if (source->vocabulary->byte_level && !stages.is_metaspace)
+    if (source->vocabulary->rules.byte_level && !stages.is_metaspace)
         return open_splitter(&stages, pre);
-    if (stages.definition.n_stages || source->vocabulary->byte_level)
+    if (stages.definition.n_stages || source->vocabulary->rules.byte_level)
         return json_refuse(source, "pre-tokenizer",
                            TEXT("stages of splitting without ByteLevel, or beside Metaspace"));
     return STATUS_OK;

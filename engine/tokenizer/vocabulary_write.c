@@ -34,8 +34,9 @@ static bool write_tokens(const struct vocabulary *vocabulary, struct gguf_writer
     if (!kinds)
         return out_of_memory(error);
     for (size_t i = 0; i < vocabulary->n_tokens; i++)
-        kinds[i] =
-            (int32_t)i == vocabulary->unknown && !vocabulary->byte_level ? 2 : kind_of(vocabulary->flags[i]);
+        kinds[i] = (int32_t)i == vocabulary->ids.unknown && !vocabulary->rules.byte_level
+                       ? 2
+                       : kind_of(vocabulary->flags[i]);
     gguf_writer_texts(keys, "tokenizer.ggml.tokens", vocabulary->texts, vocabulary->n_tokens);
     gguf_writer_i32s(keys, "tokenizer.ggml.token_type", kinds, vocabulary->n_tokens);
     free(kinds);
@@ -115,22 +116,23 @@ static void write_id(struct gguf_writer *keys, const char *key, int32_t id)
 
 static bool write_all(const struct vocabulary *vocabulary, struct gguf_writer *keys, struct error *error)
 {
-    gguf_writer_text(keys, "tokenizer.ggml.model", vocabulary->byte_level ? TEXT("gpt2") : TEXT("llama"));
-    if (vocabulary->byte_level)
+    gguf_writer_text(keys, "tokenizer.ggml.model",
+                     vocabulary->rules.byte_level ? TEXT("gpt2") : TEXT("llama"));
+    if (vocabulary->rules.byte_level)
         gguf_writer_text(keys, "tokenizer.ggml.pre",
                          text_from_string(splitter_traits(vocabulary->splitter)->name));
     else
         gguf_writer_text(keys, "tokenizer.ggml.pre", TEXT("default"));
     if (!write_tokens(vocabulary, keys, error) ||
-        !(vocabulary->byte_level ? write_merges : write_scores)(vocabulary, keys, error))
+        !(vocabulary->rules.byte_level ? write_merges : write_scores)(vocabulary, keys, error))
         return false;
-    write_id(keys, "tokenizer.ggml.bos_token_id", vocabulary->bos);
-    write_id(keys, "tokenizer.ggml.eos_token_id", vocabulary->eos);
-    write_id(keys, "tokenizer.ggml.unknown_token_id", vocabulary->unknown);
-    write_id(keys, "tokenizer.ggml.padding_token_id", vocabulary->padding);
-    gguf_writer_bool(keys, "tokenizer.ggml.add_bos_token", vocabulary->adds_bos);
-    gguf_writer_bool(keys, "tokenizer.ggml.add_eos_token", vocabulary->adds_eos);
-    gguf_writer_bool(keys, "tokenizer.ggml.add_space_prefix", vocabulary->adds_space);
+    write_id(keys, "tokenizer.ggml.bos_token_id", vocabulary->ids.bos);
+    write_id(keys, "tokenizer.ggml.eos_token_id", vocabulary->ids.eos);
+    write_id(keys, "tokenizer.ggml.unknown_token_id", vocabulary->ids.unknown);
+    write_id(keys, "tokenizer.ggml.padding_token_id", vocabulary->ids.padding);
+    gguf_writer_bool(keys, "tokenizer.ggml.add_bos_token", vocabulary->rules.adds_bos);
+    gguf_writer_bool(keys, "tokenizer.ggml.add_eos_token", vocabulary->rules.adds_eos);
+    gguf_writer_bool(keys, "tokenizer.ggml.add_space_prefix", vocabulary->rules.adds_space);
     return true;
 }
 
