@@ -185,8 +185,9 @@ static bool append_forced(struct sequence *sequence, int32_t token, const struct
     return sequence->finish_reason == FINISH_NONE;
 }
 
-// Of an answer that closes, the tokens behind which it still can within max_tokens: they may be more than those that were
-// counted for their bytes. The most of them, because what costs too much on the way may be complete behind it.
+// Of an answer that closes, the tokens behind which it still can within max_tokens: they may be more than
+// those that were counted for their bytes. The most of them, because what costs too much on the way may be
+// complete behind it.
 static enum status keep_closing(struct sequence *sequence, struct forcing *forcing,
                                 const struct tokenizer *tokenizer)
 {

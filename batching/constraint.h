@@ -47,8 +47,8 @@ struct compiled_constraint {
 struct constraint_cache {
     const struct tokenizer *tokenizer;
     int32_t n_vocab;
-    // What the first job with a constraint has made: `making` is its place among the entries that are compiled, and only while it is,
-    // vocabulary and specials belong to a thread.
+    // What the first job with a constraint has made: `making` is its place among the entries that are
+    // compiled, and only while it is, vocabulary and specials belong to a thread.
     struct compiled_constraint making;
     struct grammar_vocabulary *vocabulary;
     struct text *specials; // [n_specials] names of special tokens, sorted
@@ -63,11 +63,12 @@ struct constraint_cache {
 
 // No entry has users. Waits for those that are being compiled.
 void constraint_cache_finish(struct constraint_cache *cache);
-// Makes the threads for the first job, and has the vocabulary made and a new entry compiled. STATUS_RETRY: out of memory.
+// Makes the threads for the first job, and has the vocabulary made and a new entry compiled. STATUS_RETRY:
+// out of memory.
 enum status constraint_cache_find(struct constraint_cache *cache, const struct answer_rules *rules,
                                   struct compiled_constraint **found, struct error *error) WARN_UNUSED;
-// Takes entries back that have been compiled. *n_compiled: how many. While there is none, waits for up to wait_ms. Errors
-// as above.
+// Takes entries back that have been compiled. *n_compiled: how many. While there is none, waits for up to
+// wait_ms. Errors as above.
 enum status constraint_cache_collect(struct constraint_cache *cache, int wait_ms, int32_t *n_compiled,
                                      struct error *error) WARN_UNUSED;
 // Any thread, each entry by one. Sets entry->error.

@@ -1,6 +1,6 @@
-// The threads that compile constraints (constraint.h): entries go there and back through two queues. They have
-// threads of their own, because a compile may take most of a second, for which a thread of the pool would be missing in
-// each loop; two, so that the schemas of one job do not hold up those of another.
+// The threads that compile constraints (constraint.h): entries go there and back through two queues. They
+// have threads of their own, because a compile may take most of a second, for which a thread of the pool
+// would be missing in each loop; two, so that the schemas of one job do not hold up those of another.
 //
 // Thread: engine.
 #pragma once

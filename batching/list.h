@@ -1,6 +1,6 @@
-// Intrusive doubly linked list, in the order of insertion: an item is in as many lists as it has links. A zeroed
-// list is empty; the caller owns the items. All operations are O(1) and allocate nothing. A link is in one list at
-// most; a removed link is zeroed.
+// Intrusive doubly linked list, in the order of insertion: an item is in as many lists as it has links. A
+// zeroed list is empty; the caller owns the items. All operations are O(1) and allocate nothing. A link is in
+// one list at most; a removed link is zeroed.
 // Thread: the owner's.
 #pragma once
 

@@ -89,10 +89,10 @@ static enum status choose_template(struct prompt *prompt, const struct prompt_en
     prompt->format = has_tools ? environment->tool_format : environment->chat_format;
     if (*template)
         return STATUS_OK;
-    return error_set(
-        &prompt->error, STATUS_REJECT, ERROR_TEMPLATE,
-        "messages: the model has no chat template%s; send a prompt, or give the worker one with --chat-template",
-        has_tools ? " for tools" : "");
+    return error_set(&prompt->error, STATUS_REJECT, ERROR_TEMPLATE,
+                     "messages: the model has no chat template%s; send a prompt, or give the "
+                     "worker one with --chat-template",
+                     has_tools ? " for tools" : "");
 }
 
 static const char *find_last(struct text text, struct text wanted)
@@ -337,12 +337,12 @@ enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limi
 {
     uint64_t n_pages =
         (uint64_t)(limits->n_context + limits->page_positions - 1) / (uint64_t)limits->page_positions;
-    return error_set(
-        &prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY,
-        "this worker's KV pages hold %d tokens, prompt and answer need %lld or more: --kv-memory %lluM holds the "
-        "model's whole context",
-        limits->n_positions_max, (long long)n_positions,
-        (unsigned long long)((n_pages * limits->page_bytes + (1 << 20) - 1) >> 20));
+    return error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY,
+                     "this worker's KV pages hold %d tokens, prompt and answer need %lld or "
+                     "more: --kv-memory %lluM holds the "
+                     "model's whole context",
+                     limits->n_positions_max, (long long)n_positions,
+                     (unsigned long long)((n_pages * limits->page_bytes + (1 << 20) - 1) >> 20));
 }
 
 // The model's context bounds a sequence. The size of the KV cache never truncates an answer: a job that

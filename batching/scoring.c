@@ -130,7 +130,8 @@ static bool is_branch(const struct sequence *sequence)
     return sequence->choice >= (uint32_t)request_n_sequences(&sequence->prompt->job->request);
 }
 
-// Of a token of the prompt: as many as prompt_logprobs or the echo wants; each is written with its own number.
+// Of a token of the prompt: as many as prompt_logprobs or the echo wants; each is written with its own
+// number.
 static int32_t n_alternatives(const struct sequence *sequence)
 {
     const struct request *request = &sequence->prompt->job->request;

@@ -48,7 +48,8 @@ struct sequence {
     struct prompt *prompt;
     uint32_t choice;
     struct prefix_node *node; // end of its path in the prefix tree
-    // While waiting: its level, and its links in the node's, the window's and the level's list, each by arrival.
+    // While waiting: its level, and its links in the node's, the window's and the level's list, each by
+    // arrival.
     struct window_level *level;
     struct list_link node_link, window_link, level_link;
     int64_t arrival; // number of admissions before it arrived: bounds how often it is passed over

@@ -67,10 +67,10 @@ void closing_begin(struct closing *closing, const char *part, const char *reason
     closing->has_alarm =
         true; // its default action ends the process without a message, so it is logged before
     unsigned limit_s = (unsigned)(closing->limit_ms + 999) / 1000;
-    log_write(
-        LOG_WARNING,
-        "no thread could be started to watch the time that closing takes: SIGALRM ends the process after %u s",
-        limit_s);
+    log_write(LOG_WARNING,
+              "no thread could be started to watch the time that closing takes: "
+              "SIGALRM ends the process after %u s",
+              limit_s);
     signal(SIGALRM, SIG_DFL);
     alarm(limit_s);
 }

@@ -1,13 +1,13 @@
-// Equal requests of one dataset are computed once: a result is a function of model, request and arithmetic, so
-// it is every equal request's. A job whose request is with the worker already waits for the answer of that
+// Equal requests of one dataset are computed once: a result is a function of model, request and arithmetic,
+// so it is every equal request's. A job whose request is with the worker already waits for the answer of that
 // one, its leader, and does not enter the engine; one whose request was answered before takes the answer out
 // of the store (store/equal_requests.h). Not taken as equal: draws without a seed, which differ by custom_id;
 // calls of tools, which have ids; jobs that may have crashed workers; a job that is more urgent than its
 // leader, which might wait long.
 //
 // A leader stays here from its arrival until its result is committed and the store can find it, so no equal
-// request falls in between. If it is cancelled or misses its deadline, the first of its followers leads; if it
-// fails otherwise, each follower is computed. Thread: main.
+// request falls in between. If it is cancelled or misses its deadline, the first of its followers leads; if
+// it fails otherwise, each follower is computed. Thread: main.
 #pragma once
 
 #include "batching/batcher.h"

@@ -1,4 +1,5 @@
-// sheaf-manual: writes the manual pages and the completion of shells at build time, from the tables of options. Not installed.
+// sheaf-manual: writes the manual pages and the completion of shells at build time, from the tables of
+// options. Not installed.
 //
 //   sheaf-manual man            sheaf(1): roff, man(7)
 //   sheaf-manual man COMMAND    sheaf-COMMAND(1)
@@ -83,7 +84,8 @@ static void print_environment(void)
 {
     printf(
         ".SH ENVIRONMENT\nEach option may be given as \\fBSHEAF_\\fINAME\\fR: \\fB\\-\\-kv\\-memory\\fR is "
-        "\\fBSHEAF_KV_MEMORY\\fR. The command line takes precedence over the environment, and that over the file of "
+        "\\fBSHEAF_KV_MEMORY\\fR. The command line takes precedence over the "
+        "environment, and that over the file of "
         "\\fB\\-\\-config\\fR, which has lines of the form \\fIname\\fR = \\fIvalue\\fR.\n"
         ".SH EXIT STATUS\n0 done; 1 failed; 2 wrong usage; 3 done, but some jobs failed.\n");
 }
@@ -116,10 +118,10 @@ static void print_overview_page(void)
     int n;
     const struct command *commands = option_table_commands(&n);
     print_heading("sheaf", "offline batch worker for language models");
-    printf(
-        ".B sheaf\n.I COMMAND\n[options]\n.SH DESCRIPTION\n"
-        "Computes prompts of a file, a table or a Kafka topic with a language model, each exactly once. Without "
-        "\\fB\\-\\-brokers\\fR jobs are queued in a SQLite file, \\fBsheaf.db\\fR.\n.SH COMMANDS\n");
+    printf(".B sheaf\n.I COMMAND\n[options]\n.SH DESCRIPTION\n"
+           "Computes prompts of a file, a table or a Kafka topic with a language "
+           "model, each exactly once. Without "
+           "\\fB\\-\\-brokers\\fR jobs are queued in a SQLite file, \\fBsheaf.db\\fR.\n.SH COMMANDS\n");
     for (int i = 0; i < n; i++) {
         printf(".TP\n.BR sheaf\\-%s (1)\n", commands[i].name);
         print_roff(commands[i].does);
@@ -169,12 +171,12 @@ static void print_bash(void)
 {
     int n;
     const struct command *commands = option_table_commands(&n);
-    printf(
-        "# bash completion of sheaf\n_sheaf()\n{\n"
-        "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}\n"
-        "    COMPREPLY=()\n"
-        "    if ((COMP_CWORD == 1)) || { ((COMP_CWORD == 2)) && [[ $command == help ]]; }; then\n"
-        "        COMPREPLY=($(compgen -W \"help");
+    printf("# bash completion of sheaf\n_sheaf()\n{\n"
+           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} "
+           "command=${COMP_WORDS[1]}\n"
+           "    COMPREPLY=()\n"
+           "    if ((COMP_CWORD == 1)) || { ((COMP_CWORD == 2)) && [[ $command == help ]]; }; then\n"
+           "        COMPREPLY=($(compgen -W \"help");
     for (int i = 0; i < n; i++)
         printf(" %s", commands[i].name);
     printf("\" -- \"$word\"))\n        return\n    fi\n    case $command:$before in\n");
@@ -235,10 +237,10 @@ static void print_zsh_file(void)
         print_zsh(commands[i].does);
         printf("'\n");
     }
-    printf(
-        "        'help:Options of a command.'\n    )\n    if ((CURRENT == 2)) || [[ CURRENT -eq 3 && $words[2] == help ]]; then\n"
-        "        _describe command commands\n        return\n    fi\n"
-        "    local command=$words[2]\n    shift words\n    ((CURRENT--))\n    case $command in\n");
+    printf("        'help:Options of a command.'\n    )\n    if ((CURRENT == 2)) || [[ CURRENT -eq 3 && "
+           "$words[2] == help ]]; then\n"
+           "        _describe command commands\n        return\n    fi\n"
+           "    local command=$words[2]\n    shift words\n    ((CURRENT--))\n    case $command in\n");
     for (int c = 0; c < n_commands; c++) {
         printf("    %s)\n        _arguments -s \\\n", commands[c].name);
         for (int i = 0; i < n; i++)

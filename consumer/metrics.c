@@ -163,9 +163,9 @@ static const struct {
                       "Records that were no jobs, and jobs that killed workers."},
     [DUPLICATES] = {"sheaf_duplicate_jobs_total", COUNTER, "Jobs answered from a job with an equal request."},
     [ERRORS] = {"sheaf_job_errors_total", COUNTER, "Failed and cancelled jobs, by error code."},
-    [TOKENS] =
-        {"sheaf_tokens_total", COUNTER,
-         "Tokens: prompts computed, answers generated, prompts from shared pages, answers given to equal requests."},
+    [TOKENS] = {"sheaf_tokens_total", COUNTER,
+                "Tokens: prompts computed, answers generated, prompts from shared "
+                "pages, answers given to equal requests."},
     [CONSTRAINED] = {"sheaf_constrained_jobs_total", COUNTER,
                      "Published jobs whose answers had a constraint or tools."},
     [FORCED_TOKENS] = {"sheaf_forced_tokens_total", COUNTER,

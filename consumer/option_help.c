@@ -13,10 +13,11 @@ static const struct {
     const char *usual, *rare;
 } members[OPTION_GROUP_COUNT] = {
     [GROUP_COMMON] = {" model output dataset store brokers config help help-all ", " "},
-    [GROUP_INPUT] =
-        {" prompt system messages parameters schema choice json-schema regex grammar type tokens generate batch"
-         " sample table sql special ",
-         " delimiter no-header no-quotes skip-bad-rows input-format seed votes reorder same-draws cases spaces bos eos now "},
+    [GROUP_INPUT] = {" prompt system messages parameters schema choice json-schema regex "
+                     "grammar type tokens generate batch"
+                     " sample table sql special ",
+                     " delimiter no-header no-quotes skip-bad-rows input-format seed votes "
+                     "reorder same-draws cases spaces bos eos now "},
     [GROUP_OUTPUT] = {" errors json watch force into probabilities evaluate figures estimate ",
                       " prefix output-format price-in price-out repeat "},
     [GROUP_QUEUE] = {" exit-when-idle retry-failed force-new ",
@@ -91,10 +92,10 @@ static void print_commands(void)
     printf("sheaf: an offline batch worker for language models\n\nusage: sheaf COMMAND [options]\n\n");
     for (int i = 0; i < n; i++)
         printf("  %-9s %s\n", commands[i].name, commands[i].does);
-    printf(
-        "\nexit status: 0 done, 1 failed, 2 wrong usage, 3 done but some jobs failed (run, work)\n"
-        "\nsheaf help COMMAND prints its options, sheaf help --help-all COMMAND the rare ones too. Each may also be\n"
-        "in the environment as SHEAF_NAME or in the file of --config.\n");
+    printf("\nexit status: 0 done, 1 failed, 2 wrong usage, 3 done but some jobs failed (run, work)\n"
+           "\nsheaf help COMMAND prints its options, sheaf help --help-all COMMAND "
+           "the rare ones too. Each may also be\n"
+           "in the environment as SHEAF_NAME or in the file of --config.\n");
 }
 
 void option_help_print(const char *name, bool all)

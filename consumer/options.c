@@ -14,7 +14,8 @@ static const struct command commands[] = {
     {"work", WORK, 0, 1, 0, "MODEL [--brokers HOSTS | --store FILE]",
      "The worker: computes jobs from the queue."},
     {"submit", SUBMIT, 1, 1, -1, "FILE.jsonl --dataset NAME [--brokers HOSTS | --store FILE]",
-     "Queues the lines of a file (- is standard input): OpenAI batch lines, or objects with prompt or messages."},
+     "Queues the lines of a file (- is standard input): OpenAI batch lines, or "
+     "objects with prompt or messages."},
     {"collect", COLLECT, 0, 0, -1,
      "--dataset NAME -o OUT.jsonl [--errors ERR.jsonl] [--brokers HOSTS | --store FILE]",
      "Writes a dataset's results in input order, in the OpenAI batch output format."},
@@ -22,11 +23,16 @@ static const struct command commands[] = {
      "Submit, work and collect in one process; resumes after an interruption."},
     {"annotate", ANNOTATE, 1, 2, 1,
      "TABLE MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] -o OUT",
-     "Adds columns with answers to a table (CSV, TSV, JSON lines, SQLite); resumes, and computes nothing twice.",
-     "A row of CSV or TSV is a line, or several where a quoted field holds line feeds; the first line names the columns.\n"
-     "A row of JSON lines is an object, its members are the columns. A prompt reads a column by its name, {{ title }}, or\n"
-     "all of them as row. Each row is written again as it was, with the answers' columns behind it: answer, label (--choice)\n"
-     "or the schema's properties, then sheaf_finish_reason and sheaf_error. In CSV and TSV a BLOB is base64; no prompt reads one.\n"},
+     "Adds columns with answers to a table (CSV, TSV, JSON lines, SQLite); "
+     "resumes, and computes nothing twice.",
+     "A row of CSV or TSV is a line, or several where a quoted field holds line "
+     "feeds; the first line names the columns.\n"
+     "A row of JSON lines is an object, its members are the columns. A prompt reads "
+     "a column by its name, {{ title }}, or\n"
+     "all of them as row. Each row is written again as it was, with the answers' "
+     "columns behind it: answer, label (--choice)\n"
+     "or the schema's properties, then sheaf_finish_reason and sheaf_error. In CSV and TSV a BLOB is "
+     "base64; no prompt reads one.\n"},
     {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
      "Writes a page with a dataset's figures, plots, errors, labels and evaluation."},
     {"status", STATUS, 0, 0, -1,
@@ -43,8 +49,10 @@ static const struct command commands[] = {
     {"tokenize", TOKENIZE, 1, 1, 0, "MODEL [--special]",
      "Standard input: lines {\"text\": ...}. Standard output: an array of token ids per line."},
     {"grammar", GRAMMAR, 1, 2, 0,
-     "MODEL (--json-schema FILE | --regex R | --choice A,B | --grammar FILE) [FILE] | --cases CASES.jsonl --json",
-     "Compiles a constraint; of each line of FILE or standard input: accepted or not, and where; tokens, forced tokens. Times are"
+     "MODEL (--json-schema FILE | --regex R | --choice A,B | --grammar FILE) "
+     "[FILE] | --cases CASES.jsonl --json",
+     "Compiles a constraint; of each line of FILE or standard input: accepted or not, and where; tokens, "
+     "forced tokens. Times are"
      " processor time of one thread."},
     {"template", TEMPLATE, 1, 1, 0, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
      "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt."},
@@ -88,9 +96,11 @@ static const struct option options[] = {
     {"dynamic-member", 0, FLAG, WORK, AT(kafka.group.is_dynamic), 0, 0, NULL,
      "leave the group at exit; default: static membership, partitions are kept until the session times out"},
     {"group-protocol", 0, TEXT_VALUE, WORK, AT(kafka.group.protocol), 0, 0, "HOW",
-     "rebalance protocol: eager, cooperative (librdkafka 2.6.1) or consumer (KIP-848: librdkafka 2.12, Kafka 4) (eager)"},
+     "rebalance protocol: eager, cooperative (librdkafka 2.6.1) or consumer "
+     "(KIP-848: librdkafka 2.12, Kafka 4) (eager)"},
     {"membership-timeout", 0, DURATION, WORK, AT(kafka.group.membership_timeout_s), 0, 0, "TIME",
-     "the worker ends after this time without confirmed membership in the group (three times max.poll.interval.ms: 3m)"},
+     "the worker ends after this time without confirmed membership in the group (three times "
+     "max.poll.interval.ms: 3m)"},
     {"create-topics", 0, FLAG, WORK | SUBMIT, AT(kafka.topics.create), 0, 0, NULL, "create missing topics"},
     {"partitions", 0, INTEGER, WORK | SUBMIT, AT(kafka.topics.n_partitions), 1, 65536, "N",
      "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
@@ -114,13 +124,16 @@ static const struct option options[] = {
     {"force", 0, FLAG, COLLECT | DATASET, AT(force), 0, 0, NULL,
      "collect: even if some jobs have not finished; delete: even if jobs are running"},
     {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
-     "if the dataset has answers of another model or other options, compute all of its jobs again (embedded queue)"},
+     "if the dataset has answers of another model or other options, compute all "
+     "of its jobs again (embedded queue)"},
     {"require-arithmetic", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.require_arithmetic), 0, 0, "PARTS",
-     "end unless answers have this system_fingerprint, whole, or these parts of one, e.g. \"backend=cuda-sm90 kv-type=f16\""},
+     "end unless answers have this system_fingerprint, whole, or these parts of one, e.g. "
+     "\"backend=cuda-sm90 kv-type=f16\""},
     {"retry-failed", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.retry_failed), 0, 0, NULL,
      "first queue the failed jobs again (embedded queue)"},
     {"model-failures", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.model_failures), 0, 1024, "N",
-     "end if the first N jobs all fail because of the model, e.g. by NaN logits, and leave them unfinished (16; 0: never)"},
+     "end if the first N jobs all fail because of the model, e.g. by NaN logits, "
+     "and leave them unfinished (16; 0: never)"},
     {"backend", 0, TEXT_VALUE, ENGINE, AT(engine.backend), 0, 0, "NAME",
      "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 limit the instruction set"},
     {"threads", 't', INTEGER, ENGINE, AT(engine.threads), 1, 256, "N",
@@ -130,11 +143,13 @@ static const struct option options[] = {
     {"gpu-device", 0, INTEGER, ENGINE, AT(engine.gpu.device), 0, 1023, "N",
      "index among the visible GPUs (0)"},
     {"placement", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.placement), 0, 0, "HOW",
-     "computed by the GPU: auto, device (everything), layers[:N] (the last N), attention-cpu[:N] (without attention)"},
+     "computed by the GPU: auto, device (everything), layers[:N] (the last N), "
+     "attention-cpu[:N] (without attention)"},
     {"check-cpu", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.check_cpu), 1, 1 << 30, "N",
      "compute every Nth step again on the CPU and log the difference of the logits"},
     {"cached-tokens", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.cached_tokens), 0, 0, NULL,
-     "report usage.prompt_tokens_details.cached_tokens in results, the only figure that differs from run to run"},
+     "report usage.prompt_tokens_details.cached_tokens in results, the only "
+     "figure that differs from run to run"},
     {"no-graphs", 0, FLAG, ENGINE, AT(engine.gpu.no_graphs), 0, 0, NULL,
      "on a GPU, run all steps eagerly, without CUDA graphs: for comparisons"},
     {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
@@ -184,11 +199,13 @@ static const struct option options[] = {
     {"engine-test", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.test), 0, 0, "SPEC",
      "mock engine for tests, with random words; time per step: instant, fixed:MS or random:MS"},
     {"exit-when-idle", 0, INTEGER, WORK, AT(worker.exit_when_idle_s), 0, 1 << 30, "SECONDS",
-     "exit after this time without a job; on Kafka: in the worker's own partitions, when each partition has an owner"},
+     "exit after this time without a job; on Kafka: in the worker's own "
+     "partitions, when each partition has an owner"},
     {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics), 0, 0, "HOST:PORT",
      "serve Prometheus metrics and a status page; a port alone: on the loopback"},
     {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics_token), 0, 0, "FILE",
-     "secret of the page and the metrics, as Bearer token or password; needed where other machines reach them"},
+     "secret of the page and the metrics, as Bearer token or password; needed "
+     "where other machines reach them"},
     {"metrics-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.metrics_content), 0, 0, NULL,
      "show the last prompts, answers and messages of errors on the page of --metrics"},
     {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
@@ -268,14 +285,16 @@ static const struct option options[] = {
     {"same-draws", 0, FLAG, ANNOTATE, AT(annotate.prompt.same_draws), 0, 0, NULL,
      "equal rows get one answer also where answers are drawn at random"},
     {"reorder", 0, FLAG, ANNOTATE, AT(annotate.reorder), 0, 0, NULL,
-     "compute rows in an order in which prompts share beginnings; where a template lists row's fields, order those "
+     "compute rows in an order in which prompts share beginnings; where a "
+     "template lists row's fields, order those "
      "too"},
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
      "with --choice: a column a label with its probability, and the margin of the first to the second"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds; the answer is the majority's, a column has its share (1)"},
     {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 0, 0, "COLUMN[=PROPERTY]",
-     "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of a schema "
+     "compare with the gold labels of a column: accuracy, precision, recall, "
+     "F1, kappa, confusion matrix; of a schema "
      "the property named, else the one of the column's name, else the first"},
     {"estimate", 0, FLAG, ANNOTATE, AT(annotate.estimate.wanted), 0, 0, NULL,
      "print the number of tokens of all prompts, without computing a step, and end"},
@@ -675,9 +694,10 @@ static enum status parse_arguments(struct settings *settings, const struct comma
     return STATUS_OK;
 }
 
-// The model is one thing wherever it is given: afterwards it is both settings->model.path and, unless it is optional and absent,
-// the positional at command->model_at. `on_line`: --model is on the command line, so that no positional is the model; that of
-// the environment or the file is the default of an absent positional.
+// The model is one thing wherever it is given: afterwards it is both settings->model.path and, unless it is
+// optional and absent, the positional at command->model_at. `on_line`: --model is on the command line, so
+// that no positional is the model; that of the environment or the file is the default of an absent
+// positional.
 static enum status place_model(struct settings *settings, const struct command *command, bool on_line,
                                struct error *error)
 {

@@ -21,21 +21,28 @@ static const char style[] =
     "@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa4b2;--line:#333b47;--paper:#14181e;--tile:#1d232b;"
     "--bar:#6c9fe6;--bad:#ea7f6c}}"
     "*{box-sizing:border-box}"
-    "body{font:16px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--paper);margin:0 auto;max-width:72rem;"
+    "body{font:16px/1.45 "
+    "system-ui,sans-serif;color:var(--ink);background:var(--paper);margin:0 auto;max-width:72rem;"
     "padding:1rem}"
-    "h1{font-size:1.5rem;margin:.2rem 0;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:1.6rem 0 .6rem;break-after:avoid}"
-    "h3{font-size:.95rem;margin:0 0 .2rem;font-weight:600}p{margin:.3rem 0;overflow-wrap:anywhere}.soft{color:var(--soft)}"
+    "h1{font-size:1.5rem;margin:.2rem 0;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:1.6rem 0 "
+    ".6rem;break-after:avoid}"
+    "h3{font-size:.95rem;margin:0 0 .2rem;font-weight:600}p{margin:.3rem "
+    "0;overflow-wrap:anywhere}.soft{color:var(--soft)}"
     ".tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(9.5rem,1fr));gap:.6rem}"
-    ".tile{background:var(--tile);border-radius:.4rem;padding:.5rem .7rem}.tile span{display:block;color:var(--soft);"
+    ".tile{background:var(--tile);border-radius:.4rem;padding:.5rem .7rem}.tile "
+    "span{display:block;color:var(--soft);"
     "font-size:.85rem}.tile b{font-size:1.2rem;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}"
     ".charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,20rem),1fr));gap:1.2rem}"
-    "figure{margin:0;break-inside:avoid}svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);font-size:12px}"
+    "figure{margin:0;break-inside:avoid}svg{width:100%;height:auto;display:block}svg "
+    "text{fill:var(--soft);font-size:12px}"
     "svg rect{fill:var(--bar)}svg line{stroke:var(--line)}"
-    ".bar{display:grid;grid-template-columns:minmax(0,1fr) auto;font-size:.9rem;margin:.25rem 0}.bar span{overflow-wrap:anywhere}"
+    ".bar{display:grid;grid-template-columns:minmax(0,1fr) auto;font-size:.9rem;margin:.25rem 0}.bar "
+    "span{overflow-wrap:anywhere}"
     ".bar i{grid-column:1/3;background:var(--tile);height:.5rem;border-radius:.25rem;overflow:hidden}"
     ".bar i i{display:block;background:var(--bar);height:.5rem}"
     ".wide{overflow-x:auto;margin-top:.6rem}h3:has(+.wide){margin-top:1rem}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}"
-    "th,td{padding:.25rem .7rem .25rem 0;text-align:right;border-bottom:1px solid var(--line);vertical-align:top}"
+    "th,td{padding:.25rem .7rem .25rem 0;text-align:right;border-bottom:1px solid "
+    "var(--line);vertical-align:top}"
     "th:first-child,td:first-child,.left{text-align:left}th{font-weight:600}td.left{min-width:6.5rem;overflow-wrap:break-word}.hit{font-weight:700}"
     ".bad{color:var(--bad)}progress{width:8rem;accent-color:var(--bar)}"
     "@media print{:root{--ink:#000;--soft:#444;--line:#bbb;--paper:#fff;--tile:#eee;--bar:#3b6fb6;--bad:#900}body{font-size:11px;"
@@ -92,11 +99,11 @@ const char *page_number(char text[32], int64_t number)
 
 void page_begin(struct buffer *out, struct text title, int refresh_s)
 {
-    buffer_add_string(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\"><head><meta charset=\"utf-8\"/>"
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>"
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>");
+    buffer_add_string(out, "<!DOCTYPE html>\n<html lang=\"en\" "
+                           "xmlns=\"http://www.w3.org/1999/xhtml\"><head><meta charset=\"utf-8\"/>"
+                           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>"
+                           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
+                           "'none'; style-src 'unsafe-inline'\"/>");
     if (refresh_s)
         buffer_add_format(out, "<meta http-equiv=\"refresh\" content=\"%d\"/>", refresh_s);
     buffer_add_string(out, "<title>");

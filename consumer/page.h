@@ -43,7 +43,8 @@ void page_add_bar(struct buffer *out, struct text name, int64_t value, int64_t t
 void page_end_bars(struct buffer *out);
 void page_end_charts(struct buffer *out);
 
-// A table's head: `columns` are separated by '|'; those behind the first are numbers, aligned right, unless they begin with '<'.
+// A table's head: `columns` are separated by '|'; those behind the first are numbers, aligned right, unless
+// they begin with '<'.
 // Rows are written by the caller as <tr><td>...</td></tr>.
 void page_begin_table(struct buffer *out, const char *columns);
 void page_end_table(struct buffer *out);

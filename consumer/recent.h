@@ -1,4 +1,5 @@
-// The throughput of the last seconds and the last jobs, for the --metrics page. A zeroed struct is empty. Thread: main.
+// The throughput of the last seconds and the last jobs, for the --metrics page. A zeroed struct is empty.
+// Thread: main.
 #pragma once
 
 #include "schemas/job.h"

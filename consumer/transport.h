@@ -99,8 +99,8 @@ struct transport_impl {
     // crashes are not counted.
     enum status (*start)(struct transport *transport, struct job *const *jobs, size_t n_jobs,
                          enum suspect_state how, struct error *error);
-    // Called when is_drained has been true for the worker's idle time, before it exits: false, if a part of the
-    // queue has no reader yet, or it can't be known. May take some seconds. NULL: is_drained covers all.
+    // Called when is_drained has been true for the worker's idle time, before it exits: false, if a part of
+    // the queue has no reader yet, or it can't be known. May take some seconds. NULL: is_drained covers all.
     bool (*confirm_drained)(struct transport *transport);
     // Why no job can be delivered now; "": one can. Valid until the next call of poll. NULL: always possible.
     const char *(*waiting)(struct transport *transport);

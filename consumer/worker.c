@@ -144,12 +144,12 @@ static enum status check_share(const struct worker *worker, struct error *error)
     if (most == 0 || worker->records.n_recent < WORKER_SHARE_LEAST ||
         (int64_t)worker->records.n_recent_dead * 100 <= (int64_t)worker->records.n_recent * most)
         return STATUS_OK;
-    return error_set(
-        error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-        "%d of the last %d records are not jobs, more than %d %%: is this the right topic? %lld were published as dead "
-        "letters before that was detected; --dead-share 100 answers them all like that",
-        worker->records.n_recent_dead, worker->records.n_recent, most,
-        (long long)worker->records.n_dead_published);
+    return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                     "%d of the last %d records are not jobs, more than %d %%: is this the "
+                     "right topic? %lld were published as dead "
+                     "letters before that was detected; --dead-share 100 answers them all like that",
+                     worker->records.n_recent_dead, worker->records.n_recent, most,
+                     (long long)worker->records.n_dead_published);
 }
 
 // Reports reduced batches and their end.
@@ -205,7 +205,8 @@ static void revoke(void *context)
                   worker->finished.n_jobs);
 }
 
-// Partitions went to another worker. What of their jobs is computed goes on: it is published if they come back.
+// Partitions went to another worker. What of their jobs is computed goes on: it is published if they come
+// back.
 static void lose(void *context, const int32_t *partitions, size_t n_partitions)
 {
     struct worker *worker = context;

@@ -94,8 +94,8 @@ struct store *worker_find_store(const struct worker *worker); // NULL: none
 // Writes jobs, steps, prefixes and partitions to the store.
 enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs,
                                   struct error *error) WARN_UNUSED;
-// The first n_jobs of `commits.group` are committed. If the store does not take their figures these are lost, with
-// one warning in WORKER_WARN_AGAIN_MS, and one that counts the results when it takes figures again.
+// The first n_jobs of `commits.group` are committed. If the store does not take their figures these are lost,
+// with one warning in WORKER_WARN_AGAIN_MS, and one that counts the results when it takes figures again.
 void worker_figures_record_committed(struct worker *worker, size_t n_jobs);
 void worker_figures_compact(struct worker *worker);         // old rows of the store, when it is time
 void worker_figures_show(struct worker *worker, bool last); // the progress line

@@ -281,8 +281,8 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
     struct kv_shape kv = kv_shape_of(shape, page_positions, 1, kv_type);
     if (backend && backend->device.page_bytes)
         return backend->device.page_bytes(backend, &kv);
-    // Of a position's keys and values of one head, as engine/cpu/pages.h keeps them: integers in pairs and with
-    // scales.
+    // Of a position's keys and values of one head, as engine/cpu/pages.h keeps them: integers in pairs and
+    // with scales.
     uint64_t items = (uint64_t)(shape->key_dim + shape->value_dim), bytes = items * sizeof(float);
     if (kv_type == KV_F16 || kv_type == KV_Q8_0) {
         uint64_t item_bytes = kv_type == KV_F16 ? sizeof(int16_t) : sizeof(int8_t);

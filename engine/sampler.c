@@ -59,8 +59,8 @@ void sampler_destroy(struct sampler *sampler)
 
 // ---- reductions over the vocabulary ----
 // Item i is added to lane i mod LANES in order, so that compilers vectorize and the result is
-// the same everywhere. Logits of forbidden tokens are -infinity, of weight 0, so that words of the mask without a
-// bit are skipped, to the same result; their logits are never read. `allowed` NULL: all are.
+// the same everywhere. Logits of forbidden tokens are -infinity, of weight 0, so that words of the mask
+// without a bit are skipped, to the same result; their logits are never read. `allowed` NULL: all are.
 
 enum { LANES = 16, WORD_TOKENS = 32 };
 

@@ -404,8 +404,8 @@ enum status sampling_set(struct sampling *sampling, const char *name, double num
 // Applies the values of `defaults` for parameters that the record left out.
 void sampling_complete(struct sampling *sampling, const struct sampling *defaults);
 
-// The constraint on the job's answers, static: "json_object", "json", "regex", "choice", "grammar", or "tools" where these alone
-// constrain them. NULL: none, or unknown.
+// The constraint on the job's answers, static: "json_object", "json", "regex", "choice", "grammar", or
+// "tools" where these alone constrain them. NULL: none, or unknown.
 const char *job_constraint_name(const struct job *job);
 const char *constraint_name_find(struct text name); // that name, static; NULL: none of them
 

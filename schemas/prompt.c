@@ -242,10 +242,10 @@ enum status prompt_decode_enable_thinking(struct decoding *decoding, struct valu
     if (value->kind != VALUE_BOOL)
         return request_expected(decoding, "enable_thinking", "true or false", value);
     if (inside && !value_equal(inside, value))
-        return error_set(
-            decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-            "enable_thinking: given as %s beside another value in chat_template_kwargs; one of them is enough",
-            value->boolean ? "true" : "false");
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "enable_thinking: given as %s beside another value in "
+                         "chat_template_kwargs; one of them is enough",
+                         value->boolean ? "true" : "false");
     return STATUS_OK;
 }
 

@@ -75,8 +75,9 @@ size_t utf8_encode(uint32_t codepoint, char *out);
 // Length of the prefix of `size` bytes that ends with a complete character, for streaming. A sequence that
 // cannot become valid counts as complete.
 size_t utf8_complete_prefix(const char *data, size_t size);
-// Columns of a terminal that valid UTF-8 takes: none for a combining mark of U+0300 to U+036F or a joiner, two for
-// the wide blocks of Unicode's East Asian Width (CJK, Hangul, full-width forms, emoji), one for any other.
+// Columns of a terminal that valid UTF-8 takes: none for a combining mark of U+0300 to U+036F or a joiner,
+// two for the wide blocks of Unicode's East Asian Width (CJK, Hangul, full-width forms, emoji), one for any
+// other.
 size_t utf8_columns(const char *data, size_t size);
 // Length of the longest prefix of whole characters of at most so many columns and bytes.
 size_t utf8_columns_prefix(const char *data, size_t size, size_t n_columns, size_t n_bytes);

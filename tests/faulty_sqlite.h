@@ -1,6 +1,6 @@
 // SQLite on files and memory that fail: a VFS over the default one, SQLite's allocator, and with
-// -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup the allocations of the code under
-// test. One thread.
+// -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup the allocations of the code
+// under test. One thread.
 #pragma once
 
 #include <stdbool.h>

@@ -34,11 +34,11 @@ static enum status report(struct store *store, const char *dataset, int64_t n_ca
         log_write(LOG_INFO, "dataset %s: %lld waiting jobs cancelled; running ones stop at their next step",
                   dataset, (long long)n_cancelled);
     else
-        log_write(
-            LOG_INFO,
-            "dataset %s: nothing to cancel: all %lld jobs have finished (%lld answered, %lld failed, %lld cancelled)",
-            dataset, (long long)progress.submitted, (long long)progress.done, (long long)progress.failed,
-            (long long)progress.cancelled);
+        log_write(LOG_INFO,
+                  "dataset %s: nothing to cancel: all %lld jobs have finished (%lld "
+                  "answered, %lld failed, %lld cancelled)",
+                  dataset, (long long)progress.submitted, (long long)progress.done,
+                  (long long)progress.failed, (long long)progress.cancelled);
     return STATUS_OK;
 }
 

@@ -120,12 +120,12 @@ static enum status check_marker(struct topic_submit *submit, const struct contro
     enum status status = kafka_topic_reaches(submit->config, submit->config->jobs, marker->partition,
                                              marker->offset, counts, error);
     if (status == STATUS_OK && !*counts)
-        log_write(
-            LOG_WARNING,
-            "dataset %.*s: topic %s is not the one it was submitted to (partition %d ends before offset %lld): submitted"
-            " from its first line",
-            (int)marker->dataset.size, marker->dataset.data, submit->config->jobs, (int)marker->partition,
-            (long long)marker->offset);
+        log_write(LOG_WARNING,
+                  "dataset %.*s: topic %s is not the one it was submitted to "
+                  "(partition %d ends before offset %lld): submitted"
+                  " from its first line",
+                  (int)marker->dataset.size, marker->dataset.data, submit->config->jobs,
+                  (int)marker->partition, (long long)marker->offset);
     return status;
 }
 
@@ -136,10 +136,10 @@ static enum status search_record(void *context, const struct record *record, str
     struct text dataset = submit->marker.dataset;
     if (!text_equal(headers_find(record->headers, record->n_headers, HEADER_DATASET), dataset))
         return STATUS_OK;
-    return error_set(
-        error, STATUS_REJECT, ERROR_BROKER,
-        "partition %d has a job of it at offset %lld, and no record of its submission: give this input another name",
-        (int)record->partition, (long long)record->offset);
+    return error_set(error, STATUS_REJECT, ERROR_BROKER,
+                     "partition %d has a job of it at offset %lld, and no record of its "
+                     "submission: give this input another name",
+                     (int)record->partition, (long long)record->offset);
 }
 
 // The first submission to a topic, according to its control topic, searches jobs submitted by versions

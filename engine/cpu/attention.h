@@ -81,8 +81,8 @@ struct attention_kernels {
     // multiple of 32 dimensions.
     void (*pack_i16)(int16_t *packed, float *scales, const float *const *queries, int n_queries,
                      int32_t key_dim);
-    // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end), by the
-    // items of the pages.
+    // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end), by
+    // the items of the pages.
     void (*scores[PAGE_ITEM_KINDS])(const void *queries, int n_queries, struct attention_blocks keys,
                                     int block_begin, int block_end, int32_t key_dim,
                                     struct attention_row *rows);
@@ -93,8 +93,8 @@ struct attention_kernels {
     // scales of a block of values are `scales_offset_bytes` behind its begin.
     void (*quantize_weights)(struct attention_row *row, int begin, int end, struct attention_blocks values,
                              size_t scales_offset_bytes);
-    // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. Of integers, over
-    // all groups that touch [begin, end).
+    // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. Of integers,
+    // over all groups that touch [begin, end).
     void (*values[PAGE_ITEM_KINDS])(const struct attention_row *rows, int n_queries,
                                     struct attention_blocks values, int begin, int end, int32_t width,
                                     float *out);

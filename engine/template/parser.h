@@ -1,5 +1,6 @@
 // Recursive descent over the tokens: statements.c, expressions.c, primary.c. All nodes are in the template's
-// arena. Functions return only what they parsed: an error leaves through the lexer's `failure`, with the line.
+// arena. Functions return only what they parsed: an error leaves through the lexer's `failure`, with the
+// line.
 #pragma once
 
 #include "engine/template/lexer.h"
@@ -74,8 +75,8 @@ struct expression *expression_parse_tuple(struct parser *parser, unsigned how);
 // A target of `set`, `for`, not mentioned yet. `how`: TUPLE_NAMESPACES, TUPLE_UNTIL_IN or 0.
 struct expression *expression_parse_target(struct parser *parser, unsigned how);
 struct expression *expression_parse_name_target(struct parser *parser);
-// `|a|b(1)` behind `input`; at_name: the first filter's name is the current token. NULL input: a block's text;
-// without a filter the result is NULL then.
+// `|a|b(1)` behind `input`; at_name: the first filter's name is the current token. NULL input: a block's
+// text; without a filter the result is NULL then.
 struct expression *expression_parse_filters(struct parser *parser, struct expression *input, bool at_name);
 
 struct expression *primary_parse(struct parser *parser, bool namespaces);

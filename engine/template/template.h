@@ -9,11 +9,11 @@
 // caller, varargs, kwargs, *x and **x in calls; dict and namespace of a dict; cycler, joiner, lipsum; **,
 // unary +, // and % of floats, % on text, division of integers beyond 2^53; numbers other than decimal;
 // strings side by side; several subscripts; text sliced with a step; tuples as keys; the order of lists; the
-// filters and tests that functions.h's tables lack; reverse of text; a.b as an attribute in a filter; int with
-// a base, round to less than 0 digits or to one side, sort by several attributes; tojson with sort_keys; titles
-// beyond ASCII and the lower case of U+03A3; the rarer methods and attributes (functions.c) and the start and
-// end of searches; printing anything but numbers, strings, lists, tuples and dicts. Known limits: integers have
-// 64 bits; time is UTC; see character.h for letters.
+// filters and tests that functions.h's tables lack; reverse of text; a.b as an attribute in a filter; int
+// with a base, round to less than 0 digits or to one side, sort by several attributes; tojson with sort_keys;
+// titles beyond ASCII and the lower case of U+03A3; the rarer methods and attributes (functions.c) and the
+// start and end of searches; printing anything but numbers, strings, lists, tuples and dicts. Known limits:
+// integers have 64 bits; time is UTC; see character.h for letters.
 #pragma once
 
 #include "schemas/span.h"

@@ -105,8 +105,10 @@ static const char template_source[] =
     "{%- for document in documents or [] %}{{ document }}{% endfor -%}"
     "{%- if enable_thinking is defined %}{{ enable_thinking }}{% endif -%}"
     "{%- for message in messages -%}<|im_start|>{{ message['role'] }}\n"
-    "{%- if message.content is string %}{{ message.content | trim }}{% else %}{{ message.content | string }}{% endif -%}"
-    "{%- for call in message.tool_calls or [] %}{{ call.function.name }}{{ call.function.arguments | tojson }}{% endfor -%}"
+    "{%- if message.content is string %}{{ message.content | trim }}{% else %}{{ "
+    "message.content | string }}{% endif -%}"
+    "{%- for call in message.tool_calls or [] %}{{ call.function.name }}{{ "
+    "call.function.arguments | tojson }}{% endfor -%}"
     "<|im_end|>\n{%- endfor -%}"
     "{%- if add_generation_prompt %}<|im_start|>assistant\n{% endif -%}";
 
@@ -163,8 +165,8 @@ static struct record well_record(void)
     return (struct record){
         .topic = TEXT("jobs"),
         .offset = 1,
-        .value = TEXT(
-            "{\"job_id\":\"well\",\"messages\":[{\"role\":\"user\",\"content\":\"the other one\"}],\"max_tokens\":9,\"n\":2}")};
+        .value = TEXT("{\"job_id\":\"well\",\"messages\":[{\"role\":\"user\",\"content\":\"the other "
+                      "one\"}],\"max_tokens\":9,\"n\":2}")};
 }
 
 static int32_t take_headers(struct input *input, struct header *headers)

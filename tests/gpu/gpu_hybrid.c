@@ -421,9 +421,9 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
         }
         pool_destroy(machine.pool);
     }
-    print_message(
-        "%d times on the device alone, %d times layers and %d times attention on the host, %d times refused\n",
-        n_device, n_layers, n_attention, n_refused);
+    print_message("%d times on the device alone, %d times layers and %d times attention "
+                  "on the host, %d times refused\n",
+                  n_device, n_layers, n_attention, n_refused);
     assert_true(n_device > 0 && n_layers > 0 && n_attention > 0 && n_refused > 0);
     model_close(model);
 }

@@ -370,7 +370,8 @@ static void integers_are_nearer_to_exact_arithmetic_than_binary16_items(void **s
     }
 }
 
-// A byte is off by at most 1 / 254 of its head's largest item: of even ones by 2e-3 of their root mean square.
+// A byte is off by at most 1 / 254 of its head's largest item: of even ones by 2e-3 of their root mean
+// square.
 static void bytes_are_near_exact_arithmetic(void **state)
 {
     for (int i = 0; i < N_SETTINGS; i++) {

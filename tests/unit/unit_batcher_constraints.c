@@ -1,4 +1,5 @@
-// The batcher with jobs whose answers are constrained: compiled beside the batch, forced tokens, closing ends.
+// The batcher with jobs whose answers are constrained: compiled beside the batch, forced tokens, closing
+// ends.
 #include "batching/constraint_threads.h"
 #include "tests/batcher_bench.h"
 #include "tests/random.h"

@@ -1,5 +1,5 @@
-// How jobs leave the batcher other than with an answer: bad, cancelled, released, too late, too large, on a lost
-// device.
+// How jobs leave the batcher other than with an answer: bad, cancelled, released, too late, too large, on a
+// lost device.
 #include "batching/constraint_threads.h"
 #include "tests/batcher_bench.h"
 #include "tests/random.h"

@@ -29,7 +29,8 @@ static void what_is_not_enforced_is_refused_by_keyword_and_pointer(void **state)
         // as many values as states can't keep apart, no bound above, none below, halves between
         {"{\"uniqueItems\": true, \"items\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 12}}",
          "uniqueItems", "/uniqueItems"},
-        {"{\"uniqueItems\": true, \"maxItems\": 2, \"items\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 32}}",
+        {"{\"uniqueItems\": true, \"maxItems\": 2, \"items\": {\"type\": "
+         "\"integer\", \"minimum\": 0, \"maximum\": 32}}",
          "uniqueItems", "/uniqueItems"},
         {"{\"uniqueItems\": true, \"maxItems\": 2, \"items\": {\"type\": \"integer\", \"minimum\": 0}}",
          "uniqueItems", "/uniqueItems"},
@@ -42,7 +43,8 @@ static void what_is_not_enforced_is_refused_by_keyword_and_pointer(void **state)
         {"{\"items\": {\"multipleOf\": 0.123456789}}", "multipleOf", "/items/multipleOf"},
         {"{\"$ref\": \"http://example.com/other.json\"}", "$ref", "/$ref"},
         {"{\"$schema\": \"http://example.com/dialect\"}", "$schema", "/$schema"},
-        {"{\"$dynamicRef\": \"#a\", \"$dynamicAnchor\": \"a\", \"$defs\": {\"b\": {\"$id\": \"b\", \"$dynamicAnchor\": "
+        {"{\"$dynamicRef\": \"#a\", \"$dynamicAnchor\": \"a\", \"$defs\": "
+         "{\"b\": {\"$id\": \"b\", \"$dynamicAnchor\": "
          "\"a\"}}}",
          "$dynamicRef", "/$dynamicRef"},
         {"{\"minProperties\": 2}", "minProperties", "/minProperties"},
@@ -80,7 +82,8 @@ static void what_is_no_schema_is_an_error(void **state)
         "[]",
         "{\"$ref\": \"#\"}",
         "{\"allOf\": [{\"$ref\": \"#\"}]}",
-        "{\"$defs\": {\"a\": {\"$ref\": \"#/$defs/b\"}, \"b\": {\"$ref\": \"#/$defs/a\"}}, \"$ref\": \"#/$defs/a\"}",
+        "{\"$defs\": {\"a\": {\"$ref\": \"#/$defs/b\"}, \"b\": {\"$ref\": "
+        "\"#/$defs/a\"}}, \"$ref\": \"#/$defs/a\"}",
     };
     for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++) {
         struct schema_refusal refusal;

@@ -102,23 +102,29 @@ static const struct text_case cases[] = {
     {"{\"items\": {\"enum\": [1, \"a\", null]}, \"uniqueItems\": true}",
      {"[]", "[1,\"a\"]", "[null,1,\"a\"]"},
      {"[1,1.0]", "[\"a\",1,\"a\"]"}},
-    {"{\"items\": {\"type\": [\"integer\", \"null\"], \"minimum\": -1, \"exclusiveMaximum\": 3}, \"uniqueItems\": true}",
+    {"{\"items\": {\"type\": [\"integer\", \"null\"], \"minimum\": -1, \"exclusiveMaximum\": 3}, "
+     "\"uniqueItems\": true}",
      {"[]", "[2,null,-1]", "[0,1,2,-1,null]"},
      {"[1,1]", "[null,2,null]", "[3]", "[-2]", "[0.5]", "[1,2,0,1]"}},
-    {"{\"$defs\": {\"even\": {\"type\": \"integer\", \"minimum\": 1990, \"maximum\": 2000, \"multipleOf\": 2}}, \"uniqueItems\": "
+    {"{\"$defs\": {\"even\": {\"type\": \"integer\", \"minimum\": 1990, \"maximum\": 2000, \"multipleOf\": "
+     "2}}, \"uniqueItems\": "
      "true, \"minItems\": 2, \"items\": {\"allOf\": [{\"$ref\": \"#/$defs/even\"}]}}",
      {"[1990,2000]", "[1992,1990,1998,2000,1996,1994]"},
      {"[1990]", "[1990,1990]", "[1991,1992]", "[2002,1990]", "[1990,1992,1990]"}},
-    {"{\"items\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 30}, \"uniqueItems\": true, \"maxItems\": 2}",
+    {"{\"items\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 30}, "
+     "\"uniqueItems\": true, \"maxItems\": 2}",
      {"[]", "[30]", "[0,29]"},
      {"[1,2,3]", "[7,7]", "[31]"}},
     // References to identifiers: absolute, by the base's scheme, authority or folder, of another scheme
-    {"{\"$id\": \"http://h/d/s\", \"$defs\": {\"n\": {\"$id\": \"n\", \"type\": \"null\"}, \"b\": {\"$id\": \"urn:b\","
+    {"{\"$id\": \"http://h/d/s\", \"$defs\": {\"n\": {\"$id\": \"n\", \"type\": "
+     "\"null\"}, \"b\": {\"$id\": \"urn:b\","
      " \"type\": \"boolean\"}}, \"anyOf\": [{\"$ref\": \"http://h/d/n\"}, {\"$ref\": \"urn:b\"}]}",
      {"null", "true"},
      {"1", "[]"}},
-    {"{\"$id\": \"http://h/d/s\", \"$defs\": {\"n\": {\"$id\": \"n\", \"type\": \"null\"}}, \"type\": \"array\", \"prefixItems\":"
-     " [{\"$ref\": \"//h/d/n\"}, {\"$ref\": \"/d/n\"}, {\"$ref\": \"n\"}, {\"$ref\": \"./../d/n\"}], \"minItems\": 4, \"items\": false}",
+    {"{\"$id\": \"http://h/d/s\", \"$defs\": {\"n\": {\"$id\": \"n\", \"type\": \"null\"}}, \"type\": "
+     "\"array\", \"prefixItems\":"
+     " [{\"$ref\": \"//h/d/n\"}, {\"$ref\": \"/d/n\"}, {\"$ref\": \"n\"}, {\"$ref\": \"./../d/n\"}], "
+     "\"minItems\": 4, \"items\": false}",
      {"[null,null,null,null]"},
      {"[null]", "[1,null,null,null]"}},
     {"{\"$defs\": {\"n\": {\"type\": [\"array\", \"null\"], \"items\": {\"$ref\": \"#/$defs/n\"}}}, "
@@ -129,22 +135,26 @@ static const struct text_case cases[] = {
      "\"exclusiveMinimum\": true}",
      {"4"},
      {"3", "4.0", "4e0"}},
-    {"{\"properties\": {\"a\": {}}, \"anyOf\": [{\"properties\": {\"b\": {\"const\": 1}}, \"required\": [\"b\"]}, "
+    {"{\"properties\": {\"a\": {}}, \"anyOf\": [{\"properties\": {\"b\": "
+     "{\"const\": 1}}, \"required\": [\"b\"]}, "
      "{\"properties\": {\"c\": {}}}], \"unevaluatedProperties\": false}",
      {"{}", "{\"a\":0,\"b\":1,\"c\":2}", "{\"a\":0,\"c\":2}", "7"},
      {"{\"b\":2}", "{\"d\":1}", "{\"a\":0,\"b\":1,\"d\":2}"}},
-    {"{\"if\": {\"required\": [\"k\"]}, \"then\": {\"properties\": {\"k\": {}, \"t\": {}}}, \"else\": {\"properties\": "
+    {"{\"if\": {\"required\": [\"k\"]}, \"then\": {\"properties\": {\"k\": {}, "
+     "\"t\": {}}}, \"else\": {\"properties\": "
      "{\"e\": {}}}, \"unevaluatedProperties\": {\"type\": \"null\"}}",
      {"{\"k\":1,\"t\":2}", "{\"e\":1}", "{\"e\":1,\"x\":null}", "{\"k\":1,\"e\":null}"},
      {"{\"t\":2}", "{\"k\":1,\"e\":1}"}},
-    {"{\"$schema\": \"https://json-schema.org/draft/2019-09/schema\", \"items\": [{}], \"contains\": {\"const\": 2}, "
+    {"{\"$schema\": \"https://json-schema.org/draft/2019-09/schema\", "
+     "\"items\": [{}], \"contains\": {\"const\": 2}, "
      "\"unevaluatedItems\": {\"type\": \"string\"}}",
      {"[2]", "[2,\"a\"]"},
      {"[1,2]", "[2,null]"}},
     {"{\"prefixItems\": [{}], \"contains\": {\"const\": 2}, \"unevaluatedItems\": {\"type\": \"string\"}}",
      {"[2]", "[1,2,\"a\"]"},
      {"[1]", "[1,2,3]"}},
-    {"{\"$ref\": \"#/$defs/list\", \"$defs\": {\"n\": {\"$dynamicAnchor\": \"item\", \"type\": \"null\"}, \"list\": "
+    {"{\"$ref\": \"#/$defs/list\", \"$defs\": {\"n\": {\"$dynamicAnchor\": "
+     "\"item\", \"type\": \"null\"}, \"list\": "
      "{\"items\": {\"$dynamicRef\": \"#item\"}}}}",
      {"[null]"},
      {"[1]"}},
@@ -169,7 +179,8 @@ static const struct text_case cases[] = {
     {"{\"type\": \"integer\", \"maximum\": 1e300}", {"9223372036854775807"}, {"9223372036854775808"}},
     {"{\"multipleOf\": 0.01, \"minimum\": 0}", {"0", "12.50", "0.07"}, {"0.001", "1.005"}},
     // A declared name never comes again as a free key, however it is spelled
-    {"{\"type\": \"object\", \"properties\": {\"a\": {}}, \"required\": [\"r\"], \"patternProperties\": {\"^[ar]\": {}}}",
+    {"{\"type\": \"object\", \"properties\": {\"a\": {}}, \"required\": [\"r\"], "
+     "\"patternProperties\": {\"^[ar]\": {}}}",
      {"{\"a\":1,\"r\":2}", "{\"b\":1,\"r\":1,\"ab\":1,\"ab\":2}"},
      {"{\"a\":1,\"r\":2,\"a\":3}", "{\"a\":1,\"r\":2,\"r\":3}", "{\"r\":1,\"\\u0061\":2,\"a\":3}",
       "{\"a\":1,\"r\":1,\"\\u0061\":2}"}},
@@ -268,15 +279,14 @@ static void keys_come_in_any_order_on_request(void **state)
     grammar_destroy(grammar);
 }
 
-// `a` is an array of objects by its name, and by the pattern of its name; the pattern's schema was read before, for `e`. Of so many names
-// that they may not mix.
+// `a` is an array of objects by its name, and by the pattern of its name; the pattern's schema was read
+// before, for `e`. Of so many names that they may not mix.
 static void names_are_in_the_order_in_which_schemas_apply(void **state)
 {
     (void)state;
     struct buffer schema = {0};
-    buffer_add_string(
-        &schema,
-        "{\"properties\": {\"e\": {\"type\": \"array\"}, \"a\": {\"type\": \"array\", \"items\": {\"properties\": {");
+    buffer_add_string(&schema, "{\"properties\": {\"e\": {\"type\": \"array\"}, \"a\": {\"type\": "
+                               "\"array\", \"items\": {\"properties\": {");
     for (int i = 0; i < 12; i++)
         buffer_add_format(&schema, "%s\"a%d\": true", i ? ", " : "", i);
     buffer_add_string(&schema, "}}}}, \"patternProperties\": {\"^[ae]$\": {\"items\": {\"properties\": {");

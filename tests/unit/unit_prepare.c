@@ -117,9 +117,9 @@ static void tools_choose_the_template_that_is_named_for_them(void **state)
     close_fixture(&fixture);
     fixture = open_fixture(NULL, tools_source);
     assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "]"), " tools:1");
-    assert_rejects(
-        &fixture, CHAT(""),
-        "messages: the model has no chat template; send a prompt, or give the worker one with --chat-template");
+    assert_rejects(&fixture, CHAT(""),
+                   "messages: the model has no chat template; send a prompt, or give the "
+                   "worker one with --chat-template");
     close_fixture(&fixture);
     fixture = open_fixture(usual_source, NULL);
     assert_rejects(
@@ -132,7 +132,8 @@ static void tools_choose_the_template_that_is_named_for_them(void **state)
 static void a_last_message_is_continued_where_its_text_ends(void **state)
 {
     static const char source[] =
-        "{% for m in messages %}[{{ m.role }}]{{ m.content }}#\n{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}",
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}#\n{% endfor %}{% if add_generation_prompt "
+        "%}[assistant]{% endif %}",
                       trims[] = "{{ messages[-1].content|trim }}#{{ messages|length }}", hides[] = "hidden";
 #define LAST(text) "{'job_id':'a','messages':[{'role':'u','content':'A'},{'role':'a','content':'" text "'}]"
     struct fixture fixture = open_fixture(source, NULL);

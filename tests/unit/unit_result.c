@@ -542,7 +542,8 @@ static void bad_results_are_refused(void **state)
         {FAILED "'message':'m'}}", "result: code: expected a string, got null"},
         {FAILED "'code':'logits_nan'}}", "result: message: expected a string, got null"},
         {FAILED "'code':'" SIXTY_FOUR "','message':'m'}}",
-         "result: error.code: expected a known code, got '0123456789abcdef0123456789abcdef0123456789abcdef0123456789a..."},
+         "result: error.code: expected a known code, got "
+         "'0123456789abcdef0123456789abcdef0123456789abcdef0123456789a..."},
         {FAILED "'code':'" SIXTY_FOUR "x','message':'m'}}",
          "result: code: expected at most 64 bytes, got 65"},
         {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[]"

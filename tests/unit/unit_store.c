@@ -526,12 +526,12 @@ static void recorded_in_groups(struct job *const *jobs, size_t group_size, char 
     fresh_path(NULL);
     store_close(open_store(false));
     char command[1200];
-    snprintf(
-        command, sizeof command,
-        "sqlite3 %s \"WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 3 FROM n WHERE i < %d)"
-        " INSERT INTO jobs (dataset, job_id, custom_id, status) SELECT 'd' || (i %% 3), 'j-' || i, 'c', 'queued' FROM n;"
-        " INSERT INTO datasets (dataset, n_submitted) SELECT 'd0', count(*) FROM jobs\"",
-        path, MIRRORED_NAMES);
+    snprintf(command, sizeof command,
+             "sqlite3 %s \"WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 3 FROM n WHERE i < %d)"
+             " INSERT INTO jobs (dataset, job_id, custom_id, status) SELECT 'd' || (i "
+             "%% 3), 'j-' || i, 'c', 'queued' FROM n;"
+             " INSERT INTO datasets (dataset, n_submitted) SELECT 'd0', count(*) FROM jobs\"",
+             path, MIRRORED_NAMES);
     assert_int_equal(system(command), 0);
     struct store *store = open_store(true);
     for (size_t i = 0; i < RECORDED_JOBS; i += group_size) {
@@ -616,9 +616,9 @@ static void files_that_are_no_store_are_refused_and_left_alone(void **state)
     (void)state;
     struct store *store = NULL;
     FILE *file = fopen(path, "w");
-    fputs(
-        "this is a text file, and a long enough one for SQLite to look at its first hundred bytes with some care....",
-        file);
+    fputs("this is a text file, and a long enough one for SQLite to look at its "
+          "first hundred bytes with some care....",
+          file);
     fclose(file);
     assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "not an SQLite file"));
@@ -668,10 +668,10 @@ static void a_store_of_version_1_is_carried_over_with_its_jobs(void **state)
     // Again: there is nothing left to change.
     assert_int_equal(store_open(&store, path, STORE_EXISTING, &error), STATUS_OK);
     store_close(store);
-    snprintf(
-        command, sizeof command,
-        "test \"$(sqlite3 %s 'PRAGMA user_version; SELECT count(made_by), count(*) FROM jobs')\" = \"%d\n0|1\"",
-        path, STORE_VERSION);
+    snprintf(command, sizeof command,
+             "test \"$(sqlite3 %s 'PRAGMA user_version; SELECT count(made_by), "
+             "count(*) FROM jobs')\" = \"%d\n0|1\"",
+             path, STORE_VERSION);
     assert_int_equal(system(command), 0);
 }
 

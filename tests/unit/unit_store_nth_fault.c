@@ -1,7 +1,7 @@
-// The store where the N-th access to its files or the N-th allocation fails, for N = 1, 2, 3, .. until a whole
-// script of calls meets no fault any more. A call that meets one either returns an error or has the output and
-// effect that it has without; after an error the same call is made again, as workers do, and passes. So each run
-// must print and leave what a run without faults does: no result lost, none doubled.
+// The store where the N-th access to its files or the N-th allocation fails, for N = 1, 2, 3, .. until a
+// whole script of calls meets no fault any more. A call that meets one either returns an error or has the
+// output and effect that it has without; after an error the same call is made again, as workers do, and
+// passes. So each run must print and leave what a run without faults does: no result lost, none doubled.
 #include "tests/store_jobs.h"
 #include "tests/faulty_sqlite.h"
 
@@ -426,7 +426,8 @@ static void print_rows(struct run *run)
     assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
     read_rows(
         sqlite,
-        "SELECT 'SELECT ''' || t.name || '|'' || ' || group_concat('quote(' || c.name || ')', ' || ''|'' || ') || ' FROM '"
+        "SELECT 'SELECT ''' || t.name || '|'' || ' || group_concat('quote(' || "
+        "c.name || ')', ' || ''|'' || ') || ' FROM '"
         " || t.name || ' ORDER BY 1' FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'"
         " AND t.name NOT LIKE 'sqlite%' AND t.name <> 'workers' AND c.name NOT IN ('worker', 'attempts')"
         " GROUP BY t.name ORDER BY 1",

@@ -174,8 +174,10 @@ static void both_readers_of_json_read_the_same(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "{\"custom_id\": \"job 1\", \"prompt\":\"a longer text, of more than eight bytes\\nand \\\"quotes\\\" \u00fc\u20ac\", \"n\": 1}",
-        "[0, -0, 1, -1, 0.5, -0.0, 1e3, 1E-3, 123456789012345678, 9223372036854775807, 9223372036854775808, 1e309, 1e-400]",
+        "{\"custom_id\": \"job 1\", \"prompt\":\"a longer text, of more than eight bytes\\nand "
+        "\\\"quotes\\\" \u00fc\u20ac\", \"n\": 1}",
+        "[0, -0, 1, -1, 0.5, -0.0, 1e3, 1E-3, 123456789012345678, "
+        "9223372036854775807, 9223372036854775808, 1e309, 1e-400]",
         " { \"a\" : [ true , false , null , { } , [ ] ] , \"b\" : { \"a\" : \"\" } }\r\n\t",
         "\"\\u0041\\u00e9\\u20ac\\ud83d\\ude00\\u0000\\/\\b\\f\\n\\r\\t\\\\\"",
         "[\"\\ud83d\", \"\\ude00\", \"\\ud83dx\", \"\xF0\x9F\x98\x80\", \"\xED\xA0\x80\", \"\x7F\"]",
