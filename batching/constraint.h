@@ -47,7 +47,7 @@ struct compiled_constraint {
 struct constraint_cache {
     const struct tokenizer *tokenizer;
     int32_t n_vocab;
-    // What the first job with a constraint has made: `making` is its place among the entries that are
+    // Made for the first job with a constraint: `making` is its place among the entries that are
     // compiled, and only while it is, vocabulary and specials belong to a thread.
     struct compiled_constraint making;
     struct grammar_vocabulary *vocabulary;

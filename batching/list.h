@@ -34,7 +34,7 @@ static inline void list_remove(struct list *list, struct list_link *link)
     *link = (struct list_link){0};
 }
 
-static inline void *list_item_at(const struct list_link *link, size_t offset)
+static inline void *list_item_at(struct list_link *link, size_t offset)
 {
     return link ? (char *)link - offset : NULL;
 }

@@ -6,7 +6,7 @@
 // rows are rows of ordinary steps, so its figures are those of any batch.
 //
 // A target is drawn like any token, at temperature 0 with a bias that no logit reaches, so that each backend
-// returns its logprob with the bits of engine/sampler.c; the bias comes after the logprobs.
+// returns its logprob with the bits of engine/sampler.c; the bias is added after the logprobs.
 //
 // The prompt's own tokens are scored by the first answer's sequence, from its first row on: it computes rows
 // again whose keys and values are cached, to the same bytes. With max_tokens 0 it does nothing else.

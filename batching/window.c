@@ -159,7 +159,7 @@ bool window_add_preempted(struct window *window, struct sequence *sequence)
 
 static bool is_preempted(const struct window *window, const struct sequence *sequence)
 {
-    for (const struct list_link *link = window->preempted.first; link; link = link->next)
+    for (struct list_link *link = window->preempted.first; link; link = link->next)
         if (link == &sequence->window_link)
             return true;
     return false;
@@ -186,7 +186,7 @@ static struct sequence *next_under(const struct prefix_node *node)
     }
     if (node->sequences.first)
         return LIST_ITEM(node->sequences.first, struct sequence, node_link);
-    for (const struct list_link *link = node->offered.first; link; link = link->next) {
+    for (struct list_link *link = node->offered.first; link; link = link->next) {
         const struct prefix_node *child = LIST_ITEM(link, struct prefix_node, offer_link);
         struct sequence *sequence = child->owner ? NULL : next_under(child);
         if (sequence)
@@ -219,7 +219,7 @@ static struct sequence *next_scanned(const struct window_level *level)
 {
     struct sequence *best = NULL;
     int32_t most = -1, n_looked_at = 0;
-    for (const struct list_link *link = level->sequences.first; link && n_looked_at < WINDOW_SCAN_MAX;
+    for (struct list_link *link = level->sequences.first; link && n_looked_at < WINDOW_SCAN_MAX;
          link = link->next, n_looked_at++) {
         struct sequence *s = LIST_ITEM(link, struct sequence, level_link);
         bool blocked;

@@ -189,7 +189,7 @@ static const struct option options[] = {
     {"chat-template", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.chat_template), 0, 0, "FILE",
      "chat template instead of the model's"},
     {"tool-format", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.tool_format), 0, 0, "NAME",
-     "how the model writes calls of tools, instead of what its chat template tells"},
+     "how the model writes calls of tools, instead of the format that its chat template implies"},
     {"special-in-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(model.special_in_content), 0, 0, NULL,
      "encode control tokens in the text of messages, as transformers and vLLM do"},
     {"pre", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | TOKENIZE | INSPECT, AT(model.pre), 0, 0, "NAME",

@@ -21,7 +21,7 @@ void elementary_sincos(double angle, double *sine, double *cosine);
 static inline float elementary_exp_negative(float x)
 {
     float clamped = x > -87.0f ? x : -87.0f;
-    // Adding 1.5 * 2^23 rounds to an integer, to nearest even; it stands in the low bits then.
+    // Adding 1.5 * 2^23 rounds to an integer, to nearest even; the low bits hold it then.
     union {
         float number;
         uint32_t bits;

@@ -34,7 +34,7 @@ struct rope_parameters {
     int32_t n_context_original;  // YaRN: what the frequencies were trained on
     double beta_fast, beta_slow; // YaRN: rotations over that context between which it blends; 32 and 1
     bool exact_bounds;           // YaRN: between the fractional pairs, not the whole ones around them
-    double magnitude; // multiplies cos and sin; 1: none. YaRN's own 1 + 0.1 ln(factor) comes on top
+    double magnitude; // multiplies cos and sin; 1: none. YaRN's own 1 + 0.1 ln(factor) is a further factor
     // Queries' temperature: cos and sin are also multiplied by 1 + temperature ln(1 + floor(position /
     // temperature_length)) (Llama 4's). 0: none.
     double temperature;
@@ -49,7 +49,7 @@ struct rope {
     int32_t temperature_length;
 };
 
-// Errors: STATUS_REFUSE when a parameter is out of range or a frequency comes out so; out of memory.
+// Errors: STATUS_REFUSE when a parameter is out of range or a frequency results so; out of memory.
 enum status rope_create(struct rope *rope, const struct rope_parameters *parameters,
                         struct error *error) WARN_UNUSED;
 void rope_finish(struct rope *rope);

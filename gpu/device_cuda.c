@@ -12,7 +12,7 @@
 
 enum { CAPABILITY_LEAST = 80 };
 
-// A launch or an event record of a capture, to be enqueued if no graph comes of it.
+// A launch or an event record of a capture, to be enqueued if it makes no graph.
 struct captured {
     struct captured *next;
     const struct kernel_entry *kernel; // NULL: an event record
@@ -390,8 +390,8 @@ struct device_graph *device_graph_end(struct device *device)
     if (captured)
         good &= cudaGraphDestroy(captured) == cudaSuccess;
     device->capturing = false;
-    // Clears what a failed capture left. An error that the device does not recover from comes again with the
-    // work that is enqueued now.
+    // Clears what a failed capture left. An error that the device does not recover from is returned again by
+    // the work that is enqueued now.
     if (!good)
         (void)cudaGetLastError();
     finish_captured(device, !good);

@@ -1,9 +1,9 @@
 // gpu/device.h without a device. Work waits in the stream's list until somebody waits for it, as it would on
-// a device that is slower than the host: what the host changes too early, comes out wrong here too. New
-// memory is all ones, floats of it NaN: what nobody wrote shows. What CUDA forbids is an assert here: calls
-// from a thread that did not take the device, taking or freeing memory and waiting in a graph's capture,
-// copies in it (host memory that a replay would read again), and copies that go on after the call from memory
-// that is not pinned. A kernel that was not loaded before makes a capture fail.
+// a device that is slower than the host: memory that the host changes too early gives wrong results here too.
+// New memory is all ones, floats of it NaN: what nobody wrote shows. What CUDA forbids is an assert here:
+// calls from a thread that did not take the device, taking or freeing memory and waiting in a graph's
+// capture, copies in it (host memory that a replay would read again), and copies that go on after the call
+// from memory that is not pinned. A kernel that was not loaded before makes a capture fail.
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/emulated_stream.h"
@@ -40,7 +40,7 @@ struct device {
     int64_t n_submitted, failing_work;
     int64_t n_captures, failing_graph;
     bool sync, loaded, capture_failed;
-    const struct emulated_work *failing; // when its turn comes
+    const struct emulated_work *failing; // when it is run
     bool failed;
     char failure[160];
     struct device_facts facts;
@@ -422,7 +422,7 @@ void device_graph_begin(struct device *device)
         fail(device, "out of memory for a graph", NULL);
 }
 
-// The work of a capture from which no graph comes is enqueued.
+// The work of a capture that makes no graph is enqueued.
 static void enqueue_captured(struct device *device, struct device_graph *graph)
 {
     for (struct emulated_work *work = graph->work.first, *next; work; work = next) {

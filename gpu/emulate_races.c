@@ -97,7 +97,7 @@ static void tell(const struct touch *before, const struct touch *now, uintptr_t 
     tell_race(&race);
 }
 
-// What a store comes after: all loads that are kept. A load that adds to them makes a crowd.
+// A store follows all loads that are kept. A load that adds to them makes a crowd.
 static void add_load(struct touch *loads, const struct touch *now)
 {
     bool together =

@@ -39,7 +39,7 @@ struct tiled_shape {
     static_assert(n_columns % over_chunks == 0, "sums are distributed by columns");
 };
 
-// What a thread copies for every stage: 16-byte pieces at a distance of n_threads, from addresses that do not
+// A thread copies for every stage 16-byte pieces at a distance of n_threads, from addresses that do not
 // depend on the stage, so that a copy costs an addition.
 template <class shape> struct tiled_source {
     static constexpr struct tile_format format = shape::format;

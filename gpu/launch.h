@@ -1,4 +1,4 @@
-// What a kernel source and the device layer share: the shape of a launch, and the list of all kernels, which
+// Shared by kernel sources and the device layer: the shape of a launch, and the list of all kernels, which
 // the launches themselves register before main (gpu/kernel.h). For C and C++; no CUDA header.
 #pragma once
 

@@ -164,7 +164,7 @@ struct request {
     // template writes them; of no effect for token ids
     bool add_special_tokens;
     struct constraint constraint;
-    int32_t prompt_logprobs;          // vLLM's: so many alternatives with each prompt token's; -1: none
+    int32_t prompt_logprobs;          // vLLM's: alternatives beside each prompt token's; -1: none
     bool echo;                        // OpenAI's, of plain completions: the prompt stands before the answer
     bool choice_logprobs;             // of the constraint's choices, each scored behind the prompt
     bool choice_logprobs_include_end; // with the token that ends an answer behind each
@@ -375,7 +375,7 @@ void job_encode(const struct job *job, enum encoding encoding, struct buffer *ou
 // choices, prompt_logprobs, choice_logprobs, usage, error, warnings.
 // Members in this order; those that say nothing are left out.
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);
-// STATUS_REJECT, ERROR_RESULT_TOO_LARGE: logprobs of so many tokens that result_decode would refuse to read
+// STATUS_REJECT, ERROR_RESULT_TOO_LARGE: more logprobs than result_decode reads
 // them back. For a caller that then publishes an error result instead.
 enum status result_check(const struct job *job, struct error *error) WARN_UNUSED;
 // Reads a result map into the job's identity and result; request.prompt_kind distinguishes a chat

@@ -79,5 +79,5 @@ size_t utf8_complete_prefix(const char *data, size_t size);
 // two for the wide blocks of Unicode's East Asian Width (CJK, Hangul, full-width forms, emoji), one for any
 // other.
 size_t utf8_columns(const char *data, size_t size);
-// Length of the longest prefix of whole characters of at most so many columns and bytes.
+// Length of the longest prefix of whole characters within the columns and bytes.
 size_t utf8_columns_prefix(const char *data, size_t size, size_t n_columns, size_t n_bytes);

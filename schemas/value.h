@@ -13,7 +13,7 @@ enum value_kind {
     VALUE_NULL,
     VALUE_BOOL,
     VALUE_INTEGER,
-    VALUE_FLOAT,  // finite when it comes from a decoder
+    VALUE_FLOAT,  // finite if a decoder made it
     VALUE_STRING, // UTF-8, checked by the decoders
     VALUE_BYTES,  // msgpack bin; JSON has none
     VALUE_ARRAY,

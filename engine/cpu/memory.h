@@ -8,7 +8,7 @@ void *memory_map(size_t size);                // NULL: none left. size > 0
 void memory_unmap(void *memory, size_t size); // NULL is fine
 
 // Weights one behind another in few mappings: each by itself would leave up to 2 MB at its end in small
-// pages, a third of a model of a billion parameters. Zeroed is empty. Memory is given back all at once.
+// pages, a third of a model of a billion parameters. Zeroed is empty. Memory is freed all at once.
 struct memory_stack {
     struct memory_chunk *chunks; // the newest first
 };

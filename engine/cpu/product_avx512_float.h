@@ -1,5 +1,5 @@
 // One tile of a product of float weights for AVX-512: a panel of 16 outputs by up to 12 rows. Float weights
-// are widened in registers; x comes in words of 32 bits, an item or a pair of bfloat16 items each.
+// are widened in registers; x is read in words of 32 bits, an item or a pair of bfloat16 items each.
 #pragma once
 
 #include "engine/cpu/product_avx512.h"

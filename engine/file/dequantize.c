@@ -156,7 +156,8 @@ static int q3_k_scale(const uint8_t packed[12], int group)
     return (low | high << 4) - 32;
 }
 
-// As Q2_K; the third bit of item i stands in bit i / 32 of high-bit byte i % 32, and a clear one subtracts 4.
+// As Q2_K; the third bit of item i is stored in bit i / 32 of high-bit byte i % 32, and a clear one subtracts
+// 4.
 void dequantize_q3_k(const void *blocks, float *items, size_t n_items)
 {
     assert(n_items % 256 == 0);

@@ -38,7 +38,7 @@ static bool is_integer(enum gguf_kind kind)
     return kind <= GGUF_I32 || kind == GGUF_U64 || kind == GGUF_I64;
 }
 
-// A uint64 above INT64_MAX comes out negative; no key has such a value.
+// A uint64 above INT64_MAX is read as negative; no key has such a value.
 static int64_t load_integer(enum gguf_kind kind, const unsigned char *bytes)
 {
     uint64_t bits = load(bytes, gguf_kind_bytes(kind));

@@ -47,7 +47,7 @@ void gguf_regions_destroy(struct gguf_regions *regions)
     free(regions);
 }
 
-// Addresses without memory behind them: it comes page by page as the tensor is written.
+// Addresses without memory behind them: it is allocated page by page as the tensor is written.
 enum status gguf_regions_add(struct gguf_regions *regions, struct tensor *tensor, size_t index, bool kept,
                              struct error *error)
 {

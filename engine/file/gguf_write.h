@@ -9,7 +9,7 @@
 
 enum { GGUF_WRITE_ALIGNMENT = 32 };
 
-// Zeroed is valid and empty. The first fault is kept and comes out of gguf_writer_encode.
+// Zeroed is valid and empty. The first fault is kept; gguf_writer_encode returns it.
 struct gguf_writer {
     struct buffer keys, infos;
     uint64_t n_keys, n_tensors, data_bytes;

@@ -9,7 +9,7 @@
 bool quantize_knows(enum tensor_type type);
 
 // Writes `n_items` (a multiple of the type's block) as blocks. The integers and scales of a block are
-// searched for the least sum of squared errors; what the type can represent comes back exactly. Errors:
+// searched for the least sum of squared errors; values that the type can represent are exact. Errors:
 // STATUS_REFUSE, ERROR_MODEL_FILE for a NaN, an infinity, or an item beyond the type's range, with its index.
 enum status quantize_items(enum tensor_type type, const float *items, size_t n_items, void *blocks,
                            struct error *error) WARN_UNUSED;

@@ -309,8 +309,8 @@ static enum status sort_by_name(struct safetensors *safetensors, const char *pat
         qsort(safetensors->tensors, safetensors->n_tensors, sizeof *safetensors->tensors, compare_names);
     for (size_t i = 1; i < safetensors->n_tensors; i++)
         if (compare_names(&safetensors->tensors[i - 1], &safetensors->tensors[i]) == 0)
-            return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s: tensor %.*s stands in two files",
-                             path, (int)safetensors->tensors[i].tensor.name.size,
+            return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s: tensor %.*s is in two files", path,
+                             (int)safetensors->tensors[i].tensor.name.size,
                              safetensors->tensors[i].tensor.name.data);
     return STATUS_OK;
 }

@@ -28,7 +28,7 @@ enum {
 struct safetensors_tensor {
     struct tensor tensor;
     const char *dtype; // "BF16"
-    bool readable;     // F32, F16, BF16: tensor.type tells which; else tensor.type means nothing
+    bool readable;     // F32, F16, BF16: tensor.type says which; else tensor.type means nothing
 };
 
 // `path`: a file, or a folder with model.safetensors or the index.

@@ -29,7 +29,7 @@ struct family {
     bool qk_norm_full; // q and k are normalized over their full width, not head by head
     bool experts_allowed;
     bool experts_normalized;
-    bool routed_by_keys; // the file tells how experts are picked, which layers have none, and of layers
+    bool routed_by_keys; // keys of the file say how experts are picked, which layers have none, and of layers
                          // for speculation; elsewhere such keys are refused
     enum route_kind route_kind; // when the file names none
     bool latent_attention;      // keys and values out of a latent; no ATTN_Q, ATTN_K, ATTN_V

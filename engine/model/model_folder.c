@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// Where one tensor of ours comes from.
+// The source of one tensor of ours.
 struct origin {
     const struct folder_rule *rule;
     size_t sources; // first of `n_sources` in folder.sources
@@ -71,7 +71,7 @@ static void copy_transposed(const struct tensor *from, size_t n_bytes, char *out
                            n_bytes);
 }
 
-// Where row `row` of ours stands in theirs.
+// The row of theirs that is our row `row`.
 static uint64_t source_row(const struct folder_shape *shape, enum folder_form form, uint64_t row,
                            uint64_t n_rows)
 {

@@ -475,7 +475,7 @@ static void put_yarn(struct config *config, const struct value *scaling, int64_t
     put_number(config, "rope.scaling.yarn_beta_slow", number_in(config, scaling, "beta_slow", 1.0));
     if (temperature != 0.0)
         put_number(config, "attention.temperature_scale", temperature);
-    usual = yarn_magnitude(factor, 1.0); // what the key's number comes on top of
+    usual = yarn_magnitude(factor, 1.0); // the key's number is multiplied with it
     whole = m != 0.0 && all != 0.0 ? yarn_magnitude(factor, m) / yarn_magnitude(factor, all) : usual;
     whole = number_in(config, scaling, "attention_factor", whole);
     if (latent && all != 0.0) { // DeepSeek's attention takes the square of it; nothing else is on top then

@@ -7,7 +7,7 @@
 #include "engine/file/safetensors.h"
 #include "schemas/value.h"
 
-// How a tensor of ours comes from theirs.
+// How a tensor of ours is made from theirs.
 enum folder_form {
     FORM_AS_IS,
     FORM_ADD_ONE,       // float32, 1 added
@@ -72,7 +72,7 @@ struct folder_config {
     const float *divisors[3];
     size_t n_divisors;
     int64_t n_layers_used; // tensors of layers from there on are for speculation; INT64_MAX: there are none
-    bool language_part;    // config.json tells of more than text; the tensors' names begin otherwise
+    bool language_part;    // config.json describes more than text; the tensors' names begin otherwise
 };
 
 enum status folder_read_config(struct folder_config *config, const struct value *json,

@@ -83,7 +83,7 @@ static double yarn_magnitude(double factor, double m)
     return factor > 1.0 ? 1.0 + 0.1 * m * elementary_log(factor) : 1.0;
 }
 
-// YaRN's "mscale" and "mscale_all_dim", of which a file tells the latter alone; transformers,
+// YaRN's "mscale" and "mscale_all_dim", of which a file has the latter alone; transformers,
 // modeling_rope_utils.py, _compute_yarn_parameters. The former is 1, but in DeepSeek the same as the latter,
 // which its attention applies to the whole product. struct rope multiplies by yarn_magnitude(factor, 1)
 // itself.

@@ -19,5 +19,5 @@ uint32_t codepoints_previous(struct text text, size_t *offset);
 // How many bytes of `text` an error shows: whole characters, not too many. An int, for %.*s.
 int codepoints_cut(struct text text);
 void codepoints_add(struct buffer *buffer, uint32_t codepoint);
-// A backslash, `letter` and so many lower-case hexadecimal digits.
+// A backslash, `letter` and n_digits lower-case hexadecimal digits.
 void codepoints_add_escape(struct buffer *buffer, char letter, unsigned n_digits, uint32_t codepoint);

@@ -10,7 +10,7 @@
 #define NOINLINE __attribute__((noinline)) // keeps the recursive function's stack frame small
 
 enum {
-    ARGUMENTS_NEAR = 6,      // so many need no memory of the arena
+    ARGUMENTS_NEAR = 6,      // up to this number they need no memory of the arena
     CONCATENATE_BYTES = 256, // from here on appending to the first operand may pay; see rendering.h
 };
 

@@ -29,7 +29,7 @@ struct function {
     const char *parameters[FUNCTION_PARAMETERS_MAX]; // a filter's input and a method's object come first
     unsigned variant;                                // distinguishes functions with the same `run`
     bool positional_only;
-    bool any_arguments; // not bound: the call comes as it was written
+    bool any_arguments; // not bound: the call is passed as it was written
     bool unsafe;        // exists in Python, but the sandbox keeps it from templates
 };
 

@@ -146,7 +146,7 @@ static const struct split_range asian_ranges[] = {{0xE40, 0xE7F},   {0xE80, 0xEF
                                                   {0xF900, 0xFAFF}, {0xFF65, 0xFF9F}};
 static const struct split_definition asian = {RUN, .set = {0, false, RANGES(asian_ranges)}};
 
-// Words of letters with marks, joined by single blanks. Possessive, as nothing is given back: linear.
+// Words of letters with marks, joined by single blanks. Possessive, without backtracking: linear.
 static const struct split_definition exaone_moe = {
     .pattern =
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}\\p{M}*+(?: ?+\\p{L}\\p{M}*+)*+|\\p{N}|"

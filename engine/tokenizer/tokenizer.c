@@ -250,7 +250,7 @@ static void encode_blank_words(void *context, const char *data, const size_t *si
         encode_blank_word(context, data, sizes[i]);
 }
 
-// Whether a blank comes before: text follows nothing or a special token, never other text.
+// Whether a blank is put before it: text follows nothing or a special token, never other text.
 static bool wants_space(const struct encoder *encoder, struct text text, bool is_first)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;

@@ -215,7 +215,7 @@ struct part { // of one call: which rows of which sequence
 
 static int n_tiles_seen; // shared ones, of all calls
 
-// What is shared among the sequences of a call, which stand at every second place.
+// The prefix shared among the sequences of a call, which have every second place.
 static void find_shared(const struct problem *problem, struct attention_sequence *sequences, int n,
                         uint64_t shared_bytes, struct shared_prefix *shared)
 {
@@ -384,7 +384,7 @@ static double stored_half(double item)
     return (double)emulate_half_float(emulate_half(item));
 }
 
-// What the pages keep of item d of a head's row of n.
+// The value that the pages keep of item d of a head's row of n.
 static double stored(const struct setting *setting, const float *row, int32_t d, int32_t n)
 {
     if (setting->type != KV_Q8_0)
@@ -488,7 +488,7 @@ static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
         {1, true, true, true, true, 99 << 10},    {2, true, false, true, true, 0},
     };
     for (int i = 0; i < N_SETTINGS; i++) {
-        // What is stored must not show how many rows came with it.
+        // The stored bytes must not depend on how many rows were stored with them.
         struct problem problem = problem_make(&settings[i], 7);
         float *whole = problem_compute(&problem, (struct way){.cut = 40, .together = true});
         problem_free(&problem);

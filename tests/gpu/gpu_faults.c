@@ -62,7 +62,7 @@ static enum status collect_step(void *context, struct step *step, struct sample_
     return forward_collect(machine->forward, results, error);
 }
 
-// What a worker that starts has: a device with the faults of its options, the model on it, and a batcher.
+// The state of a worker that starts: a device with the faults of its options, the model on it, and a batcher.
 static void machine_open(struct machine *machine, const struct model *model,
                          const struct tokenizer *tokenizer, const struct placement *placement,
                          const struct gpu_options *options)

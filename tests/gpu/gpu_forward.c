@@ -621,8 +621,8 @@ static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state
     model_close(model);
 }
 
-// What the first step needs besides was taken when the model was loaded: there is no plan that only the first
-// job finds wrong.
+// All else that the first step needs was allocated when the model was loaded: there is no plan that only the
+// first job finds wrong.
 static void check_first_step(struct forward *forward)
 {
     int32_t token = 1, position = 0, output = 0, page = 0;

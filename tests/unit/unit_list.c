@@ -20,7 +20,7 @@ enum { N_ITEMS = 12, N_CHANGES = 2000 };
 static void assert_numbers(const struct list *list, const int *expected, int n)
 {
     int i = 0;
-    for (const struct list_link *link = list->first; link; link = link->next, i++) {
+    for (struct list_link *link = list->first; link; link = link->next, i++) {
         assert_true(i < n);
         assert_int_equal(LIST_ITEM(link, struct item, link)->number, expected[i]);
         assert_ptr_equal(link->next ? link->next->previous : list->last, link);

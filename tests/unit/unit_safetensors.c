@@ -193,7 +193,7 @@ static void a_folder_opens_by_its_index_or_its_single_file(void **state)
     write_safetensors(&writer, path);
     write_text(place, "model.safetensors.index.json",
                "{\"weight_map\":{\"x\":\"part-0.safetensors\",\"y\":\"part-2.safetensors\"}}");
-    assert_refused(place->directory, "tensor x stands in two files");
+    assert_refused(place->directory, "tensor x is in two files");
 }
 
 int main(void)

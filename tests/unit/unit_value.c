@@ -145,7 +145,7 @@ static bool same_values(const struct value *a, const struct value *b)
     return same;
 }
 
-// What our reader takes the library takes too, as the same value, but for long integers; what it leaves is a
+// The library reads all that our reader reads, as the same value, but for long integers; what it leaves is a
 // fault, or beyond a limit, or has a NUL behind a number, which the library skips.
 static void compare_readers(struct text input, size_t *n_read)
 {
