@@ -45,7 +45,8 @@ struct kafka_config {
     bool dynamic_membership; // leave the group at close; else the worker's slot is a static member (KIP-345)
     bool refuse_deleted;     // end, instead of a warning, if records were deleted before they were read
     bool accept_unknown_map; // treat an unknown or damaged offset map as empty: jobs may be answered twice
-    int start_timeout_ms;    // 0: KAFKA_START_TIMEOUT_MS
+    // for topics, and for the coordinator of transactions; 0: KAFKA_START_TIMEOUT_MS, and three times that
+    int start_timeout_ms;
     // without confirmed membership the worker ends; 0: 3 * max.poll.interval.ms
     int64_t membership_timeout_ms;
     // Asked while the transport opens, several times a second: ends that early. NULL: never.

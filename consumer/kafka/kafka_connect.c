@@ -100,7 +100,8 @@ static enum status take_slot(struct kafka_transport *kafka, struct error *error)
 // A coordinator that moves, loads or elects answers with errors that pass.
 static enum status begin_publishing(struct kafka_transport *kafka, struct error *error)
 {
-    int64_t deadline_ms = clock_ms() + INIT_PATIENCE_MS;
+    int patience_ms = kafka->config->start_timeout_ms ? kafka->config->start_timeout_ms : INIT_PATIENCE_MS;
+    int64_t deadline_ms = clock_ms() + patience_ms;
     enum status status;
     do {
         status = kafka_publish_open(kafka, INIT_TIMEOUT_MS, error);

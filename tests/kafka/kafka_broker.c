@@ -1,6 +1,7 @@
 #include "tests/kafka/kafka_broker.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -90,4 +91,93 @@ void broker_restart(void)
 {
     if (!run("start", ">/dev/null"))
         exit(1);
+}
+
+// ---- a cluster ----
+
+enum { N_BROKERS = 3 };
+
+static char addresses[N_BROKERS + 1][64];
+
+static bool run_shell(const char *format)
+{
+    char command[2048];
+    snprintf(command, sizeof command, format, SOURCE_ROOT, folder);
+    return system(command) == 0;
+}
+
+static void read_file(int id, const char *name, char *line, int size)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%d/%s", folder, id, name);
+    FILE *file = fopen(path, "r");
+    if (!file || !fgets(line, size, file)) {
+        fprintf(stderr, "%s cannot be read\n", path);
+        exit(1);
+    }
+    fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+}
+
+int cluster_start_group(void **state)
+{
+    (void)state;
+    const char *given = getenv("SHEAF_TEST_BROKER");
+    if (system("command -v java >/dev/null") != 0 || (given && *given)) {
+        fprintf(stderr, "skipped: needs java and brokers of its own\n");
+        return 0;
+    }
+    strcpy(folder, "/tmp/sheaf-brokers-XXXXXX");
+    static const char start[] =
+        "start=%s/ops/kafka/start dir=%s; printf '%%s\\n' default.replication.factor=3 "
+        "offsets.topic.replication.factor=3 transaction.state.log.replication.factor=3 >$dir/properties; "
+        "$start --dir $dir/1 --properties $dir/properties >/dev/null || exit; "
+        "$start --dir $dir/2 --properties $dir/properties --join $dir/1 --node 2 >/dev/null & "
+        "$start --dir $dir/3 --properties $dir/properties --join $dir/1 --node 3 >/dev/null && wait $!";
+    if (!mkdtemp(folder) || !run_shell(start)) {
+        fprintf(stderr, "skipped: ops/kafka/start could not bring up a cluster\n");
+        return 0;
+    }
+    size_t used = 0;
+    for (int id = 1; id <= N_BROKERS; id++) {
+        read_file(id, "address", addresses[id], sizeof addresses[id]);
+        used +=
+            (size_t)snprintf(address + used, sizeof address - used, "%s%s", used ? "," : "", addresses[id]);
+    }
+    brokers = address;
+    return 0;
+}
+
+int cluster_stop_group(void **state)
+{
+    (void)state;
+    if (*folder &&
+        !run_shell("stop=%s/ops/kafka/stop dir=%s; for id in 3 2 1; do $stop --kill --dir $dir/$id; "
+                   "done; rm -rf $dir"))
+        fprintf(stderr, "%s was not cleared away\n", folder);
+    *folder = '\0';
+    return 0;
+}
+
+const char *cluster_address(int id)
+{
+    return addresses[id];
+}
+
+static void send_signal(int id, int signal)
+{
+    char pid[32];
+    read_file(id, "pid", pid, sizeof pid);
+    if (kill(atoi(pid), signal) != 0)
+        exit(1);
+}
+
+void cluster_pause(int id)
+{
+    send_signal(id, SIGSTOP);
+}
+
+void cluster_resume(int id)
+{
+    send_signal(id, SIGCONT);
 }

@@ -25,6 +25,15 @@ void broker_run_case(void **state);
         }                                                                                                    \
     }
 
+// The same with a cluster: broker 1, which is the controller too, 2 and 3; `brokers` names all. Topics, those of
+// groups and transactions too, have a copy on each. Not with $SHEAF_TEST_BROKER.
+int cluster_start_group(void **state);
+int cluster_stop_group(void **state);
+const char *cluster_address(int id);
+// Stops broker 2 or 3 (SIGSTOP), so that it takes connections and answers nothing, and lets it go on.
+void cluster_pause(int id);
+void cluster_resume(int id);
+
 // Crash the broker and restart it on its port. Only one of our own can be.
 bool broker_is_ours(void);
 void broker_kill(void);

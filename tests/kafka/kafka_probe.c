@@ -60,14 +60,11 @@ static void wait_for_partitions(rd_kafka_t *client, const char *name, int n_part
     rd_kafka_topic_destroy(topic);
 }
 
-void probe_create_topic(const char *brokers, const char *name, int n_partitions, const char *setting,
-                        const char *value)
+// Takes ownership of the topic.
+static void create_topic(const char *brokers, rd_kafka_NewTopic_t *topic, const char *name, int n_partitions)
 {
     static const char *const settings[] = {"allow.auto.create.topics", "false", NULL};
     rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
-    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(name, n_partitions, 1, NULL, 0);
-    if (setting)
-        rd_kafka_NewTopic_set_config(topic, setting, value);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_CreateTopics(client, &topic, 1, NULL, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
@@ -81,6 +78,25 @@ void probe_create_topic(const char *brokers, const char *name, int n_partitions,
     rd_kafka_NewTopic_destroy(topic);
     wait_for_partitions(client, name, n_partitions);
     rd_kafka_destroy(client);
+}
+
+void probe_create_topic(const char *brokers, const char *name, int n_partitions, const char *setting,
+                        const char *value)
+{
+    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(name, n_partitions, 1, NULL, 0);
+    if (setting)
+        rd_kafka_NewTopic_set_config(topic, setting, value);
+    create_topic(brokers, topic, name, n_partitions);
+}
+
+void probe_place_topic(const char *brokers, const char *name, const int32_t *ids, size_t n_ids)
+{
+    char text[512];
+    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(name, 1, -1, NULL, 0);
+    rd_kafka_NewTopic_set_config(topic, "cleanup.policy", "compact");
+    require_ok(rd_kafka_NewTopic_set_replica_assignment(topic, 0, (int32_t *)ids, n_ids, text, sizeof text),
+               name);
+    create_topic(brokers, topic, name, 1);
 }
 
 void probe_configure_topic(const char *brokers, const char *name, const char *setting, const char *value)

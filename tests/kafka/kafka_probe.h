@@ -9,6 +9,8 @@
 // `setting` may be NULL.
 void probe_create_topic(const char *brokers, const char *topic, int n_partitions, const char *setting,
                         const char *value);
+// A compacted topic of one partition with copies on these brokers, the first of which leads it.
+void probe_place_topic(const char *brokers, const char *topic, const int32_t *ids, size_t n_ids);
 // Changes one of its settings; all others go back to the broker's defaults.
 void probe_configure_topic(const char *brokers, const char *topic, const char *setting, const char *value);
 // Moves the start of the log to `offset`, as retention does.

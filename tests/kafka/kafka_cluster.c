@@ -1,0 +1,197 @@
+// A cluster of three brokers: starts while coordinators and leaders are away or move, topics that one broker
+// knows before another. The group's and the transactions' coordinator is the second broker, else the third.
+#include "consumer/fault.h"
+#include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
+#include "tests/kafka/kafka_broker.h"
+#include "tests/kafka/kafka_member.h"
+#include "tests/kafka/kafka_probe.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N_JOBS = 60, N_PARTITIONS = 6, PATIENCE_MS = 60000 };
+enum {
+    START_MS = 600000, // a start's patience
+    AWAY_MS = 15000,   // longer than all that a start does before it needs the coordinator
+};
+
+static const int32_t coordinators[] = {2, 3};
+
+void fault_point(enum fault_point point)
+{
+    (void)point;
+}
+
+bool fault_redelivers(void)
+{
+    return false;
+}
+
+static struct member member;
+
+static void begin(const char *name)
+{
+    static bool has_coordinators;
+    struct error error;
+    if (!has_coordinators) {
+        probe_place_topic(brokers, "__consumer_offsets", coordinators, 2);
+        probe_place_topic(brokers, "__transaction_state", coordinators, 2);
+    }
+    has_coordinators = true;
+    member_init(&member, brokers, name);
+    member.config.n_partitions = N_PARTITIONS;
+    if (kafka_create_topics(&member.config, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    for (int i = 0; i < N_PARTITIONS; i++)
+        probe_produce_jobs(brokers, member.config.jobs, i, i * N_JOBS / N_PARTITIONS, N_JOBS / N_PARTITIONS);
+}
+
+static void answer_all(void)
+{
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; member.n_jobs < N_JOBS;) {
+        member_poll_well(&member, N_JOBS);
+        assert_true(clock_ms() < until_ms);
+    }
+    member_commit(&member, NULL);
+    probe_assert_one_each(brokers, member.config.results, "job-", N_JOBS);
+    member_finish(&member);
+}
+
+// ---- starting ----
+
+static void a_worker_starts_while_the_coordinator_moves(void **state)
+{
+    begin("moves");
+    member.config.start_timeout_ms = START_MS;
+    cluster_pause(2); // its partitions have other leaders once the controller misses it
+    member_open(&member);
+    cluster_resume(2);
+    answer_all();
+}
+
+static int64_t resume_ms; // when both come back; 0: never
+static int64_t stop_ms;   // when the start is to end
+static int n_asked;
+
+static bool watch_start(void *context)
+{
+    n_asked++;
+    if (resume_ms && clock_ms() > resume_ms) {
+        resume_ms = 0;
+        cluster_resume(2);
+        cluster_resume(3);
+    }
+    return stop_ms && clock_ms() > stop_ms;
+}
+
+
+static void a_worker_starts_once_a_coordinator_is_back(void **state)
+{
+    begin("away");
+    member.config.is_stopping = watch_start;
+    member.config.start_timeout_ms = START_MS;
+    cluster_pause(2);
+    cluster_pause(3);
+    resume_ms = clock_ms() + AWAY_MS;
+    stop_ms = 0;
+    member_open(&member);
+    assert_int_equal(resume_ms, 0); // else it did not need them
+    member.config.is_stopping = NULL;
+    answer_all();
+}
+
+static void a_start_that_waits_for_a_coordinator_can_be_stopped(void **state)
+{
+    struct error error;
+    begin("stopped");
+    member.config.is_stopping = watch_start;
+    member.config.start_timeout_ms = START_MS;
+    cluster_pause(2);
+    cluster_pause(3);
+    resume_ms = 0;
+    stop_ms = clock_ms() + AWAY_MS;
+    assert_int_equal(kafka_transport_open(&member.transport, &member.config, &error), STATUS_RESTART);
+    if (!strstr(error.text, "stopped while starting"))
+        fail_msg("%s", error.text);
+    assert_null(member.transport);
+    cluster_resume(2);
+    cluster_resume(3);
+    member.config.is_stopping = NULL;
+    member_open(&member);
+    answer_all();
+}
+
+// ---- working ----
+
+static void a_coordinator_that_moves_costs_no_job(void **state)
+{
+    struct error error;
+    begin("working");
+    member_open(&member);
+    member_receive(&member, N_JOBS / 2);
+    member_commit(&member, NULL);
+    member_receive(&member, N_JOBS / 4);
+    cluster_pause(2);
+    // its connection stays, so the answer is waited for; then another broker has its place
+    enum status status = member_commit_once(&member, NULL, &error);
+    cluster_resume(2);
+    assert_true(status == STATUS_OK || status == STATUS_RETRY);
+    if (status == STATUS_RETRY)
+        member_commit(&member, NULL);
+    member_receive(&member, N_JOBS / 4);
+    member_commit(&member, NULL);
+    probe_assert_one_each(brokers, member.config.results, "job-", N_JOBS);
+    assert_int_equal(member.n_dropped, 0);
+    member_finish(&member);
+}
+
+// ---- topics ----
+
+static enum status count_record(void *context, const struct record *record, struct error *error)
+{
+    (void)record, (void)error;
+    ++*(int *)context;
+    return STATUS_OK;
+}
+
+// As after --create-topics: the controller made the topics, and the broker that is asked learns it later.
+static void topics_that_were_just_created_are_used_by_every_broker(void **state)
+{
+    struct error error;
+    for (int round = 0; round < 3; round++) {
+        int n_records = 0;
+        member_init(&member, brokers, "created");
+        member.config.n_partitions = N_PARTITIONS;
+        cluster_pause(3);
+        member.config.brokers = cluster_address(1);
+        if (kafka_create_topics(&member.config, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        member.config.brokers = cluster_address(3);
+        cluster_resume(3);
+        if (kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_WRITTEN, count_record, &n_records,
+                             &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        assert_int_equal(n_records, 0);
+        member_finish(&member);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BROKER_TEST(a_worker_starts_while_the_coordinator_moves),
+        BROKER_TEST(a_worker_starts_once_a_coordinator_is_back),
+        BROKER_TEST(a_start_that_waits_for_a_coordinator_can_be_stopped),
+        BROKER_TEST(a_coordinator_that_moves_costs_no_job),
+        BROKER_TEST(topics_that_were_just_created_are_used_by_every_broker),
+    };
+    cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
+    return cmocka_run_group_tests(tests, cluster_start_group, cluster_stop_group);
+}
