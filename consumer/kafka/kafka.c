@@ -74,7 +74,7 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
         partition->rewind = true; // delivered despite the pause: it is fetched again
         return 0;
     }
-    kafka_gaps_note(partition, message->offset);
+    kafka_gaps_note(kafka, partition, message->offset);
     switch (offset_map_deliver(&partition->map, message->offset)) {
     case DELIVERY_NEW:
         if (is_tombstone(message)) {
@@ -109,7 +109,7 @@ static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_messa
                  partition->id, message->offset, partition->map.position);
         return kafka_stop_outdated(kafka, how, error);
     }
-    kafka_gaps_note(partition, message->offset);
+    kafka_gaps_note(kafka, partition, message->offset);
     offset_map_reach(&partition->map, message->offset);
     partition->at_end = true;
     partition->end = message->offset;

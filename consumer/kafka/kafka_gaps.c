@@ -1,8 +1,14 @@
 // Gaps between the last delivered offset and the next one. Transaction markers, aborted records and
 // compaction leave gaps without losing a job. Retention leaves one if it deletes records that this group had
-// not read: only then does the log start beyond the position. A topic written in transactions has a gap for
-// each, so gaps are kept, and the log starts of all partitions that have some are queried at once: at most
-// every watch.gaps_interval_ms, and with config->refuse_deleted before each commit, which would skip them.
+// not read: only then does the log start beyond the position. Each answer to a fetch says where the log
+// starts. Was that no later than the position, then all offsets of the gap were there when they were fetched,
+// and nothing is lost. Else the gap is kept, and the log starts of all partitions that have some are queried
+// at once: at most every watch.gaps_interval_ms, and with config->refuse_deleted before each commit, which would
+// skip them.
+//
+// What cannot be known: the offsets that were deleted unread are counted, and among them may be markers,
+// aborted records and ones that compaction had removed, so the figure is an upper bound. And where retention
+// passes a gap between the fetch of the record behind it and its delivery, the gap's offsets count as well.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -53,11 +59,24 @@ static void add(struct gaps *gaps, const struct gap *gap)
     last->to = gap->to > last->to ? gap->to : last->to;
 }
 
-void kafka_gaps_note(struct partition *partition, int64_t next)
+// By the last answer to a fetch, which is no older than the one that the record behind the gap was in.
+static bool was_whole(const struct kafka_transport *kafka, const struct partition *partition, int64_t from)
+{
+    int64_t low = -1, high;
+    return rd_kafka_get_watermark_offsets(kafka->consumer.rk, kafka->config->jobs, partition->id, &low,
+                                          &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+           low >= 0 && low <= from;
+}
+
+void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *partition, int64_t next)
 {
     const struct offset_map *map = &partition->map;
     if (map->position == OFFSET_UNKNOWN || next <= map->position)
         return;
+    if (was_whole(kafka, partition, map->position)) {
+        drop_from(&partition->gaps, map->position);
+        return;
+    }
     struct gap gap = {map->position, next, count_finished(map, map->position, next), 0};
     drop_from(&partition->gaps, gap.from);
     add(&partition->gaps, &gap);

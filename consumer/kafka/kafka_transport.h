@@ -227,7 +227,7 @@ const char *kafka_waiting(struct transport *transport);
 // ---- kafka_gaps.c ----
 
 // `next` is the offset of the next record or the log end. Called before the map is updated.
-void kafka_gaps_note(struct partition *partition, int64_t next);
+void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *partition, int64_t next);
 // Queries the log starts of all partitions with gaps, in one call. STATUS_RETRY: gaps without an answer
 // remain. STATUS_REFUSE: retention deleted records that were not read, and config->refuse_deleted.
 enum status kafka_gaps_explain(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;

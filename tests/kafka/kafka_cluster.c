@@ -91,7 +91,6 @@ static bool watch_start(void *context)
     return stop_ms && clock_ms() > stop_ms;
 }
 
-
 static void a_worker_starts_once_a_coordinator_is_back(void **state)
 {
     begin("away");

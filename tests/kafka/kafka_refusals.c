@@ -23,6 +23,8 @@ static void keyless_jobs_are_answered_on_a_compacted_topic(void **state)
     probe_create_topic(brokers, member.config.results, 1, "cleanup.policy", "compact");
     probe_create_topic(brokers, member.config.dead, 1, "cleanup.policy", "compact");
     member_open(&member);
+    assert_non_null(strstr(member.warnings, "-results has cleanup.policy=compact: of results with one key"));
+    assert_null(strstr(member.warnings, "-jobs has cleanup.policy"));
     probe_produce_jobs(brokers, member.config.jobs, 0, 0, N_KEYED);
     for (int i = 0; i < N_KEYLESS; i++) {
         char value[64];
