@@ -10,10 +10,10 @@
 
 static bool is_mask_empty(const uint32_t *mask, int32_t n_words)
 {
-    uint32_t any = 0;
-    for (int32_t i = 0; i < n_words; i++)
-        any |= mask[i];
-    return any == 0;
+    int32_t i = 0;
+    while (i < n_words && mask[i] == 0)
+        i++;
+    return i == n_words;
 }
 
 // A model without a token that ends answers ends them where the constraint leaves nothing else.
