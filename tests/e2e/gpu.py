@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 
+import constraints
 from session import DONE, Skip, case, error_of, text_of, varied_jobs
 
 N_JOBS = 12
@@ -227,3 +228,26 @@ def the_script_for_a_day_with_a_gpu_abandons_what_hangs_and_ends_with_the_faults
     log = test.read("out/log.txt").decode()
     assert "golden of tests/gpu/golden_bytes.txt" in log and "broken" in log and "lost" in log, log
     assert sorted(os.listdir(test.path("out"))) == ["bench.csv", "log.txt", "stages.csv"]
+
+
+# The answers hold on every way through the engine; where the placement changes the arithmetic, each is its own reference.
+@case
+def constrained_answers_are_valid_and_the_same_bytes_in_every_way(test):
+    kinds = constraints.KINDS[:4]
+    test.write("in.jsonl", [dict(kinds[i % 4][0], custom_id=str(i), prompt=text_of(i, 1 + i % 3), temperature=i % 3, seed=i, max_tokens=40)
+                            for i in range(8)])
+    for placement in ("device", "layers:1", "attention-cpu"):
+        expected = None
+        for i, options in enumerate(([], ["--no-ahead"], ["--max-batch", "1"], ["--max-rows", "7", "--max-batch", "3", "--no-graphs"])):
+            output = f"{placement}-{i}.jsonl"
+            on_gpu(test, "in.jsonl", output, "--placement", placement, *options)
+            answers = [json.loads(line) for line in test.comparable(output).splitlines()]
+            for answer in answers:
+                choice = constraints.text_of(answer)
+                if choice["finish_reason"] == "stop":
+                    kinds[int(answer["custom_id"]) % 4][1](choice["text"])
+            (forced,), = test.query("SELECT sum(forced_tokens) FROM jobs", f"{output}.db")
+            assert forced > 30, forced
+            got = [(answer["custom_id"], constraints.text_of(answer), answer["response"]["body"]["usage"]) for answer in answers], forced
+            expected = expected or got
+            assert got == expected, (placement, options, got, expected)
