@@ -385,6 +385,7 @@ static uint32_t walk(struct recognizer *recognizer, uint32_t set, uint32_t cost_
     const struct trie *trie = &recognizer->vocabulary->all;
     uint32_t *levels = recognizer->closing->levels, worst = 0;
     levels[0] = set;
+    recognizer_begin_visit(recognizer);
     for (uint32_t at = 0; at < trie->n_nodes && recognizer->pool->status == STATUS_OK;) {
         const struct trie_node *node = &trie->nodes[at];
         uint32_t target = recognizer_step(recognizer, levels[node->depth], node->byte);

@@ -112,6 +112,7 @@ uint16_t recognizer_forced(struct recognizer *recognizer, uint32_t set)
 {
     uint16_t forced = recognizer->sets.items[set].forced;
     if (forced == FORCED_UNKNOWN) {
+        recognizer_begin_visit(recognizer);
         forced = find_forced(recognizer, set);
         if (recognizer->pool->status != STATUS_OK)
             return FORCED_UNKNOWN;
@@ -148,6 +149,7 @@ bool recognizer_goes_on(struct recognizer *recognizer, uint32_t set, struct text
 {
     const struct trie *trie = &recognizer->vocabulary->all;
     uint32_t first = 0, behind = (uint32_t)trie->n_nodes;
+    recognizer_begin_visit(recognizer);
     for (size_t i = 0; i < bytes.size; i++) {
         uint32_t at = first;
         while (at < behind && trie->nodes[at].byte != (unsigned char)bytes.data[i])

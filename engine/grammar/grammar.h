@@ -64,9 +64,11 @@ size_t recognizer_bytes(const struct recognizer *recognizer); // of memory; it g
 // A text so far. Zeroed is valid only for matcher_finish.
 struct matcher {
     struct recognizer *recognizer;
-    struct buffer bytes; // all of the text: a recognizer that starts over reads it again
-    uint32_t state;      // of the recognizer
-    uint64_t generation; // of the recognizer that `state` belongs to
+    struct buffer bytes;   // all of the text: a recognizer that starts over reads it again
+    uint32_t state;        // of the recognizer
+    uint64_t generation;   // of the recognizer that `state` belongs to
+    uint64_t work;         // of the masks counted against GRAMMAR_LIMIT_ANSWER_WORK
+    struct buffer counted; // of struct counted_mask: these masks, in the text's order
 };
 
 enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer,

@@ -49,8 +49,14 @@ static bool grow_builder_table(struct set_builder *builder)
 static void push(struct recognizer *recognizer, struct item item)
 {
     struct set_builder *builder = &recognizer->builder;
-    if (builder->items.n >= recognizer->pool->limits.values[GRAMMAR_LIMIT_STATE_ITEMS])
+    const uint64_t *limits = recognizer->pool->limits.values;
+    const struct recognizer_visit *visit = &recognizer->visit;
+    recognizer->visit.step_work++;
+    if (builder->items.n >= limits[GRAMMAR_LIMIT_STATE_ITEMS])
         expressions_fail(recognizer->pool, GRAMMAR_LIMIT_STATE_ITEMS);
+    else if (visit->step_work >= STEP_WORK_COUNTED &&
+             visit->work + visit->step_work > limits[GRAMMAR_LIMIT_MASK_WORK])
+        expressions_fail(recognizer->pool, GRAMMAR_LIMIT_MASK_WORK);
     else if (builder->items.n * 2 >= builder->table_size && !grow_builder_table(builder))
         expressions_fail_memory(recognizer->pool);
     if (recognizer->pool->status != STATUS_OK)
@@ -67,12 +73,10 @@ static void push(struct recognizer *recognizer, struct item item)
     builder->table[at & mask] = (uint32_t)builder->items.n;
 }
 
-const struct waiter *recognizer_waiters(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
-                                        size_t *n)
+// The first that waits in the set for the symbol, or would; `behind` the set's last.
+static const struct waiter *first_waiter(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
+                                         const struct waiter **behind)
 {
-    *n = 0;
-    if (set == ORIGIN_ROOT)
-        return NULL;
     const struct item_set *origin = &recognizer->sets.items[set];
     const struct waiter *waiters = recognizer->waiters.items + origin->first_waiter;
     size_t low = 0, high = origin->n_waiters;
@@ -83,9 +87,32 @@ const struct waiter *recognizer_waiters(const struct recognizer *recognizer, uin
         else
             high = middle;
     }
-    while (low + *n < origin->n_waiters && waiters[low + *n].symbol == symbol)
-        ++*n;
+    *behind = waiters + origin->n_waiters;
     return waiters + low;
+}
+
+const struct waiter *recognizer_waiters(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
+                                        size_t *n)
+{
+    *n = 0;
+    if (set == ORIGIN_ROOT)
+        return NULL;
+    const struct waiter *behind, *first = first_waiter(recognizer, set, symbol, &behind);
+    while (first + *n < behind && first[*n].symbol == symbol)
+        ++*n;
+    return first;
+}
+
+// NULL: several wait in the set for the symbol, or nobody.
+static const struct waiter *only_waiter(const struct recognizer *recognizer, uint32_t set, uint32_t symbol)
+{
+    const struct waiter *behind, *first;
+    if (set == ORIGIN_ROOT)
+        return NULL;
+    first = first_waiter(recognizer, set, symbol, &behind);
+    bool is_only =
+        first < behind && first->symbol == symbol && (first + 1 == behind || first[1].symbol != symbol);
+    return is_only ? first : NULL;
 }
 
 // Whether the waiter's own symbol ends as soon as what it waits for does, and nothing else follows from that.
@@ -100,16 +127,15 @@ static bool ends_with_it(const struct recognizer *recognizer, const struct item 
 }
 
 // While the end of *symbol, begun at *origin, leads to the end of one other symbol alone, that one is meant.
-static void follow_chain(const struct recognizer *recognizer, uint32_t *symbol, uint32_t *origin)
+static void follow_chain(struct recognizer *recognizer, uint32_t *symbol, uint32_t *origin)
 {
-    for (int i = 0; i < CHAIN_MAX; i++) {
-        size_t n;
+    for (int i = 0; i < CHAIN_MAX; i++, recognizer->visit.step_work++) {
         uint32_t next;
-        const struct waiter *waiters = recognizer_waiters(recognizer, *origin, *symbol, &n);
-        if (n != 1 || !ends_with_it(recognizer, &waiters->item, &next))
+        const struct waiter *waiter = only_waiter(recognizer, *origin, *symbol);
+        if (!waiter || !ends_with_it(recognizer, &waiter->item, &next))
             return;
         *symbol = next;
-        *origin = waiters->item.origin == ORIGIN_SELF ? *origin : waiters->item.origin;
+        *origin = waiter->item.origin == ORIGIN_SELF ? *origin : waiter->item.origin;
     }
 }
 
@@ -217,6 +243,7 @@ void builder_begin(struct recognizer *recognizer)
     struct set_builder *builder = &recognizer->builder;
     clear_table(builder);
     builder->items.n = builder->waiters.n = builder->kernel.n = builder->at = 0;
+    recognizer->visit.step_work = 0;
 }
 
 void builder_add(struct recognizer *recognizer, struct item item)

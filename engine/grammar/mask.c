@@ -18,9 +18,9 @@ struct mask_making {
 static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n_visits)
 {
     struct item_set *visited = &recognizer->sets.items[set];
-    if (visited->visit == recognizer->visit)
+    if (visited->visit == recognizer->visit.id)
         return true;
-    visited->visit = recognizer->visit;
+    visited->visit = recognizer->visit.id;
     *n_visits += 1 + visited->n_items / 16;
     if (*n_visits <= recognizer->pool->limits.values[GRAMMAR_LIMIT_MASK_SETS])
         return true;
@@ -50,7 +50,9 @@ static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const 
     uint32_t closed = byte_automaton_closed(&recognizer->bytes);
     if (closed != BYTE_STATE_DEAD)
         builder_scan(recognizer, closed, scan->b, scan->origin == ORIGIN_SELF ? set : scan->origin);
-    return builder_finish(recognizer);
+    uint32_t behind = builder_finish(recognizer);
+    recognizer_count_built(recognizer);
+    return behind;
 }
 
 // Where the set is in a JSON string that may have any characters, and in nothing else: its place among
@@ -113,7 +115,7 @@ static void walk(struct recognizer *recognizer, const struct trie *trie, uint32_
         const struct trie_node *node = &trie->nodes[at];
         struct walk_level *level = &levels[node->depth];
         uint32_t target = level->row ? level->row->sets[node->byte] : SET_UNKNOWN;
-        if (target == SET_UNKNOWN) {
+        if (target == SET_UNKNOWN || level->row->work) {
             target = recognizer_step(recognizer, level->set, node->byte);
             level->row = recognizer->sets.items[level->set].row;
         }
@@ -293,8 +295,9 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
         expressions_fail_memory(recognizer->pool);
         return NULL;
     }
-    recognizer->visit++;
-    make_mask(recognizer, set, &(struct mask_making){.bits = mask});
+    struct mask_making making = {.bits = mask};
+    recognizer_begin_visit(recognizer);
+    make_mask(recognizer, set, &making);
     if (recognizer->pool->status != STATUS_OK) {
         free(mask);
         return NULL;
@@ -304,5 +307,6 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
         mask[end / 32] = (mask[end / 32] & ~bit) | (recognizer->sets.items[set].may_end ? bit : 0);
     }
     recognizer->n_bytes += n_bytes;
+    recognizer->sets.items[set].mask_work = recognizer->visit.work + MASK_WORK_OF_SET * making.n_visits;
     return recognizer->sets.items[set].mask = mask;
 }

@@ -7,10 +7,17 @@
 #include <assert.h>
 #include <string.h>
 
-// Steps through the bytes until one may not follow.
+// A state whose mask was counted: where in the text it was, and its name in the recognizer's generation.
+struct counted_mask {
+    size_t size;
+    uint32_t state;
+};
+
+// Steps through the bytes until one may not follow. Each step is counted alone.
 static uint32_t step_bytes(struct recognizer *recognizer, uint32_t set, struct text bytes, size_t *n_accepted)
 {
     for (*n_accepted = 0; *n_accepted < bytes.size; ++*n_accepted) {
+        recognizer_begin_visit(recognizer);
         uint32_t next = recognizer_step(recognizer, set, (unsigned char)bytes.data[*n_accepted]);
         if (next == SET_DEAD)
             break;
@@ -22,11 +29,19 @@ static uint32_t step_bytes(struct recognizer *recognizer, uint32_t set, struct t
 static enum status start_over(struct matcher *matcher, struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;
-    size_t n_accepted;
+    struct counted_mask *counted = (void *)matcher->counted.data;
+    size_t n_counted = matcher->counted.size / sizeof *counted, n_accepted, at = 0;
     if (matcher->generation == recognizer->generation)
         return STATUS_OK;
-    matcher->state = step_bytes(recognizer, recognizer->start,
-                                (struct text){matcher->bytes.data, matcher->bytes.size}, &n_accepted);
+    matcher->state = recognizer->start;
+    for (size_t i = 0; i <= n_counted; i++) {
+        size_t behind = i < n_counted ? counted[i].size : matcher->bytes.size;
+        matcher->state = step_bytes(recognizer, matcher->state,
+                                    (struct text){matcher->bytes.data + at, behind - at}, &n_accepted);
+        at = behind;
+        if (i < n_counted)
+            counted[i].state = matcher->state;
+    }
     matcher->generation = recognizer->generation;
     return expressions_status(recognizer->pool, error);
 }
@@ -36,6 +51,7 @@ static enum status start_over(struct matcher *matcher, struct error *error)
 static enum status prepare(struct matcher *matcher, struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;
+    recognizer_forgive(recognizer);
     if (expressions_status(recognizer->pool, NULL) != STATUS_OK ||
         recognizer_bytes(recognizer) > RECOGNIZER_BYTES_MAX) {
         enum status status = recognizer_restart(recognizer, error);
@@ -63,9 +79,10 @@ enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer,
 enum status matcher_copy(struct matcher *copy, const struct matcher *matcher, struct error *error)
 {
     *copy = *matcher;
-    copy->bytes = (struct buffer){0};
+    copy->bytes = copy->counted = (struct buffer){0};
     buffer_add(&copy->bytes, matcher->bytes.data, matcher->bytes.size);
-    if (copy->bytes.failed)
+    buffer_add(&copy->counted, matcher->counted.data, matcher->counted.size);
+    if (copy->bytes.failed || copy->counted.failed)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
     return STATUS_OK;
 }
@@ -73,6 +90,7 @@ enum status matcher_copy(struct matcher *copy, const struct matcher *matcher, st
 void matcher_finish(struct matcher *matcher)
 {
     buffer_finish(&matcher->bytes);
+    buffer_finish(&matcher->counted);
     *matcher = (struct matcher){0};
 }
 
@@ -115,6 +133,28 @@ enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *
     return status;
 }
 
+// Counts the state's mask as work of the answer, the first time that the answer is in this state.
+static enum status count_mask(struct matcher *matcher, struct error *error)
+{
+    const struct recognizer *recognizer = matcher->recognizer;
+    const struct grammar_limits *limits = &recognizer->pool->limits;
+    const struct counted_mask *counted = (const void *)matcher->counted.data;
+    uint64_t work = recognizer->sets.items[matcher->state].mask_work;
+    if (work < MASK_WORK_COUNTED)
+        return STATUS_OK;
+    for (size_t i = 0; i < matcher->counted.size / sizeof *counted; i++)
+        if (counted[i].state == matcher->state)
+            return STATUS_OK;
+    if (matcher->work + work > limits->values[GRAMMAR_LIMIT_ANSWER_WORK])
+        return grammar_limit_reached(limits, GRAMMAR_LIMIT_ANSWER_WORK, error);
+    const struct counted_mask mask = {matcher->bytes.size, matcher->state};
+    buffer_add(&matcher->counted, &mask, sizeof mask);
+    if (matcher->counted.failed)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
+    matcher->work += work;
+    return STATUS_OK;
+}
+
 enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;
@@ -127,9 +167,10 @@ enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *
             return status;
         mask = recognizer_mask(recognizer, matcher->state);
     } while (should_repeat(matcher, &repeated));
-    if (mask)
-        memcpy(bits, mask, grammar_mask_words(recognizer->vocabulary->n_tokens) * sizeof *bits);
-    return expressions_status(recognizer->pool, error);
+    if (!mask)
+        return expressions_status(recognizer->pool, error);
+    memcpy(bits, mask, grammar_mask_words(recognizer->vocabulary->n_tokens) * sizeof *bits);
+    return count_mask(matcher, error);
 }
 
 enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32_t *bits, struct error *error)
@@ -185,6 +226,7 @@ enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct b
             if (!(forced & FORCED_BYTE))
                 break;
             buffer_add_byte(out, (char)forced);
+            recognizer_begin_visit(recognizer);
             set = recognizer_step(recognizer, set, (unsigned char)forced);
         }
     } while (should_repeat(matcher, &repeated));

@@ -36,10 +36,19 @@ struct waiter {
     struct item item;
 };
 
+// Items looked at while a set's steps were computed, by byte; 0 for a step that takes less than
+// STEP_WORK_COUNTED.
+struct step_work {
+    uint32_t items[256];
+    uint64_t visit;          // that counted last
+    struct byte_set counted; // bytes that this visit has counted
+};
+
 // The sets that bytes lead to.
 struct set_row {
     uint32_t sets[256];
     struct byte_set starts; // bytes that may lead elsewhere than the byte before them
+    struct step_work *work; // NULL: no step from here is counted
 };
 
 struct item_set {
@@ -50,9 +59,10 @@ struct item_set {
     uint16_t
         string_state;    // of string_tokens.states where the text is in such a string alone; see SET_STATE_*
     uint16_t forced;     // what must follow: forced.h; 0: not asked for yet
-    uint32_t visit;      // of the last mask that came here
+    uint64_t visit;      // of the last mask that came here
     struct set_row *row; // NULL: not asked for yet
     uint32_t *mask;      // NULL: not asked for yet
+    uint64_t mask_work;  // of the mask
 };
 
 struct set_builder {
@@ -71,6 +81,13 @@ struct walk_level {
     const struct set_row *row; // of the set; NULL: not asked for yet
 };
 
+// One look around a state: a mask, what is forced. Its work is the sum over the distinct steps that it takes, known
+// ones too, so that it is a function of grammar and text.
+struct recognizer_visit {
+    uint64_t id, work;
+    uint64_t step_work; // of the step that is computed now
+};
+
 struct closing;
 
 struct recognizer {
@@ -87,22 +104,37 @@ struct recognizer {
     struct set_builder builder;
     struct walk_level *walk; // by depth in the trie
     uint32_t start;
-    uint32_t visit;
+    struct recognizer_visit visit;
     uint64_t generation;
     size_t n_bytes;          // of rows, masks
     struct closing *closing; // NULL: nobody asked for it
 };
 
-enum { RECOGNIZER_BYTES_MAX = 128 << 20 }; // beyond, it starts over between two calls
+enum {
+    RECOGNIZER_BYTES_MAX = 128 << 20, // beyond, it starts over between two calls
+    // A step that looks at fewer items is not counted: a mask takes no more steps than the trie has nodes.
+    STEP_WORK_COUNTED = 64,
+    MASK_WORK_OF_SET = 4,      // of a mask, for each set counted against GRAMMAR_LIMIT_MASK_SETS
+    MASK_WORK_COUNTED = 20000, // a mask that takes less is not counted as work of its answer
+};
 
+// From here on, steps are counted against GRAMMAR_LIMIT_MASK_WORK anew.
+void recognizer_begin_visit(struct recognizer *recognizer);
+// Counts the work of the step that builder_begin began, for steps that are not kept.
+void recognizer_count_built(struct recognizer *recognizer);
+uint32_t recognizer_counted_step(struct recognizer *recognizer, struct set_row *row, unsigned char byte);
 uint32_t recognizer_first_step(struct recognizer *recognizer, uint32_t set, unsigned char byte);
 // SET_DEAD also when the pool has failed.
 static inline uint32_t recognizer_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
 {
-    const struct set_row *row = recognizer->sets.items[set].row;
+    struct set_row *row = recognizer->sets.items[set].row;
     uint32_t target = row ? row->sets[byte] : SET_UNKNOWN;
-    return target != SET_UNKNOWN ? target : recognizer_first_step(recognizer, set, byte);
+    if (target == SET_UNKNOWN)
+        return recognizer_first_step(recognizer, set, byte);
+    return row->work ? recognizer_counted_step(recognizer, row, byte) : target;
 }
+// After a limit of one state or mask, what was built before it is whole: other texts go on with it.
+void recognizer_forgive(struct recognizer *recognizer);
 // Forgets all sets. STATUS_RETRY: no memory.
 enum status recognizer_restart(struct recognizer *recognizer, struct error *error);
 // The mask of a set, which is the recognizer's; NULL when the pool has failed.

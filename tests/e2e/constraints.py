@@ -66,6 +66,20 @@ def a_constrained_answer_is_the_same_alone_and_in_a_batch(test):
     assert texts[0] == texts[1] == texts[2]
 
 
+HOSTILE = 'root ::= ' + 'e ' * 150 + 'root? "b"\ne ::= [a-z]?'  # each letter may be any of the e, of any root
+
+
+@case
+def a_grammar_whose_work_grows_with_its_answer_ends_alone(test):
+    hostile = dict(prompt="p", max_tokens=100, temperature=1.5, guided_grammar=HOSTILE)
+    test.write("in.jsonl", [dict(hostile, custom_id="hostile")] + [dict(custom_id=str(i), prompt="hi", max_tokens=20) for i in range(3)])
+    test.run_file()
+    answers = {answer["custom_id"]: answer for answer in test.answers()}
+    error = error_of(answers.pop("hostile"))
+    assert "grammar_mask_work: more than 1000000" in error["message"] and error["code"] == "limit_exceeded", error
+    assert all(text_of(answer)["text"] for answer in answers.values()) and len(answers) == 3, answers
+
+
 @case
 def the_engine_without_a_model_draws_allowed_tokens_too(test):
     test.write("in.jsonl", jobs(50))

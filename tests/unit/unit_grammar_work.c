@@ -1,0 +1,192 @@
+// The work of masks: bounded for one mask and for one answer, the same whatever a recognizer has built.
+#include "engine/grammar/grammar.h"
+#include "engine/grammar/recognizer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+// Ambiguous: a text of n letters has about n * n items in its last state.
+static const char ambiguous[] = "root ::= s*\ns ::= (\"a\" | \"b\" | [a-c] | [b-z]+ | [a-z]+)* t | t s\n"
+                                "t ::= [a-z]* [a-z]* [a-z]*";
+
+enum { N_LETTERS = 26, N_TOKENS = N_LETTERS * (N_LETTERS + 1), TEXT_BYTES = 64 };
+
+struct bench {
+    struct grammar *grammar;
+    struct grammar_vocabulary *vocabulary;
+    struct recognizer *recognizer;
+};
+
+// Tokens are all words of one letter and of two.
+static void bench_init(struct bench *bench, const char *gbnf, const struct grammar_limits *limits)
+{
+    static char words[N_TOKENS][2];
+    struct text tokens[N_TOKENS];
+    struct error error;
+    for (int i = 0; i < N_TOKENS; i++) {
+        words[i][0] = (char)('a' + i % N_LETTERS);
+        words[i][1] = (char)('a' + i / N_LETTERS - 1);
+        tokens[i] = (struct text){words[i], i < N_LETTERS ? 1 : 2};
+    }
+    assert_int_equal(grammar_vocabulary_create(&bench->vocabulary, tokens, N_TOKENS, NULL, 0, &error),
+                     STATUS_OK);
+    assert_int_equal(grammar_compile_gbnf(&bench->grammar, text_from_string(gbnf), limits, &error),
+                     STATUS_OK);
+    assert_int_equal(recognizer_create(&bench->recognizer, bench->grammar, bench->vocabulary, &error),
+                     STATUS_OK);
+}
+
+static void bench_finish(struct bench *bench)
+{
+    recognizer_destroy(bench->recognizer);
+    grammar_destroy(bench->grammar);
+    grammar_vocabulary_destroy(bench->vocabulary);
+}
+
+// Where an answer ended, and why.
+struct end {
+    size_t n_bytes;
+    struct error error;
+};
+
+// Takes the text letter by letter, with a mask before each. `forgets`: the recognizer starts over before every other.
+static struct end answer(struct bench *bench, const char *text, bool forgets)
+{
+    uint32_t mask[(N_TOKENS + 31) / 32];
+    struct matcher matcher;
+    struct end end = {0};
+    enum status status = matcher_init(&matcher, bench->recognizer, &end.error);
+    for (; status == STATUS_OK && text[end.n_bytes]; end.n_bytes++) {
+        size_t n_accepted = 0;
+        uint16_t letter = (uint16_t)(text[end.n_bytes] - 'a');
+        if (forgets && end.n_bytes % 2)
+            assert_int_equal(recognizer_restart(bench->recognizer, &end.error), STATUS_OK);
+        status = matcher_mask(&matcher, mask, &end.error);
+        if (status != STATUS_OK)
+            break;
+        assert_true(mask[letter / 32] >> letter % 32 & 1);
+        assert_int_equal(matcher_accept_bytes(&matcher, (struct text){text + end.n_bytes, 1}, &n_accepted,
+                                              &end.error),
+                         STATUS_OK);
+        assert_int_equal(n_accepted, 1);
+    }
+    matcher_finish(&matcher);
+    return end;
+}
+
+static void spell(char *text, unsigned seed)
+{
+    for (size_t i = 0; i < TEXT_BYTES; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        text[i] = (char)('a' + (seed >> 16) % N_LETTERS);
+    }
+    text[TEXT_BYTES] = '\0';
+}
+
+// The same end alone, behind other texts, and where all is forgotten before each mask. Returns where it is.
+static size_t end_everywhere(const struct grammar_limits *limits, const char *expected)
+{
+    size_t n_bytes = 0;
+    for (unsigned seed = 1; seed <= 3; seed++) {
+        char text[TEXT_BYTES + 1], other[TEXT_BYTES + 1];
+        struct bench alone, shared;
+        bench_init(&alone, ambiguous, limits);
+        bench_init(&shared, ambiguous, limits);
+        spell(text, seed);
+        struct end end = answer(&alone, text, false);
+        assert_int_equal(end.error.status, STATUS_REJECT);
+        assert_string_equal(end.error.text, expected);
+        for (unsigned i = 10; i < 13; i++) {
+            spell(other, seed + i);
+            memcpy(other, text, end.n_bytes / 2);
+            answer(&shared, other, false);
+        }
+        for (int forgets = 0; forgets < 2; forgets++) {
+            struct end again = answer(&shared, text, forgets);
+            assert_int_equal(again.n_bytes, end.n_bytes);
+            assert_string_equal(again.error.text, end.error.text);
+        }
+        bench_finish(&alone);
+        bench_finish(&shared);
+        n_bytes = end.n_bytes;
+    }
+    return n_bytes;
+}
+
+static void a_mask_ends_at_its_work_whatever_was_built_before(void **state)
+{
+    struct grammar_limits limits = grammar_limits_default;
+    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 10000;
+    size_t few = end_everywhere(&limits, "grammar_mask_work: more than 10000");
+    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 20000;
+    size_t more = end_everywhere(&limits, "grammar_mask_work: more than 20000");
+    assert_true(few > 0);
+    assert_true(few < more);
+}
+
+static void an_answer_ends_at_its_work_whatever_was_built_before(void **state)
+{
+    struct grammar_limits limits = grammar_limits_default;
+    limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 300000;
+    size_t few = end_everywhere(&limits, "grammar_answer_work: more than 300000");
+    limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 600000;
+    size_t more = end_everywhere(&limits, "grammar_answer_work: more than 600000");
+    assert_true(few > 0);
+    assert_true(few < more);
+}
+
+// One state's mask takes 20,000 items or more here, and the text is in two such states again and again.
+static void a_state_that_comes_again_is_counted_once(void **state)
+{
+    enum { N_OPTIONAL = 100 };
+    struct grammar_limits limits = grammar_limits_default;
+    struct bench bench;
+    char gbnf[64 + 2 * N_OPTIONAL] = "root ::= (";
+    for (int i = 0; i < N_OPTIONAL; i++)
+        strcat(gbnf, "e ");
+    strcat(gbnf, "\"z\")*\ne ::= [a-y]?");
+    limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 200000;
+    bench_init(&bench, gbnf, &limits);
+    for (int forgets = 0; forgets < 2; forgets++)
+        assert_int_equal(answer(&bench, "zzzzzzzz", forgets).error.status, STATUS_OK);
+    bench_finish(&bench);
+    limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 150000;
+    bench_init(&bench, gbnf, &limits);
+    assert_string_equal(answer(&bench, "zzzzzzzz", false).error.text,
+                        "grammar_answer_work: more than 150000");
+    bench_finish(&bench);
+}
+
+// The limit ends one text: for others the recognizer keeps what it has built.
+static void a_text_that_ends_at_its_work_costs_others_nothing(void **state)
+{
+    struct grammar_limits limits = grammar_limits_default;
+    char text[TEXT_BYTES + 1];
+    struct bench bench;
+    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 10000;
+    bench_init(&bench, ambiguous, &limits);
+    spell(text, 5);
+    uint64_t generation = bench.recognizer->generation;
+    size_t n_bytes = answer(&bench, text, false).n_bytes;
+    text[n_bytes - 1] = '\0';
+    assert_int_equal(answer(&bench, text, false).error.status, STATUS_OK);
+    assert_int_equal(bench.recognizer->generation, generation);
+    bench_finish(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mask_ends_at_its_work_whatever_was_built_before),
+        cmocka_unit_test(an_answer_ends_at_its_work_whatever_was_built_before),
+        cmocka_unit_test(a_state_that_comes_again_is_counted_once),
+        cmocka_unit_test(a_text_that_ends_at_its_work_costs_others_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
