@@ -51,7 +51,10 @@ static struct shape combine(struct schema_compiler *compiler, struct formula for
         const struct shape *part = formula_shape(compiler, id);
         if (!part)
             return result;
-        result = either ? shape_unite(compiler, &result, part) : shape_intersect(compiler, &result, part);
+        if (either)
+            shape_add(compiler, &result, part);
+        else
+            result = shape_intersect(compiler, &result, part);
     }
     return result;
 }

@@ -1,3 +1,4 @@
+#include "engine/grammar/expression_parts.h"
 #include "engine/grammar/schema_shape.h"
 
 #include <stdio.h>
@@ -54,9 +55,18 @@ void compiler_limit(struct schema_compiler *compiler, const char *name, uint64_t
 
 void *compiler_allocate(struct schema_compiler *compiler, size_t count, size_t size)
 {
-    void *memory =
-        compiler->status == STATUS_OK ? arena_allocate_array(compiler->arena, count ? count : 1, size) : NULL;
-    if (!memory && compiler->status == STATUS_OK)
+    const struct grammar_limits *limits = &compiler->pool->limits;
+    uint64_t bytes_max = limits->values[GRAMMAR_LIMIT_SCHEMA_BYTES], before = compiler->arena->total_bytes;
+    size_t bytes;
+    if (compiler->status != STATUS_OK)
+        return NULL;
+    if (__builtin_mul_overflow(count ? count : 1, size, &bytes) || bytes > bytes_max ||
+        before > bytes_max - bytes) {
+        fail(compiler, grammar_limit_reached(limits, GRAMMAR_LIMIT_SCHEMA_BYTES, compiler->error));
+        return NULL;
+    }
+    void *memory = arena_allocate(compiler->arena, bytes);
+    if (!memory)
         fail(compiler,
              error_set(compiler->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a JSON Schema"));
     return memory;

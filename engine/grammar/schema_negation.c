@@ -9,7 +9,7 @@ static const struct json_node *get(const struct json_node *schema, const char *n
 
 static void add(struct schema_compiler *compiler, struct shape *result, struct shape more)
 {
-    *result = shape_unite(compiler, result, &more);
+    shape_add(compiler, result, &more);
 }
 
 static void add_object(struct schema_compiler *compiler, struct shape *result, struct object_shape object)

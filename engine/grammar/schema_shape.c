@@ -309,50 +309,73 @@ struct shape shape_intersect(struct schema_compiler *compiler, const struct shap
     return result;
 }
 
-static void unite_arrays(struct schema_compiler *compiler, const struct shape *a, const struct shape *b,
-                         struct shape *result)
+// Adds to arrays of earlier calls, whose room is the next power of two.
+static void add_arrays(struct schema_compiler *compiler, struct shape *result, const struct shape *part)
 {
-    uint32_t n = a->n_arrays + b->n_arrays;
-    result->arrays = n ? compiler_allocate(compiler, n, sizeof *result->arrays) : NULL;
-    for (uint32_t i = 0; i < n && result->arrays; i++) {
-        const struct array_shape *array = i < a->n_arrays ? &a->arrays[i] : &b->arrays[i - a->n_arrays];
-        if (array_is_any(array))
-            result->n_arrays = 0;
-        result->arrays[result->n_arrays++] = *array;
-        if (array_is_any(array))
-            break;
+    for (uint32_t i = 0; i < part->n_arrays && compiler->status == STATUS_OK; i++) {
+        uint32_t n = result->n_arrays;
+        if (n == 1 && array_is_any(&result->arrays[0]))
+            return;
+        if (array_is_any(&part->arrays[i]))
+            n = 0;
+        if ((n & (n - 1)) == 0) {
+            struct array_shape *larger = compiler_allocate(compiler, n ? 2 * n : 1, sizeof *larger);
+            if (!larger)
+                return;
+            if (n)
+                memcpy(larger, result->arrays, n * sizeof *larger);
+            result->arrays = larger;
+        }
+        result->arrays[n] = part->arrays[i];
+        result->n_arrays = n + 1;
     }
 }
 
-static void unite_objects(struct schema_compiler *compiler, const struct shape *a, const struct shape *b,
-                          struct shape *result)
+static void add_objects(struct schema_compiler *compiler, struct shape *result, const struct shape *part)
 {
-    uint32_t n = a->n_objects + b->n_objects;
-    result->objects = n ? compiler_allocate(compiler, n, sizeof *result->objects) : NULL;
-    for (uint32_t i = 0; i < n && result->objects; i++) {
-        const struct object_shape *object = i < a->n_objects ? &a->objects[i] : &b->objects[i - a->n_objects];
-        if (object_is_any(object))
-            result->n_objects = 0;
-        result->objects[result->n_objects++] = *object;
-        if (object_is_any(object))
-            break;
+    for (uint32_t i = 0; i < part->n_objects && compiler->status == STATUS_OK; i++) {
+        uint32_t n = result->n_objects;
+        if (n == 1 && object_is_any(&result->objects[0]))
+            return;
+        if (object_is_any(&part->objects[i]))
+            n = 0;
+        if ((n & (n - 1)) == 0) {
+            struct object_shape *larger = compiler_allocate(compiler, n ? 2 * n : 1, sizeof *larger);
+            if (!larger)
+                return;
+            if (n)
+                memcpy(larger, result->objects, n * sizeof *larger);
+            result->objects = larger;
+        }
+        result->objects[n] = part->objects[i];
+        result->n_objects = n + 1;
     }
+}
+
+void shape_add(struct schema_compiler *compiler, struct shape *result, const struct shape *part)
+{
+    if (compiler->status != STATUS_OK)
+        return;
+    const struct shape before = *result;
+    result->null |= part->null;
+    result->no |= part->no;
+    result->yes |= part->yes;
+    result->number = expression_either(compiler->pool, before.number, part->number);
+    if (before.number == compiler->number_any || part->number == compiler->number_any)
+        result->number = compiler->number_any;
+    result->form = before.number == EXPRESSION_NOTHING  ? part->form
+                   : part->number == EXPRESSION_NOTHING ? before.form
+                                                        : number_form_either(before.form, part->form);
+    result->string = expression_either(compiler->pool, before.string, part->string);
+    add_arrays(compiler, result, part);
+    add_objects(compiler, result, part);
+    check_alternatives(compiler, result);
 }
 
 struct shape shape_unite(struct schema_compiler *compiler, const struct shape *a, const struct shape *b)
 {
-    struct shape result = {.null = a->null || b->null, .no = a->no || b->no, .yes = a->yes || b->yes};
-    if (compiler->status != STATUS_OK)
-        return result;
-    result.number = expression_either(compiler->pool, a->number, b->number);
-    if (a->number == compiler->number_any || b->number == compiler->number_any)
-        result.number = compiler->number_any;
-    result.form = a->number == EXPRESSION_NOTHING   ? b->form
-                  : b->number == EXPRESSION_NOTHING ? a->form
-                                                    : number_form_either(a->form, b->form);
-    result.string = expression_either(compiler->pool, a->string, b->string);
-    unite_arrays(compiler, a, b, &result);
-    unite_objects(compiler, a, b, &result);
-    check_alternatives(compiler, &result);
+    struct shape result = {0};
+    shape_add(compiler, &result, a);
+    shape_add(compiler, &result, b);
     return result;
 }

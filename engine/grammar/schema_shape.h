@@ -106,6 +106,8 @@ enum {
     SCHEMA_FORMULAS_MAX = 50000,
     SCHEMA_ALTERNATIVES_MAX = 4096, // of arrays, or of objects, in one shape
     SCHEMA_WORK_MAX = 2000000,      // names and classes put together
+    SCHEMA_BYTES_MAX =
+        100 << 20, // of memory while one schema is compiled, its document with it (at most 48 MB)
     SCHEMA_EXPANSION_DEPTH_MAX = 300,
     SCHEMA_ORDERED_PARTS_MAX = 64, // of an "and" whose names are in the order of its parts
 };
@@ -157,6 +159,8 @@ uint32_t formula_or_many(struct schema_compiler *compiler, uint32_t *ids, uint32
 struct shape shape_any(struct schema_compiler *compiler);
 struct shape shape_intersect(struct schema_compiler *compiler, const struct shape *a, const struct shape *b);
 struct shape shape_unite(struct schema_compiler *compiler, const struct shape *a, const struct shape *b);
+// Makes *result the union of itself and `part`. Its arrays and objects are of earlier calls alone: of n parts in n steps.
+void shape_add(struct schema_compiler *compiler, struct shape *result, const struct shape *part);
 struct array_shape array_any(void);
 struct object_shape object_any(void);
 // The shape of all values but objects (arrays), for constraints on those alone.

@@ -55,7 +55,7 @@ struct shape value_shape(struct schema_compiler *compiler, const struct json_nod
 
 static void add(struct schema_compiler *compiler, struct shape *result, struct shape more)
 {
-    *result = shape_unite(compiler, result, &more);
+    shape_add(compiler, result, &more);
 }
 
 static void add_other_arrays(struct schema_compiler *compiler, const struct json_node *value,

@@ -10,9 +10,11 @@
 
 #include <cmocka.h>
 
+static struct grammar_limits limits;
+
 static enum status compile(struct text schema, struct schema_refusal *refusal, struct error *error)
 {
-    struct rules *rules = rules_create(NULL);
+    struct rules *rules = rules_create(&limits);
     uint32_t start;
     assert_non_null(rules);
     enum status status = json_schema_compile(schema, NULL, rules, &start, refusal, error);
@@ -200,13 +202,47 @@ static void items_that_are_counted_take_states_up_to_a_limit(void **state)
     }
 }
 
+// The least limit in KiB of a schema's memory with which it compiles.
+static uint64_t needed_kib(const struct growing_schema *growing, int n)
+{
+    uint64_t refused = 0, accepted = 64 << 10;
+    struct error error;
+    while (refused + 1 < accepted) {
+        uint64_t middle = (refused + accepted) / 2;
+        limits.values[GRAMMAR_LIMIT_SCHEMA_BYTES] = middle << 10;
+        bool is_enough = compile_grown(growing, n, &error) == STATUS_OK;
+        *(is_enough ? &accepted : &refused) = middle;
+        if (!is_enough && !strstr(error.text, "grammar_schema_bytes: more than "))
+            fail_msg("%s", error.text);
+    }
+    limits = grammar_limits_default;
+    assert_int_equal(compile_grown(growing, n, &error), STATUS_OK);
+    return accepted;
+}
+
+static void alternatives_take_memory_in_proportion(void **state)
+{
+    static const struct growing_schema schemas[] = {
+        {.opening = "{\"enum\": [", .part = "{\"k@\": @}", .closing = "]}"},
+        {.opening = "{\"enum\": [", .part = "[@]", .closing = "]}"},
+        {.opening = "{\"not\": {\"const\": {", .part = "\"k@\": @", .closing = "}}}"},
+    };
+    for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++) {
+        uint64_t few = needed_kib(&schemas[i], 300), many = needed_kib(&schemas[i], 1200);
+        print_message("%s: %d KiB for 300, %d KiB for 1200\n", schemas[i].part, (int)few, (int)many);
+        assert_true(many < 6 * few);
+    }
+}
+
 int main(void)
 {
+    limits = grammar_limits_default;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_enforced_is_refused_by_keyword_and_pointer),
         cmocka_unit_test(what_is_no_schema_is_an_error),
         cmocka_unit_test(annotations_and_unknown_keywords_are_ignored),
         cmocka_unit_test(a_schema_that_grows_ends_at_a_limit_with_its_name),
+        cmocka_unit_test(alternatives_take_memory_in_proportion),
         cmocka_unit_test(items_that_are_counted_take_states_up_to_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
