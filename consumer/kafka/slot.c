@@ -10,17 +10,33 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+_Static_assert(SLOT_COUNT_MAX <= 1024, ".worker-1023 is the longest suffix of a number");
+
 static bool suits_file_name(char byte)
 {
     return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') ||
            byte == '-' || byte == '_';
 }
 
-static void write_group(const char *group, char *out)
+// suffix_bytes: of the longest that will be appended.
+static enum status write_group(const char *group, size_t suffix_bytes, char out[3 * SLOT_GROUP_BYTES_MAX + 1],
+                               struct error *error)
 {
+    char *end = out;
+    if (strlen(group) > SLOT_GROUP_BYTES_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "the group's name is longer than %d bytes",
+                         SLOT_GROUP_BYTES_MAX);
     for (const char *at = group; *at; at++)
-        out += suits_file_name(*at) ? sprintf(out, "%c", *at) : sprintf(out, "%%%02X", (unsigned char)*at);
-    *out = '\0';
+        end += suits_file_name(*at) ? sprintf(end, "%c", *at) : sprintf(end, "%%%02X", (unsigned char)*at);
+    *end = '\0';
+    size_t size = (size_t)(end - out), size_max = NAME_MAX - suffix_bytes;
+    if (size > size_max)
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "the group's name is too long for the name of its lock file: letters, digits, '-' and "
+            "'_' count 1, other bytes 3: expected at most %zu, got %zu",
+            size_max, size);
+    return STATUS_OK;
 }
 
 static bool id_valid(const char *id, ssize_t size)
@@ -51,12 +67,11 @@ static bool read_id(struct slot *slot)
 
 enum status slot_open(struct slot *slot, const char *directory, const char *group, struct error *error)
 {
-    slot->file = -1;
-    if (strlen(group) > SLOT_GROUP_BYTES_MAX)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "the group's name is longer than %d bytes",
-                         SLOT_GROUP_BYTES_MAX);
     char name[3 * SLOT_GROUP_BYTES_MAX + 1], path[PATH_MAX];
-    write_group(group, name);
+    slot->file = -1;
+    enum status status = write_group(group, strlen(".worker-1023"), name, error);
+    if (status != STATUS_OK)
+        return status;
     for (slot->number = 0; slot->number < SLOT_COUNT_MAX; slot->number++) {
         int length = snprintf(path, sizeof path, "%s/%s.worker-%d", directory, name, slot->number);
         if ((size_t)length >= sizeof path)
@@ -98,14 +113,13 @@ static enum status refuse_name(const char *name, struct error *error)
 enum status slot_open_named(struct slot *slot, const char *directory, const char *group, const char *name,
                             struct error *error)
 {
+    char group_name[3 * SLOT_GROUP_BYTES_MAX + 1], path[PATH_MAX];
     slot->file = -1;
-    if (strlen(group) > SLOT_GROUP_BYTES_MAX)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "the group's name is longer than %d bytes",
-                         SLOT_GROUP_BYTES_MAX);
     if (!name_valid(name))
         return refuse_name(name, error);
-    char group_name[3 * SLOT_GROUP_BYTES_MAX + 1], path[PATH_MAX];
-    write_group(group, group_name);
+    enum status status = write_group(group, strlen(".member-") + strlen(name), group_name, error);
+    if (status != STATUS_OK)
+        return status;
     int length = snprintf(path, sizeof path, "%s/%s.member-%s", directory, group_name, name);
     if ((size_t)length >= sizeof path)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "the path of %s is too long", directory);

@@ -24,7 +24,7 @@ struct slot {
 };
 
 // Takes the lowest free slot. Bytes of the group's name that are not valid in a file name are
-// written %XX.
+// written %XX. STATUS_REFUSE with ERROR_USAGE: the name so written is too long for a file's.
 enum status slot_open(struct slot *slot, const char *directory, const char *group,
                       struct error *error) WARN_UNUSED;
 // The slot of a given name (letters, digits, '.', '_' and '-'), for pods without a persistent folder: the

@@ -163,6 +163,36 @@ static void any_group_name_makes_a_file_name(void **state)
     assert_int_equal(slot.file, -1);
 }
 
+// Not by the error of a file, after which a worker goes on without one.
+static void a_group_whose_name_no_file_can_have_is_refused_by_its_length(void **state)
+{
+    static const struct {
+        const char *member;
+        int n_dots, n_letters; // 3 bytes and 1
+        bool fits;
+    } groups[] = {{NULL, 81, 0, true},     {NULL, 80, 4, false},    {NULL, 0, SLOT_GROUP_BYTES_MAX, true},
+                  {"pod-7", 80, 2, true},  {"pod-7", 80, 3, false}, {"pod-7", 81, 0, false},
+                  {"pod-77", 80, 1, true}, {"pod-77", 80, 2, false}};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        char group[SLOT_GROUP_BYTES_MAX + 1];
+        size_t n_dots = (size_t)groups[i].n_dots, n_letters = (size_t)groups[i].n_letters;
+        struct slot slot;
+        struct error error = {0};
+        memset(group, '.', n_dots);
+        memset(group + n_dots, 'g', n_letters);
+        group[n_dots + n_letters] = '\0';
+        enum status status = groups[i].member
+                                 ? slot_open_named(&slot, folder, group, groups[i].member, &error)
+                                 : slot_open(&slot, folder, group, &error);
+        assert_int_equal(status, groups[i].fits ? STATUS_OK : STATUS_REFUSE);
+        if (!groups[i].fits) {
+            assert_int_equal(error.code, ERROR_USAGE);
+            assert_non_null(strstr(error.text, "the name of its lock file"));
+        }
+        slot_close(&slot);
+    }
+}
+
 // Only letters, digits, '-' and '_' are written as they are: not their neighbors in ASCII either.
 static void each_end_of_a_range_of_characters_is_in_it(void **state)
 {
@@ -645,6 +675,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_member_s_name_is_held_by_one_worker, make_folder, remove_folder),
         cmocka_unit_test(without_a_file_a_slot_has_the_given_name_or_a_random_one),
         cmocka_unit_test_setup_teardown(any_group_name_makes_a_file_name, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_group_whose_name_no_file_can_have_is_refused_by_its_length,
+                                        make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(each_end_of_a_range_of_characters_is_in_it, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(a_slot_whose_file_is_descriptor_0_is_given_back_too, make_folder,
