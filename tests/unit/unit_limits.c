@@ -80,6 +80,21 @@ static void a_device_that_holds_everything_computes_everything(void **state)
     assert_false(limits_is_hybrid(&plan));
 }
 
+// Page numbers are 32 bits.
+static void pages_are_as_many_as_asked_for_up_to_the_largest_number(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), largest = INT32_MAX / 2;
+    const uint64_t asked[] = {800000000, largest - 1, largest, largest + 1, 4 * largest};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        struct limits_plan plan;
+        struct limits_wanted wanted = wanted_with(asked[i] * page);
+        assert_true(fits(&plan, model, UINT64_MAX / 2, &wanted));
+        assert_int_equal(plan.batch.n_pages, asked[i] < largest ? asked[i] : largest);
+        assert_int_equal(plan.page_bytes, (uint64_t)plan.batch.n_pages * page);
+    }
+}
+
 static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state)
 {
     struct model *model = *state;
@@ -484,6 +499,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         TEST(a_device_that_holds_everything_computes_everything),
+        TEST(pages_are_as_many_as_asked_for_up_to_the_largest_number),
         TEST(pages_that_do_not_fit_beside_the_weights_go_to_the_host),
         TEST(weights_are_counted_as_their_own_side_stores_them),
         TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do),
