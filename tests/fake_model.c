@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ struct fake_model {
     int64_t n_rows, n_rows_ahead, n_steps, fail_step;
     int32_t largest_batch;
     pthread_mutex_t gate; // each step passes it
+    atomic_bool is_held;  // a step waits for it
     // Copies of the submitted steps, oldest first.
     struct fake_step {
         struct step step;
@@ -135,7 +137,9 @@ static enum status fake_step(void *context, struct step *step, struct sample_res
                              struct error *error)
 {
     struct fake_model *model = context;
+    atomic_store(&model->is_held, true);
     pthread_mutex_lock(&model->gate);
+    atomic_store(&model->is_held, false);
     pthread_mutex_unlock(&model->gate);
     if (model->n_steps++ == model->fail_step)
         return error_set(error, STATUS_RESTART, ERROR_DEVICE, "the fake device was lost");
@@ -265,6 +269,11 @@ int32_t fake_model_largest_batch(const struct fake_model *model)
 void fake_model_hold(struct fake_model *model)
 {
     pthread_mutex_lock(&model->gate);
+}
+
+bool fake_model_is_held(struct fake_model *model)
+{
+    return atomic_load(&model->is_held);
 }
 
 void fake_model_release(struct fake_model *model)

@@ -25,6 +25,7 @@ void fake_model_fail_at(struct fake_model *model, int64_t step);  // that step r
 // Between the two, which one thread calls, no step begins.
 void fake_model_hold(struct fake_model *model);
 void fake_model_release(struct fake_model *model);
+bool fake_model_is_held(struct fake_model *model); // a step has begun otherwise, and waits
 // Draws after this token are NaN; no answer holds it, only a prompt may.
 enum { FAKE_POISON = 7 };
 

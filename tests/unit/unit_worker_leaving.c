@@ -1,0 +1,90 @@
+// A worker that is told to leave while jobs wait at the gate.
+#include "tests/golden/case_bound.h"
+#include "tests/worker_script.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { N_SUSPECTS = 30, POLLS_MAX = 5 };
+
+// A script that sends SIGTERM while a step of the engine is held, until the waiting jobs were released or so
+// many polls later.
+struct leaving {
+    struct script *script;
+    struct fake_model *model;
+    enum status (*poll)(struct transport *transport, int timeout_ms, int n_max,
+                        const struct transport_events *events, struct error *error);
+    enum status (*release)(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                           struct error *error);
+    int n_polls;       // since the signal; 0: none yet
+    size_t n_released; // while the step was held
+};
+
+static struct leaving leaving;
+
+static void let_step_end(void)
+{
+    if (leaving.model)
+        fake_model_release(leaving.model);
+    leaving.model = NULL;
+}
+
+static enum status poll_leaving(struct transport *transport, int timeout_ms, int n_max,
+                                const struct transport_events *events, struct error *error)
+{
+    if (leaving.n_polls == 0 && leaving.script->n_next == N_SUSPECTS && fake_model_is_held(leaving.model)) {
+        raise(SIGTERM);
+        leaving.n_polls = 1;
+    }
+    if (leaving.n_polls > 0 && leaving.n_polls++ > POLLS_MAX)
+        let_step_end();
+    return leaving.poll(transport, timeout_ms, n_max, events, error);
+}
+
+static enum status release_leaving(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                                   struct error *error)
+{
+    leaving.n_released += leaving.model ? n_jobs : 0;
+    if (leaving.n_released >= N_SUSPECTS - 1)
+        let_step_end();
+    return leaving.release(transport, jobs, n_jobs, error);
+}
+
+// All but the first wait at the gate, to be computed alone.
+static void sigterm_gives_suspects_back_before_the_running_job_has_ended(void **state)
+{
+    (void)state;
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    struct stage stage = stage_open(N_SUSPECTS, N_SUSPECTS);
+    struct transport_impl impl = script_impl;
+    leaving = (struct leaving){stage.script, stage.model, impl.poll, impl.release, 0, 0};
+    impl.poll = poll_leaving;
+    impl.release = release_leaving;
+    stage.script->base.impl = &impl;
+    stage.config.limits.crashes = 3;
+    stage.config.limits.idle_s = -1;
+    stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    for (int i = 0; i < N_SUSPECTS; i++)
+        stage.script->crashes[i] = 2;
+    fake_model_hold(stage.model);
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_outcomes(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_released, N_SUSPECTS - n_answered);
+    assert_true(stage.script->n_alone <= 1);
+    assert_true(leaving.n_released >= N_SUSPECTS - 1);
+    close(stage.config.stop.fd);
+    stage_close(&stage);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {CASE(sigterm_gives_suspects_back_before_the_running_job_has_ended)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
