@@ -2,7 +2,9 @@
 
 #include "store/database.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct table_insert {
     struct database database;
@@ -42,8 +44,7 @@ enum status table_insert_check(const char *path, const char *table, const char *
     sqlite3_stmt *select = NULL;
     if (sqlite3_open_v2(path, &database.sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
         SQLITE_OK) {
-        bool is_missing =
-            sqlite3_errcode(database.sqlite) == SQLITE_CANTOPEN; // or table_insert_open says why
+        bool is_missing = access(path, F_OK) != 0 && errno == ENOENT;
         enum status status = is_missing ? STATUS_OK : database_error(&database, "opening", error);
         sqlite3_close(database.sqlite);
         return status;
