@@ -185,6 +185,8 @@ static int file_device(sqlite3_file *file)
 
 static int file_shm_map(sqlite3_file *file, int region, int size, int extend, void volatile **mapped)
 {
+    if (fails(FAULT_INDEX))
+        return SQLITE_CANTOPEN;
     return fails(FAULT_IO) ? SQLITE_IOERR_SHMSIZE
                            : real_of(file)->pMethods->xShmMap(real_of(file), region, size, extend, mapped);
 }

@@ -8,7 +8,8 @@
 enum fault_kind {
     FAULT_IO,     // reading, writing (half of the bytes are written), locking, opening, ..
     FAULT_MEMORY, // allocations, but for the ones that SQLite can do without
-    FAULT_KINDS
+    FAULT_KINDS,
+    FAULT_INDEX = FAULT_KINDS // the index of a store's log can't be made
 };
 
 void faults_install(void); // before SQLite is used
