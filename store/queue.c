@@ -179,12 +179,7 @@ enum status store_submit_requests(struct store *store, struct text dataset,
 enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions,
                          size_t n, size_t *n_added, struct error *error)
 {
-    *n_added = 0;
-    enum status status = database_begin(&store->database, error);
-    if (status != STATUS_OK)
-        return status;
-    status = submit_all(store, dataset, submissions, n, n_added, NULL, error);
-    return database_end(&store->database, status, error);
+    return store_submit_requests(store, dataset, submissions, n, NULL, n_added, error);
 }
 
 // ---- progress of a dataset's submission ----

@@ -95,10 +95,40 @@ static void constraints_of_all_servers_are_one(void **state)
     }
 }
 
+static void a_constraint_is_counted_under_the_name_of_its_kind(void **state)
+{
+    static const char *const cases[][2] = {
+        {"'max_tokens':1", NULL},
+        {"'guided_regex':'a'", "regex"},
+        {"'guided_choice':['a']", "choice"},
+        {"'guided_json':{}", "json"},
+        {"'response_format':{'type':'json_object'}", "json_object"},
+        {"'grammar':'root ::= x'", "grammar"},
+        {"'tools':[{'type':'function','function':{'name':'f'}}]", "tools"},
+        {"'tools':[{'type':'function','function':{'name':'f'}}],'tool_choice':'none'", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[256];
+        snprintf(record, sizeof record, "{'job_id':'a','messages':[{'role':'user','content':'x'}],%s}",
+                 cases[i][0]);
+        struct job *job = decode_good(record);
+        const char *name = job_constraint_name(job);
+        if (cases[i][1]) {
+            assert_non_null(name);
+            assert_string_equal(name, cases[i][1]);
+            assert_ptr_equal(constraint_name_find(text_from_string(cases[i][1])), name);
+        } else {
+            assert_null(name);
+        }
+        job_destroy(job);
+    }
+    assert_null(constraint_name_find(TEXT("xml")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constraints_without_sense_are_named),
+        cmocka_unit_test(a_constraint_is_counted_under_the_name_of_its_kind),
         cmocka_unit_test(constraints_of_all_servers_are_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -137,6 +137,26 @@ static double age_shown(void)
     return strtod(strchr(sample, ' '), NULL);
 }
 
+// The rates of now: of what was published, and of tokens drawn.
+static void published_jobs_and_generated_tokens_are_counted_in_their_second(void **state)
+{
+    (void)state;
+    struct job *job = job_that_ended(RESULT_DONE, ERROR_NONE);
+    for (int is_published = 0; is_published < 2; is_published++) {
+        metrics_received(metrics, job);
+        metrics_job_left(metrics, job, is_published);
+    }
+    metrics_step(metrics, &(struct step_figures){.n_generated = 7});
+    int64_t n_jobs = 0, n_tokens = 0;
+    for (int i = 0; i <= RECENT_SECONDS; i++) {
+        n_jobs += metrics->recent.seconds[i].n_jobs;
+        n_tokens += metrics->recent.seconds[i].n_tokens;
+    }
+    assert_int_equal(n_jobs, 1);
+    assert_int_equal(n_tokens, 7);
+    job_destroy(job);
+}
+
 static void the_oldest_job_in_flight_has_its_age(void **state)
 {
     (void)state;
@@ -403,6 +423,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_metrics, close_metrics)
     const struct CMUnitTest tests[] = {
         CASE(jobs_are_counted_by_status_and_error),
+        CASE(published_jobs_and_generated_tokens_are_counted_in_their_second),
         CASE(the_oldest_job_in_flight_has_its_age),
         CASE(steps_are_summed_and_the_last_ones_state_is_shown),
         CASE(figures_of_prefixes_and_of_kafka_have_their_names),

@@ -87,6 +87,26 @@ static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state
     store_close(second);
 }
 
+// Where a service manager starts workers without a standard input.
+static void a_lock_file_that_is_descriptor_0_is_kept_too(void **state)
+{
+    (void)state;
+    struct store *store = open_store(false);
+    int input = dup(STDIN_FILENO);
+    int64_t worker;
+    close(STDIN_FILENO);
+    assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
+    assert_int_equal(store->lock_fd, STDIN_FILENO);
+    assert_int_equal(unlink(part("-workers")), 0);
+    assert_int_equal(store_keep_lock(store, &error), STATUS_OK);
+    assert_int_equal(access(part("-workers"), F_OK), 0); // the new one
+    store_close(store);
+    if (input >= 0) {
+        assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
+        close(input);
+    }
+}
+
 // The lock file outlives its store: the byte of the first worker's id may be held by a worker of the deleted
 // store.
 static void a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store(void **state)
@@ -170,6 +190,7 @@ int main(void)
         cmocka_unit_test_setup(a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_can_look,
                                fresh_path),
         cmocka_unit_test_setup(living_workers_lock_a_new_file_where_theirs_was_deleted, fresh_path),
+        cmocka_unit_test_setup(a_lock_file_that_is_descriptor_0_is_kept_too, fresh_path),
         cmocka_unit_test_setup(
             a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store, fresh_path),
         cmocka_unit_test_setup(a_worker_whose_lock_was_lost_keeps_its_jobs_for_a_while, fresh_path),

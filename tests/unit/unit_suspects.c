@@ -112,6 +112,20 @@ static void a_crash_of_one_alone_makes_no_new_suspects(void **state)
         assert_int_equal(suspects_crashes(&suspects, offset), offset == 104 ? 3 : 0);
 }
 
+static void a_suspect_that_rests_is_not_blamed_for_a_later_crash(void **state)
+{
+    (void)state;
+    struct suspects suspects = {.items = {{.offset = 102, .crashes = 2}, {.offset = 104, .crashes = 2}},
+                                .n_items = 2};
+    struct offset_map map = map_of(100, 10);
+    suspects_compute(&suspects, 102, SUSPECT_AMONG_FEW);
+    suspects_rest(&suspects);
+    suspects_compute(&suspects, 104, SUSPECT_AMONG_FEW);
+    crash(&suspects, &map, false);
+    assert_int_equal(suspects_crashes(&suspects, 102), 2);
+    assert_int_equal(suspects_crashes(&suspects, 104), 3);
+}
+
 static void a_crash_takes_no_blame_off_jobs_of_an_earlier_one(void **state)
 {
     (void)state;
@@ -370,6 +384,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_leaves_is_no_crash_and_one_that_dies_makes_its_jobs_suspects),
         cmocka_unit_test(one_of_few_is_blamed_again_and_the_only_one_takes_the_blame_off_all_others),
         cmocka_unit_test(a_crash_of_one_alone_makes_no_new_suspects),
+        cmocka_unit_test(a_suspect_that_rests_is_not_blamed_for_a_later_crash),
         cmocka_unit_test(a_crash_takes_no_blame_off_jobs_of_an_earlier_one),
         cmocka_unit_test(a_suspect_there_is_no_room_for_stays_a_suspect),
         cmocka_unit_test(what_is_finished_is_forgotten),
