@@ -1,0 +1,99 @@
+// The embedded queue's transport looks for jobs when the store's log changes, or half a second later: counted by
+// its claims, while no time passes but the test's.
+#include "consumer/local.h"
+#include "tests/store_jobs.h"
+
+#include <time.h>
+
+static int64_t now_ms = 1000000;
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+    (void)clock;
+    *t = (struct timespec){now_ms / 1000, now_ms % 1000 * 1000000};
+    return 0;
+}
+
+static int n_claims, n_received;
+
+enum status __real_store_claim(struct store *store, struct text dataset, size_t n_max,
+                               void (*receive)(void *context, const struct claimed_job *job), void *context,
+                               size_t *n_claimed, struct error *claim_error);
+enum status __wrap_store_claim(struct store *store, struct text dataset, size_t n_max,
+                               void (*receive)(void *context, const struct claimed_job *job), void *context,
+                               size_t *n_claimed, struct error *claim_error);
+
+enum status __wrap_store_claim(struct store *store, struct text dataset, size_t n_max,
+                               void (*receive)(void *context, const struct claimed_job *job), void *context,
+                               size_t *n_claimed, struct error *claim_error)
+{
+    n_claims++;
+    return __real_store_claim(store, dataset, n_max, receive, context, n_claimed, claim_error);
+}
+
+static void count_received(void *context, const struct record *record)
+{
+    (void)context, (void)record;
+    n_received++;
+}
+
+static const struct transport_events events = {.receive = count_received};
+
+// The claims of one poll.
+static int poll_once(struct transport *transport)
+{
+    n_claims = 0;
+    assert_int_equal(transport->impl->poll(transport, 0, 10, &events, &error), STATUS_OK);
+    return n_claims;
+}
+
+static void poll_until_empty(struct transport *transport)
+{
+    while (poll_once(transport)) {
+    }
+}
+
+static void write_beside(const char *name)
+{
+    char beside[160];
+    snprintf(beside, sizeof beside, "%s/%s", folder, name);
+    FILE *file = fopen(beside, "w");
+    assert_non_null(file);
+    fputs("x", file);
+    fclose(file);
+}
+
+static void an_empty_queue_is_asked_again_when_its_log_has_changed(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true), *other = open_store(false);
+    struct transport *transport;
+    assert_int_equal(local_transport_open(&transport, store, (struct text){0}, &error), STATUS_OK);
+    poll_until_empty(transport);
+    n_received = 0;
+    assert_int_equal(poll_once(transport), 0);
+    write_beside("another file");
+    write_beside("x-wal");
+    assert_int_equal(poll_once(transport), 0);
+    submit(other, "a", 0, 3);
+    write_beside("another file"); // behind the log's events, which one read returns together
+    assert_int_equal(poll_once(transport), 1);
+    assert_int_equal(n_received, 3);
+    poll_until_empty(transport);
+    now_ms += 499;
+    assert_int_equal(poll_once(transport), 0);
+    now_ms += 1;
+    assert_int_equal(poll_once(transport), 1); // a worker may have died, which changes nothing in the store
+    transport->impl->close(transport);
+    store_close(other);
+    store_close(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(an_empty_queue_is_asked_again_when_its_log_has_changed, fresh_path)};
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
