@@ -15,6 +15,8 @@ static void constraints_without_sense_are_named(void **state)
          "response_format.json_schema.schema: expected a JSON Schema, got null"},
         {"'response_format':{'type':'json_schema','json_schema':{'name':'a','schema':3}}",
          "response_format.json_schema.schema: expected a JSON Schema, got 3"},
+        {"'response_format':{'type':'json_schema','json_schema':{'name':'a','schema':'true'}}",
+         "response_format.json_schema.schema: expected a JSON Schema, got 'true'"},
         {"'structured_outputs':[]", "structured_outputs: expected an object, got []"},
         {"'structured_outputs':{'choice':[]}",
          "structured_outputs.choice: expected a list of strings that is not empty, got []"},

@@ -298,10 +298,11 @@ static void arrays_that_are_written_are_read_back(void **state)
     struct gguf *gguf;
     struct error error;
     bool found;
+    gguf_writer_texts(&keys, "t", texts, 2); // each array is followed by a key
     gguf_writer_bools(&keys, "b", truths, 3);
     gguf_writer_i32s(&keys, "i", numbers, 3);
     gguf_writer_f32s(&keys, "f", floats, 2);
-    gguf_writer_texts(&keys, "t", texts, 2);
+    gguf_writer_u32(&keys, "n", 5);
     assert_int_equal(gguf_create(&gguf, "made", &keys, NULL, 0, (struct gguf_source){0}, &error), STATUS_OK);
     assert_int_equal(gguf_array(gguf, "b", &array, &found, &error), STATUS_OK);
     assert_true(array.kind == GGUF_BOOL && array.n_items == 3);
