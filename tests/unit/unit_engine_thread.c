@@ -28,6 +28,16 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
     return 0;
 }
 
+static atomic_bool no_round; // no memory is left for one
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return no_round && size == sizeof(struct round) ? NULL : __real_calloc(n, size);
+}
+
 struct rounds {
     int n_rounds, n_reports, n_finished;
     bool is_last_reported;
@@ -214,6 +224,36 @@ static void an_order_releases_waiting_jobs_by_partition(void **state)
     destroy_batcher();
 }
 
+static void an_engine_without_memory_for_a_round_gives_all_jobs_back_and_ends(void **state)
+{
+    (void)state;
+    struct engine_thread *thread;
+    struct job_list released = {0};
+    struct error error;
+    char partitions[16];
+    int n_rounds = 0;
+    create_batcher(4);
+    assert_int_equal(engine_thread_start(&thread, batcher, &error), STATUS_OK);
+    no_round = true;
+    struct order *order = order_create(ORDER_JOBS);
+    for (int32_t i = 0; i < 3; i++)
+        job_list_append(&order->jobs, make_job(i));
+    assert_true(queue_push(engine_thread_inbox(thread), order));
+    for (struct round *round; (round = queue_pop(engine_thread_outbox(thread))); round_destroy(round)) {
+        assert_int_equal(round->error.status, STATUS_RESTART);
+        assert_int_equal(round->error.code, ERROR_OUT_OF_MEMORY);
+        for (struct job *job; (job = job_list_take(&round->released));)
+            job_list_append(&released, job);
+        n_rounds++;
+    }
+    engine_thread_join(thread);
+    no_round = false;
+    assert_int_equal(n_rounds, 1);
+    drop_jobs(&released, partitions);
+    assert_string_equal(partitions, "012");
+    destroy_batcher();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +261,7 @@ int main(void)
         cmocka_unit_test(times_of_a_job_go_by_the_clock_over_whole_seconds_and_parts),
         cmocka_unit_test(waiting_jobs_are_released_by_partition),
         cmocka_unit_test(an_order_releases_waiting_jobs_by_partition),
+        cmocka_unit_test(an_engine_without_memory_for_a_round_gives_all_jobs_back_and_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -383,6 +383,7 @@ static int fill_store(void **state)
     size_t n;
     faults_install();
     faults_pause(true);
+    buffer_reserve(&output, 1 << 20); // so that none of its allocations can fail
     if (make_folder(state) != 0)
         return -1;
     fresh_path(state);
