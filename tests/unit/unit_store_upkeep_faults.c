@@ -383,7 +383,8 @@ static int fill_store(void **state)
     size_t n;
     faults_install();
     faults_pause(true);
-    buffer_reserve(&output, 1 << 20); // so that none of its allocations can fail
+    if (!buffer_reserve(&output, 1 << 20)) // so that none of its allocations can fail
+        return -1;
     if (make_folder(state) != 0)
         return -1;
     fresh_path(state);
@@ -414,6 +415,7 @@ static int fill_store(void **state)
         store_record(store, &(struct store_record){.jobs = few, .n_jobs = 2, .steps = &step, .n_steps = 1},
                      &error),
         STATUS_OK);
+    assert_int_equal(store_worker_stop(store, &error), STATUS_OK); // not one that lived until a moment ago
     store_close(store);
     FILE *file = fopen(path, "r");
     filled_store = (struct text){bytes, file ? fread(bytes, 1, sizeof bytes, file) : 0};
