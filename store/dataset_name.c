@@ -66,7 +66,6 @@ enum status dataset_name_of(struct store *store, struct dataset_names *names, st
 void dataset_names_finish(struct dataset_names *names)
 {
     arena_finish(&names->arena);
-    *names = (struct dataset_names){0};
 }
 
 enum status dataset_name_check_queue(struct store *store, struct text dataset, struct error *error)
