@@ -160,8 +160,9 @@ def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
 @case
 def a_prefix_found_in_the_cache_gives_the_bytes_of_a_fresh_one(test):
     prompt = text_of(3, 40)
-    # Seeds that no draw uses: of equal requests one would be computed.
-    jobs = [{"custom_id": f"{i}", "prompt": prompt, "temperature": 0, "max_tokens": 12, "logprobs": 1, "seed": i} for i in range(40)]
+    # Stop strings that no answer has: of equal requests one would be computed.
+    jobs = [{"custom_id": f"{i}", "prompt": prompt, "temperature": 0, "max_tokens": 12, "logprobs": 1, "stop": [f"no text has {i}"]}
+            for i in range(40)]
     test.write("in.jsonl", jobs)
     # One at a time: the first is computed fresh, the others after it find its pages.
     test.run_file("in.jsonl", "out.jsonl", "--max-batch", "1", "--window", "1")

@@ -14,7 +14,7 @@ N_SHARED = 1000
 
 
 def jobs(n, **more):
-    return [dict({"custom_id": f"line {i}", "prompt": text_of(i, 5), "max_tokens": 8, "temperature": 0}, **more)
+    return [dict({"custom_id": f"line {i}", "prompt": f"{i} {text_of(i, 5)}", "max_tokens": 8, "temperature": 0}, **more)
             for i in range(n)]
 
 
