@@ -158,7 +158,7 @@ static bool put_calls(struct job *job, const struct sequence *sequence, const st
     for (int32_t i = 0; i < parts->n_calls; i++)
         if (!answer_call_id(sequence->prompt->format.tools, seed, i, &choice->tool_calls[i], &job->arena))
             return false;
-    if (parts->n_calls && choice->finish_reason == FINISH_STOP)
+    if (parts->n_calls) // whole ones, also where they took the last of max_tokens
         choice->finish_reason = FINISH_TOOL_CALLS;
     return true;
 }

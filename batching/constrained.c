@@ -85,6 +85,21 @@ bool constrained_match(struct sequence *sequence, int32_t token)
     return true;
 }
 
+void constrained_judge_length(struct sequence *sequence)
+{
+    const struct constraint *constraint = &sequence->prompt->job->request.constraint;
+    bool is_complete = false;
+    if (sequence->finish_reason != FINISH_LENGTH || constraint->kind == CONSTRAINT_NONE)
+        return; // calls of tools are judged where they are read
+    enum status status = constraint->closes
+                             ? matcher_may_end(&sequence->matcher, &is_complete, &sequence->matching)
+                             : matcher_must_end(&sequence->matcher, &is_complete, &sequence->matching);
+    if (status != STATUS_OK)
+        fail_matching(sequence);
+    else if (is_complete)
+        sequence->finish_reason = FINISH_STOP;
+}
+
 // ---- forced tokens ----
 
 // Tokens of forced bytes, and scratch of their making.
@@ -182,6 +197,7 @@ static bool append_forced(struct sequence *sequence, int32_t token, const struct
     sequence->n_drawn++;
     sequence->n_forced++;
     sequence_append(sequence, &forced, tokenizer);
+    constrained_judge_length(sequence);
     return sequence->finish_reason == FINISH_NONE;
 }
 

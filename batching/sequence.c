@@ -194,6 +194,8 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
     if (sequence->prompt->constraint && !constrained_match(sequence, drawn->token))
         return;
     sequence_append(sequence, drawn, tokenizer);
+    if (sequence->prompt->constraint)
+        constrained_judge_length(sequence);
     if (sequence->prompt->constraint && sequence->finish_reason == FINISH_NONE)
         constrained_force(sequence, tokenizer);
 }

@@ -58,6 +58,7 @@ def check_answer(index, choice):
         check_call(call)
     assert len({call["id"] for call in calls}) == len(calls), calls
     if choice["finish_reason"] == "length":
+        assert not calls, choice
         return False
     assert (choice["finish_reason"] == "tool_calls") == bool(calls), choice
     if index % 4 == 3:
@@ -176,3 +177,18 @@ def a_template_without_tools_refuses_them_and_inspect_names_the_formats(test):
     inspected = json.loads(test.run("inspect", test.model, "--json", *template(test, THINKS)).out)
     assert (inspected["tools"], inspected["thinking"]) == ("hermes", "think"), inspected
     assert "expected one of" in test.run("inspect", test.model, "--tool-format", "nonsense", status=None).err
+
+
+@case
+def calls_that_take_the_last_token_are_calls(test):
+    test.write("in.jsonl", jobs(60, close_at_max_tokens=True))
+    n_full = 0
+    for name in ("hermes", "json"):
+        output = f"{name}.jsonl"
+        test.run("run", "in.jsonl", "-o", output, "--model", write_model(test), "--tool-format", name, *template(test, TEMPLATE))
+        for i, answer in enumerate(test.answers(output)):
+            choice = choice_of(answer)
+            check_answer(i, choice)
+            n_full += i % 4 != 3 and answer["response"]["body"]["usage"]["completion_tokens"] == 140
+            assert i % 4 == 3 or choice["finish_reason"] == "tool_calls", choice
+    assert n_full > 0

@@ -60,9 +60,11 @@ static void an_answer_that_closes_is_complete_or_refused(void **state)
                                              memcmp(text.data + text.size - 3, "pzz", 3) == 0);
         assert_true(choice->n_tokens <= max_tokens);
         if (closes)
-            assert_true(is_complete);
+            assert_true(is_complete && choice->finish_reason == FINISH_STOP);
+        if (!is_complete)
+            assert_int_equal(choice->finish_reason, FINISH_LENGTH);
         n_cut += !closes && !is_complete;
-        n_full += closes && choice->finish_reason == FINISH_LENGTH;
+        n_full += closes && choice->n_tokens == max_tokens;
     }
     assert_true(n_cut > 0 && n_full > 0);
     bench_close(&bench);
@@ -321,7 +323,7 @@ static void tokens_without_a_choice_are_not_drawn(void **state)
     } cases[] = {
         {"abcdef", 9, "abcdef", "^^^^^^", 7, 0, FINISH_STOP}, // with its end
         {"abcdef", 4, "abcd", "^^^^", 4, 0, FINISH_LENGTH},
-        {"abcdef", 6, "abcdef", "^^^^^^", 6, 0, FINISH_LENGTH},
+        {"abcdef", 6, "abcdef", "^^^^^^", 6, 0, FINISH_STOP}, // complete with its last token
         {"ab[c]de[f-f](gh){2}", 20, "abcdefghgh", "^^^^^^^^^^", 11, 0, FINISH_STOP},
         {"ab[xc]?", 2, "ab", "^^", 2, 0, FINISH_LENGTH},
     };
