@@ -190,6 +190,17 @@ static void normalize(struct choice_logprob *scores, int32_t n)
         scores[i].probability = (float)(elementary_exp(scores[i].logprob - largest) / sum);
 }
 
+// The answer is the choice of the highest logprob, of equal ones the first.
+static void decide(struct result *result)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < result->n_choice_logprobs; i++)
+        if (result->choice_logprobs[i].logprob > result->choice_logprobs[best].logprob)
+            best = i;
+    result->choices[0].text = result->choice_logprobs[best].choice;
+    result->choices[0].finish_reason = FINISH_STOP;
+}
+
 static bool put_choice_logprobs(struct prompt *prompt)
 {
     struct job *job = prompt->job;
@@ -206,6 +217,8 @@ static bool put_choice_logprobs(struct prompt *prompt)
     normalize(scores, n);
     job->result.choice_logprobs = scores;
     job->result.n_choice_logprobs = n;
+    if (job->request.choice_logprobs_decide)
+        decide(&job->result);
     return true;
 }
 

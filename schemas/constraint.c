@@ -232,6 +232,28 @@ static enum status finish_spacing(struct decoding *decoding)
     return STATUS_OK;
 }
 
+// The most probable choice is the whole answer, so nothing is generated.
+static enum status finish_decision(struct decoding *decoding)
+{
+    struct request *request = &decoding->job->request;
+    const char *field = request->n > 1                        ? "n"
+                        : request->best_of                    ? "best_of"
+                        : request->echo                       ? "echo"
+                        : request->constraint.closes          ? "close_at_max_tokens"
+                        : request->tools.choice != TOOLS_NONE ? "tools"
+                                                              : NULL;
+    if (!request->choice_logprobs_decide)
+        return STATUS_OK;
+    if (!request->choice_logprobs)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "choice_logprobs_decide: needs \"choice_logprobs\": true");
+    if (field)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "choice_logprobs_decide: impossible beside %s", field);
+    request->max_tokens = 0;
+    return STATUS_OK;
+}
+
 enum status constraint_finish(struct decoding *decoding)
 {
     const struct request *request = &decoding->job->request;
@@ -242,7 +264,7 @@ enum status constraint_finish(struct decoding *decoding)
     if (request->choice_logprobs_include_end && !request->choice_logprobs)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "choice_logprobs_include_end: needs \"choice_logprobs\": true");
-    if (finish_spacing(decoding) != STATUS_OK)
+    if (finish_decision(decoding) != STATUS_OK || finish_spacing(decoding) != STATUS_OK)
         return decoding->error->status;
     bool is_free = request->constraint.kind == CONSTRAINT_NONE;
     if (request->constraint.closes && is_free && request->tools.choice == TOOLS_NONE)

@@ -168,6 +168,7 @@ struct request {
     bool echo;                        // OpenAI's, of plain completions: the prompt stands before the answer
     bool choice_logprobs;             // of the constraint's choices, each scored behind the prompt
     bool choice_logprobs_include_end; // with the token that ends an answer behind each
+    bool choice_logprobs_decide;      // the answer is the most probable choice: nothing is generated
     struct tools tools;
     struct sampling sampling;
     struct text model; // as given, echoed; a worker serves one model and does not choose by it

@@ -80,6 +80,7 @@ static const struct field fields[] = {
     {TEXT("close_at_max_tokens"), FIELD_BOOL, REQUEST(constraint.closes)},
     {TEXT("choice_logprobs"), FIELD_BOOL, REQUEST(choice_logprobs)},
     {TEXT("choice_logprobs_include_end"), FIELD_BOOL, REQUEST(choice_logprobs_include_end)},
+    {TEXT("choice_logprobs_decide"), FIELD_BOOL, REQUEST(choice_logprobs_decide)},
     {TEXT("presence_penalty"), FIELD_NUMBER, SAMPLING(presence_penalty), .given = SAMPLING_PRESENCE_PENALTY,
      RANGE(-2, 2)},
     {TEXT("frequency_penalty"), FIELD_NUMBER, SAMPLING(frequency_penalty),

@@ -174,8 +174,8 @@ static void take_text(struct row_answer *answer, const struct job *job)
         value_string(TEXT("the answer ended before its label did: raise --max-tokens"));
 }
 
-// Of each label in the order of --choice, and how far the first is before the second. The label is the first,
-// unless it was voted for: a label drawn token by token need not be the most probable one.
+// Of each label in the order of --choice, and how far the first is before the second. The result's own text is the
+// label: the most probable one, unless it was voted for.
 static void take_probabilities(struct row_answer *answer, const struct job *job)
 {
     const struct result *result = &job->result;
@@ -188,8 +188,6 @@ static void take_probabilities(struct row_answer *answer, const struct job *job)
         if (probability > first) {
             second = first;
             first = probability;
-            if (answer->options.n_votes <= 1)
-                answer->fields[0] = value_string(result->choice_logprobs[i].choice);
         } else if (probability > second) {
             second = probability;
         }

@@ -253,9 +253,11 @@ static struct text trim_blanks(struct text text)
     return text;
 }
 
-static enum status add_choices(struct row_prompt *prompt, const char *list, bool scores, struct error *error)
+static enum status add_choices(struct row_prompt *prompt, const struct row_prompt_options *options,
+                               struct error *error)
 {
     size_t n = 1;
+    const char *list = options->choice;
     for (const char *comma = list; (comma = strchr(comma, ',')); comma++)
         n++;
     prompt->choices = arena_allocate_array(&prompt->arena, n, sizeof *prompt->choices);
@@ -280,8 +282,10 @@ static enum status add_choices(struct row_prompt *prompt, const char *list, bool
         copy += size + 1;
     }
     buffer_add_string(&prompt->parameters, "]}");
-    if (scores)
+    if (options->scores_choices)
         buffer_add_string(&prompt->parameters, ",\"choice_logprobs\":true");
+    if (options->scores_choices && !options->needs_seeds) // votes are drawn
+        buffer_add_string(&prompt->parameters, ",\"choice_logprobs_decide\":true");
     return STATUS_OK;
 }
 
@@ -328,7 +332,7 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
     if (status == STATUS_OK && options->schema)
         status = add_schema(prompt, options->schema, error);
     if (status == STATUS_OK && options->choice)
-        status = add_choices(prompt, options->choice, options->scores_choices, error);
+        status = add_choices(prompt, options, error);
     if (status == STATUS_OK)
         status = check_parameters(prompt, error);
     if (status != STATUS_OK)

@@ -503,6 +503,23 @@ def probabilities_of_all_labels_stand_beside_the_label(test):
 
 
 @case
+def the_label_beside_probabilities_is_the_stored_one(test):
+    write_csv(test, "in.csv", table(40))
+    labels = ["excellent thing", "so what", "x", "awful thing"]
+    annotate(test, "in.csv", "--choice", ",".join(labels), "--probabilities", "--max-tokens", "1", engine=None)
+    counts = {}
+    for row in read_csv(test, "out.csv")[1:]:
+        values = list(map(float, row[4:8]))
+        assert values[labels.index(row[3])] == max(values) and row[9:] == ["stop", ""], row
+        counts[row[3]] = counts.get(row[3], 0) + 1
+    assert dict(test.query("SELECT answer, count(*) FROM answers GROUP BY 1", "out.csv.db")) == counts
+    annotate(test, "in.csv", "--choice", ",".join(labels), "--probabilities", "--votes", "3", "--max-tokens", "1", out="votes.csv",
+             status=None, engine=None)
+    for row in read_csv(test, "votes.csv")[1:]:
+        assert (row[3] == "") == (row[-1] != ""), row
+
+
+@case
 def gold_labels_are_compared_with_the_answers(test):
     draw = random.Random(9)
     rows = [[f"title {i}", f"text {i}", draw.choice(["a", "b", "c", ""])] for i in range(120)]

@@ -71,6 +71,24 @@ def choices_are_scored_to_the_same_bytes_in_every_batch(test):
 
 
 @case
+def the_most_probable_choice_is_the_answer_where_the_scores_decide(test):
+    requests = [dict(prompt=text_of(i, 9), guided_choice=CHOICES[i % 5:] + CHOICES[:i % 5], choice_logprobs=True) for i in range(30)]
+    test.write("in.jsonl", [dict(request, custom_id=f"{i}-{decides}", max_tokens=12, choice_logprobs_decide=decides, temperature=0)
+                            for i, request in enumerate(requests) for decides in (True, False)])
+    test.run_file()
+    n_other = 0
+    answers = test.answers()
+    for decided, drawn in zip(answers[::2], answers[1::2]):
+        decided, drawn = body_of(decided), body_of(drawn)
+        assert decided["choice_logprobs"] == drawn["choice_logprobs"]
+        best = max(decided["choice_logprobs"], key=lambda score: score["logprob"])
+        assert decided["choices"][0]["text"] == best["choice"] and decided["choices"][0]["finish_reason"] == "stop", decided
+        assert decided["usage"]["completion_tokens"] == 0 < drawn["usage"]["completion_tokens"], decided
+        n_other += drawn["choices"][0]["text"] != best["choice"]
+    assert n_other > 0
+
+
+@case
 def scores_without_choices_are_refused_by_name(test):
     test.write("in.jsonl", [dict(custom_id="a", prompt="p", choice_logprobs=True), dict(custom_id="b", prompt="p", max_tokens=1)])
     test.run_file()

@@ -289,7 +289,8 @@ static void what_the_schema_refuses_the_codec_refuses(void **state)
             beside = "\"prompt\":\"p\",\"guided_regex\":\"a\",";
         else if (text_equals_string(fields[i].name, "choice_logprobs"))
             beside = "\"prompt\":\"p\",\"guided_choice\":[\"a\"],";
-        else if (text_equals_string(fields[i].name, "choice_logprobs_include_end"))
+        else if (text_equals_string(fields[i].name, "choice_logprobs_include_end") ||
+                 text_equals_string(fields[i].name, "choice_logprobs_decide"))
             beside = "\"prompt\":\"p\",\"guided_choice\":[\"a\"],\"choice_logprobs\":true,";
         for (int j = 0; j < N_CANDIDATES; j++) {
             char record[512];
