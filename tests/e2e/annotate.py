@@ -524,7 +524,7 @@ def gold_labels_are_compared_with_the_answers(test):
     draw = random.Random(9)
     rows = [[f"title {i}", f"text {i}", draw.choice(["a", "b", "c", ""])] for i in range(120)]
     write_csv(test, "in.csv", [["title", "text", "gold"]] + rows)
-    done = annotate(test, "in.csv", "--choice", "a,b,c", "--evaluate", "gold")
+    done = annotate(test, "in.csv", "--choice", "a,b,c", "--evaluate", "gold", "--temperature", "2", engine=None)
     pairs = [(row[2], row[3]) for row in read_csv(test, "out.csv")[1:] if row[2]]
     n = len(pairs)
     right = sum(gold == answer for gold, answer in pairs) / n
