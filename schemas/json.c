@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status decode(struct text input, size_t n_values_max, struct arena *arena, struct value *value,
-                          struct error *error)
+static enum status decode(struct text input, size_t n_values_max, bool is_spelled, struct arena *arena,
+                          struct value *value, struct error *error)
 {
     *value = (struct value){.kind = VALUE_NULL};
     if (input.size > VALUE_INPUT_BYTES_MAX)
@@ -19,18 +19,24 @@ static enum status decode(struct text input, size_t n_values_max, struct arena *
     if (!strings)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
                          "json: no memory for a record of %zu bytes", input.size);
-    return json_read(input, n_values_max, arena, strings, value, error);
+    return json_read(input, n_values_max, is_spelled, arena, strings, value, error);
 }
 
 enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
 {
-    return decode(input, VALUE_COUNT_MAX, arena, value, error);
+    return decode(input, VALUE_COUNT_MAX, false, arena, value, error);
+}
+
+enum status json_decode_spelled(struct text input, struct arena *arena, struct value *value,
+                                struct error *error)
+{
+    return decode(input, VALUE_COUNT_MAX, true, arena, value, error);
 }
 
 enum status json_decode_document(struct text input, struct arena *arena, struct value *value,
                                  struct error *error)
 {
-    return decode(input, VALUE_DOCUMENT_COUNT_MAX, arena, value, error);
+    return decode(input, VALUE_DOCUMENT_COUNT_MAX, false, arena, value, error);
 }
 
 static void encode_escape(unsigned char byte, struct buffer *out)
@@ -188,7 +194,10 @@ void json_encode(const struct value *value, struct buffer *out)
         buffer_add_integer(out, value->integer);
         break;
     case VALUE_FLOAT:
-        encode_number(value->number, value->single, out);
+        if (value->digits)
+            buffer_add_string(out, value->digits);
+        else
+            encode_number(value->number, value->single, out);
         break;
     case VALUE_STRING:
         json_encode_string(value->text, out);

@@ -17,6 +17,7 @@ struct reader {
     struct arena *arena;
     size_t n_left, n_max; // values still allowed, and in total
     int depth;
+    bool is_spelled;            // digits are kept of all numbers that may be spelled otherwise
     struct value_member *stack; // `first`, or the heap's
     size_t n_stack, capacity;
     struct value_member first[STACK_FIRST];
@@ -235,8 +236,14 @@ static bool parse_integer(const char *digits, const char *end, int64_t *integer)
     return true;
 }
 
-// Integers outside int64 become floats. strtod needs a NUL behind the digits: they are copied to the place of
-// the next string, which has room for them because they are not a string.
+static bool is_minus_zero(const char *start, const char *end)
+{
+    return end - start == 2 && memcmp(start, "-0", 2) == 0;
+}
+
+// Integers outside int64 become floats with their digits. strtod needs a NUL behind the digits: they are copied to the
+// place of the next string, which has room for them and the NUL because they are not a string, and a comma, a bracket
+// or the end follows them.
 static bool read_number(struct reader *reader, struct value *value)
 {
     const char *start = reader->at;
@@ -244,7 +251,8 @@ static bool read_number(struct reader *reader, struct value *value)
     if (!skip_number(reader, &whole))
         return false;
     int64_t integer;
-    if (whole && parse_integer(start, reader->at, &integer)) {
+    bool is_respelled = reader->is_spelled && is_minus_zero(start, reader->at);
+    if (whole && !is_respelled && parse_integer(start, reader->at, &integer)) {
         *value = value_integer(integer);
         return true;
     }
@@ -252,6 +260,10 @@ static bool read_number(struct reader *reader, struct value *value)
     memcpy(reader->strings, start, size);
     reader->strings[size] = '\0';
     *value = value_float(strtod(reader->strings, NULL));
+    if (whole || reader->is_spelled) {
+        value->digits = reader->strings;
+        reader->strings += size + 1;
+    }
     return isfinite(value->number) || fail(reader, "overflow: the number is beyond a double");
 }
 
@@ -379,8 +391,8 @@ static bool read_value(struct reader *reader, struct value *value)
     return read;
 }
 
-enum status json_read(struct text input, size_t n_values_max, struct arena *arena, char *strings,
-                      struct value *value, struct error *error)
+enum status json_read(struct text input, size_t n_values_max, bool is_spelled, struct arena *arena,
+                      char *strings, struct value *value, struct error *error)
 {
     struct reader reader;
     reader.begin = reader.at = input.data;
@@ -389,6 +401,7 @@ enum status json_read(struct text input, size_t n_values_max, struct arena *aren
     reader.arena = arena;
     reader.n_left = reader.n_max = n_values_max;
     reader.depth = 0;
+    reader.is_spelled = is_spelled;
     reader.stack = reader.first;
     reader.n_stack = 0;
     reader.capacity = STACK_FIRST;

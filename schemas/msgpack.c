@@ -7,7 +7,11 @@
 // about 24 bytes for each input byte, and by VALUE_COUNT_MAX.
 #include "schemas/value.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <msgpack.h>
@@ -63,8 +67,13 @@ static int decode_int64(struct decoder *decoder, int64_t integer, struct value *
 
 static int decode_uint64(struct decoder *decoder, uint64_t integer, struct value *value)
 {
-    *value = integer <= INT64_MAX ? value_integer((int64_t)integer) : value_float((double)integer);
-    return 0;
+    if (integer <= INT64_MAX)
+        return decode_int64(decoder, (int64_t)integer, value);
+    char digits[INTEGER_TEXT_BYTES];
+    int size = snprintf(digits, sizeof digits, "%" PRIu64, integer);
+    *value = value_float((double)integer);
+    value->digits = arena_copy(decoder->arena, digits, (size_t)size + 1);
+    return value->digits ? 0 : out_of_memory(decoder);
 }
 
 static int decode_double(struct decoder *decoder, double number, struct value *value)
@@ -252,9 +261,22 @@ static void encode_text(struct text text, msgpack_packer *packer)
     msgpack_pack_str_body(packer, text.data, text.size);
 }
 
+// An integer beyond that is a double here, which is all that msgpack has for it.
+static bool is_uint64(const struct value *value, uint64_t *integer)
+{
+    if (!value_is_long_integer(value) || value->digits[0] == '-')
+        return false;
+    errno = 0;
+    *integer = strtoull(value->digits, NULL, 10);
+    return errno == 0;
+}
+
 static void encode_number(const struct value *value, msgpack_packer *packer)
 {
-    if (value->single)
+    uint64_t integer;
+    if (is_uint64(value, &integer))
+        msgpack_pack_uint64(packer, integer);
+    else if (value->single)
         msgpack_pack_float(packer, (float)value->number);
     else
         msgpack_pack_double(packer, value->number);

@@ -94,9 +94,17 @@ static bool objects_equal(const struct value *a, const struct value *b)
     return true;
 }
 
+bool value_is_long_integer(const struct value *value)
+{
+    return value->kind == VALUE_FLOAT && value->digits &&
+           strspn(value->digits, "-0") < strlen(value->digits) && !strpbrk(value->digits, ".eE");
+}
+
 // The float32 0.7 is not the double 0.7, but both are written "0.7".
 static bool floats_equal(const struct value *a, const struct value *b)
 {
+    if (a->digits && b->digits)
+        return strcmp(a->digits, b->digits) == 0;
     return a->single == b->single ? a->number == b->number : (float)a->number == (float)b->number;
 }
 
@@ -135,6 +143,8 @@ bool value_copy(const struct value *value, struct arena *arena, struct value *co
     *copy = *value;
     if (value->kind == VALUE_STRING || value->kind == VALUE_BYTES)
         return copy_text(value->text, arena, &copy->text);
+    if (value->kind == VALUE_FLOAT && value->digits)
+        return (copy->digits = arena_copy(arena, value->digits, strlen(value->digits) + 1)) != NULL;
     if (value->kind == VALUE_ARRAY) {
         size_t n = value->array.n_items;
         copy->array.items = arena_allocate_array(arena, n + 1, sizeof *copy->array.items);

@@ -138,6 +138,9 @@ static int bind_value(struct table_insert *insert, int index, const struct value
     case VALUE_INTEGER:
         return sqlite3_bind_int64(insert->row, index, value->integer);
     case VALUE_FLOAT:
+        if (value_is_long_integer(value)) // REAL would be another number
+            return sqlite3_bind_text64(insert->row, index, value->digits, strlen(value->digits),
+                                       SQLITE_STATIC, SQLITE_UTF8);
         return sqlite3_bind_double(insert->row, index, value->number);
     case VALUE_STRING:
         return sqlite3_bind_text64(insert->row, index, value->text.data, value->text.size, SQLITE_STATIC,

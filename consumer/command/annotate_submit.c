@@ -59,6 +59,8 @@ enum status annotate_reject(struct annotate *annotate, bool report, const struct
 
 static uint64_t hash_row(const struct table_row *row, size_t n, uint64_t hash)
 {
+    if (row->raw.data)
+        return hash_bytes(row->raw.data, row->raw.size, hash);
     for (size_t i = 0; i < n; i++) {
         const struct value *field = &row->fields[i];
         bool is_text = field->kind == VALUE_STRING || field->kind == VALUE_BYTES;

@@ -18,7 +18,7 @@ struct table_columns {
 };
 
 // A row, valid until the next one is read. Fields of CSV and TSV are strings of any bytes, those of JSON lines
-// and SQLite have their types. The columns of JSON lines are the members of all lines; one that a line lacks is
+// and SQLite have their types; numbers of JSON keep their digits. The columns of JSON lines are the members of all lines; one that a line lacks is
 // null.
 struct table_row {
     struct value *fields; // [columns.n]

@@ -233,7 +233,7 @@ static enum status decode_line(struct table_reader *reader, struct text line, st
     *row = (struct table_row){.line = reader->lines.number, .raw = line};
     if (reader->lines.line_bytes > TABLE_ROW_BYTES_MAX)
         return reject(reader, row, "the row has more than 16 MiB", error);
-    if (json_decode(line, &reader->line_arena, object, &fault) != STATUS_OK)
+    if (json_decode_spelled(line, &reader->line_arena, object, &fault) != STATUS_OK)
         return reject(reader, row, fault.text, error);
     return object->kind == VALUE_OBJECT ? STATUS_OK : reject(reader, row, "expected a JSON object", error);
 }

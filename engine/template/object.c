@@ -272,7 +272,7 @@ struct object object_from_value(struct rendering *rendering, const struct value 
     case VALUE_INTEGER:
         return object_integer(value->integer);
     case VALUE_FLOAT:
-        return object_float(value->number);
+        return (struct object){.kind = OBJECT_FLOAT, .number = value->number, .digits = value->digits};
     case VALUE_STRING:
         return string_from_text(rendering, value->text);
     case VALUE_BYTES:

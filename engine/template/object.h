@@ -53,7 +53,11 @@ struct object {
     union {
         bool boolean;
         int64_t integer;
-        double number;
+        struct {
+            double number;
+            const char
+                *digits; // of a variable that JSON spells otherwise than its number is printed; else NULL
+        };
         struct text text; // UTF-8
         const struct sequence *sequence;
         struct dict *dict; // of a dict, a view, a namespace

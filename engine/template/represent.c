@@ -157,7 +157,10 @@ void represent_add_repr(struct rendering *rendering, const struct object *object
         buffer_add_format(buffer, "%" PRId64, object->integer);
         break;
     case OBJECT_FLOAT:
-        represent_add_float(buffer, object->number);
+        if (object->digits)
+            buffer_add_string(buffer, object->digits);
+        else
+            represent_add_float(buffer, object->number);
         break;
     case OBJECT_STRING:
         add_string_repr(rendering, object);

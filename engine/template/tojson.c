@@ -135,7 +135,10 @@ static void add(struct rendering *rendering, const struct object *object, const 
         buffer_add_format(buffer, "%" PRId64, object->integer);
         break;
     case OBJECT_FLOAT:
-        add_float(buffer, object->number);
+        if (object->digits)
+            buffer_add_string(buffer, object->digits);
+        else
+            add_float(buffer, object->number);
         break;
     case OBJECT_STRING:
         add_string(rendering, object->text, style);

@@ -100,6 +100,23 @@ def json_lines_keep_their_bytes_and_types(test):
 
 
 @case
+def numbers_of_json_lines_keep_their_digits(test):
+    digits = ["18446744073709551615", "18446744073709551614", "0.1000000000000000055511151231257827", "-0", "1E5", "2.50", "-0.0", "7",
+              "-99999999999999999999", "1e-400"]
+    write(test, "in.jsonl", "".join(f'{{"n":{n},"nested":[{n},{{"a":{n}}}]}}\n' for n in digits))
+    write(test, "n.jinja", "{{ n }} {{ nested|tojson }} {{ row.n ~ '' }}")
+    annotate(test, "in.jsonl", "--prompt", "n.jinja", out="out.csv")
+    assert [row[:2] for row in read_csv(test, "out.csv")[1:]] == [[n, f'[{n},{{"a":{n}}}]'] for n in digits]
+    prompts = [json.loads(record)["messages"][0]["content"] for record, in
+               test.query("SELECT CAST(record AS TEXT) FROM records ORDER BY job", "out.csv.db")]
+    assert prompts == [f'{n} [{n}, {{"a": {n}}}] {n}' for n in digits], prompts
+    annotate(test, "in.jsonl", "--prompt", "n.jinja", "--into", "t", "--store", "out.csv.db", out="out.db")
+    rows = test.query("SELECT n, typeof(n) FROM t", "out.db")
+    assert rows[0] == (digits[0], "text") and rows[1] == (digits[1], "text") and rows[8] == (digits[8], "text"), rows
+    assert rows[2] == (0.1, "real") and rows[4] == (1e5, "real") and rows[7] == (7, "integer"), rows
+
+
+@case
 def a_table_of_sqlite_is_read_and_written_also_in_one_database(test):
     database = sqlite3.connect(test.path("data.db"))
     database.execute("CREATE TABLE t (title TEXT, text, n INTEGER, x REAL, b BLOB)")

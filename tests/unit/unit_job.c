@@ -77,7 +77,7 @@ static const struct {
     {"'max_tokens':3,'max_completion_tokens':4",
      "max_completion_tokens: given as 4 beside max_tokens 3; one of them is enough"},
     {"'seed':9223372036854775808", "seed: expected an integer from -9223372036854775808 to "
-                                   "9223372036854775807, got 9.223372036854776e+18"},
+                                   "9223372036854775807, got 9223372036854775808"},
     {"'seed':0.5", "seed: expected an integer from -9223372036854775808 to 9223372036854775807, got 0.5"},
     {"'index':-1", "index: expected an integer from 0 to 9223372036854775807, got -1"},
     {"'created':'now'", "created: expected an integer from 0 to 9223372036854775807, got 'now'"},

@@ -50,12 +50,43 @@ static void json_numbers_keep_their_kind_and_value(void **state)
     assert_json("[9223372036854775807,-9223372036854775808]", "[9223372036854775807,-9223372036854775808]");
     assert_json("[1.0,-0.0,1e2,1e300,0.1,5e-324]", "[1.0,-0.0,100.0,1e+300,0.1,4.94065645841247e-324]");
     assert_json("1e-999", "0.0");
-    // Beyond int64: the nearest double, in every place a number can stand.
-    assert_json("9223372036854775808", "9.223372036854776e+18");
-    assert_json("[-9223372036854775809,1]", "[-9.223372036854776e+18,1]");
+    // Beyond int64: a double with its digits, in every place a number can stand.
+    assert_json("9223372036854775808", "9223372036854775808");
+    assert_json("[-9223372036854775809,1]", "[-9223372036854775809,1]");
     assert_json("{\"a\":123456789012345678901234567890,\"b\":\"123456789012345678901234567890\"}",
-                "{\"a\":1.2345678901234568e+29,\"b\":\"123456789012345678901234567890\"}");
+                "{\"a\":123456789012345678901234567890,\"b\":\"123456789012345678901234567890\"}");
     assert_fault(from_json("1e999"), ERROR_INVALID_ENCODING, "overflow");
+}
+
+static void spelled_numbers_are_written_as_they_were_read(void **state)
+{
+    static const char text[] =
+        "[2.50,-0,1E5,0.1000000000000000055511151231257827,18446744073709551615,7,[-0.0,1e-400]]";
+    struct arena arena = {0}, other = {0};
+    struct value value, copy;
+    struct error error;
+    struct buffer out = {0};
+    assert_int_equal(json_decode_spelled(text_from_string(text), &arena, &value, &error), STATUS_OK);
+    assert_true(value_copy(&value, &other, &copy));
+    arena_finish(&arena); // the copy has digits of its own
+    json_encode(&copy, &out);
+    assert_string_equal(out.data, text);
+    const struct value *items = copy.array.items;
+    assert_true(items[0].number == 2.5 && items[2].number == 1e5 && items[5].integer == 7);
+    assert_true(value_is_long_integer(&items[4]));
+    for (int i = 0; i < 4; i++)
+        assert_false(value_is_long_integer(&items[i]));
+    struct value a, b;
+    assert_int_equal(json_decode(TEXT("18446744073709551615"), &other, &a, &error), STATUS_OK);
+    assert_int_equal(json_decode(TEXT("18446744073709551614"), &other, &b, &error), STATUS_OK);
+    assert_true(a.number == b.number && !value_equal(&a, &b) && value_equal(&a, &items[4]));
+    buffer_clear(&out);
+    msgpack_encode(&b, &out);
+    assert_int_equal(out.size, 9); // a uint64
+    assert_int_equal(msgpack_decode((struct text){out.data, out.size}, &other, &a, &error), STATUS_OK);
+    assert_true(value_equal(&a, &b));
+    buffer_finish(&out);
+    arena_finish(&other);
 }
 
 static void json_numbers_are_written_with_the_fewest_digits(void **state)
@@ -153,7 +184,7 @@ static void compare_readers(struct text input, size_t *n_read)
     struct value read = {.kind = VALUE_NULL}, expected = {.kind = VALUE_NULL};
     struct error error = {0};
     char *strings = arena_allocate(&arena, input.size + 1);
-    bool done = json_read(input, READER_VALUES_MAX, &arena, strings, &read, &error) == STATUS_OK;
+    bool done = json_read(input, READER_VALUES_MAX, false, &arena, strings, &read, &error) == STATUS_OK;
     bool by_library = library_json_read(input, &arena, &expected);
     size_t n_digits = 0, n_digits_most = 0;
     for (size_t i = 0; i < input.size; i++) {
@@ -512,6 +543,7 @@ int main(void)
         cmocka_unit_test(json_is_read_and_written_compactly_in_the_same_order),
         cmocka_unit_test(json_strings_keep_every_character),
         cmocka_unit_test(json_numbers_keep_their_kind_and_value),
+        cmocka_unit_test(spelled_numbers_are_written_as_they_were_read),
         cmocka_unit_test(json_numbers_are_written_with_the_fewest_digits),
         cmocka_unit_test(a_float32_is_written_with_the_digits_of_a_float32),
         cmocka_unit_test(every_float_reads_back_as_itself),

@@ -64,7 +64,7 @@ static void msgpack_reads_every_form_of_a_value(void **state)
         {TEXT("\x93\xC2\xC3\x7F"), "[false,true,127]"},
         {TEXT("\x94\xCC\xFF\xCD\xFF\xFF\xCE\xFF\xFF\xFF\xFF\xE0"), "[255,65535,4294967295,-32]"},
         {TEXT("\xCF\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF"), "9223372036854775807"},
-        {TEXT("\xCF\x80\x00\x00\x00\x00\x00\x00\x00"), "9.223372036854776e+18"},
+        {TEXT("\xCF\x80\x00\x00\x00\x00\x00\x00\x00"), "9223372036854775808"},
         {TEXT("\x93\xD0\x80\xD1\x80\x00\xD2\x80\x00\x00\x00"), "[-128,-32768,-2147483648]"},
         {TEXT("\xD3\x80\x00\x00\x00\x00\x00\x00\x00"), "-9223372036854775808"},
         {TEXT("\xCA\x3F\x33\x33\x33"), "0.7"},
