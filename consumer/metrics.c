@@ -180,7 +180,9 @@ static const struct {
     [PREFIX_LOOKUPS] = {"sheaf_prefix_lookups_total", COUNTER, "Prompts looked up in the prefix cache."},
     [PREFIX_HITS] = {"sheaf_prefix_hits_total", COUNTER, "Prompts that found a shared page."},
     [PREFIX_TOKENS] = {"sheaf_prefix_tokens_total", COUNTER, "Prompt tokens looked up."},
-    [PREFIX_SAVED] = {"sheaf_prefix_tokens_saved_total", COUNTER, "Prompt tokens not computed again."},
+    [PREFIX_SAVED] =
+        {"sheaf_prefix_tokens_saved_total", COUNTER,
+         "Tokens looked up in the prefix cache that were in it, of every sequence: n, best_of and scores look up more than once."},
     [PREFIX_EVICTIONS] = {"sheaf_prefix_evictions_total", COUNTER, "Shared pages given up for others."},
     [PREFIX_PAGES] = {"sheaf_prefix_pages", GAUGE, "Pages of prompts: shared by running sequences, or idle."},
     [COMMIT_SECONDS] = {"sheaf_commit_seconds", HISTOGRAM, "Time of a commit."},

@@ -81,7 +81,7 @@ static void add_worker(const struct metrics *metrics, struct buffer *out)
     page_add_tile(out, "jobs failed", "%s", page_number(number, metrics->jobs.n_by_status[RESULT_FAILED]));
     page_add_tile(out, "jobs in flight", "%s", page_number(number, metrics->jobs.n_in_flight));
     page_add_tile(out, "mean batch", "%.1f", steps > 0 ? metrics->steps.sequences.sum / steps : 0);
-    page_add_tile(out, "prompt tokens from the cache", "%.1f %%",
+    page_add_tile(out, "prefill from the cache, of all prefill", "%.1f %%",
                   prompts ? 100.0 * (double)metrics->prefixes.tokens_saved / (double)prompts : 0);
     page_add_tile(out, "KV pages in use", "%" PRId32 " of %" PRId32, metrics->steps.pages_used,
                   metrics->steps.pages_total);

@@ -16,5 +16,5 @@ UNION ALL SELECT 'tokens a second: prompts and answers', format('%,d', (prompt_t
 UNION ALL SELECT 'tokens a second: answers alone', format('%,d', generated_tokens / busy_s) FROM work
 UNION ALL SELECT 'mean batch size', format('%.1f', 1.0 * n_sequence_steps / n_steps) FROM work
 UNION ALL SELECT 'prefix-cache hit rate', format('%.1f %%', 100.0 * hits / lookups) FROM work
-UNION ALL SELECT 'prompt tokens not computed again', format('%,d (%.1f %%)', tokens_saved,
+UNION ALL SELECT 'prompt tokens from the prefix cache', format('%,d (%.1f %%)', tokens_saved,
                                                             100.0 * tokens_saved / prefix_tokens) FROM work;

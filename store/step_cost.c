@@ -2,8 +2,10 @@
 
 #include "store/database.h"
 
+#include <math.h>
+
 // Sums of x: tokens, y: milliseconds.
-static void fit(struct step_cost *cost, double x, double y, double xx, double xy)
+static void fit_line(struct step_cost *cost, double x, double y, double xx, double xy)
 {
     double n = (double)cost->n_steps, spread = n * xx - x * x;
     cost->token_ms = spread > 0 ? (n * xy - x * y) / spread : 0;
@@ -17,12 +19,23 @@ static void fit(struct step_cost *cost, double x, double y, double xx, double xy
     }
 }
 
+static void fit(struct step_cost *cost, double x, double y, double xx, double xy, double yy)
+{
+    fit_line(cost, x, y, xx, xy);
+    double n = (double)cost->n_steps, base = cost->base_ms, token = cost->token_ms;
+    double squares =
+        yy + n * base * base + token * token * xx - 2 * base * y - 2 * token * xy + 2 * base * token * x;
+    cost->noise_ms = n > 2 && squares > 0 ? sqrt(squares / (n - 2)) : 0;
+}
+
 enum status store_step_cost(struct store *store, struct step_cost *cost, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT count(*), total(s.prefill_tokens), total(s.generated), workers.n_sequences_max, workers.n_tokens_max, total(x), total(y),"
-        " total(x * x), total(x * y) FROM (SELECT worker, prefill_tokens, generated, CAST(n_tokens AS REAL) AS x,"
+        " total(x * x), total(x * y), total(y * y), total(s.n_sequences), (SELECT count(*) FROM jobs WHERE worker = s.worker AND"
+        " finished_at_us IS NOT NULL), coalesce(avg(s.n_sequences) FILTER (WHERE s.waiting > 0), workers.n_sequences_max)"
+        " FROM (SELECT worker, n_sequences, waiting, prefill_tokens, generated, CAST(n_tokens AS REAL) AS x,"
         " prepare_ms + plan_ms + compute_ms + finish_ms AS y FROM steps WHERE worker = (SELECT max(worker) FROM steps)) s"
         " JOIN workers ON workers.id = s.worker",
         error);
@@ -34,10 +47,15 @@ enum status store_step_cost(struct store *store, struct step_cost *cost, struct 
         *cost = (struct step_cost){.n_steps = sqlite3_column_int64(select, 0),
                                    .prefill_tokens = sqlite3_column_int64(select, 1),
                                    .generated_tokens = sqlite3_column_int64(select, 2),
+                                   .n_tokens = sqlite3_column_int64(select, 5),
+                                   .n_sequence_steps = sqlite3_column_int64(select, 10),
+                                   .n_jobs = sqlite3_column_int64(select, 11),
+                                   .n_sequences_full = sqlite3_column_double(select, 12),
                                    .n_sequences_max = sqlite3_column_int(select, 3),
                                    .n_tokens_max = sqlite3_column_int(select, 4)};
         fit(cost, sqlite3_column_double(select, 5), sqlite3_column_double(select, 6),
-            sqlite3_column_double(select, 7), sqlite3_column_double(select, 8));
+            sqlite3_column_double(select, 7), sqlite3_column_double(select, 8),
+            sqlite3_column_double(select, 9));
     }
     sqlite3_reset(select);
     return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "reading steps", error);

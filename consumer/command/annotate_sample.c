@@ -154,14 +154,29 @@ static void add_money(struct buffer *out, const struct settings *settings, doubl
     buffer_add_byte(out, '\n');
 }
 
-// A full batch gives as many tokens a step as it has sequences; the last sequences run alone for about an answer. A
-// step of more tokens than the worker takes is several.
-static double steps_for(const struct step_cost *cost, double prefill_tokens, double answer_tokens,
-                        double tail)
+// What `n_jobs` like those of the sample take. The last sequences run alone for about an answer; a step of more tokens
+// than the worker takes is several.
+static double steps_for(const struct step_cost *cost, double n_jobs)
 {
-    double by_sequences = answer_tokens / (double)cost->n_sequences_max;
-    double by_tokens = (prefill_tokens + answer_tokens) / (double)cost->n_tokens_max;
-    return fmax(by_sequences, by_tokens) + tail;
+    double of_job = 1 / (double)cost->n_jobs, one = (double)cost->n_sequence_steps * of_job;
+    double by_sequences = n_jobs * one / fmax(cost->n_sequences_full, 1);
+    double by_tokens = n_jobs * (double)cost->n_tokens * of_job / (double)cost->n_tokens_max;
+    return fmax(by_sequences, by_tokens) + one;
+}
+
+// Half of the 95 % interval: of the answers' lengths, which a share of the time goes with, and of the steps' times,
+// that of `steps` to go as well as the mean's of those seen.
+static double time_margin(const struct sampling_report *report, const struct step_cost *cost, double seconds,
+                          double steps)
+{
+    double answer = mean_of(&report->answer_tokens);
+    double share = (double)cost->generated_tokens / (double)(cost->n_tokens ? cost->n_tokens : 1);
+    double of_answers = answer > 0 ? seconds * fmin(share, 1) *
+                                         margin_of(&report->answer_tokens, report->annotate->n_rows) / answer
+                                   : 0;
+    double of_steps =
+        1.96 * cost->noise_ms / 1000 * sqrt(fmax(steps, 0) + steps * steps / (double)cost->n_steps);
+    return sqrt(of_answers * of_answers + of_steps * of_steps);
 }
 
 static enum status add_time(struct sampling_report *report, struct error *error)
@@ -169,23 +184,17 @@ static enum status add_time(struct sampling_report *report, struct error *error)
     struct annotate *annotate = report->annotate;
     struct step_cost cost;
     enum status status = store_step_cost(annotate->store, &cost, error);
-    if (status != STATUS_OK || !cost.n_steps || !report->prompt_tokens.n)
+    if (status != STATUS_OK || !cost.n_steps || !cost.n_jobs || !report->prompt_tokens.n)
         return status;
-    double n = (double)(annotate->n_rows - report->prompt_tokens.n), answer = mean_of(&report->answer_tokens);
-    // what the prefix tree saved in the sample it saves in the rest
-    double computed = fmin((double)cost.prefill_tokens / report->prompt_tokens.total, 1);
-    double prefill = n * mean_of(&report->prompt_tokens) * computed;
-    double tail = answer / annotate->n_votes, margin = margin_of(&report->answer_tokens, annotate->n_rows);
-    double seconds[3];
-    for (int i = 0; i < 3; i++) {
-        double answers = n * fmax(answer + (i - 1) * margin, 0);
-        double steps = steps_for(&cost, prefill, answers, tail);
-        seconds[i] = (steps * cost.base_ms + (prefill + answers) * cost.token_ms) / 1000;
-        if (i == 1)
-            add_line(&report->out, "steps to go", steps, 0);
-    }
-    buffer_add_format(&report->out, "  %-16s %14.1f  (%.1f to %.1f)\n", "seconds to go", seconds[1],
-                      seconds[0], seconds[2]);
+    // what the prefix tree saved in the sample, and what a constraint forced, it does in the rest
+    double n_jobs = (double)(annotate->n_rows - report->prompt_tokens.n) * annotate->n_votes;
+    double steps = n_jobs > 0 ? steps_for(&cost, n_jobs) : 0;
+    double tokens = n_jobs * (double)cost.n_tokens / (double)cost.n_jobs;
+    double seconds = (steps * cost.base_ms + tokens * cost.token_ms) / 1000;
+    double margin = time_margin(report, &cost, seconds, steps);
+    add_line(&report->out, "steps to go", steps, 0);
+    buffer_add_format(&report->out, "  %-16s %14.2f  (%.2f to %.2f)\n", "seconds to go", seconds,
+                      fmax(seconds - margin, 0), seconds + margin);
     return STATUS_OK;
 }
 

@@ -68,8 +68,8 @@ static void add_tokens(struct buffer *out, const struct value *fields)
             completion = integer_of(&fields[7]) - duplicate_completion, cached = integer_of(&fields[8]),
             all = prompt + completion + duplicates;
     page_begin_section(out, "Tokens");
-    page_begin_bars(out, TEXT("By cost"));
-    page_add_bar(out, TEXT("prompts, computed"), prompt - cached, all);
+    page_begin_bars(out, TEXT("By cost, each request's prompt once"));
+    page_add_bar(out, TEXT("prompts, not from the prefix cache"), prompt - cached, all);
     page_add_bar(out, TEXT("prompts, from the prefix cache"), cached, all);
     page_add_bar(out, TEXT("answers, generated"), completion, all);
     page_add_bar(out, TEXT("prompts and answers, from duplicates"), duplicates, all);

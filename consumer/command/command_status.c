@@ -105,7 +105,7 @@ static void add_totals(struct listing *listing, const struct store_totals *total
         buffer_add_format(
             &listing->out,
             "\n%lld worker%s alive; %lld steps, mean batch %.1f, %.0f tokens generated per busy second;\n"
-            "prefix cache: %.1f %% of prompts hit, %.1f %% of prompt tokens not computed again\n",
+            "prefix cache: %.1f %% of lookups hit, %.1f %% of the tokens looked up were in it\n",
             (long long)totals->n_workers_alive, totals->n_workers_alive == 1 ? "" : "s",
             (long long)totals->n_steps, totals->mean_batch, rate, 100 * totals->prefix_hit_share,
             100 * totals->tokens_saved_share);

@@ -453,7 +453,7 @@ def a_sample_estimates_what_the_whole_takes_and_is_not_computed_again(test):
     predicted, = figure(sample.out, "steps to go")
     assert abs(predicted - steps) <= 0.15 * steps, (predicted, steps)
     seconds = figure(sample.out, "seconds to go")
-    assert seconds[1] <= seconds[0] <= seconds[2]
+    assert seconds[1] < seconds[0] < seconds[2]
     assert test.query("SELECT count(*), sum(attempts) FROM jobs", "out.csv.db") == [(900, 900)]
     rows = read_csv(test, "out.csv")
     for name, column in (("prompt tokens", 3), ("answer tokens", 4)):
@@ -463,6 +463,23 @@ def a_sample_estimates_what_the_whole_takes_and_is_not_computed_again(test):
     price, _, _ = figure(sample.out, "price")
     value = [figure(sample.out, name)[0] for name in ("prompt tokens", "answer tokens")]
     assert abs(price - value[0] / 1000 - value[1] / 500) <= 0.02 * price
+
+
+@case
+def a_sample_of_forced_tokens_estimates_the_steps_that_are_left(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(600)])
+    names = ["sentiment", "a long name of a property", "another name"]
+    write(test, "s.json", json.dumps({"type": "object", "properties": {name: {"enum": ["positive", "negative", "mixed"]} for name in names},
+                                      "required": names}))
+    for options in (["--schema", "s.json"], ["--choice", "one label,two,three", "--probabilities"], ["--choice", "one label,two,three"]):
+        store = f"{len(options)}{options[0]}.db"
+        arguments = ("in.csv", "--max-batch", "8", *options, "--store", store)
+        sample = annotate(test, *arguments, "--sample", "60", engine="fixed:1")
+        before, = test.query("SELECT sum(n_steps) FROM workers", store)[0]
+        annotate(test, *arguments, engine="fixed:1")
+        after, = test.query("SELECT sum(n_steps) FROM workers", store)[0]
+        predicted, = figure(sample.out, "steps to go")
+        assert abs(predicted - (after - before)) <= 0.2 * (after - before), (options, predicted, after - before)
 
 
 @case

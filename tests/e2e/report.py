@@ -35,7 +35,7 @@ def its_figures_are_those_of_the_store(test):
     (figures,) = test.query("SELECT n_submitted, n_done, n_failed, n_cancelled FROM datasets")
     assert tuple(number(tiles[name]) for name in ("submitted", "done", "failed", "cancelled")) == figures == (66, 60, 6, 0)
     (tokens,) = test.query("SELECT sum(prompt_tokens) - sum(cached_tokens), sum(cached_tokens), sum(completion_tokens), 0 FROM jobs")
-    assert tuple(found.bars("By cost").values()) == tokens and tokens[2] > 0
+    assert tuple(found.bars("By cost, each request's prompt once").values()) == tokens and tokens[2] > 0
     (done,) = test.query("SELECT count(*) FROM jobs WHERE status = 'done'")
     for title in ("Seconds of a job: wait, prefill, decode", "Tokens of a prompt", "Tokens of an answer"):
         assert sum(found.columns(title)) == done[0] == 60, title
@@ -60,7 +60,7 @@ def tokens_of_duplicates_are_a_class_of_their_own(test):
     found = report(test, "d")
     each = [prompt for (prompt,) in test.query("SELECT prompt_tokens FROM jobs ORDER BY id")]
     (cached,) = test.query("SELECT cached_tokens FROM datasets")[0]
-    assert tuple(found.bars("By cost").values()) == (sum(each[:2]) - cached, cached, 10, sum(each[2:]) + 18 * 5), found.bars("By cost")
+    assert tuple(found.bars("By cost, each request's prompt once").values()) == (sum(each[:2]) - cached, cached, 10, sum(each[2:]) + 18 * 5), found.bars("By cost, each request's prompt once")
     assert number(found.tiles()["answered from duplicates"]) == 18
     # annotate's equal rows are no jobs
     test.write("in.csv", ["text", *(f"the {i % 4}" for i in range(12))])
@@ -73,7 +73,7 @@ def tokens_of_duplicates_are_a_class_of_their_own(test):
         " SELECT n_duplicate_rows, duplicate_row_tokens FROM datasets WHERE dataset = 'a'")
     (whole,) = test.query("SELECT sum(prompt_tokens + completion_tokens) FROM jobs WHERE dataset = 'a'")[0]
     assert (of_rows, tokens) == (8, 2 * whole), (of_rows, tokens, whole)
-    assert tuple(found.bars("By cost").values())[2:] == (completion, tokens) and found.bars("By cost")["prompts, computed"] == prompt
+    assert tuple(found.bars("By cost, each request's prompt once").values())[2:] == (completion, tokens) and found.bars("By cost, each request's prompt once")["prompts, not from the prefix cache"] == prompt
     assert number(found.tiles()["answered from duplicates"]) == 8
 
 

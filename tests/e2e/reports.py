@@ -127,7 +127,7 @@ def the_totals_of_all_steps_are_at_the_end(test):
     assert (told["generated_tokens_per_busy_second"], told["mean_batch"]) == (350, 4.5), told
     assert (told["prefix_hit_share"], told["tokens_saved_share"]) == (0.25, 0.625), told
     assert text.endswith("\n0 workers alive; 10 steps, mean batch 4.5, 350 tokens generated per busy second;\n"
-                         "prefix cache: 25.0 % of prompts hit, 62.5 % of prompt tokens not computed again\n"), text
+                         "prefix cache: 25.0 % of lookups hit, 62.5 % of the tokens looked up were in it\n"), text
     write_rows(test, "UPDATE workers SET busy_us = 0")
     assert json.loads(test.run("status", "--json").out)["generated_tokens_per_busy_second"] == 0
 

@@ -338,7 +338,7 @@ static void the_page_shows_the_worker_and_its_partitions(void **state)
     assert_tile("jobs in flight", "42");
     assert_tile("mean batch", "2.5");
     assert_tile("KV pages in use", "5 of 7");
-    assert_tile("prompt tokens from the cache", "37.5 %");
+    assert_tile("prefill from the cache, of all prefill", "37.5 %");
     assert_lines("<tr><td>jobs 3</td><td>-1</td><td>9</td><td>8</td><td>70</td></tr>\n"
                  "<tr><td>&lt;&quot;&amp;\\&gt; 4</td><td>100</td><td>30</td><td>2</td><td>150</td></tr>\n"
                  "<tr><td>jobs 5</td><td>200</td><td>1</td><td>0</td><td>199</td></tr>\n</table></div>");
@@ -350,7 +350,7 @@ static void the_page_shows_the_worker_and_its_partitions(void **state)
     write_page(NULL);
     assert_non_null(strstr(text.data, "waiting: &lt;away&gt;</p>\n"));
     assert_tile("mean batch", "0.0");
-    assert_tile("prompt tokens from the cache", "0.0 %");
+    assert_tile("prefill from the cache, of all prefill", "0.0 %");
     assert_null(strstr(text.data, "Partitions"));
     assert_null(strstr(text.data, "Datasets"));
 }

@@ -61,11 +61,19 @@ static void the_cost_of_a_step_is_a_base_and_so_much_a_token(void **state)
         {.n_tokens = 16, .prefill_tokens = 9, .n_generated = 4, .compute_us = 10000}};
     struct step_cost cost = cost_of(line, 3);
     assert_cost(cost, 2, 0.5);
+    assert_true(cost.noise_ms < 1e-6); // all are on the line
+    assert_int_equal(cost.n_tokens, 30);
     assert_int_equal(cost.prefill_tokens, 12);
     assert_int_equal(cost.generated_tokens, 7);
     assert_int_equal(cost.n_sequences_max, description.n_sequences_max);
     assert_int_equal(cost.n_tokens_max, description.n_tokens_max);
     assert_cost(cost_of(line, 1), 4, 0); // one step says nothing of a token's share
+    struct step_figures noisy[] = {{.n_tokens = 1, .n_sequences = 1, .compute_us = 3000},
+                                   {.n_tokens = 1, .n_sequences = 2, .compute_us = 5000},
+                                   {.n_tokens = 1, .n_sequences = 4, .compute_us = 7000}};
+    cost = cost_of(noisy, 3);
+    assert_true(fabs(cost.noise_ms - sqrt(8)) < 1e-6); // squares of -2, 0 and 2, by the degrees of freedom
+    assert_int_equal(cost.n_sequence_steps, 7);
     struct step_figures falling[] = {{.n_tokens = 1, .compute_us = 9000},
                                      {.n_tokens = 9, .compute_us = 1000}};
     assert_cost(cost_of(falling, 2), 5, 0);
