@@ -29,8 +29,8 @@ void constrained_fill_mask(struct sequence *sequence, uint32_t *mask);
 bool constrained_check(struct sequence *sequence);
 // Moves the matcher behind a drawn token. False: it failed, finish_reason is set.
 bool constrained_match(struct sequence *sequence, int32_t token);
-// Of an answer that has used its max_tokens: it has ended by itself where nothing can follow it, and where it closes
-// within them and is complete.
+// Of an answer that has used its max_tokens: it has ended by itself where nothing can follow it, and where it
+// closes within them and is complete.
 void constrained_judge_length(struct sequence *sequence);
 // Appends the tokens that must follow, or ends the answer. No token may be pending.
 void constrained_force(struct sequence *sequence, const struct tokenizer *tokenizer);

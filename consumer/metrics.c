@@ -182,7 +182,7 @@ static const struct {
     [PREFIX_TOKENS] = {"sheaf_prefix_tokens_total", COUNTER, "Prompt tokens looked up."},
     [PREFIX_SAVED] =
         {"sheaf_prefix_tokens_saved_total", COUNTER,
-         "Tokens looked up in the prefix cache that were in it, of every sequence: n, best_of and scores look up more than once."},
+         "Tokens looked up in the prefix cache that were in it; n, best_of and scores look up again."},
     [PREFIX_EVICTIONS] = {"sheaf_prefix_evictions_total", COUNTER, "Shared pages given up for others."},
     [PREFIX_PAGES] = {"sheaf_prefix_pages", GAUGE, "Pages of prompts: shared by running sequences, or idle."},
     [COMMIT_SECONDS] = {"sheaf_commit_seconds", HISTOGRAM, "Time of a commit."},

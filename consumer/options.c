@@ -289,8 +289,8 @@ static const struct option options[] = {
      "template lists row's fields, order those "
      "too"},
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
-     "with --choice: a column a label with its probability, and the margin of the first to the second; the label, of "
-     "one vote, is the most probable one, and nothing is generated"},
+     "with --choice: a column a label with its probability, and the margin of the first to the second; the "
+     "label, of one vote, is the most probable one, and nothing is generated"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds; the answer is the majority's, a column has its share (1)"},
     {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 0, 0, "COLUMN[=PROPERTY]",

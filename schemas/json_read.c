@@ -2,6 +2,7 @@
 // its own members and is allocated with its exact length. A function that returns false has filled the error.
 #include "schemas/json_read.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,14 +237,22 @@ static bool parse_integer(const char *digits, const char *end, int64_t *integer)
     return true;
 }
 
+// msgpack has such an integer too, so a job's request is the same in both encodings.
+static bool is_uint64(const char *digits)
+{
+    errno = 0;
+    (void)strtoull(digits, NULL, 10);
+    return digits[0] != '-' && errno == 0;
+}
+
 static bool is_minus_zero(const char *start, const char *end)
 {
     return end - start == 2 && memcmp(start, "-0", 2) == 0;
 }
 
-// Integers outside int64 become floats with their digits. strtod needs a NUL behind the digits: they are copied to the
-// place of the next string, which has room for them and the NUL because they are not a string, and a comma, a bracket
-// or the end follows them.
+// Integers outside int64 become floats with their digits. strtod needs a NUL behind the digits: they are
+// copied to the place of the next string, which has room for them and the NUL because they are not a string,
+// and a comma, a bracket or the end follows them.
 static bool read_number(struct reader *reader, struct value *value)
 {
     const char *start = reader->at;
@@ -260,7 +269,7 @@ static bool read_number(struct reader *reader, struct value *value)
     memcpy(reader->strings, start, size);
     reader->strings[size] = '\0';
     *value = value_float(strtod(reader->strings, NULL));
-    if (whole || reader->is_spelled) {
+    if (reader->is_spelled || (whole && is_uint64(reader->strings))) {
         value->digits = reader->strings;
         reader->strings += size + 1;
     }

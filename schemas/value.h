@@ -30,8 +30,7 @@ struct value {
         int64_t integer;
         struct {
             double number;
-            const char *
-                digits; // VALUE_FLOAT: as its JSON spells it, where the number may differ from that; else NULL
+            const char *digits; // as its JSON spells it, where the number may differ; else NULL
         };
         struct text text; // VALUE_STRING, VALUE_BYTES
         struct {
@@ -65,8 +64,8 @@ const char *value_kind_name(enum value_kind kind); // "null", "boolean", "intege
 enum { VALUE_DESCRIPTION_BYTES = 64 };
 void value_describe(const struct value *value, char out[VALUE_DESCRIPTION_BYTES]);
 
-// Equal kinds, contents and order of members. Floats compare as numbers, of either width; where both have digits, by
-// these.
+// Equal kinds, contents and order of members. Floats compare as numbers, of either width; where both have
+// digits, by these.
 bool value_equal(const struct value *a, const struct value *b);
 // Equal values have equal hashes, also when one is the JSON and the other the msgpack of a job.
 uint64_t value_hash(const struct value *value, uint64_t seed);
@@ -78,10 +77,12 @@ bool value_has_bytes(const struct value *value);
 bool value_find_duplicate(const struct value *object, const struct text **duplicate) WARN_UNUSED;
 
 // JSON (RFC 8259). Duplicate keys, bad UTF-8, NUL in a key, numbers beyond a double and anything after the
-// value are errors (STATUS_REJECT). Integers outside int64 become VALUE_FLOAT with their digits. Implemented in json.c.
+// value are errors (STATUS_REJECT). Integers outside int64 become VALUE_FLOAT, those of uint64 with
+// their digits, as in msgpack. Implemented in json.c.
 enum status json_decode(struct text input, struct arena *arena, struct value *value,
                         struct error *error) WARN_UNUSED;
-// The same with the digits of all numbers but integers within int64: encoded again, each is spelled as it was.
+// The same with the digits of all numbers but integers within int64: encoded again, each is spelled as it
+// was.
 enum status json_decode_spelled(struct text input, struct arena *arena, struct value *value,
                                 struct error *error) WARN_UNUSED;
 // The same for a file that belongs to a model (a vocabulary of 2^18 tokens and its merges are about 2^21
@@ -89,7 +90,8 @@ enum status json_decode_spelled(struct text input, struct arena *arena, struct v
 enum { VALUE_DOCUMENT_COUNT_MAX = 1 << 22 };
 enum status json_decode_document(struct text input, struct arena *arena, struct value *value,
                                  struct error *error) WARN_UNUSED;
-// Compact JSON, UTF-8 kept, keys in order, doubles by their digits, else shortest-round-trip. Bytes are written as base64 text.
+// Compact JSON, UTF-8 kept, keys in order, doubles by their digits, else shortest-round-trip. Bytes are
+// written as base64 text.
 void json_encode(const struct value *value, struct buffer *out);
 void json_encode_string(struct text text, struct buffer *out); // with quotes; bad UTF-8 becomes U+FFFD
 void json_encode_number(double number, struct buffer *out);    // NaN and infinities: null

@@ -33,8 +33,9 @@ enum status store_step_cost(struct store *store, struct step_cost *cost, struct 
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT count(*), total(s.prefill_tokens), total(s.generated), workers.n_sequences_max, workers.n_tokens_max, total(x), total(y),"
-        " total(x * x), total(x * y), total(y * y), total(s.n_sequences), (SELECT count(*) FROM jobs WHERE worker = s.worker AND"
-        " finished_at_us IS NOT NULL), coalesce(avg(s.n_sequences) FILTER (WHERE s.waiting > 0), workers.n_sequences_max)"
+        " total(x * x), total(x * y), total(y * y), total(s.n_sequences),"
+        " (SELECT count(*) FROM jobs WHERE worker = s.worker AND finished_at_us IS NOT NULL),"
+        " coalesce(avg(s.n_sequences) FILTER (WHERE s.waiting > 0), workers.n_sequences_max)"
         " FROM (SELECT worker, n_sequences, waiting, prefill_tokens, generated, CAST(n_tokens AS REAL) AS x,"
         " prepare_ms + plan_ms + compute_ms + finish_ms AS y FROM steps WHERE worker = (SELECT max(worker) FROM steps)) s"
         " JOIN workers ON workers.id = s.worker",

@@ -1,5 +1,5 @@
-// --sample: some rows with their answers, and from them an estimate for all. --estimate: the tokens of all prompts,
-// without a step of the model.
+// --sample: some rows with their answers, and from them an estimate for all. --estimate: the tokens of all
+// prompts, without a step of the model.
 #include "batching/sequence.h"
 #include "consumer/command/annotate.h"
 #include "consumer/runtime.h"
@@ -30,7 +30,8 @@ static double mean_of(const struct sum *sum)
     return sum->n ? sum->total / (double)sum->n : 0;
 }
 
-// Half of the 95 % interval of the mean, for a sample without repetition of `n_all` (Cochran, "Sampling Techniques").
+// Half of the 95 % interval of the mean, for a sample without repetition of `n_all` (Cochran, "Sampling
+// Techniques").
 static double margin_of(const struct sum *sum, int64_t n_all)
 {
     if (sum->n < 2 || sum->n >= n_all)
@@ -154,8 +155,8 @@ static void add_money(struct buffer *out, const struct settings *settings, doubl
     buffer_add_byte(out, '\n');
 }
 
-// What `n_jobs` like those of the sample take. The last sequences run alone for about an answer; a step of more tokens
-// than the worker takes is several.
+// What `n_jobs` like those of the sample take. The last sequences run alone for about an answer; a step of
+// more tokens than the worker takes is several.
 static double steps_for(const struct step_cost *cost, double n_jobs)
 {
     double of_job = 1 / (double)cost->n_jobs, one = (double)cost->n_sequence_steps * of_job;
@@ -164,8 +165,8 @@ static double steps_for(const struct step_cost *cost, double n_jobs)
     return fmax(by_sequences, by_tokens) + one;
 }
 
-// Half of the 95 % interval: of the answers' lengths, which a share of the time goes with, and of the steps' times,
-// that of `steps` to go as well as the mean's of those seen.
+// Half of the 95 % interval: of the answers' lengths, which a share of the time goes with, and of the steps'
+// times, that of `steps` to go as well as the mean's of those seen.
 static double time_margin(const struct sampling_report *report, const struct step_cost *cost, double seconds,
                           double steps)
 {

@@ -185,8 +185,8 @@ static enum status submit_group(struct group *group, struct error *error)
     return status;
 }
 
-// Of a row's first answer; that of each further one is the next number. Without one that was given, it is a hash
-// of the request, and of how often the request came before where equal rows draw for themselves.
+// Of a row's first answer; that of each further one is the next number. Without one that was given, it is a
+// hash of the request, and of how often the request came before where equal rows draw for themselves.
 static enum status choose_seed(struct group *group, int64_t *seed, struct error *error)
 {
     const struct row_prompt *prompt = &group->annotate->prompt;

@@ -174,8 +174,8 @@ static void take_text(struct row_answer *answer, const struct job *job)
         value_string(TEXT("the answer ended before its label did: raise --max-tokens"));
 }
 
-// Of each label in the order of --choice, and how far the first is before the second. The result's own text is the
-// label: the most probable one, unless it was voted for.
+// Of each label in the order of --choice, and how far the first is before the second. The result's own text
+// is the label: the most probable one, unless it was voted for.
 static void take_probabilities(struct row_answer *answer, const struct job *job)
 {
     const struct result *result = &job->result;

@@ -17,9 +17,9 @@ struct table_columns {
     size_t n;
 };
 
-// A row, valid until the next one is read. Fields of CSV and TSV are strings of any bytes, those of JSON lines
-// and SQLite have their types; numbers of JSON keep their digits. The columns of JSON lines are the members of all lines; one that a line lacks is
-// null.
+// A row, valid until the next one is read. Fields of CSV and TSV are strings of any bytes, those of JSON
+// lines and SQLite have their types; numbers of JSON keep their digits. The columns of JSON lines are the
+// members of all lines; one that a line lacks is null.
 struct table_row {
     struct value *fields; // [columns.n]
     int64_t number;       // among the rows that are whole, from 1

@@ -53,7 +53,8 @@ static void constraints_without_sense_are_named(void **state)
          "choice_logprobs_decide: impossible beside n"},
         {"'choice_logprobs_decide':true,'choice_logprobs':true,'guided_choice':['a'],'echo':true",
          "choice_logprobs_decide: impossible beside echo"},
-        {"'choice_logprobs_decide':true,'choice_logprobs':true,'guided_choice':['a'],'close_at_max_tokens':true",
+        {"'choice_logprobs_decide':true,'choice_logprobs':true,'guided_choice':['a'],"
+         "'close_at_max_tokens':true",
          "choice_logprobs_decide: impossible beside close_at_max_tokens"},
         {"'bad_words':['x'],'guided_choice':['a']", "bad_words: impossible beside guided_choice"},
         {"'bad_words':'x'", "bad_words: expected a list of strings, got 'x'"},

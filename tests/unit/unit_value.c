@@ -50,11 +50,14 @@ static void json_numbers_keep_their_kind_and_value(void **state)
     assert_json("[9223372036854775807,-9223372036854775808]", "[9223372036854775807,-9223372036854775808]");
     assert_json("[1.0,-0.0,1e2,1e300,0.1,5e-324]", "[1.0,-0.0,100.0,1e+300,0.1,4.94065645841247e-324]");
     assert_json("1e-999", "0.0");
-    // Beyond int64: a double with its digits, in every place a number can stand.
+    // Beyond int64: a double, with its digits as far as msgpack has such integers, in every place a number
+    // can stand.
     assert_json("9223372036854775808", "9223372036854775808");
-    assert_json("[-9223372036854775809,1]", "[-9223372036854775809,1]");
+    assert_json("[18446744073709551615,18446744073709551616]",
+                "[18446744073709551615,1.8446744073709552e+19]");
+    assert_json("[-9223372036854775809,1]", "[-9.223372036854776e+18,1]");
     assert_json("{\"a\":123456789012345678901234567890,\"b\":\"123456789012345678901234567890\"}",
-                "{\"a\":123456789012345678901234567890,\"b\":\"123456789012345678901234567890\"}");
+                "{\"a\":1.2345678901234568e+29,\"b\":\"123456789012345678901234567890\"}");
     assert_fault(from_json("1e999"), ERROR_INVALID_ENCODING, "overflow");
 }
 
