@@ -69,11 +69,16 @@ int broker_stop_group(void **state)
     return 0;
 }
 
-void broker_run_case(void **state)
+static void run_case(void **state)
 {
     if (!brokers)
         skip();
     ((const struct broker_case *)*state)->run(state);
+}
+
+struct CMUnitTest broker_test(const char *name, struct broker_case *which)
+{
+    return (struct CMUnitTest){name, run_case, NULL, NULL, which};
 }
 
 bool broker_is_ours(void)

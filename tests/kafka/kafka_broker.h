@@ -16,14 +16,8 @@ int broker_stop_group(void **state);
 struct broker_case {
     void (*run)(void **state);
 };
-void broker_run_case(void **state);
-#define BROKER_TEST(name)                                                                                    \
-    {                                                                                                        \
-#name, broker_run_case, NULL, NULL, &(struct broker_case)                                            \
-        {                                                                                                    \
-            name                                                                                             \
-        }                                                                                                    \
-    }
+struct CMUnitTest broker_test(const char *name, struct broker_case *which);
+#define BROKER_TEST(name) broker_test(#name, (struct broker_case[]){{name}})
 
 // The same with a cluster: broker 1, which is the controller too, 2 and 3; `brokers` names all. Topics, those of
 // groups and transactions too, have a copy on each. Not with $SHEAF_TEST_BROKER.
