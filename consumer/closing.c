@@ -9,8 +9,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { BEAT_MS = 500 }; // interval of the check for idle connections
-
 static void wake(struct closing *closing)
 {
     static const uint64_t one = 1;
@@ -36,14 +34,8 @@ static void *watch(void *context)
         int64_t left_ms = closing->deadline_ms - clock_ms();
         if (left_ms <= 0)
             end_process(closing, closing->limit_ms);
-        struct http *http = atomic_load(&closing->http);
-        struct pollfd fds[] = {{closing->wake_fd, POLLIN, 0}, {http ? http_fd(http) : -1, POLLIN, 0}};
-        poll(fds, 2, left_ms < BEAT_MS ? (int)left_ms : BEAT_MS);
-        uint64_t count;
-        if (fds[0].revents)
-            (void)!read(closing->wake_fd, &count, sizeof count);
-        if (http)
-            http_serve(http);
+        struct pollfd woken = {closing->wake_fd, POLLIN, 0};
+        poll(&woken, 1, (int)left_ms);
     }
     return NULL;
 }
@@ -78,14 +70,6 @@ void closing_begin(struct closing *closing, const char *part, const char *reason
 void closing_at(struct closing *closing, const char *part)
 {
     atomic_store(&closing->part, part);
-}
-
-void closing_serve(struct closing *closing, struct http *http)
-{
-    if (!closing->is_watched)
-        return;
-    atomic_store(&closing->http, http);
-    wake(closing);
 }
 
 void closing_end(struct closing *closing)

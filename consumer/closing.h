@@ -4,14 +4,15 @@
 // the process at the limit. Calls of librdkafka, CUDA or SQLite that never return cannot be bounded
 // otherwise.
 //
-// Order of calls: closing_begin, then closing_at and closing_serve as often as wanted, closing_end once.
-// Thread: main; the server given to closing_serve belongs to the watching thread until closing_end.
+// Order of calls: closing_begin, then closing_at as often as wanted, closing_end once. Thread: main.
 #pragma once
 
-#include "consumer/http.h"
+#include "schemas/error.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 enum { CLOSING_LIMIT_MS = 60000 }; // closing a transport takes up to 20 s, freeing a model a few more
 
@@ -22,7 +23,6 @@ struct closing {
     bool is_watched, has_alarm;
     pthread_t thread;
     _Atomic(const char *) part; // now being closed; a literal
-    _Atomic(struct http *) http;
     atomic_bool is_over;
     char reason[ERROR_TEXT_BYTES];
 };
@@ -30,6 +30,4 @@ struct closing {
 // Copies `reason`. A second call is ignored.
 void closing_begin(struct closing *closing, const char *part, const char *reason);
 void closing_at(struct closing *closing, const char *part);
-// The watching thread serves `http` from now on, as main may hang. NULL: none.
-void closing_serve(struct closing *closing, struct http *http);
 void closing_end(struct closing *closing);

@@ -6,15 +6,21 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum {
-    PLACES = 2 * HTTP_CONNECTIONS_MAX
-}; // connections that were shut down remain until libmicrohttpd has noticed
+    PLACES =
+        2 * HTTP_CONNECTIONS_MAX, // connections that were shut down remain until libmicrohttpd has noticed
+    BEAT_MS = 500,                // interval at which late connections are looked for
+};
 
 struct place {
     struct MHD_Connection *connection; // NULL: free
@@ -29,6 +35,10 @@ struct http {
     void *context;
     int file;
     char address[NI_MAXHOST + 16];
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool is_over;
+    int wake_fd; // eventfd: wakes the thread to end
 };
 
 // ---- connections ----
@@ -234,6 +244,31 @@ static void read_address(struct http *http)
              is_v6 ? "]" : "", port);
 }
 
+// ---- the thread ----
+
+static void *serve(void *context)
+{
+    struct http *http = context;
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    struct pollfd fds[] = {{http->wake_fd, POLLIN, 0}, {info ? info->epoll_fd : -1, POLLIN, 0}};
+    while (!atomic_load(&http->is_over)) {
+        poll(fds, 2, BEAT_MS);
+        shut_late(http);
+        MHD_run(http->daemon);
+    }
+    return NULL;
+}
+
+static enum status start_thread(struct http *http, const char *address, struct error *error)
+{
+    http->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    http->has_thread = http->wake_fd >= 0 && pthread_create(&http->thread, NULL, serve, http) == 0;
+    if (!http->has_thread)
+        return fail(error, address, "no thread could be started");
+    pthread_setname_np(http->thread, "sheaf-http");
+    return STATUS_OK;
+}
+
 // ---- start and stop ----
 
 enum status http_open(struct http **http, const char *address, bool only_loopback, http_handler *handler,
@@ -242,7 +277,7 @@ enum status http_open(struct http **http, const char *address, bool only_loopbac
     struct http *h = calloc(1, sizeof *h);
     if (!h)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--metrics: out of memory");
-    *h = (struct http){.handler = handler, .context = context, .file = -1};
+    *h = (struct http){.handler = handler, .context = context, .file = -1, .wake_fd = -1};
     enum status status = bind_socket(h, address, error);
     if (status == STATUS_OK && only_loopback)
         status = check_loopback(h, address, error);
@@ -258,6 +293,8 @@ enum status http_open(struct http **http, const char *address, bool only_loopbac
         if (!h->daemon)
             status = fail(error, address, "the server could not be started");
     }
+    if (status == STATUS_OK)
+        status = start_thread(h, address, error);
     if (status != STATUS_OK) {
         http_close(h);
         return status;
@@ -271,25 +308,21 @@ const char *http_address(const struct http *http)
     return http->address;
 }
 
-int http_fd(const struct http *http)
-{
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    return info ? info->epoll_fd : -1;
-}
-
-void http_serve(struct http *http)
-{
-    shut_late(http);
-    MHD_run(http->daemon);
-}
-
 void http_close(struct http *http)
 {
     if (!http)
         return;
+    if (http->has_thread) {
+        static const uint64_t one = 1;
+        atomic_store(&http->is_over, true);
+        (void)!write(http->wake_fd, &one, sizeof one);
+        pthread_join(http->thread, NULL);
+    }
     if (http->daemon)
         MHD_stop_daemon(http->daemon); // closes the socket
     else if (http->file >= 0)
         close(http->file);
+    if (http->wake_fd >= 0)
+        close(http->wake_fd);
     free(http);
 }

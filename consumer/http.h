@@ -1,6 +1,7 @@
 // A small HTTP server for metrics and probes: GET only, small requests, few connections, no state. Slow
 // connections are closed after a timeout, or earlier when others need their slot, so that probes are always
-// answered. It has no thread: the owner polls its descriptor and calls http_serve. Thread: main.
+// answered. Requests are answered one at a time by a thread of the server's own, sheaf-http, which calls the
+// handler. Thread: the functions main's.
 #pragma once
 
 #include "schemas/error.h"
@@ -11,8 +12,8 @@
 enum {
     HTTP_CONNECTIONS_MAX = 32,
     HTTP_REQUEST_BYTES_MAX = 16384, // per connection, with the response's header; larger requests are refused
-    HTTP_IDLE_SECONDS = 15,         // longer than a broker can block the main loop
-    HTTP_REQUEST_SECONDS = 20,      // from the connection or its last response to the next response
+    HTTP_IDLE_SECONDS = 15,
+    HTTP_REQUEST_SECONDS = 20, // from the connection or its last response to the next response
 };
 
 struct http_answer {
@@ -21,17 +22,16 @@ struct http_answer {
     struct buffer body;       // owned by the server
 };
 
-// `path` is without the query; `authorization` is the header's value, NULL: absent.
+// Thread: sheaf-http. `path` is without the query; `authorization` is the header's value, NULL: absent.
 typedef void http_handler(void *context, const char *path, const char *authorization,
                           struct http_answer *answer);
 
 struct http;
 
-// `address` is HOST:PORT, [HOST]:PORT, or PORT for the loopback. Port 0 selects a free one. STATUS_REFUSE:
-// invalid, in use, or with `only_loopback` reachable from another machine.
+// Starts the server. `address` is HOST:PORT, [HOST]:PORT, or PORT for the loopback. Port 0 selects a free one.
+// STATUS_REFUSE: invalid, in use, with `only_loopback` reachable from another machine, or no thread.
 enum status http_open(struct http **http, const char *address, bool only_loopback, http_handler *handler,
                       void *context, struct error *error) WARN_UNUSED;
 const char *http_address(const struct http *http); // as it is bound
-int http_fd(const struct http *http);
-void http_serve(struct http *http);
+// Returns when the handler runs no more.
 void http_close(struct http *http);

@@ -28,11 +28,8 @@ struct metrics {
         int64_t n_by_code[ERROR_CODE_COUNT];
         int64_t n_dead_letters, n_duplicates;
         int64_t n_constrained; // published ones
-        // Jobs in flight by the second of their arrival; the oldest second with a count is the age of the
-        // oldest unfinished job.
         int64_t n_in_flight;
-        int32_t n_by_age[METRICS_AGE_SECONDS];
-        int64_t oldest_s; // 0: none yet
+        int64_t oldest_s; // when the oldest unfinished job arrived; 0: none yet
     } jobs;
     struct {
         int64_t n_prefill, n_generated, n_cached, n_duplicate;
@@ -53,6 +50,8 @@ struct metrics {
         bool is_running;                // the main loop runs
         bool has_failed;                // `trouble` ends the worker
     } state;
+    // Jobs in flight by the second of their arrival, to find the next oldest_s. Last: copies for readers end before.
+    int32_t n_by_age[METRICS_AGE_SECONDS];
 };
 
 // Sources of the figures that are read when they are served.

@@ -121,6 +121,11 @@ static struct store *find_store(void *context)
     return finder->late->store;
 }
 
+static void publish_figures(void *context)
+{
+    exporter_publish(context);
+}
+
 static enum status stop_worker(const struct service *service, struct error *error)
 {
     struct store *store = service->late ? service->late->store : service->store;
@@ -133,10 +138,8 @@ static void begin_close(struct closing *closing, struct exporter *exporter, cons
 {
     closing_begin(closing, "the transport", reason);
     closing_at(closing, "the transport");
-    if (!exporter)
-        return;
-    exporter_announce_close(exporter, reason);
-    closing_serve(closing, exporter->http);
+    if (exporter)
+        exporter_announce_close(exporter, reason);
 }
 
 enum status service_run(const struct service *service, const struct settings *settings,
@@ -186,7 +189,7 @@ enum status service_run(const struct service *service, const struct settings *se
                                        .model_check.run = check_model,
                                        .model_check.context = &runtime,
                                        .metrics = &exporter->metrics,
-                                       .http = exporter->http,
+                                       .pages = {publish_figures, exporter, exporter_fd(exporter)},
                                        .closing = &closing,
                                        .progress.show = service->line ? progress_line_show : NULL,
                                        .progress.context = service->line};

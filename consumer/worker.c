@@ -1,6 +1,5 @@
 #include "consumer/worker_state.h"
 
-#include "consumer/http.h"
 #include "consumer/log.h"
 #include "schemas/clock.h"
 
@@ -257,12 +256,12 @@ static void wait_for_news(struct worker *worker)
                             POLLIN, 0},
                            {transport_fd, POLLIN, 0},
                            {worker->config->stop.fd, POLLIN, 0},
-                           {worker->config->http ? http_fd(worker->config->http) : -1, POLLIN, 0}};
+                           {worker->config->pages.publish ? worker->config->pages.fd : -1, POLLIN, 0}};
     // Ignores rounds for TURN_MS, so that several steps shorter than a millisecond are handled in one turn.
     if (poll(fds + 1, 3, timeout_ms < TURN_MS ? (int)timeout_ms : TURN_MS) == 0)
         poll(fds, 4, (int)timeout_ms);
     if (fds[3].revents)
-        worker->figures.served_ms = 0;
+        worker->figures.published_ms = 0;
 }
 
 // One turn. Retriable errors (STATUS_RETRY) are retried here, others end the loop.
@@ -308,7 +307,7 @@ static enum status turn(struct worker *worker, struct error *error)
         worker_figures_record(worker, NULL, 0, &projection) != STATUS_OK)
         (void)back_off(worker, &worker->figures.retry, &projection); // only figures: not fatal
     worker_figures_compact(worker);
-    worker_figures_serve(worker);
+    worker_figures_publish(worker);
     worker_stop_when_idle(worker);
     worker_figures_show(worker, false);
     return status;

@@ -70,7 +70,11 @@ struct worker_config {
     struct trace *trace;     // of the steps; NULL: none
     struct metrics *metrics; // updated by the loop
     struct closing *closing; // begun when the loop ends; NULL: no time limit
-    struct http *http;       // served by the loop; NULL: none
+    struct {                 // shows the metrics: called in turns, and when `fd` is readable; may be NULL
+        void (*publish)(void *context);
+        void *context;
+        int fd;
+    } pages;
 };
 
 enum {

@@ -2,7 +2,6 @@
 #include "consumer/worker_state.h"
 
 #include "consumer/check_log.h"
-#include "consumer/http.h"
 #include "consumer/log.h"
 #include "schemas/clock.h"
 
@@ -163,11 +162,11 @@ void worker_figures_show(struct worker *worker, bool last)
     worker->config->progress.show(worker->config->progress.context, worker->figures.totals);
 }
 
-// Serves new events, and at intervals closes connections that are idle too long.
-void worker_figures_serve(struct worker *worker)
+void worker_figures_publish(struct worker *worker)
 {
-    if (!worker->config->http || clock_ms() - worker->figures.served_ms < WORKER_BEAT_MS)
+    const struct worker_config *config = worker->config;
+    if (!config->pages.publish || clock_ms() - worker->figures.published_ms < WORKER_BEAT_MS)
         return;
-    http_serve(worker->config->http);
-    worker->figures.served_ms = clock_ms();
+    config->pages.publish(config->pages.context);
+    worker->figures.published_ms = clock_ms();
 }

@@ -39,7 +39,7 @@ struct worker_figures {
     size_t n_steps;
     struct prefix_report prefixes;
     bool has_prefixes;
-    int64_t recorded_ms, compact_at_ms, progress_ms, served_ms;
+    int64_t recorded_ms, compact_at_ms, progress_ms, published_ms;
     struct retry retry;
     int64_t n_lost;    // committed results whose figures the store did not take, since it last took some
     int64_t warned_ms; // of them; 0: not
@@ -99,7 +99,7 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
 void worker_figures_record_committed(struct worker *worker, size_t n_jobs);
 void worker_figures_compact(struct worker *worker);         // old rows of the store, when it is time
 void worker_figures_show(struct worker *worker, bool last); // the progress line
-void worker_figures_serve(struct worker *worker);           // HTTP
+void worker_figures_publish(struct worker *worker);         // for the HTTP endpoints
 
 // ---- worker_engine.c ----
 

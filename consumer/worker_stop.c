@@ -70,6 +70,8 @@ void worker_stop_failed(struct worker *worker, const struct error *error)
     memcpy(metrics->state.trouble, error->text, sizeof metrics->state.trouble);
     metrics->state.is_running = false;
     metrics->state.has_failed = true;
+    worker->figures.published_ms = 0;
+    worker_figures_publish(worker);
 }
 
 // After a fatal error: stops the engine and releases the jobs that can be released.
@@ -85,7 +87,7 @@ void worker_stop_engine(struct worker *worker)
         struct pollfd fd = {queue_fd(engine_thread_outbox(worker->engine.thread)), POLLIN, 0};
         poll(&fd, 1, WORKER_BEAT_MS);
         worker_take_rounds(worker);
-        worker_figures_serve(worker); // reports the bad health until the end
+        worker_figures_publish(worker); // reports the bad health until the end
     }
     gate_empty(&worker->gate, &worker->released);
     worker_append_list(&worker->released, &worker->finished);

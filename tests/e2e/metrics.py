@@ -10,7 +10,7 @@ import urllib.request
 
 import kafka
 import page
-from session import case, text_of
+from session import Skip, case, text_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Of one line of the format: prometheus.io/docs/instrumenting/exposition_formats.
@@ -256,6 +256,47 @@ def kafka_s_figures_are_there_and_readiness_follows_the_broker(test):
     assert "Partitions" in get(address, "/")[2]
     worker.terminate()
     assert test.wait(worker).status == 0
+
+
+@case
+def a_worker_that_waits_for_its_first_broker_says_that_it_starts(test):
+    """A broker that takes connections and says nothing, as a stopped process does."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        worker = test.start("work", "--model", test.model, "--threads", "1", "--brokers",
+                            f"127.0.0.1:{silent.getsockname()[1]}", "--metrics", "127.0.0.1:0")
+        address = served_at(test, worker)
+        with silent.accept()[0]:
+            for path in ("/healthz", "/readyz", "/metrics", "/"):
+                status, _, text = get(address, path)
+                assert (status, text) == (503, "starting\n"), (path, status, text)
+            worker.terminate()
+            assert test.wait(worker).status == 0
+
+
+@case
+def the_endpoints_answer_while_a_commit_waits_for_a_broker_that_hangs(test):
+    """A call of librdkafka then waits for socket.timeout.ms, 60 s; a request that takes half of that fails."""
+    topics = kafka.Topics(test, 1)
+    if "folder" not in kafka.broker:
+        raise Skip("the broker is not this suite's own")
+    topics.produce([{"custom_id": f"{i}", "prompt": text_of(i, 5), "max_tokens": 20, "seed": i} for i in range(400)])
+    worker = topics.work("--metrics", "127.0.0.1:0", "--engine-test", "fixed:10", "--max-batch", "8", "--exit-when-idle", "1")
+    address = served_at(test, worker)
+    test.wait_until("a commit", lambda: get(address, "/readyz")[0] == 200
+                    and samples(get(address, "/metrics")[2])['sheaf_jobs_total{status="done"}'] > 0)
+    with open(os.path.join(kafka.broker["folder"], "pid"), encoding="utf-8") as file:
+        hung = int(file.read())
+    os.kill(hung, signal.SIGSTOP)
+    try:
+        test.wait_until("it is not ready", lambda: get(address, "/readyz")[0] == 503)
+        assert get(address, "/healthz")[0] == 200
+        assert samples(get(address, "/metrics")[2])["sheaf_ready"] == 0
+        status, _, text = get(address, "/")
+        assert status == 200 and "Partitions" in text, text
+    finally:
+        os.kill(hung, signal.SIGCONT)
+    assert test.wait(worker).status == 0
+    assert len(topics.results()) == 400
 
 
 @case

@@ -1,16 +1,12 @@
-// The time limit of a worker's shutdown: a hanging part ends the process with the reason, and the health
-// endpoint answers until then.
+// The time limit of a worker's shutdown: a hanging part ends the process with the reason.
 #include "consumer/closing.h"
-#include "consumer/exporter.h"
 #include "consumer/log.h"
 #include "consumer/transport.h"
 #include "tests/golden/case_bound.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -110,54 +106,12 @@ static void a_close_that_no_thread_can_watch_is_ended_by_an_alarm(void **state)
     no_threads = false;
 }
 
-static void ask(const char *address, const char *path, char *answer, size_t size)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
-    char request[128];
-    int length = snprintf(request, sizeof request, "GET %s HTTP/1.0\r\n\r\n", path);
-    assert_int_equal(write(fd, request, (size_t)length), length);
-    size_t n_read = 0;
-    for (ssize_t n; (n = read(fd, answer + n_read, size - 1 - n_read)) > 0;)
-        n_read += (size_t)n;
-    answer[n_read] = '\0';
-    close(fd);
-}
-
-static void the_health_port_answers_with_the_reason_while_a_worker_closes(void **state)
-{
-    (void)state;
-    struct exporter *exporter;
-    struct error error;
-    assert_int_equal(exporter_open(&exporter, "127.0.0.1:0", NULL, &error), STATUS_OK);
-    struct closing closing = {0};
-    closing_begin(&closing, "the transport", "no place in the group");
-    assert_int_equal(closing.limit_ms, CLOSING_LIMIT_MS);
-    closing_begin(&closing, "the store", "another"); // ignored
-    exporter_announce_close(exporter, closing.reason);
-    closing_serve(&closing, exporter->http);
-    static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/"};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-        char answer[2048];
-        ask(http_address(exporter->http), paths[i], answer, sizeof answer);
-        assert_non_null(strstr(answer, " 503 "));
-        assert_non_null(strstr(answer, "closing: no place in the group"));
-    }
-    closing_end(&closing);
-    closing_end(&closing); // nothing
-    exporter_close(exporter);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_transport_whose_close_never_returns_ends_the_process_and_says_why),
         CASE(a_close_within_its_limit_is_not_ended),
         CASE(a_close_that_no_thread_can_watch_is_ended_by_an_alarm),
-        CASE(the_health_port_answers_with_the_reason_while_a_worker_closes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

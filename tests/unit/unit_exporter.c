@@ -1,0 +1,201 @@
+// A worker's HTTP endpoints while its main thread does something else: here it is the client that waits for them.
+#include "consumer/exporter.h"
+#include "schemas/clock.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdatomic.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct exporter *exporter;
+static char answer[65536];
+
+static size_t no_figures(struct transport *transport, struct partition_figures *figures, size_t n_max)
+{
+    (void)transport, (void)n_max;
+    figures[0] = (struct partition_figures){.topic = TEXT("jobs"), .partition = 7};
+    return 1;
+}
+
+static const struct transport_impl impl = {.name = "scripted", .figures = no_figures};
+static struct transport transport = {&impl};
+
+static int open_exporter(void **state)
+{
+    (void)state;
+    struct error error;
+    return exporter_open(&exporter, "127.0.0.1:0", NULL, &error) != STATUS_OK;
+}
+
+static int close_exporter(void **state)
+{
+    (void)state;
+    exporter_close(exporter);
+    return 0;
+}
+
+static void attach(void)
+{
+    struct metrics_view view = {.version = "1", .model = "m", .backend = "cpu", .transport = "scripted"};
+    exporter_attach(exporter, &transport, &view);
+}
+
+static void ask(const char *path)
+{
+    const char *address = http_address(exporter->http);
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    char request[128];
+    int length = snprintf(request, sizeof request, "GET %s HTTP/1.0\r\n\r\n", path);
+    assert_int_equal(write(fd, request, (size_t)length), length);
+    size_t n_read = 0;
+    for (ssize_t n; (n = read(fd, answer + n_read, sizeof answer - 1 - n_read)) > 0;)
+        n_read += (size_t)n;
+    answer[n_read] = '\0';
+    close(fd);
+}
+
+static void assert_answer(const char *path, const char *status, const char *text)
+{
+    ask(path);
+    if (!strstr(answer, status) || !strstr(answer, text))
+        fail_msg("%s: expected %s and %s, got %s", path, status, text, answer);
+}
+
+static void a_worker_that_starts_says_so(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        assert_answer(paths[i], " 503 ", "starting\n");
+    assert_answer("/else", " 404 ", "there are /, /metrics, /healthz and /readyz");
+}
+
+static void a_main_thread_that_waits_keeps_nobody_from_an_answer(void **state)
+{
+    (void)state;
+    attach();
+    exporter->metrics.steps.n = 5; // not published
+    assert_answer("/healthz", " 200 ", "ok\n");
+    assert_answer("/readyz", " 200 ", "ok\n");
+    assert_answer("/metrics", " 200 ", "\nsheaf_steps_total 0\n");
+    assert_non_null(strstr(answer, "\nsheaf_ready 1\n"));
+    assert_answer("/", " 200 ", "scripted: working");
+    exporter->looked_ms = 0;
+    exporter_publish(exporter);
+    assert_answer("/metrics", " 200 ", "\nsheaf_steps_total 5\n");
+}
+
+static void a_main_thread_that_waits_for_long_is_not_ready_and_then_not_alive(void **state)
+{
+    (void)state;
+    attach();
+    exporter->ready_ms = 0;
+    assert_answer("/readyz", " 503 ", "the main loop has waited for 0 s");
+    assert_answer("/healthz", " 200 ", "ok\n");
+    assert_answer("/metrics", " 200 ", "\nsheaf_ready 0\n");
+    exporter->live_ms = 0;
+    assert_answer("/healthz", " 503 ", "the main loop has waited for 0 s");
+    exporter->ready_ms = EXPORTER_READY_MS;
+    exporter->live_ms = EXPORTER_LIVE_MS;
+    exporter_publish(exporter);
+    assert_answer("/readyz", " 200 ", "ok\n");
+    assert_answer("/healthz", " 200 ", "ok\n");
+}
+
+static void a_worker_that_retries_is_alive_and_not_ready(void **state)
+{
+    (void)state;
+    attach();
+    snprintf(exporter->metrics.state.trouble, sizeof exporter->metrics.state.trouble, "no broker is up");
+    exporter_publish(exporter);
+    assert_answer("/readyz", " 503 ", "no broker is up\n");
+    assert_answer("/healthz", " 200 ", "ok\n");
+    exporter->metrics.state.trouble[0] = '\0';
+    exporter->metrics.state.waiting = "no place in the group";
+    exporter_publish(exporter);
+    assert_answer("/readyz", " 503 ", "no place in the group\n");
+    exporter->metrics.state.waiting = NULL;
+    exporter->metrics.state.is_running = false;
+    exporter_publish(exporter);
+    assert_answer("/healthz", " 503 ", "stopping\n");
+}
+
+static void the_health_port_answers_with_the_reason_while_a_worker_closes(void **state)
+{
+    (void)state;
+    attach();
+    exporter_announce_close(exporter, "no place in the group");
+    static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        assert_answer(paths[i], " 503 ", "closing: no place in the group");
+}
+
+static atomic_bool asked_all;
+
+static void *ask_again_and_again(void *context)
+{
+    (void)context;
+    static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/"};
+    for (int i = 0; i < 40; i++)
+        ask(paths[i % 4]);
+    atomic_store(&asked_all, true);
+    return NULL;
+}
+
+static void figures_are_published_while_they_are_asked_for(void **state)
+{
+    (void)state;
+    attach();
+    pthread_t client;
+    assert_int_equal(pthread_create(&client, NULL, ask_again_and_again, NULL), 0);
+    while (!atomic_load(&asked_all)) {
+        struct pollfd wanted = {exporter_fd(exporter), POLLIN, 0};
+        poll(&wanted, 1, 1);
+        exporter->metrics.steps.n++;
+        exporter_publish(exporter);
+    }
+    pthread_join(client, NULL);
+    char last[64];
+    snprintf(last, sizeof last, "\nsheaf_steps_total %lld\n", (long long)exporter->metrics.steps.n);
+    exporter->looked_ms = 0;
+    exporter_publish(exporter);
+    assert_answer("/metrics", " 200 ", last);
+}
+
+// A call of librdkafka waits for socket.timeout.ms at most, and one turn makes a few.
+static void a_worker_stays_alive_for_longer_than_a_few_calls_of_a_client(void **state)
+{
+    (void)state;
+    assert_int_equal(exporter->ready_ms, KAFKA_COMMIT_TIMEOUT_MS);
+    assert_true(exporter->live_ms > 4 * 60000);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_exporter, close_exporter)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_worker_that_starts_says_so),
+        CASE(a_main_thread_that_waits_keeps_nobody_from_an_answer),
+        CASE(a_main_thread_that_waits_for_long_is_not_ready_and_then_not_alive),
+        CASE(a_worker_that_retries_is_alive_and_not_ready),
+        CASE(figures_are_published_while_they_are_asked_for),
+        CASE(the_health_port_answers_with_the_reason_while_a_worker_closes),
+        CASE(a_worker_stays_alive_for_longer_than_a_few_calls_of_a_client),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
