@@ -120,7 +120,10 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
     int32_t n_cached = n_ready * b->config.limits.page_positions, first = first_output_row(sequence);
     sequence->n_stored = n_cached;
     sequence->n_computed = n_cached < first ? n_cached : first;
-    sequence->n_shared = sequence->only_scores ? 0 : sequence->n_computed;
+    // The prompt is one for all its sequences, and so is what was cached of it: the first finds what other jobs computed,
+    // the next ones what this job did.
+    bool counts = sequence == prompt->sequences && !sequence->only_scores;
+    sequence->n_shared = counts ? sequence->n_computed : 0;
     sequence->running = true;
     sequence->admission = b->n_admissions++;
     prompt->job->figures.cached_tokens += sequence->n_shared;

@@ -58,7 +58,7 @@ struct sequence {
     int32_t n_pages, pages_capacity;
     int32_t n_computed; // positions in the KV cache, including those of the step being built
     int32_t n_stored;   // positions whose pages were ready at admission
-    int32_t n_shared;   // positions of n_computed taken from the prefix cache
+    int32_t n_shared;   // of the first sequence: positions of n_computed taken from the prefix cache
     int64_t admission;  // serial number: the youngest is preempted first
     bool running;
     // Tokens that it scores: row first_target + i gives the logprob of targets[i]. NULL: none.

@@ -72,6 +72,23 @@ static void tokens_a_preempted_job_shared_are_counted_once(void **state)
     bench_close(&bench);
 }
 
+static void several_answers_of_a_job_count_its_cached_prompt_once(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 2, .n_tokens_max = 16, .n_jobs_max = 8, .n_pages = 64, .page_positions = 4});
+    for (int j = 0; j < 2; j++) {
+        struct job *job = long_job(20, 22, 3, j ? "second" : "first");
+        job->request.n = 4;
+        batcher_take(bench.batcher, job);
+        run_to_end(&bench);
+    }
+    assert_int_equal(bench.finished.first->figures.cached_tokens, 0);
+    assert_int_equal(bench.finished.last->figures.cached_tokens, 20); // whole pages
+    assert_int_equal(bench.finished.last->result.prompt_tokens, 22);
+    bench_close(&bench);
+}
+
 static void a_long_prompt_fills_every_step_and_answers_go_on_beside_it(void **state)
 {
     (void)state;
@@ -208,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_cancelled_within_a_page_leaves_only_its_whole_pages),
         cmocka_unit_test(tokens_a_preempted_job_shared_are_counted_once),
+        cmocka_unit_test(several_answers_of_a_job_count_its_cached_prompt_once),
         cmocka_unit_test(a_long_prompt_fills_every_step_and_answers_go_on_beside_it),
         cmocka_unit_test(jobs_wait_for_the_pages_that_running_ones_are_expected_to_take),
         cmocka_unit_test(a_job_expected_to_outgrow_the_memory_starts_alone),
