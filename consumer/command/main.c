@@ -110,6 +110,7 @@ int main(int argc, char **argv)
 {
     share_heap_where_space_is_limited();
     signal(SIGPIPE, SIG_IGN); // a closed pipe or connection is an error where it is written to
+    signal(SIGXFSZ, SIG_IGN); // and so is a file that reaches RLIMIT_FSIZE
     int exit_status = start(argc, argv);
     bool failed = ferror(stdout);
     errno = 0;

@@ -292,6 +292,19 @@ def a_disk_too_full_to_submit_is_told_and_the_same_submit_finishes_later(test):
 
 
 @case
+def a_limit_of_file_sizes_is_told_like_a_full_disk(test):
+    """ulimit -f: SIGXFSZ would end the process without a word."""
+    test.write("in.jsonl", [{"prompt": text_of(i, 30), "max_tokens": 2} for i in range(3000)])
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300 << 10, 300 << 10))
+    finished = test.run("submit", "in.jsonl", "--dataset", "d", status=1, preexec_fn=limit)
+    assert "sheaf.db" in finished.err.splitlines()[-1], finished
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    assert test.query("SELECT n_submitted FROM datasets") == [(3000,)]
+
+
+@case
 def a_worker_waits_for_a_full_disk_and_loses_nothing(test):
     disk = small_disk(test, 64 << 20)  # the log alone grows to 32 MB between checkpoints
     store = os.path.join(disk, "s.db")
