@@ -65,6 +65,20 @@ static bool set_identity(struct job *job, const struct record *record)
     return job->custom_id.size || job_set_text(job, &job->custom_id, job->job_id);
 }
 
+static enum status decode(struct job *job, const struct record *record, struct error *error)
+{
+    struct text cut = header_name(record, HEADER_CUT, ERROR_TEXT_BYTES);
+    enum encoding encoding = ENCODING_JSON;
+    if (cut.size)
+        return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "only the beginning of the job was submitted: %.*s", (int)cut.size, cut.data);
+    if (!encoding_detect(record->content_type, record->value, &encoding))
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING,
+                         "record: expected a JSON object or a msgpack map, got %s of %zu bytes",
+                         record->value.size ? "something else" : "nothing", record->value.size);
+    return job_decode(job, record->value, encoding, error);
+}
+
 struct job *intake_job(const struct record *record, const struct result_names *names,
                        struct job_reserve *reserve)
 {
@@ -72,14 +86,7 @@ struct job *intake_job(const struct record *record, const struct result_names *n
     if (!job)
         return NULL;
     struct error error = {0};
-    enum encoding encoding = ENCODING_JSON;
-    enum status status = STATUS_OK;
-    if (!encoding_detect(record->content_type, record->value, &encoding))
-        status = error_set(&error, STATUS_REJECT, ERROR_INVALID_ENCODING,
-                           "record: expected a JSON object or a msgpack map, got %s of %zu bytes",
-                           record->value.size ? "something else" : "nothing", record->value.size);
-    else
-        status = job_decode(job, record->value, encoding, &error);
+    enum status status = decode(job, record, &error);
     bool complete = copy_headers(job, record) && set_identity(job, record) &&
                     job_set_text(job, &job->result.model, names->model) &&
                     job_set_text(job, &job->result.system_fingerprint, names->system_fingerprint);

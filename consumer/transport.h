@@ -20,6 +20,8 @@
 #define HEADER_CUSTOM_ID "sheaf-custom-id"
 #define HEADER_INDEX     "sheaf-index"
 #define HEADER_CREATED   "sheaf-created"
+// Why the record is only the beginning of what was submitted: a text.
+#define HEADER_CUT "sheaf-cut"
 
 // One delivered record; valid during the call of `receive`.
 struct record {

@@ -43,9 +43,10 @@ static enum status send_job(struct topic_submit *submit, const struct submission
                                {TEXT(HEADER_JOB_ID), submission->job_id},
                                {TEXT(HEADER_CUSTOM_ID), submission->custom_id},
                                {TEXT(HEADER_INDEX), text_from_integer(submission->index, index)},
-                               {TEXT(HEADER_CREATED), text_from_integer(submit->marker.created_s, created)}};
-    struct kafka_record record = {submission->job_id, submission->record, headers,
-                                  sizeof headers / sizeof headers[0]};
+                               {TEXT(HEADER_CREATED), text_from_integer(submit->marker.created_s, created)},
+                               {TEXT(HEADER_CUT), {0}}};
+    size_t n_headers = sizeof headers / sizeof headers[0];
+    struct kafka_record record = {submission->job_id, submission->record, headers, n_headers - 1};
     enum status status = kafka_producer_send(submit->producer, &record, error);
     // the topic refuses records of this size: only the record's start is submitted, and answered by an error
     if (status == STATUS_REJECT) {
@@ -53,6 +54,9 @@ static enum status send_job(struct topic_submit *submit, const struct submission
                   error->text);
         record.value.size =
             record.value.size < TOPIC_LINE_KEPT_BYTES ? record.value.size : TOPIC_LINE_KEPT_BYTES;
+        struct error refused = *error;
+        headers[n_headers - 1].value = text_from_string(refused.text);
+        record.n_headers = n_headers;
         status = kafka_producer_send(submit->producer, &record, error);
     }
     if (status != STATUS_OK)

@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -61,6 +62,19 @@ def must_be_once(topics, n, name="d"):
 def write_control(topics, key, value):
     subprocess.run(["kcat", "-b", address(), "-P", "-t", topics.prefix + "control", "-K", "\t", "-Z"],
                    input=f"{json.dumps(key, separators=(',', ':'))}\t{value}\n", text=True, check=True, timeout=60)
+
+
+@case
+def a_line_that_is_larger_than_the_topic_takes_is_answered_with_both_sizes(test):
+    """A broker's max.message.bytes is 1,048,588."""
+    topics = Topics(test, 1)
+    test.write("in.jsonl", [{"custom_id": "large", "prompt": "x" * 1_200_000}, *lines_of(1)])
+    submitted = submit(test, topics)
+    assert "2 jobs" in submitted.err and "max.message.bytes 1048588" in submitted.err, submitted
+    topics.work_to_the_end()
+    error = topics.results()["large"]["error"]
+    assert error["code"] == "limit_exceeded", error
+    assert re.search(r"a record of 120\d{4} bytes is larger .* \(max.message.bytes 1048588\)", error["message"]), error
 
 
 # ---- each line once ----
