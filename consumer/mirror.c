@@ -304,11 +304,13 @@ enum status mirror_run(const struct mirror_config *config, struct error *error)
     if (status == STATUS_OK)
         status = kafka_follow_open(&mirror->follow, config->kafka, mirror->topics, N_TOPICS, start_at, mirror,
                                    error);
-    bool done = false;
-    while (status == STATUS_OK && !done) {
+    bool at_end = false;
+    while (status == STATUS_OK && !at_end && !must_leave(mirror, 0)) {
         status = turn(mirror, error);
-        done = must_leave(mirror, 0) || (config->until_end && kafka_follow_is_at_end(mirror->follow));
+        at_end = config->until_end && kafka_follow_is_at_end(mirror->follow);
     }
+    if (status == STATUS_OK && at_end)
+        status = kafka_follow_check_end(mirror->follow, error);
     // stopped while the store was unavailable: the next mirror reads these records again
     if (status == STATUS_RETRY)
         status = STATUS_OK;

@@ -17,6 +17,7 @@ struct mirror_config {
     void *progress_context;
 };
 
-// STATUS_REFUSE: no broker answers at the start, a topic is missing, the store is unusable. Retries while the
+// STATUS_REFUSE: no broker answers at the start, a topic is missing, the store is unusable; with until_end what
+// could be read is mirrored, and a transaction stays open. Retries while the
 // store is busy or full, or a broker is unavailable later.
 enum status mirror_run(const struct mirror_config *config, struct error *error) WARN_UNUSED;

@@ -105,7 +105,7 @@ static const struct option options[] = {
     {"partitions", 0, INTEGER, WORK | SUBMIT, AT(kafka.topics.n_partitions), 1, 65536, "N",
      "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
     {"refuse-deleted", 0, FLAG, WORK, AT(kafka.refuse_deleted), 0, 0, NULL,
-     "end if retention deleted jobs before the group had read them; default: a warning"},
+     "end if retention deleted jobs before the group had read them, or was there; default: a warning"},
     {"ignore-offset-map", 0, FLAG, WORK, AT(kafka.ignore_offset_map), 0, 0, NULL,
      "start even if the group's offset map cannot be read: finished jobs above the offset run again"},
     {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",

@@ -1,5 +1,6 @@
 #include "consumer/kafka/kafka.h"
 
+#include "consumer/kafka/kafka_client.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -337,6 +338,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         kafka_report_lost(kafka);
         commit_idle_positions(kafka);
         watch(kafka);
+        kafka_watch_held(kafka);
         if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
             status = fault.status;
         if (kafka->watch.is_stuck && kafka_group_renew(kafka, &fault) != STATUS_OK)
@@ -394,7 +396,7 @@ static int64_t find_end(const struct kafka_transport *kafka, const struct partit
     int64_t end = partition->end;
     if (rd_kafka_get_watermark_offsets(kafka->consumer.rk, kafka->config->jobs, partition->id, &low, &high) ==
             RD_KAFKA_RESP_ERR_NO_ERROR &&
-        high > end && !partition->at_end)
+        high > end && (!partition->at_end || partition->held.is_reported))
         end = high;
     return end < partition->map.position ? partition->map.position : end;
 }
@@ -417,7 +419,7 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
                 .end = find_end(kafka, partition),
                 .n_in_flight = partition->map.n_running,
                 .n_map_covered = partition->map.n_finished,
-                .n_deleted = partition->n_deleted,
+                .n_deleted = partition->gaps.n_deleted,
             };
         n_figures++;
     }
@@ -497,6 +499,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->identity.slot.file = kafka->wake_file = -1;
     kafka->watch.quiet_ms = WATCH_QUIET_MS;
     kafka->watch.gaps_interval_ms = GAPS_INTERVAL_MS;
+    kafka->watch.held_ms = KAFKA_SETTLE_MS;
     kafka->outside.looked_ms = clock_ms();
     enum status status = kafka_connect(kafka, error);
     if (status != STATUS_OK) {

@@ -6,6 +6,7 @@
 #include "schemas/clock.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +250,21 @@ bool kafka_follow_is_at_end(const struct kafka_follow *follow)
             if (!is_at_end(&follow->topics[t].partitions[i]))
                 return false;
     return true;
+}
+
+enum status kafka_follow_check_end(const struct kafka_follow *follow, struct error *error)
+{
+    for (size_t t = 0; t < follow->n_topics; t++)
+        for (int32_t i = 0; i < follow->topics[t].n_partitions; i++) {
+            const struct followed_partition *partition = &follow->topics[t].partitions[i];
+            if (partition->next < partition->end)
+                return error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                                 "topic %s partition %" PRId32
+                                 ": a transaction stays open for more than %d s at offset %" PRId64
+                                 ": what follows it was not read; run this again when it has ended",
+                                 follow->topics[t].name, i, KAFKA_SETTLE_MS / 1000, partition->next);
+        }
+    return STATUS_OK;
 }
 
 int64_t kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition)

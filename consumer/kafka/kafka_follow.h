@@ -22,6 +22,8 @@ enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n
 // Whether every partition was read to the log end that it had at the start. Transactions that were open there
 // are waited for, up to KAFKA_SETTLE_MS.
 bool kafka_follow_is_at_end(const struct kafka_follow *follow);
+// At the end: STATUS_REFUSE, if a transaction stays open there, so that what follows it was not read.
+enum status kafka_follow_check_end(const struct kafka_follow *follow, struct error *error) WARN_UNUSED;
 // The offset after the last delivered or skipped one; OFFSET_UNKNOWN: none.
 int64_t kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition);
 int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topic);

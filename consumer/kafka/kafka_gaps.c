@@ -1,4 +1,5 @@
-// Gaps between the last delivered offset and the next one. Transaction markers, aborted records and
+// Gaps between the last delivered offset and the next one; before the group's first commit, from offset 0 on.
+// Transaction markers, aborted records and
 // compaction leave gaps without losing a job. Retention leaves one if it deletes records that this group had
 // not read: only then does the log start beyond the position. Each answer to a fetch says where the log
 // starts. Was that no later than the position, then all offsets of the gap were there when they were fetched,
@@ -71,13 +72,15 @@ static bool was_whole(const struct kafka_transport *kafka, const struct partitio
 void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *partition, int64_t next)
 {
     const struct offset_map *map = &partition->map;
-    if (map->position == OFFSET_UNKNOWN || next <= map->position)
+    int64_t from = map->position == OFFSET_UNKNOWN ? 0 : map->position;
+    if (next <= from)
         return;
-    if (was_whole(kafka, partition, map->position)) {
-        drop_from(&partition->gaps, map->position);
+    if (was_whole(kafka, partition, from)) {
+        drop_from(&partition->gaps, from);
         return;
     }
-    struct gap gap = {map->position, next, count_finished(map, map->position, next), 0};
+    int64_t n_finished = map->position == OFFSET_UNKNOWN ? 0 : count_finished(map, from, next);
+    struct gap gap = {from, next, n_finished, 0};
     drop_from(&partition->gaps, gap.from);
     add(&partition->gaps, &gap);
 }
@@ -98,14 +101,15 @@ static enum status count_deleted(struct kafka_transport *kafka, struct partition
     int64_t n_deleted = count_lost(gap, log_start);
     if (n_deleted <= 0)
         return STATUS_OK;
-    partition->n_deleted += n_deleted;
+    partition->gaps.n_deleted += n_deleted;
     kafka->figures.n_deleted += n_deleted;
     (void)error_set(error, STATUS_REFUSE, ERROR_BROKER,
                     "topic %s partition %" PRId32 ": the offsets %" PRId64 " to %" PRId64
                     " were deleted before group %s had read "
-                    "them (retention, or delete-records): up to %" PRId64 " jobs will have no result",
+                    "them (retention, or delete-records): up to %" PRId64 " jobs will have no result%s",
                     kafka->config->jobs, partition->id, gap->from,
-                    (gap->to < log_start ? gap->to : log_start) - 1, kafka->config->group, n_deleted);
+                    (gap->to < log_start ? gap->to : log_start) - 1, kafka->config->group, n_deleted,
+                    gap->from == 0 ? "; a topic may be older than its group" : "");
     if (kafka->config->refuse_deleted)
         return kafka_stop(kafka, error);
     report(kafka, error->text);
@@ -186,7 +190,7 @@ void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,
                                const rd_kafka_topic_partition_t *committed)
 {
     char line[ERROR_TEXT_BYTES];
-    if (committed->offset <= 0 || committed->metadata_size > 0)
+    if (committed->offset < 0 || committed->metadata_size > 0)
         return;
     snprintf(line, sizeof line,
              "topic %s partition %" PRId32 ": offset %" PRId64

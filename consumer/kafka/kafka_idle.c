@@ -1,13 +1,18 @@
-// Whether the queue is empty: all of this worker's partitions were read to their end, and no partition of the
+// What stands at the ends of partitions, and whether the queue is empty: all of this worker's partitions were read to their end, and no partition of the
 // topic waits for an owner. Partitions of other members are theirs: a worker does not wait for them.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIRM_TIMEOUT_MS = 2000 }; // of each of the queries of kafka_confirm_drained
+enum {
+    CONFIRM_TIMEOUT_MS = 2000, // of each of the queries of kafka_confirm_drained
+    HELD_INTERVAL_MS = 200,    // between two looks for records that are held back
+};
 
 // Whether records of an open transaction stand behind the end that was reached: they may be committed yet.
 static bool is_held_up(const struct kafka_transport *kafka, const struct partition *partition)
@@ -16,6 +21,45 @@ static bool is_held_up(const struct kafka_transport *kafka, const struct partiti
     return rd_kafka_get_watermark_offsets(kafka->consumer.rk, kafka->config->jobs, partition->id, &low,
                                           &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
            high > partition->end;
+}
+
+static bool is_held_for_long(struct kafka_transport *kafka, struct partition *partition)
+{
+    if (!partition->owned || !partition->at_end || !is_held_up(kafka, partition)) {
+        partition->held = (struct held){0};
+        return false;
+    }
+    if (partition->held.since_ms == 0)
+        partition->held.since_ms = clock_ms();
+    return clock_ms() - partition->held.since_ms >= kafka->watch.held_ms;
+}
+
+void kafka_watch_held(struct kafka_transport *kafka)
+{
+    const struct partition *first = NULL;
+    int32_t n_more = -1;
+    if (clock_ms() - kafka->watch.held_looked_ms < HELD_INTERVAL_MS)
+        return;
+    kafka->watch.held_looked_ms = clock_ms();
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        struct partition *partition = kafka->partitions.items[i];
+        if (!partition || !is_held_for_long(kafka, partition) || partition->held.is_reported)
+            continue;
+        partition->held.is_reported = true;
+        first = first ? first : partition;
+        n_more++;
+    }
+    if (!first || !kafka->config->log)
+        return;
+    char line[ERROR_TEXT_BYTES], more[64] = "";
+    if (n_more > 0)
+        snprintf(more, sizeof more, " and %" PRId32 " more", n_more);
+    snprintf(line, sizeof line,
+             "topic %s partition %" PRId32
+             "%s: a transaction stays open for more than %d s at offset %" PRId64
+             ": what follows it is not delivered until it ends",
+             kafka->config->jobs, first->id, more, kafka->watch.held_ms / 1000, first->end);
+    kafka->config->log(kafka->config->log_context, 4, line);
 }
 
 bool kafka_is_drained(struct transport *transport)

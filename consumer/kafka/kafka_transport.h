@@ -123,6 +123,8 @@ struct kafka_watch {
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
     bool gaps_failed;       // it had no answer for some partition
+    int held_ms;            // a transaction that stays open for longer is reported
+    int64_t held_looked_ms; // last look for them
 };
 
 // Reused for each record and commit.
@@ -256,6 +258,8 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error) WA
 
 // ---- kafka_idle.c ----
 
+// Reports partitions whose records an open transaction holds back. Called in each poll.
+void kafka_watch_held(struct kafka_transport *kafka);
 // The transport's is_drained and confirm_drained.
 bool kafka_is_drained(struct transport *transport);
 bool kafka_confirm_drained(struct transport *transport);

@@ -18,6 +18,13 @@ struct gap {
 struct gaps {
     struct gap items[PARTITION_GAPS_MAX];
     int32_t n_items;
+    int64_t n_deleted; // ever: records, before they were read
+};
+
+// Records behind an open transaction are not delivered until it ends.
+struct held {
+    int64_t since_ms; // 0: none are
+    bool is_reported; // for longer than a transaction of ours takes
 };
 
 struct partition {
@@ -30,8 +37,8 @@ struct partition {
     int64_t committed; // the group's committed offset; -1: none
     int64_t moved_ms;  // when a record or the end was last seen
     struct gaps gaps;
-    int64_t n_deleted; // records, before they were read
-    bool was_rewound;  // rewound because it was quiet, no record since
+    struct held held;
+    bool was_rewound; // rewound because it was quiet, no record since
     struct offset_map map;
     struct suspects suspects;
     bool unsaved;      // the state of suspects must be committed

@@ -75,6 +75,54 @@ static void jobs_that_were_deleted_before_they_were_read_are_counted_and_warned_
     member_finish(&member);
 }
 
+// Of 50, all below 40, before the group has committed anything.
+static void delete_before_the_first_commit(struct member *member, const char *name)
+{
+    struct error error;
+    member_init(member, brokers, name);
+    assert_int_equal(kafka_create_topics(&member->config, &error), STATUS_OK);
+    probe_produce_jobs(brokers, member->config.jobs, 0, 0, 50);
+    probe_delete_records(brokers, member->config.jobs, 0, 40);
+}
+
+static void jobs_that_were_deleted_before_the_group_s_first_commit_are_counted_and_warned_of(void **state)
+{
+    struct member member;
+    delete_before_the_first_commit(&member, "unseen");
+    member_open(&member);
+    member_receive(&member, 10);
+    poll_until_logged(&member, "the offsets 0 to 39 were deleted");
+    assert_non_null(strstr(member.warnings, "up to 40 jobs"));
+    assert_non_null(strstr(member.warnings, "older than its group"));
+    assert_int_equal(figures_of(&member)->n_deleted, 40);
+    member_commit(&member, NULL);
+    member_drain(&member);
+    assert_int_equal(figures_of(&member)->n_deleted, 40);
+    member_finish(&member);
+}
+
+static void jobs_deleted_before_the_first_commit_end_a_worker_that_is_to_refuse_them(void **state)
+{
+    struct member member;
+    struct error error = {0};
+    enum status status = STATUS_OK;
+    delete_before_the_first_commit(&member, "unseen-refused");
+    member.config.dynamic_membership = true; // no member stays in the group
+    member.config.refuse_deleted = true;
+    member_open(&member);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
+         (status = member_poll(&member, 100, &error)) != STATUS_REFUSE;)
+        assert_true((status == STATUS_OK || status == STATUS_RETRY) && clock_ms() < until_ms);
+    assert_non_null(strstr(error.text, "the offsets 0 to 39 were deleted"));
+    member_close(&member);
+    // the offset where the log starts, set by hand: a topic that is older than its group is accepted
+    probe_commit(brokers, member.config.group, member.config.jobs, 0, 40, "");
+    member_open(&member);
+    member_receive(&member, 10);
+    member_commit(&member, NULL);
+    member_finish(&member);
+}
+
 static void a_log_that_was_emptied_is_noticed_at_its_end(void **state)
 {
     struct member member;
@@ -290,6 +338,23 @@ static void an_offset_that_another_program_committed_is_warned_of(void **state)
     member_finish(&member);
 }
 
+static void a_reset_to_the_first_offset_is_warned_of(void **state)
+{
+    struct member member;
+    member_init(&member, brokers, "reset");
+    member.config.dynamic_membership = true; // no member stays in the group
+    member_open(&member);
+    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 5);
+    member_receive(&member, 5);
+    member_commit(&member, NULL);
+    member_close(&member);
+    probe_commit(brokers, member.config.group, member.config.jobs, 0, 0, "");
+    member_open(&member);
+    member_receive(&member, 5);
+    assert_non_null(strstr(member.warnings, "partition 0: offset 0 of group"));
+    member_finish(&member);
+}
+
 static void a_worker_without_a_partition_says_so(void **state)
 {
     struct member first, second;
@@ -335,6 +400,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         BROKER_TEST(jobs_that_were_deleted_before_they_were_read_are_counted_and_warned_of),
+        BROKER_TEST(jobs_that_were_deleted_before_the_group_s_first_commit_are_counted_and_warned_of),
+        BROKER_TEST(jobs_deleted_before_the_first_commit_end_a_worker_that_is_to_refuse_them),
         BROKER_TEST(a_log_that_was_emptied_is_noticed_at_its_end),
         BROKER_TEST(deleted_jobs_end_a_worker_that_is_to_refuse_them),
         BROKER_TEST(markers_and_aborted_records_are_no_deleted_jobs),
@@ -345,6 +412,7 @@ int main(void)
         BROKER_TEST(deleted_jobs_are_counted_before_more_gaps_than_are_kept),
         BROKER_TEST(records_without_a_value_are_skipped_and_counted),
         BROKER_TEST(an_offset_that_another_program_committed_is_warned_of),
+        BROKER_TEST(a_reset_to_the_first_offset_is_warned_of),
         BROKER_TEST(a_worker_without_a_partition_says_so),
         BROKER_TEST(jobs_that_a_dead_worker_had_begun_are_counted_as_attempts),
     };

@@ -1,6 +1,7 @@
 // What readers make of transactions that are open when they reach the end of a topic. Kafka answers a commit
 // when it is decided; the records become readable a moment later, so each commit looks like this for a while.
 #include "consumer/kafka/kafka_follow.h"
+#include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/offset_map.h"
 #include "schemas/clock.h"
 #include "tests/kafka/kafka_broker.h"
@@ -127,12 +128,69 @@ static void jobs_are_not_drained_while_a_submission_is_open(void **state)
     member_finish(&member);
 }
 
+static int64_t end_of(const struct member *member)
+{
+    struct partition_figures figures[2];
+    assert_int_equal(member->transport->impl->figures(member->transport, figures, 2), 1);
+    return figures[0].end;
+}
+
+static void a_worker_says_that_an_open_transaction_holds_jobs_back(void **state)
+{
+    struct member member;
+    struct reader reader;
+    begin(&member, &reader, "held");
+    member_open(&member);
+    ((struct kafka_transport *)member.transport)->watch.held_ms = 1000;
+    member_receive(&member, N_COMMITTED);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !strstr(member.warnings, "a transaction stays open");) {
+        member_poll_well(&member, 100);
+        assert_true(clock_ms() < until_ms);
+    }
+    assert_non_null(strstr(member.warnings, "partition 0: a transaction"));
+    assert_non_null(strstr(member.warnings, "at offset 3"));
+    assert_int_equal(end_of(&member), N_COMMITTED + N_OPEN);
+    member.warnings[0] = '\0';
+    probe_commit_transaction(reader.open);
+    member_receive(&member, N_COMMITTED + N_OPEN);
+    member_drain(&member);
+    assert_null(strstr(member.warnings, "a transaction stays open")); // said once
+    member_commit(&member, NULL);
+    member_finish(&member);
+}
+
+static void a_mirror_knows_what_an_open_transaction_keeps_from_it(void **state)
+{
+    struct member member;
+    struct reader reader;
+    struct error error;
+    struct kafka_follow *follow;
+    begin(&member, &reader, "kept");
+    struct probe_transaction *open = reader.open;
+    reader.open = NULL;
+    assert_int_equal(kafka_follow_open(&follow, &member.config, &member.config.jobs, 1, from_the_first, NULL,
+                                       &error),
+                     STATUS_OK);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !kafka_follow_is_at_end(follow);) {
+        assert_int_equal(kafka_follow_poll(follow, 500, 100, receive, &reader, &error), STATUS_OK);
+        assert_true(clock_ms() < until_ms);
+    }
+    assert_int_equal(kafka_follow_check_end(follow, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, member.config.jobs));
+    assert_non_null(strstr(error.text, "partition 0"));
+    probe_abort(open);
+    kafka_follow_close(follow);
+    member_finish(&member);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         BROKER_TEST(a_topic_is_read_with_the_transaction_that_ends_meanwhile),
         BROKER_TEST(a_transaction_that_stays_open_is_left_behind_with_a_warning),
         BROKER_TEST(a_mirror_is_not_at_the_end_before_the_transaction_that_was_open_there),
+        BROKER_TEST(a_mirror_knows_what_an_open_transaction_keeps_from_it),
+        BROKER_TEST(a_worker_says_that_an_open_transaction_holds_jobs_back),
         BROKER_TEST(jobs_are_not_drained_while_a_submission_is_open),
     };
     return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
