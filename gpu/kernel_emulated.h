@@ -26,6 +26,33 @@
 #define blockDim   (emulate_fiber_now()->block_shape)
 #define gridDim    (emulate_fiber_now()->grid_shape)
 
+// Rounded from double, so that predicted bytes do not depend on the host's libm: versions of glibc differ in the last bit of
+// erfcf and others (2.36 and 2.41), and are as good as exact in double.
+static inline float rounded_exp(float x)
+{
+    return (float)exp((double)x);
+}
+
+static inline float rounded_exp2(float x)
+{
+    return (float)exp2((double)x);
+}
+
+static inline float rounded_erfc(float x)
+{
+    return (float)erfc((double)x);
+}
+
+static inline float rounded_tanh(float x)
+{
+    return (float)tanh((double)x);
+}
+
+#define expf  rounded_exp
+#define exp2f rounded_exp2
+#define erfcf rounded_erfc
+#define tanhf rounded_tanh
+
 // Aligned as in CUDA, where a misaligned load faults: the undefined-behavior sanitizer reports it.
 struct alignas(8) uint2 {
     uint32_t x, y;
