@@ -157,7 +157,7 @@ static void tell_of_suspects(struct worker *worker)
     if (worker->records.n_suspects > 0 && !worker->records.told_suspects)
         log_write(
             LOG_INFO,
-            "%d jobs, of which more may follow, may have been running when a worker died (killed or crashed):"
+            "%d jobs, of which more may follow, may have been running when a worker died or stood still:"
             " until they are answered at most %d of them are computed at a time, after two deaths one",
             worker->records.n_suspects, GATE_FEW);
     if (worker->records.n_suspects == 0 && worker->records.told_suspects)
