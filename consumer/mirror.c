@@ -64,8 +64,8 @@ static enum status receive_job(struct mirror *mirror, struct job *job, const str
     return STATUS_OK;
 }
 
-// The headers contain what the value does not (headers.h). A record that is not a result of sheaf is skipped.
-static enum status receive_result(struct mirror *mirror, struct job *job, const struct record *record)
+// The headers contain what the value does not (headers.h).
+enum status mirror_decode_result(struct job *job, const struct record *record)
 {
     struct error ignored;
     enum encoding encoding;
@@ -84,11 +84,20 @@ static enum status receive_result(struct mirror *mirror, struct job *job, const 
     figures->decode_us = header_integer(record, "sheaf-decode-us", 0);
     figures->constrained_by = constraint_name_find(header_text(record, "sheaf-constrained-by"));
     figures->forced_tokens = (int32_t)header_integer(record, "sheaf-forced-tokens", 0);
+    return STATUS_OK;
+}
+
+// A record that is not a result of sheaf is skipped.
+static enum status receive_result(struct mirror *mirror, struct job *job, const struct record *record)
+{
+    enum status status = mirror_decode_result(job, record);
+    if (status != STATUS_OK)
+        return status;
     struct mirrored_result *result = &mirror->results[mirror->n_results];
     *result = (struct mirrored_result){.job = job,
                                        .finished_at_us = header_integer(record, "sheaf-finished-us", 0)};
     if (!job_set_text(job, &result->worker, header_text(record, "sheaf-worker")) ||
-        !job_set_text(job, &source->topic, header_text(record, "sheaf-source-topic")))
+        !job_set_text(job, &job->source.topic, header_text(record, "sheaf-source-topic")))
         return STATUS_RETRY;
     mirror->n_results++;
     return STATUS_OK;

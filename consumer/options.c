@@ -32,7 +32,8 @@ static const struct command commands[] = {
      "all of them as row. Each row is written again as it was, with the answers' "
      "columns behind it: answer, label (--choice)\n"
      "or the schema's properties, then sheaf_finish_reason and sheaf_error. In CSV and TSV a BLOB is "
-     "base64; no prompt reads one.\n"},
+     "base64; no prompt reads one.\n"
+     "With --brokers the workers of a jobs topic answer (sheaf work --brokers), and no MODEL is needed here.\n"},
     {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
      "Writes a page with a dataset's figures, plots, errors, labels and evaluation."},
     {"status", STATUS, 0, 0, -1,
@@ -101,8 +102,9 @@ static const struct option options[] = {
     {"membership-timeout", 0, DURATION, WORK, AT(kafka.group.membership_timeout_s), 0, 0, "TIME",
      "the worker ends after this time without confirmed membership in the group (three times "
      "max.poll.interval.ms: 3m)"},
-    {"create-topics", 0, FLAG, WORK | SUBMIT, AT(kafka.topics.create), 0, 0, NULL, "create missing topics"},
-    {"partitions", 0, INTEGER, WORK | SUBMIT, AT(kafka.topics.n_partitions), 1, 65536, "N",
+    {"create-topics", 0, FLAG, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.create), 0, 0, NULL,
+     "create missing topics"},
+    {"partitions", 0, INTEGER, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.n_partitions), 1, 65536, "N",
      "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
     {"refuse-deleted", 0, FLAG, WORK, AT(kafka.refuse_deleted), 0, 0, NULL,
      "end if retention deleted jobs before the group had read them, or was there; default: a warning"},

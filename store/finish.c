@@ -1,5 +1,7 @@
 #include "store/finish.h"
 
+#include "store/hashed_jobs.h"
+
 #include "schemas/clock.h"
 
 #include <stdlib.h>
@@ -221,6 +223,52 @@ static enum status delete_queued(struct store *store, int64_t id, struct error *
         return error->status;
     bind_integer(delete, 1, id);
     return database_run(&store->database, delete, error);
+}
+
+static enum status find_queued(struct store *store, struct text dataset, struct text job_id, int64_t *id,
+                               struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT id FROM jobs WHERE dataset = ? AND job_id = ? AND status = 'queued'",
+                           error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    bind_text(select, 2, job_id);
+    int code = sqlite3_step(select);
+    *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for a queued job", error);
+}
+
+enum status store_take_results(struct store *store, struct text dataset, const struct finished_job *jobs,
+                               size_t n, int64_t *n_taken, struct error *error)
+{
+    *n_taken = 0;
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    struct dataset_totals totals = {0};
+    int64_t now_us = clock_wall_us();
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        int64_t id;
+        status = find_queued(store, dataset, jobs[i].job->job_id, &id, error);
+        if (status != STATUS_OK || !id)
+            continue;
+        status = write_finished(store, id, jobs[i].job, jobs[i].record, now_us, error);
+        if (status == STATUS_OK)
+            status = delete_queued(store, id, error);
+        if (status == STATUS_OK)
+            status = totals_add(&totals, jobs[i].job, false, now_us, error);
+        *n_taken += status == STATUS_OK;
+    }
+    if (status == STATUS_OK)
+        status = totals_write(store, &totals, error);
+    totals_finish(&totals);
+    return database_end(&store->database, status, error);
 }
 
 static enum status cancel_row(struct store *store, sqlite3_stmt *row, struct text dataset, int64_t now_us,

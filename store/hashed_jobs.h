@@ -9,6 +9,15 @@
 enum status store_submit_requests(struct store *store, struct text dataset,
                                   const struct submission *submissions, size_t n, int64_t *ids,
                                   size_t *n_added, struct error *error) WARN_UNUSED;
+// Each job's name and record in order of submission.
+enum status store_each_record(struct store *store, struct text dataset,
+                              enum status (*receive)(void *context, struct text job_id, struct text record,
+                                                     struct error *error),
+                              void *context, struct error *error) WARN_UNUSED;
+// Finishes queued jobs of the dataset, by their job_id, with results that were computed elsewhere, in one
+// transaction; *n_taken: the others are finished already, or not of the dataset.
+enum status store_take_results(struct store *store, struct text dataset, const struct finished_job *jobs,
+                               size_t n, int64_t *n_taken, struct error *error) WARN_UNUSED;
 // Around many calls of store_answer, which lock and unlock the file each without it. As long as it lasts, the
 // write-ahead log can't be shortened: end it now and then.
 enum status store_answers_begin(struct store *store, struct error *error) WARN_UNUSED;

@@ -1,5 +1,6 @@
 // One submitted line: reading its record, and removing the last one.
 #include "store/database.h"
+#include "store/hashed_jobs.h"
 
 enum status store_submitted(struct store *store, struct text dataset, struct text job_id,
                             void (*receive)(void *context, struct text record), void *context, bool *found,
@@ -21,6 +22,29 @@ enum status store_submitted(struct store *store, struct text dataset, struct tex
     return code == SQLITE_ROW || code == SQLITE_DONE
                ? STATUS_OK
                : database_error(&store->database, "reading a submitted line", error);
+}
+
+enum status store_each_record(struct store *store, struct text dataset,
+                              enum status (*receive)(void *context, struct text job_id, struct text record,
+                                                     struct error *error),
+                              void *context, struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT job_id, record FROM jobs NOT INDEXED CROSS JOIN records ON records.job ="
+                           " jobs.id WHERE dataset = ? ORDER BY jobs.id",
+                           error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    enum status status = STATUS_OK;
+    int code = SQLITE_DONE;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW)
+        status = receive(context, column_text(select, 0), column_blob(select, 1), error);
+    sqlite3_reset(select);
+    return status != STATUS_OK || code == SQLITE_DONE
+               ? status
+               : database_error(&store->database, "reading jobs", error);
 }
 
 static enum status find_job(struct store *store, struct text dataset, struct text job_id, int64_t *id,

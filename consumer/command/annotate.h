@@ -61,6 +61,10 @@ enum status annotate_reject(struct annotate *annotate, bool report, const struct
 // To the first row, with counts and hash from nothing.
 enum status annotate_rewind(struct annotate *annotate, struct error *error) WARN_UNUSED;
 
+// With --brokers: submits the queued jobs to the jobs topic and takes their results from the results topic,
+// until each has one (annotate_topics.c). STATUS_RETRY: stopped by a signal.
+enum status annotate_over_topics(struct annotate *annotate, struct error *error) WARN_UNUSED;
+
 // Would the output take these columns? Before anything is computed.
 enum status annotate_check_output(const struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Writes all rows with their answers. STATUS_RETRY: some have none yet. STATUS_REJECT, ERROR_JOBS_FAILED: all

@@ -32,7 +32,13 @@ static bool is_price(const char *text)
 
 static enum status check_answers(const struct settings *settings, struct error *error)
 {
-    if (!settings->model.path || (!settings->output && !settings->annotate.estimate.wanted))
+    bool is_fleets = settings->kafka.brokers != NULL; // its workers have the model
+    if (is_fleets && (settings->worker.retry_failed || settings->worker.force_new))
+        return refuse(error,
+                      "--retry-failed and --force-new are of the embedded queue: over Kafka give another "
+                      "--dataset");
+    if ((!settings->model.path && (!is_fleets || settings->annotate.estimate.wanted)) ||
+        (!settings->output && !settings->annotate.estimate.wanted))
         return refuse(error, "give --model MODEL and -o OUT");
     if (!settings->annotate.prompt.file == !settings->annotate.prompt.messages)
         return refuse(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
@@ -198,7 +204,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = choose_store(annotate, error);
     if (status == STATUS_OK)
         status = check_files(annotate, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && settings->model.path)
         status = runtime_check_model(settings->model.path, error);
     if (status == STATUS_OK)
         status = table_reader_open(&annotate->reader, &annotate->source, error);
@@ -295,7 +301,8 @@ static enum status annotate_table(struct annotate *annotate, struct error *error
     if (status == STATUS_OK)
         status = annotate_submit(annotate, error);
     if (status == STATUS_OK)
-        status = work(annotate, error);
+        status =
+            annotate->settings->kafka.brokers ? annotate_over_topics(annotate, error) : work(annotate, error);
     if (status != STATUS_OK)
         return status;
     return is_sample ? annotate_report_sample(annotate, error) : annotate_collect(annotate, error);

@@ -437,6 +437,76 @@ def equal_requests_are_computed_once_in_the_window_and_from_the_store(test):
 
 
 @case
+def a_table_is_annotated_over_the_topics_with_the_bytes_of_the_embedded_queue(test):
+    topics = Topics(test)
+    rows = [{"id": i, "text": f"{text_of(i, 5)} {i % 50}" if i % 17 else ""} for i in range(80)]
+    test.write("in.jsonl", rows[:60])
+    test.write("prompt.jinja", ["{{ text }}"])
+    options = ["in.jsonl", "--prompt", "prompt.jinja", "--max-tokens", "6", "--temperature", "0.8", "--votes", "2", "--figures"]
+    test.run("annotate", *options, "--model", test.model, "-o", "reference.jsonl")
+
+    annotating = test.start("annotate", *options, "-o", "out.jsonl", *topics.options)
+    topics.work_to_the_end("--store", "worker.db")  # jobs are submitted before it starts, or while it is idle
+    worker = topics.work("--store", "worker.db")
+    assert test.wait(annotating).status in DONE
+    assert test.read("out.jsonl") == test.read("reference.jsonl")
+    n_before = len(topics.read("results"))
+    test.run("annotate", *options, "-o", "out.jsonl", *topics.options)  # nothing is left to do
+    assert test.read("out.jsonl") == test.read("reference.jsonl") and len(topics.read("jobs")) == n_before
+
+    # Grown and edited: only what is new is submitted.
+    rows[3]["text"] = "edited"
+    test.write("in.jsonl", rows)
+    test.run("annotate", *options, "--model", test.model, "-o", "reference.jsonl")
+    test.run("annotate", *options, "-o", "out.jsonl", *topics.options)
+    assert test.read("out.jsonl") == test.read("reference.jsonl")
+    (n_jobs,) = test.query("SELECT n_submitted FROM datasets", "out.jsonl.db")[0]
+    assert len(topics.results()) == n_jobs > n_before
+    assert test.query("SELECT n_done, n_failed FROM datasets", "out.jsonl.db") == test.query("SELECT n_done, n_failed FROM datasets", "reference.jsonl.db")
+    worker.send_signal(signal.SIGTERM)
+    assert test.wait(worker).status == 0
+    refused = test.run("annotate", *options, "-o", "out.jsonl", "--retry-failed", *topics.options, status=2)
+    assert "--retry-failed" in refused.err, refused
+
+
+@case
+def an_annotation_over_the_topics_that_is_killed_goes_on_and_submits_no_job_twice(test):
+    topics = Topics(test)
+    test.write("in.csv", ["text", *(f"{text_of(i, 4)} {i}" for i in range(300))])
+    test.write("prompt.jinja", ["{{ text }}"])
+    options = ["annotate", "in.csv", "--prompt", "prompt.jinja", "--max-tokens", "4", "-o", "out.csv", "--engine-test", "fixed:5"]
+    first = test.start(*options, *topics.options)  # no worker: it waits
+    test.wait_until("all are submitted", lambda: len(topics.read("jobs")) == 300)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    worker = topics.work("--engine-test", "fixed:5", "--max-batch", "4", "--store", "worker.db")
+    for n in (20, 150):
+        running = test.start(*options, *topics.options)
+        test.wait_until(f"{n} are answered", lambda: test.query(f"SELECT n_done FROM datasets WHERE n_done >= {n}", "out.csv.db"))
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    assert not test.exists("out.csv")
+    stopped = test.start(*options, *topics.options)
+    test.wait_until("it follows", lambda: "were there already" in test.told_by(stopped))
+    stopped.send_signal(signal.SIGTERM)
+    stopped = test.wait(stopped)
+    if stopped.status == 1:  # unless it was done by then
+        assert "the same command goes on" in stopped.err, stopped
+    test.run(*options, *topics.options)
+    worker.send_signal(signal.SIGTERM)
+    assert test.wait(worker).status == 0
+    assert len(topics.read("jobs")) == len(topics.results()) == 300
+    test.run(*options[:-3], "reference.csv", "--model", test.model, "--engine-test", "instant")
+    assert test.read("out.csv") == test.read("reference.csv")
+    for suffix in ("", "-wal", "-shm", "-workers"):  # the store is lost: the topics have all of it
+        if test.exists("out.csv.db" + suffix):
+            os.remove(test.path("out.csv.db" + suffix))
+    os.remove(test.path("out.csv"))
+    test.run(*options, *topics.options)
+    assert test.read("out.csv") == test.read("reference.csv") and len(topics.read("jobs")) == 300
+
+
+@case
 def the_store_follows_what_was_committed(test):
     topics = Topics(test)
     topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(50)] + ["no job"])
