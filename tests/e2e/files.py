@@ -13,7 +13,7 @@ from session import case, error_of, text_of
 
 
 def short_jobs(n, first=0):
-    return [{"custom_id": f"line {i}", "prompt": text_of(i, 5), "max_tokens": 3, "temperature": 0} for i in range(first, first + n)]
+    return [{"custom_id": f"line {i}", "prompt": f"{text_of(i, 5)} {i}", "max_tokens": 3, "temperature": 0} for i in range(first, first + n)]
 
 
 def lines_of(jobs):
