@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -39,6 +40,8 @@ struct http {
     bool has_thread;
     atomic_bool is_over;
     int wake_fd; // eventfd: wakes the thread to end
+    char name[NI_MAXHOST]; // the host of the address as it was given
+    bool only_loopback;
 };
 
 // ---- connections ----
@@ -140,6 +143,36 @@ static enum MHD_Result respond(struct MHD_Connection *connection, struct http_an
     return result;
 }
 
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}
+
+// Whether the request's host is a name of the loopback. A page of another site whose name was made to lead here (DNS
+// rebinding) asks by its own name. Browsers always send one; absent (NULL), the client is none.
+static bool is_local_host(const struct http *http, const char *header)
+{
+    char host[NI_MAXHOST];
+    struct sockaddr_storage address = {0};
+    if (!header)
+        return true;
+    bool is_v6 = header[0] == '[';
+    size_t size = strcspn(header + is_v6, is_v6 ? "]" : ":");
+    if (size >= sizeof host)
+        return false;
+    memcpy(host, header + is_v6, size);
+    host[size] = '\0';
+    if (!is_v6 && (strcasecmp(host, "localhost") == 0 || strcasecmp(host, http->name) == 0))
+        return true;
+    void *bytes = is_v6 ? (void *)&((struct sockaddr_in6 *)&address)->sin6_addr
+                        : (void *)&((struct sockaddr_in *)&address)->sin_addr;
+    address.ss_family = is_v6 ? AF_INET6 : AF_INET;
+    return inet_pton(address.ss_family, host, bytes) == 1 && is_loopback(&address);
+}
+
 // libmicrohttpd calls this once for the head and, when there is a body, for its parts: the first call
 // answers, so that no body is ever read.
 static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection, const char *url,
@@ -149,7 +182,11 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
     (void)version, (void)upload_data, (void)upload_data_size, (void)connection_context;
     const struct http *http = context;
     struct http_answer answer = {.status = MHD_HTTP_OK, .content_type = "text/plain; charset=utf-8"};
-    if (strcmp(method, MHD_HTTP_METHOD_GET) == 0) {
+    if (http->only_loopback && !is_local_host(http, MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+                                                                                MHD_HTTP_HEADER_HOST))) {
+        answer.status = MHD_HTTP_FORBIDDEN;
+        buffer_add_string(&answer.body, "without --metrics-token, the loopback's names alone\n");
+    } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0) {
         http->handler(http->context, url,
                       MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION),
                       &answer);
@@ -197,6 +234,7 @@ static enum status bind_socket(struct http *http, const char *address, struct er
     struct parts parts;
     if (!split_address(address, &parts))
         return fail(error, address, "expected HOST:PORT, [HOST]:PORT or a port");
+    snprintf(http->name, sizeof http->name, "%s", parts.host);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
                     *found = NULL;
     int code = getaddrinfo(parts.host, parts.port, &hints, &found);
@@ -210,14 +248,6 @@ static enum status bind_socket(struct http *http, const char *address, struct er
     int bind_error = errno;
     freeaddrinfo(found);
     return bound ? STATUS_OK : fail(error, address, strerror(bind_error));
-}
-
-static bool is_loopback(const struct sockaddr_storage *address)
-{
-    if (address->ss_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
-    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
 }
 
 static enum status check_loopback(const struct http *http, const char *address, struct error *error)
@@ -277,7 +307,8 @@ enum status http_open(struct http **http, const char *address, bool only_loopbac
     struct http *h = calloc(1, sizeof *h);
     if (!h)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--metrics: out of memory");
-    *h = (struct http){.handler = handler, .context = context, .file = -1, .wake_fd = -1};
+    *h = (struct http){
+        .handler = handler, .context = context, .file = -1, .wake_fd = -1, .only_loopback = only_loopback};
     enum status status = bind_socket(h, address, error);
     if (status == STATUS_OK && only_loopback)
         status = check_loopback(h, address, error);

@@ -198,6 +198,24 @@ def the_size_of_the_store_is_that_of_its_files(test):
 
 
 @case
+def without_a_token_a_page_answers_by_the_loopback_s_names_alone(test):
+    worker, address = start(test)
+    host, port = address.split(":")
+
+    def status_for(*names):
+        with socket.create_connection((host, int(port)), timeout=90) as connection:
+            head = "".join(f"Host: {name}\r\n" for name in names)
+            connection.sendall(f"GET / HTTP/1.0\r\n{head}\r\n".encode())
+            return int(connection.recv(100).split()[1])
+    for name in ("localhost", f"LocalHost:{port}", "127.0.0.1", f"127.1.2.3:{port}", "[::1]", f"[::1]:{port}"):
+        assert status_for(name) == 200, name
+    for name in ("evil.example", f"evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[::2]", "",
+                 "a" * 2000):
+        assert status_for(name) == 403, name
+    assert status_for() == 200  # no browser
+
+
+@case
 def only_small_gets_are_answered(test):
     worker, address = start(test)
     assert get(address, "/nothing")[0] == 404
