@@ -123,6 +123,7 @@ void log_write(enum log_level level, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    utf8_make_printable(text);
     struct buffer line = {0};
     add_line(level, text, &line);
     if (!line.failed)
@@ -132,8 +133,11 @@ void log_write(enum log_level level, const char *format, ...)
 
 void log_write_unlocked(enum log_level level, const char *text)
 {
+    char shown[2 * ERROR_TEXT_BYTES];
     struct buffer line = {0};
-    add_line(level, text, &line);
+    snprintf(shown, sizeof shown, "%s", text);
+    utf8_make_printable(shown);
+    add_line(level, shown, &line);
     struct pollfd fd = {fileno_unlocked(sink()), POLLOUT, 0};
     if (!line.failed && poll(&fd, 1, WRITABLE_MS_MAX) == 1)
         (void)!write(fd.fd, line.data, line.size);

@@ -223,17 +223,22 @@ static void begin(struct buffer *out, enum name name)
                       names[name].name, kinds[names[name].kind]);
 }
 
+// As Prometheus' exposition format wants it; other control characters are blanks.
 static void add_label_value(struct buffer *out, const char *label, struct text value)
 {
     buffer_add_format(out, "%s=\"", label);
-    for (size_t i = 0; i < value.size; i++) {
-        char byte = value.data[i];
-        if (byte == '"' || byte == '\\')
+    for (size_t i = 0, length; i < value.size; i += length) {
+        uint32_t codepoint = 0;
+        bool is_valid = (length = utf8_decode(value.data + i, value.size - i, &codepoint)) > 0;
+        length = is_valid ? length : 1;
+        if (codepoint == '"' || codepoint == '\\')
             buffer_add_byte(out, '\\');
-        if (byte == '\n')
+        if (codepoint == '\n' && is_valid)
             buffer_add_string(out, "\\n");
+        else if (!is_valid || !utf8_is_printable(codepoint))
+            buffer_add_byte(out, is_valid ? ' ' : '?');
         else
-            buffer_add_byte(out, byte);
+            buffer_add(out, value.data + i, length);
     }
     buffer_add_byte(out, '"');
 }

@@ -249,20 +249,29 @@ size_t utf8_complete_prefix(const char *data, size_t size)
     return size;
 }
 
+bool utf8_is_printable(uint32_t codepoint)
+{
+    return !(codepoint < 0x20 || (codepoint >= 0x7F && codepoint <= 0x9F) || codepoint == 0x200E ||
+             codepoint == 0x200F || (codepoint >= 0x2028 && codepoint <= 0x202E) ||
+             (codepoint >= 0x2066 && codepoint <= 0x2069));
+}
+
 void utf8_make_printable(char *string)
 {
-    size_t size = strlen(string);
+    size_t size = strlen(string), end = 0;
     size_t whole = utf8_complete_prefix(string, size);
-    string[whole] = '\0';
     for (size_t i = 0; i < whole;) {
         uint32_t codepoint;
         size_t length = utf8_decode(string + i, whole - i, &codepoint);
-        if (length == 0)
-            string[i] = '?';
-        else if (codepoint < 0x20 || codepoint == 0x7F)
-            string[i] = ' ';
+        bool is_shown = length && utf8_is_printable(codepoint);
+        if (is_shown)
+            memmove(string + end, string + i, length);
+        else
+            string[end] = length ? ' ' : '?';
+        end += is_shown ? length : 1;
         i += length ? length : 1;
     }
+    string[end] = '\0';
 }
 
 static size_t columns_of(uint32_t codepoint)
@@ -306,4 +315,19 @@ size_t utf8_columns(const char *data, size_t size)
         at += length ? length : 1;
     }
     return n;
+}
+
+void buffer_add_printable(struct buffer *buffer, struct text text, size_t n_columns)
+{
+    size_t before = buffer->size;
+    buffer_add(buffer, text.data, text.size);
+    if (buffer->failed)
+        return;
+    if (text.size) {
+        utf8_make_printable(buffer->data + before);
+        buffer->size = before + strlen(buffer->data + before);
+    }
+    size_t shown = text.size ? utf8_columns(buffer->data + before, buffer->size - before) : 0;
+    for (; shown < n_columns; shown++)
+        buffer_add_byte(buffer, ' ');
 }

@@ -67,9 +67,14 @@ size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint);
 // replaces (Unicode 15, section 3.9, "U+FFFD Substitution of Maximal Subparts"). At least 1. *unfinished: the
 // bytes end before the character does.
 size_t utf8_bad_length(const char *data, size_t size, bool *unfinished);
-// Makes a C string one line of valid UTF-8, for texts that quote outside bytes: control characters become
-// spaces, bad bytes question marks, and half a character at the end goes.
+// Whether a terminal shows the character: not those that it obeys (C0, DEL, C1) and not those that reorder or break lines
+// (U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069).
+bool utf8_is_printable(uint32_t codepoint);
+// Makes a C string one line of valid UTF-8, for texts that quote outside bytes: what is not printable becomes
+// a space, bad bytes question marks, and half a character at the end is dropped.
 void utf8_make_printable(char *string);
+// Appends the text, made printable, and blanks up to n_columns of a terminal.
+void buffer_add_printable(struct buffer *buffer, struct text text, size_t n_columns);
 // Encodes into out[4]; returns 1 to 4 bytes.
 size_t utf8_encode(uint32_t codepoint, char *out);
 // Length of the prefix of `size` bytes that ends with a complete character, for streaming. A sequence that

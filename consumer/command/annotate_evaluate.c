@@ -69,12 +69,18 @@ void annotate_write_evaluation(const struct annotate *annotate, struct buffer *o
     const struct row_answer *answer = &annotate->answer;
     struct text gold = annotate->gold_name;
     struct text label = answer->columns.names[answer->label_column];
-    buffer_add_format(out, "compared: \"%.*s\" with \"%.*s\"", (int)gold.size, gold.data, (int)label.size,
-                      label.data);
-    if (annotate->is_first_property)
-        buffer_add_format(out, ", the schema's first property (another: --evaluate %.*s=%.*s)",
-                          (int)gold.size, gold.data, (int)answer->properties[1].size,
-                          answer->properties[1].data);
+    buffer_add_string(out, "compared: \"");
+    buffer_add_printable(out, gold, 0);
+    buffer_add_string(out, "\" with \"");
+    buffer_add_printable(out, label, 0);
+    buffer_add_byte(out, '"');
+    if (annotate->is_first_property) {
+        buffer_add_string(out, ", the schema's first property (another: --evaluate ");
+        buffer_add_printable(out, gold, 0);
+        buffer_add_byte(out, '=');
+        buffer_add_printable(out, answer->properties[1], 0);
+        buffer_add_byte(out, ')');
+    }
     buffer_add_byte(out, '\n');
     evaluation_write(&annotate->evaluation, out);
 }

@@ -69,9 +69,10 @@ static void add_answer(struct sampling_report *report)
         if (field->kind != VALUE_STRING)
             json_encode(field, &json);
         buffer_add_string(&report->out, i ? ", " : "");
-        if (answer->n_properties)
-            buffer_add_format(&report->out, "%.*s: ", (int)answer->columns.names[i].size,
-                              answer->columns.names[i].data);
+        if (answer->n_properties) {
+            buffer_add_printable(&report->out, answer->columns.names[i], 0);
+            buffer_add_string(&report->out, ": ");
+        }
         add_shown(&report->out,
                   field->kind == VALUE_STRING ? field->text : (struct text){json.data, json.size});
         buffer_finish(&json);

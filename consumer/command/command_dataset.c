@@ -33,13 +33,14 @@ static void add_row(void *context, const struct dataset_row *row)
     if (listing->n++ == 0)
         buffer_add_format(out, "%-20s %-9s %9s %9s %7s %9s %8s  %-19s %s\n", "dataset", "state", "submitted",
                           "done", "failed", "cancelled", "running", "submitted (UTC)", "model");
-    buffer_add_format(out, "%-20.*s %-9s %9lld %9lld %7lld %9lld %8lld  ", (int)row->dataset.size,
-                      row->dataset.data, dataset_state_name(row->state), (long long)row->submitted,
-                      (long long)row->done, (long long)row->failed, (long long)row->cancelled,
-                      (long long)row->running);
+    buffer_add_printable(out, row->dataset, 20);
+    buffer_add_format(out, " %-9s %9lld %9lld %7lld %9lld %8lld  ", dataset_state_name(row->state),
+                      (long long)row->submitted, (long long)row->done, (long long)row->failed,
+                      (long long)row->cancelled, (long long)row->running);
     add_time(out, row->submitted_at_us);
-    buffer_add_format(out, " %.*s\n", row->model.size ? (int)row->model.size : 1,
-                      row->model.size ? row->model.data : "-");
+    buffer_add_byte(out, ' ');
+    buffer_add_printable(out, row->model.size ? row->model : TEXT("-"), 0);
+    buffer_add_byte(out, '\n');
 }
 
 static void add_text(struct buffer *out, const char *name, struct text value)

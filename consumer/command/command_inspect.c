@@ -51,13 +51,23 @@ static const char *thinking_format_name(const struct runtime *runtime)
     return runtime->chat.format.thinking ? runtime->chat.format.thinking->name : "none";
 }
 
+static void print_outside(const char *name, const char *text)
+{
+    struct buffer shown = {0};
+    buffer_add_printable(&shown, text_from_string(text), 0);
+    printf("%-11s %.*s", name, (int)shown.size, shown.data ? shown.data : "");
+    buffer_finish(&shown);
+}
+
 static void print_text(const struct runtime *runtime, const struct type_count *counts,
                        const struct limits_plan *plan, const struct error *memory_error)
 {
     const struct model *model = runtime->model;
     const struct model_shape *shape = &model->shape;
-    printf("file        %s, %.1f MB\n", gguf_path(model->gguf), (double)gguf_file_bytes(model->gguf) / 1e6);
-    printf("name        %s\n", model->name);
+    print_outside("file", gguf_path(model->gguf));
+    printf(", %.1f MB\n", (double)gguf_file_bytes(model->gguf) / 1e6);
+    print_outside("name", model->name);
+    putchar('\n');
     printf("family      %s, %.1f M parameters\n", model_family_name(model),
            (double)model_n_parameters(model) / 1e6);
     printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n",

@@ -64,10 +64,11 @@ static void list_row(struct listing *listing, const struct dataset_progress *pro
                          ? 100.0 * (double)(progress->done + progress->failed + progress->cancelled) /
                                (double)progress->submitted
                          : 0;
-    buffer_add_format(&listing->out, "%-20.*s %9lld %9lld %7lld %9lld %8lld %6.1f%% %8.1f %8s\n",
-                      (int)progress->dataset.size, progress->dataset.data, (long long)progress->submitted,
-                      (long long)progress->done, (long long)progress->failed, (long long)progress->cancelled,
-                      (long long)progress->running, percent, progress->jobs_per_second, left);
+    buffer_add_printable(&listing->out, progress->dataset, 20);
+    buffer_add_format(&listing->out, " %9lld %9lld %7lld %9lld %8lld %6.1f%% %8.1f %8s\n",
+                      (long long)progress->submitted, (long long)progress->done, (long long)progress->failed,
+                      (long long)progress->cancelled, (long long)progress->running, percent,
+                      progress->jobs_per_second, left);
     if (progress->duplicates)
         buffer_add_format(&listing->out, "%-20s answered from equal ones: %lld, %lld tokens not computed\n",
                           "", (long long)progress->duplicates, (long long)progress->duplicate_tokens);
@@ -128,9 +129,9 @@ static void list_waiting(void *context, const struct waiting_jobs *jobs)
     if (listing->n_waiting++ == 0)
         buffer_add_format(out, "\n%-20s %9s %9s %8s %9s %9s\n", "unfinished", "priority", "waiting",
                           "running", "late", "suspects");
-    buffer_add_format(out, "%-20.*s %9d %9lld %8lld %9lld %9lld\n", (int)jobs->dataset.size,
-                      jobs->dataset.data, jobs->priority, (long long)jobs->waiting, (long long)jobs->running,
-                      (long long)jobs->late, (long long)jobs->suspects);
+    buffer_add_printable(out, jobs->dataset, 20);
+    buffer_add_format(out, " %9d %9lld %8lld %9lld %9lld\n", jobs->priority, (long long)jobs->waiting,
+                      (long long)jobs->running, (long long)jobs->late, (long long)jobs->suspects);
 }
 
 static void list_suspect(void *context, const struct suspect_job *job)
@@ -151,10 +152,11 @@ static void list_suspect(void *context, const struct suspect_job *job)
     buffer_add_string(out, listing->n_suspects_told++
                                ? ""
                                : "\njobs that may have killed workers, the worst first:\n");
-    buffer_add_format(out, "%.*s %.*s: %d crash%s, %d attempt%s; %s\n", (int)job->dataset.size,
-                      job->dataset.data, (int)job->custom_id.size, job->custom_id.data, job->crashes,
-                      job->crashes == 1 ? "" : "es", job->attempts, job->attempts == 1 ? "" : "s",
-                      words[job->state]);
+    buffer_add_printable(out, job->dataset, 0);
+    buffer_add_byte(out, ' ');
+    buffer_add_printable(out, job->custom_id, 0);
+    buffer_add_format(out, ": %d crash%s, %d attempt%s; %s\n", job->crashes, job->crashes == 1 ? "" : "es",
+                      job->attempts, job->attempts == 1 ? "" : "s", words[job->state]);
 }
 
 // The jobs of the embedded queue.
@@ -189,9 +191,9 @@ static void list_worker(void *context, const struct fleet_worker *worker)
     if (listing->n_workers++ == 0)
         buffer_add_format(out, "\n%-30s %9s %7s %9s %8s %8s\n", "worker", "done", "failed", "cancelled",
                           "jobs/s", "cached");
-    buffer_add_format(out, "%-30.*s %9lld %7lld %9lld %8.1f %7.1f%%\n", (int)worker->worker.size,
-                      worker->worker.data, (long long)worker->done, (long long)worker->failed,
-                      (long long)worker->cancelled, worker->jobs_per_second,
+    buffer_add_printable(out, worker->worker, 30);
+    buffer_add_format(out, " %9lld %7lld %9lld %8.1f %7.1f%%\n", (long long)worker->done,
+                      (long long)worker->failed, (long long)worker->cancelled, worker->jobs_per_second,
                       worker->prompt_tokens
                           ? 100.0 * (double)worker->cached_tokens / (double)worker->prompt_tokens
                           : 0);

@@ -180,6 +180,26 @@ def status_tells_progress_as_text_and_as_json(test):
 
 
 @case
+def texts_from_outside_reach_the_terminal_without_what_it_would_obey(test):
+    hostile = "n\033]0;pwn\007\u009b31m\u202ex"
+    name = tiny_model.value(tiny_model.STRING, hostile)
+    tiny_model.write(os.path.join(test.folder, "hostile.gguf"), more_keys={"general.name": name})
+    test.write("in.jsonl", short_jobs(2))
+    test.run("submit", "in.jsonl", "--dataset", hostile)
+    said = [test.run("status"), test.run("work", "--model", "hostile.gguf", "--exit-when-idle", "0"),
+            test.run("inspect", "hostile.gguf"), test.run("status"), test.run("dataset", "list"),
+            test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", "hostile.gguf", "--model-name", hostile),
+            test.run("status", "--dataset", hostile + "?", status=None), test.run("dataset", "delete", hostile)]
+    test.write("t.csv", [f"review,{hostile}", f"good,neg{hostile}", "x,positive"])
+    test.write("p.jinja", ["{{ review }}"])
+    said.append(test.run("annotate", "t.csv", test.model, "--prompt", "p.jinja", "--choice", "positive,negative",
+                         "--evaluate", hostile, "-s", "e.db", "-o", "e.csv"))
+    for finished in said:
+        text = finished.out + finished.err
+        assert "pwn" in text and not re.search("[\0-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text), (finished.arguments, text)
+
+
+@case
 def watching_ends_when_everything_is_finished(test):
     test.write("in.jsonl", short_jobs(20))
     test.run("submit", "in.jsonl", "--dataset", "d")

@@ -142,12 +142,34 @@ static void texts_are_made_one_printable_line(void **state)
     static const struct {
         const char *given, *expected;
     } cases[] = {
-        {"a\nb\tc\x7F", "a b c "}, {"a\xFF\xC3\xA9", "a?\xC3\xA9"}, {"cut \xE2\x82", "cut "}, {"", ""}};
+        {"a\nb\tc\x7F", "a b c "},
+        {"a\xFF\xC3\xA9", "a?\xC3\xA9"},
+        {"cut \xE2\x82", "cut "},
+        {"", ""},
+        {"\033]0;x\a", " ]0;x "},
+        {"a\xC2\x9B"
+         "31mb\xC2\xA0",
+         "a 31mb\xC2\xA0"}, // CSI of one character
+        {"\xE2\x80\xAE"
+         "a\xE2\x81\xA6"
+         "b\xE2\x80\xA8",
+         " a b "}, // U+202E, U+2066, U+2028
+        {"\xE2\x80\x8D\xE2\x80\xAF\xE2\x81\xA5", "\xE2\x80\x8D\xE2\x80\xAF\xE2\x81\xA5"}, // their neighbors
+    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char line[32];
         strcpy(line, cases[i].given);
         utf8_make_printable(line);
         assert_string_equal(line, cases[i].expected);
+        struct buffer out = {0};
+        buffer_add_string(&out, "|");
+        buffer_add_printable(&out, text_from_string(cases[i].given), 0);
+        buffer_add_string(&out, "|");
+        buffer_add_printable(&out, TEXT("\033\xE4\xBD\xA0"), 5); // two columns wide
+        buffer_add_printable(&out, (struct text){0}, 2);
+        assert_memory_equal(out.data + 1, cases[i].expected, strlen(cases[i].expected));
+        assert_string_equal(out.data + 1 + strlen(cases[i].expected), "| \xE4\xBD\xA0    ");
+        buffer_finish(&out);
     }
 }
 
