@@ -46,7 +46,7 @@ struct expressions {
     size_t table_size; // a power of two
     uint64_t work;
     uint32_t
-        number_sets[4]; // ids that json_number.c asks for again and again; EXPRESSION_NOTHING: not made yet
+        number_sets[5]; // ids that json_number.c asks for again and again; EXPRESSION_NOTHING: not made yet
     enum status status;
     enum grammar_limit limit; // when the status is STATUS_REJECT
 };

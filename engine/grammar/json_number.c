@@ -76,7 +76,7 @@ static uint32_t mantissa(struct expressions *pool, uint32_t k)
     return expression_concat(pool, digits_between(pool, 1, 9), k ? optional(pool, tail) : EXPRESSION_EMPTY);
 }
 
-enum { MANTISSA_FRACTION = 20 };
+enum { MANTISSA_FRACTION = 20, DISTINCT_DIGITS = 15 };
 
 static uint32_t either_sign(struct expressions *pool, uint32_t magnitude)
 {
@@ -315,13 +315,29 @@ uint32_t number_integer(struct expressions *pool, bool with_zeros)
     return *known ? *known : (*known = make_integer(pool, with_zeros));
 }
 
+static uint32_t make_distinct(struct expressions *pool)
+{
+    uint32_t others = expression_set_complement(pool, any_digit(pool));
+    others = expression_repeat(pool, others, 0, EXPRESSION_UNBOUNDED);
+    uint32_t one = expression_concat(pool, others, any_digit(pool));
+    uint32_t few = expression_concat(pool, expression_repeat(pool, one, 0, DISTINCT_DIGITS), others);
+    return expression_either(pool, either_sign(pool, whole(pool)), few);
+}
+
+uint32_t number_distinct(struct expressions *pool)
+{
+    uint32_t *known = &pool->number_sets[4];
+    return *known ? *known : (*known = make_distinct(pool));
+}
+
 static uint32_t make_not_integer(struct expressions *pool, bool with_zeros)
 {
     if (!with_zeros)
         return expression_both(pool, number_any(pool),
                                expression_complement(pool, number_integer(pool, false)));
-    return expression_both(pool, number_family(pool),
-                           expression_complement(pool, number_integer(pool, true)));
+    uint32_t others =
+        expression_both(pool, number_family(pool), expression_complement(pool, number_integer(pool, true)));
+    return expression_both(pool, others, number_distinct(pool));
 }
 
 uint32_t number_not_integer(struct expressions *pool, bool with_zeros)

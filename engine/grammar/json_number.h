@@ -16,6 +16,9 @@ uint32_t number_family(struct expressions *pool); // the two spellings above
 // Integers by value: with_zeros, 1.0 and 1.5e3 are integers too, as from draft 6 on.
 uint32_t number_integer(struct expressions *pool, bool with_zeros);
 uint32_t number_not_integer(struct expressions *pool, bool with_zeros);
+// Plain integers, and other spellings of at most 15 digits, of which a double keeps which is which (C's DBL_DIG): for
+// negations, so that a number that is none of the values by its digits is none for a reader with doubles.
+uint32_t number_distinct(struct expressions *pool);
 
 enum number_bound { NUMBER_LESS, NUMBER_AT_MOST, NUMBER_AT_LEAST, NUMBER_MORE };
 uint32_t number_bounded(struct expressions *pool, enum number_bound bound, struct decimal limit);

@@ -228,6 +228,7 @@ static struct shape negate_scalar(struct schema_compiler *compiler, const struct
                                                          (struct code_range[]){{'e', 'e'}, {'E', 'E'}}, 2),
                                           EXPRESSION_ALL))));
         result.number = expression_both(compiler->pool, all, expression_complement(compiler->pool, set));
+        result.number = expression_both(compiler->pool, result.number, number_distinct(compiler->pool));
         result.form.spelling = NUMBER_DECIMAL;
     } else if (keyword_strings(compiler, keyword, &set)) {
         result.string = expression_complement(compiler->pool, set);

@@ -119,6 +119,8 @@ struct shape value_negation(struct schema_compiler *compiler, const struct json_
     if (value->kind == JSON_NUMBER)
         shape.number = expression_both(compiler->pool, compiler->number_family,
                                        expression_complement(compiler->pool, same.number));
+    if (value->kind == JSON_NUMBER)
+        shape.number = expression_both(compiler->pool, shape.number, number_distinct(compiler->pool));
     if (value->kind == JSON_STRING)
         shape.string = expression_complement(compiler->pool, same.string);
     if (value->kind == JSON_ARRAY) {
