@@ -410,8 +410,8 @@ def a_backend_that_does_not_exist_is_refused_as_usage(test):
 @case
 def pages_of_an_unknown_type_are_refused_as_usage(test):
     test.write("in.jsonl", [GOOD])
-    refused(test, "run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--kv-type", "q9", status=2,
-            says=["expected f16 or q8_0"])
+    refused(test, "run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--backend", "cpu", "--kv-type", "q9",
+            status=2, says=["expected f16 or q8_0"])
 
 
 @case
