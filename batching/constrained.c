@@ -172,6 +172,35 @@ static enum status find_tokens(struct forcing *forcing, struct matcher *matcher,
     return status;
 }
 
+// The same, from what is kept of the state where it was come to before.
+static enum status recall_tokens(struct forcing *forcing, struct sequence *sequence,
+                                 const struct tokenizer *tokenizer)
+{
+    struct forced_runs *runs = &sequence->prompt->constraint->forced;
+    struct error *error = &sequence->matching;
+    uint64_t generation;
+    uint32_t state;
+    enum status status = matcher_find_state(&sequence->matcher, &state, &generation, error);
+    const struct forced_run *run = status == STATUS_OK ? forced_runs_find(runs, generation, state) : NULL;
+    if (!run) {
+        if (status == STATUS_OK)
+            status = find_tokens(forcing, &sequence->matcher, tokenizer, error);
+        if (status == STATUS_OK)
+            status = matcher_find_state(&sequence->matcher, &state, &generation, error);
+        if (status == STATUS_OK && generation == runs->generation)
+            forced_runs_add(runs, state, (struct text){forcing->bytes.data, forcing->bytes.size},
+                            forcing->tokens.ids, forcing->n_common);
+        return status;
+    }
+    buffer_add(&forcing->bytes, run->bytes.data, run->bytes.size);
+    for (size_t i = 0; i < run->tokens.n_ids; i++)
+        token_array_add(&forcing->tokens, run->tokens.ids[i]);
+    forcing->n_common = forcing->tokens.n_ids;
+    return forcing->bytes.failed || forcing->tokens.failed
+               ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "forced tokens: out of memory")
+               : STATUS_OK;
+}
+
 // Whether the token spells the bytes from `at` on, which it moves behind them: some tokenizers change text.
 static bool spells(const struct tokenizer *tokenizer, int32_t token, struct text bytes, size_t *at)
 {
@@ -229,7 +258,7 @@ static bool force_more(struct sequence *sequence, const struct tokenizer *tokeni
 {
     struct forcing forcing = {0};
     size_t at = 0, n = 0;
-    enum status status = find_tokens(&forcing, &sequence->matcher, tokenizer, &sequence->matching);
+    enum status status = recall_tokens(&forcing, sequence, tokenizer);
     if (status == STATUS_OK && sequence->prompt->job->request.constraint.closes)
         status = keep_closing(sequence, &forcing, tokenizer);
     if (status != STATUS_OK) {

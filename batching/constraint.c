@@ -94,6 +94,7 @@ static bool copy_rules(struct compiled_constraint *entry, const struct answer_ru
 
 static void destroy_entry(struct compiled_constraint *entry)
 {
+    forced_runs_finish(&entry->forced);
     recognizer_destroy(entry->recognizer);
     grammar_destroy(entry->grammar);
     arena_finish(&entry->arena);

@@ -5,6 +5,7 @@
 // Thread: engine, but for constraint_compile.
 #pragma once
 
+#include "batching/forced_runs.h"
 #include "engine/answer/answer_format.h"
 #include "engine/grammar/grammar.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -35,9 +36,10 @@ struct compiled_constraint {
     uint64_t hash;              // of the source
     struct grammar *grammar;    // NULL: not compiled, or refused
     struct recognizer *recognizer;
-    struct error error;    // STATUS_REJECT: refused; STATUS_RETRY: out of memory
-    uint32_t n_tokens_min; // where the source closes: of an answer
-    int32_t function;      // index of the tool that the error is about; -1: none
+    struct forced_runs forced; // by the recognizer's states; the engine thread's
+    struct error error;        // STATUS_REJECT: refused; STATUS_RETRY: out of memory
+    uint32_t n_tokens_min;     // where the source closes: of an answer
+    int32_t function;          // index of the tool that the error is about; -1: none
     enum constraint_state state;
     int32_t n_users; // prompts
     int64_t used;    // of the cache's clock, for eviction

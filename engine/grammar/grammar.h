@@ -98,6 +98,9 @@ enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens,
 // The same behind bytes that may follow; the matcher stays.
 enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
                                   struct error *error) WARN_UNUSED;
+// A state that two texts of one recognizer have in common is followed by the same texts, in one generation of the recognizer.
+enum status matcher_find_state(struct matcher *matcher, uint32_t *state, uint64_t *generation,
+                               struct error *error) WARN_UNUSED;
 // Appends the only bytes that can follow, up to `n_max`, while the text may not end; the matcher stays. Of a JSON
 // string, a character that alone can follow is forced as itself, though an escape could spell it.
 enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,

@@ -209,6 +209,15 @@ enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, ui
     return expressions_status(recognizer->pool, error);
 }
 
+enum status matcher_find_state(struct matcher *matcher, uint32_t *state, uint64_t *generation,
+                               struct error *error)
+{
+    enum status status = prepare(matcher, error);
+    *state = matcher->state;
+    *generation = matcher->generation;
+    return status;
+}
+
 enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,
                                  struct error *error)
 {

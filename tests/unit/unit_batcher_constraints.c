@@ -1,6 +1,7 @@
 // The batcher with jobs whose answers are constrained: compiled beside the batch, forced tokens, closing
 // ends.
 #include "batching/constraint_threads.h"
+#include "batching/constraint.h"
 #include "tests/batcher_bench.h"
 #include "tests/random.h"
 #include "tests/random_jobs.h"
@@ -356,9 +357,33 @@ static void forced_tokens_are_a_chunk_of_the_next_step(void **state)
     bench_close(&bench);
 }
 
+static void forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation(void **state)
+{
+    (void)state;
+    struct forced_runs runs = {0};
+    const int32_t tokens[] = {7, 8};
+    assert_null(forced_runs_find(&runs, 3, 0));
+    for (uint32_t i = 0; i <= FORCED_RUNS_MAX; i++)
+        forced_runs_add(&runs, i * 2048, TEXT("ab"), tokens, i % 3);
+    forced_runs_add(&runs, 0, TEXT("other"), tokens, 2); // the first stays
+    for (uint32_t i = 0; i < FORCED_RUNS_MAX; i++) {
+        const struct forced_run *run = forced_runs_find(&runs, 3, i * 2048);
+        assert_non_null(run);
+        assert_int_equal(run->bytes.size, 2);
+        assert_int_equal(run->tokens.n_ids, i % 3);
+    }
+    assert_null(forced_runs_find(&runs, 3, FORCED_RUNS_MAX * 2048));
+    assert_null(forced_runs_find(&runs, 4, 0));
+    assert_null(forced_runs_find(&runs, 3, 0));
+    forced_runs_add(&runs, 5, (struct text){0}, NULL, 0); // nothing is forced there
+    assert_non_null(forced_runs_find(&runs, 3, 5));
+    forced_runs_finish(&runs);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation),
         cmocka_unit_test(constrained_answers_are_those_of_each_job_alone),
         cmocka_unit_test(an_answer_that_closes_is_complete_or_refused),
         cmocka_unit_test(a_compile_delays_its_own_jobs_alone_and_is_done_once),
