@@ -39,7 +39,7 @@ struct http {
     pthread_t thread;
     bool has_thread;
     atomic_bool is_over;
-    int wake_fd; // eventfd: wakes the thread to end
+    int wake_fd;           // eventfd: wakes the thread to end
     char name[NI_MAXHOST]; // the host of the address as it was given
     bool only_loopback;
 };
