@@ -8,7 +8,7 @@
 
 struct dataset_name;
 
-// What was looked up within the transaction. Zeroed: nothing.
+// Names looked up within the transaction. Zeroed: none.
 struct dataset_names {
     struct arena arena;
     struct dataset_name *first;

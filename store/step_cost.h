@@ -1,4 +1,4 @@
-// What the steps of the newest worker cost, for estimates. Thread: main.
+// Costs of the newest worker's steps, for estimates. Thread: main.
 #pragma once
 
 #include "schemas/error.h"

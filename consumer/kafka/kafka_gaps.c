@@ -7,9 +7,9 @@
 // at once: at most every watch.gaps_interval_ms, and with config->refuse_deleted before each commit, which would
 // skip them.
 //
-// What cannot be known: the offsets that were deleted unread are counted, and among them may be markers,
-// aborted records and ones that compaction had removed, so the figure is an upper bound. And where retention
-// passes a gap between the fetch of the record behind it and its delivery, the gap's offsets count as well.
+// The figure is an upper bound: all offsets that were deleted unread are counted, and among them may be markers,
+// aborted records and records that compaction had removed. Where retention passes a gap between the fetch of the
+// record behind it and its delivery, the gap's offsets count as well.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"

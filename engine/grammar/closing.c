@@ -11,7 +11,7 @@ struct end_node {
     uint32_t symbol, origin, cost;
 };
 
-// What the search of a terminal's shortest bytes found, in its order.
+// A state found by the search for a terminal's shortest bytes, in order of the search.
 struct found_state {
     uint32_t state, before; // `before`: place of the state that it was found from
     unsigned char byte;
@@ -273,7 +273,7 @@ static uint32_t find_end(struct recognizer *recognizer, uint32_t symbol, uint32_
     return (uint32_t)closing->ends.n - 1;
 }
 
-// What is left of the waiter's own symbol behind what it waited for.
+// Cost of the rest of the waiter's symbol, behind the child that it waited for.
 static uint32_t rest_cost(const struct recognizer *recognizer, const struct item *item)
 {
     const struct rules *rules = recognizer->grammar->rules;

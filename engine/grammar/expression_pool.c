@@ -118,7 +118,7 @@ static void describe_many(const struct expressions *pool, struct expression_node
     }
 }
 
-// What follows from the children.
+// Sets the node's properties that follow from its children.
 static void describe(const struct expressions *pool, struct expression_node *node)
 {
     const struct expression_node *a = node->kind >= KIND_CONCAT ? expression_node(pool, node->a) : NULL;

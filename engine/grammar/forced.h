@@ -1,4 +1,4 @@
-// What must follow a text: its only next byte, or its end. A character of a JSON string that alone can follow is
+// Forced continuation of a text: its only next byte, or its end. A character of a JSON string that alone can follow is
 // written as itself, not as an escape, as serializers write it. Internal to engine/grammar/.
 #pragma once
 

@@ -88,8 +88,8 @@ static void classify_terminals(struct rules *rules)
     }
 }
 
-// What derives nothing is taken out: a choice loses children, other nodes become empty choices. A repetition
-// of it is "".
+// Removes nodes that derive nothing: a choice loses children, other nodes become empty choices. A repetition
+// of such a node is "".
 static void prune(struct rules *rules)
 {
     for (size_t id = 0; id < rules->nodes.n; id++) {

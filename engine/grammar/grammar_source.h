@@ -1,4 +1,4 @@
-// What readers of grammars have in common: a place in the text, names, and operands that stay expressions as
+// Shared by the readers of grammars: a place in the text, names, and operands that stay expressions as
 // long as they can. Internal to engine/grammar/.
 #pragma once
 

@@ -38,7 +38,7 @@ struct json_schema_options {
     bool is_python; // None, True and False
 };
 
-// What refused a schema, where a keyword did: its name, and the JSON pointer to it in the document.
+// The keyword that a schema was refused for: its name, and the JSON pointer to it in the document.
 struct schema_refusal {
     char keyword[64];
     char pointer[JSON_SCHEMA_POINTER_BYTES]; // cut where longer

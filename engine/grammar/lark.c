@@ -334,7 +334,7 @@ enum status lark_terminal(struct lark *lark, struct text name, uint32_t *express
     return STATUS_OK;
 }
 
-// What is ignored stands behind terminals and before the text, any number of times.
+// Ignored terminals may follow each terminal and precede the text, any number of times.
 static enum status define_ignored(struct lark *lark)
 {
     struct rules *rules = lark->source.rules;

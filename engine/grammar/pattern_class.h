@@ -1,4 +1,4 @@
-// What stands for one character in a pattern: escapes and classes in brackets. Internal to engine/grammar/.
+// Parts of a pattern that match one character: escapes and classes in brackets. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/pattern_tree.h"

@@ -86,7 +86,7 @@ static bool same_everywhere(const struct rest *rest)
     return rest->of[0] == rest->of[1] && rest->of[1] == rest->of[2];
 }
 
-// What an expression matches without "".
+// The expression's language without the empty text.
 static uint32_t not_empty(struct expressions *pool, uint32_t expression)
 {
     struct expression_node node = *expression_node(pool, expression);

@@ -167,7 +167,7 @@ enum status recognizer_restart(struct recognizer *recognizer, struct error *erro
     recognizer->pool = expressions_copy(recognizer->grammar->rules->expressions);
     if (!recognizer->pool)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's recognizer");
-    // What is computed here is bounded by the size of states and masks, not by how many there have been.
+    // Here the sizes of states and masks are bounded, not how many there have been.
     recognizer->pool->limits.values[GRAMMAR_LIMIT_WORK] = UINT64_MAX;
     recognizer->pool->limits.values[GRAMMAR_LIMIT_NODES] = recognizer->pool->nodes.n + NODES_MORE;
     if (byte_automaton_init(&recognizer->bytes, recognizer->pool))

@@ -1,4 +1,4 @@
-// What a schema does not accept, as a shape: the union of what its keywords refuse. And values, both ways.
+// The negation of a schema as a shape: the union of the values that its keywords refuse.
 #include "engine/grammar/json_number.h"
 #include "engine/grammar/schema_shape.h"
 

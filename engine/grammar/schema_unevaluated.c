@@ -87,7 +87,8 @@ static struct evaluated_list *list_of_nothing(struct collector *collector)
 static struct evaluated_list *collect(struct collector *collector, const struct json_node *schema,
                                       uint32_t depth);
 
-// What the schema evaluates, on condition that it and `condition` hold, becomes alternatives of the list.
+// Adds the properties or items that the schema evaluates to the list, as alternatives that hold where it and
+// `condition` hold.
 static void add_branch(struct collector *collector, struct evaluated_list *list,
                        const struct json_node *schema, uint32_t condition, uint32_t depth)
 {

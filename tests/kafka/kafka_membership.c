@@ -362,7 +362,7 @@ static void a_member_is_told_which_partitions_of_its_jobs_are_another_s(void **s
     member_receive(&second, 10);
     member_close(&second); // without an answer
     poll_until_owned(2, 0);
-    member_receive(&first, 20); // those that were given back are delivered again
+    member_receive(&first, 20); // released jobs are delivered again
     assert_int_equal(first.n_lost, 1);
     member_commit(&first, NULL);
     assert_int_equal(first.n_dropped, 0);

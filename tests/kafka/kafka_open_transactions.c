@@ -1,4 +1,4 @@
-// What readers make of transactions that are open when they reach the end of a topic. Kafka answers a commit
+// Readers that reach the end of a topic while transactions are open. Kafka answers a commit
 // when it is decided; the records become readable a moment later, so each commit looks like this for a while.
 #include "consumer/kafka/kafka_follow.h"
 #include "consumer/kafka/kafka_transport.h"

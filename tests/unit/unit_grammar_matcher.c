@@ -79,7 +79,7 @@ static void add_language(bool *to, const bool *from, bool *changed)
     }
 }
 
-// What the definition derives from what its children are known to derive.
+// Adds the texts that the definition derives from those that its children are known to derive.
 static void enumerate(struct definition *all, struct definition *definition, bool *changed)
 {
     bool language[N_TEXTS] = {false};

@@ -60,7 +60,7 @@ static const struct text_case cases[] = {
     {"{\"type\": \"integer\", \"minimum\": -2, \"exclusiveMaximum\": 10}",
      {"-2", "0", "9"},
      {"-3", "10", "1.5", "-2.5", "9.0", "-0"}},
-    // What a double takes for a value of the set is in its negation in no spelling.
+    // A spelling that rounds to a value of the set as a double is not in the set's negation.
     {"{\"not\": {\"type\": \"integer\"}}",
      {"1.5", "-123456789012.345", "1.5e-9", "\"x\""},
      {"8258888781363338529.1881", "0.9999999999999999999999", "1.00000000000000000001e0", "1.0"}},
@@ -292,7 +292,7 @@ static void keys_come_in_any_order_on_request(void **state)
 }
 
 // `a` is an array of objects by its name, and by the pattern of its name; the pattern's schema was read
-// before, for `e`. Of so many names that they may not mix.
+// before, for `e`. With more names than may be mixed.
 static void names_are_in_the_order_in_which_schemas_apply(void **state)
 {
     (void)state;

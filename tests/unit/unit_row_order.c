@@ -23,7 +23,7 @@ static uint32_t length_of(const struct table *table, uint32_t row, uint16_t colu
     return table->lengths[column][table->values[row][column]];
 }
 
-// What is computed where each prompt shares its beginning with the one before: the length of all other
+// Characters computed where each prompt shares its beginning with the one before: the length of all other
 // fields.
 static uint64_t cost(const struct table *table, const struct plan *plan)
 {

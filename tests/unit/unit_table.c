@@ -194,7 +194,7 @@ static void what_is_written_is_read_back_byte_for_byte(void **state)
     unlink(out_path);
 }
 
-// What a table of the same style held is unchanged; tabs and ends of lines in other fields are escaped.
+// Fields of a table of the same style are unchanged; tabs and ends of lines in other fields are escaped.
 static void a_table_without_quoting_escapes_what_it_cannot_hold(void **state)
 {
     struct text names[] = {TEXT("a\""), TEXT("b")};
