@@ -483,9 +483,8 @@ def an_annotation_over_the_topics_that_is_killed_goes_on_and_submits_no_job_twic
     for n in (20, 150):
         running = test.start(*options, *topics.options)
         test.wait_until(f"{n} are answered", lambda: test.query(f"SELECT n_done FROM datasets WHERE n_done >= {n}", "out.csv.db"))
-        running.send_signal(signal.SIGKILL)
+        running.send_signal(signal.SIGKILL)  # the last one may be done by then
         running.wait()
-    assert not test.exists("out.csv")
     stopped = test.start(*options, *topics.options)
     test.wait_until("it follows", lambda: "were there already" in test.told_by(stopped))
     stopped.send_signal(signal.SIGTERM)
