@@ -306,6 +306,12 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
     return status == STATUS_OK ? place(runtime, error) : status;
 }
 
+bool runtime_reads_time(const struct runtime *runtime)
+{
+    const struct template *chat = runtime->chat.template, *tools = runtime->tools.template;
+    return (chat && template_reads_time(chat)) || (tools && template_reads_time(tools));
+}
+
 enum status runtime_kv_type(const struct settings *settings, enum kv_type *type, struct error *error)
 {
     if (!settings->engine.kv_type)

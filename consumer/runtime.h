@@ -60,6 +60,8 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
 enum status runtime_plan(struct runtime *runtime, const struct settings *settings,
                          struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
 // The KV type of --kv-type for the open backend; without the option *type is unchanged.
+// Whether a chat template depends on the time of submission.
+bool runtime_reads_time(const struct runtime *runtime);
 enum status runtime_kv_type(const struct settings *settings, enum kv_type *type,
                             struct error *error) WARN_UNUSED;
 // The session of the forward pass, checked on the CPU by the settings and `timed` for a trace. `forward` is

@@ -102,7 +102,7 @@ static enum duplicate take_duplicate(struct worker *worker, struct job *job)
 {
     if (worker->config->duplicates.are_computed)
         return DUPLICATE_NONE;
-    if (!job_hash_request(job, &worker->config->duplicates.defaults))
+    if (!job_hash_request(job, &worker->config->duplicates.defaults, worker->config->duplicates.time_is_read))
         worker->out_of_memory = true;
     return duplicates_take(&worker->duplicates, job, worker_find_store(worker));
 }

@@ -37,6 +37,7 @@ struct worker_config {
     struct {                      // equal requests are computed once (duplicates.h)
         bool are_computed;        // no: each is
         struct sampling defaults; // of jobs, for whether a request is greedy
+        bool time_is_read;        // by a chat template
     } duplicates;
     struct {                                        // steps and Kafka's jobs
         struct store *store;                        // NULL: none

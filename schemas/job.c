@@ -137,7 +137,7 @@ static bool draws(const struct request *request, const struct sampling *defaults
     return (is_default ? defaults->temperature : given->temperature) > 0;
 }
 
-bool job_hash_request(struct job *job, const struct sampling *defaults)
+bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read)
 {
     const struct request *request = &job->request;
     bool is_drawn = draws(request, defaults);
@@ -157,6 +157,8 @@ bool job_hash_request(struct job *job, const struct sampling *defaults)
         buffer_add_byte(&bytes, '\0');
         buffer_add_text(&bytes, job->result.warnings[i]);
     }
+    if (time_is_read && request->prompt_kind == PROMPT_MESSAGES)
+        buffer_add_format(&bytes, "%c%lld", '\0', (long long)job_submitted_s(job));
     complete = complete && !bytes.failed;
     for (uint64_t i = 0; i < 2 && complete; i++)
         job->request_hash.parts[i] = hash_bytes(bytes.data, bytes.size, i);

@@ -254,7 +254,7 @@ enum status store_take_results(struct store *store, struct text dataset, const s
     struct dataset_totals totals = {0};
     int64_t now_us = clock_wall_us();
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
-        int64_t id;
+        int64_t id = 0;
         status = find_queued(store, dataset, jobs[i].job->job_id, &id, error);
         if (status != STATUS_OK || !id)
             continue;

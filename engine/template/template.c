@@ -40,6 +40,14 @@ void template_destroy(struct template *template)
     free(template);
 }
 
+bool template_reads_time(const struct template *template)
+{
+    for (uint32_t i = 0; i < template->n_names; i++)
+        if (text_equal(template->names[i], TEXT("strftime_now")))
+            return true;
+    return false;
+}
+
 void template_mentions(const struct template *template,
                        void (*receive)(void *context, const struct template_mention *mention), void *context)
 {

@@ -52,6 +52,8 @@ struct template_environment {
 // Errors: STATUS_REFUSE, ERROR_TEMPLATE, with the line.
 enum status template_parse(struct template **template, struct text source, struct error *error) WARN_UNUSED;
 void template_destroy(struct template *template);
+// Whether the text depends on the environment's `now`: the template mentions strftime_now.
+bool template_reads_time(const struct template *template);
 // A variable that the template reads from outside, or a member of one that is named by a literal:
 // `row.title`, `row['title']`.
 struct template_mention {

@@ -45,6 +45,19 @@ def each_stage_of_the_checks_is_run_and_summed(test):
 
 
 @case
+def each_file_of_tests_is_built_and_run(test):
+    listed = ""
+    for path in glob.glob(os.path.join(ROOT, "tests", "**", "meson.build"), recursive=True):
+        with open(path, encoding="utf-8") as file:
+            listed += file.read()
+    programs = [os.path.splitext(os.path.basename(path))[0] for kind in ("unit", "kernel", "golden", "gpu", "kafka")
+                for path in glob.glob(os.path.join(ROOT, "tests", kind, f"{kind}_*.c"))]
+    assert len(programs) > 100, programs
+    missing = [name for name in programs if f"'{name}'" not in listed and f"/{name}.c'" not in listed]
+    assert not missing, missing
+
+
+@case
 def a_failure_in_either_lane_fails_the_checks(test):
     checkout(test, {"storm": "#!/bin/sh\nexit 1\n", "build": "#!/bin/sh\n[ \"$2\" != build-clang ]\n"})
     status, lines = run(test)

@@ -2,6 +2,7 @@
 answers in the store, after a kill."""
 import json
 import signal
+import time
 
 from session import case, text_of, varied_jobs
 
@@ -114,6 +115,20 @@ def a_killed_run_goes_on_and_computes_no_answered_request_again(test):
     for answer in test.answers("out.jsonl"):
         texts.setdefault(int(answer["custom_id"]) % 100, set()).add(answer["response"]["body"]["choices"][0]["text"])
     assert all(len(of_one) == 1 for of_one in texts.values())
+
+
+@case
+def chats_submitted_at_two_times_are_equal_only_where_the_template_reads_no_time(test):
+    jobs = [{"custom_id": f"{i}", "messages": [{"role": "user", "content": "the"}], "temperature": 0, "max_tokens": 4} for i in range(2)]
+    for name, date, expected in (("plain", "", 1), ("dated", "{{ strftime_now('%H:%M:%S') }} ", 0)):
+        with open(test.path(f"{name}.jinja"), "w") as file:
+            file.write(date + "{{ messages[0].content }}")
+        for n_lines in (1, 2):
+            test.write(f"{name}-in.jsonl", jobs[:n_lines])
+            test.run_file(f"{name}-in.jsonl", f"{name}.jsonl", "--chat-template", f"{name}.jinja")
+            submitted_s = int(time.time())
+            test.wait_until("another second", lambda: time.time() >= submitted_s + 1)
+        assert duplicates(test, f"{name}.jsonl.db") == expected, name
 
 
 @case

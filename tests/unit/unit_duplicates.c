@@ -25,7 +25,7 @@ static struct job *make_job(const char *id, const char *members)
     job->result.model = TEXT("m");
     job->result.system_fingerprint = TEXT("sheaf=1 model=m");
     job->figures.attempts = 1;
-    assert_true(job_hash_request(job, &none));
+    assert_true(job_hash_request(job, &none, false));
     return job;
 }
 
@@ -114,9 +114,32 @@ static void draws_without_a_seed_and_tools_have_no_equal(void **state)
     assert_true(is_hashed(CALLS ",\"tool_choice\":\"none\""));
     struct sampling defaults = {.given = SAMPLING_TEMPERATURE, .temperature = 0};
     struct job *job = make_job("j", PROMPT);
-    assert_true(job_hash_request(job, &defaults));
+    assert_true(job_hash_request(job, &defaults, false));
     assert_true(job_requests_equal(&job->request_hash, &job->request_hash));
     job_destroy(job);
+}
+
+static void the_time_of_submission_is_part_of_a_chat_whose_template_reads_it(void **state)
+{
+    (void)state;
+    static const char *const prompts[] = {"\"messages\":[{\"role\":\"user\",\"content\":\"p\"}]",
+                                          "\"prompt\":\"p\""};
+    struct sampling none = {0};
+    for (int chat = 0; chat < 2; chat++)
+        for (int reads = 0; reads < 2; reads++) {
+            struct job *jobs[2];
+            for (int i = 0; i < 2; i++) {
+                char members[200];
+                snprintf(members, sizeof members, "%s,\"temperature\":0,\"created\":%d", prompts[!chat],
+                         100 + i);
+                jobs[i] = make_job("j", members);
+                assert_true(job_hash_request(jobs[i], &none, reads));
+            }
+            assert_true(job_requests_equal(&jobs[0]->request_hash, &jobs[1]->request_hash) ==
+                        !(chat && reads));
+            job_destroy(jobs[0]);
+            job_destroy(jobs[1]);
+        }
 }
 
 static void an_equal_request_waits_and_is_answered_under_its_own_name(void **state)
@@ -292,6 +315,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_are_equal_by_all_but_identity_priority_and_deadline),
         cmocka_unit_test(draws_without_a_seed_and_tools_have_no_equal),
+        cmocka_unit_test(the_time_of_submission_is_part_of_a_chat_whose_template_reads_it),
         cmocka_unit_test(an_equal_request_waits_and_is_answered_under_its_own_name),
         cmocka_unit_test(of_another_dataset_or_topic_suspect_or_more_urgent_it_is_computed),
         cmocka_unit_test(a_suspect_takes_an_answer_but_is_not_waited_for),

@@ -136,7 +136,7 @@ static void constrained_jobs_are_counted_with_their_forced_tokens(void **state)
     const struct job *jobs[20];
     struct choice cut = {.finish_reason = FINISH_LENGTH};
     for (int i = 0; i < 20; i++) {
-        char id[8];
+        char id[16];
         snprintf(id, sizeof id, "%d", i);
         struct job *job = finished_job(id, 0);
         job->request.constraint.kind = i < 6 ? CONSTRAINT_JSON_SCHEMA : CONSTRAINT_NONE;
