@@ -501,6 +501,9 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->watch.gaps_interval_ms = GAPS_INTERVAL_MS;
     kafka->watch.held_ms = KAFKA_SETTLE_MS;
     kafka->outside.looked_ms = clock_ms();
+    snprintf(kafka->outside.waiting, sizeof kafka->outside.waiting,
+             "Kafka at %.150s: not yet a member of group %.250s", config->brokers,
+             config->group); // until the first poll
     enum status status = kafka_connect(kafka, error);
     if (status != STATUS_OK) {
         kafka_close(&kafka->base);

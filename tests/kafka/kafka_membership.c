@@ -191,6 +191,8 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
     begin("outside", 1, 10);
     struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 1);
     member_open(&first);
+    assert_non_null(
+        strstr(kafka_waiting(first.transport), "not yet a member of group")); // before the first poll
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !strstr(kafka_waiting(first.transport), "reading the group's offsets");) {
         member_poll_well(&first, N_JOBS);

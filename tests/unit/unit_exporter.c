@@ -30,6 +30,12 @@ static size_t no_figures(struct transport *transport, struct partition_figures *
 static const struct transport_impl impl = {.name = "scripted", .figures = no_figures};
 static struct transport transport = {&impl};
 
+static const char *no_member(struct transport *waiting)
+{
+    (void)waiting;
+    return "not yet a member of the group";
+}
+
 static int open_exporter(void **state)
 {
     (void)state;
@@ -82,6 +88,19 @@ static void a_worker_that_starts_says_so(void **state)
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         assert_answer(paths[i], " 503 ", "starting\n");
     assert_answer("/else", " 404 ", "there are /, /metrics, /healthz and /readyz");
+}
+
+static void a_worker_whose_main_loop_has_not_turned_yet_is_ready_only_if_its_transport_is(void **state)
+{
+    (void)state;
+    struct transport_impl joining = impl;
+    joining.waiting = no_member;
+    transport.impl = &joining;
+    attach();
+    assert_answer("/readyz", " 503 ", "not yet a member of the group\n");
+    assert_answer("/healthz", " 200 ", "ok\n");
+    exporter_announce_close(exporter, "the end"); // it asks the transport no more
+    transport.impl = &impl;
 }
 
 static void a_main_thread_that_waits_keeps_nobody_from_an_answer(void **state)
@@ -190,6 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_worker_that_starts_says_so),
+        CASE(a_worker_whose_main_loop_has_not_turned_yet_is_ready_only_if_its_transport_is),
         CASE(a_main_thread_that_waits_keeps_nobody_from_an_answer),
         CASE(a_main_thread_that_waits_for_long_is_not_ready_and_then_not_alive),
         CASE(a_worker_that_retries_is_alive_and_not_ready),
