@@ -326,9 +326,8 @@ static enum status check_page(const struct attempt *attempt, struct error *error
     size_text(((uint64_t)n_context + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS * one_page, true,
               context);
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--kv-memory: expected at least %s, a page of %d positions, got %llu "
-                     "bytes; %s hold one sequence of the model's "
-                     "whole context of %d",
+                     "--kv-memory: expected at least %s, a page of %d positions, got %llu bytes; %s hold one "
+                     "sequence of the model's whole context of %d",
                      page, LIMITS_PAGE_POSITIONS, (unsigned long long)wanted->page_bytes, context, n_context);
 }
 
@@ -373,9 +372,8 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
     if (!attention || n_device < n_layers)
         snprintf(number, sizeof number, ":%d", n_device);
     snprintf(text, size,
-             "%d of %d layers on the GPU with %.1f MB of weights and %.1f MB of KV "
-             "pages, the rest on the CPU with "
-             "%.1f MB and %.1f MB%s (--placement %s%s)",
+             "%d of %d layers on the GPU with %.1f MB of weights and %.1f MB of KV pages, the rest on the "
+             "CPU with %.1f MB and %.1f MB%s (--placement %s%s)",
              n_device, n_layers, (double)plan->weight_bytes / 1e6,
              (double)(plan->page_bytes - plan->host_page_bytes) / 1e6, (double)plan->host_weight_bytes / 1e6,
              (double)plan->host_page_bytes / 1e6, attention ? ", attention of all layers there" : "",
@@ -398,9 +396,8 @@ enum status limits_derive_check(const struct limits_plan *plan, const struct mod
     uint64_t n_pages = left / 2 / one_page;
     if (n_pages < 1)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                         "--check-cpu: computing on the CPU too takes %.1f MB for weights, "
-                         "matrices and logits, and pages of "
-                         "%.2f MB each; of the host's memory %.1f MB are available",
+                         "--check-cpu: computing on the CPU too takes %.1f MB for weights, matrices and "
+                         "logits, and pages of %.2f MB each; of the host's memory %.1f MB are available",
                          (double)fixed / 1e6, (double)one_page / 1e6,
                          (double)(host_memory_available > planned ? host_memory_available - planned : 0) /
                              1e6);

@@ -338,9 +338,8 @@ enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limi
     uint64_t n_pages =
         (uint64_t)(limits->n_context + limits->page_positions - 1) / (uint64_t)limits->page_positions;
     return error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY,
-                     "this worker's KV pages hold %d tokens, prompt and answer need %lld or "
-                     "more: --kv-memory %lluM holds the "
-                     "model's whole context",
+                     "this worker's KV pages hold %d tokens, prompt and answer need %lld or more: "
+                     "--kv-memory %lluM holds the model's whole context",
                      limits->n_positions_max, (long long)n_positions,
                      (unsigned long long)((n_pages * limits->page_bytes + (1 << 20) - 1) >> 20));
 }

@@ -21,9 +21,8 @@ static void end_process(int signal)
 void bus_error_handle(const char *model)
 {
     snprintf(message, sizeof message,
-             "sheaf: %.300s: SIGBUS: the file was cut or can't be read (or the "
-             "store's); nothing of what was being computed is "
-             "committed\n",
+             "sheaf: %.300s: SIGBUS: the file was cut or can't be read (or the store's); nothing of what was "
+             "being computed is committed\n",
              model);
     struct sigaction action = {.sa_handler = end_process};
     sigfillset(&action.sa_mask);

@@ -14,8 +14,7 @@ static const struct {
 } members[OPTION_GROUP_COUNT] = {
     [GROUP_COMMON] = {" model output dataset store brokers config help help-all ", " "},
     [GROUP_INPUT] = {" prompt system messages parameters schema choice json-schema regex "
-                     "grammar type tokens generate batch"
-                     " sample table sql special ",
+                     "grammar type tokens generate batch sample table sql special ",
                      " delimiter no-header no-quotes skip-bad-rows input-format seed votes "
                      "reorder same-draws cases spaces bos eos now "},
     [GROUP_OUTPUT] = {" errors json watch force into probabilities evaluate figures estimate ",

@@ -53,8 +53,7 @@ static const struct command commands[] = {
      "MODEL (--json-schema FILE | --regex R | --choice A,B | --grammar FILE) "
      "[FILE] | --cases CASES.jsonl --json",
      "Compiles a constraint; of each line of FILE or standard input: accepted or not, and where; tokens, "
-     "forced tokens. Times are"
-     " processor time of one thread."},
+     "forced tokens. Times are processor time of one thread."},
     {"template", TEMPLATE, 1, 1, 0, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
      "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt."},
     {"logits", LOGITS, 1, 1, 0, "MODEL --tokens \"3 17 9\" -o OUT.f32",
@@ -287,18 +286,16 @@ static const struct option options[] = {
     {"same-draws", 0, FLAG, ANNOTATE, AT(annotate.prompt.same_draws), 0, 0, NULL,
      "equal rows get one answer also where answers are drawn at random"},
     {"reorder", 0, FLAG, ANNOTATE, AT(annotate.reorder), 0, 0, NULL,
-     "compute rows in an order in which prompts share beginnings; where a "
-     "template lists row's fields, order those "
-     "too"},
+     "compute rows in an order in which prompts share beginnings; where a template lists row's fields, order "
+     "those too"},
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
      "with --choice: a column a label with its probability, and the margin of the first to the second; the "
      "label, of one vote, is the most probable one, and nothing is generated"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds; the answer is the majority's, a column has its share (1)"},
     {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 0, 0, "COLUMN[=PROPERTY]",
-     "compare with the gold labels of a column: accuracy, precision, recall, "
-     "F1, kappa, confusion matrix; of a schema "
-     "the property named, else the one of the column's name, else the first"},
+     "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of "
+     "a schema the property named, else the one of the column's name, else the first"},
     {"estimate", 0, FLAG, ANNOTATE, AT(annotate.estimate.wanted), 0, 0, NULL,
      "print the number of tokens of all prompts, without computing a step, and end"},
     {"price-in", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_in), 0, 0, "X",

@@ -358,9 +358,8 @@ static void say_plan(const struct runtime *runtime)
             n_context = runtime->model->shape.n_context;
     if (n_positions < n_context)
         log_write(LOG_WARNING,
-                  "KV pages hold %lld of the context's %lld tokens: a job that needs "
-                  "more is refused; --kv-memory %lldM "
-                  "holds one context",
+                  "KV pages hold %lld of the context's %lld tokens: a job that needs more is refused; "
+                  "--kv-memory %lldM holds one context",
                   (long long)n_positions, (long long)n_context,
                   (long long)((double)plan->page_bytes / (double)n_positions * (double)n_context / 0x1p20) +
                       1);

@@ -35,8 +35,7 @@ enum status trial_check(const struct trial *trial, struct error *error)
         return STATUS_OK;
     const struct job *first = trial->held.first;
     return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                     "the first %d jobs all failed for the model's reasons (%s): is its file "
-                     "damaged? The jobs that wait stay "
-                     "unfinished; --model-failures 0 would answer them all so",
+                     "the first %d jobs all failed for the model's reasons (%s): is its file damaged? The "
+                     "jobs that wait stay unfinished; --model-failures 0 would answer them all so",
                      trial->n_failed, first ? first->result.error.text : "");
 }

@@ -106,11 +106,10 @@ static enum status compact_chosen_jobs(struct store *store, struct error *error)
         " completion_tokens = completion_tokens + excluded.completion_tokens,"
         " cached_tokens = cached_tokens + excluded.cached_tokens, constrained = constrained + excluded.constrained";
     static const char *const failures =
-        "INSERT INTO compacted_failures SELECT dataset, error_code, count(*), min(custom_id), error FROM jobs"
-        " WHERE id IN (SELECT id FROM temp.compacting) AND error_code IS NOT NULL GROUP BY 1, 2"
-        " ON CONFLICT (dataset, error_code) DO UPDATE SET jobs = jobs + excluded.jobs,"
-        " example = min(example, excluded.example),"
-        " message = iif(excluded.example < example, excluded.message, message)";
+        "INSERT INTO compacted_failures SELECT dataset, error_code, count(*), min(custom_id), error FROM "
+        "jobs WHERE id IN (SELECT id FROM temp.compacting) AND error_code IS NOT NULL GROUP BY 1, 2 ON "
+        "CONFLICT (dataset, error_code) DO UPDATE SET jobs = jobs + excluded.jobs, example = min(example, "
+        "excluded.example), message = iif(excluded.example < example, excluded.message, message)";
     static const char *const marks =
         "UPDATE datasets SET compacted_at_us = coalesce(compacted_at_us, ?) WHERE dataset IN"
         " (SELECT dataset FROM jobs WHERE id IN (SELECT id FROM temp.compacting))";

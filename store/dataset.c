@@ -130,8 +130,7 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         " prompt_tokens = prompt_tokens - (SELECT coalesce(sum(prompt_tokens), 0) FROM jobs WHERE " CHOSEN
         "),"
         " completion_tokens = completion_tokens - (SELECT coalesce(sum(completion_tokens), 0) FROM jobs WHERE " CHOSEN
-        "),"
-        " cached_tokens = cached_tokens - (SELECT coalesce(sum(cached_tokens), 0) FROM jobs WHERE " CHOSEN
+        "), cached_tokens = cached_tokens - (SELECT coalesce(sum(cached_tokens), 0) FROM jobs WHERE " CHOSEN
         "),"
         " n_duplicates = n_duplicates - (SELECT count(*) FROM jobs WHERE is_duplicate AND " CHOSEN "),"
         " duplicate_prompt_tokens = duplicate_prompt_tokens -"

@@ -284,8 +284,7 @@ static enum status work(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && line.n_before < line.n_total)
         return error_set(
             error, STATUS_RETRY, ERROR_STORE,
-            "stopped: %lld of %lld requests are answered and kept in %s; the same command goes on "
-            "from here",
+            "stopped: %lld of %lld requests are answered and kept in %s; the same command goes on from here",
             (long long)line.n_before, (long long)line.n_total, annotate->store_path);
     return status;
 }

@@ -125,9 +125,8 @@ static enum status check_marker(struct topic_submit *submit, const struct contro
                                              marker->offset, counts, error);
     if (status == STATUS_OK && !*counts)
         log_write(LOG_WARNING,
-                  "dataset %.*s: topic %s is not the one it was submitted to "
-                  "(partition %d ends before offset %lld): submitted"
-                  " from its first line",
+                  "dataset %.*s: topic %s is not the one it was submitted to (partition %d ends before "
+                  "offset %lld): submitted from its first line",
                   (int)marker->dataset.size, marker->dataset.data, submit->config->jobs,
                   (int)marker->partition, (long long)marker->offset);
     return status;

@@ -104,13 +104,11 @@ static const struct closing_case cases[] = {
     {"a{3}(bb|c)|x{9}", 4, 3},
     {"(aa|ab)*b", 1, 1},
     {"{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\"}, "
-     "\"n\": {\"type\": \"integer\"}}, "
-     "\"required\": [\"name\", \"n\"], \"additionalProperties\": false}",
+     "\"n\": {\"type\": \"integer\"}}, \"required\": [\"name\", \"n\"], \"additionalProperties\": false}",
      17, 14},
     {"{\"$defs\": {\"t\": {\"type\": \"object\", \"properties\": {\"v\": {\"enum\": "
-     "[true, \"abababab\"]}, \"l\": {\"anyOf\": "
-     "[{\"$ref\": \"#/$defs/t\"}, {\"type\": \"null\"}]}}, \"required\": "
-     "[\"v\", \"l\"]}}, \"$ref\": \"#/$defs/t\"}",
+     "[true, \"abababab\"]}, \"l\": {\"anyOf\": [{\"$ref\": \"#/$defs/t\"}, {\"type\": \"null\"}]}}, "
+     "\"required\": [\"v\", \"l\"]}}, \"$ref\": \"#/$defs/t\"}",
      19, 16},
     {"{\"type\": \"array\", \"minItems\": 2, \"items\": {\"type\": \"array\", \"minItems\": 1}}", 9, 9},
     {"{\"type\": \"string\", \"minLength\": 40}", 42, 42},

@@ -46,8 +46,7 @@ static void what_is_not_enforced_is_refused_by_keyword_and_pointer(void **state)
         {"{\"$ref\": \"http://example.com/other.json\"}", "$ref", "/$ref"},
         {"{\"$schema\": \"http://example.com/dialect\"}", "$schema", "/$schema"},
         {"{\"$dynamicRef\": \"#a\", \"$dynamicAnchor\": \"a\", \"$defs\": "
-         "{\"b\": {\"$id\": \"b\", \"$dynamicAnchor\": "
-         "\"a\"}}}",
+         "{\"b\": {\"$id\": \"b\", \"$dynamicAnchor\": \"a\"}}}",
          "$dynamicRef", "/$dynamicRef"},
         {"{\"minProperties\": 2}", "minProperties", "/minProperties"},
         // {"a": 1, "a": 2}: the first member is what the negation asks for, and the last is what counts.
@@ -104,8 +103,7 @@ static void annotations_and_unknown_keywords_are_ignored(void **state)
         "{\"$schema\": \"http://json-schema.org/draft-04/schema#\", \"const\": 1, \"if\": 7, "
         "\"exclusiveMinimum\": true}",
         "{\"$schema\": \"http://json-schema.org/draft-07/schema#\", \"$ref\": \"#/definitions/a\", "
-        "\"uniqueItems\": true,"
-        " \"definitions\": {\"a\": {}}}",
+        "\"uniqueItems\": true, \"definitions\": {\"a\": {}}}",
     };
     for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++) {
         struct schema_refusal refusal;

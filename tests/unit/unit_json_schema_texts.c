@@ -95,8 +95,7 @@ static const struct text_case cases[] = {
      {"{}", "{\"a\":2}"},
      {"{\"a\":1}", "1"}},
     {"{\"if\": {\"properties\": {\"t\": {\"const\": 1}}, \"required\": [\"t\"]}, \"then\": {\"required\": "
-     "[\"u\"]},"
-     " \"else\": {\"required\": [\"v\"]}, \"type\": \"object\"}",
+     "[\"u\"]}, \"else\": {\"required\": [\"v\"]}, \"type\": \"object\"}",
      {"{\"t\":1,\"u\":0}", "{\"t\":2,\"v\":0}", "{\"v\":0}"},
      {"{\"t\":1,\"v\":0}", "{\"u\":0}", "{\"t\":1}"}},
     {"{\"dependentRequired\": {\"a\": [\"b\"]}}",
@@ -118,8 +117,7 @@ static const struct text_case cases[] = {
      {"[]", "[2,null,-1]", "[0,1,2,-1,null]"},
      {"[1,1]", "[null,2,null]", "[3]", "[-2]", "[0.5]", "[1,2,0,1]"}},
     {"{\"$defs\": {\"even\": {\"type\": \"integer\", \"minimum\": 1990, \"maximum\": 2000, \"multipleOf\": "
-     "2}}, \"uniqueItems\": "
-     "true, \"minItems\": 2, \"items\": {\"allOf\": [{\"$ref\": \"#/$defs/even\"}]}}",
+     "2}}, \"uniqueItems\": true, \"minItems\": 2, \"items\": {\"allOf\": [{\"$ref\": \"#/$defs/even\"}]}}",
      {"[1990,2000]", "[1992,1990,1998,2000,1996,1994]"},
      {"[1990]", "[1990,1990]", "[1991,1992]", "[2002,1990]", "[1990,1992,1990]"}},
     {"{\"items\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 30}, "
@@ -133,9 +131,8 @@ static const struct text_case cases[] = {
      {"null", "true"},
      {"1", "[]"}},
     {"{\"$id\": \"http://h/d/s\", \"$defs\": {\"n\": {\"$id\": \"n\", \"type\": \"null\"}}, \"type\": "
-     "\"array\", \"prefixItems\":"
-     " [{\"$ref\": \"//h/d/n\"}, {\"$ref\": \"/d/n\"}, {\"$ref\": \"n\"}, {\"$ref\": \"./../d/n\"}], "
-     "\"minItems\": 4, \"items\": false}",
+     "\"array\", \"prefixItems\": [{\"$ref\": \"//h/d/n\"}, {\"$ref\": \"/d/n\"}, {\"$ref\": \"n\"}, "
+     "{\"$ref\": \"./../d/n\"}], \"minItems\": 4, \"items\": false}",
      {"[null,null,null,null]"},
      {"[null]", "[1,null,null,null]"}},
     {"{\"$defs\": {\"n\": {\"type\": [\"array\", \"null\"], \"items\": {\"$ref\": \"#/$defs/n\"}}}, "
@@ -152,21 +149,18 @@ static const struct text_case cases[] = {
      {"{}", "{\"a\":0,\"b\":1,\"c\":2}", "{\"a\":0,\"c\":2}", "7"},
      {"{\"b\":2}", "{\"d\":1}", "{\"a\":0,\"b\":1,\"d\":2}"}},
     {"{\"if\": {\"required\": [\"k\"]}, \"then\": {\"properties\": {\"k\": {}, "
-     "\"t\": {}}}, \"else\": {\"properties\": "
-     "{\"e\": {}}}, \"unevaluatedProperties\": {\"type\": \"null\"}}",
+     "\"t\": {}}}, \"else\": {\"properties\": {\"e\": {}}}, \"unevaluatedProperties\": {\"type\": \"null\"}}",
      {"{\"k\":1,\"t\":2}", "{\"e\":1}", "{\"e\":1,\"x\":null}", "{\"k\":1,\"e\":null}"},
      {"{\"t\":2}", "{\"k\":1,\"e\":1}"}},
     {"{\"$schema\": \"https://json-schema.org/draft/2019-09/schema\", "
-     "\"items\": [{}], \"contains\": {\"const\": 2}, "
-     "\"unevaluatedItems\": {\"type\": \"string\"}}",
+     "\"items\": [{}], \"contains\": {\"const\": 2}, \"unevaluatedItems\": {\"type\": \"string\"}}",
      {"[2]", "[2,\"a\"]"},
      {"[1,2]", "[2,null]"}},
     {"{\"prefixItems\": [{}], \"contains\": {\"const\": 2}, \"unevaluatedItems\": {\"type\": \"string\"}}",
      {"[2]", "[1,2,\"a\"]"},
      {"[1]", "[1,2,3]"}},
     {"{\"$ref\": \"#/$defs/list\", \"$defs\": {\"n\": {\"$dynamicAnchor\": "
-     "\"item\", \"type\": \"null\"}, \"list\": "
-     "{\"items\": {\"$dynamicRef\": \"#item\"}}}}",
+     "\"item\", \"type\": \"null\"}, \"list\": {\"items\": {\"$dynamicRef\": \"#item\"}}}}",
      {"[null]"},
      {"[1]"}},
     {"{\"not\": {\"properties\": {\"a\": {}}, \"unevaluatedProperties\": false}}",

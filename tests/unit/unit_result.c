@@ -536,8 +536,7 @@ static void bad_results_are_refused(void **state)
         {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed'}",
          "result: error: expected an object, got null"},
         {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed','error':{'"
-         "code':'x',"
-         "'message':'m'}}",
+         "code':'x','message':'m'}}",
          "result: error.code: expected a known code, got 'x'"},
         {FAILED "'message':'m'}}", "result: code: expected a string, got null"},
         {FAILED "'code':'logits_nan'}}", "result: message: expected a string, got null"},
@@ -550,8 +549,7 @@ static void bad_results_are_refused(void **state)
          ",'usage':{}}",
          "result: prompt_tokens: expected a whole number, got null"},
         {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[{"
-         "'text':'t',"
-         "'finish_reason':'tired'}],'usage':{'prompt_tokens':1,'completion_tokens':1}}",
+         "'text':'t','finish_reason':'tired'}],'usage':{'prompt_tokens':1,'completion_tokens':1}}",
          "result: finish_reason: expected stop, length, tool_calls, cancelled or error, got 'tired'"},
         {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[{"
          "'text':'t','finish_reason':'stop','completion_tokens':2147483647,'echoed_tokens':1}],'usage':{"

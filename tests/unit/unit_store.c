@@ -527,10 +527,9 @@ static void recorded_in_groups(struct job *const *jobs, size_t group_size, char 
     store_close(open_store(false));
     char command[1200];
     snprintf(command, sizeof command,
-             "sqlite3 %s \"WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 3 FROM n WHERE i < %d)"
-             " INSERT INTO jobs (dataset, job_id, custom_id, status) SELECT 'd' || (i "
-             "%% 3), 'j-' || i, 'c', 'queued' FROM n;"
-             " INSERT INTO datasets (dataset, n_submitted) SELECT 'd0', count(*) FROM jobs\"",
+             "sqlite3 %s \"WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 3 FROM n WHERE i < %d) "
+             "INSERT INTO jobs (dataset, job_id, custom_id, status) SELECT 'd' || (i %% 3), 'j-' || i, 'c', "
+             "'queued' FROM n; INSERT INTO datasets (dataset, n_submitted) SELECT 'd0', count(*) FROM jobs\"",
              path, MIRRORED_NAMES);
     assert_int_equal(system(command), 0);
     struct store *store = open_store(true);

@@ -426,11 +426,10 @@ static void print_rows(struct run *run)
     assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
     read_rows(
         sqlite,
-        "SELECT 'SELECT ''' || t.name || '|'' || ' || group_concat('quote(' || "
-        "c.name || ')', ' || ''|'' || ') || ' FROM '"
-        " || t.name || ' ORDER BY 1' FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'"
-        " AND t.name NOT LIKE 'sqlite%' AND t.name <> 'workers' AND c.name NOT IN ('worker', 'attempts')"
-        " GROUP BY t.name ORDER BY 1",
+        "SELECT 'SELECT ''' || t.name || '|'' || ' || group_concat('quote(' || c.name || ')', ' || ''|'' || "
+        "') || ' FROM ' || t.name || ' ORDER BY 1' FROM sqlite_schema t, pragma_table_info(t.name) c WHERE "
+        "t.type = 'table' AND t.name NOT LIKE 'sqlite%' AND t.name <> 'workers' AND c.name NOT IN ('worker', "
+        "'attempts') GROUP BY t.name ORDER BY 1",
         &queries);
     for (char *at = queries.text, *end; (end = strchr(at, '\n')); at = end + 1) {
         *end = '\0';

@@ -153,11 +153,10 @@ static void the_queue_of_a_version_1_store_goes_on(void **state)
 {
     (void)state;
     make_version(1, "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);"
-                    "INSERT INTO jobs (id, dataset, job_id, custom_id, status, attempts) "
-                    "VALUES (1, 'a', 'a-0', 'x', 'done', 1),"
-                    " (2, 'a', 'a-1', 'y', 'queued', 0), (3, 'a', 'a-2', 'z', 'queued', 2);"
-                    "INSERT INTO results VALUES (1, X'7B7D');"
-                    "INSERT INTO queue (job, record, encoding) VALUES (2, X'7B7D', 0), (3, X'7B7D', 0);");
+                    "INSERT INTO jobs (id, dataset, job_id, custom_id, status, attempts) VALUES (1, 'a', "
+                    "'a-0', 'x', 'done', 1), (2, 'a', 'a-1', 'y', 'queued', 0), (3, 'a', 'a-2', 'z', "
+                    "'queued', 2);INSERT INTO results VALUES (1, X'7B7D');INSERT INTO queue (job, record, "
+                    "encoding) VALUES (2, X'7B7D', 0), (3, X'7B7D', 0);");
     struct store *store = open_store();
     struct worker_description description = {.transport = "store", .model = "m", .backend = "cpu"};
     int64_t worker;
@@ -203,19 +202,15 @@ static void a_store_of_each_version_keeps_its_rows_under_todays_names(void **sta
     for (int version = 1; version < 6; version++, fresh_path(NULL)) { // 6 changed the names
         make_version(
             version,
-            "INSERT INTO datasets (dataset, submitted_at, cancelled_at, first_finished_at, "
-            "last_finished_at, n_submitted,"
-            " n_done) VALUES ('a', 1, 2, 3, 4, 2, 1);"
-            "INSERT INTO jobs (id, dataset, job_id, custom_id, position, "
-            "status, submitted_at, finished_at) VALUES"
-            " (1, 'a', 'a-7', 'x', 7, 'done', 5, 6), (2, 'a', 'a-8', 'y', 8, 'queued', 5, NULL);"
-            "INSERT INTO workers (id, host, pid, transport, model, backend, started_at, seen_at, stopped_at,"
-            " n_sequences_max, n_rows_max, n_pages, page_positions, n_rows) VALUES"
-            " (1, 'h', 1, 'store', 'm', 'b', 10, 11, 12, 13, 14, 15, 16, 17);"
-            "INSERT INTO batches VALUES (1, 1, 3600000000, 18, 19, 20, 21, 22, 0, 0, 1, 0.5, 0.25, 2, 1);"
-            "INSERT INTO partitions (topic, partition, worker, position, "
-            "committed, log_end, in_flight, map_covered,"
-            " updated_at) VALUES ('t', 0, 1, 23, 24, 25, 0, 0, 26)");
+            "INSERT INTO datasets (dataset, submitted_at, cancelled_at, first_finished_at, last_finished_at, "
+            "n_submitted, n_done) VALUES ('a', 1, 2, 3, 4, 2, 1);INSERT INTO jobs (id, dataset, job_id, "
+            "custom_id, position, status, submitted_at, finished_at) VALUES (1, 'a', 'a-7', 'x', 7, 'done', "
+            "5, 6), (2, 'a', 'a-8', 'y', 8, 'queued', 5, NULL);INSERT INTO workers (id, host, pid, "
+            "transport, model, backend, started_at, seen_at, stopped_at, n_sequences_max, n_rows_max, "
+            "n_pages, page_positions, n_rows) VALUES (1, 'h', 1, 'store', 'm', 'b', 10, 11, 12, 13, 14, 15, "
+            "16, 17);INSERT INTO batches VALUES (1, 1, 3600000000, 18, 19, 20, 21, 22, 0, 0, 1, 0.5, 0.25, "
+            "2, 1);INSERT INTO partitions (topic, partition, worker, position, committed, log_end, "
+            "in_flight, map_covered, updated_at) VALUES ('t', 0, 1, 23, 24, 25, 0, 0, 26)");
         struct store *store = open_store();
         assert_answer(store,
                       "SELECT submitted_at_us, cancelled_at_us, first_finished_at_us, last_finished_at_us,"
@@ -248,15 +243,13 @@ static void a_store_of_version_6_counts_no_forced_tokens_of_its_rows(void **stat
 {
     (void)state;
     make_version(6, "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('a', 1, 1);"
-                    "INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at_us) "
-                    "VALUES ('a', '1', 'x', 'done', 6);"
-                    "INSERT INTO workers (id, host, pid, transport, model, backend, "
-                    "started_at_us, seen_at_us, n_sequences_max,"
-                    " n_tokens_max, n_pages, page_positions, generated_tokens) VALUES (1, 'h', "
-                    "1, 't', 'm', 'b', 1, 1, 1, 1, 1, 1, 9);"
-                    "INSERT INTO steps SELECT NULL, 1, 7200000000, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2;"
-                    "INSERT INTO hours VALUES (1, 10, 40, 80, 50, 30, 40, 0, 5, 5, 10, 20);"
-                    "INSERT INTO dataset_hours VALUES ('a', 0, 7, 0, 0, 70, 14, 35)");
+                    "INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at_us) VALUES ('a', '1', "
+                    "'x', 'done', 6);INSERT INTO workers (id, host, pid, transport, model, backend, "
+                    "started_at_us, seen_at_us, n_sequences_max, n_tokens_max, n_pages, page_positions, "
+                    "generated_tokens) VALUES (1, 'h', 1, 't', 'm', 'b', 1, 1, 1, 1, 1, 1, 9);INSERT INTO "
+                    "steps SELECT NULL, 1, 7200000000, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2;INSERT INTO "
+                    "hours VALUES (1, 10, 40, 80, 50, 30, 40, 0, 5, 5, 10, 20);INSERT INTO dataset_hours "
+                    "VALUES ('a', 0, 7, 0, 0, 70, 14, 35)");
     struct store *store = open_store();
     assert_answer(store, "SELECT hour, generated_tokens, steps, forced_tokens FROM throughput_by_hour",
                   "1970-01-01 01:00|40|10|0\n1970-01-01 02:00|4|1|0\n");
@@ -320,16 +313,13 @@ static void progress_tells_the_rate_of_topics_and_queue_together(void **state)
     struct store *store = open_store();
     execute(
         store->database.sqlite,
-        "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('queue', 1000, 31), ('topic', 500, 41);"
-        "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 30)"
-        " INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at_us) SELECT 'queue', i, i, 'done',"
-        " 1000000000 + i * 1000000 FROM n;"
-        "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 40)"
-        " INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at_us, "
-        "topic) SELECT 'topic', i, i, 'done',"
-        " 1000000000 - 30000000 + i * 500000, 't' FROM n;"
-        "INSERT INTO jobs (dataset, job_id, custom_id, status, topic) VALUES "
-        "('topic', 'x', 'x', 'queued', 't')");
+        "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('queue', 1000, 31), ('topic', 500, "
+        "41);WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 30) INSERT INTO jobs "
+        "(dataset, job_id, custom_id, status, finished_at_us) SELECT 'queue', i, i, 'done', 1000000000 + i * "
+        "1000000 FROM n;WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 40) INSERT "
+        "INTO jobs (dataset, job_id, custom_id, status, finished_at_us, topic) SELECT 'topic', i, i, 'done', "
+        "1000000000 - 30000000 + i * 500000, 't' FROM n;INSERT INTO jobs (dataset, job_id, custom_id, "
+        "status, topic) VALUES ('topic', 'x', 'x', 'queued', 't')");
     // The last minute begins at 970 s: the topic's first job of 970 s is not beyond it.
     assert_answer(store, "SELECT dataset, jobs_per_second, seconds_left FROM progress ORDER BY 1",
                   "queue|1.03|937\ntopic|2.05|223\n");
@@ -347,16 +337,13 @@ static void add_jobs(struct store *store, const char *dataset, const char *topic
     char sql[2048];
     snprintf(
         sql, sizeof sql,
-        "WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
-        " INSERT INTO jobs (dataset, job_id, custom_id, status, error_code, "
-        "error, prompt_tokens, completion_tokens,"
-        " cached_tokens, constrained_by, finished_at_us, topic) SELECT '%s', '%s-' || i, 'c' || i, iif(i = "
-        "%d, 'failed', 'done'),"
-        " iif(i = %d, 'logits_nan', NULL), iif(i = %d, 'nan', NULL), 10, 2, 5, iif(i %% 5, 'json', NULL), %" PRId64
-        " + i, %s FROM n;"
-        "INSERT INTO results SELECT id, X'7B7D' FROM jobs WHERE topic IS NULL AND "
-        "status <> 'queued' ON CONFLICT DO NOTHING;"
-        "INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, "
+        "WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT INTO jobs "
+        "(dataset, job_id, custom_id, status, error_code, error, prompt_tokens, completion_tokens, "
+        "cached_tokens, constrained_by, finished_at_us, topic) SELECT '%s', '%s-' || i, 'c' || i, iif(i = "
+        "%d, 'failed', 'done'), iif(i = %d, 'logits_nan', NULL), iif(i = %d, 'nan', NULL), 10, 2, 5, iif(i "
+        "%% 5, 'json', NULL), %" PRId64
+        " + i, %s FROM n;INSERT INTO results SELECT id, X'7B7D' FROM jobs WHERE topic IS NULL AND status <> "
+        "'queued' ON CONFLICT DO NOTHING;INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, "
         "last_finished_at_us) VALUES ('%s', %d, %d, 1, %" PRId64
         ") ON CONFLICT (dataset) DO UPDATE SET n_submitted = n_submitted + "
         "excluded.n_submitted, n_done = n_done +"
@@ -371,10 +358,9 @@ static void add_steps(struct store *store, int n, int64_t hour)
     char sql[512];
     snprintf(sql, sizeof sql,
              "INSERT OR IGNORE INTO workers (id, host, pid, transport, model, backend, started_at_us, "
-             "seen_at_us, n_sequences_max,"
-             " n_tokens_max, n_pages, page_positions) VALUES (1, 'h', 1, 't', 'm', 'b', 1, 1, 1, 1, 1, 1);"
-             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
-             " INSERT INTO steps SELECT NULL, 1, %" PRId64
+             "seen_at_us, n_sequences_max, n_tokens_max, n_pages, page_positions) VALUES (1, 'h', 1, 't', "
+             "'m', 'b', 1, 1, 1, 1, 1, 1);WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
+             "WHERE i < %d) INSERT INTO steps SELECT NULL, 1, %" PRId64
              " + i, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2, i %% 3 FROM n",
              n, hour * hour_us);
     execute(store->database.sqlite, sql);
@@ -480,10 +466,8 @@ static void an_example_of_a_failure_has_its_own_message_before_and_after_compact
         char sql[1024];
         snprintf(sql, sizeof sql,
                  "INSERT INTO jobs (dataset, job_id, custom_id, status, error_code, error, topic, "
-                 "finished_at_us) VALUES"
-                 " ('k', '%s', '%s', 'failed', 'logits_nan', 'z of %s', 'jobs', 100), ('k', '%s', '%s', "
-                 "'failed', 'logits_nan',"
-                 " 'a of %s', 'jobs', 100)",
+                 "finished_at_us) VALUES ('k', '%s', '%s', 'failed', 'logits_nan', 'z of %s', 'jobs', 100), "
+                 "('k', '%s', '%s', 'failed', 'logits_nan', 'a of %s', 'jobs', 100)",
                  ids[round][0], ids[round][0], ids[round][0], ids[round][1], ids[round][1], ids[round][1]);
         execute(store->database.sqlite, sql);
         assert_answer(store, example, expected[round]);
