@@ -362,6 +362,34 @@ enum status database_run(struct database *database, sqlite3_stmt *statement, str
     return status;
 }
 
+static enum status end_reading(struct database *database, sqlite3_stmt *select, int code, const char *doing,
+                               struct error *error)
+{
+    sqlite3_reset(select);
+    return code == SQLITE_ROW || code == SQLITE_DONE ? STATUS_OK : database_error(database, doing, error);
+}
+
+enum status database_read_integer(struct database *database, sqlite3_stmt *select, int64_t none,
+                                  int64_t *value, const char *doing, struct error *error)
+{
+    int code = sqlite3_step(select);
+    *value = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : none;
+    return end_reading(database, select, code, doing, error);
+}
+
+enum status database_read_blob(struct database *database, sqlite3_stmt *select, struct buffer *bytes,
+                               const char *doing, struct error *error)
+{
+    int code = sqlite3_step(select);
+    buffer_clear(bytes);
+    if (code == SQLITE_ROW)
+        buffer_add_text(bytes, column_blob(select, 0));
+    enum status status = end_reading(database, select, code, doing, error);
+    if (status == STATUS_OK && bytes->failed)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: out of memory", doing);
+    return status;
+}
+
 // SQLite takes a NULL pointer as NULL: an empty text needs an address.
 void bind_text(sqlite3_stmt *statement, int index, struct text text)
 {

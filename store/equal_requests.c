@@ -21,15 +21,7 @@ static enum status find_result(struct store *store, const struct job *job, struc
         return error->status;
     bind_blob(select, 1, hash_of(job));
     bind_text(select, 2, dataset);
-    int code = sqlite3_step(select);
-    if (code == SQLITE_ROW)
-        buffer_add_text(record, column_blob(select, 0));
-    sqlite3_reset(select);
-    if (record->failed)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading an answer: out of memory");
-    return code == SQLITE_ROW || code == SQLITE_DONE
-               ? STATUS_OK
-               : database_error(&store->database, "looking for an equal request", error);
+    return database_read_blob(&store->database, select, record, "looking for an equal request", error);
 }
 
 enum status store_find_equal(struct store *store, const struct job *job, struct buffer *record,

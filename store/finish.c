@@ -236,12 +236,7 @@ static enum status find_queued(struct store *store, struct text dataset, struct 
         return error->status;
     bind_text(select, 1, dataset);
     bind_text(select, 2, job_id);
-    int code = sqlite3_step(select);
-    *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
-    sqlite3_reset(select);
-    return code == SQLITE_ROW || code == SQLITE_DONE
-               ? STATUS_OK
-               : database_error(&store->database, "looking for a queued job", error);
+    return database_read_integer(&store->database, select, 0, id, "looking for a queued job", error);
 }
 
 enum status store_take_results(struct store *store, struct text dataset, const struct finished_job *jobs,

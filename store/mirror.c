@@ -157,12 +157,8 @@ enum status store_mirror_position(struct store *store, struct text topic, int32_
         return error->status;
     bind_text(select, 1, topic);
     bind_integer(select, 2, partition);
-    int code = sqlite3_step(select);
-    *next = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : -1;
-    sqlite3_reset(select);
-    return code == SQLITE_ROW || code == SQLITE_DONE
-               ? STATUS_OK
-               : database_error(&store->database, "reading how far the topics were mirrored", error);
+    return database_read_integer(&store->database, select, -1, next,
+                                 "reading how far the topics were mirrored", error);
 }
 
 enum status store_mirror_reset(struct store *store, struct error *error)
@@ -176,15 +172,14 @@ enum status store_mirror_reset(struct store *store, struct error *error)
         "DELETE FROM datasets WHERE NOT complete AND dataset NOT IN (SELECT dataset FROM jobs)",
         "DELETE FROM dataset_hours WHERE dataset NOT IN (SELECT dataset FROM datasets)",
         "DELETE FROM compacted_failures WHERE dataset NOT IN (SELECT dataset FROM datasets)",
-        "UPDATE datasets SET (n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens,"
-        " cached_tokens, first_finished_at_us, last_finished_at_us, n_duplicates, duplicate_prompt_tokens,"
-        " duplicate_completion_tokens) ="
-        " (SELECT count(*), total(status = 'done'), total(status = 'failed'), total(status = 'cancelled'),"
-        " total(prompt_tokens), total(completion_tokens), total(cached_tokens), min(finished_at_us), max(finished_at_us),"
-        " total(is_duplicate AND status = 'done'),"
-        " total(iif(is_duplicate AND status = 'done', prompt_tokens, 0)),"
-        " total(iif(is_duplicate AND status = 'done', completion_tokens, 0))"
-        " FROM jobs WHERE jobs.dataset = datasets.dataset) WHERE compacted_at_us IS NULL",
+        "UPDATE datasets SET (n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, "
+        "cached_tokens, first_finished_at_us, last_finished_at_us, n_duplicates, duplicate_prompt_tokens, "
+        "duplicate_completion_tokens) = (SELECT count(*), total(status = 'done'), total(status = 'failed'), "
+        "total(status = 'cancelled'), total(prompt_tokens), total(completion_tokens), total(cached_tokens), "
+        "min(finished_at_us), max(finished_at_us), total(is_duplicate AND status = 'done'), "
+        "total(iif(is_duplicate AND status = 'done', prompt_tokens, 0)), total(iif(is_duplicate AND status = "
+        "'done', completion_tokens, 0)) FROM jobs WHERE jobs.dataset = datasets.dataset) WHERE "
+        "compacted_at_us IS NULL",
     };
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)

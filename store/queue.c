@@ -693,14 +693,5 @@ enum status store_answer(struct store *store, int64_t id, struct buffer *record,
     if (!select)
         return error->status;
     bind_integer(select, 1, id);
-    int code = sqlite3_step(select);
-    buffer_clear(record);
-    if (code == SQLITE_ROW)
-        buffer_add_text(record, column_blob(select, 0));
-    sqlite3_reset(select);
-    if (record->failed)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading an answer: out of memory");
-    return code == SQLITE_ROW || code == SQLITE_DONE
-               ? STATUS_OK
-               : database_error(&store->database, "reading an answer", error);
+    return database_read_blob(&store->database, select, record, "reading an answer", error);
 }
