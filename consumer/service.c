@@ -142,6 +142,33 @@ static void begin_close(struct closing *closing, struct exporter *exporter, cons
         exporter_announce_close(exporter, reason);
 }
 
+// All but what belongs to the run: transport, files, metrics and contexts.
+static struct worker_config configure_worker(const struct service *service, const struct settings *settings,
+                                             const struct runtime *runtime)
+{
+    bool is_unbounded = settings->kafka.brokers || settings->engine.window;
+    return (struct worker_config){
+        .batcher = runtime->batcher,
+        .n_jobs_max = runtime->plan.batch.n_jobs_max,
+        .n_batch = is_unbounded ? 0 : runtime->plan.batch.n_sequences_max,
+        .names = {runtime->model_name, text_from_string(runtime->arithmetic), settings->worker.cached_tokens,
+                  settings->worker.same_draws},
+        .duplicates = {service->requests_differ, runtime->defaults.sampling, runtime_reads_time(runtime)},
+        .records.store = service->store,
+        .records.find_store = service->late ? find_store : NULL,
+        .records.jobs_need_recording = settings->kafka.brokers != NULL,
+        .records.retain_s = settings->worker.retain_s,
+        .limits.idle_s = service->exit_when_idle_s,
+        .limits.crashes = (int32_t)settings->worker.crash_limit,
+        .limits.model_failures = (int32_t)settings->worker.model_failures,
+        .limits.dead_percent = settings->kafka.brokers ? (int32_t)settings->worker.dead_share : 0,
+        .stop.on_terminal = isatty(STDERR_FILENO),
+        .trace = runtime->trace,
+        .model_check.run = check_model,
+        .progress.show = service->line ? progress_line_show : NULL,
+        .progress.context = service->line};
+}
+
 enum status service_run(const struct service *service, const struct settings *settings,
                         struct worker_progress *progress, struct error *error)
 {
@@ -164,34 +191,16 @@ enum status service_run(const struct service *service, const struct settings *se
     if (status == STATUS_OK && transport) {
         attach_exporter(exporter, transport, service, &kafka, &runtime, settings->worker.metrics_content);
         struct store_finder finder = {service->late, exporter};
-        struct worker_config config = {
-            .transport = transport,
-            .records.store = service->store,
-            .records.find_store = service->late ? find_store : NULL,
-            .records.context = &finder,
-            .batcher = runtime.batcher,
-            .n_jobs_max = runtime.plan.batch.n_jobs_max,
-            .n_batch =
-                settings->kafka.brokers || settings->engine.window ? 0 : runtime.plan.batch.n_sequences_max,
-            .names = {runtime.model_name, text_from_string(runtime.arithmetic),
-                      settings->worker.cached_tokens, settings->worker.same_draws},
-            .duplicates = {service->requests_differ, runtime.defaults.sampling, runtime_reads_time(&runtime)},
-            .records.jobs_need_recording = settings->kafka.brokers != NULL,
-            .limits.idle_s = service->exit_when_idle_s,
-            .limits.crashes = (int32_t)settings->worker.crash_limit,
-            .limits.model_failures = (int32_t)settings->worker.model_failures,
-            .limits.dead_percent = settings->kafka.brokers ? (int32_t)settings->worker.dead_share : 0,
-            .records.retain_s = settings->worker.retain_s,
-            .stop.on_terminal = isatty(STDERR_FILENO),
-            .trace = runtime.trace,
-            .stop.fd = stop_fd,
-            .model_check.run = check_model,
-            .model_check.context = &runtime,
-            .metrics = &exporter->metrics,
-            .pages = {publish_figures, exporter, exporter_fd(exporter)},
-            .closing = &closing,
-            .progress.show = service->line ? progress_line_show : NULL,
-            .progress.context = service->line};
+        struct worker_config config = configure_worker(service, settings, &runtime);
+        config.transport = transport;
+        config.records.context = &finder;
+        config.stop.fd = stop_fd;
+        config.model_check.context = &runtime;
+        config.metrics = &exporter->metrics;
+        config.pages.publish = publish_figures;
+        config.pages.context = exporter;
+        config.pages.fd = exporter_fd(exporter);
+        config.closing = &closing;
         status = worker_run(&config, progress, error);
         closing_at(&closing, "the store");
         struct error stopping = {0};
