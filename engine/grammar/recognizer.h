@@ -118,7 +118,7 @@ enum {
     MASK_WORK_COUNTED = 20000, // a mask that takes less is not counted as work of its answer
 };
 
-// From here on, steps are counted against GRAMMAR_LIMIT_MASK_WORK anew.
+// Sets the count of items that GRAMMAR_LIMIT_MASK_WORK bounds to zero, before a mask.
 void recognizer_begin_visit(struct recognizer *recognizer);
 // Counts the work of the step that builder_begin began, for steps that are not kept.
 void recognizer_count_built(struct recognizer *recognizer);

@@ -15,7 +15,7 @@
 
 // The tokens, and beyond them what merges name but the vocabulary lacks.
 struct token_symbols {
-    struct text *forms; // the bytes a symbol stands for in prepared text: blanks are U+2581 unless byte_level
+    struct text *forms; // a symbol's bytes in prepared text: blanks are U+2581 unless byte_level
     size_t n_symbols;
     struct token_map words;     // symbols by form
     bool *is_whole;             // the form as a word of its own becomes just that token

@@ -109,7 +109,7 @@ def a_killed_run_goes_on_and_computes_no_answered_request_again(test):
     (n_before,) = test.query("SELECT count(*) FROM jobs WHERE status = 'done' AND NOT is_duplicate", "out.jsonl.db")[0]
     test.run_file("in.jsonl", "out.jsonl", "--engine-test", "instant")
     assert len(test.answers("out.jsonl")) == 400
-    # Those that may have killed the worker, at most a window of 64, are computed one by one.
+    # Suspects of the kill, at most a window of 64, are computed one by one.
     assert 300 - 64 <= duplicates(test, "out.jsonl.db") <= 300 and n_before > 0
     texts = {}
     for answer in test.answers("out.jsonl"):

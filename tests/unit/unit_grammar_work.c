@@ -119,26 +119,29 @@ static size_t end_everywhere(const struct grammar_limits *limits, const char *ex
     return n_bytes;
 }
 
-static void a_mask_ends_at_its_work_whatever_was_built_before(void **state)
+// Twice the limit ends at a longer text.
+static void assert_work_ends_at(enum grammar_limit limit, uint64_t n, const char *name)
 {
     struct grammar_limits limits = grammar_limits_default;
-    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 10000;
-    size_t few = end_everywhere(&limits, "grammar_mask_work: more than 10000");
-    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 20000;
-    size_t more = end_everywhere(&limits, "grammar_mask_work: more than 20000");
-    assert_true(few > 0);
-    assert_true(few < more);
+    size_t n_bytes[2];
+    for (int i = 0; i < 2; i++) {
+        char error[80];
+        limits.values[limit] = n << i;
+        snprintf(error, sizeof error, "%s: more than %llu", name, (unsigned long long)n << i);
+        n_bytes[i] = end_everywhere(&limits, error);
+    }
+    assert_true(n_bytes[0] > 0);
+    assert_true(n_bytes[0] < n_bytes[1]);
+}
+
+static void a_mask_ends_at_its_work_whatever_was_built_before(void **state)
+{
+    assert_work_ends_at(GRAMMAR_LIMIT_MASK_WORK, 10000, "grammar_mask_work");
 }
 
 static void an_answer_ends_at_its_work_whatever_was_built_before(void **state)
 {
-    struct grammar_limits limits = grammar_limits_default;
-    limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 300000;
-    size_t few = end_everywhere(&limits, "grammar_answer_work: more than 300000");
-    limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 600000;
-    size_t more = end_everywhere(&limits, "grammar_answer_work: more than 600000");
-    assert_true(few > 0);
-    assert_true(few < more);
+    assert_work_ends_at(GRAMMAR_LIMIT_ANSWER_WORK, 300000, "grammar_answer_work");
 }
 
 // One state's mask takes 20,000 items or more here, and the text is in two such states again and again.

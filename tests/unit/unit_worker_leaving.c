@@ -1,4 +1,4 @@
-// A worker that is told to leave while jobs wait at the gate.
+// A worker that is stopped by SIGTERM while jobs wait at the gate.
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
 
