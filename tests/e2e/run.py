@@ -31,10 +31,12 @@ def main():
     print(f"1..{len(cases)}", flush=True)
     n_failed = 0
     with tempfile.TemporaryDirectory(prefix="sheaf-e2e-", ignore_cleanup_errors=True) as root:
-        for number, run in enumerate(cases, 1):
-            n_failed += not run_case(number, run, os.path.abspath(options.sheaf), root, options.keep)
-        if hasattr(module, "finish"):
-            module.finish()
+        try:
+            for number, run in enumerate(cases, 1):
+                n_failed += not run_case(number, run, os.path.abspath(options.sheaf), root, options.keep)
+        finally:
+            if hasattr(module, "finish"):
+                module.finish()
     return n_failed > 0
 
 
