@@ -429,6 +429,15 @@ def grammar_says_which_texts_a_constraint_accepts(test):
 
 
 @case
+def a_text_has_no_bos_in_front_where_its_tokens_are_judged(test):
+    tiny_model.write(test.path("bos.gguf"), more_keys={"tokenizer.ggml.add_bos_token": tiny_model.value(tiny_model.BOOL, True)})
+    told = [[json.loads(line) for line in
+             test.run("grammar", model, "--choice", "the,winter", "--json", stdin="the\n").out.splitlines()][1:]
+            for model in ("tiny.gguf", "bos.gguf")]
+    assert told[0][0]["valid"] and told[0] == told[1], told
+
+
+@case
 def grammar_judges_cases_of_schemas_and_instances(test):
     cases = [{"name": "number", "schema": {"type": "integer", "minimum": 2},
               "tests": [{"data": 2}, {"data": 2.0}, {"data": 1}, {"data": "2"}]},

@@ -316,6 +316,17 @@ def a_file_beside_the_store_that_belongs_to_it_is_no_output(test):
 
 
 @case
+def one_file_may_be_read_for_several_uses(test):
+    test.write("in.jsonl", short_jobs(2))
+    for used in ("in.jsonl", "tiny.gguf"):
+        for option in ("--model", "--prompt", "--system", "--messages", "--parameters", "--schema", "--chat-template", "--config"):
+            beside = [] if option == "--model" else ["--model", test.model]
+            beside += [] if option == "--prompt" else ["--prompt", used]
+            finished = test.run("annotate", used, option, used, *beside, "-o", "out.csv", "--engine-test", "instant", status=None)
+            assert "are one file" not in finished.err, finished
+
+
+@case
 def one_file_for_two_uses_is_refused_before_anything_is_written(test):
     test.write("in.jsonl", short_jobs(2))
     os.symlink("in.jsonl", test.path("link.jsonl"))

@@ -12,7 +12,7 @@ MERGES = ["t h", "th e", "e r", "Ġ a", "Ġ the", "i n"]
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = ("{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
             "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
-UINT32, FLOAT32, STRING, ARRAY, INT32 = 4, 6, 8, 9, 5
+UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 F32, Q8_0 = 0, 8
 NORMAL, CONTROL = 1, 3
 
@@ -40,7 +40,7 @@ def value(kind, content):
         return struct.pack("<I", kind) + string(content)
     if kind == FLOAT32:
         return struct.pack("<If", kind, content)
-    return struct.pack("<II", kind, content)
+    return struct.pack("<I?" if kind == BOOL else "<II", kind, content)
 
 
 def array(kind, items):

@@ -178,12 +178,31 @@ static void a_job_whose_words_leave_nothing_fails_alone(void **state)
     bench_close(&bench);
 }
 
+// It is 0, and no sign that logits are not numbers.
+static void the_first_token_of_a_vocabulary_is_drawn(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open(batches[0]);
+    int32_t allowed[] = {0};
+    struct job *job = job_of((int32_t[]){20, 21}, 2, 3, "job");
+    job->request.allowed_tokens = allowed;
+    job->request.n_allowed_tokens = 1;
+    batcher_take(bench.batcher, job);
+    run_to_end(&bench);
+    job = bench.finished.first;
+    assert_int_equal(job->result.status, RESULT_DONE);
+    assert_int_equal(job->result.choices[0].n_tokens, 3);
+    assert_int_equal(job->result.choices[0].finish_reason, FINISH_LENGTH);
+    bench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_answer_contains_a_bad_word_whatever_the_batch),
         cmocka_unit_test(words_that_an_answer_does_not_hold_change_nothing),
         cmocka_unit_test(a_job_whose_words_leave_nothing_fails_alone),
+        cmocka_unit_test(the_first_token_of_a_vocabulary_is_drawn),
     };
     int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
     ahead = true;

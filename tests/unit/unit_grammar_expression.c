@@ -210,6 +210,32 @@ static void a_search_ends_at_its_limit_whatever_is_known(void **state)
     }
 }
 
+// n letters that are not n + 1: a state for each letter.
+static enum status search_states(const struct grammar_limits *limits, uint32_t n)
+{
+    struct expressions *pool = expressions_create(limits);
+    uint32_t a = expression_literal(pool, TEXT("a"));
+    uint32_t longer = expression_complement(pool, expression_repeat(pool, a, n + 1, n + 1));
+    assert_false(
+        expression_is_empty_language(pool, expression_both(pool, longer, expression_repeat(pool, a, n, n))));
+    enum status status = expressions_status(pool, NULL);
+    expressions_destroy(pool);
+    return status;
+}
+
+static void a_search_may_look_at_20000_states_by_default(void **state)
+{
+    struct grammar_limits limits = grammar_limits_default;
+    limits.values[GRAMMAR_LIMIT_SEARCH] = 100;
+    uint32_t most = 1;
+    while (most < 200 && search_states(&limits, most + 1) == STATUS_OK)
+        most++;
+    assert_in_range(most, 95, 105);
+    uint32_t by_default = most + 20000 - 100;
+    assert_int_equal(search_states(&grammar_limits_default, by_default), STATUS_OK);
+    assert_int_equal(search_states(&grammar_limits_default, by_default + 1), STATUS_REJECT);
+}
+
 // Whether a sequence of n symbols and its terminal stay within so many nodes and children.
 static enum status add_sequence(uint64_t limit, size_t n, size_t *n_added)
 {
@@ -312,6 +338,7 @@ int main(void)
         cmocka_unit_test(derivatives_match_what_enumeration_finds),
         cmocka_unit_test(what_matches_nothing_is_found),
         cmocka_unit_test(a_search_ends_at_its_limit_whatever_is_known),
+        cmocka_unit_test(a_search_may_look_at_20000_states_by_default),
         cmocka_unit_test(symbols_and_their_parts_are_counted_together_up_to_the_limit),
         cmocka_unit_test(one_of_many_texts_matches_each_alone),
         cmocka_unit_test(positions_are_those_of_all_parts),

@@ -316,6 +316,9 @@ static void a_context_stands_before_an_errors_text(void **state)
     error_prefix(&error, "a\xC3\xA9");
     assert_int_equal(strncmp(error.text, "a\xC3\xA9: xxx", 8), 0);
     assert_int_equal(strlen(error.text), ERROR_TEXT_BYTES - 1);
+    error_set(&error, STATUS_REFUSE, ERROR_MODEL_FILE, "no magic");
+    error_prefix(&error, "model %ls", (const wchar_t[]){0x110000, 0}); // no character: printf fails
+    assert_string_equal(error.text, ": no magic");
 }
 
 static void every_error_code_has_a_name_of_its_own(void **state)
