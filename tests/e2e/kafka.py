@@ -363,6 +363,32 @@ def a_stop_that_is_asked_for_while_the_broker_does_not_answer_ends_the_start(tes
 
 
 @case
+def a_mirror_that_an_open_transaction_keeps_from_the_end_of_the_results_fails_and_names_it(test):
+    topics = Topics(test, 1)
+    topics.produce(seeded(varied_jobs(3)))
+    topics.work_to_the_end()
+    other = subprocess.Popen(["kcat", "-P", "-b", address(), "-t", topics.prefix + "results", "-X", f"transactional.id={topics.prefix}held"],
+                             stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        # kcat sends once its input buffer is full
+        other.stdin.write(b"held\n" * 40_000)
+        other.stdin.flush()
+        everything = subprocess.Popen(["kcat", "-C", "-u", "-q", "-b", address(), "-t", topics.prefix + "results", "-o", "beginning",
+                                       "-X", "isolation.level=read_uncommitted"], stdout=subprocess.PIPE, text=True)
+        while everything.stdout.readline() != "held\n":
+            assert everything.poll() is None
+        everything.kill()
+        everything.wait()
+        held = test.run("mirror", "--until-end", "--store", "mirror.db", *topics.options, status=1)
+        assert f"topic {topics.prefix}results partition 0: a transaction stays open" in held.err, held
+    finally:
+        other.stdin.close()
+        other.wait()
+    test.run("mirror", "--until-end", "--store", "mirror.db", *topics.options)
+    assert test.query("SELECT count(*) FROM jobs WHERE status = 'done'", "mirror.db") == [(3,)]
+
+
+@case
 def a_worker_names_its_librdkafka_and_refuses_a_protocol_that_it_has_not(test):
     topics = Topics(test, 1)
     refused = test.wait(topics.work("--group-protocol", "sticky"))
