@@ -3,6 +3,7 @@
 #include "store/equal_requests.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct duplicate_entry {
     struct duplicate_entry *next; // of the bucket
@@ -33,20 +34,21 @@ void duplicates_finish(struct duplicates *duplicates)
 
 static bool is_hashed(const struct job *job)
 {
-    return job->request_hash.parts[0] || job->request_hash.parts[1];
+    return digest_is_set(&job->request_hash);
 }
 
 static bool is_equal(const struct job *a, const struct job *b)
 {
-    return job_requests_equal(&a->request_hash, &b->request_hash) && text_equal(a->dataset, b->dataset) &&
+    return digest_equal(&a->request_hash, &b->request_hash) && text_equal(a->dataset, b->dataset) &&
            text_equal(a->source.topic, b->source.topic);
 }
 
 // The link to the entry of the job's request; *link NULL: there is none.
 static struct duplicate_entry **find(struct duplicates *duplicates, const struct job *job)
 {
-    struct duplicate_entry **link =
-        &duplicates->buckets[job->request_hash.parts[0] & (duplicates->n_buckets - 1)];
+    size_t bucket;
+    memcpy(&bucket, job->request_hash.bytes, sizeof bucket);
+    struct duplicate_entry **link = &duplicates->buckets[bucket & (duplicates->n_buckets - 1)];
     while (*link && !is_equal((*link)->leader, job))
         link = &(*link)->next;
     return link;

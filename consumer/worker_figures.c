@@ -45,7 +45,7 @@ struct kept_results {
 
 static bool is_kept(const struct job *job)
 {
-    return job_requests_equal(&job->request_hash, &job->request_hash) && !job->figures.is_duplicate &&
+    return digest_is_set(&job->request_hash) && !job->figures.is_duplicate &&
            job->result.status == RESULT_DONE;
 }
 

@@ -160,16 +160,11 @@ bool job_hash_request(struct job *job, const struct sampling *defaults, bool tim
     if (time_is_read && request->prompt_kind == PROMPT_MESSAGES)
         buffer_add_format(&bytes, "%c%lld", '\0', (long long)job_submitted_s(job));
     complete = complete && !bytes.failed;
-    for (uint64_t i = 0; i < 2 && complete; i++)
-        job->request_hash.parts[i] = hash_bytes(bytes.data, bytes.size, i);
+    if (complete)
+        job->request_hash = digest_of(bytes.data, bytes.size);
     buffer_finish(&bytes);
     arena_finish(&arena);
     return complete;
-}
-
-bool job_requests_equal(const struct request_hash *a, const struct request_hash *b)
-{
-    return (a->parts[0] || a->parts[1]) && a->parts[0] == b->parts[0] && a->parts[1] == b->parts[1];
 }
 
 bool job_set_id(struct job *job, struct text job_id)

@@ -4,6 +4,7 @@
 // describe both encodings.
 #pragma once
 
+#include "schemas/digest.h"
 #include "schemas/value.h"
 
 #include <stdbool.h>
@@ -294,11 +295,6 @@ struct job_source {
     bool is_doubted;       // its result was in a batch that the broker refused
 };
 
-// Of a request without the job's identity; all zero: none.
-struct request_hash {
-    uint64_t parts[2];
-};
-
 struct job {
     struct arena arena;
     struct job *next;      // link of whichever queue or list owns the job
@@ -310,7 +306,7 @@ struct job {
     int32_t priority;      // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX: the highest runs first
     int64_t deadline_s;    // seconds since 1970 UTC: not computed from then on; 0: none
     struct request request;
-    struct request_hash request_hash; // of a request that may share its answer (job_hash_request)
+    struct digest request_hash; // of a request that may share its answer (job_hash_request); else not set
     struct result result;
     struct job_figures figures;
     struct job_source source;
@@ -348,7 +344,6 @@ void job_reserve_finish(struct job_reserve *reserve);
 // `time_is_read`: the chat template depends on the time of submission, which is hashed then for messages. False
 // when memory ran out.
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read) WARN_UNUSED;
-bool job_requests_equal(const struct request_hash *a, const struct request_hash *b); // false for none
 
 // Names a job: copies the id, which is also the custom_id if there is none. False when memory ran out.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;

@@ -126,7 +126,7 @@ void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store,
         bind_integer(statement, first + 13, figures->forced_tokens);
     }
     bind_integer(statement, first + 14, figures->is_duplicate);
-    if (job->request_hash.parts[0] || job->request_hash.parts[1])
+    if (digest_is_set(&job->request_hash))
         bind_blob(statement, first + 15,
                   (struct text){(const char *)&job->request_hash, sizeof job->request_hash});
 }

@@ -2,6 +2,7 @@
 
 #include "consumer/log.h"
 #include "consumer/table/row_spool.h"
+#include "schemas/digest.h"
 #include "schemas/hash.h"
 
 #include <errno.h>
@@ -129,13 +130,11 @@ bool annotate_is_chosen(const struct annotate *annotate, int64_t number)
 
 // ---- jobs ----
 
-enum { HASH_BYTES = 32 }; // two hashes in hexadecimal
-
 struct group {
     struct annotate *annotate;
     struct submission submissions[ANNOTATE_GROUP_JOBS];
     size_t ends[ANNOTATE_GROUP_JOBS]; // of the records
-    char names[ANNOTATE_GROUP_JOBS][HASH_BYTES];
+    char names[ANNOTATE_GROUP_JOBS][DIGEST_HEX];
     int64_t ids[ANNOTATE_GROUP_JOBS];
     size_t n;
     struct buffer records;
@@ -149,14 +148,6 @@ struct group {
     int64_t *places[ANNOTATE_GROUP_JOBS]; // in row_ids
 };
 
-static void name_record(struct text record, char name[HASH_BYTES])
-{
-    static const char digits[] = "0123456789abcdef";
-    uint64_t hashes[2] = {hash_bytes(record.data, record.size, 0), hash_bytes(record.data, record.size, 1)};
-    for (int i = 0; i < HASH_BYTES; i++)
-        name[i] = digits[hashes[i / 16] >> (60 - 4 * (i % 16)) & 15];
-}
-
 // Groups hold whole rows, so that the map is written in order.
 static enum status submit_group(struct group *group, struct error *error)
 {
@@ -169,8 +160,9 @@ static enum status submit_group(struct group *group, struct error *error)
     for (size_t i = 0, start = 0; i < group->n; start = group->ends[i++]) {
         struct submission *submission = &group->submissions[i];
         submission->record = (struct text){group->records.data + start, group->ends[i] - start};
-        name_record(submission->record, group->names[i]);
-        submission->job_id = submission->custom_id = (struct text){group->names[i], HASH_BYTES};
+        struct digest digest = digest_of(submission->record.data, submission->record.size);
+        digest_write_hex(&digest, group->names[i]);
+        submission->job_id = submission->custom_id = (struct text){group->names[i], DIGEST_HEX};
         submission->encoding = ENCODING_JSON;
     }
     enum status status = store_submit_requests(annotate->store, annotate->dataset, group->submissions,

@@ -3,6 +3,7 @@
 #include "consumer/command/commands.h"
 #include "consumer/log.h"
 #include "consumer/option_help.h"
+#include "schemas/digest.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -109,6 +110,7 @@ static int start(int argc, char **argv)
 int main(int argc, char **argv)
 {
     share_heap_where_space_is_limited();
+    digest_init();
     signal(SIGPIPE, SIG_IGN); // a closed pipe or connection is an error where it is written to
     signal(SIGXFSZ, SIG_IGN); // and so is a file that reaches RLIMIT_FSIZE
     int exit_status = start(argc, argv);

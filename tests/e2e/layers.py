@@ -30,6 +30,7 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "msgpack/unpack_define.h": (r"schemas/msgpack\.c", 1),
     "msgpack/unpack_template.h": (r"schemas/msgpack\.c", 1),
     "xxhash.h": (r"schemas/hash\.c", 1),
+    "sodium.h": (r"schemas/digest\.c", 1),
     "pcre2.h": (r"engine/tokenizer/\w+\.c", 1),
     "utf8proc.h": (r"engine/tokenizer/\w+\.c", 1),
     "sqlite3.h": (r"store/\w+\.[ch]", 9),

@@ -65,7 +65,7 @@ static void assert_list(struct job_list *list, const char *ids)
 static bool is_hashed(const char *members)
 {
     struct job *job = make_job("j", members);
-    bool is = job_requests_equal(&job->request_hash, &job->request_hash);
+    bool is = digest_equal(&job->request_hash, &job->request_hash);
     job_destroy(job);
     return is;
 }
@@ -73,7 +73,7 @@ static bool is_hashed(const char *members)
 static bool are_equal(const char *a, const char *b)
 {
     struct job *first = make_job("a", a), *second = make_job("b", b);
-    bool equal = job_requests_equal(&first->request_hash, &second->request_hash);
+    bool equal = digest_equal(&first->request_hash, &second->request_hash);
     job_destroy(first);
     job_destroy(second);
     return equal;
@@ -100,6 +100,40 @@ static void requests_are_equal_by_all_but_identity_priority_and_deadline(void **
     assert_false(are_equal(PROMPT ",\"seed\":5", PROMPT ",\"seed\":6"));
 }
 
+static void a_digest_is_blake2b_of_160_bits(void **state)
+{
+    (void)state;
+    char hex[DIGEST_HEX];
+    struct digest none = {0}, digest = digest_of("abc", 3);
+    digest_write_hex(&digest, hex);
+    assert_memory_equal(hex, "384264f676f39536840523f284921cdc68b6846b", DIGEST_HEX);
+    assert_true(digest_equal(&digest, &digest));
+    assert_false(digest_is_set(&none) || digest_equal(&none, &none));
+}
+
+// Two requests of equal length whose encodings collide under XXH3 with any small seed: its accumulators add the
+// products of the two halves of (word ^ secret), so two words with equal high halves (XORed) may swap their low
+// ones. Which `n_before` puts the words where the secret's do so depends on the bytes before the prompt.
+static void requests_that_are_made_to_collide_are_not_equal(void **state)
+{
+    (void)state;
+    static const char filler[] = "It came in a box. ";
+    enum { FIRST_AT = 192, SECOND_AT = 320, SIZE = 420 };
+    for (int n_before = 0; n_before < 64; n_before++) {
+        char members[2][SIZE + 64];
+        for (int i = 0; i < 2; i++) {
+            char prompt[SIZE + 1] = "";
+            for (int at = 0; at < SIZE - n_before; at++)
+                prompt[at] = filler[at % (int)(sizeof filler - 1)];
+            memcpy(prompt + FIRST_AT - n_before, i ? "cold itX" : "good itX", 8);
+            memcpy(prompt + SECOND_AT - n_before, i ? "good[%af" : "cold[%af", 8);
+            snprintf(members[i], sizeof members[i], "\"prompt\":\"%s\",\"temperature\":0,\"max_tokens\":6",
+                     prompt);
+        }
+        assert_false(are_equal(members[0], members[1]));
+    }
+}
+
 static void draws_without_a_seed_and_tools_have_no_equal(void **state)
 {
     (void)state;
@@ -115,7 +149,7 @@ static void draws_without_a_seed_and_tools_have_no_equal(void **state)
     struct sampling defaults = {.given = SAMPLING_TEMPERATURE, .temperature = 0};
     struct job *job = make_job("j", PROMPT);
     assert_true(job_hash_request(job, &defaults, false));
-    assert_true(job_requests_equal(&job->request_hash, &job->request_hash));
+    assert_true(digest_equal(&job->request_hash, &job->request_hash));
     job_destroy(job);
 }
 
@@ -135,8 +169,7 @@ static void the_time_of_submission_is_part_of_a_chat_whose_template_reads_it(voi
                 jobs[i] = make_job("j", members);
                 assert_true(job_hash_request(jobs[i], &none, reads));
             }
-            assert_true(job_requests_equal(&jobs[0]->request_hash, &jobs[1]->request_hash) ==
-                        !(chat && reads));
+            assert_true(digest_equal(&jobs[0]->request_hash, &jobs[1]->request_hash) == !(chat && reads));
             job_destroy(jobs[0]);
             job_destroy(jobs[1]);
         }
@@ -314,6 +347,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_are_equal_by_all_but_identity_priority_and_deadline),
+        cmocka_unit_test(a_digest_is_blake2b_of_160_bits),
+        cmocka_unit_test(requests_that_are_made_to_collide_are_not_equal),
         cmocka_unit_test(draws_without_a_seed_and_tools_have_no_equal),
         cmocka_unit_test(the_time_of_submission_is_part_of_a_chat_whose_template_reads_it),
         cmocka_unit_test(an_equal_request_waits_and_is_answered_under_its_own_name),
