@@ -72,21 +72,23 @@ static void a_warning_shows_the_first_128_bytes_of_a_name(void **state)
     }
 }
 
-static void request_hashes_are_equal_in_both_halves_and_none_equals_itself(void **state)
+static void digests_are_equal_in_every_byte_and_none_equals_itself(void **state)
 {
-    const struct {
-        struct request_hash a, b;
-        bool equal;
-    } cases[] = {{{{1, 2}}, {{1, 2}}, true},  {{{0, 2}}, {{0, 2}}, true},  {{{1, 0}}, {{1, 0}}, true},
-                 {{{1, 2}}, {{1, 3}}, false}, {{{1, 2}}, {{3, 2}}, false}, {{{0, 0}}, {{0, 0}}, false}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(job_requests_equal(&cases[i].a, &cases[i].b), cases[i].equal);
+    struct digest digest = digest_of("request", 7), none = {0};
+    assert_true(digest_equal(&digest, &digest) && !digest_equal(&none, &none));
+    for (int i = 0; i < DIGEST_BYTES; i++) {
+        struct digest other = digest, single = {0};
+        other.bytes[i] ^= 1;
+        single.bytes[i] = 1;
+        assert_false(digest_equal(&digest, &other));
+        assert_true(digest_is_set(&single) && digest_equal(&single, &single));
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request_hashes_are_equal_in_both_halves_and_none_equals_itself),
+        cmocka_unit_test(digests_are_equal_in_every_byte_and_none_equals_itself),
         cmocka_unit_test(an_order_names_jobs_of_its_dataset_and_id_up_to_its_moment),
         cmocka_unit_test(jobs_from_the_reserve_are_as_new_and_no_more_are_kept_than_its_limit),
         cmocka_unit_test(a_warning_shows_the_first_128_bytes_of_a_name),
