@@ -4,6 +4,8 @@ Written here rather than by the engine's own test code: the end-to-end tests kno
 the file formats. Format: GGUF version 3 (github.com/ggml-org/ggml, docs/gguf.md). The matrices are Q8_0: blocks of 32
 signed bytes behind a half-precision scale.
 """
+import json
+import os
 import random
 import struct
 
@@ -119,3 +121,52 @@ def write(path, seed=1, n_rows=N_VOCAB, more_keys=None):
     start = b"GGUF" + struct.pack("<IQQ", 3, len(listed), len(pairs)) + head
     with open(path, "wb") as file:
         file.write(start + bytes(-len(start) % 32) + data)
+
+
+# ---- the same as a folder, as Hugging Face has them ----
+
+FOLDER_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head", "attn_norm": "input_layernorm",
+                "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+                "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+                "ffn_down": "mlp.down_proj"}
+
+
+def folder_name(name):
+    parts = name.removesuffix(".weight").split(".")
+    layer = f"model.layers.{parts[1]}." if parts[0] == "blk" else ""
+    return f"{layer}{FOLDER_NAMES[parts[-1]]}.weight"
+
+
+def write_folder(path, files=None, seed=1):
+    """files: {name: object}, written as JSON, or {name: text}; None leaves out one of those that there are otherwise."""
+    os.makedirs(path)
+    rng = random.Random(seed)
+    header, data = {}, b""
+    for name, rows, columns, kind in tensors(N_VOCAB):
+        mean, width = (1, 0.2) if kind == F32 else (0, 3 / columns ** 0.5)
+        values = struct.pack(f"<{rows * columns}f", *(mean + rng.uniform(-width, width) for _ in range(rows * columns)))
+        header[folder_name(name)] = {"dtype": "F32", "shape": [columns] if rows == 1 else [rows, columns],
+                                     "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    head = json.dumps(header).encode()
+    with open(os.path.join(path, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head + data)
+    added = [{"id": TOKENS.index(token), "content": token, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
+              "normalized": False} for token in SPECIALS]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    usual = {
+        "config.json": {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": WIDTH, "vocab_size": N_VOCAB,
+                        "num_hidden_layers": N_LAYERS, "num_attention_heads": N_HEADS, "num_key_value_heads": N_KV_HEADS,
+                        "intermediate_size": N_FF, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": N_CONTEXT,
+                        "hidden_act": "silu", "tie_word_embeddings": False, "bos_token_id": END_OF_TEXT, "eos_token_id": IM_END},
+        "tokenizer.json": {"version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": byte_level,
+                           "post_processor": byte_level, "decoder": byte_level,
+                           "model": {"type": "BPE", "vocab": {token: i for i, token in enumerate(TOKENS[:-len(SPECIALS)])},
+                                     "merges": MERGES}},
+        "tokenizer_config.json": {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<|endoftext|>", "eos_token": "<|im_end|>",
+                                  "chat_template": TEMPLATE},
+        **(files or {})}
+    for name, content in usual.items():
+        if content is not None:
+            with open(os.path.join(path, name), "w", encoding="utf-8") as file:
+                file.write(content if isinstance(content, str) else json.dumps(content))

@@ -1,0 +1,114 @@
+"""Models as Hugging Face's folders: ends, sampling defaults, templates and BOS are what transformers and vLLM take from the same files."""
+import tiny_model
+from session import case, error_of
+
+CHAT = [{"role": "user", "content": "the winter"}]
+TOKEN = {name: tiny_model.TOKENS.index(name) for name in ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "a", "b")}
+SETTINGS = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}
+
+
+def write(test, name, **files):
+    """files: of the folder, with _ in place of the dot before "json" or "jinja"."""
+    folder = test.path(name)
+    tiny_model.write_folder(folder, {".".join(key.rsplit("_", 1)): content for key, content in files.items()})
+    return folder
+
+
+def answers(test, folder, jobs, *options):
+    name = f"out-{len(test.processes)}.jsonl"
+    test.write("in.jsonl", [dict(job, custom_id=str(i)) for i, job in enumerate(jobs)])
+    told = test.run("run", "in.jsonl", "-o", name, "--model", folder, *options).err
+    return [body_of(answer) for answer in test.answers(name)], told
+
+
+def body_of(answer):
+    assert error_of(answer) is None, answer
+    return answer["response"]["body"]
+
+
+def n_prompt(bodies):
+    return [body["usage"]["prompt_tokens"] for body in bodies]
+
+
+def forced(token):
+    return {"prompt": "the", "max_tokens": 4, "temperature": 0, "logit_bias": {str(TOKEN[token]): 100}}
+
+
+def ended_by(test, folder):
+    """Of some tokens those that end an answer, which count as one of its tokens and are not in its text."""
+    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "a"]
+    bodies, _ = answers(test, folder, [forced(name) for name in names])
+    ends = [name for name, body in zip(names, bodies) if body["choices"][0]["finish_reason"] == "stop"]
+    for name, body in zip(names, bodies):
+        assert body["usage"]["completion_tokens"] == (1 if name in ends else 4), body
+        assert body["choices"][0]["text"] == ("aaaa" if name == "a" and name not in ends else ""), body
+    return ends
+
+
+@case
+def the_ends_of_an_answer_are_those_of_generation_config(test):
+    config = "<|im_end|>", "a"
+    assert ended_by(test, write(test, "none")) == ["<|im_end|>"]
+    assert ended_by(test, write(test, "list", generation_config_json={"eos_token_id": [TOKEN[name] for name in config]})) == list(config)
+    assert ended_by(test, write(test, "one", generation_config_json={"eos_token_id": TOKEN["<|endoftext|>"]})) == [
+        "<|endoftext|>", "<|im_end|>"]  # and the eos of tokenizer_config.json, as vLLM has it
+    assert ended_by(test, write(test, "config", generation_config_json={"eos_token_id": TOKEN["a"]}, tokenizer_config_json={})) == ["a"]
+    assert ended_by(test, write(test, "null", generation_config_json={"eos_token_id": None})) == ["<|im_end|>"]
+
+
+@case
+def sampling_defaults_of_generation_config_hold_for_jobs_that_name_none(test):
+    folder = write(test, "model", generation_config_json={"do_sample": True, "temperature": 0.5, "top_k": 1, "repetition_penalty": 1.25,
+                                                          "max_new_tokens": 5})
+    job = {"prompt": "the winter", "seed": 3, "ignore_eos": True}
+    bodies, told = answers(test, folder, [job, dict(job, temperature=0), dict(job, top_k=0, temperature=3), dict(job, max_tokens=2)])
+    for name in ("temperature=0.5", "top-k=1", "repetition-penalty=1.25", "max-tokens=5"):
+        assert name in told and name in bodies[0]["system_fingerprint"], (name, told, bodies[0])
+    greedy, same, drawn, short = [body["choices"][0]["text"] for body in bodies]
+    assert greedy == same != drawn and greedy.startswith(short), bodies
+    assert [body["usage"]["completion_tokens"] for body in bodies] == [5, 5, 5, 2], bodies
+    plain, told = answers(test, folder, [dict(job, max_tokens=5)], "--sampling-defaults", "none")
+    assert "top-k" not in told and "top-k" not in plain[0]["system_fingerprint"], (told, plain)
+    assert plain[0]["choices"][0]["text"] != greedy, plain
+
+
+def template_of(test, *jobs, **files):
+    """Lengths of the prompts of a chat, and of one with tools: which template was taken."""
+    folder = write(test, f"model-{len(test.processes)}", **files)
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    return n_prompt(answers(test, folder, [dict(messages=CHAT, max_tokens=1), dict(messages=CHAT, max_tokens=1, tools=tools)],
+                            "--tool-format", "hermes")[0])
+
+
+@case
+def the_template_is_the_first_of_the_files_that_has_one(test):
+    one, two, three = ("a" * n for n in (1, 2, 3))
+    named = [{"name": "default", "template": three}, {"name": "tool_use", "template": "b" * 7}]
+    assert template_of(test, tokenizer_config_json=dict(SETTINGS, chat_template=three)) == [3, 3]
+    assert template_of(test, tokenizer_config_json=dict(SETTINGS, chat_template=named)) == [3, 7]
+    assert template_of(test, tokenizer_config_json=SETTINGS, chat_template_json={"chat_template": two}) == [2, 2]
+    assert template_of(test, tokenizer_config_json=dict(SETTINGS, chat_template=three), chat_template_json={"chat_template": two}) == [3, 3]
+    assert template_of(test, tokenizer_config_json=dict(SETTINGS, chat_template=named), chat_template_json={"chat_template": two},
+                       chat_template_jinja=one) == [1, 1]
+
+
+@case
+def a_folder_without_a_template_refuses_chats_by_name(test):
+    folder = write(test, "model", tokenizer_config_json=SETTINGS)
+    test.write("in.jsonl", [{"messages": CHAT, "max_tokens": 1}, {"prompt": "the", "max_tokens": 1}])
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", folder)
+    chat, plain = test.answers()
+    assert "template" in error_of(chat)["message"] and error_of(plain) is None, (chat, plain)
+
+
+@case
+def a_bos_is_added_to_texts_where_the_settings_say_so_and_never_twice(test):
+    bare, added = (write(test, name, tokenizer_config_json=dict(SETTINGS, chat_template="{{ messages[0].content }}", **more))
+                   for name, more in (("bare", {}), ("added", {"add_bos_token": True})))
+    text = {"prompt": "the", "max_tokens": 1}
+    jobs = [text, dict(text, add_special_tokens=False), dict(text, prompt="<|endoftext|>the"),
+            {"messages": [{"role": "user", "content": "the"}], "max_tokens": 1}]
+    assert n_prompt(answers(test, bare, jobs)[0]) == [1, 1, 2, 1]
+    assert n_prompt(answers(test, added, jobs)[0]) == [2, 1, 2, 1]
+    warned = [answer.get("warnings") for answer in test.answers(f"out-{len(test.processes) - 1}.jsonl")]
+    assert [bool(warnings) for warnings in warned] == [False, False, True, False] and "no second one" in warned[2][0], warned
