@@ -6,6 +6,7 @@
 #include "schemas/digest.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -107,8 +108,18 @@ static int start(int argc, char **argv)
     return exit_status;
 }
 
+// A descriptor that was closed is held by one that fails as it would have, so that no file of ours, opened
+// later, becomes standard output or error: messages would be written into it.
+static void hold_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); // the lowest one that is free
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_descriptors();
     share_heap_where_space_is_limited();
     digest_init();
     signal(SIGPIPE, SIG_IGN); // a closed pipe or connection is an error where it is written to

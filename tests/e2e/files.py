@@ -316,6 +316,20 @@ def a_file_beside_the_store_that_belongs_to_it_is_no_output(test):
 
 
 @case
+def a_standard_descriptor_that_is_closed_becomes_none_of_our_files(test):
+    test.write("in.jsonl", short_jobs(3))
+    test.run_file("in.jsonl", "reference.jsonl")
+    for n, closed in enumerate(([0], [1], [2], [0, 2], [0, 1, 2])):
+        def close():
+            for fd in closed:
+                os.close(fd)
+        test.run_file("in.jsonl", f"{n}.jsonl", preexec_fn=close)
+        assert test.comparable(f"{n}.jsonl") == test.comparable("reference.jsonl"), closed
+    finished = test.run_file("in.jsonl", "-", preexec_fn=lambda: os.close(1), status=1)
+    assert "writing" in finished.err, finished
+
+
+@case
 def one_file_may_be_read_for_several_uses(test):
     test.write("in.jsonl", short_jobs(2))
     for used in ("in.jsonl", "tiny.gguf"):

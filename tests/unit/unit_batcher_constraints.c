@@ -357,6 +357,34 @@ static void forced_tokens_are_a_chunk_of_the_next_step(void **state)
     bench_close(&bench);
 }
 
+static void constraints_are_kept_for_later_jobs_and_the_oldest_dropped_beyond_the_limit(void **state)
+{
+    (void)state;
+    assert_int_equal(sem_init(&compile_allowed, 0, 2 * CONSTRAINTS_MAX), 0);
+    n_compiles = 0;
+    bench_compile = compile_when_allowed;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 2, .n_tokens_max = 40, .n_jobs_max = 9, .n_pages = 60, .page_positions = 4});
+    bench_compile = NULL;
+    static char regexes[CONSTRAINTS_MAX + 1][16];
+    for (int i = 0; i <= CONSTRAINTS_MAX; i++)
+        snprintf(regexes[i], sizeof regexes[i], "[ab]{%d}", i + 1);
+    const struct {
+        int regex, n_more;
+    } uses[] = {{0, 0}, {CONSTRAINTS_MAX, 1}, {0, 1}, {1, 2}};
+    for (int i = 0; i < CONSTRAINTS_MAX; i++) {
+        take_regex(&bench, regexes[i], 1);
+        run_to_end(&bench);
+    }
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        take_regex(&bench, regexes[uses[i].regex], 1);
+        run_to_end(&bench);
+        assert_int_equal(n_compiles, 1 + CONSTRAINTS_MAX + uses[i].n_more); // 1: the vocabulary
+    }
+    bench_close(&bench);
+    sem_destroy(&compile_allowed);
+}
+
 static void forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation(void **state)
 {
     (void)state;
@@ -384,6 +412,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation),
+        cmocka_unit_test(constraints_are_kept_for_later_jobs_and_the_oldest_dropped_beyond_the_limit),
         cmocka_unit_test(constrained_answers_are_those_of_each_job_alone),
         cmocka_unit_test(an_answer_that_closes_is_complete_or_refused),
         cmocka_unit_test(a_compile_delays_its_own_jobs_alone_and_is_done_once),

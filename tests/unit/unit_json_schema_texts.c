@@ -254,19 +254,26 @@ static void instances_have_the_numbers_that_are_generated(void **state)
 
 static void white_space_is_what_the_options_say(void **state)
 {
-    static const char *const texts[] = {"{\"a\":[1,{}]}", "{\"a\": [1, {}]}",
-                                        "{\n  \"a\": [\n    1,\n    {}\n  ]\n}"};
+    static const struct {
+        const char *schema, *texts[3];
+    } values[] = {{"{\"type\": \"object\"}",
+                   {"{\"a\":[1,{}]}", "{\"a\": [1, {}]}", "{\n  \"a\": [\n    1,\n    {}\n  ]\n}"}},
+                  {"{\"type\": \"array\", \"contains\": {\"const\": 1}}",
+                   {"[1,{\"a\":2}]", "[1, {\"a\": 2}]", "[\n  1,\n  {\n    \"a\": 2\n  }\n]"}},
+                  {"{\"type\": \"array\", \"items\": {\"type\": \"array\"}, \"uniqueItems\": false}",
+                   {"[[],[2]]", "[[], [2]]", "[\n  [],\n  [\n    2\n  ]\n]"}}};
     static const struct json_schema_options options[] = {{.spacing = JSON_SPACING_COMPACT},
                                                          {.spacing = JSON_SPACING_SPACED},
                                                          {.spacing = JSON_SPACING_INDENTED, .indent = 2}};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t n = 0; n < 9; n++) {
+        size_t i = n % 3;
         struct grammar *grammar;
         struct recognizer *recognizer;
         struct error error = {0};
-        assert_int_equal(compile(TEXT("{\"type\": \"object\"}"), &options[i], &grammar, &recognizer, &error),
-                         STATUS_OK);
+        struct text schema = text_from_string(values[n / 3].schema);
+        assert_int_equal(compile(schema, &options[i], &grammar, &recognizer, &error), STATUS_OK);
         for (size_t j = 0; j < 3; j++)
-            assert_int_equal(accepts(recognizer, text_from_string(texts[j])), i == j);
+            assert_int_equal(accepts(recognizer, text_from_string(values[n / 3].texts[j])), i == j);
         recognizer_destroy(recognizer);
         grammar_destroy(grammar);
     }

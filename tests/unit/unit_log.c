@@ -251,6 +251,27 @@ static void progress_says_what_the_cache_saved_the_last_error_and_hours_left(voi
                            "28 h left; last error: the prompt is too long\n"));
 }
 
+static void the_time_that_is_left_is_in_seconds_minutes_or_hours(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t n_total;
+        const char *left;
+    } cases[] = {{600, "599 s"},     {601, "10 min"}, {2701, "45 min"},
+                 {35970, "599 min"}, {35971, "10 h"}, {90001, "25 h"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) { // one job a second
+        struct progress_line line = {.n_total = cases[i].n_total, .message_ms = 1000};
+        char expected[64];
+        is_terminal = false;
+        configure(LOG_INFO, false);
+        show(&line, 1000, 0, 0, 0);
+        show(&line, 2000, 1, 0, 7);
+        snprintf(expected, sizeof expected, "7 tokens/s, %s left\n", cases[i].left);
+        if (!strstr(content(path), expected))
+            fail_msg("%s: %s", expected, content(path));
+    }
+}
+
 // Text that a call writes to standard error.
 static const char *on_the_terminal(struct progress_line *line, int64_t at_ms, int64_t n_done,
                                    int64_t n_tokens)
@@ -302,6 +323,7 @@ int main(void)
         cmocka_unit_test(a_message_of_progress_comes_when_its_time_is_over_and_something_happened),
         cmocka_unit_test(progress_without_an_interval_or_a_total_says_neither),
         cmocka_unit_test(progress_says_what_the_cache_saved_the_last_error_and_hours_left),
+        cmocka_unit_test(the_time_that_is_left_is_in_seconds_minutes_or_hours),
         cmocka_unit_test(a_terminal_has_a_line_that_is_written_over),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

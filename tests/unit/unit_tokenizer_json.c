@@ -155,6 +155,15 @@ static void splits_digits_and_strings_are_stages(void **state)
     assert_ids(tokenizer, "11abA", 0, "8 8 0 1 10");
     assert_string_equal(tokenizer_pre_name(tokenizer), "tokenizer.json");
     tokenizer_close(tokenizer);
+    // each character of a string is itself: "bA" and nothing shorter or longer
+    tokenizer = create_or_fail(
+        "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","
+        "\"pattern\":{\"String\":\"bA\"},\"behavior\":\"Isolated\"},"
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}," BYTES_MODEL "}",
+        "");
+    assert_ids(tokenizer, "ab", 0, "3");
+    assert_ids(tokenizer, "abA", 0, "0 1 10");
+    tokenizer_close(tokenizer);
 }
 
 // Llama 3's expression is dbrx's too: what tells them apart is whether a word that is a token needs merges.
