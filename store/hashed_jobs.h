@@ -23,6 +23,9 @@ enum status store_take_results(struct store *store, struct text dataset, const s
 enum status store_answers_begin(struct store *store, struct error *error) WARN_UNUSED;
 // Returns `status`, or the fault of the end.
 enum status store_answers_end(struct store *store, enum status status, struct error *error) WARN_UNUSED;
+// *is_finished: the dataset has a job of that id, which has a result.
+enum status store_is_finished(struct store *store, struct text dataset, struct text job_id, bool *is_finished,
+                              struct error *error) WARN_UNUSED;
 // The result of one job; an empty record: there is none yet.
 enum status store_answer(struct store *store, int64_t id, struct buffer *record,
                          struct error *error) WARN_UNUSED;

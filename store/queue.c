@@ -695,3 +695,21 @@ enum status store_answer(struct store *store, int64_t id, struct buffer *record,
     bind_integer(select, 1, id);
     return database_read_blob(&store->database, select, record, "reading an answer", error);
 }
+
+enum status store_is_finished(struct store *store, struct text dataset, struct text job_id, bool *is_finished,
+                              struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT 1 FROM jobs WHERE dataset = ? AND job_id = ? AND finished_at_us IS NOT NULL", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    bind_text(select, 2, job_id);
+    int code = sqlite3_step(select);
+    *is_finished = code == SQLITE_ROW;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for a result", error);
+}

@@ -22,6 +22,14 @@ enum {
     ANNOTATE_FAULTS_SHOWN = 10,
 };
 
+// Requests of a whole table (annotate_count.c).
+struct request_count {
+    struct occurrences draws;    // of each request without its seed, from which the seed follows
+    struct occurrences requests; // rows of each different one, by the hash of request and seed
+    struct occurrences missing;  // jobs of these that have no result
+    int64_t n_different, n_missing;
+};
+
 struct annotate {
     const struct settings *settings;
     struct text dataset;
@@ -41,13 +49,24 @@ struct annotate {
     int64_t
         *sample; // [settings->annotate.estimate.n_rows] numbers of the rows chosen, ascending; NULL: all rows
     int64_t n_sample;
-    int64_t n_rows, n_bad; // of the pass
-    int64_t n_added;       // jobs that were not there before
-    uint64_t hash;         // of all rows
+    struct request_count count; // of --sample, before it is answered
+    int64_t n_rows, n_bad;      // of the pass
+    int64_t n_added;            // jobs that were not there before
+    uint64_t hash;              // of all rows
 };
 
 // Reads the table and queues what has no answer yet. STATUS_REFUSE: a bad row, without --skip-bad-rows.
 enum status annotate_submit(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Ends the record of a row's vote.
+void annotate_end_record(const struct annotate *annotate, int64_t seed, int32_t vote, struct buffer *record);
+// The row's record in `record`, but for its seed and its end. *is_left_out: it can't be rendered and is skipped, else
+// that is STATUS_REFUSE. `report`: as annotate_next_row.
+enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row,
+                            struct buffer *record, bool *is_left_out, struct error *error) WARN_UNUSED;
+// The seed of a row's first answer; that of each further one is the next number. Without one that was given, it is a
+// hash of the request, and of how often the request came before (`draws`) where equal rows draw for themselves.
+enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *draws,
+                                 const struct buffer *record, int64_t *seed, struct error *error) WARN_UNUSED;
 // Reads the table and plans the order of its rows, and of their fields where a template lists them (--reorder).
 enum status annotate_plan_order(struct annotate *annotate, struct row_order *order,
                                 struct error *error) WARN_UNUSED;
@@ -91,6 +110,16 @@ void annotate_print(const struct annotate *annotate, const struct buffer *text);
 enum status annotate_report_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Prints the number of tokens of all prompts, and of different ones. No store is needed.
 enum status annotate_estimate(struct annotate *annotate, struct error *error) WARN_UNUSED;
-// Draws the rows of --sample: one at random from each of N equal parts of the table.
+// Counts the row's request; *n_before: equal ones of rows before. `record`: as annotate_render leaves it, ended by
+// this. `looks_for_results`: a new request's jobs without a result are counted too.
+enum status annotate_count_request(struct annotate *annotate, struct request_count *count,
+                                   struct buffer *record, bool looks_for_results, uint64_t *n_before,
+                                   struct error *error) WARN_UNUSED;
+// The hash of request and seed, by which annotate_count_request counts.
+enum status annotate_hash_request(struct annotate *annotate, struct occurrences *draws,
+                                  const struct buffer *record, int64_t *seed, uint64_t *hash,
+                                  struct error *error) WARN_UNUSED;
+void request_count_finish(struct request_count *count);
+// Counts the table's requests, and draws the rows of --sample: one at random from each of N equal parts of the table.
 enum status annotate_choose_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;
 bool annotate_is_chosen(const struct annotate *annotate, int64_t number);

@@ -13,39 +13,58 @@ enum { SHOWN_BYTES = 60 };
 
 // ---- sums ----
 
+// Of a figure of the sampled rows. Rows are drawn, but different requests are paid for, each once: so a row counts as
+// one part of the rows that are equal to it.
 struct sum {
-    int64_t n;
-    double total, squares;
+    int64_t n, n_different;               // rows, different requests of them
+    double of_different;                  // their figures
+    double weights, total;                // sums of w and w x, w = 1 / rows equal to the row
+    double weights_2, total_2, squares_2; // of w^2, w^2 x, w^2 x^2
 };
 
-static void sum_add(struct sum *sum, double x)
+static void sum_add(struct sum *sum, double x, double weight, bool is_new)
 {
+    double square = weight * weight;
     sum->n++;
-    sum->total += x;
-    sum->squares += x * x;
+    sum->n_different += is_new;
+    sum->of_different += is_new ? x : 0;
+    sum->weights += weight;
+    sum->total += weight * x;
+    sum->weights_2 += square;
+    sum->total_2 += square * x;
+    sum->squares_2 += square * x * x;
 }
 
 static double mean_of(const struct sum *sum)
 {
-    return sum->n ? sum->total / (double)sum->n : 0;
+    return sum->weights > 0 ? sum->total / sum->weights : 0;
 }
 
-// Half of the 95 % interval of the mean, for a sample without repetition of `n_all` (Cochran, "Sampling
-// Techniques").
+// Of `n_all` different requests: those of the sample are known, the others are like the mean.
+static double total_of(const struct sum *sum, int64_t n_all)
+{
+    return sum->of_different + fmax((double)(n_all - sum->n_different), 0) * mean_of(sum);
+}
+
+// Half of the 95 % interval of total_of: of a ratio of two sums over the sample (Cochran, "Sampling Techniques"), for a
+// sample without repetition. 0: nothing is left to estimate, or one row alone says nothing of it.
 static double margin_of(const struct sum *sum, int64_t n_all)
 {
-    if (sum->n < 2 || sum->n >= n_all)
+    if (sum->n < 2 || sum->n_different >= n_all)
         return 0;
-    double n = (double)sum->n, mean = mean_of(sum);
-    double variance = (sum->squares - n * mean * mean) / (n - 1);
-    return 1.96 * sqrt(fmax(variance, 0) / n * (1 - n / (double)n_all));
+    double n = (double)sum->n, all = (double)n_all, mean = mean_of(sum);
+    double squares = sum->squares_2 - 2 * mean * sum->total_2 + mean * mean * sum->weights_2;
+    double variance = n / (n - 1) * fmax(squares, 0) / (sum->weights * sum->weights);
+    return 1.96 * sqrt(variance * all * (all - (double)sum->n_different));
 }
 
 // ---- the report ----
 
 struct sampling_report {
     struct annotate *annotate;
-    struct buffer out, record, prompt;
+    struct buffer out, record;
+    struct occurrences draws, seen; // of the sample
+    int64_t n_missing;              // jobs without a result, of the whole table
     struct sum prompt_tokens, answer_tokens;
 };
 
@@ -84,7 +103,32 @@ static void add_answer(struct sampling_report *report)
     buffer_add_byte(&report->out, '\n');
 }
 
-static enum status add_row(struct sampling_report *report, const struct table_row *row, struct error *error)
+static enum status add_figures(struct sampling_report *report, const struct buffer *request,
+                               struct job *const *votes, struct error *error)
+{
+    struct annotate *annotate = report->annotate;
+    double prompt_tokens = 0, answer_tokens = 0;
+    int64_t seed;
+    uint64_t hash, n_before;
+    enum status status = annotate_hash_request(annotate, &report->draws, request, &seed, &hash, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!occurrences_count(&report->seen, hash, &n_before))
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
+    for (int32_t i = 0; i < annotate->n_votes; i++) {
+        prompt_tokens += votes[i]->result.prompt_tokens;
+        answer_tokens += votes[i]->result.completion_tokens;
+    }
+    uint64_t n_rows = occurrences_of(&annotate->count.requests, hash);
+    double weight = 1 / (double)(n_rows ? n_rows : 1);
+    sum_add(&report->prompt_tokens, prompt_tokens, weight, n_before == 0);
+    sum_add(&report->answer_tokens, answer_tokens, weight, n_before == 0);
+    if (n_before == 0)
+        report->n_missing -= (int64_t)occurrences_of(&annotate->count.missing, hash);
+    return STATUS_OK;
+}
+
+static enum status add_row(struct sampling_report *report, struct table_row *row, struct error *error)
 {
     struct annotate *annotate = report->annotate;
     struct job *votes[ROW_VOTES_MAX];
@@ -92,19 +136,14 @@ static enum status add_row(struct sampling_report *report, const struct table_ro
     enum status status = annotate_read_votes(annotate, &report->record, votes, &is_left_out, error);
     if (status != STATUS_OK || is_left_out)
         return status;
-    double prompt_tokens = 0, answer_tokens = 0;
-    for (int32_t i = 0; i < annotate->n_votes; i++) {
-        prompt_tokens += votes[i]->result.prompt_tokens;
-        answer_tokens += votes[i]->result.completion_tokens;
-    }
-    sum_add(&report->prompt_tokens, prompt_tokens);
-    sum_add(&report->answer_tokens, answer_tokens);
     row_answer_take(&annotate->answer, votes);
-    buffer_clear(&report->prompt);
-    status = row_prompt_render(&annotate->prompt, row, &report->prompt, error);
-    buffer_add_format(&report->out, "row %lld: ", (long long)row->number);
-    add_shown(&report->out, (struct text){annotate->prompt.text.data, annotate->prompt.text.size});
-    add_answer(report);
+    status = annotate_render(annotate, false, row, &report->record, &is_left_out, error);
+    if (status == STATUS_OK && !is_left_out) {
+        buffer_add_format(&report->out, "row %lld: ", (long long)row->number);
+        add_shown(&report->out, (struct text){annotate->prompt.text.data, annotate->prompt.text.size});
+        add_answer(report);
+        status = add_figures(report, &report->record, votes, error);
+    }
     if (status == STATUS_OK)
         status = annotate_evaluate(annotate, row, error);
     annotate_destroy_votes(annotate, votes);
@@ -167,15 +206,18 @@ static double steps_for(const struct step_cost *cost, double n_jobs)
 }
 
 // Half of the 95 % interval: of the answers' lengths, which a share of the time goes with, and of the steps'
-// times, that of `steps` to go as well as the mean's of those seen.
+// times, that of `steps` to go as well as the mean's of those seen. 0: nothing is to go, or the sample is too small for
+// an interval: a line through one or two steps fits them exactly.
 static double time_margin(const struct sampling_report *report, const struct step_cost *cost, double seconds,
                           double steps)
 {
-    double answer = mean_of(&report->answer_tokens);
+    int64_t n = report->annotate->count.n_different;
+    double answers = total_of(&report->answer_tokens, n);
     double share = (double)cost->generated_tokens / (double)(cost->n_tokens ? cost->n_tokens : 1);
-    double of_answers = answer > 0 ? seconds * fmin(share, 1) *
-                                         margin_of(&report->answer_tokens, report->annotate->n_rows) / answer
-                                   : 0;
+    if (cost->n_steps <= 2 || report->answer_tokens.n < 2)
+        return 0;
+    double of_answers =
+        answers > 0 ? seconds * fmin(share, 1) * margin_of(&report->answer_tokens, n) / answers : 0;
     double of_steps =
         1.96 * cost->noise_ms / 1000 * sqrt(fmax(steps, 0) + steps * steps / (double)cost->n_steps);
     return sqrt(of_answers * of_answers + of_steps * of_steps);
@@ -189,27 +231,30 @@ static enum status add_time(struct sampling_report *report, struct error *error)
     if (status != STATUS_OK || !cost.n_steps || !cost.n_jobs || !report->prompt_tokens.n)
         return status;
     // what the prefix tree saved in the sample, and what a constraint forced, it does in the rest
-    double n_jobs = (double)(annotate->n_rows - report->prompt_tokens.n) * annotate->n_votes;
+    double n_jobs = (double)report->n_missing;
     double steps = n_jobs > 0 ? steps_for(&cost, n_jobs) : 0;
     double tokens = n_jobs * (double)cost.n_tokens / (double)cost.n_jobs;
     double seconds = (steps * cost.base_ms + tokens * cost.token_ms) / 1000;
-    double margin = time_margin(report, &cost, seconds, steps);
     add_line(&report->out, "steps to go", steps, 0);
-    buffer_add_format(&report->out, "  %-16s %14.2f  (%.2f to %.2f)\n", "seconds to go", seconds,
-                      fmax(seconds - margin, 0), seconds + margin);
+    buffer_add_format(&report->out, "  %-16s %14.2f", "seconds to go", seconds);
+    double margin = time_margin(report, &cost, seconds, steps);
+    if (margin > 0)
+        buffer_add_format(&report->out, "  (%.2f to %.2f)", fmax(seconds - margin, 0), seconds + margin);
+    buffer_add_byte(&report->out, '\n');
     return STATUS_OK;
 }
 
 static enum status add_estimate(struct sampling_report *report, struct error *error)
 {
     struct annotate *annotate = report->annotate;
-    double n = (double)annotate->n_rows;
-    double prompts = n * mean_of(&report->prompt_tokens), answers = n * mean_of(&report->answer_tokens);
-    double prompts_margin = n * margin_of(&report->prompt_tokens, annotate->n_rows);
-    double answers_margin = n * margin_of(&report->answer_tokens, annotate->n_rows);
+    int64_t n = annotate->count.n_different;
+    double prompts = total_of(&report->prompt_tokens, n), answers = total_of(&report->answer_tokens, n);
+    double prompts_margin = margin_of(&report->prompt_tokens, n);
+    double answers_margin = margin_of(&report->answer_tokens, n);
     buffer_add_format(&report->out,
-                      "\nall %lld rows, estimated from %lld (95 %% interval); equal rows cost nothing more\n",
-                      (long long)annotate->n_rows, (long long)report->prompt_tokens.n);
+                      "\nall %lld rows, %lld different requests, estimated from %lld rows (95 %% interval)\n",
+                      (long long)annotate->n_rows, (long long)n * annotate->n_votes,
+                      (long long)report->prompt_tokens.n);
     add_line(&report->out, "prompt tokens", prompts, prompts_margin);
     add_line(&report->out, "answer tokens", answers, answers_margin);
     add_money(&report->out, annotate->settings, prompts, prompts_margin, answers, answers_margin);
@@ -218,7 +263,7 @@ static enum status add_estimate(struct sampling_report *report, struct error *er
 
 enum status annotate_report_sample(struct annotate *annotate, struct error *error)
 {
-    struct sampling_report report = {.annotate = annotate};
+    struct sampling_report report = {.annotate = annotate, .n_missing = annotate->count.n_missing};
     enum status status = add_rows(&report, error);
     if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
         buffer_add_byte(&report.out, '\n');
@@ -230,7 +275,8 @@ enum status annotate_report_sample(struct annotate *annotate, struct error *erro
         annotate_print(annotate, &report.out);
     buffer_finish(&report.out);
     buffer_finish(&report.record);
-    buffer_finish(&report.prompt);
+    occurrences_finish(&report.draws);
+    occurrences_finish(&report.seen);
     return status;
 }
 
@@ -240,9 +286,9 @@ struct counting {
     struct annotate *annotate;
     struct runtime runtime;
     struct prompt_environment environment;
-    struct occurrences occurrences;
+    struct request_count count;
     struct buffer record;
-    int64_t n_different, n_tokens, n_tokens_different, n_refused;
+    int64_t n_tokens, n_tokens_different, n_refused;
 };
 
 static enum status count_tokens(struct counting *counting, int64_t *n_tokens, struct error *error)
@@ -268,28 +314,24 @@ static enum status count_tokens(struct counting *counting, int64_t *n_tokens, st
     return status == STATUS_REJECT ? STATUS_OK : status;
 }
 
-static enum status count_row(struct counting *counting, const struct table_row *row, struct error *error)
+static enum status count_row(struct counting *counting, struct table_row *row, struct error *error)
 {
     struct annotate *annotate = counting->annotate;
     int64_t n_tokens;
     uint64_t n_before;
-    buffer_clear(&counting->record);
-    enum status status = row_prompt_render(&annotate->prompt, row, &counting->record, error);
-    if (status == STATUS_REJECT)
-        return annotate_reject(annotate, true, row, error);
-    row_prompt_end(&annotate->prompt, 0, &counting->record);
+    bool is_left_out;
+    enum status status = annotate_render(annotate, true, row, &counting->record, &is_left_out, error);
+    if (status != STATUS_OK || is_left_out)
+        return status;
+    status = annotate_count_request(annotate, &counting->count, &counting->record, false, &n_before, error);
     if (status == STATUS_OK && counting->record.failed)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting tokens: out of memory");
     if (status == STATUS_OK)
         status = count_tokens(counting, &n_tokens, error);
     if (status != STATUS_OK)
         return status;
-    if (!occurrences_count(&counting->occurrences,
-                           hash_bytes(counting->record.data, counting->record.size, 0), &n_before))
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
     n_tokens *= annotate->n_votes;
     counting->n_tokens += n_tokens;
-    counting->n_different += n_before == 0;
     counting->n_tokens_different += n_before == 0 ? n_tokens : 0;
     return STATUS_OK;
 }
@@ -307,7 +349,7 @@ static void print_prices(const struct counting *counting, struct buffer *out)
     if (settings->model.max_tokens_default)
         buffer_add_format(out, "price of answers, at most %.6f\n",
                           price_of(settings->annotate.estimate.price_out) * tokens *
-                              (double)counting->n_different);
+                              (double)counting->count.n_different);
     else
         buffer_add_string(out, "price of answers: their length is not known; --max-tokens N bounds it, "
                                "--sample N estimates it\n");
@@ -317,7 +359,7 @@ static void print_counts(const struct counting *counting)
 {
     struct buffer out = {0};
     buffer_add_format(&out, "rows             %14lld\n", (long long)counting->annotate->n_rows);
-    buffer_add_format(&out, "different        %14lld\n", (long long)counting->n_different);
+    buffer_add_format(&out, "different        %14lld\n", (long long)counting->count.n_different);
     buffer_add_format(&out, "prompt tokens    %14lld\n", (long long)counting->n_tokens);
     buffer_add_format(&out, "  of different   %14lld\n", (long long)counting->n_tokens_different);
     if (counting->n_refused)
@@ -356,7 +398,7 @@ enum status annotate_estimate(struct annotate *annotate, struct error *error)
     } while (status == STATUS_OK && row.fields);
     if (status == STATUS_OK)
         print_counts(&counting);
-    occurrences_finish(&counting.occurrences);
+    request_count_finish(&counting.count);
     buffer_finish(&counting.record);
     runtime_close(runtime);
     return status;

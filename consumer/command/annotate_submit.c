@@ -89,45 +89,6 @@ enum status annotate_next_row(struct annotate *annotate, bool report, struct tab
     }
 }
 
-// ---- the sample ----
-
-enum status annotate_choose_sample(struct annotate *annotate, struct error *error)
-{
-    int64_t n = annotate->settings->annotate.estimate.n_rows;
-    struct table_row row = {0};
-    enum status status = annotate_rewind(annotate, error);
-    do
-        status = status == STATUS_OK ? annotate_next_row(annotate, false, &row, error) : status;
-    while (status == STATUS_OK && row.fields);
-    if (status != STATUS_OK)
-        return status;
-    n = n < annotate->n_rows ? n : annotate->n_rows;
-    annotate->sample = calloc(n ? (size_t)n : 1, sizeof *annotate->sample);
-    if (!annotate->sample)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the sample: out of memory");
-    for (int64_t i = 0; i < n; i++) {
-        int64_t begin = (int64_t)((__int128)annotate->n_rows * i / n);
-        int64_t end = (int64_t)((__int128)annotate->n_rows * (i + 1) / n);
-        uint64_t draw = hash_bytes(&i, sizeof i, (uint64_t)annotate->settings->annotate.estimate.seed);
-        annotate->sample[i] = begin + 1 + (int64_t)(draw % (uint64_t)(end - begin));
-    }
-    annotate->n_sample = n;
-    return STATUS_OK;
-}
-
-bool annotate_is_chosen(const struct annotate *annotate, int64_t number)
-{
-    int64_t low = 0, high = annotate->n_sample;
-    while (annotate->sample && low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (annotate->sample[middle] < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return !annotate->sample || (low < annotate->n_sample && annotate->sample[low] == number);
-}
-
 // ---- jobs ----
 
 struct group {
@@ -177,20 +138,23 @@ static enum status submit_group(struct group *group, struct error *error)
     return status;
 }
 
-// Of a row's first answer; that of each further one is the next number. Without one that was given, it is a
-// hash of the request, and of how often the request came before where equal rows draw for themselves.
-static enum status choose_seed(struct group *group, int64_t *seed, struct error *error)
+enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *draws,
+                                 const struct buffer *record, int64_t *seed, struct error *error)
 {
-    const struct row_prompt *prompt = &group->annotate->prompt;
+    const struct row_prompt *prompt = &annotate->prompt;
     *seed = prompt->seed;
     if (!prompt->is_seeded || prompt->has_seed)
         return STATUS_OK;
-    uint64_t hash = hash_bytes(group->begun.data, group->begun.size, 0), n = 0;
-    if (!group->annotate->settings->annotate.prompt.same_draws &&
-        !occurrences_count(&group->occurrences, hash, &n))
+    uint64_t hash = hash_bytes(record->data, record->size, 0), n = 0;
+    if (!annotate->settings->annotate.prompt.same_draws && !occurrences_count(draws, hash, &n))
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
     *seed = (int64_t)(hash_bytes(&n, sizeof n, hash) >> 12);
     return STATUS_OK;
+}
+
+void annotate_end_record(const struct annotate *annotate, int64_t seed, int32_t vote, struct buffer *record)
+{
+    row_prompt_end(&annotate->prompt, (int64_t)(((uint64_t)seed + (uint64_t)vote) & INT64_MAX), record);
 }
 
 // The jobs of the row in `begun`. places: [n_votes] of row_ids, with --reorder.
@@ -204,8 +168,7 @@ static enum status add_jobs(struct group *group, int64_t seed, int64_t *places, 
         status = submit_group(group, error);
     for (int32_t vote = 0; vote < annotate->n_votes && status == STATUS_OK; vote++) {
         buffer_add(&group->records, group->begun.data, group->begun.size);
-        row_prompt_end(&annotate->prompt, (int64_t)(((uint64_t)seed + (uint64_t)vote) & INT64_MAX),
-                       &group->records);
+        annotate_end_record(annotate, seed, vote, &group->records);
         group->submissions[group->n] = (struct submission){.index = -1}; // of several rows, perhaps
         group->places[group->n] = places ? places + vote : NULL;
         group->ends[group->n++] = group->records.size;
@@ -216,7 +179,8 @@ static enum status add_jobs(struct group *group, int64_t seed, int64_t *places, 
 static enum status add_row(struct group *group, struct error *error)
 {
     int64_t seed;
-    enum status status = choose_seed(group, &seed, error);
+    enum status status =
+        annotate_choose_seed(group->annotate, &group->occurrences, &group->begun, &seed, error);
     if (status == STATUS_OK && group->reorders)
         return row_spool_add(&group->spool, (struct text){group->begun.data, group->begun.size}, seed, error);
     return status == STATUS_OK ? add_jobs(group, seed, NULL, error) : status;
@@ -239,27 +203,36 @@ static enum status refuse_change(const struct annotate *annotate, struct error *
                      table_reader_name(annotate->reader));
 }
 
+enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row,
+                            struct buffer *record, bool *is_left_out, struct error *error)
+{
+    buffer_clear(record);
+    enum status status = row_prompt_render(&annotate->prompt, row, record, error);
+    if (status == STATUS_OK && record->failed)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "a row's prompt: out of memory");
+    if (status == STATUS_OK && record->size > JOB_RECORD_BYTES_MAX - 64)
+        status = error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "its prompt has more than 16 MiB");
+    *is_left_out = status == STATUS_REJECT;
+    if (!*is_left_out)
+        return status;
+    row->column = 0;
+    error_prefix(error, "%s: %s %lld", table_reader_name(annotate->reader), line_name(annotate),
+                 (long long)row->line);
+    return annotate_reject(annotate, report, row, error);
+}
+
 static enum status submit_row(struct group *group, struct table_row *row, struct error *error)
 {
     struct annotate *annotate = group->annotate;
-    buffer_clear(&group->begun);
+    bool is_left_out;
     if (group->reorders && group->spool.n == group->order.n_rows)
         return refuse_change(annotate, error);
     if (group->order.fields)
         annotate->prompt.order = group->order.fields + group->spool.n * group->order.n_columns;
-    enum status status = row_prompt_render(&annotate->prompt, row, &group->begun, error);
-    if (status == STATUS_OK && group->begun.failed)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
-    if (status == STATUS_OK && group->begun.size > JOB_RECORD_BYTES_MAX - 64)
-        status = error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "its prompt has more than 16 MiB");
-    if (status == STATUS_REJECT) {
-        row->column = 0;
-        error_prefix(error, "%s: %s %lld", table_reader_name(annotate->reader), line_name(annotate),
-                     (long long)row->line);
-        status = annotate_reject(annotate, true, row, error);
-        return status == STATUS_OK ? add_left_out(group, error) : status;
-    }
-    return status == STATUS_OK ? add_row(group, error) : status;
+    enum status status = annotate_render(annotate, true, row, &group->begun, &is_left_out, error);
+    if (status != STATUS_OK)
+        return status;
+    return is_left_out ? add_left_out(group, error) : add_row(group, error);
 }
 
 static enum status submit_rows(struct group *group, struct error *error)

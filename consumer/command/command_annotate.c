@@ -235,6 +235,7 @@ static void close_all(struct annotate *annotate)
     evaluation_close(&annotate->evaluation);
     row_map_close(&annotate->map);
     output_file_close(&annotate->errors);
+    request_count_finish(&annotate->count);
     free(annotate->sample);
     free(annotate->store_path);
 }

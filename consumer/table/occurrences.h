@@ -18,4 +18,6 @@ struct occurrences {
 
 // *n: how often the hash came before. False: out of memory.
 bool occurrences_count(struct occurrences *occurrences, uint64_t hash, uint64_t *n);
+// How often the hash was counted so far.
+uint64_t occurrences_of(const struct occurrences *occurrences, uint64_t hash);
 void occurrences_finish(struct occurrences *occurrences);

@@ -503,6 +503,57 @@ def an_estimate_counts_the_tokens_of_all_prompts_without_a_step(test):
     assert figure(done.out, "prompt tokens") == [sum(tokens)] and figure(done.out, "of different") == [sum(tokens[:70])]
 
 
+@case
+def estimates_count_equal_rows_as_the_run_does(test):
+    draw = random.Random(4)
+    texts = [int(200 * draw.random() ** 3) for _ in range(600)]  # the low ones are frequent
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i} " + "long " * (i % 7)] for i in texts])
+    write(test, "p.jinja", PROMPT)
+    n_different = len(set(texts))
+    assert 100 < n_different < 200, n_different
+    for name, options, n_requests in (("greedy", [], n_different), ("drawn", ["--temperature", "1"], 600),
+                                      ("seeded", ["--temperature", "1", "--same-draws"], n_different), ("votes", ["--votes", "3"], 1800)):
+        arguments = ["in.csv", "--choice", "a,b", "--max-batch", "8", "--store", name + ".db", *options]
+        counted = test.run("annotate", *arguments[:3], "--prompt", "p.jinja", "--model", test.model, "--estimate", "--price-in", "1e6", *options)
+        sample = annotate(test, *arguments, "--sample", "40", "--price-in", "1e6", engine="fixed:1")
+        assert f"all 600 rows, {n_requests} different requests, estimated from 40 rows" in sample.out, sample.out
+        before, = test.query("SELECT sum(n_steps) FROM workers", name + ".db")[0]
+        annotate(test, *arguments, engine="fixed:1")
+        n_jobs, tokens = test.query("SELECT count(*), sum(prompt_tokens) FROM jobs", name + ".db")[0]
+        after, = test.query("SELECT sum(n_steps) FROM workers", name + ".db")[0]
+        assert n_jobs == n_requests and figure(counted.out, "of different") == [tokens], (name, n_jobs, tokens, counted.out)
+        assert figure(counted.out, "price of prompts") == [tokens], counted.out
+        value, *interval = figure(sample.out, "prompt tokens")
+        assert abs(value - tokens) <= 0.1 * tokens and (not interval or interval[0] <= tokens <= interval[1]), (name, sample.out, tokens)
+        assert round(figure(sample.out, "price")[0]) == value, sample.out
+        steps, = figure(sample.out, "steps to go")
+        assert abs(steps - (after - before)) <= 0.2 * (after - before), (name, steps, after - before)
+
+
+@case
+def a_second_sample_counts_what_has_no_answer(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(500)])
+    options = ("in.csv", "--choice", "a,b", "--max-batch", "8")
+    annotate(test, *options, "--sample", "400", engine="fixed:1")
+    sample = annotate(test, *options, "--sample", "50", "--seed", "3", engine="fixed:1")
+    before, n_jobs = test.query("SELECT sum(n_steps), (SELECT count(*) FROM jobs) FROM workers", "out.csv.db")[0]
+    assert 400 < n_jobs < 500, n_jobs
+    steps, = figure(sample.out, "steps to go")
+    annotate(test, *options, engine="fixed:1")
+    after, = test.query("SELECT sum(n_steps) FROM workers", "out.csv.db")[0]
+    assert abs(steps - (after - before)) <= 0.25 * (after - before), (steps, after - before)
+    sample = annotate(test, *options, "--sample", "3", engine="fixed:1")
+    assert (figure(sample.out, "steps to go"), figure(sample.out, "seconds to go")) == ([0], [0]), sample.out
+
+
+@case
+def an_interval_that_a_small_sample_does_not_give_is_not_printed(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(60)])
+    sample = annotate(test, "in.csv", "--choice", "a,b", "--sample", "4")
+    assert test.query("SELECT n_steps FROM workers", "out.csv.db")[0][0] <= 2
+    assert len(figure(sample.out, "seconds to go")) == 1, sample.out
+
+
 # ---- votes, probabilities, gold labels ----
 
 @case
