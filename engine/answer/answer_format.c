@@ -280,7 +280,7 @@ static const struct thinking_format thinking_formats[] = {
 static bool has_marks(struct text source, const char *const marks[ANSWER_MARKS_MAX])
 {
     for (int i = 0; i < ANSWER_MARKS_MAX && marks[i]; i++)
-        if (!memmem(source.data, source.size, marks[i], strlen(marks[i])))
+        if (!source.size || !memmem(source.data, source.size, marks[i], strlen(marks[i])))
             return false;
     return true;
 }

@@ -402,6 +402,16 @@ static void thoughts_are_split_off(void **state)
     }
 }
 
+// The sanitizers report a null pointer for memmem.
+static void a_model_without_a_template_has_no_format(void **state)
+{
+    struct answer_format format;
+    (void)state;
+    answer_format_detect(&format, (struct text){0});
+    assert_null(format.tools);
+    assert_null(format.thinking);
+}
+
 static void a_constraint_holds_behind_the_thoughts(void **state)
 {
     struct job *job = make_job(",\"tool_choice\":\"required\"");
@@ -655,6 +665,7 @@ int main(void)
         cmocka_unit_test(arguments_are_those_of_the_schema),
         cmocka_unit_test(values_between_tags_have_the_schemas_type),
         cmocka_unit_test(thoughts_are_split_off),
+        cmocka_unit_test(a_model_without_a_template_has_no_format),
         cmocka_unit_test(a_constraint_holds_behind_the_thoughts),
         cmocka_unit_test(a_schema_that_is_not_enforced_names_its_function),
         cmocka_unit_test(definitions_are_compiled_once_for_all_parameters),
