@@ -97,6 +97,7 @@ static struct object strftime_now(struct rendering *rendering, const struct call
         buffer_add(&rendering->text, text, strftime(text, sizeof text, conversion, &parts));
 #pragma GCC diagnostic pop
     }
+    rendering_note_source(rendering, start, format);
     return rendering_take(rendering, start);
 }
 

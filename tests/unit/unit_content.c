@@ -100,6 +100,8 @@ static void content_is_known_through_every_operation(void **state)
         {"{{ l }} {{ l[0] * 3 }}", "['{x}', '{y}'] {xxx}"},
         {"{{ l[0] | indent(2, true) }}{{ 'lit' ~ none }}", "  {x}litNone"},
         {"{% if m.startswith(' ab') %}<yes>{% endif %}{{ m | length }}", "<yes>7"},
+        {"{{ strftime_now(m.strip()) }}{{ strftime_now('%Y' ~ m) }}{{ strftime_now('<%Y>') }}",
+         "{ab,cd2024 ab,cd }<2024>"},
         {"{{ l[0] | e }}{{ '<' | e }}{{ l | map('upper') | list | first }}", "{x}&lt;{X}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
