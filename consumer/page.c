@@ -16,6 +16,8 @@ enum {
     AXIS_LABELS = 4
 };
 
+#define REPLACEMENT "\xef\xbf\xbd"
+
 static const char style[] =
     ":root{--ink:#1c2430;--soft:#667085;--line:#dde2ea;--paper:#fff;--tile:#f4f6f9;--bar:#3b6fb6;--bad:#b3412e}"
     "@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa4b2;--line:#333b47;--paper:#14181e;--tile:#1d232b;"
@@ -51,24 +53,45 @@ static const char style[] =
 
 // ---- text ----
 
+// NULL: as it is.
+static const char *substitute_for(uint32_t codepoint)
+{
+    switch (codepoint) {
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '&':
+        return "&amp;";
+    case '"':
+        return "&quot;";
+    case '\'':
+        return "&#39;";
+    case '\t':
+    case '\n':
+        return NULL;
+    case 0xFFFE: // no characters of XML
+    case 0xFFFF:
+        return REPLACEMENT;
+    default:
+        return utf8_is_printable(codepoint) ? NULL : REPLACEMENT;
+    }
+}
+
 void page_add_text(struct buffer *out, struct text text)
 {
-    for (size_t i = 0; i < text.size; i++) {
-        unsigned char byte = (unsigned char)text.data[i];
-        if (byte == '<')
-            buffer_add_string(out, "&lt;");
-        else if (byte == '>')
-            buffer_add_string(out, "&gt;");
-        else if (byte == '&')
-            buffer_add_string(out, "&amp;");
-        else if (byte == '"')
-            buffer_add_string(out, "&quot;");
-        else if (byte == '\'')
-            buffer_add_string(out, "&#39;");
-        else if ((byte < ' ' && byte != '\t' && byte != '\n') || byte == 0x7f)
-            buffer_add_string(out, "\xef\xbf\xbd");
+    for (size_t i = 0; i < text.size;) {
+        uint32_t codepoint;
+        bool unfinished;
+        size_t length = utf8_decode(text.data + i, text.size - i, &codepoint);
+        const char *substitute = length ? substitute_for(codepoint) : REPLACEMENT;
+        if (!length)
+            length = utf8_bad_length(text.data + i, text.size - i, &unfinished);
+        if (substitute)
+            buffer_add_string(out, substitute);
         else
-            buffer_add_byte(out, (char)byte);
+            buffer_add(out, text.data + i, length);
+        i += length;
     }
 }
 

@@ -251,8 +251,8 @@ size_t utf8_complete_prefix(const char *data, size_t size)
 
 bool utf8_is_printable(uint32_t codepoint)
 {
-    return !(codepoint < 0x20 || (codepoint >= 0x7F && codepoint <= 0x9F) || codepoint == 0x200E ||
-             codepoint == 0x200F || (codepoint >= 0x2028 && codepoint <= 0x202E) ||
+    return !(codepoint < 0x20 || (codepoint >= 0x7F && codepoint <= 0x9F) || codepoint == 0x61C ||
+             codepoint == 0x200E || codepoint == 0x200F || (codepoint >= 0x2028 && codepoint <= 0x202E) ||
              (codepoint >= 0x2066 && codepoint <= 0x2069));
 }
 

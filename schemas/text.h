@@ -68,7 +68,7 @@ size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint);
 // bytes end before the character does.
 size_t utf8_bad_length(const char *data, size_t size, bool *unfinished);
 // Whether a terminal shows the character: not those that it obeys (C0, DEL, C1) and not those that reorder or break lines
-// (U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069).
+// (U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069).
 bool utf8_is_printable(uint32_t codepoint);
 // Makes a C string one line of valid UTF-8, for texts that quote outside bytes: what is not printable becomes
 // a space, bad bytes question marks, and half a character at the end is dropped.

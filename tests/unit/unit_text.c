@@ -154,6 +154,9 @@ static void texts_are_made_one_printable_line(void **state)
          "a\xE2\x81\xA6"
          "b\xE2\x80\xA8",
          " a b "}, // U+202E, U+2066, U+2028
+        {"\xD8\x9C"
+         "a\xD8\x9B\xD8\x9D",
+         " a\xD8\x9B\xD8\x9D"}, // U+061C and its neighbors
         {"\xE2\x80\x8D\xE2\x80\xAF\xE2\x81\xA5", "\xE2\x80\x8D\xE2\x80\xAF\xE2\x81\xA5"}, // their neighbors
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
