@@ -1,6 +1,7 @@
 #include "consumer/table/row_prompt.h"
 
 #include "consumer/file.h"
+#include "consumer/table/row_messages.h"
 #include "schemas/clock.h"
 
 #include <stdlib.h>
@@ -347,6 +348,7 @@ void row_prompt_close(struct row_prompt *prompt)
     template_destroy(prompt->messages);
     buffer_finish(&prompt->parameters);
     buffer_finish(&prompt->text);
+    text_spans_finish(&prompt->content);
     arena_finish(&prompt->arena);
     *prompt = (struct row_prompt){0};
 }
@@ -375,6 +377,11 @@ static enum status take_fields(struct row_prompt *prompt, const struct table_row
 static enum status render(struct row_prompt *prompt, const struct template *template, struct error *error)
 {
     struct template_environment environment = {.now = 0};
+    if (template == prompt->messages) {
+        text_spans_cut(&prompt->content, 0);
+        environment.content = &prompt->content;
+        environment.is_json = true;
+    }
     buffer_clear(&prompt->text);
     return template_render(template, &prompt->variables, &environment, &prompt->text, error);
 }
@@ -386,34 +393,6 @@ static void add_message(const char *role, struct text content, struct buffer *re
     buffer_add_string(record, "\",\"content\":");
     json_encode_string(content, record);
     buffer_add_byte(record, '}');
-}
-
-// Each line of the rendered text is a message.
-static enum status add_messages(struct row_prompt *prompt, struct buffer *record, struct error *error)
-{
-    size_t n = 0;
-    for (size_t start = 0; start < prompt->text.size;) {
-        const char *line = prompt->text.data + start;
-        const char *feed = memchr(line, '\n', prompt->text.size - start);
-        size_t size = feed ? (size_t)(feed - line) : prompt->text.size - start;
-        start += size + 1;
-        size_t blanks = strspn(line, " \t\r");
-        if (blanks >= size)
-            continue;
-        struct arena arena = {0};
-        struct value message;
-        struct error fault;
-        enum status status = json_decode((struct text){line, size}, &arena, &message, &fault);
-        if (status == STATUS_OK && n++)
-            buffer_add_byte(record, ',');
-        if (status == STATUS_OK)
-            json_encode(&message, record);
-        arena_finish(&arena);
-        if (status != STATUS_OK)
-            return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "message %zu is no JSON: %s", n + 1,
-                             fault.text);
-    }
-    return n ? STATUS_OK : error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "no message was rendered");
 }
 
 enum status row_prompt_render(struct row_prompt *prompt, const struct table_row *row, struct buffer *record,
@@ -429,7 +408,8 @@ enum status row_prompt_render(struct row_prompt *prompt, const struct table_row 
     if (status == STATUS_OK)
         status = render(prompt, prompt->messages ? prompt->messages : prompt->prompt, error);
     if (status == STATUS_OK && prompt->messages)
-        status = add_messages(prompt, record, error);
+        status = row_messages_add((struct text){prompt->text.data, prompt->text.size}, &prompt->content,
+                                  record, error);
     else if (status == STATUS_OK)
         add_message("user", (struct text){prompt->text.data, prompt->text.size}, record);
     buffer_add_byte(record, ']');

@@ -43,7 +43,8 @@ struct row_prompt {
     bool has_seed;            // by an option or a parameter
     int64_t seed;
     struct arena arena;
-    struct buffer text; // being rendered
+    struct buffer text;        // being rendered
+    struct text_spans content; // parts of `text` that are the table's; of conversations alone
 };
 
 // Reads and checks the files. STATUS_REFUSE: also where a template reads what is no column, with its line and

@@ -47,6 +47,7 @@ struct template_environment {
     // "|>"). A string that is transformed character by character (upper, tojson) counts as a whole. NULL: not
     // asked for.
     struct text_spans *content;
+    bool is_json; // the result of tojson, a JSON value whatever was in it, counts as the template's own
 };
 
 // Errors: STATUS_REFUSE, ERROR_TEMPLATE, with the line.

@@ -45,7 +45,8 @@ static void add_string(struct rendering *rendering, struct text text, const stru
         if (i < text.size)
             add_character(buffer, codepoints_next(text, &i), style->ensure_ascii);
     }
-    rendering_note_source(rendering, start_of_text, text);
+    if (!rendering->environment->is_json)
+        rendering_note_source(rendering, start_of_text, text);
     buffer_add_byte(buffer, '"');
     rendering_spend_bytes(rendering, text.size * 4);
     rendering_check_text(rendering);
