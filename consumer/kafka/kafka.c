@@ -344,6 +344,8 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         if (kafka->watch.is_stuck && kafka_group_renew(kafka, &fault) != STATUS_OK)
             status = fault.status;
     }
+    if (kafka->stopped.status == STATUS_OK)
+        (void)!kafka_hindrance_look(kafka, &outside);
     kafka->events = NULL;
     if (kafka->stopped.status == STATUS_OK)
         (void)!kafka_watch_membership(kafka,
@@ -458,6 +460,7 @@ static void kafka_close(struct transport *transport)
     kafka_handle_close(&kafka->consumer, deadline_ms);
     kafka_asking_close(&kafka->asking, deadline_ms);
     kafka_publish_close(kafka, deadline_ms);
+    kafka_metadata_close(&kafka->hindrance.metadata, deadline_ms);
     kafka_transaction_finish(kafka);
     partition_table_finish(&kafka->partitions);
     buffer_finish(&kafka->scratch.value);
@@ -500,11 +503,13 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->watch.quiet_ms = WATCH_QUIET_MS;
     kafka->watch.gaps_interval_ms = GAPS_INTERVAL_MS;
     kafka->watch.held_ms = KAFKA_SETTLE_MS;
+    kafka->watch.held_unready_ms = KAFKA_HELD_UNREADY_MS;
     kafka->outside.looked_ms = clock_ms();
     snprintf(kafka->outside.waiting, sizeof kafka->outside.waiting,
              "Kafka at %.150s: not yet a member of group %.250s", config->brokers,
              config->group); // until the first poll
     enum status status = kafka_connect(kafka, error);
+    kafka_hindrance_init(kafka);
     if (status != STATUS_OK) {
         kafka_close(&kafka->base);
         return status;

@@ -13,7 +13,6 @@
 
 enum {
     INIT_TIMEOUT_MS = 1000,   // of one call of init_transactions, which continues the one before
-    INIT_PATIENCE_MS = 30000, // of all; aborting the predecessor's open transaction takes part of it
     INIT_WAIT_NS = 200000000, // between two
     CHECK_TIMEOUT_MS = 3000,  // reading the maps at start; later anyway
 };
@@ -97,11 +96,15 @@ static enum status take_slot(struct kafka_transport *kafka, struct error *error)
     return slot_open_without_file(&kafka->identity.slot, name, error);
 }
 
+static int patience_ms(const struct kafka_config *config)
+{
+    return config->start_timeout_ms ? config->start_timeout_ms : KAFKA_START_PATIENCE_MS;
+}
+
 // A coordinator that moves, loads or elects answers with errors that pass.
 static enum status begin_publishing(struct kafka_transport *kafka, struct error *error)
 {
-    int patience_ms = kafka->config->start_timeout_ms ? kafka->config->start_timeout_ms : INIT_PATIENCE_MS;
-    int64_t deadline_ms = clock_ms() + patience_ms;
+    int64_t deadline_ms = clock_ms() + patience_ms(kafka->config);
     enum status status;
     do {
         status = kafka_publish_open(kafka, INIT_TIMEOUT_MS, error);
@@ -138,6 +141,7 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error)
     if (status == STATUS_RETRY) // another worker is committing: the assignment reads them again
         status = STATUS_OK;
     if (status == STATUS_OK && !kafka_is_stopping(config, error) && config->control)
-        status = kafka_control_open(&kafka->control, config, kafka->identity.id, kafka->wake_file, error);
+        status = kafka_control_open(&kafka->control, config, kafka->identity.id, kafka->wake_file,
+                                    patience_ms(config), error);
     return status == STATUS_OK && kafka_is_stopping(config, error) ? error->status : status;
 }

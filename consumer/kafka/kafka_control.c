@@ -10,25 +10,55 @@
 #include <stdlib.h>
 
 enum {
-    CONTROL_OPEN_TIMEOUT_MS = 10000,
+    LOOK_TIMEOUT_MS = 10000,  // one look at its ends
+    REOPEN_TIMEOUT_MS = 2000, // for closing the old reader, and for opening the new one
     CONTROL_PARTITIONS_MAX = 64,
     CONTROL_RECORDS_MAX = 1000, // of one poll, once the topic was read
 };
 
+// A broker that starts, or is asked before it knows a topic, may say for seconds that there is no such
+// partition; the topic was found before.
+static bool may_pass(rd_kafka_resp_err_t code)
+{
+    return code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
+           code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
+           code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR__TRANSPORT;
+}
+
+// A reader's errors are reported while it is polled. It has no partitions yet.
+static void take_errors(struct kafka_control *control)
+{
+    rd_kafka_message_t *message;
+    while ((message = rd_kafka_consumer_poll(control->handle.rk, 0)))
+        rd_kafka_message_destroy(message);
+}
+
+static rd_kafka_resp_err_t read_ends(struct kafka_control *control, rd_kafka_topic_partition_list_t *list,
+                                     int64_t which, int64_t deadline_ms)
+{
+    rd_kafka_resp_err_t code;
+    do {
+        int left_ms = kafka_remaining_ms(deadline_ms);
+        code = kafka_partition_ends(&control->handle, list, which,
+                                    left_ms < LOOK_TIMEOUT_MS ? left_ms : LOOK_TIMEOUT_MS);
+        take_errors(control);
+    } while (may_pass(code) && kafka_remaining_ms(deadline_ms) > 0 &&
+             !kafka_is_stopping(control->handle.config, NULL));
+    return code;
+}
+
 // Fills `list` with the start offsets.
 static enum status find_ends(struct kafka_control *control, rd_kafka_topic_partition_list_t *list,
-                             struct error *error)
+                             int64_t deadline_ms, struct error *error)
 {
     const char *topic = control->handle.config->control;
     for (int32_t i = 0; i < control->n_partitions; i++)
         rd_kafka_topic_partition_list_add(list, topic, i);
-    rd_kafka_resp_err_t code =
-        kafka_partition_ends(&control->handle, list, RD_KAFKA_OFFSET_END, CONTROL_OPEN_TIMEOUT_MS);
+    rd_kafka_resp_err_t code = read_ends(control, list, RD_KAFKA_OFFSET_END, deadline_ms);
     for (int32_t i = 0; i < control->n_partitions; i++)
         control->ends[i] = list->elems[i].offset;
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
-        code =
-            kafka_partition_ends(&control->handle, list, RD_KAFKA_OFFSET_BEGINNING, CONTROL_OPEN_TIMEOUT_MS);
+        code = read_ends(control, list, RD_KAFKA_OFFSET_BEGINNING, deadline_ms);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return kafka_error_set(error, STATUS_REFUSE, &control->handle, topic, code);
     control->n_behind = 0;
@@ -50,7 +80,7 @@ static void wake_by_records(struct kafka_control *control, int wake_file)
 }
 
 enum status kafka_control_open(struct kafka_control *control, const struct kafka_config *config,
-                               const char *id, int wake_file, struct error *error)
+                               const char *id, int wake_file, int patience_ms, struct error *error)
 {
     rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_READER, id, error);
     enum status status =
@@ -65,7 +95,7 @@ enum status kafka_control_open(struct kafka_control *control, const struct kafka
                          "are followed",
                          config->control, control->n_partitions, CONTROL_PARTITIONS_MAX);
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(control->n_partitions);
-    status = find_ends(control, list, error);
+    status = find_ends(control, list, clock_ms() + patience_ms, error);
     if (status == STATUS_OK) {
         rd_kafka_resp_err_t code = rd_kafka_assign(control->handle.rk, list);
         if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -139,6 +169,16 @@ enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
         rd_kafka_message_destroy(message);
     }
     return status;
+}
+
+enum status kafka_control_reopen(struct kafka_transport *kafka, int32_t n_partitions, struct error *error)
+{
+    struct kafka_control *control = &kafka->control;
+    kafka_handle_close(&control->handle, clock_ms() + REOPEN_TIMEOUT_MS);
+    free(control->ends);
+    *control = (struct kafka_control){.set = control->set, .n_partitions = n_partitions};
+    return kafka_control_open(control, kafka->config, kafka->identity.id, kafka->wake_file, REOPEN_TIMEOUT_MS,
+                              error);
 }
 
 void kafka_control_close(struct kafka_control *control, int64_t deadline_ms)

@@ -23,35 +23,24 @@ static bool is_held_up(const struct kafka_transport *kafka, const struct partiti
            high > partition->end;
 }
 
-static bool is_held_for_long(struct kafka_transport *kafka, struct partition *partition)
+// For how long what follows the partition's last record has been held back.
+static int64_t held_for_ms(struct kafka_transport *kafka, struct partition *partition)
 {
+    struct held *held = &partition->held;
     if (!partition->owned || !partition->at_end || !is_held_up(kafka, partition)) {
-        partition->held = (struct held){0};
-        return false;
+        *held = (struct held){0};
+        return 0;
     }
-    if (partition->held.since_ms == 0)
-        partition->held.since_ms = clock_ms();
-    return clock_ms() - partition->held.since_ms >= kafka->watch.held_ms;
+    if (held->since_ms == 0 || held->offset != partition->end) // else one transaction after another
+        *held = (struct held){.since_ms = clock_ms(), .offset = partition->end};
+    return clock_ms() - held->since_ms;
 }
 
-void kafka_watch_held(struct kafka_transport *kafka)
+static void report_held(const struct kafka_transport *kafka, const struct partition *first, int32_t n_more)
 {
-    const struct partition *first = NULL;
-    int32_t n_more = -1;
-    if (clock_ms() - kafka->watch.held_looked_ms < HELD_INTERVAL_MS)
-        return;
-    kafka->watch.held_looked_ms = clock_ms();
-    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
-        struct partition *partition = kafka->partitions.items[i];
-        if (!partition || !is_held_for_long(kafka, partition) || partition->held.is_reported)
-            continue;
-        partition->held.is_reported = true;
-        first = first ? first : partition;
-        n_more++;
-    }
+    char line[ERROR_TEXT_BYTES], more[64] = "";
     if (!first || !kafka->config->log)
         return;
-    char line[ERROR_TEXT_BYTES], more[64] = "";
     if (n_more > 0)
         snprintf(more, sizeof more, " and %" PRId32 " more", n_more);
     snprintf(line, sizeof line,
@@ -60,6 +49,48 @@ void kafka_watch_held(struct kafka_transport *kafka)
              ": what follows it is not delivered until it ends",
              kafka->config->jobs, first->id, more, kafka->watch.held_ms / 1000, first->end);
     kafka->config->log(kafka->config->log_context, 4, line);
+}
+
+// A worker that has jobs of other partitions makes progress.
+static void set_held(struct kafka_transport *kafka, const struct partition *longest, int64_t held_ms)
+{
+    struct kafka_hindrance *hindrance = &kafka->hindrance;
+    bool has_jobs = false;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++)
+        has_jobs = has_jobs || (kafka->partitions.items[i] && kafka->partitions.items[i]->map.n_running > 0);
+    hindrance->held[0] = '\0';
+    if (!longest || has_jobs || held_ms < kafka->watch.held_unready_ms)
+        return;
+    snprintf(hindrance->held, sizeof hindrance->held,
+             "topic %.250s partition %" PRId32 ": the jobs from offset %" PRId64
+             " on are held back by a transaction, open for %" PRId64
+             " s at least (ops/RUNBOOK.md: \"held back\")",
+             kafka->config->jobs, longest->id, longest->end, held_ms / 1000);
+}
+
+void kafka_watch_held(struct kafka_transport *kafka)
+{
+    const struct partition *first = NULL, *longest = NULL;
+    int32_t n_more = -1;
+    int64_t longest_ms = 0;
+    if (clock_ms() - kafka->watch.held_looked_ms < HELD_INTERVAL_MS)
+        return;
+    kafka->watch.held_looked_ms = clock_ms();
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        struct partition *partition = kafka->partitions.items[i];
+        int64_t held_ms = partition ? held_for_ms(kafka, partition) : 0;
+        if (held_ms > longest_ms) {
+            longest = partition;
+            longest_ms = held_ms;
+        }
+        if (held_ms < kafka->watch.held_ms || held_ms == 0 || partition->held.is_reported)
+            continue;
+        partition->held.is_reported = true;
+        first = first ? first : partition;
+        n_more++;
+    }
+    report_held(kafka, first, n_more);
+    set_held(kafka, longest, longest_ms);
 }
 
 bool kafka_is_drained(struct transport *transport)

@@ -294,8 +294,3 @@ enum status kafka_watch_membership(struct kafka_transport *kafka, const struct e
     kafka->outside.time_ms += step < STEP_MS_MAX ? step : STEP_MS_MAX;
     return kafka->outside.time_ms < kafka->outside.timeout_ms ? STATUS_OK : end_outside(kafka, error);
 }
-
-const char *kafka_waiting(struct transport *transport)
-{
-    return ((struct kafka_transport *)transport)->outside.waiting;
-}

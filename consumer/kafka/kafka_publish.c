@@ -54,6 +54,15 @@ static void read_transaction_timeout(struct kafka_transport *kafka, rd_kafka_con
     kafka->transaction_timeout_ms = atoi(value);
 }
 
+// A call that timed out does not say why, but the producer's last error may: no connection, no descriptor
+// left.
+static const char *cause_of(struct kafka_transport *kafka, const rd_kafka_error_t *fault)
+{
+    kafka_handle_serve(&kafka->producer);
+    bool says_little = rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR__TIMED_OUT;
+    return says_little ? kafka->producer.last_error : "";
+}
+
 // Aborts the open transaction of an earlier producer of our id: of a dead process, or the replaced one.
 static enum status begin_transactions(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
@@ -61,8 +70,10 @@ static enum status begin_transactions(struct kafka_transport *kafka, int timeout
     if (!fault)
         return STATUS_OK;
     enum status status = rd_kafka_error_is_retriable(fault) ? STATUS_RETRY : STATUS_REFUSE;
-    error_set(error, status, ERROR_BROKER, "Kafka at %s: no transactions as %s: %s", kafka->config->brokers,
-              kafka->identity.id, rd_kafka_error_string(fault));
+    const char *cause = cause_of(kafka, fault);
+    error_set(error, status, ERROR_BROKER, "Kafka at %s: no transactions as %s: %s%s%s",
+              kafka->config->brokers, kafka->identity.id, rd_kafka_error_string(fault), *cause ? ": " : "",
+              cause);
     rd_kafka_error_destroy(fault);
     return status;
 }

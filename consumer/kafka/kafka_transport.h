@@ -5,14 +5,16 @@
 //   kafka_publish.c      results and dead letters                      kafka_isolation.c retries refused records alone
 //   kafka_transaction.c  commits                                       kafka_suspects.c who may have killed a worker
 //   kafka_group.c        partitions come and go                        kafka_connect.c  starts the transport
-//   kafka_idle.c         is the queue empty?                           kafka.c          polls, and the transport's table
-// Thread: main, all of it; librdkafka's threads run none of our code.
+//   kafka_idle.c         is the queue empty?                           kafka_hindrance.c what keeps it from work
+//   kafka.c              polls, and the transport's table
+// Thread: main, all of it; librdkafka's threads run none of our code. kafka_metadata.h has its own thread.
 #pragma once
 
 #include "consumer/kafka/cancel.h"
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_handle.h"
 #include "consumer/kafka/kafka_members.h"
+#include "consumer/kafka/kafka_metadata.h"
 #include "consumer/kafka/partition.h"
 #include "consumer/kafka/slot.h"
 
@@ -114,6 +116,10 @@ struct kafka_outside {
     int64_t timeout_ms;             // limit of time_ms
 };
 
+// A worker without jobs is not ready when a transaction has held its next ones back for this time: the
+// default of transaction.timeout.ms, so that a producer with the default has ended by then.
+enum { KAFKA_HELD_UNREADY_MS = 60000 };
+
 // Checks at intervals.
 struct kafka_watch {
     int64_t probed_ms, watched_ms, idle_commit_ms; // last ones: of brokers, of quiet partitions, idle commit
@@ -124,7 +130,17 @@ struct kafka_watch {
     int64_t gaps_looked_ms; // last query
     bool gaps_failed;       // it had no answer for some partition
     int held_ms;            // a transaction that stays open for longer is reported
+    int held_unready_ms;    // and for longer than this keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last look for them
+};
+
+// What keeps a member of the group from its work.
+struct kafka_hindrance {
+    struct kafka_metadata metadata; // of all topics
+    bool is_reported[KAFKA_METADATA_TOPICS_MAX];
+    bool silence_is_reported;
+    char held[ERROR_TEXT_BYTES]; // by a transaction; "": not
+    char text[ERROR_TEXT_BYTES]; // "": none
 };
 
 // Reused for each record and commit.
@@ -150,6 +166,7 @@ struct kafka_transport {
     struct kafka_group group;
     struct kafka_outside outside;
     struct kafka_watch watch;
+    struct kafka_hindrance hindrance;
     struct partition_table partitions;
     bool alone; // a job is computed alone
     struct kafka_outputs outputs;
@@ -224,7 +241,6 @@ void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_p
 // Called in each poll. `why`: its last transient error. STATUS_RESTART: no confirmed membership for too long.
 enum status kafka_watch_membership(struct kafka_transport *kafka, const struct error *why,
                                    struct error *error) WARN_UNUSED;
-const char *kafka_waiting(struct transport *transport);
 
 // ---- kafka_gaps.c ----
 
@@ -263,6 +279,13 @@ void kafka_watch_held(struct kafka_transport *kafka);
 // The transport's is_drained and confirm_drained.
 bool kafka_is_drained(struct transport *transport);
 bool kafka_confirm_drained(struct transport *transport);
+
+// ---- kafka_hindrance.c ----
+
+void kafka_hindrance_init(struct kafka_transport *kafka);
+// Called in each poll. STATUS_RESTART: the jobs topic is gone, and some of it was delivered here.
+enum status kafka_hindrance_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+const char *kafka_waiting(struct transport *transport);
 
 // ---- kafka_publish.c ----
 
@@ -319,8 +342,17 @@ void kafka_transaction_finish(struct kafka_transport *kafka);
 
 // ---- kafka_control.c ----
 
+// For a coordinator of transactions, which may have to abort the predecessor's first, and for the control
+// topic's leader, each.
+enum { KAFKA_START_PATIENCE_MS = 30000 };
+
 enum status kafka_control_open(struct kafka_control *control, const struct kafka_config *config,
-                               const char *id, int wake_file, struct error *error) WARN_UNUSED;
+                               const char *id, int wake_file, int patience_ms,
+                               struct error *error) WARN_UNUSED;
+// The topic was deleted and made again: reads the new one from its beginning. Earlier cancellations stay. After
+// an error it is to be called again.
+enum status kafka_control_reopen(struct kafka_transport *kafka, int32_t n_partitions,
+                                 struct error *error) WARN_UNUSED;
 // Reads available records. Until the topic was read to its end at the start, waits up to timeout_ms.
 enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
                                const struct transport_events *events, struct error *error) WARN_UNUSED;

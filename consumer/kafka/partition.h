@@ -24,6 +24,7 @@ struct gaps {
 // Records behind an open transaction are not delivered until it ends.
 struct held {
     int64_t since_ms; // 0: none are
+    int64_t offset;   // of the transaction's first record, or a little below
     bool is_reported; // for longer than a transaction of ours takes
 };
 

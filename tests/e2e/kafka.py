@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import resource
 import runpy
 import shutil
 import signal
@@ -247,6 +248,21 @@ def a_job_in_msgpack_is_answered_like_one_in_json(test):
     assert values.count(expected) + values.count(json.dumps(expected.decode(), ensure_ascii=False).encode()[1:-1]) >= 2, (
         expected, values)
     assert values.count(b"packed") >= 1 and values.count(b"plain") >= 1, values
+
+
+@case
+def a_start_without_a_file_descriptor_left_names_that_as_the_cause(test):
+    """Its last line, which a supervisor shows."""
+    topics = Topics(test, 1)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+
+    worker = test.start("work", "--model", test.model, "--threads", "1", "--group", topics.group, *topics.options,
+                        preexec_fn=limit)
+    finished = test.wait(worker)
+    assert finished.status == 1, finished
+    assert "Too many open files" in finished.err.strip().splitlines()[-1], finished
 
 
 @case

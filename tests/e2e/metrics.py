@@ -318,6 +318,28 @@ def the_endpoints_answer_while_a_commit_waits_for_a_broker_that_hangs(test):
 
 
 @case
+def a_worker_without_jobs_is_not_ready_while_its_broker_hangs(test):
+    """A broker that takes connections and answers nothing, as a stopped process does."""
+    topics = kafka.Topics(test, 1)
+    if "folder" not in kafka.broker:
+        raise Skip("the broker is not this suite's own")
+    worker = topics.work("--metrics", "127.0.0.1:0", "--engine-test", "instant")
+    address = served_at(test, worker)
+    test.wait_until("it is ready", lambda: get(address, "/readyz")[0] == 200)
+    with open(os.path.join(kafka.broker["folder"], "pid"), encoding="utf-8") as file:
+        hung = int(file.read())
+    os.kill(hung, signal.SIGSTOP)
+    try:
+        test.wait_until("it says why", lambda: "no broker has answered" in get(address, "/readyz")[2])
+        assert get(address, "/readyz")[0] == 503 and get(address, "/healthz")[0] == 200
+    finally:
+        os.kill(hung, signal.SIGCONT)
+    test.wait_until("it is ready again", lambda: get(address, "/readyz")[0] == 200)
+    worker.terminate()
+    assert test.wait(worker).status == 0
+
+
+@case
 def dashboard_and_alerts_use_names_that_are_served(test):
     """Each name in an expression is one of the exporter's table, a histogram's with its endings."""
     with open(os.path.join(ROOT, "consumer", "metrics.c"), encoding="utf-8") as file:

@@ -98,6 +98,31 @@ void broker_restart(void)
         exit(1);
 }
 
+static void send_signal_to(const char *path, int signal)
+{
+    char pid[32] = "";
+    FILE *file = fopen(path, "r");
+    if (!file || !fgets(pid, sizeof pid, file) || kill(atoi(pid), signal) != 0) {
+        fprintf(stderr, "%s: no signal was sent\n", path);
+        exit(1);
+    }
+    fclose(file);
+}
+
+void broker_pause(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/pid", folder);
+    send_signal_to(path, SIGSTOP);
+}
+
+void broker_resume(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/pid", folder);
+    send_signal_to(path, SIGCONT);
+}
+
 // ---- a cluster ----
 
 enum { N_BROKERS = 3 };
@@ -171,10 +196,9 @@ const char *cluster_address(int id)
 
 static void send_signal(int id, int signal)
 {
-    char pid[32];
-    read_file(id, "pid", pid, sizeof pid);
-    if (kill(atoi(pid), signal) != 0)
-        exit(1);
+    char path[128];
+    snprintf(path, sizeof path, "%s/%d/pid", folder, id);
+    send_signal_to(path, signal);
 }
 
 void cluster_pause(int id)

@@ -32,3 +32,6 @@ void cluster_resume(int id);
 bool broker_is_ours(void);
 void broker_kill(void);
 void broker_restart(void);
+// Stops it (SIGSTOP), so that it takes connections and answers nothing, and lets it go on.
+void broker_pause(void);
+void broker_resume(void);

@@ -159,6 +159,83 @@ static void a_worker_says_that_an_open_transaction_holds_jobs_back(void **state)
     member_finish(&member);
 }
 
+static const char *waiting_of(struct member *member)
+{
+    return member->transport->impl->waiting(member->transport);
+}
+
+static void poll_until_ready(struct member *member, bool is_ready)
+{
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !waiting_of(member)[0] != is_ready;) {
+        member_poll_well(member, 100);
+        if (clock_ms() > until_ms)
+            fail_msg("it is %s ready: %s", is_ready ? "not" : "still", waiting_of(member));
+    }
+}
+
+static void a_worker_without_jobs_is_not_ready_while_a_transaction_holds_its_next_ones_back(void **state)
+{
+    struct member member;
+    struct reader reader;
+    begin(&member, &reader, "unready");
+    member_open(&member);
+    struct kafka_transport *kafka = (struct kafka_transport *)member.transport;
+    kafka->watch.held_ms = 500;
+    kafka->watch.held_unready_ms = 1000;
+    member_receive(&member, N_COMMITTED);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !strstr(member.warnings, "a transaction stays open");) {
+        member_poll_well(&member, 100);
+        assert_true(clock_ms() < until_ms);
+    }
+    for (int64_t until_ms = clock_ms() + 2 * kafka->watch.held_unready_ms; clock_ms() < until_ms;) {
+        member_poll_well(&member, 100);
+        assert_string_equal(waiting_of(&member), ""); // it computes those before
+    }
+    member_commit(&member, NULL);
+    poll_until_ready(&member, false);
+    if (!strstr(waiting_of(&member), "partition 0: the jobs from offset 3 on are held back by a transaction"))
+        fail_msg("%s", waiting_of(&member));
+    assert_int_equal(kafka->stopped.status, STATUS_OK);
+    probe_commit_transaction(reader.open);
+    member_receive(&member, N_OPEN);
+    poll_until_ready(&member, true);
+    member_commit(&member, NULL);
+    member_finish(&member);
+}
+
+// A producer that always has one open, as one with checkpoints: jobs come all the time.
+static void a_transaction_behind_another_is_held_back_for_its_own_time(void **state)
+{
+    struct member member;
+    struct reader reader;
+    begin(&member, &reader, "sequence");
+    member_open(&member);
+    struct kafka_transport *kafka = (struct kafka_transport *)member.transport;
+    member_receive(&member, N_COMMITTED);
+    while (!kafka->partitions.items[0]->held.since_ms)
+        member_poll_well(&member, 100);
+    const struct held first = kafka->partitions.items[0]->held;
+    kafka->watch.held_looked_ms = INT64_MAX; // no look while the next one takes its place
+    probe_commit_transaction(reader.open);
+    struct probe_transaction *second =
+        probe_open_transaction(brokers, member.config.jobs, N_COMMITTED + N_OPEN, 1);
+    member_receive(&member, N_COMMITTED + N_OPEN);
+    int64_t low, high = 0;
+    while (kafka->partitions.items[0]->end < N_COMMITTED + N_OPEN + 1 || high < N_COMMITTED + N_OPEN + 2) {
+        member_poll_well(&member, 100);
+        rd_kafka_get_watermark_offsets(kafka->consumer.rk, member.config.jobs, 0, &low, &high);
+    }
+    kafka->watch.held_looked_ms = 0;
+    int64_t began_ms = clock_ms();
+    while (kafka->watch.held_looked_ms == 0 || kafka->partitions.items[0]->held.since_ms == 0)
+        member_poll_well(&member, 100);
+    assert_int_equal(first.offset, N_COMMITTED);
+    assert_int_equal(kafka->partitions.items[0]->held.offset, N_COMMITTED + N_OPEN + 1);
+    assert_true(kafka->partitions.items[0]->held.since_ms >= began_ms);
+    probe_abort(second);
+    member_finish(&member);
+}
+
 static void a_mirror_knows_what_an_open_transaction_keeps_from_it(void **state)
 {
     struct member member;
@@ -191,7 +268,10 @@ int main(void)
         BROKER_TEST(a_mirror_is_not_at_the_end_before_the_transaction_that_was_open_there),
         BROKER_TEST(a_mirror_knows_what_an_open_transaction_keeps_from_it),
         BROKER_TEST(a_worker_says_that_an_open_transaction_holds_jobs_back),
+        BROKER_TEST(a_worker_without_jobs_is_not_ready_while_a_transaction_holds_its_next_ones_back),
+        BROKER_TEST(a_transaction_behind_another_is_held_back_for_its_own_time),
         BROKER_TEST(jobs_are_not_drained_while_a_submission_is_open),
     };
+    cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
     return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
 }

@@ -1,0 +1,117 @@
+// Obstacles to the work of a confirmed member of the group, for /readyz: a topic that was deleted, brokers
+// that take connections and do not answer, records behind a transaction that stays open. Nothing here is
+// mended by a restart, so nothing but a deleted jobs topic ends the worker.
+#include "consumer/kafka/kafka_transport.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+// Of kafka_hindrance's metadata.
+enum { TOPIC_JOBS, TOPIC_RESULTS, TOPIC_DEAD, TOPIC_CONTROL };
+
+static const char *const consequences[] = {
+    [TOPIC_JOBS] = "there are no jobs",
+    [TOPIC_RESULTS] = "results wait for it",
+    [TOPIC_DEAD] = "dead letters, and the results beside them, wait for it",
+    [TOPIC_CONTROL] = "cancellations do not reach this worker",
+};
+
+static void report(const struct kafka_transport *kafka, const char *line)
+{
+    if (kafka->config->log)
+        kafka->config->log(kafka->config->log_context, 4, line);
+}
+
+void kafka_hindrance_init(struct kafka_transport *kafka)
+{
+    const struct kafka_config *config = kafka->config;
+    const char *const topics[] = {[TOPIC_JOBS] = config->jobs,
+                                  [TOPIC_RESULTS] = config->results,
+                                  [TOPIC_DEAD] = config->dead,
+                                  [TOPIC_CONTROL] = config->control};
+    kafka_metadata_init(&kafka->hindrance.metadata, config, topics, config->control ? 4 : 3);
+}
+
+static bool has_delivered(const struct kafka_transport *kafka)
+{
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++)
+        if (kafka->partitions.items[i] && kafka->partitions.items[i]->map.position != OFFSET_UNKNOWN)
+            return true;
+    return false;
+}
+
+// The reader may stand beyond the first records of the new topic.
+static bool read_control_again(struct kafka_transport *kafka, int32_t n_partitions)
+{
+    struct kafka_hindrance *hindrance = &kafka->hindrance;
+    struct error error;
+    if (kafka_control_reopen(kafka, n_partitions, &error) == STATUS_OK)
+        return true;
+    snprintf(hindrance->text, sizeof hindrance->text, "cancellations are not read: %.450s", error.text);
+    return false;
+}
+
+static void note_return(struct kafka_transport *kafka, int which)
+{
+    const struct kafka_metadata_topic *topic = &kafka->hindrance.metadata.topics[which];
+    char line[ERROR_TEXT_BYTES];
+    if (which == TOPIC_CONTROL && !read_control_again(kafka, topic->n_partitions))
+        return; // tried again by the next poll
+    kafka->hindrance.is_reported[which] = false;
+    snprintf(line, sizeof line, "topic %.250s is there again", topic->name);
+    report(kafka, line);
+}
+
+static enum status look_at_topic(struct kafka_transport *kafka, int which, struct error *error)
+{
+    struct kafka_hindrance *hindrance = &kafka->hindrance;
+    const struct kafka_metadata_topic *topic = &hindrance->metadata.topics[which];
+    if (!kafka_metadata_is_missing(topic)) {
+        if (hindrance->is_reported[which] && topic->n_missing == 0)
+            note_return(kafka, which);
+        return STATUS_OK;
+    }
+    if (which == TOPIC_JOBS && has_delivered(kafka))
+        return kafka_stop_outdated(kafka, "the brokers do not know it any more", error);
+    snprintf(hindrance->text, sizeof hindrance->text, "Kafka at %.150s has no topic %.250s any more: %s",
+             kafka->config->brokers, topic->name, consequences[which]);
+    if (!hindrance->is_reported[which])
+        report(kafka, hindrance->text);
+    hindrance->is_reported[which] = true;
+    return STATUS_OK;
+}
+
+static void look_at_silence(struct kafka_transport *kafka)
+{
+    struct kafka_hindrance *hindrance = &kafka->hindrance;
+    int64_t silence_ms = kafka_metadata_silence_ms(&hindrance->metadata);
+    bool is_new = silence_ms > 0 && !hindrance->silence_is_reported;
+    hindrance->silence_is_reported = silence_ms > 0;
+    if (silence_ms == 0)
+        return;
+    snprintf(hindrance->text, sizeof hindrance->text,
+             "Kafka at %.150s: no broker has answered for %" PRId64 " s", kafka->config->brokers,
+             silence_ms / 1000);
+    if (is_new)
+        report(kafka, hindrance->text);
+}
+
+enum status kafka_hindrance_look(struct kafka_transport *kafka, struct error *error)
+{
+    struct kafka_hindrance *hindrance = &kafka->hindrance;
+    (void)kafka_metadata_turn(&hindrance->metadata);
+    memcpy(hindrance->text, hindrance->held, sizeof hindrance->text);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < hindrance->metadata.n_topics && status == STATUS_OK; i++)
+        status = look_at_topic(kafka, i, error);
+    if (status == STATUS_OK)
+        look_at_silence(kafka);
+    return status;
+}
+
+const char *kafka_waiting(struct transport *transport)
+{
+    const struct kafka_transport *kafka = (const struct kafka_transport *)transport;
+    return kafka->outside.waiting[0] ? kafka->outside.waiting : kafka->hindrance.text;
+}

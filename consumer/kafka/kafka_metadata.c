@@ -1,0 +1,195 @@
+#include "consumer/kafka/kafka_metadata.h"
+
+#include "schemas/clock.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CLIENT_ID "sheaf-topics"
+
+// A broker that does not answer is left for another one after this time.
+#define ANSWER_TIMEOUT_MS      5000
+#define ANSWER_TIMEOUT_MS_TEXT "5000"
+
+enum {
+    RETRY_MS = 1000, // from a question without an answer, or the answer that lacks a topic, to the next one
+    NO_ANSWER = -1,  // of a topic: the broker may know later
+};
+
+struct kafka_metadata_client {
+    struct kafka_handle handle;
+    rd_kafka_topic_t *topics[KAFKA_METADATA_TOPICS_MAX];
+    int n_topics;
+    pthread_t thread;
+    // The thread's until it has ended.
+    rd_kafka_resp_err_t code;
+    int32_t n_partitions[KAFKA_METADATA_TOPICS_MAX]; // NO_ANSWER; 0: there is no such topic
+};
+
+// ---- the thread of one question ----
+
+static int32_t find(const rd_kafka_metadata_t *metadata, const char *name)
+{
+    for (int i = 0; i < metadata->topic_cnt; i++) {
+        const rd_kafka_metadata_topic_t *topic = &metadata->topics[i];
+        if (strcmp(topic->topic, name) != 0)
+            continue;
+        bool is_missing = topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
+                          topic->err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
+        return is_missing ? 0 : topic->partition_cnt > 0 ? topic->partition_cnt : NO_ANSWER;
+    }
+    return NO_ANSWER;
+}
+
+static void *ask(void *context)
+{
+    struct kafka_metadata_client *client = context;
+    const rd_kafka_metadata_t *metadata;
+    client->code = rd_kafka_metadata(client->handle.rk, 0, NULL, &metadata, ANSWER_TIMEOUT_MS);
+    if (client->code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return NULL;
+    for (int i = 0; i < client->n_topics; i++)
+        client->n_partitions[i] = find(metadata, rd_kafka_topic_name(client->topics[i]));
+    rd_kafka_metadata_destroy(metadata);
+    return NULL;
+}
+
+// ---- main ----
+
+static void destroy_client(struct kafka_metadata_client *client, int64_t deadline_ms)
+{
+    for (int i = 0; i < client->n_topics; i++)
+        rd_kafka_topic_destroy(client->topics[i]);
+    kafka_handle_close(&client->handle, deadline_ms);
+    free(client);
+}
+
+static bool open_client(struct kafka_metadata *metadata)
+{
+    struct error error;
+    struct kafka_metadata_client *client = calloc(1, sizeof *client);
+    rd_kafka_conf_t *conf =
+        client ? kafka_conf_create(metadata->config, KAFKA_ADMIN, CLIENT_ID, &error) : NULL;
+    if (conf)
+        rd_kafka_conf_set(conf, "socket.timeout.ms", ANSWER_TIMEOUT_MS_TEXT, NULL, 0);
+    if (!conf ||
+        kafka_handle_open(&client->handle, metadata->config, KAFKA_ADMIN, conf, &error) != STATUS_OK) {
+        free(client);
+        return false;
+    }
+    for (int i = 0; i < metadata->n_topics; i++) { // metadata of the client's own topics is asked for
+        client->topics[i] = rd_kafka_topic_new(client->handle.rk, metadata->topics[i].name, NULL);
+        if (!client->topics[i]) {
+            destroy_client(client, clock_ms());
+            return false;
+        }
+        client->n_topics++;
+    }
+    metadata->client = client;
+    return true;
+}
+
+// Signals are main's.
+static bool start_thread(struct kafka_metadata_client *client)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool is_started = pthread_create(&client->thread, NULL, ask, client) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (is_started)
+        pthread_setname_np(client->thread, CLIENT_ID);
+    return is_started;
+}
+
+static void take_answer(struct kafka_metadata *metadata)
+{
+    for (int i = 0; i < metadata->n_topics; i++) {
+        struct kafka_metadata_topic *topic = &metadata->topics[i];
+        int32_t n_partitions = metadata->client->n_partitions[i];
+        if (n_partitions == 0)
+            topic->n_missing++;
+        else if (n_partitions > 0)
+            *topic = (struct kafka_metadata_topic){topic->name, n_partitions, 0};
+    }
+    metadata->unanswered_ms = 0;
+    metadata->n_answers++;
+}
+
+static bool collect(struct kafka_metadata *metadata)
+{
+    if (!metadata->is_asking || pthread_tryjoin_np(metadata->client->thread, NULL) != 0)
+        return false;
+    metadata->is_asking = false;
+    if (metadata->client->code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return false;
+    take_answer(metadata);
+    return true;
+}
+
+static bool is_due(const struct kafka_metadata *metadata)
+{
+    int wait_ms = metadata->unanswered_ms ? RETRY_MS : metadata->interval_ms;
+    for (int i = 0; i < metadata->n_topics; i++)
+        if (metadata->topics[i].n_missing > 0 && wait_ms > RETRY_MS)
+            wait_ms = RETRY_MS;
+    return !metadata->is_asking && clock_ms() - metadata->asked_ms >= wait_ms;
+}
+
+void kafka_metadata_init(struct kafka_metadata *metadata, const struct kafka_config *config,
+                         const char *const *topics, int n_topics)
+{
+    *metadata = (struct kafka_metadata){.config = config,
+                                        .n_topics = n_topics,
+                                        .interval_ms = KAFKA_METADATA_INTERVAL_MS,
+                                        .silence_ms = KAFKA_METADATA_SILENCE_MS,
+                                        .asked_ms = clock_ms()};
+    for (int i = 0; i < n_topics; i++)
+        metadata->topics[i].name = topics[i];
+}
+
+bool kafka_metadata_turn(struct kafka_metadata *metadata)
+{
+    bool has_answer = collect(metadata);
+    if (metadata->client)
+        kafka_handle_serve(&metadata->client->handle);
+    if (!is_due(metadata))
+        return has_answer;
+    metadata->asked_ms = clock_ms();
+    // without memory or descriptors for a client there is no question, which says nothing of the brokers
+    if ((!metadata->client && !open_client(metadata)) || !start_thread(metadata->client))
+        return has_answer;
+    metadata->is_asking = true;
+    if (!metadata->unanswered_ms)
+        metadata->unanswered_ms = metadata->asked_ms;
+    return has_answer;
+}
+
+bool kafka_metadata_is_missing(const struct kafka_metadata_topic *topic)
+{
+    return topic->n_missing >= KAFKA_METADATA_MISSING_MIN;
+}
+
+int64_t kafka_metadata_silence_ms(const struct kafka_metadata *metadata)
+{
+    int64_t silence_ms = metadata->unanswered_ms ? clock_ms() - metadata->unanswered_ms : 0;
+    return silence_ms >= metadata->silence_ms ? silence_ms : 0;
+}
+
+void kafka_metadata_close(struct kafka_metadata *metadata, int64_t deadline_ms)
+{
+    struct kafka_metadata_client *client = metadata->client;
+    metadata->client = NULL;
+    if (!client)
+        return;
+    int64_t time_ms = clock_wall_us() / 1000 + kafka_remaining_ms(deadline_ms);
+    struct timespec until = {.tv_sec = time_ms / 1000, .tv_nsec = time_ms % 1000 * 1000000};
+    if (metadata->is_asking && pthread_timedjoin_np(client->thread, NULL, &until) != 0) {
+        pthread_detach(client->thread);
+        return;
+    }
+    destroy_client(client, deadline_ms);
+}
