@@ -299,6 +299,8 @@ static void add_tensor(struct maker *maker, const char *name, enum made_kind kin
     tensor->type = kind == MADE_MATRIX ? fit_type(r->type, n_cols) : TENSOR_F32;
     if (r->experts_type && kind == MADE_MATRIX && strstr(name, "_exps."))
         tensor->type = fit_type(r->experts_type, n_cols);
+    if (r->gate_type && kind == MADE_MATRIX && strstr(name, "ffn_gate."))
+        tensor->type = fit_type(r->gate_type, n_cols);
     if (r->widen_tensor && strcmp(r->widen_tensor, name) == 0)
         tensor->dims[tensor->n_dims - 1]++;
     if (r->retype_tensor && strcmp(r->retype_tensor, name) == 0)

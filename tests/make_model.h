@@ -22,6 +22,7 @@ struct model_recipe {
     enum tensor_type
         type; // of the matrices [TENSOR_F32]; those whose rows don't fit its blocks become Q8_0 or F16
     enum tensor_type experts_type; // of the experts' matrices [type]
+    enum tensor_type gate_type;    // of the MLP's gate [type]
     uint64_t seed;
     int32_t n_layers, n_embd, n_heads, n_kv_heads; // [2, 64, 4, 2]
     int32_t head_dim, n_ff, n_vocab, n_context;    // [n_embd / n_heads, 96, 320, 512]

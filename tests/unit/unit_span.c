@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // As "1-3 5-9".
@@ -37,6 +38,28 @@ static void parts_that_meet_are_one_and_empty_ones_none(void **state)
     assert_spans(&spans, "2-7 8-10");
     text_spans_finish(&spans);
     assert_spans(&spans, "");
+}
+
+static void parts_are_kept_in_their_own_memory_however_many(void **state)
+{
+    enum { N = 500, BESIDE = 4096 };
+    struct text_spans spans = {0};
+    char *beside = NULL, expected[BESIDE];
+    memset(expected, 0x5A, sizeof expected);
+    for (size_t i = 0; i < N; i++) {
+        text_spans_add(&spans, 3 * i, 3 * i + 2);
+        if (i == 0) {
+            beside = malloc(BESIDE); // likely behind the first ones
+            assert_non_null(beside);
+            memcpy(beside, expected, BESIDE);
+        }
+    }
+    assert_int_equal(spans.n_items, N);
+    assert_memory_equal(beside, expected, BESIDE);
+    for (size_t i = 0; i < N; i++)
+        assert_true(spans.items[i].start == 3 * i && spans.items[i].end == 3 * i + 2);
+    free(beside);
+    text_spans_finish(&spans);
 }
 
 static void a_cut_takes_what_lies_behind_it(void **state)
@@ -81,6 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_that_meet_are_one_and_empty_ones_none),
+        cmocka_unit_test(parts_are_kept_in_their_own_memory_however_many),
         cmocka_unit_test(a_cut_takes_what_lies_behind_it),
         cmocka_unit_test(a_part_touches_the_bytes_that_it_shares_with_another),
     };

@@ -761,6 +761,14 @@ static void a_store_mirrors_one_jobs_topic(void **state)
     assert_int_equal(store_mirror(store, &(struct mirror_record){.positions = positions, .n_positions = 2},
                                   &error),
                      STATUS_OK);
+    const struct mirrored_position expected[] = {
+        {jobs, 0, 3}, {results, 0, 2}, {jobs, 1, -1}, {TEXT("x"), 0, -1}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        int64_t next = -2;
+        assert_int_equal(
+            store_mirror_position(store, expected[i].topic, expected[i].partition, &next, &error), STATUS_OK);
+        assert_int_equal(next, expected[i].next);
+    }
     assert_int_equal(store_mirror_start(store, jobs, results, &error), STATUS_OK);
     assert_int_equal(store_mirror_start(store, TEXT("b-jobs"), results, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "mirrors topic a-jobs, not only b-jobs and results"));
