@@ -267,6 +267,7 @@ static void wait_for_news(struct worker *worker)
 // One turn. Retriable errors (STATUS_RETRY) are retried here, others end the loop.
 static enum status turn(struct worker *worker, struct error *error)
 {
+    turn_watch_turn(&worker->watch);
     worker_stop_on_signals(worker);
     worker_take_rounds(worker);
     struct job_list late = {0};
@@ -274,6 +275,7 @@ static enum status turn(struct worker *worker, struct error *error)
     worker_add_finished(worker, &late);
     struct retry *retry = &worker->polling;
     enum status status = check_model(worker, error);
+    turn_watch_at(&worker->watch, "the transport to deliver jobs");
     if (status == STATUS_OK && clock_ms() >= retry->at_ms) {
         status = take_records(worker, error);
         if (worker->config->transport->impl->waiting)
@@ -293,6 +295,7 @@ static enum status turn(struct worker *worker, struct error *error)
             return STATUS_OK;
         }
     }
+    turn_watch_at(&worker->watch, "the transport to release jobs");
     // after an error of the engine the jobs stay the worker's until its end
     bool may_release =
         worker->stop.mode != RUNNING || (!worker->engine.ended && worker->engine.error.status == STATUS_OK);
@@ -300,6 +303,7 @@ static enum status turn(struct worker *worker, struct error *error)
         status = worker_release_jobs(worker, error);
     if (status == STATUS_RETRY)
         return back_off(worker, retry, error);
+    turn_watch_at(&worker->watch, "the store");
     struct error projection;
     if (status == STATUS_OK && worker->figures.n_steps &&
         clock_ms() - worker->figures.recorded_ms > WORKER_RECORD_INTERVAL_MS &&
@@ -367,7 +371,10 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     if (status == STATUS_OK)
         status = engine_thread_start(&worker.engine.thread, config->batcher, error);
     if (status == STATUS_OK) {
+        if (config->closing)
+            turn_watch_start(&worker.watch);
         status = loop(&worker, error);
+        turn_watch_stop(&worker.watch);
         progress->was_stopped = worker.stop.mode >= LEAVING;
         if (status != STATUS_OK)
             worker_stop_failed(&worker, error);

@@ -114,8 +114,10 @@ enum status worker_commit(struct worker *worker, struct error *error)
     if (config->model_check.run && config->model_check.run(config->model_check.context, error) != STATUS_OK)
         return error->status;
     int64_t began_us = clock_us();
+    turn_watch_at(&worker->watch, "the transport to commit results");
     enum status status = config->transport->impl->commit(config->transport, worker->commits.group, n,
                                                          worker->commits.is_published, error);
+    turn_watch_at(&worker->watch, "the transport");
     if (is_refusal(status, error))
         put_refused_last(worker);
     else if (status == STATUS_RETRY)

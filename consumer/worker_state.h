@@ -6,6 +6,7 @@
 #include "consumer/duplicates.h"
 #include "consumer/gate.h"
 #include "consumer/trial.h"
+#include "consumer/turn_watch.h"
 #include "consumer/worker.h"
 
 enum { WORKER_STEPS_KEPT_MAX = 8192, WORKER_RECORD_INTERVAL_MS = 250, WORKER_BEAT_MS = 100 };
@@ -80,6 +81,7 @@ struct worker {
     struct worker_commits commits;
     struct worker_figures figures;
     struct worker_stop stop;
+    struct turn_watch watch;
     // Separate from the retries of commits and figures, which must not delay group events.
     struct retry polling;
     struct worker_warning warning;

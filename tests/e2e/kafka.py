@@ -379,6 +379,26 @@ def a_stop_that_is_asked_for_while_the_broker_does_not_answer_ends_the_start(tes
 
 
 @case
+def a_worker_that_hangs_in_a_commit_ends_soon_after_it_is_asked_to(test):
+    """librdkafka 2.0.2 may never return from sending offsets when the broker dies, whatever time it was given."""
+    topics = Topics(test, 1)
+    topics.produce(seeded(varied_jobs(3)))
+    plain = test.sheaf
+    test.sheaf = os.path.join(os.path.dirname(plain), "../tests/sheaf-faults")
+    test.environment["SHEAF_FAULT"] = "produced:2:wait=600000"  # the first marks the jobs as started
+    worker = topics.work("--metrics", "127.0.0.1:0")
+    metrics_at = served_at(test, worker)
+    test.wait_until("the hang", lambda: "main loop has waited" in ask(metrics_at, "/readyz")[1])
+    worker.send_signal(signal.SIGTERM)
+    ended = test.wait(worker)
+    assert ended.status == 1 and "waiting for the transport to commit results for 20 s since it was asked to stop" in ended.err, ended
+    test.sheaf = plain
+    del test.environment["SHEAF_FAULT"]
+    topics.work_to_the_end()
+    assert len(topics.results()) == 3
+
+
+@case
 def a_mirror_that_an_open_transaction_keeps_from_the_end_of_the_results_fails_and_names_it(test):
     topics = Topics(test, 1)
     topics.produce(seeded(varied_jobs(3)))
