@@ -61,11 +61,15 @@ static const char *const queries[REPORT_QUERY_COUNT] = {
             EXAMPLES) " WHERE f.dataset = ?1 ORDER BY f.jobs DESC, f.error_code, e.place",
     [REPORT_LABELS_BY_PROPERTY] =
         "WITH given AS (SELECT iif(json_valid(answer) AND substr(ltrim(answer), 1, 1) = '{', answer,"
-        "  json_object('answer', trim(answer))) AS object FROM answers WHERE dataset = ?1 AND status = 'done'),"
+        "  json_object('answer', trim(answer))) AS object FROM answers WHERE dataset = ?1 AND status = 'done'"
+        "  AND (SELECT n_table_rows FROM datasets WHERE dataset = ?1) IS NULL),"
         " counted AS (SELECT key, iif(type IN ('true', 'false', 'null'), type, CAST(value AS TEXT)) AS label, count(*) AS n"
         "  FROM given, json_each(object) WHERE type NOT IN ('array', 'object') GROUP BY 1, 2)"
-        " SELECT key, label, n FROM (SELECT *, count(*) OVER (PARTITION BY key) AS n_labels, max(n) OVER (PARTITION BY key) AS"
-        "  most FROM counted) WHERE n_labels <= " NUMBER(LABELS) " AND most > 1 ORDER BY key, n DESC, label",
+        " SELECT key, label, n, NULL FROM (SELECT *, count(*) OVER (PARTITION BY key) AS n_labels, max(n) OVER (PARTITION BY key) AS"
+        "  most FROM counted) WHERE n_labels <= " NUMBER(
+            LABELS) " AND most > 1"
+                    " UNION ALL SELECT property, label, n, n_table_rows FROM table_labels JOIN datasets USING (dataset) WHERE dataset = ?1"
+                    " ORDER BY 1, 3 DESC, 2",
     [REPORT_WORKERS] =
         "SELECT id, host || ' ' || pid, backend, generated_tokens, generated_tokens * 1e6 / max(busy_us, 1),"
         " 1.0 * n_sequence_steps / max(n_steps, 1), 100.0 * tokens_saved / max(prefix_tokens, 1) FROM workers"
@@ -143,5 +147,47 @@ enum status store_evaluation_write(struct store *store, struct text dataset,
     if (status != STATUS_OK)
         return status;
     status = write_cells(store, dataset, cells, n_cells, error);
+    return database_end(&store->database, status, error);
+}
+
+static enum status write_labels(struct store *store, struct text dataset, int64_t n_rows,
+                                const struct label_cell *cells, size_t n_cells, struct error *error)
+{
+    sqlite3_stmt *update =
+        database_statement(&store->database, "UPDATE datasets SET n_table_rows = ? WHERE dataset = ?", error);
+    if (!update)
+        return error->status;
+    bind_integer(update, 1, n_rows);
+    bind_text(update, 2, dataset);
+    enum status status = database_run(&store->database, update, error);
+    sqlite3_stmt *delete =
+        status == STATUS_OK
+            ? database_statement(&store->database, "DELETE FROM table_labels WHERE dataset = ?", error)
+            : NULL;
+    if (!delete)
+        return error->status;
+    bind_text(delete, 1, dataset);
+    status = database_run(&store->database, delete, error);
+    for (size_t i = 0; i < n_cells && status == STATUS_OK; i++) {
+        sqlite3_stmt *insert =
+            database_statement(&store->database, "INSERT INTO table_labels VALUES (?, ?, ?, ?)", error);
+        if (!insert)
+            return error->status;
+        bind_text(insert, 1, dataset);
+        bind_text(insert, 2, cells[i].property);
+        bind_text(insert, 3, cells[i].label);
+        bind_integer(insert, 4, cells[i].n_rows);
+        status = database_run(&store->database, insert, error);
+    }
+    return status;
+}
+
+enum status store_labels_write(struct store *store, struct text dataset, int64_t n_rows,
+                               const struct label_cell *cells, size_t n_cells, struct error *error)
+{
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = write_labels(store, dataset, n_rows, cells, n_cells, error);
     return database_end(&store->database, status, error);
 }

@@ -29,7 +29,8 @@ enum report_query {
     REPORT_ANSWER_LENGTHS,
     // code, jobs of the code, an example's custom_id, its message; up to REPORT_EXAMPLES rows a code
     REPORT_ERRORS,
-    // property ("answer": the whole text), value, answers; by property, the most frequent first
+    // property, value, rows, rows of the table: of the table that annotate wrote last, else property ("answer": the whole
+    // text), value, answers of jobs, null; by property, the most frequent first
     REPORT_LABELS_BY_PROPERTY,
     // gold label, answer, rows
     REPORT_EVALUATION,
@@ -53,3 +54,13 @@ struct evaluation_cell {
 enum status store_evaluation_write(struct store *store, struct text dataset,
                                    const struct evaluation_cell *cells, size_t n_cells,
                                    struct error *error) WARN_UNUSED;
+
+// Rows of a label in a column of annotate's table.
+struct label_cell {
+    struct text property, label;
+    int64_t n_rows;
+};
+// Replaces the dataset's labels and the number of its table's rows.
+enum status store_labels_write(struct store *store, struct text dataset, int64_t n_rows,
+                               const struct label_cell *cells, size_t n_cells,
+                               struct error *error) WARN_UNUSED;

@@ -7,6 +7,7 @@
 #include "consumer/command/output_file.h"
 #include "consumer/options.h"
 #include "consumer/table/evaluation.h"
+#include "consumer/table/label_counts.h"
 #include "consumer/table/occurrences.h"
 #include "consumer/table/row_answer.h"
 #include "consumer/table/row_map.h"

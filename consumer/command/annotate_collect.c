@@ -59,6 +59,7 @@ struct collecting {
     struct annotate *annotate;
     struct table_writer *writer;
     struct buffer record;
+    struct label_counts labels;
     int64_t n_written, n_failed, n_cut; // n_cut: of n_failed
     unsigned char *seen;                // [n_seen_bytes] a bit a job, by id: rows before have it
     size_t n_seen_bytes;
@@ -150,6 +151,8 @@ enum status annotate_check_output(const struct annotate *annotate, struct error 
 static enum status open_writer(struct collecting *collecting, struct error *error)
 {
     struct table_target target = make_target(collecting->annotate);
+    if (!label_counts_open(&collecting->labels, &collecting->annotate->answer))
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting labels: out of memory");
     return table_writer_open(&collecting->writer, &target, error);
 }
 
@@ -166,6 +169,8 @@ static enum status collect_row(struct collecting *collecting, const struct table
     status = table_writer_add(collecting->writer, row, annotate->answer.fields, error);
     if (status == STATUS_OK)
         status = count_duplicates(collecting, votes, error);
+    if (status == STATUS_OK)
+        label_counts_add(&collecting->labels, &annotate->answer);
     if (status == STATUS_OK)
         status = annotate_evaluate(annotate, row, error);
     collecting->n_written++;
@@ -237,6 +242,9 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = store_duplicate_rows(annotate->store, annotate->dataset, collecting.n_duplicates,
                                       collecting.duplicate_tokens, error);
+    if (status == STATUS_OK)
+        status = label_counts_store(&collecting.labels, annotate->store, annotate->dataset, error);
+    label_counts_close(&collecting.labels);
     if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
         struct buffer text = {0};
         annotate_write_evaluation(annotate, &text);

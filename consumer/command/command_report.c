@@ -278,8 +278,9 @@ static void take_label(void *context, const struct value *fields)
 {
     struct report *report = context;
     struct text property = text_of(&fields[0]), label = text_of(&fields[1]);
+    bool is_table = fields[3].kind != VALUE_NULL;
     if (report->n_rows++ == 0) {
-        page_begin_section(&report->out, "Answers");
+        page_begin_section(&report->out, is_table ? "Answers: rows of the table" : "Answers");
         page_begin_charts(&report->out);
     }
     if (!text_equal((struct text){report->name.data, report->name.size}, property)) {
@@ -287,13 +288,13 @@ static void take_label(void *context, const struct value *fields)
         report->name.size = 0;
         buffer_add(&report->name, property.data, property.size);
     }
+    report->total += integer_of(&fields[2]);
     if (report->bars.n == REPORT_LABELS)
         return;
     struct buffer *to = &report->bars.labels[report->bars.n];
     to->size = 0;
     buffer_add(to, label.data, label.size);
     report->bars.counts[report->bars.n++] = integer_of(&fields[2]);
-    report->total += integer_of(&fields[2]);
 }
 
 static enum status add_labels(struct report *report, struct error *error)

@@ -55,6 +55,22 @@ static enum status add_answers(struct row_answer *answer, const struct table_col
     return status;
 }
 
+// Of each column of the answer.
+static enum status find_labels(struct row_answer *answer, struct error *error)
+{
+    const struct value *schema = answer->options.schema, *properties = NULL;
+    answer->label_sets = arena_allocate_array(&answer->arena, answer->n_answers, sizeof *answer->label_sets);
+    bool is_found = answer->label_sets != NULL;
+    if (is_found && answer->n_properties)
+        properties = value_get(schema, "properties");
+    for (size_t i = 0; is_found && i < answer->n_answers; i++)
+        is_found = properties ? label_set_of_schema(&answer->label_sets[i], &answer->arena, schema,
+                                                    &properties->object.members[i].value)
+                              : label_set_of_choices(&answer->label_sets[i], &answer->arena,
+                                                     answer->options.choices, answer->options.n_choices);
+    return is_found ? STATUS_OK : refuse_memory(error);
+}
+
 static enum status add_beside(struct row_answer *answer, const struct table_columns *input,
                               struct error *error)
 {
@@ -95,6 +111,8 @@ enum status row_answer_open(struct row_answer *answer, const struct row_answer_o
         status = refuse_memory(error);
     if (status == STATUS_OK)
         status = add_answers(answer, input, error);
+    if (status == STATUS_OK)
+        status = find_labels(answer, error);
     if (status == STATUS_OK)
         status = add_beside(answer, input, error);
     if (status != STATUS_OK)

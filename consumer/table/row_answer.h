@@ -2,6 +2,7 @@
 // votes the agreement; figures; the reason it finished and the error. Thread: main.
 #pragma once
 
+#include "consumer/table/label_set.h"
 #include "consumer/table/table.h"
 
 enum {
@@ -28,6 +29,7 @@ struct row_answer {
     struct value *fields;           // [columns.n] of the row
     struct text *properties;        // [n_properties] of the schema; 0: the answer is one column
     size_t n_properties, n_answers; // columns that hold the answer
+    struct label_set *label_sets;   // [n_answers]
     size_t label_column;            // that gold labels are compared with
     bool failed;                    // this row
     bool was_cut;                   // failed, because the answer ended before it was whole

@@ -92,9 +92,8 @@ def labels_and_the_evaluation_are_those_of_annotate(test):
     found = report(test, "d")
     with open(test.path("out.csv"), newline="", encoding="utf-8") as file:
         labelled = list(csv.DictReader(file))
-    of_requests = [json.loads(answer) for (answer,) in test.query("SELECT answer FROM answers WHERE dataset = 'd'")]
     for name in ("label", "sure"):
-        texts = [value[name] if name == "label" else str(value[name]).lower() for value in of_requests]
+        texts = [row[name] for row in labelled]
         assert found.bars(name) == {text: texts.count(text) for text in set(texts)}, name
     counted = [(row["gold"], row["label"]) for row in labelled if row["gold"]]
     tiles = found.tiles()
@@ -110,7 +109,43 @@ def labels_and_the_evaluation_are_those_of_annotate(test):
     test.run("dataset", "rename", "d", "e")
     assert report(test, "e").tiles()["accuracy"] == tiles["accuracy"]
     test.run("dataset", "delete", "e")
-    assert test.query("SELECT * FROM evaluations") == []
+    assert test.query("SELECT * FROM evaluations") == [] and test.query("SELECT * FROM table_labels") == []
+
+
+def bars_of(test, name, columns, **others):
+    """Are the bars the rows of each label in the output?"""
+    with open(test.path(name + ".csv"), newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    found = report(test, "annotate", name + ".csv.db")
+    assert any(element.text == "Answers: rows of the table" for element in found.all("h2"))
+    for column in columns:
+        texts = [row[column] or "null" for row in rows if not row["sheaf_error"]]
+        assert found.bars(column) == {text: texts.count(text) for text in set(texts)}, (column, found.bars(column), texts)
+    return found
+
+
+@case
+def labels_are_counted_by_the_rows_of_the_table_as_it_is(test):
+    moods, model = ["good", "bad", "mixed"], test.model
+    schema = {"$defs": {"mood": {"enum": moods}}, "type": "object", "required": ["mood", "size", "word"],
+              "properties": {"mood": {"$ref": "#/$defs/mood"}, "size": {"anyOf": [{"enum": [1, 2, 3]}, {"type": "null"}]}, "word": {"type": "string", "maxLength": 3}}}
+    test.write("schema.json", [schema])
+    test.write("prompt.jinja", ["{{ text }}"])
+    lines = [text_of(i, 3) + f" {i}" for i in range(6)]
+    arguments = (model, "--prompt", "prompt.jinja", "--schema", "schema.json")
+    def annotate(name, rows, *options, status=0):
+        test.write("in.csv", ["text", *rows])
+        test.run("annotate", "in.csv", *arguments, *options, "-o", name + ".csv", status=status)
+    annotate("rows", [lines[0]] * 10 + [lines[1]] * 5 + [lines[2]])  # each label of few requests is shown
+    found = bars_of(test, "rows", ["mood", "size"])
+    assert sum(found.bars("mood").values()) == 16
+    annotate("rows", [lines[1]] * 2 + [lines[3]])  # rows that have gone are not counted
+    assert sum(bars_of(test, "rows", ["mood", "size"]).bars("mood").values()) == 3
+    annotate("votes", lines, "--votes", "5")
+    assert sum(bars_of(test, "votes", ["mood"]).bars("mood").values()) == 6
+    assert test.query("SELECT count(*) FROM jobs", "votes.csv.db") == [(30,)]
+    annotate("errors", lines[:3] + [text_of(1, 3000)], status=3)
+    assert sum(bars_of(test, "errors", ["mood", "size"]).bars("mood").values()) == 3
 
 
 @case

@@ -1,0 +1,131 @@
+#include "consumer/table/label_set.h"
+
+#include <string.h>
+
+enum { SCHEMA_DEPTH_MAX = 16 };
+
+struct labelling {
+    struct label_set *set;
+    struct arena *arena;
+    const struct value *root;
+    bool failed; // out of memory
+};
+
+bool label_set_of_choices(struct label_set *set, struct arena *arena, const struct text *choices, size_t n)
+{
+    *set = (struct label_set){.is_closed = n > 0, .n = n};
+    set->labels = arena_allocate_array(arena, n, sizeof *set->labels);
+    if (!set->labels)
+        return n == 0;
+    for (size_t i = 0; i < n; i++)
+        set->labels[i] = choices[i];
+    return true;
+}
+
+static bool add_text(struct labelling *labelling, struct text text)
+{
+    struct label_set *set = labelling->set;
+    for (size_t i = 0; i < set->n; i++)
+        if (text_equal(set->labels[i], text))
+            return true;
+    if (set->n == LABELS_MAX)
+        return false;
+    char *copy = arena_copy(labelling->arena, text.data, text.size);
+    labelling->failed |= !copy;
+    if (copy)
+        set->labels[set->n++] = (struct text){copy, text.size};
+    return copy != NULL;
+}
+
+static bool add_label(struct labelling *labelling, const struct value *value)
+{
+    if (value->kind == VALUE_STRING)
+        return add_text(labelling, value->text);
+    struct buffer json = {0};
+    json_encode(value, &json);
+    labelling->failed |= json.failed;
+    bool is_added = !json.failed && add_text(labelling, (struct text){json.data, json.size});
+    buffer_finish(&json);
+    return is_added;
+}
+
+// "#/$defs/mood": members by their names. NULL: none, or spelled with escapes.
+static const struct value *find_reference(const struct value *root, struct text reference)
+{
+    if (reference.size < 2 || memcmp(reference.data, "#/", 2) != 0)
+        return NULL;
+    const char *at = reference.data + 2, *end = reference.data + reference.size;
+    while (root && at <= end) {
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        struct text name = {at, (size_t)((slash ? slash : end) - at)};
+        const struct value *member = NULL;
+        for (size_t i = 0; root->kind == VALUE_OBJECT && i < root->object.n_members; i++)
+            if (text_equal(root->object.members[i].key, name))
+                member = &root->object.members[i].value;
+        root = member;
+        at = slash ? slash + 1 : end + 1;
+    }
+    return root;
+}
+
+static bool add_type(struct labelling *labelling, const struct value *type)
+{
+    if (text_equals_string(type->text, "boolean"))
+        return add_text(labelling, TEXT("true")) && add_text(labelling, TEXT("false"));
+    if (text_equals_string(type->text, "null"))
+        return add_text(labelling, TEXT("null"));
+    labelling->set->is_number |=
+        text_equals_string(type->text, "integer") || text_equals_string(type->text, "number");
+    return false;
+}
+
+static bool add_types(struct labelling *labelling, const struct value *type)
+{
+    if (type && type->kind == VALUE_STRING)
+        return add_type(labelling, type);
+    bool is_closed = type && type->kind == VALUE_ARRAY && type->array.n_items > 0;
+    for (size_t i = 0; is_closed && i < type->array.n_items; i++)
+        is_closed = type->array.items[i].kind == VALUE_STRING && add_type(labelling, &type->array.items[i]);
+    return is_closed;
+}
+
+// Adds the schema's labels; false: it allows others. Recursive, SCHEMA_DEPTH_MAX deep.
+static bool add_schema(struct labelling *labelling, const struct value *schema, int depth)
+{
+    static const char *const unions[] = {"anyOf", "oneOf"};
+    const struct value *found;
+    if (!schema || schema->kind != VALUE_OBJECT || depth > SCHEMA_DEPTH_MAX)
+        return false;
+    if ((found = value_get(schema, "const")))
+        return add_label(labelling, found);
+    if ((found = value_get(schema, "enum")) && found->kind == VALUE_ARRAY) {
+        bool is_added = true;
+        for (size_t i = 0; is_added && i < found->array.n_items; i++)
+            is_added = add_label(labelling, &found->array.items[i]);
+        return is_added;
+    }
+    if ((found = value_get(schema, "$ref")) && found->kind == VALUE_STRING)
+        return add_schema(labelling, find_reference(labelling->root, found->text), depth + 1);
+    for (size_t i = 0; i < sizeof unions / sizeof unions[0]; i++) {
+        if (!(found = value_get(schema, unions[i])) || found->kind != VALUE_ARRAY)
+            continue;
+        bool is_closed = found->array.n_items > 0;
+        for (size_t j = 0; is_closed && j < found->array.n_items; j++)
+            is_closed = add_schema(labelling, &found->array.items[j], depth + 1);
+        return is_closed;
+    }
+    if ((found = value_get(schema, "allOf")) && found->kind == VALUE_ARRAY && found->array.n_items == 1)
+        return add_schema(labelling, &found->array.items[0], depth + 1);
+    return add_types(labelling, value_get(schema, "type"));
+}
+
+bool label_set_of_schema(struct label_set *set, struct arena *arena, const struct value *root,
+                         const struct value *schema)
+{
+    *set = (struct label_set){.labels = arena_allocate_array(arena, LABELS_MAX, sizeof *set->labels)};
+    struct labelling labelling = {.set = set, .arena = arena, .root = root, .failed = !set->labels};
+    set->is_closed = set->labels && add_schema(&labelling, schema, 0);
+    set->n = set->is_closed ? set->n : 0;
+    set->is_number &= !set->is_closed;
+    return !labelling.failed;
+}

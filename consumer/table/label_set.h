@@ -1,0 +1,21 @@
+// The labels that an answer may be: those of --choice, or of a property whose schema enumerates them (enum, const,
+// boolean, null, unions of these, $ref within the schema). Thread: main.
+#pragma once
+
+#include "schemas/arena.h"
+#include "schemas/value.h"
+
+enum { LABELS_MAX = 1024 };
+
+// A zeroed struct is a column of any text.
+struct label_set {
+    bool is_closed;      // an answer is one of `labels`
+    bool is_number;      // not closed, but a number
+    struct text *labels; // [n]: strings unchanged, other values as JSON
+    size_t n;
+};
+
+// False: out of memory. Choices are not copied; labels of a schema are in the arena.
+bool label_set_of_choices(struct label_set *set, struct arena *arena, const struct text *choices, size_t n);
+bool label_set_of_schema(struct label_set *set, struct arena *arena, const struct value *root,
+                         const struct value *schema);
