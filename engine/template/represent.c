@@ -175,7 +175,8 @@ void represent_add_str(struct rendering *rendering, const struct object *object)
     if (object->kind == OBJECT_STRING) {
         rendering_add_text(rendering, object->text);
         rendering_spend_bytes(rendering, object->text.size);
-    } else if (object->kind != OBJECT_UNDEFINED) {
+    } else if (object->kind != OBJECT_UNDEFINED &&
+               (object->kind != OBJECT_NONE || !rendering->environment->none_is_empty)) {
         represent_add_repr(rendering, object);
     }
 }

@@ -47,7 +47,8 @@ struct template_environment {
     // "|>"). A string that is transformed character by character (upper, tojson) counts as a whole. NULL: not
     // asked for.
     struct text_spans *content;
-    bool is_json; // the result of tojson, a JSON value whatever was in it, counts as the template's own
+    bool none_is_empty; // none becomes text as "", not as "None"; it still is none to tests and tojson
+    bool is_json;       // the result of tojson, a JSON value whatever was in it, counts as the template's own
 };
 
 // Errors: STATUS_REFUSE, ERROR_TEMPLATE, with the line.

@@ -179,6 +179,28 @@ def a_pipe_is_read_and_written(test):
     assert done.out.startswith("title,text,answer,") and done.out.count("\n") == 2, done.out
 
 
+@case
+def a_null_is_an_empty_text_in_prompts_whatever_the_format(test):
+    write(test, "n.jinja", "R: {{ text }}, {{ text | trim }}, {{ title ~ text }}, {% if text %}some{% else %}none{% endif %}")
+    write(test, "in.csv", "title,text\na,\nb,x\n")
+    database = sqlite3.connect(test.path("data.db"))
+    database.execute("CREATE TABLE t (title, text)")
+    database.executemany("INSERT INTO t VALUES (?, ?)", [("a", None), ("b", "x")])
+    database.commit()
+    database.close()
+    write(test, "null.jsonl", '{"title":"a","text":null}\n{"title":"b","text":"x"}\n')
+    write(test, "absent.jsonl", '{"title":"a"}\n{"title":"b","text":"x"}\n')
+    for name, *options in (["in.csv"], ["data.db", "--table", "t"], ["null.jsonl"], ["absent.jsonl"]):
+        annotate(test, name, "--prompt", "n.jinja", *options, out=name + "-out.csv")
+        prompts = [json.loads(record)["messages"][0]["content"] for record, in
+                   test.query("SELECT CAST(record AS TEXT) FROM records ORDER BY job", name + "-out.csv.db")]
+        assert prompts == ["R: , , a, none", "R: x, x, bx, some"], (name, prompts)
+    write(test, "n.jinja", "{{ text is none }} {{ text | tojson }} {{ text | default('no', true) }} {{ [text] }}")
+    annotate(test, "null.jsonl", "--prompt", "n.jinja", out="tests.csv")
+    (record,), _ = test.query("SELECT CAST(record AS TEXT) FROM records ORDER BY job", "tests.csv.db")
+    assert json.loads(record)["messages"][0]["content"] == "True null no [None]", record
+
+
 # ---- answers ----
 
 @case
