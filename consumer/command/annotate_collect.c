@@ -131,7 +131,8 @@ static struct table_target make_target(const struct annotate *annotate)
                                   .into = annotate->settings->annotate.output.into,
                                   .no_header = annotate->source.no_header,
                                   .no_quotes = no_quotes,
-                                  .is_verbatim = no_quotes && is_alike,
+                                  .is_verbatim = is_alike,
+                                  .header = table_reader_header(annotate->reader),
                                   .input = table_reader_columns(annotate->reader),
                                   .added = &annotate->answer.columns};
     if (is_alike)

@@ -60,8 +60,9 @@ enum status annotate_reject(struct annotate *annotate, bool report, const struct
 
 static uint64_t hash_row(const struct table_row *row, size_t n, uint64_t hash)
 {
-    if (row->raw.data)
-        return hash_bytes(row->raw.data, row->raw.size, hash);
+    struct text bytes = row->raw.data ? row->raw : row->record;
+    if (bytes.data)
+        return hash_bytes(bytes.data, bytes.size, hash);
     for (size_t i = 0; i < n; i++) {
         const struct value *field = &row->fields[i];
         bool is_text = field->kind == VALUE_STRING || field->kind == VALUE_BYTES;

@@ -20,8 +20,9 @@ struct csv_reader {
     bool has_lone_return; // a CR without LF, which libcsv takes for the end of a record
     int64_t first_line;
     uint64_t record_bytes;
-    struct buffer text; // of its fields
-    size_t *ends;       // [capacity]: of each field in `text`
+    struct buffer record; // its bytes
+    struct buffer text;   // of its fields
+    size_t *ends;         // [capacity]: of each field in `text`
     struct value *fields;
     size_t n_fields, capacity;
     bool failed; // out of memory
@@ -65,6 +66,7 @@ static void clear_record(struct csv_reader *reader)
     reader->is_begun = reader->is_complete = reader->is_blank = reader->has_lone_return = false;
     reader->record_bytes = 0;
     reader->n_fields = 0;
+    buffer_clear(&reader->record);
     buffer_clear(&reader->text);
 }
 
@@ -161,18 +163,27 @@ static enum status reject(struct csv_reader *reader, struct table_row *row, int6
                      (long long)line, (long long)column, what);
 }
 
+static struct text record_of(const struct csv_reader *reader)
+{
+    struct text record = {reader->record.data ? reader->record.data : "", reader->record.size};
+    record.size -= record.size && record.data[record.size - 1] == '\n';
+    record.size -= record.size && record.data[record.size - 1] == '\r';
+    return record;
+}
+
 static void take_fields(struct csv_reader *reader, size_t *n_fields, struct table_row *row)
 {
     for (size_t i = 0, start = 0; i < reader->n_fields; start = reader->ends[i++])
         reader->fields[i] = value_string(
             (struct text){reader->text.data ? reader->text.data + start : "", reader->ends[i] - start});
     *n_fields = reader->is_blank ? 0 : reader->n_fields;
-    *row = (struct table_row){.fields = reader->fields, .line = reader->first_line};
+    *row =
+        (struct table_row){.fields = reader->fields, .line = reader->first_line, .record = record_of(reader)};
 }
 
 static enum status check_memory(const struct csv_reader *reader, struct error *error)
 {
-    if (!reader->failed && !reader->text.failed)
+    if (!reader->failed && !reader->text.failed && !reader->record.failed)
         return STATUS_OK;
     return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: line %lld: out of memory",
                      reader->source->name, (long long)reader->line);
@@ -215,6 +226,7 @@ static enum status parse(struct csv_reader *reader, struct text piece, struct ta
     reader->is_begun = true;
     int64_t line = reader->line, column = reader->line_bytes;
     size_t taken = csv_parse(&reader->parser, piece.data, piece.size, add_field, end_record, reader);
+    buffer_add(&reader->record, piece.data, piece.size);
     pass(reader, piece);
     reader->record_bytes += piece.size;
     if (csv_error(&reader->parser) == CSV_ENOMEM)
@@ -295,6 +307,7 @@ void csv_reader_close(struct csv_reader *reader)
     if (!reader)
         return;
     csv_free(&reader->parser);
+    buffer_finish(&reader->record);
     buffer_finish(&reader->text);
     free(reader->bytes);
     free(reader->ends);

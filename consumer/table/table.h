@@ -26,6 +26,7 @@ struct table_row {
     int64_t line;         // of the file where it begins, from 1; of a query the row's number
     int64_t column;       // after STATUS_REJECT: the byte of the line, from 1; 0: the row as a whole
     struct text raw;      // TABLE_JSONL: the line; data NULL otherwise
+    struct text record;   // CSV, and TSV with quotes: its bytes without the line's end; data NULL otherwise
 };
 
 struct table_source {

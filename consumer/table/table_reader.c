@@ -17,6 +17,7 @@ struct table_reader {
     bool is_open;
     struct input_source source;
     struct csv_reader *csv;
+    struct text header; // its record
     struct input_lines lines;
     struct arena line_arena;
     struct value *fields; // [columns.n] of a JSON line, or of a line without quoting
@@ -141,7 +142,12 @@ static enum status open_csv(struct table_reader *reader, struct error *error)
     status = check_columns(reader, n, error);
     for (size_t i = 0; status == STATUS_OK && i < n; i++)
         status = add_numbered(reader, row.fields[i].text, error);
-    if (status == STATUS_OK && reader->wanted.no_header)
+    if (status == STATUS_OK && !reader->wanted.no_header) {
+        reader->header =
+            (struct text){arena_copy(&reader->arena, row.record.data, row.record.size), row.record.size};
+        return reader->header.data ? STATUS_OK : refuse_memory(reader, error);
+    }
+    if (status == STATUS_OK)
         status = csv_reader_rewind(reader->csv, error);
     return status;
 }
@@ -381,6 +387,11 @@ const struct table_columns *table_reader_columns(const struct table_reader *read
 struct table_style table_reader_style(const struct table_reader *reader)
 {
     return reader->csv ? csv_reader_style(reader->csv) : reader->style;
+}
+
+struct text table_reader_header(const struct table_reader *reader)
+{
+    return reader->header;
 }
 
 enum status table_reader_next(struct table_reader *reader, struct table_row *row, struct error *error)

@@ -18,6 +18,8 @@ struct table_style {
     bool has_carriage_returns;
 };
 struct table_style table_reader_style(const struct table_reader *reader);
+// The first line of CSV, or of TSV with quotes, without its end; data NULL: there is none.
+struct text table_reader_header(const struct table_reader *reader);
 
 // The next row; row->fields NULL: the end. STATUS_REJECT: a bad row, the error names its place; the next call
 // reads behind it.

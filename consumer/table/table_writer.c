@@ -102,7 +102,11 @@ static void add_csv_header(struct table_writer *writer)
 {
     if (writer->target.style.has_mark)
         buffer_add_string(&writer->line, "\xEF\xBB\xBF");
-    for (size_t i = 0; i < writer->n_columns && !writer->target.no_header; i++) {
+    bool has_header = writer->target.is_verbatim && writer->target.header.data;
+    if (has_header)
+        buffer_add_text(&writer->line, writer->target.header);
+    for (size_t i = has_header ? writer->n_input : 0; i < writer->n_columns && !writer->target.no_header;
+         i++) {
         if (i)
             buffer_add_byte(&writer->line, writer->target.delimiter);
         add_text_field(writer, writer->names[i], i < writer->n_input);
@@ -111,9 +115,20 @@ static void add_csv_header(struct table_writer *writer)
         end_csv_line(writer);
 }
 
-static void add_csv_row(struct table_writer *writer)
+// A record that begins with a byte order mark, and might be the first, would be read again without it.
+static bool is_kept_whole(const struct table_writer *writer, struct text record)
 {
-    for (size_t i = 0; i < writer->n_columns; i++) {
+    bool has_mark = record.size >= 3 && memcmp(record.data, "\xEF\xBB\xBF", 3) == 0;
+    return writer->target.is_verbatim && record.data &&
+           !(has_mark && writer->target.no_header && !writer->target.style.has_mark);
+}
+
+static void add_csv_row(struct table_writer *writer, struct text record)
+{
+    bool is_kept = is_kept_whole(writer, record);
+    if (is_kept)
+        buffer_add_text(&writer->line, record);
+    for (size_t i = is_kept ? writer->n_input : 0; i < writer->n_columns; i++) {
         if (i)
             buffer_add_byte(&writer->line, writer->target.delimiter);
         add_csv_value(writer, &writer->fields[i], i < writer->n_input);
@@ -255,7 +270,7 @@ enum status table_writer_add(struct table_writer *writer, const struct table_row
     if (writer->target.format == TABLE_JSONL)
         add_json_row(writer, row->raw);
     else
-        add_csv_row(writer);
+        add_csv_row(writer, row->record);
     return write_line(writer, error);
 }
 

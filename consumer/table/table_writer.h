@@ -12,9 +12,11 @@ struct table_target {
     char delimiter; // CSV and TSV
     struct table_style style;
     bool no_header;
-    bool no_quotes;   // TSV: a tab, CR, LF or backslash is written as an escape of C
-    bool is_verbatim; // with no_quotes: fields of the input are of such a table, and written as they are
-    const char *into; // SQLite: the table
+    bool no_quotes; // TSV: a tab, CR, LF or backslash is written as an escape of C
+    bool
+        is_verbatim; // CSV and TSV: the input is such a table too, and its fields are written as they stand there
+    struct text header; // with is_verbatim: the input's, as it stands there; data NULL: none
+    const char *into;   // SQLite: the table
     const struct table_columns *input, *added; // copied
 };
 
@@ -23,7 +25,8 @@ enum status table_writer_open(struct table_writer **writer, const struct table_t
 // Two columns of one name but for the case of ASCII letters: one column to SQLite. STATUS_REFUSE, before
 // anything is computed.
 enum status table_writer_check(const struct table_target *target, struct error *error) WARN_UNUSED;
-// The row's fields and `added`, one for each column. A JSON line is kept byte for byte; bytes (SQLite's BLOB) are
+// The row's fields and `added`, one for each column. A JSON line is kept byte for byte, with
+// is_verbatim a record of CSV; bytes (SQLite's BLOB) are
 // base64 in text.
 enum status table_writer_add(struct table_writer *writer, const struct table_row *row,
                              const struct value *added, struct error *error) WARN_UNUSED;

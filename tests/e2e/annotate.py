@@ -75,6 +75,24 @@ def bytes_that_are_no_text_come_back_from_columns_that_no_prompt_reads(test):
 
 
 @case
+def records_of_csv_are_written_as_they_stood(test):
+    lines = ['"title",text,"n"', 'a,"quoted",1', '"",,""', ' lead,"two\nlines, and ""quotes""", ', "x,\t,é"]
+    for end, mark in (("\n", ""), ("\r\n", "\ufeff")):
+        for no_header in ([], ["--no-header"]):
+            kept = lines[1:] if no_header else lines
+            write(test, "in.csv", mark + end.join(kept) + end)
+            write(test, "c.jinja", "{{ column1 }}" if no_header else "{{ title }} {{ text }}")
+            annotate(test, "in.csv", "--prompt", "c.jinja", "--choice", "p", *no_header)
+            expected = [line + (",label," + ",".join(BESIDE) if line == lines[0] else ",p,stop,") for line in kept]
+            assert test.read("out.csv").decode() == mark + end.join(expected) + end, (test.read("out.csv"), expected)
+    annotate(test, "in.csv", "--prompt", "c.jinja", "--choice", "p", "--no-header", out="out.tsv")  # in another format: the values
+    assert [row[:3] for row in read_csv(test, "out.tsv", delimiter="\t")][1:3] == [["", "", ""], [" lead", 'two\nlines, and "quotes"', " "]]
+    write(test, "in.csv", "title,text\n\na,\n\n")  # blank lines are no rows
+    annotate(test, "in.csv", "--choice", "p")
+    assert test.read("out.csv").decode() == "title,text,label,sheaf_finish_reason,sheaf_error\na,,p,stop,\n"
+
+
+@case
 def a_table_of_tabs_with_a_header_of_one_column_and_without_one(test):
     write(test, "one.tsv", "title\na\n\n\"\"\nb\n")
     write(test, "p1.jinja", "{{ title }}")

@@ -88,7 +88,8 @@ static void write_and_read_back(struct table_reader *reader, struct table_source
                                   .style = table_reader_style(reader),
                                   .no_header = source->no_header,
                                   .no_quotes = source->no_quotes,
-                                  .is_verbatim = source->no_quotes,
+                                  .is_verbatim = true,
+                                  .header = table_reader_header(reader),
                                   .input = input,
                                   .added = &added};
     struct table_writer *writer = NULL;
