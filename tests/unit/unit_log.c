@@ -96,6 +96,20 @@ static void lines_of_a_file_have_the_time_in_milliseconds(void **state)
                                        "2023-11-14T22:13:20.999Z the last\n");
 }
 
+static void a_message_is_cut_at_twice_an_errors_length(void **state)
+{
+    (void)state;
+    char message[3 * ERROR_TEXT_BYTES];
+    memset(message, 'x', sizeof message - 1);
+    message[sizeof message - 1] = '\0';
+    configure(LOG_INFO, false);
+    log_write(LOG_INFO, "%s", message);
+    const char *line = strchr(content(path), 'x');
+    assert_non_null(line);
+    assert_int_equal(strspn(line, "x"), 2 * ERROR_TEXT_BYTES - 1);
+    assert_string_equal(line + 2 * ERROR_TEXT_BYTES - 1, "\n");
+}
+
 static void lines_of_json_name_their_level(void **state)
 {
     (void)state;
@@ -316,6 +330,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_a_file_have_the_time_in_milliseconds),
+        cmocka_unit_test(a_message_is_cut_at_twice_an_errors_length),
         cmocka_unit_test(lines_of_json_name_their_level),
         cmocka_unit_test(a_file_that_holds_something_else_is_refused_and_a_log_goes_on),
         cmocka_unit_test(a_log_that_was_moved_is_opened_anew_under_its_name),

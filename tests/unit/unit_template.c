@@ -414,6 +414,9 @@ static void steps_are_bounded(void **state)
                    "ok");
     assert_fails("{% for i in range(100000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}",
                  STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "line 1: the template takes more than 20000000 steps");
+    assert_renders("{% set x = 'a' * 1000000 %}{{ x.find('b') }}", "{}", "-1");
+    assert_fails("{% set x = 'a' * 1000000 %}{% set y = 'a' * 100000 ~ 'b' %}{{ x.find(y) }}", STATUS_REJECT,
+                 ERROR_LIMIT_EXCEEDED, "line 1: the template takes more than 20000000 steps");
     assert_fails("{% set x = 'a' * 10000000 %}{% for i in range(100000) %}{% set y = x|length %}{% endfor %}",
                  STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "line 1: the template takes more than 20000000 steps");
 }
