@@ -332,6 +332,30 @@ static void tokens_known_to_end_a_turn_end_the_generation(void **state)
     tokenizer_close(tokenizer);
 }
 
+// gpt-oss and Solar: where a vocabulary has both of its marks, at whichever ids, <|end|> ends one message of several.
+static void an_end_of_a_part_ends_no_answer(void **state)
+{
+    static const struct {
+        const char *tokens[3];
+        bool ends; // <|end|>, the last
+    } cases[] = {
+        {{"<|return|>", "<|call|>", "<|end|>"}, false}, {{"<|call|>", "<|return|>", "<|end|>"}, false},
+        {{"<|flush|>", "<|calls|>", "<|end|>"}, false}, {{"<|calls|>", "<|flush|>", "<|end|>"}, false},
+        {{"<|return|>", "other", "<|end|>"}, true},     {{"<|call|>", "other", "<|end|>"}, true},
+        {{"<|flush|>", "other", "<|end|>"}, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tokenizer *tokenizer = open_with_tokens(cases[i].tokens, 3);
+        if (tokenizer_ends_generation(tokenizer, 2) != cases[i].ends)
+            fail_msg("case %zu", i);
+        tokenizer_close(tokenizer);
+    }
+    static const char *const gemma[] = {"<|tool_response>", "</s>", "<end_of_turn>"};
+    struct tokenizer *tokenizer = open_with_tokens(gemma, 3);
+    assert_false(tokenizer_ends_generation(tokenizer, 1));
+    assert_true(tokenizer_ends_generation(tokenizer, 2));
+    tokenizer_close(tokenizer);
+}
+
 static void spelling_decides_only_the_ends_that_no_key_decides(void **state)
 {
     static const struct {
@@ -578,6 +602,7 @@ int main(void)
         cmocka_unit_test(ids_outside_the_vocabulary_decode_to_nothing),
         cmocka_unit_test(a_byte_level_token_outside_the_alphabet_decodes_to_its_text),
         cmocka_unit_test(tokens_known_to_end_a_turn_end_the_generation),
+        cmocka_unit_test(an_end_of_a_part_ends_no_answer),
         cmocka_unit_test(spelling_decides_only_the_ends_that_no_key_decides),
         cmocka_unit_test(ids_outside_a_small_vocabulary_are_absent),
         cmocka_unit_test(a_user_defined_token_ends_nothing_by_its_spelling),
