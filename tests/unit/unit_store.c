@@ -1,6 +1,4 @@
 // The store: the embedded queue's transactions, workers that die, the projection, foreign files.
-#include "store/equal_requests.h"
-#include "store/hashed_jobs.h"
 #include "tests/store_jobs.h"
 #include "tests/random.h"
 
@@ -499,72 +497,6 @@ static void figures_of_a_commit_are_recorded_together(void **state)
     store_close(store);
 }
 
-// On Kafka the store holds results for equal requests alone.
-static void the_result_of_a_topics_job_is_found_by_its_request_within_its_dataset(void **state)
-{
-    (void)state;
-    struct store *store = open_store(true);
-    struct job *job = job_create();
-    struct buffer found = {0};
-    assert_true(job && job_set_id(job, TEXT("k-1")) && job_set_text(job, &job->source.topic, TEXT("jobs")) &&
-                job_set_text(job, &job->dataset, TEXT("d")));
-    job->result.status = RESULT_DONE;
-    job->request_hash = (struct digest){{7, 9}};
-    const struct job *jobs[] = {job};
-    const struct text results[] = {TEXT("{\"answer\":1}")};
-    const struct store_record record = {.jobs = jobs, .n_jobs = 1, .results = results};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
-    assert_int_equal(store_find_equal(store, job, &found, &error), STATUS_OK);
-    assert_int_equal(found.size, results[0].size);
-    assert_memory_equal(found.data, results[0].data, found.size);
-    job->request_hash.bytes[1] = 8;
-    assert_int_equal(store_find_equal(store, job, &found, &error), STATUS_OK);
-    assert_int_equal(found.size, 0);
-    job->request_hash.bytes[1] = 9;
-    assert_true(job_set_text(job, &job->dataset, TEXT("other")));
-    assert_int_equal(store_find_equal(store, job, &found, &error), STATUS_OK);
-    assert_int_equal(found.size, 0);
-    buffer_finish(&found);
-    job_destroy(job);
-    store_close(store);
-}
-
-// Of a table whose rows were computed elsewhere.
-static void results_from_elsewhere_finish_the_queued_jobs_that_they_name_once(void **state)
-{
-    (void)state;
-    struct store *store = open_store(false);
-    assert_int_equal(submit(store, "d", 0, 3), 3);
-    assert_int_equal(submit(store, "other", 3, 1), 1);
-    struct finished_job finished[4] = {0};
-    struct job *made[4];
-    static const char *const names[] = {"d-0", "d-2", "other-3", "unknown"};
-    for (int i = 0; i < 4; i++) {
-        made[i] = job_create();
-        assert_true(made[i] && job_set_id(made[i], text_from_string(names[i])) &&
-                    job_set_text(made[i], &made[i]->dataset, TEXT("d")));
-        made[i]->result.status = RESULT_DONE;
-        made[i]->result.prompt_tokens = 10;
-        finished[i] = (struct finished_job){made[i], text_from_string(names[i])};
-    }
-    for (int again = 0; again < 2; again++) {
-        int64_t n_taken = -1;
-        assert_int_equal(store_take_results(store, TEXT("d"), finished, 4, &n_taken, &error), STATUS_OK);
-        assert_int_equal(n_taken, again ? 0 : 2);
-        struct dataset_progress progress = progress_of(store, "d"), other = progress_of(store, "other");
-        assert_int_equal(progress.done, 2);
-        assert_int_equal(progress.submitted, 3);
-        assert_int_equal(progress.prompt_tokens, 20);
-        assert_int_equal(other.done, 0);
-        struct collected collected;
-        assert_int_equal(collect(store, "d", &collected), 1);
-        assert_string_equal(collected.text, "d-0\nd-2\n");
-    }
-    for (int i = 0; i < 4; i++)
-        job_destroy(made[i]);
-    store_close(store);
-}
-
 // Names repeat, within a group and across them, and some have rows that a mirror made before they ended.
 enum { RECORDED_JOBS = 300, RECORDED_NAMES = 120, MIRRORED_NAMES = 40 };
 
@@ -799,9 +731,6 @@ int main(void)
         cmocka_unit_test_setup(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled,
                                fresh_path),
         cmocka_unit_test_setup(figures_of_a_commit_are_recorded_together, fresh_path),
-        cmocka_unit_test_setup(the_result_of_a_topics_job_is_found_by_its_request_within_its_dataset,
-                               fresh_path),
-        cmocka_unit_test_setup(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once, fresh_path),
         cmocka_unit_test(jobs_recorded_many_at_once_leave_what_one_by_one_they_leave),
         cmocka_unit_test_setup(a_full_disk_is_one_clear_error_and_loses_nothing, fresh_path),
         cmocka_unit_test_setup(files_that_are_no_store_are_refused_and_left_alone, fresh_path),
