@@ -50,6 +50,7 @@ static void results_from_elsewhere_finish_the_queued_jobs_that_they_name_once(vo
                     job_set_text(made[i], &made[i]->dataset, TEXT("d")));
         made[i]->result.status = RESULT_DONE;
         made[i]->result.prompt_tokens = 10;
+        made[i]->figures.is_duplicate = i == 1;
         finished[i] = (struct finished_job){made[i], text_from_string(names[i])};
     }
     for (int again = 0; again < 2; again++) {
@@ -60,6 +61,8 @@ static void results_from_elsewhere_finish_the_queued_jobs_that_they_name_once(vo
         assert_int_equal(progress.done, 2);
         assert_int_equal(progress.submitted, 3);
         assert_int_equal(progress.prompt_tokens, 20);
+        assert_int_equal(progress.duplicates, 1);
+        assert_int_equal(progress.duplicate_tokens, 10);
         assert_int_equal(other.done, 0);
         struct collected collected;
         assert_int_equal(collect(store, "d", &collected), 1);
