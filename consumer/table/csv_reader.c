@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER_BYTES = 1 << 18 };
+enum { BUFFER_BYTES = 1 << 18, ROW_NOT_BEGUN = 0 }; // of libcsv's states
 
 struct csv_reader {
     struct input_source *source;
@@ -210,6 +210,8 @@ static bool is_ended_oddly(const struct csv_reader *reader, struct text piece)
         return true;
     if (!reader->is_complete)
         return false;
+    if (reader->parser.pstate != ROW_NOT_BEGUN) // a quote is open behind the record's CR
+        return true;
     bool has_feed = piece.data[piece.size - 1] == '\n';
     size_t n_returns = 0, n = piece.size - has_feed;
     while (n_returns < n && piece.data[n - 1 - n_returns] == '\r')
