@@ -1,9 +1,11 @@
 // --evaluate: labels against the gold ones of a column.
 #include "consumer/command/annotate.h"
+#include "consumer/log.h"
 #include "store/report.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 // The column of that name, whole or before the last '='; columns->n: there is none. *property: behind it.
 static size_t find_gold(struct annotate *annotate, const char *name, struct text *property)
@@ -55,13 +57,63 @@ enum status annotate_evaluate(struct annotate *annotate, const struct table_row 
 {
     if (!annotate->settings->annotate.evaluate)
         return STATUS_OK;
-    struct buffer gold = {0}, answer = {0};
-    enum status status =
-        evaluation_add(&annotate->evaluation, label_text(&row->fields[annotate->gold_column], &gold),
-                       label_text(row_answer_label(&annotate->answer), &answer), error);
-    buffer_finish(&gold);
-    buffer_finish(&answer);
+    const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];
+    struct buffer texts[4] = {{0}};
+    struct text gold = label_text(&row->fields[annotate->gold_column], &texts[0]);
+    struct text answer = label_text(row_answer_label(&annotate->answer), &texts[1]);
+    enum status status = evaluation_add(&annotate->evaluation, label_set_match(labels, gold, &texts[2]),
+                                        label_set_match(labels, answer, &texts[3]), error);
+    for (int i = 0; i < 4; i++)
+        buffer_finish(&texts[i]);
     return status;
+}
+
+static void add_quoted(struct buffer *out, struct text text)
+{
+    buffer_add_byte(out, '"');
+    buffer_add_printable(out, text, 0);
+    buffer_add_byte(out, '"');
+}
+
+// One that differs in the case of letters alone, else the most similar one. data NULL: none is.
+static struct text nearest_label(const struct label_set *labels, struct text gold)
+{
+    for (size_t i = 0; i < labels->n; i++)
+        if (labels->labels[i].size == gold.size &&
+            strncasecmp(labels->labels[i].data, gold.data, gold.size) == 0)
+            return labels->labels[i];
+    return table_columns_nearest(&(struct table_columns){labels->labels, labels->n}, gold);
+}
+
+// Gold labels that no answer equals, whatever the model says: of another spelling, perhaps.
+static void write_impossible(const struct annotate *annotate, struct buffer *out)
+{
+    const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];
+    const struct evaluation *evaluation = &annotate->evaluation;
+    long long n_rows = 0;
+    int n_shown = 0;
+    for (size_t i = 0; labels->is_closed && i < evaluation->n_classes; i++) {
+        struct text gold = evaluation->classes[i];
+        int64_t n = evaluation_of_class(evaluation, i).n_gold;
+        if (!n || label_set_has(labels, gold))
+            continue;
+        struct text nearest = nearest_label(labels, gold);
+        n_rows += n;
+        if (n_shown++ >= ANNOTATE_FAULTS_SHOWN)
+            continue;
+        buffer_add_string(out, n_shown == 1 ? "gold labels that no answer can be: " : ", ");
+        add_quoted(out, gold);
+        buffer_add_format(out, " (%lld row%s", (long long)n, n == 1 ? "" : "s");
+        if (nearest.data) {
+            buffer_add_string(out, "; the nearest is ");
+            add_quoted(out, nearest);
+        }
+        buffer_add_byte(out, ')');
+    }
+    if (!n_shown)
+        return;
+    buffer_add_string(out, n_shown > ANNOTATE_FAULTS_SHOWN ? ", ...\n" : "\n");
+    log_write(LOG_WARNING, "--evaluate: rows with a gold label that no answer can be: %lld", n_rows);
 }
 
 void annotate_write_evaluation(const struct annotate *annotate, struct buffer *out)
@@ -82,6 +134,7 @@ void annotate_write_evaluation(const struct annotate *annotate, struct buffer *o
         buffer_add_byte(out, ')');
     }
     buffer_add_byte(out, '\n');
+    write_impossible(annotate, out);
     evaluation_write(&annotate->evaluation, out);
 }
 

@@ -1,8 +1,11 @@
 #include "consumer/table/label_set.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-enum { SCHEMA_DEPTH_MAX = 16 };
+enum { SCHEMA_DEPTH_MAX = 16, NUMBER_BYTES_MAX = 64 };
 
 struct labelling {
     struct label_set *set;
@@ -128,4 +131,75 @@ bool label_set_of_schema(struct label_set *set, struct arena *arena, const struc
     set->n = set->is_closed ? set->n : 0;
     set->is_number &= !set->is_closed;
     return !labelling.failed;
+}
+
+// ---- gold labels ----
+
+bool label_set_has(const struct label_set *set, struct text label)
+{
+    for (size_t i = 0; i < set->n; i++)
+        if (text_equal(set->labels[i], label))
+            return true;
+    return false;
+}
+
+static struct text trim(struct text text)
+{
+    while (text.size && strchr(" \t\r\n", *text.data) && *text.data)
+        text = (struct text){text.data + 1, text.size - 1};
+    while (text.size && strchr(" \t\r\n", text.data[text.size - 1]) && text.data[text.size - 1])
+        text.size--;
+    return text;
+}
+
+static bool read_number(struct text text, double *number)
+{
+    char digits[NUMBER_BYTES_MAX + 1], *end;
+    if (!text.size || text.size > NUMBER_BYTES_MAX)
+        return false;
+    for (size_t i = 0; i < text.size; i++)
+        if (!memchr("0123456789+-.eE", text.data[i], 15))
+            return false;
+    memcpy(digits, text.data, text.size);
+    digits[text.size] = '\0';
+    *number = strtod(digits, &end);
+    return *end == '\0' && isfinite(*number);
+}
+
+static bool equals_word(struct text text, const char *word)
+{
+    return text.size == strlen(word) && strncasecmp(text.data, word, text.size) == 0;
+}
+
+// "true" and "false" in any case are 1 and 0.
+static bool read_boolean(struct text text, double *number)
+{
+    *number = equals_word(text, "true");
+    return *number != 0 || equals_word(text, "false");
+}
+
+static bool has_equal_value(struct text label, struct text gold)
+{
+    double of_label, of_gold;
+    if (read_boolean(label, &of_label))
+        return (read_boolean(gold, &of_gold) || read_number(gold, &of_gold)) && of_label == of_gold;
+    return read_number(label, &of_label) && read_number(gold, &of_gold) && of_label == of_gold;
+}
+
+struct text label_set_match(const struct label_set *set, struct text gold, struct buffer *made)
+{
+    double number;
+    gold = trim(gold);
+    if (label_set_has(set, gold))
+        return gold;
+    for (size_t i = 0; i < set->n; i++)
+        if (has_equal_value(set->labels[i], gold))
+            return set->labels[i];
+    if (!set->is_number || !read_number(gold, &number))
+        return gold;
+    bool is_integer = number == floor(number) && fabs(number) < 1e15;
+    struct value value = is_integer ? value_integer((int64_t)number) : value_float(number);
+    buffer_clear(made);
+    json_encode(&value, made);
+    return made->failed ? gold : (struct text){made->data, made->size};
 }

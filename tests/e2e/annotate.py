@@ -691,6 +691,35 @@ def a_row_without_an_answer_is_never_right(test):
 
 
 @case
+def gold_labels_are_compared_by_their_values(test):
+    schema = {"type": "object", "properties": {"ok": {"const": True}, "n": {"const": 1}, "x": {"type": "integer", "minimum": 7, "maximum": 7}},
+              "required": ["ok", "n", "x"]}
+    write(test, "s.json", json.dumps(schema))
+    rows = [["a", "b", ok, n, x] for ok, n, x in (("True", "1.0", "7.0"), ("true", "1", "7"), (" TRUE ", "01", " 7\n"), ("1", "1e0", "+7"), ("false", "2", "8.5"))]
+    write_csv(test, "in.csv", [["title", "text", "ok", "n", "x"]] + rows)
+    for column, classes in (("ok", ["true", "false"]), ("n", ["1", "2"]), ("x", ["7", "8.5"])):
+        done = annotate(test, "in.csv", "--schema", "s.json", "--prefix", "m_", "--evaluate", column)
+        assert "accuracy: 0.8000" in done.out, done
+        assert [row[0] for row in test.query("SELECT DISTINCT gold FROM evaluations ORDER BY n DESC", "out.csv.db")] == classes
+    write_csv(test, "in.csv", [["title", "text", "gold"]] + [["a", "b", gold] for gold in ("4", "4.0", " 4", "four", "04 ")])
+    done = annotate(test, "in.csv", "--choice", "4", "--evaluate", "gold", out="rating.csv")
+    assert "accuracy: 0.8000" in done.out and 'gold labels that no answer can be: "four" (1 row' in done.out, done
+
+
+@case
+def gold_labels_that_no_answer_can_be_are_named(test):
+    rows = [["a", "b", gold] for gold in ("Positive", "Positive", "positiv", " positive", "POSITIVE", "other", "")]
+    write_csv(test, "in.csv", [["title", "text", "gold"]] + rows)
+    done = annotate(test, "in.csv", "--choice", "positive", "--evaluate", "gold")
+    assert "accuracy: 0.1667" in done.out, done
+    assert ('gold labels that no answer can be: "Positive" (2 rows; the nearest is "positive"), "positiv" (1 row; the nearest is "positive"),'
+            ' "POSITIVE" (1 row; the nearest is "positive"), "other" (1 row)\n') in done.out, done.out
+    assert "warning: --evaluate: rows with a gold label that no answer can be: 5" in done.err, done.err
+    done = annotate(test, "in.csv", "--evaluate", "gold", out="free.csv")  # any text is an answer
+    assert "no answer can be" not in done.out + done.err, done
+
+
+@case
 def an_evaluation_names_the_columns_it_compares(test):
     schema = {"type": "object", "properties": {"topic": {"const": "size"}, "gold": {"const": "bad"}}, "required": ["topic", "gold"]}
     write(test, "s.json", json.dumps(schema))
