@@ -13,9 +13,7 @@
 #include <unistd.h>
 
 enum {
-    BEGIN_TIMEOUT_MS = 1000,  // one attempt to begin with assigned partitions, or to resolve a transaction
-    PROBE_INTERVAL_MS = 1000, // while no broker is up
-    PROBE_TIMEOUT_MS = 200,
+    BEGIN_TIMEOUT_MS = 1000, // one attempt to begin with assigned partitions, or to resolve a transaction
     IDLE_COMMIT_INTERVAL_MS = 1000,
     WATCH_QUIET_MS = 30000, // a partition is checked after this time without a record
     WATCH_TIMEOUT_MS = 1000,
@@ -281,18 +279,8 @@ static void watch(struct kafka_transport *kafka)
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static enum status probe(struct kafka_transport *kafka, struct error *error)
+static enum status check_brokers(struct kafka_transport *kafka, struct error *error)
 {
-    if (!kafka_is_down(kafka))
-        return STATUS_OK;
-    if (clock_ms() - kafka->watch.probed_ms >= PROBE_INTERVAL_MS) {
-        int32_t n_partitions;
-        struct error absent;
-        if (kafka_topic_find(&kafka->producer, kafka->config->jobs, PROBE_TIMEOUT_MS, &n_partitions,
-                             &absent) == STATUS_OK)
-            kafka->consumer.is_down = kafka->producer.is_down = false;
-        kafka->watch.probed_ms = clock_ms();
-    }
     if (!kafka_is_down(kafka))
         return STATUS_OK;
     return kafka_error_set(error, STATUS_RETRY, kafka->consumer.is_down ? &kafka->consumer : &kafka->producer,
@@ -312,7 +300,7 @@ static enum status prepare(struct kafka_transport *kafka, int timeout_ms, struct
         return kafka_stop(kafka, error);
     if (!kafka->group.subscribed)
         return STATUS_OK;
-    if (kafka_is_down(kafka)) // each attempt would only time out; probe() says when it is over
+    if (kafka_is_down(kafka)) // each attempt would only time out
         return STATUS_OK;
     return kafka_transaction_resolve(kafka, clock_ms() + BEGIN_TIMEOUT_MS, error);
 }
@@ -363,7 +351,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         *error = fault;
         return status;
     }
-    return probe(kafka, error);
+    return check_brokers(kafka, error);
 }
 
 static void kafka_pause(struct transport *transport)

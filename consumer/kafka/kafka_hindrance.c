@@ -2,6 +2,7 @@
 // that take connections and do not answer, records behind a transaction that stays open. Nothing here is
 // mended by a restart, so nothing but a deleted jobs topic ends the worker.
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -97,10 +98,27 @@ static void look_at_silence(struct kafka_transport *kafka)
         report(kafka, hindrance->text);
 }
 
+// An outage ends with the first answer to a question asked after it began, however long the answer takes. librdkafka
+// reports that all brokers are down, and not that one is up again.
+static void look_for_brokers(struct kafka_transport *kafka)
+{
+    struct kafka_hindrance *hindrance = &kafka->hindrance;
+    bool has_answer = kafka_metadata_turn(&hindrance->metadata);
+    if (has_answer && hindrance->down_ms && hindrance->metadata.answered_ms > hindrance->down_ms) {
+        kafka->consumer.is_down = kafka->producer.is_down = false;
+        hindrance->down_ms = 0;
+    }
+    hindrance->metadata.is_urgent = kafka_is_down(kafka);
+    if (!kafka_is_down(kafka))
+        hindrance->down_ms = 0;
+    else if (!hindrance->down_ms)
+        hindrance->down_ms = clock_ms();
+}
+
 enum status kafka_hindrance_look(struct kafka_transport *kafka, struct error *error)
 {
     struct kafka_hindrance *hindrance = &kafka->hindrance;
-    (void)kafka_metadata_turn(&hindrance->metadata);
+    look_for_brokers(kafka);
     memcpy(hindrance->text, hindrance->held, sizeof hindrance->text);
     enum status status = STATUS_OK;
     for (int i = 0; i < hindrance->metadata.n_topics && status == STATUS_OK; i++)

@@ -116,6 +116,7 @@ static void take_answer(struct kafka_metadata *metadata)
             *topic = (struct kafka_metadata_topic){topic->name, n_partitions, 0};
     }
     metadata->unanswered_ms = 0;
+    metadata->answered_ms = metadata->asked_ms;
     metadata->n_answers++;
 }
 
@@ -132,7 +133,7 @@ static bool collect(struct kafka_metadata *metadata)
 
 static bool is_due(const struct kafka_metadata *metadata)
 {
-    int wait_ms = metadata->unanswered_ms ? RETRY_MS : metadata->interval_ms;
+    int wait_ms = metadata->unanswered_ms || metadata->is_urgent ? RETRY_MS : metadata->interval_ms;
     for (int i = 0; i < metadata->n_topics; i++)
         if (metadata->topics[i].n_missing > 0 && wait_ms > RETRY_MS)
             wait_ms = RETRY_MS;

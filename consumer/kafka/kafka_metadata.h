@@ -31,7 +31,9 @@ struct kafka_metadata {
     int interval_ms, silence_ms; // tests set others
     struct kafka_metadata_client *client;
     bool is_asking;
+    bool is_urgent;        // the next question need not wait for the interval
     int64_t asked_ms;      // last question
+    int64_t answered_ms;   // when the question was asked that has the last answer
     int64_t unanswered_ms; // first question since the last answer; 0: none
     int64_t n_answers;
 };

@@ -122,7 +122,7 @@ enum { KAFKA_HELD_UNREADY_MS = 60000 };
 
 // Checks at intervals.
 struct kafka_watch {
-    int64_t probed_ms, watched_ms, idle_commit_ms; // last ones: of brokers, of quiet partitions, idle commit
+    int64_t watched_ms, idle_commit_ms; // last ones: of quiet partitions, idle commit
     // partitions without records for this time are compared with the log end
     int quiet_ms;
     bool is_stuck;          // the consumer does not fetch available records
@@ -139,6 +139,7 @@ struct kafka_hindrance {
     struct kafka_metadata metadata; // of all topics
     bool is_reported[KAFKA_METADATA_TOPICS_MAX];
     bool silence_is_reported;
+    int64_t down_ms;             // since when no broker is up; 0: one is
     char held[ERROR_TEXT_BYTES]; // by a transaction; "": not
     char text[ERROR_TEXT_BYTES]; // "": none
 };
@@ -180,7 +181,7 @@ struct kafka_transport {
 
 // ---- kafka_state.c ----
 
-// No broker is up, as far as known; kafka_poll detects one.
+// No broker is up, as far as known; kafka_hindrance_look detects one.
 bool kafka_is_down(const struct kafka_transport *kafka);
 // Makes all later calls fail with `error`. Returns its status.
 enum status kafka_stop(struct kafka_transport *kafka, const struct error *error);

@@ -16,6 +16,7 @@ import sqlite3
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -248,6 +249,76 @@ def a_job_in_msgpack_is_answered_like_one_in_json(test):
     assert values.count(expected) + values.count(json.dumps(expected.decode(), ensure_ascii=False).encode()[1:-1]) >= 2, (
         expected, values)
     assert values.count(b"packed") >= 1 and values.count(b"plain") >= 1, values
+
+
+class FarBroker:
+    """A broker of its own, behind a line on which an answer takes 2 * DELAY_S longer."""
+    DELAY_S = 0.125
+
+    def __init__(self, test):
+        address()  # skips where no broker can be had
+        self.folder = tempfile.mkdtemp(prefix="sheaf-kafka-")
+        test.undo.append(self.end)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+        self.start()
+
+    def start(self):
+        started = ops("start", "--dir", self.folder, "--proxy", self.address.split(":")[1], timeout=600)
+        assert started.returncode == 0, started.stderr
+
+    def stop(self):
+        ops("stop", "--kill", "--dir", self.folder)
+
+    def end(self):
+        self.stop()
+        self.listener.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def serve(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            try:
+                with open(os.path.join(self.folder, "proxied"), encoding="utf-8") as file:
+                    server = socket.create_connection(("127.0.0.1", int(file.read())))
+            except OSError:
+                client.close()
+                continue
+            for ends in (client, server), (server, client):
+                threading.Thread(target=self.carry, args=ends, daemon=True).start()
+
+    def carry(self, source, target):
+        try:
+            while data := source.recv(65536):
+                time.sleep(self.DELAY_S)
+                target.sendall(data)
+        except OSError:
+            pass
+        for end in (source, target):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+@case
+def a_worker_far_from_its_broker_goes_on_after_an_outage(test):
+    """The broker's answers take 250 ms."""
+    far = FarBroker(test)
+    worker = test.start("work", "--model", test.model, "--threads", "1", "--engine-test", "instant", "--brokers", far.address,
+                        "--create-topics", "--metrics", "127.0.0.1:0")
+    where = served_at(test, worker)
+    test.wait_until("it is ready", lambda: ask(where, "/readyz")[0] == 200)
+    far.stop()
+    test.wait_until("it is not", lambda: "no broker is up" in ask(where, "/readyz")[1])
+    far.start()
+    test.wait_until("it is ready again", lambda: ask(where, "/readyz")[0] == 200)
+    worker.terminate()
+    assert test.wait(worker).status == 0
 
 
 @case
