@@ -111,19 +111,25 @@ static const struct option options[] = {
      "start even if the group's offset map cannot be read: finished jobs above the offset run again"},
     {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",
      "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
-    {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH | QUANTIZE | GRAMMAR),
-     AT(store), 0, 0, "FILE",
-     "SQLite file (sheaf.db; run: OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
-    {"dataset", 'd', TEXT_VALUE,
-     SUBMIT | COLLECT | STATUS | CANCEL | WORK | RUN | ANNOTATE | DATASET | REPORT, AT(dataset), 0, 0, "NAME",
-     "dataset"},
+    {"store", 's', TEXT_VALUE,
+     ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH | QUANTIZE | GRAMMAR | RUN | ANNOTATE), AT(store),
+     0, 0, "FILE", "SQLite file (sheaf.db)"},
+    {"store", 's', TEXT_VALUE, RUN, AT(store), 0, 0, "FILE",
+     "SQLite file (OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
+    {"store", 's', TEXT_VALUE, ANNOTATE, AT(store), 0, 0, "FILE",
+     "SQLite file (OUT.csv.db, or IN.csv.db where OUT is no file of its own)"},
+    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK | DATASET | REPORT, AT(dataset), 0,
+     0, "NAME", "dataset"},
+    {"dataset", 'd', TEXT_VALUE, RUN, AT(dataset), 0, 0, "NAME", "dataset (run)"},
+    {"dataset", 'd', TEXT_VALUE, ANNOTATE, AT(dataset), 0, 0, "NAME", "dataset (annotate)"},
     {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS | REPORT, AT(output), 0, 0, "FILE",
      "where to write (- is standard output)"},
-    {"errors", 0, TEXT_VALUE, COLLECT | RUN | ANNOTATE, AT(errors), 0, 0, "FILE",
-     "file for failed jobs, instead of the output; annotate: for bad rows, with --skip-bad-rows"},
+    {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(errors), 0, 0, "FILE",
+     "file for failed jobs, instead of the output"},
+    {"errors", 0, TEXT_VALUE, ANNOTATE, AT(errors), 0, 0, "FILE", "file for bad rows, with --skip-bad-rows"},
     {"until-end", 0, FLAG, MIRROR, AT(follow.until_end), 0, 0, NULL, "exit at the end of the topics"},
-    {"force", 0, FLAG, COLLECT | DATASET, AT(force), 0, 0, NULL,
-     "collect: even if some jobs have not finished; delete: even if jobs are running"},
+    {"force", 0, FLAG, COLLECT, AT(force), 0, 0, NULL, "even if some jobs have not finished"},
+    {"force", 0, FLAG, DATASET, AT(force), 0, 0, NULL, "delete: even if jobs are running"},
     {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
@@ -225,8 +231,9 @@ static const struct option options[] = {
      "a JSON Schema, drafts 4 to 2020-12"},
     {"regex", 0, TEXT_VALUE, GRAMMAR, AT(grammar.regex), 0, 0, "R",
      "a regular expression that the whole text matches"},
-    {"choice", 0, TEXT_VALUE, GRAMMAR | ANNOTATE, AT(grammar.choice), 0, 0, "A,B",
-     "texts, separated by commas; annotate: labels, without the blanks around them"},
+    {"choice", 0, TEXT_VALUE, GRAMMAR, AT(grammar.choice), 0, 0, "A,B", "texts, separated by commas"},
+    {"choice", 0, TEXT_VALUE, ANNOTATE, AT(grammar.choice), 0, 0, "A,B",
+     "the answers' labels, separated by commas; blanks around them are no part of them"},
     {"grammar", 0, TEXT_VALUE, GRAMMAR, AT(grammar.grammar), 0, 0, "FILE",
      "a grammar in GBNF or in Lark's notation"},
     {"cases", 0, TEXT_VALUE, GRAMMAR, AT(grammar.cases), 0, 0, "FILE",
@@ -261,7 +268,8 @@ static const struct option options[] = {
     {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 0, 0, "FILE.json",
      "JSON Schema of the answers: each top-level property is a column"},
     {"prefix", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.prefix), 0, 0, "TEXT",
-     "before the names of the answers' columns (answer; with --choice label; the schema's properties)"},
+     "before the names of all columns that are added: the answers' (answer; with --choice label; the schema's "
+     "properties), sheaf_finish_reason, sheaf_error, and those of other options"},
     {"figures", 0, FLAG, ANNOTATE, AT(annotate.output.figures), 0, 0, NULL,
      "columns with the numbers of tokens"},
     {"delimiter", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.delimiter), 0, 0, "C",
@@ -769,9 +777,13 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
 
 void settings_finish(struct settings *settings)
 {
-    for (int i = 0; i < N_OPTIONS; i++)
-        if (options[i].kind == TEXT_VALUE)
-            free(*(char **)((char *)settings + options[i].offset));
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (options[i].kind != TEXT_VALUE)
+            continue;
+        char **value = (char **)((char *)settings + options[i].offset);
+        free(*value);
+        *value = NULL; // several rows may have one place
+    }
     for (int i = 0; i < settings->kafka.n_properties; i++)
         free(settings->kafka.properties[i]);
     *settings = (struct settings){0};

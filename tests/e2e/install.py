@@ -120,6 +120,19 @@ def zsh_completes_each_option_of_a_command(test):
 
 
 @case
+def help_of_a_command_has_its_own_defaults(test):
+    def lines(command):
+        text = test.run("help", "--help-all", command).out
+        return {match[1]: match[2] for match in re.finditer(r"^  (?:-\w,|   ) --([\w-]+) (?:\S+)? +(.*)", text, re.M)}
+    assert lines("annotate")["store"] == "SQLite file (OUT.csv.db, or IN.csv.db where OUT is no file of its own)"
+    assert lines("annotate")["dataset"] == "dataset (annotate)" and lines("run")["dataset"] == "dataset (run)"
+    assert lines("work")["store"] == "SQLite file (sheaf.db)" and lines("run")["store"].startswith("SQLite file (OUT.jsonl.db, ")
+    for command in ("annotate", "run", "collect", "grammar", "dataset"):
+        others = {"annotate:", "run:", "collect:"} & set(" ".join(lines(command).values()).split())
+        assert not others, (command, others)
+
+
+@case
 def help_groups_options_and_keeps_the_rare_ones_apart(test):
     for command in commands_of(test):
         usual, everything = test.run("help", command).out, test.run("help", "--help-all", command).out
