@@ -31,6 +31,8 @@ static enum status write_bad_row(struct annotate *annotate, const struct table_r
         return STATUS_OK;
     struct buffer line = {0};
     buffer_add_format(&line, "{\"%s\":%lld,", line_name(annotate), (long long)row->line);
+    if (row->n_lines > 1)
+        buffer_add_format(&line, "\"lines\":%lld,", (long long)row->n_lines);
     if (row->column)
         buffer_add_format(&line, "\"column\":%lld,", (long long)row->column);
     buffer_add_string(&line, "\"error\":");

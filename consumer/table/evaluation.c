@@ -103,7 +103,12 @@ struct text evaluation_class_name(const struct evaluation *evaluation, size_t cl
 
 // ---- as text ----
 
-enum { NAME_WIDTH = 16, CELL_WIDTH = 10, MATRIX_CLASSES_MAX = 12, CHARACTER_BYTES = 4 };
+enum {
+    NAME_WIDTH = 16,
+    CELL_WIDTH = sizeof EVALUATION_NO_ANSWER - 1,
+    MATRIX_CLASSES_MAX = 12,
+    CHARACTER_BYTES = 4
+};
 
 // The name in `width` columns of a terminal, cut or filled up with blanks.
 static void add_name(struct buffer *out, struct text name, size_t width, bool is_right)

@@ -290,6 +290,17 @@ static enum status add_choices(struct row_prompt *prompt, const struct row_promp
     return STATUS_OK;
 }
 
+// A warning to a job is an error here, where all rows have the field.
+static enum status refuse_parameter(struct text warning, struct error *error)
+{
+    static const char ignored[] = " ignored";
+    size_t size = warning.size, n = sizeof ignored - 1;
+    if (size > n && memcmp(warning.data + size - n, ignored, n) == 0)
+        size -= n;
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "the parameters of all rows: %.*s", (int)size,
+                     warning.data);
+}
+
 // Would a worker take them? Found before anything is queued.
 static enum status check_parameters(const struct row_prompt *prompt, struct error *error)
 {
@@ -304,8 +315,7 @@ static enum status check_parameters(const struct row_prompt *prompt, struct erro
     if (status == STATUS_REJECT)
         status = refuse(error, "the parameters of all rows");
     else if (status == STATUS_OK && job->result.n_warnings)
-        status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "the parameters of all rows: %.*s",
-                           (int)job->result.warnings[0].size, job->result.warnings[0].data);
+        status = refuse_parameter(job->result.warnings[0], error);
     job_destroy(job);
     buffer_finish(&record);
     return status;

@@ -24,9 +24,11 @@ struct table_row {
     struct value *fields; // [columns.n]
     int64_t number;       // among the rows that are whole, from 1
     int64_t line;         // of the file where it begins, from 1; of a query the row's number
-    int64_t column;       // after STATUS_REJECT: the byte of the line, from 1; 0: the row as a whole
-    struct text raw;      // TABLE_JSONL: the line; data NULL otherwise
-    struct text record;   // CSV, and TSV with quotes: its bytes without the line's end; data NULL otherwise
+    int64_t n_lines;      // after STATUS_REJECT of CSV: that it takes; else 0
+    int64_t
+        column; // after STATUS_REJECT: the byte of `line`, from 1; 0: the row as a whole, or behind that line
+    struct text raw;    // TABLE_JSONL: the line; data NULL otherwise
+    struct text record; // CSV, and TSV with quotes: its bytes without the line's end; data NULL otherwise
 };
 
 struct table_source {

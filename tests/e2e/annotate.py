@@ -317,6 +317,8 @@ def what_is_wrong_is_said_before_anything_runs(test):
     refused(["two columns"], file="twice.csv")
     write(test, "parameters.json", '{"temperatur": 1}')
     refused(["temperatur"], "--parameters", "parameters.json")
+    write(test, "parameters.json", '{"foo": 1}')
+    refused(['the parameters of all rows: unknown field "foo"\n'], "--parameters", "parameters.json")
     write(test, "parameters.json", '{"top_p": 7}')
     refused(["top_p"], "--parameters", "parameters.json")
     refused(["in.csv"], file="missing/in.csv")
@@ -337,6 +339,21 @@ def a_bad_row_is_an_error_with_its_place_or_is_left_out(test):
         assert kept == [["title", "text"], ["c", "d"]] + ([["e", "f"]] if last else []), (row, kept)
         error, = test.answers(f"errors{number}.jsonl")
         assert error["line"] == 3 and error["error"], error
+
+
+@case
+def a_quote_that_is_not_closed_is_found_where_its_row_begins(test):
+    write(test, "in.csv", 'title,text\na,b\nc,"x\nd,e\nf,"ok"\ng,h\n')
+    done = annotate(test, status=1)
+    assert "in.csv: line 5, column 4: " in done.err and "the row begins in line 3: is a quote not closed there?" in done.err, done
+    annotate(test, "in.csv", "--skip-bad-rows", "--errors", "errors.jsonl")
+    assert [row[0] for row in read_csv(test, "out.csv")] == ["title", "a", "g"]
+    error, = test.answers("errors.jsonl")
+    assert (error["line"], error["lines"]) == (3, 3) and "column" not in error and "line 5, column 4" in error["error"], error
+    write(test, "in.csv", 'title,text\na,b\nc,"x\nd,e')
+    annotate(test, "in.csv", "--skip-bad-rows", "--errors", "errors.jsonl")
+    error, = test.answers("errors.jsonl")
+    assert (error["line"], error["lines"], error["column"]) == (3, 2, 1), error
 
 
 # ---- nothing twice ----
@@ -686,7 +703,7 @@ def gold_labels_are_compared_with_the_answers(test):
 def a_row_without_an_answer_is_never_right(test):
     write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "the water " * 300, "(none)"], ["b", "c", "x"]])
     done = annotate(test, "in.csv", "--choice", "x", "--evaluate", "gold", status=3)
-    assert "accuracy: 0.5000" in done.out, done
+    assert "accuracy: 0.5000" in done.out and done.out.count("(no answer)") == 3, done  # a class, a row and a column of the matrix
     assert test.query("SELECT gold, answer, n FROM evaluations ORDER BY gold", "out.csv.db") == [("(none)", "", 1), ("x", "x", 1)]
 
 

@@ -69,7 +69,7 @@ static void columns_are_aligned_by_what_a_terminal_shows(void **state)
     struct error error;
     struct buffer out = {0};
     assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-    add(&evaluation, "aaaaaaaaa\u00e4b", "b", 1); // 10 columns end within the second byte's character
+    add(&evaluation, "aaaaaaaaaa\u00e4b", "b", 1); // 11 columns end within the second byte's character
     add(&evaluation, "Entt\u00e4uschung", "\u4e00\u4e8c\u4e09\u56db\u4e94\u516d", 2);
     add(&evaluation, "e\u0301", "b", 3);
     evaluation_write(&evaluation, &out);
@@ -83,8 +83,8 @@ static void columns_are_aligned_by_what_a_terminal_shows(void **state)
         assert_true(width == 0 || columns == width);
         width = columns;
     }
-    assert_int_equal(width, 16 + 5 * 11);
-    assert_non_null(strstr(out.data, " aaaaaaaaa\u00e4 "));
+    assert_int_equal(width, 16 + 5 * 12);
+    assert_non_null(strstr(out.data, " aaaaaaaaaa\u00e4 "));
     assert_non_null(strstr(out.data, " \u4e00\u4e8c\u4e09\u56db\u4e94 "));
     buffer_finish(&out);
     evaluation_close(&evaluation);

@@ -107,7 +107,7 @@ static void faults_have_their_line_and_column_and_the_next_row_is_read(void **st
                  " the field quoted>[f|g]");
     ASSERT_READS("a,b\n\"c\nd\"e,f\ng,h\n",
                  "<unit_table.in: line 3, column 3: a quote inside a field must be doubled,"
-                 " and the field quoted>[g|h]");
+                 " and the field quoted; the row begins in line 2: is a quote not closed there?>[g|h]");
     ASSERT_READS("a,b\nc,\"d\ne,f\n",
                  "<unit_table.in: line 2, column 1: a quote is not closed before the file's end>");
     ASSERT_READS("a,b\nc\rd,e\nf,g\n",
