@@ -283,6 +283,7 @@ static void end_where_nothing_follows(struct sequence *sequence)
     if (matcher_must_end(&sequence->matcher, &must_end, &sequence->matching) != STATUS_OK)
         fail_matching(sequence);
     sequence->n_end_tokens = must_end;
+    sequence->n_forced += must_end;
     if (must_end)
         sequence->finish_reason = FINISH_STOP;
 }

@@ -73,7 +73,7 @@ struct sequence {
     // n_generated, or n_generated + 1: then `output` of the submitted step is its newest token
     int32_t n_drawn;
     int32_t output;
-    int32_t n_forced;       // of n_generated: not drawn (batching/constrained.h)
+    int32_t n_forced;       // of n_generated and n_end_tokens: not drawn (batching/constrained.h)
     struct matcher matcher; // of a constrained sequence: its text; zeroed until it is asked for
     struct error matching;  // of a constrained sequence: why it has no mask
     // of a constrained sequence: no token can follow, not even one that ends the answer

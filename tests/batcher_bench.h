@@ -22,7 +22,7 @@ struct bench {
     struct pool *pool;
     struct batcher *batcher;
     struct job_list finished;
-    int64_t prefill, decode, preempted, forced;
+    int64_t prefill, decode, preempted, forced, generated;
 };
 
 static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*wall_clock_us)(void))
@@ -81,6 +81,7 @@ static inline void run_to_end(struct bench *bench)
         bench->decode += figures.decode_tokens;
         bench->preempted += figures.n_preempted;
         bench->forced += figures.n_forced;
+        bench->generated += figures.n_generated;
         assert_true(round < 200000);
     }
 }

@@ -351,8 +351,9 @@ static void forced_tokens_are_a_chunk_of_the_next_step(void **state)
     char text[32];
     snprintf(text, sizeof text, "abcd%cxghijkl%copq", e ? 'e' : 'f', m ? 'm' : 'n');
     check_forced(job, text, "^^^^ ^^^^^^^ ^^^", 17, FINISH_STOP);
-    assert_int_equal(bench.forced, 14);
-    assert_int_equal(job->figures.forced_tokens, 14);
+    assert_int_equal(bench.forced, 15); // with its end
+    assert_int_equal(job->figures.forced_tokens, 15);
+    assert_int_equal(bench.generated, job->result.completion_tokens);
     assert_int_equal(fake_model_rows(bench.model), 3 + 12); // two steps with an output each
     bench_close(&bench);
 }
