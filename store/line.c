@@ -2,22 +2,27 @@
 #include "store/database.h"
 #include "store/hashed_jobs.h"
 
-enum status store_submitted(struct store *store, struct text dataset, struct text job_id,
+// A job's id has the name that its dataset had when it was submitted, so a line is found by its number: it is the
+// next row of the dataset, or there is none.
+enum status store_submitted(struct store *store, struct text dataset, int64_t line, int64_t *after,
                             void (*receive)(void *context, struct text record), void *context, bool *found,
                             struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT record FROM jobs JOIN records ON records.job = jobs.id WHERE dataset = ? AND job_id = ?",
+        "SELECT record, jobs.id, job_index FROM jobs NOT INDEXED CROSS JOIN records ON records.job = jobs.id"
+        " WHERE jobs.id > ?1 AND job_index >= ?2 AND dataset = ?3 ORDER BY jobs.id LIMIT 1",
         error);
     if (!select)
         return error->status;
-    bind_text(select, 1, dataset);
-    bind_text(select, 2, job_id);
+    BIND_INTEGERS(select, 1, *after, line);
+    bind_text(select, 3, dataset);
     int code = sqlite3_step(select);
-    *found = code == SQLITE_ROW;
-    if (*found)
+    *found = code == SQLITE_ROW && sqlite3_column_int64(select, 2) == line;
+    if (*found) {
+        *after = sqlite3_column_int64(select, 1);
         receive(context, column_blob(select, 0));
+    }
     sqlite3_reset(select);
     return code == SQLITE_ROW || code == SQLITE_DONE
                ? STATUS_OK
@@ -47,17 +52,17 @@ enum status store_each_record(struct store *store, struct text dataset,
                : database_error(&store->database, "reading jobs", error);
 }
 
-static enum status find_job(struct store *store, struct text dataset, struct text job_id, int64_t *id,
+static enum status find_job(struct store *store, struct text dataset, int64_t line, int64_t *id,
                             bool *has_failed, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT id, status = 'failed' FROM jobs WHERE dataset = ? AND job_id = ? AND status IN ('queued', 'failed')",
+        "SELECT id, status = 'failed' FROM jobs WHERE dataset = ? AND job_index = ? AND status IN ('queued', 'failed')",
         error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
-    bind_text(select, 2, job_id);
+    bind_integer(select, 2, line);
     int code = sqlite3_step(select);
     *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
     *has_failed = code == SQLITE_ROW && sqlite3_column_int(select, 1);
@@ -66,8 +71,9 @@ static enum status find_job(struct store *store, struct text dataset, struct tex
         return STATUS_OK;
     if (code != SQLITE_DONE)
         return database_error(&store->database, "looking for a job", error);
-    return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: job %.*s: a worker computes it; try again",
-                     store->database.path, (int)job_id.size, job_id.data);
+    return error_set(error, STATUS_RETRY, ERROR_STORE,
+                     "%s: dataset %.*s: a worker computes line %lld; try again", store->database.path,
+                     (int)dataset.size, dataset.data, (long long)line);
 }
 
 static enum status delete_job(struct store *store, int64_t id, struct error *error)
@@ -108,7 +114,7 @@ static enum status move_back(struct store *store, struct text dataset, const str
                      store->database.path, (int)dataset.size, dataset.data);
 }
 
-enum status store_remove_line(struct store *store, struct text dataset, struct text job_id,
+enum status store_remove_line(struct store *store, struct text dataset, int64_t line,
                               const struct dataset_mark *from, const struct dataset_mark *back_to,
                               struct error *error)
 {
@@ -117,7 +123,7 @@ enum status store_remove_line(struct store *store, struct text dataset, struct t
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    status = find_job(store, dataset, job_id, &id, &has_failed, error);
+    status = find_job(store, dataset, line, &id, &has_failed, error);
     if (status == STATUS_OK)
         status = delete_job(store, id, error);
     if (status == STATUS_OK)

@@ -108,21 +108,13 @@ static void compare(void *context, struct text record)
     job_destroy(job);
 }
 
-static struct text id_of_line(const struct queueing *queueing, int64_t number,
-                              char id[JOB_DATASET_BYTES_MAX + 32])
-{
-    int size = snprintf(id, JOB_DATASET_BYTES_MAX + 32, "%.*s-%lld", (int)queueing->dataset.size,
-                        queueing->dataset.data, (long long)number);
-    return (struct text){id, (size_t)size};
-}
-
 // Reads up to the first line that is not the one submitted. *before: the position before it.
 static enum status find_change(const struct queueing *queueing, struct input *input,
                                struct comparison *change, struct input_position *before, struct error *error)
 {
     struct text line;
     bool found;
-    char id[JOB_DATASET_BYTES_MAX + 32];
+    int64_t after = 0;
     enum status status = input_rewind(input, error);
     for (*change = (struct comparison){.is_same = true}; status == STATUS_OK && change->is_same;) {
         *before = input_position(input);
@@ -133,9 +125,8 @@ static enum status find_change(const struct queueing *queueing, struct input *in
             break;
         *change = (struct comparison){.line = line, .is_same = input_line_is_blank(line)};
         bool is_blank = change->is_same;
-        status =
-            store_submitted(queueing->store, queueing->dataset, id_of_line(queueing, input->lines.number, id),
-                            compare, change, &found, error);
+        status = store_submitted(queueing->store, queueing->dataset, input->lines.number, &after, compare,
+                                 change, &found, error);
         change->is_same = found ? change->is_same : is_blank;
     }
     return status;
@@ -147,10 +138,8 @@ static enum status remove_half_line(struct queueing *queueing, const struct inpu
                                     struct error *error)
 {
     struct dataset_mark back_to = {before->n_lines, before->fingerprint};
-    char id[JOB_DATASET_BYTES_MAX + 32];
-    struct text job_id = id_of_line(queueing, queueing->mark.n_lines, id);
-    enum status status =
-        store_remove_line(queueing->store, queueing->dataset, job_id, &queueing->mark, &back_to, error);
+    enum status status = store_remove_line(queueing->store, queueing->dataset, queueing->mark.n_lines,
+                                           &queueing->mark, &back_to, error);
     if (status != STATUS_OK)
         return status;
     log_write(LOG_INFO, "%s: line %lld was half written when it was submitted: it is submitted again",

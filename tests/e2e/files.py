@@ -90,7 +90,7 @@ def lines_appended_to_a_file_are_more_of_the_dataset(test):
     test.run("submit", "in.jsonl", "--dataset", "d")
     test.write("in.jsonl", short_jobs(1501))
     finished = test.run("submit", "in.jsonl", "--dataset", "d")
-    assert "1 jobs queued" in finished.err and "there already" in finished.err, finished
+    assert "1 job queued" in finished.err and "there already" in finished.err, finished
     test.write("in.jsonl", short_jobs(1499) + short_jobs(3, 5000))
     finished = test.run("submit", "in.jsonl", "--dataset", "d", status=1)
     assert "another input" in finished.err and "sheaf.db" in finished.err, finished
@@ -117,6 +117,22 @@ def a_line_that_was_changed_is_named_and_one_that_was_half_written_is_submitted_
         test.write("in.jsonl", changed)
         finished = test.run("submit", "in.jsonl", "--dataset", "d", status=1)
         assert f"line {number} is not the one submitted before" in finished.err and "another name" in finished.err, finished
+        test.run("dataset", "rename", "d", "renamed")
+        finished = test.run("submit", "in.jsonl", "--dataset", "renamed", status=1)
+        assert f"line {number} is not the one submitted before" in finished.err, finished
+        test.run("dataset", "rename", "renamed", "d")
+
+
+@case
+def a_half_line_is_submitted_whole_under_the_dataset_s_new_name(test):
+    lines = lines_of(short_jobs(3)).splitlines()
+    with open(test.path("in.jsonl"), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines[:2] + [lines[2][:30]]))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    test.run("dataset", "rename", "d", "e")
+    test.write("in.jsonl", lines)
+    assert "line 3 was half written" in test.run("submit", "in.jsonl", "--dataset", "e").err
+    assert test.query("SELECT job_id, job_index FROM jobs ORDER BY id") == [("d-1", 1), ("d-2", 2), ("e-3", 3)]
 
 
 @case
@@ -497,4 +513,4 @@ def the_reason_of_a_failure_is_on_standard_error_with_a_log_and_with_quiet(test)
     assert "absent.gguf" in finished.err and b"absent.gguf" in test.read("a.log"), finished
     test.run("submit", "in.jsonl", "--dataset", "d", "--store", "s.db")
     finished = test.run("collect", "--dataset", "d", "-o", "x.jsonl", "--store", "s.db", "-q", status=1)
-    assert "have not finished" in finished.err, finished
+    assert "have results" in finished.err, finished

@@ -28,9 +28,9 @@ static struct store *open_two_lines(void)
     return store;
 }
 
-static enum status remove_line(struct store *store, const char *id)
+static enum status remove_line(struct store *store, int64_t line)
 {
-    return store_remove_line(store, TEXT("d"), text_from_string(id), &two_lines, &one_line, &error);
+    return store_remove_line(store, TEXT("d"), line, &two_lines, &one_line, &error);
 }
 
 static void finish_as(struct store *store, enum result_status status)
@@ -55,22 +55,32 @@ static void keep_text(void *context, struct text record)
     snprintf(context, 64, "%.*s", (int)record.size, record.data);
 }
 
-static void the_record_of_a_submitted_line_is_read(void **state)
+// The line's record; "": there is none.
+static const char *submitted(struct store *store, const char *dataset, int64_t line, int64_t *after)
+{
+    static char record[64];
+    bool found;
+    record[0] = 0;
+    assert_int_equal(store_submitted(store, text_from_string(dataset), line, after, keep_text, record, &found,
+                                     &error),
+                     STATUS_OK);
+    assert_int_equal(found, record[0] != 0);
+    return record;
+}
+
+static void the_records_of_submitted_lines_are_read_under_each_name(void **state)
 {
     (void)state;
     struct store *store = open_two_lines();
-    char record[64] = "";
-    bool found;
-    assert_int_equal(store_submitted(store, TEXT("d"), TEXT("b"), keep_text, record, &found, &error),
-                     STATUS_OK);
-    assert_true(found);
-    assert_string_equal(record, "b");
-    assert_int_equal(store_submitted(store, TEXT("d"), TEXT("c"), keep_text, record, &found, &error),
-                     STATUS_OK);
-    assert_false(found);
-    assert_int_equal(store_submitted(store, TEXT("e"), TEXT("b"), keep_text, record, &found, &error),
-                     STATUS_OK);
-    assert_false(found);
+    int64_t after = 0;
+    assert_string_equal(submitted(store, "d", 0, &after), "a");
+    assert_string_equal(submitted(store, "d", 1, &after), "b");
+    assert_string_equal(submitted(store, "d", 2, &after), "");
+    after = 0;
+    assert_string_equal(submitted(store, "e", 1, &after), "");
+    assert_int_equal(store_dataset_rename(store, TEXT("d"), TEXT("e"), &error), STATUS_OK);
+    assert_string_equal(submitted(store, "d", 1, &after), "");
+    assert_string_equal(submitted(store, "e", 1, &after), "b");
     store_close(store);
 }
 
@@ -79,7 +89,7 @@ static void a_waiting_line_that_is_removed_leaves_nothing(void **state)
     (void)state;
     struct store *store = open_two_lines();
     assert_int_equal(store_dataset_complete(store, TEXT("d"), &error), STATUS_OK);
-    assert_int_equal(remove_line(store, "b"), STATUS_OK);
+    assert_int_equal(remove_line(store, 1), STATUS_OK);
     struct dataset_progress progress = progress_of(store, "d");
     assert_int_equal(progress.submitted, 1);
     assert_int_equal(progress.failed, 0);
@@ -99,7 +109,7 @@ static void a_failed_line_that_is_removed_is_no_failure_any_more(void **state)
     struct collected collected;
     finish_as(store, RESULT_FAILED);
     assert_int_equal(progress_of(store, "d").failed, 2);
-    assert_int_equal(remove_line(store, "b"), STATUS_OK);
+    assert_int_equal(remove_line(store, 1), STATUS_OK);
     assert_int_equal(progress_of(store, "d").failed, 1);
     assert_int_equal(progress_of(store, "d").submitted, 1);
     assert_int_equal(collect(store, "d", &collected), 0);
@@ -112,11 +122,11 @@ static void a_line_that_is_computed_or_done_stays(void **state)
     (void)state;
     struct store *store = open_two_lines();
     struct claims claims = claim(store, "d", 64);
-    assert_int_equal(remove_line(store, "b"), STATUS_RETRY);
-    assert_non_null(strstr(error.text, "job b: a worker computes it"));
+    assert_int_equal(remove_line(store, 1), STATUS_RETRY);
+    assert_non_null(strstr(error.text, "dataset d: a worker computes line 1;"));
     assert_int_equal(finish(store, &claims), 2);
     drop(&claims);
-    assert_int_equal(remove_line(store, "b"), STATUS_RETRY);
+    assert_int_equal(remove_line(store, 1), STATUS_RETRY);
     assert_int_equal(progress_of(store, "d").submitted, 2);
     assert_mark(store, &two_lines);
     store_close(store);
@@ -128,16 +138,12 @@ static void nothing_is_removed_where_the_mark_has_moved(void **state)
     struct store *store = open_two_lines();
     const struct dataset_mark moved[] = {{3, 72}, {2, 73}};
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(store_remove_line(store, TEXT("d"), TEXT("b"), &moved[i], &one_line, &error),
-                         STATUS_RETRY);
+        assert_int_equal(store_remove_line(store, TEXT("d"), 1, &moved[i], &one_line, &error), STATUS_RETRY);
         assert_non_null(strstr(error.text, "dataset d: another process has submitted"));
         assert_int_equal(progress_of(store, "d").submitted, 2);
     }
-    bool found;
-    char record[64];
-    assert_int_equal(store_submitted(store, TEXT("d"), TEXT("b"), keep_text, record, &found, &error),
-                     STATUS_OK);
-    assert_true(found);
+    int64_t after = 0;
+    assert_string_equal(submitted(store, "d", 1, &after), "b");
     assert_mark(store, &two_lines);
     store_close(store);
 }
@@ -157,7 +163,7 @@ static void a_closed_store_leaves_no_log_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_record_of_a_submitted_line_is_read, fresh_path),
+        cmocka_unit_test_setup(the_records_of_submitted_lines_are_read_under_each_name, fresh_path),
         cmocka_unit_test_setup(a_waiting_line_that_is_removed_leaves_nothing, fresh_path),
         cmocka_unit_test_setup(a_failed_line_that_is_removed_is_no_failure_any_more, fresh_path),
         cmocka_unit_test_setup(a_line_that_is_computed_or_done_stays, fresh_path),

@@ -125,7 +125,8 @@ static void print_record(void *context, struct text record)
 static enum status submitted_a(struct run *run)
 {
     bool found;
-    return store_submitted(run->other, TEXT("a"), TEXT("a-3"), print_record, run, &found, &error);
+    int64_t after = 0;
+    return store_submitted(run->other, TEXT("a"), 3, &after, print_record, run, &found, &error);
 }
 
 static bool holds(const struct run *run, struct text job_id)

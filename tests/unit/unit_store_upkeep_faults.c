@@ -113,7 +113,7 @@ static enum status delete_dataset(struct store *store)
 static enum status remove_line(struct store *store)
 {
     const struct dataset_mark from = {1, 5}, to = {0, 0};
-    return store_remove_line(store, TEXT("lines"), TEXT("lines-0"), &from, &to, &error);
+    return store_remove_line(store, TEXT("lines"), 0, &from, &to, &error);
 }
 
 static enum status submit_with_ids(struct store *store)
