@@ -33,6 +33,7 @@ struct store {
     int64_t worker;                          // 0: none started
     char *arithmetic;                        // of the worker's answers; NULL: not known
     int lock_fd;                             // the workers' lock file, -1: not open
+    bool locks_unreadable;                   // the file is there, but another user's
     struct file_identity files[STORE_FILES]; // as they were when the worker started (store/files.h)
     int64_t data_version;                    // of the datasets seen by store_poll_cancelled
     int64_t cancelled_seen_at_us;

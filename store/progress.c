@@ -160,7 +160,7 @@ enum status store_totals(struct store *store, struct store_totals *totals, struc
         &store->database,
         "SELECT total(n_steps), total(prefill_tokens), total(generated_tokens), total(busy_us),"
         " total(n_sequence_steps) / max(total(n_steps), 1), total(prefix_hits) / max(total(prefix_lookups), 1),"
-        " total(tokens_saved) / max(total(prefix_tokens), 1) FROM workers",
+        " total(tokens_saved) / max(total(prefix_tokens), 1), count(*) = 0 AND EXISTS (SELECT 1 FROM mirrored) FROM workers",
         error);
     if (!select)
         return error->status;
@@ -173,6 +173,7 @@ enum status store_totals(struct store *store, struct store_totals *totals, struc
         totals->mean_batch = sqlite3_column_double(select, 4);
         totals->prefix_hit_share = sqlite3_column_double(select, 5);
         totals->tokens_saved_share = sqlite3_column_double(select, 6);
+        totals->is_mirror = sqlite3_column_int(select, 7) != 0;
     }
     sqlite3_reset(select);
     return code == SQLITE_ROW ? count_alive(store, &totals->n_workers_alive, error)

@@ -333,7 +333,9 @@ enum status store_suspects(struct store *store, struct text dataset, size_t n_ma
                            struct error *error) WARN_UNUSED;
 
 struct store_totals {
-    int64_t n_workers_alive, n_steps, prefill_tokens, generated_tokens, busy_us;
+    bool is_mirror;          // it has no workers of its own: all else is 0
+    int64_t n_workers_alive; // -1: unknown, because the file of their locks can't be read
+    int64_t n_steps, prefill_tokens, generated_tokens, busy_us;
     double mean_batch;
     double prefix_hit_share, tokens_saved_share; // 0..1
 };

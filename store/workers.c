@@ -22,7 +22,7 @@ static enum status lock_path(const struct store *store, char path[LOCK_PATH_BYTE
     return STATUS_OK;
 }
 
-static enum status open_lock_file(const struct store *store, int *fd, struct error *error)
+static enum status open_lock_file(struct store *store, int *fd, struct error *error)
 {
     char path[LOCK_PATH_BYTES];
     enum status status = lock_path(store, path, error);
@@ -31,6 +31,9 @@ static enum status open_lock_file(const struct store *store, int *fd, struct err
     *fd = open(path, store->read_only ? O_RDONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (*fd < 0 && store->read_only && errno == ENOENT)
         return STATUS_OK; // no worker lives
+    store->locks_unreadable = *fd < 0 && store->read_only && errno == EACCES;
+    if (store->locks_unreadable)
+        return STATUS_OK;
     if (*fd < 0)
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the workers' lock file: %s", path,
                          strerror(errno));
@@ -117,7 +120,7 @@ enum status workers_count_alive(struct store *store, sqlite3_stmt *ids, int64_t 
     while (status == STATUS_OK && (code = sqlite3_step(ids)) == SQLITE_ROW) {
         bool alive;
         status = worker_is_alive(store, sqlite3_column_int64(ids, 0), &alive, error);
-        *n += alive;
+        *n = store->locks_unreadable ? -1 : *n + alive;
     }
     sqlite3_reset(ids);
     return status != STATUS_OK || code == SQLITE_DONE

@@ -89,25 +89,47 @@ static void list(void *context, const struct dataset_progress *progress)
     listing->n_unfinished += progress->submitted - progress->done - progress->failed - progress->cancelled;
 }
 
+// -1: unknown.
+static void add_alive(struct listing *listing, int64_t n)
+{
+    if (listing->json)
+        buffer_add_format(&listing->out, n < 0 ? ",\"workers_alive\":null" : ",\"workers_alive\":%lld",
+                          (long long)n);
+    else if (n < 0)
+        buffer_add_string(&listing->out, "\nworkers alive: unknown, their lock file can't be read; ");
+    else
+        buffer_add_format(&listing->out, "\n%lld worker%s alive; ", (long long)n, n == 1 ? "" : "s");
+}
+
+// A mirror's store knows what results say, not how they were computed.
 static void add_totals(struct listing *listing, const struct store_totals *totals)
 {
+    struct buffer *out = &listing->out;
     double seconds = (double)totals->busy_us / 1e6;
     double rate = seconds > 0 ? (double)totals->generated_tokens / seconds : 0;
+    if (totals->is_mirror) {
+        if (listing->json)
+            buffer_add_string(out,
+                              ",\"workers_alive\":null,\"steps\":null,\"prefill_tokens\":null,"
+                              "\"generated_tokens\":null,\"generated_tokens_per_busy_second\":null,"
+                              "\"mean_batch\":null,\"prefix_hit_share\":null,\"tokens_saved_share\":null}\n");
+        return;
+    }
+    add_alive(listing, totals->n_workers_alive);
     if (listing->json)
         buffer_add_format(
-            &listing->out,
-            ",\"workers_alive\":%lld,\"steps\":%lld,\"prefill_tokens\":%lld,\"generated_tokens\":%lld,"
+            out,
+            ",\"steps\":%lld,\"prefill_tokens\":%lld,\"generated_tokens\":%lld,"
             "\"generated_tokens_per_busy_second\":%.1f,\"mean_batch\":%.2f,\"prefix_hit_share\":%.4f,"
             "\"tokens_saved_share\":%.4f}\n",
-            (long long)totals->n_workers_alive, (long long)totals->n_steps, (long long)totals->prefill_tokens,
+            (long long)totals->n_steps, (long long)totals->prefill_tokens,
             (long long)totals->generated_tokens, rate, totals->mean_batch, totals->prefix_hit_share,
             totals->tokens_saved_share);
     else
         buffer_add_format(
-            &listing->out,
-            "\n%lld worker%s alive; %lld steps, mean batch %.1f, %.0f tokens generated per busy second;\n"
+            out,
+            "%lld steps, mean batch %.1f, %.0f tokens generated per busy second;\n"
             "prefix cache: %.1f %% of lookups hit, %.1f %% of the tokens looked up were in it\n",
-            (long long)totals->n_workers_alive, totals->n_workers_alive == 1 ? "" : "s",
             (long long)totals->n_steps, totals->mean_batch, rate, 100 * totals->prefix_hit_share,
             100 * totals->tokens_saved_share);
 }
@@ -219,10 +241,10 @@ static enum status add_fleet(struct listing *listing, struct store *store, struc
     else if (lag.n_partitions > 0)
         buffer_add_format(
             &listing->out,
-            "\n%lld partitions, %lld of them owned: %lld jobs behind; %lld finished above what is committed,"
+            "\n%lld partition%s, %lld of them owned: %lld jobs behind; %lld finished above what is committed,"
             " kept by offset maps\n",
-            (long long)lag.n_partitions, (long long)lag.n_owned, (long long)lag.jobs_behind,
-            (long long)lag.map_covered);
+            (long long)lag.n_partitions, lag.n_partitions == 1 ? "" : "s", (long long)lag.n_owned,
+            (long long)lag.jobs_behind, (long long)lag.map_covered);
     return STATUS_OK;
 }
 

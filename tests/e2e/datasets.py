@@ -3,6 +3,7 @@ import json
 import os
 import resource
 import signal
+import sqlite3
 import struct
 import subprocess
 import unittest.mock
@@ -146,7 +147,7 @@ def datasets_are_listed_renamed_reopened_and_deleted(test):
     submit(test, "a", jobs(3) + [{"prompt": 5}])
     submit(test, "b", jobs(2))
     ended = test.run("work", "--model", test.model, "--dataset", "a", "--exit-when-idle", "0", status=SOME_FAILED)
-    assert "1 jobs failed" in ended.err, ended
+    assert "1 job failed" in ended.err, ended
     rows = {row["dataset"]: row for row in json.loads(test.run("dataset", "list", "--json").out)["datasets"]}
     assert rows["a"]["state"] == "finished" and rows["a"]["failed"] == 1 and rows["a"]["model"] == "tiny", rows
     assert rows["b"]["state"] == "waiting" and rows["b"]["model"] is None, rows
@@ -195,6 +196,20 @@ def a_store_that_can_t_be_written_is_read(test):
     test.run("collect", "--dataset", "d", "-o", "out/out.jsonl", *store, preexec_fn=as_nobody)
     assert len(test.answers("out/out.jsonl")) == 4
     assert os.listdir(folder) == ["sheaf.db"]
+    # Another user's lock file. Only a worker that has not ended could live.
+    lock = os.path.join(folder, "sheaf.db-workers")
+    with open(lock, "wb"):
+        os.chmod(lock, 0o600)
+    assert json.loads(test.run("status", "--json", *store, preexec_fn=as_nobody).out)["workers_alive"] == 0
+    with sqlite3.connect(os.path.join(folder, "sheaf.db")) as database:
+        database.execute("UPDATE workers SET stopped_at_us = NULL")
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    told = json.loads(test.run("status", "--json", *store, preexec_fn=as_nobody).out)
+    assert told["workers_alive"] is None and told["datasets"][0]["done"] == 4, told
+    text = test.run("status", *store, preexec_fn=as_nobody).out
+    assert " 4 " in text and "workers alive: unknown" in text, text
+    os.unlink(lock)
     with open(os.path.join(folder, "sheaf.db-wal"), "wb") as file:
         file.write(b"not yet in the file")
     os.chmod(os.path.join(folder, "sheaf.db-wal"), 0o444)

@@ -57,6 +57,10 @@ def a_mirror_holds_what_all_the_workers_stores_hold(test):
     assert sorted(test.query("SELECT n_done + n_failed FROM fleet", "fleet.db")) == made
     told = json.loads(test.run("status", "--json", "--store", "fleet.db").out)
     assert told["jobs_behind"] == 0 and told["partitions"] == 4, told
+    assert told["workers_alive"] is told["steps"] is told["prefix_hit_share"] is None, told  # no result says them
+    text = test.run("status", "--store", "fleet.db").out
+    assert "alive" not in text and "lookups" not in text and "4 partitions" in text, text
+    assert json.loads(test.run("status", "--json", "--store", "first.db").out)["workers_alive"] == 0
     assert sum(worker["done"] for worker in told["fleet"]) == 190, told
 
 
