@@ -14,13 +14,19 @@ static enum status collect_record(void *context, struct text record, struct erro
     return output_add(context, record, error);
 }
 
-static enum status check_complete(const struct settings *settings, int64_t n_missing, struct error *error)
+// Results are missing, or `more` is.
+static enum status refuse_part(const struct settings *settings, int64_t n_results, int64_t n_expected,
+                               const char *more, struct error *error)
 {
-    if (n_missing == 0 || settings->force)
+    char text[256];
+    snprintf(text, sizeof text, "%lld of %lld jobs have results%s", (long long)n_results,
+             (long long)n_expected, more);
+    if (settings->force) {
+        log_write(LOG_WARNING, "dataset %s: %s", settings->dataset, text);
         return STATUS_OK;
+    }
     return error_set(error, STATUS_RETRY, ERROR_STORE,
-                     "dataset %s: %lld jobs have not finished; wait, or write what there is with --force",
-                     settings->dataset, (long long)n_missing);
+                     "dataset %s: %s; wait, or write what there is with --force", settings->dataset, text);
 }
 
 static enum status collect_from_store(struct output *output, const struct settings *settings,
@@ -32,8 +38,8 @@ static enum status collect_from_store(struct output *output, const struct settin
     if (status == STATUS_OK)
         status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing,
                                error);
-    if (status == STATUS_OK)
-        status = check_complete(settings, n_missing, error);
+    if (status == STATUS_OK && n_missing)
+        status = refuse_part(settings, output->n_results, output->n_results + n_missing, "", error);
     if (status == STATUS_OK)
         status = output_complete(output, error);
     if (status == STATUS_OK) // and not before the file is there
@@ -47,18 +53,11 @@ static enum status check_collected(const struct topic_collected *collected, cons
 {
     if (collected->n_missing == 0 && !collected->is_being_submitted)
         return STATUS_OK;
-    char text[256];
-    snprintf(text, sizeof text, "%lld of %lld jobs have results%s", (long long)collected->n_results,
-             (long long)collected->n_expected,
-             collected->is_being_submitted
-                 ? ", and its submission has not ended (run sheaf submit again if it was stopped)"
-                 : "");
-    if (settings->force) {
-        log_write(LOG_WARNING, "dataset %s: %s", settings->dataset, text);
-        return STATUS_OK;
-    }
-    return error_set(error, STATUS_RETRY, ERROR_STORE,
-                     "dataset %s: %s; wait, or write what there is with --force", settings->dataset, text);
+    return refuse_part(settings, collected->n_results, collected->n_expected,
+                       collected->is_being_submitted
+                           ? ", and its submission has not ended (run sheaf submit again if it was stopped)"
+                           : "",
+                       error);
 }
 
 static enum status collect_from_topics(struct output *output, const struct settings *settings,

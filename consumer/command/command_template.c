@@ -86,8 +86,25 @@ static enum status parse_now(const struct settings *settings, int64_t *now_s, st
     return STATUS_OK;
 }
 
-// As for a job (batching/prepare.c); but here tools and documents that are absent are undefined, as in plain
-// Jinja2.
+// As for a job (make_variables of schemas/prompt.c): tools and documents that are absent are none, not undefined.
+static enum status add_absent(struct value *variables, struct arena *arena, struct error *error)
+{
+    static const char *const names[] = {"tools", "documents"};
+    size_t n = sizeof names / sizeof *names;
+    struct value all;
+    if (!value_object_create(arena, variables->object.n_members + n, &all))
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "standard input: out of memory");
+    all.object.n_members = variables->object.n_members;
+    for (size_t i = 0; i < variables->object.n_members; i++)
+        all.object.members[i] = variables->object.members[i];
+    for (size_t i = 0; i < n; i++)
+        if (!value_get(variables, names[i]))
+            value_put(&all, names[i], (struct value){.kind = VALUE_NULL});
+    *variables = all;
+    return STATUS_OK;
+}
+
+// As for a job (batching/prepare.c).
 static struct text choose_template(const struct source *source, const struct value *variables)
 {
     const struct value *tools = value_get(variables, "tools");
@@ -106,6 +123,8 @@ static enum status render(const struct source *source, struct error *error)
     if (status == STATUS_OK && variables.kind != VALUE_OBJECT)
         status = error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
                            "standard input: expected an object, got %s", value_kind_name(variables.kind));
+    if (status == STATUS_OK)
+        status = add_absent(&variables, &arena, error);
     struct text text = status == STATUS_OK ? choose_template(source, &variables) : (struct text){0};
     if (status == STATUS_OK && !text.size && source->tool_use.size)
         status =

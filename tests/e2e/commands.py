@@ -53,7 +53,7 @@ def a_run_says_how_many_answers_and_errors_it_wrote_and_where(test):
     test.write("in.jsonl", short_jobs(7) + ["{no job"])
     finished = test.run_file(status=3)
     assert re.search(r"8 answers in out\.jsonl, 1 of them errors; figures in \S+", finished.err), finished
-    assert "1 jobs failed: exit status 3; the same command with --retry-failed answers them again" in finished.err, finished
+    assert "1 job failed: exit status 3; the same command with --retry-failed answers them again" in finished.err, finished
     test.write("good.jsonl", short_jobs(7))
     assert "7 answers in good.out.jsonl, 0 of them errors" in test.run_file("good.jsonl", "good.out.jsonl", status=0).err
 
@@ -156,9 +156,25 @@ def collect_before_the_end_is_refused_unless_forced(test):
     test.write("in.jsonl", short_jobs(3))
     test.run("submit", "in.jsonl", "--dataset", "d")
     finished = test.run("collect", "--dataset", "d", "-o", "out.jsonl", status=1)
-    assert "3 jobs have not finished" in finished.err and not test.exists("out.jsonl"), finished
-    test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--force")
+    assert "dataset d: 0 of 3 jobs have results; wait" in finished.err and not test.exists("out.jsonl"), finished
+    assert "0 of 3 jobs have results" in test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--force").err
     assert test.read("out.jsonl") == b""
+    test.run("work", "--model", test.model, "--exit-when-idle", "0", "--engine-test", "instant")
+    test.write("in.jsonl", short_jobs(5))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    finished = test.run("collect", "--dataset", "d", "-o", "out.jsonl", status=1)
+    assert "dataset d: 3 of 5 jobs have results; wait" in finished.err and test.read("out.jsonl") == b"", finished
+    assert "3 of 5 jobs have results" in test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--force").err
+    assert len(test.answers()) == 3
+
+
+@case
+def cancelled_jobs_are_no_work_and_have_no_rate(test):
+    test.write("in.jsonl", short_jobs(30))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    test.run("cancel", "--dataset", "d")
+    (told,) = json.loads(test.run("status", "--json").out)["datasets"]
+    assert (told["cancelled"], told["jobs_per_second"], told["seconds_left"]) == (30, 0, None), told
 
 
 @case
@@ -468,6 +484,10 @@ def options_of_the_model_can_be_seen_before_work(test):
     prompt = test.run("template", "tiny.gguf", stdin='{"messages": [{"role": "user", "content": "hi"}],'
                                                      ' "add_generation_prompt": true}').out
     assert prompt == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n", prompt
+    # As in a job: tools and documents are none where there are none.
+    test.write("none.jinja", ["{{ tools is none }} {{ documents is none }} {{ tools }} {{ add_generation_prompt }}"])
+    assert test.run("template", "none.jinja", stdin='{"messages": [], "tools": ["x"]}').out == "False True ['x'] True"
+    assert test.run("template", "none.jinja", stdin='{"messages": []}').out == "True True None True"
     test.run("logits", "tiny.gguf", "--tokens", "3 17 9", "-o", "logits.f32")
     assert len(test.read("logits.f32")) == 3 * told["vocabulary"] * 4
     sizes = json.loads(test.run("bench", "tiny.gguf", "--prompt", "8", "--generate", "4", "--batch", "1,2", "--repeat", "1",
