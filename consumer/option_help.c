@@ -111,5 +111,5 @@ void option_help_print(const char *name, bool all)
     for (int group = 0; group < OPTION_GROUP_COUNT; group++)
         n_left += print_group(command, (enum option_group)group, all);
     if (n_left)
-        printf("\n%d rarer options: sheaf %s --help-all\n", n_left, command->name);
+        printf("\n%d rarer option%s: sheaf %s --help-all\n", n_left, n_left == 1 ? "" : "s", command->name);
 }

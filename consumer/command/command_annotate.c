@@ -75,9 +75,10 @@ static enum status choose_format(struct table_source *source, const struct setti
     if (source->format == TABLE_UNKNOWN && file_is_stream(source->path))
         source->format = TABLE_CSV;
     if (source->format == TABLE_UNKNOWN)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "%s: a table of which format? give --input-format csv, tsv, jsonl or sqlite",
-                         source->path);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "%s: the format of the table is not known: give --input-format csv, tsv, jsonl or sqlite",
+            source->path);
     source->no_quotes = source->no_quotes && source->format == TABLE_TSV;
     if (source->format == TABLE_SQLITE && !source->table == !source->query)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -109,7 +110,7 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
         return STATUS_OK; // it needs none
     bool beside_input = file_is_stream(settings->output);
     if (!settings->store && beside_input && file_is_stream(annotate->source.path))
-        return refuse(error, "between two pipes the answers have no place to stay: give --store FILE");
+        return refuse(error, "between two pipes there is no name for the store: give --store FILE");
     int length = settings->store ? asprintf(&annotate->store_path, "%s", settings->store)
                                  : asprintf(&annotate->store_path, "%s.db",
                                             beside_input ? annotate->source.path : settings->output);
@@ -272,9 +273,9 @@ static enum status work(struct annotate *annotate, struct error *error)
         status = store_progress(annotate->store, annotate->dataset, take_progress, &line, error);
     if (status != STATUS_OK || !line.n_total)
         return status;
-    log_write(LOG_INFO, "%lld rows: %lld different requests are new, %lld of the dataset's %lld are answered",
-              (long long)annotate->n_rows, (long long)annotate->n_added, (long long)line.n_before,
-              (long long)line.n_total);
+    log_write(LOG_INFO, "%lld row%s: %lld different request%s new, %lld of the dataset's %lld are answered",
+              (long long)annotate->n_rows, annotate->n_rows == 1 ? "" : "s", (long long)annotate->n_added,
+              annotate->n_added == 1 ? " is" : "s are", (long long)line.n_before, (long long)line.n_total);
     struct service service = {
         .store = annotate->store, .dataset = annotate->dataset, .requests_differ = true, .line = &line};
     struct worker_progress progress;

@@ -55,8 +55,8 @@ static enum status collect_output(struct run *run, struct error *error)
                   run->settings->output, (long long)output->n_failed,
                   run->temporary_folder ? "" : "; figures in ", run->temporary_folder ? "" : run->store_path);
     if (status == STATUS_OK && output->n_failed)
-        return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld jobs failed: exit status 3%s",
-                         (long long)output->n_failed,
+        return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld job%s failed: exit status 3%s",
+                         (long long)output->n_failed, output->n_failed == 1 ? "" : "s",
                          run->temporary_folder ? ""
                                                : "; the same command with --retry-failed answers them again");
     return status;

@@ -18,7 +18,8 @@ static enum status submit_to_store(struct input *input, const struct settings *s
     if (status == STATUS_OK)
         status = input_queue(input, store, text_from_string(settings->dataset), &n_added, error);
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s: %zu jobs queued in %s%s", settings->dataset, n_added, path,
+        log_write(LOG_INFO, "dataset %s: %zu job%s queued in %s%s", settings->dataset, n_added,
+                  n_added == 1 ? "" : "s", path,
                   (int64_t)n_added < input->n_jobs || input->n_before ? " (the others were there already)"
                                                                       : "");
     store_close(store);

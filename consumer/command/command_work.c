@@ -21,12 +21,12 @@ static enum status report(const struct worker_progress *progress, enum status st
 {
     int64_t n_failed = progress->n_failed - progress->n_cancelled;
     if (status == STATUS_OK || progress->n_done || progress->n_failed)
-        log_write(LOG_INFO, "%lld jobs answered, %lld failed, %lld cancelled", (long long)progress->n_done,
-                  (long long)n_failed, (long long)progress->n_cancelled);
+        log_write(LOG_INFO, "%lld job%s answered, %lld failed, %lld cancelled", (long long)progress->n_done,
+                  progress->n_done == 1 ? "" : "s", (long long)n_failed, (long long)progress->n_cancelled);
     if (status != STATUS_OK || n_failed == 0 || progress->was_stopped)
         return status;
-    return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld jobs failed: exit status 3",
-                     (long long)n_failed);
+    return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld job%s failed: exit status 3",
+                     (long long)n_failed, n_failed == 1 ? "" : "s");
 }
 
 enum status command_work(const struct settings *settings, struct error *error)

@@ -208,8 +208,10 @@ enum status input_read(struct input *input, struct text dataset,
     arena_finish(&group->arena);
     free(group);
     if (input->n_faulty > INPUT_FAULTS_SHOWN)
-        log_write(LOG_WARNING, "%s: %lld more lines are not jobs", input->name,
-                  (long long)(input->n_faulty - INPUT_FAULTS_SHOWN));
+        log_write(LOG_WARNING,
+                  "%s: %lld more line%s with a fault: each is a job that fails, and its answer says why",
+                  input->name, (long long)(input->n_faulty - INPUT_FAULTS_SHOWN),
+                  input->n_faulty - INPUT_FAULTS_SHOWN == 1 ? "" : "s");
     if (input->n_warned)
         log_write(
             LOG_WARNING,
