@@ -55,7 +55,8 @@ static const struct command commands[] = {
      "Compiles a constraint; of each line of FILE or standard input: accepted or not, and where; tokens, "
      "forced tokens. Times are processor time of one thread."},
     {"template", TEMPLATE, 1, 1, 0, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
-     "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt."},
+     "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt. Of a "
+     "model, tools and documents that are absent are none, as in jobs; of a file undefined, as in plain Jinja2."},
     {"logits", LOGITS, 1, 1, 0, "MODEL --tokens \"3 17 9\" -o OUT.f32",
      "float32 logits of every position, row-major [tokens, vocabulary]."},
     {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",

@@ -86,7 +86,8 @@ static enum status parse_now(const struct settings *settings, int64_t *now_s, st
     return STATUS_OK;
 }
 
-// As for a job (make_variables of schemas/prompt.c): tools and documents that are absent are none, not undefined.
+// Of a model as for a job (make_variables of schemas/prompt.c): tools and documents that are absent are none. A file's
+// are undefined, as in plain Jinja2: a template named "tool_use", which no job without tools gets, may need them.
 static enum status add_absent(struct value *variables, struct arena *arena, struct error *error)
 {
     static const char *const names[] = {"tools", "documents"};
@@ -123,7 +124,7 @@ static enum status render(const struct source *source, struct error *error)
     if (status == STATUS_OK && variables.kind != VALUE_OBJECT)
         status = error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
                            "standard input: expected an object, got %s", value_kind_name(variables.kind));
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && source->gguf)
         status = add_absent(&variables, &arena, error);
     struct text text = status == STATUS_OK ? choose_template(source, &variables) : (struct text){0};
     if (status == STATUS_OK && !text.size && source->tool_use.size)

@@ -484,10 +484,6 @@ def options_of_the_model_can_be_seen_before_work(test):
     prompt = test.run("template", "tiny.gguf", stdin='{"messages": [{"role": "user", "content": "hi"}],'
                                                      ' "add_generation_prompt": true}').out
     assert prompt == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n", prompt
-    # As in a job: tools and documents are none where there are none.
-    test.write("none.jinja", ["{{ tools is none }} {{ documents is none }} {{ tools }} {{ add_generation_prompt }}"])
-    assert test.run("template", "none.jinja", stdin='{"messages": [], "tools": ["x"]}').out == "False True ['x'] True"
-    assert test.run("template", "none.jinja", stdin='{"messages": []}').out == "True True None True"
     test.run("logits", "tiny.gguf", "--tokens", "3 17 9", "-o", "logits.f32")
     assert len(test.read("logits.f32")) == 3 * told["vocabulary"] * 4
     sizes = json.loads(test.run("bench", "tiny.gguf", "--prompt", "8", "--generate", "4", "--batch", "1,2", "--repeat", "1",

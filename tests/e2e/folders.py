@@ -1,4 +1,6 @@
 """Models as Hugging Face's folders: ends, sampling defaults, templates and BOS are what transformers and vLLM take from the same files."""
+import json
+
 import tiny_model
 from session import case, error_of
 
@@ -90,6 +92,19 @@ def the_template_is_the_first_of_the_files_that_has_one(test):
     assert template_of(test, tokenizer_config_json=dict(SETTINGS, chat_template=three), chat_template_json={"chat_template": two}) == [3, 3]
     assert template_of(test, tokenizer_config_json=dict(SETTINGS, chat_template=named), chat_template_json={"chat_template": two},
                        chat_template_jinja=one) == [1, 1]
+
+
+@case
+def a_model_s_template_is_rendered_as_for_a_job_and_a_file_s_as_in_jinja2(test):
+    template = "{{ tools is none }} {{ documents is none }} {{ tools }}"
+    folder = write(test, "model", tokenizer_config_json=dict(SETTINGS, chat_template=template))
+    with open(test.path("file.jinja"), "w", encoding="utf-8") as file:
+        file.write(template)
+    for given, of_model, of_file in (({}, "True True None", "False False "), ({"tools": ["x"]}, "False True ['x']", "False False ['x']"),
+                                     ({"documents": None}, "True True None", "False True ")):
+        stdin = json.dumps(dict(messages=CHAT, **given))
+        assert test.run("template", folder, stdin=stdin).out == of_model
+        assert test.run("template", "file.jinja", stdin=stdin).out == of_file
 
 
 @case
