@@ -1,5 +1,6 @@
 #include "store/database.h"
 
+#include "schemas/clock.h"
 #include "store/store_sql.h"
 
 #include <assert.h>
@@ -10,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { BUSY_SLEEP_NS = 2 * 1000 * 1000 };
 
 // SQLite reports a failed mmap() of its index as an I/O error. Unlike a fault of the disk, it lasts as long
 // as the process.
@@ -205,15 +209,29 @@ static enum status create_file(const char *path, enum store_mode mode, struct er
     return STATUS_OK;
 }
 
+// Processes that open a new file at once all read it before they change its mode. SQLite does not call the busy
+// handler of one that would wait for a lock while others wait for its own (https://sqlite.org/c3ref/busy_handler.html).
+static enum status set_log_mode(struct database *database, int patience_ms, struct error *error)
+{
+    const int64_t until_us = clock_us() + (int64_t)patience_ms * 1000;
+    enum status status;
+    do
+        status = database_execute(database, "PRAGMA journal_mode = WAL", error);
+    while (status == STATUS_RETRY && (sqlite3_errcode(database->sqlite) & 0xFF) == SQLITE_BUSY &&
+           clock_us() < until_us && nanosleep(&(struct timespec){.tv_nsec = BUSY_SLEEP_NS}, NULL) == 0);
+    return status;
+}
+
 static enum status configure(struct database *database, enum store_mode mode, struct error *error)
 {
-    sqlite3_busy_timeout(database->sqlite, mode == STORE_CREATE_SOON ? STORE_TURN_MS : STORE_BUSY_MS);
+    int patience_ms = mode == STORE_CREATE_SOON ? STORE_TURN_MS : STORE_BUSY_MS;
+    sqlite3_busy_timeout(database->sqlite, patience_ms);
     sqlite3_extended_result_codes(database->sqlite, 1);
     enum status status = STATUS_OK;
     if (mode != STORE_READ_ONLY)
         // NORMAL: a power cut may lose the last transactions but never corrupts the file; a killed process
         // loses nothing.
-        status = database_execute(database, "PRAGMA journal_mode = WAL", error);
+        status = set_log_mode(database, patience_ms, error);
     if (status == STATUS_OK)
         status = database_execute(database, "PRAGMA synchronous = NORMAL", error);
     if (status == STATUS_OK)
