@@ -257,10 +257,32 @@ static int vfs_access(sqlite3_vfs *unused, const char *name, int flags, int *res
     return fails(FAULT_IO) ? SQLITE_IOERR_ACCESS : real_vfs->xAccess(real_vfs, name, flags, result);
 }
 
+static struct {
+    int64_t slept_us;
+    void (*call)(void *context);
+    void *context;
+} sleeps;
+
+int64_t faults_slept_us(void)
+{
+    return sleeps.slept_us;
+}
+
+void faults_at_sleep(void (*call)(void *context), void *context)
+{
+    sleeps.call = call;
+    sleeps.context = context;
+}
+
 static int vfs_sleep(sqlite3_vfs *unused, int us)
 {
     (void)unused;
-    return us; // SQLite waits for other processes, which these tests don't have
+    void (*call)(void *context) = sleeps.call;
+    sleeps.slept_us += us;
+    sleeps.call = NULL;
+    if (call)
+        call(sleeps.context);
+    return us;
 }
 
 void faults_install(void)

@@ -69,6 +69,78 @@ static void a_table_behind_a_lock_is_not_taken_for_ours(void **state)
     sqlite3_close(other);
 }
 
+static sqlite3 *other; // another connection
+static const struct text column = TEXT("_id");
+
+static void lock(const char *begin)
+{
+    assert_int_equal(sqlite3_exec(other, begin, NULL, NULL, NULL), SQLITE_OK);
+}
+
+static void unlock(void *context)
+{
+    (void)context;
+    assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+}
+
+static enum status check_under_lock(void)
+{
+    lock("BEGIN EXCLUSIVE");
+    return check_table("ours");
+}
+
+static enum status read_under_lock(void)
+{
+    struct table_query *query = NULL;
+    lock("BEGIN EXCLUSIVE");
+    enum status status = table_query_open(&query, path, "ours", NULL, &error);
+    table_query_close(query);
+    return status;
+}
+
+static enum status open_under_lock(void)
+{
+    struct table_insert *insert = NULL;
+    lock("BEGIN EXCLUSIVE");
+    enum status status = table_insert_open(&insert, path, "ours", &column, 1, &error);
+    table_insert_close(insert);
+    return status;
+}
+
+static enum status write_under_lock(void)
+{
+    struct table_insert *insert = NULL;
+    assert_int_equal(table_insert_open(&insert, path, "ours", &column, 1, &error), STATUS_OK);
+    lock("BEGIN IMMEDIATE");
+    enum status status = table_insert_complete(insert, &error);
+    table_insert_close(insert);
+    return status;
+}
+
+static void a_lock_is_waited_for_as_long_as_for_the_stores(void **state)
+{
+    (void)state;
+    static const struct {
+        enum status (*run)(void);
+        enum status locked;
+    } uses[] = {{check_under_lock, STATUS_RETRY},
+                {read_under_lock, STATUS_REFUSE}, // a query that can't be prepared
+                {open_under_lock, STATUS_RETRY},
+                {write_under_lock, STATUS_RETRY}};
+    execute("CREATE TABLE ours (_id)");
+    assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        int64_t before_us = faults_slept_us();
+        if (uses[i].run() != uses[i].locked)
+            fail_msg("use %zu: %s", i, error.text);
+        assert_int_equal(faults_slept_us() - before_us, STORE_BUSY_MS * 1000);
+        unlock(NULL);
+        faults_at_sleep(unlock, NULL);
+        assert_int_equal(uses[i].run(), STATUS_OK);
+    }
+    sqlite3_close(other);
+}
+
 static void a_file_that_is_missing_or_no_database_is_told_apart(void **state)
 {
     (void)state;
@@ -187,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_table_is_never_taken_for_ours_wherever_a_look_at_it_fails, fresh_path),
         cmocka_unit_test_setup(a_table_behind_a_lock_is_not_taken_for_ours, fresh_path),
+        cmocka_unit_test_setup(a_lock_is_waited_for_as_long_as_for_the_stores, fresh_path),
         cmocka_unit_test_setup(a_file_that_is_missing_or_no_database_is_told_apart, fresh_path),
         cmocka_unit_test(a_written_table_is_whole_or_an_error_with_each_fault),
         cmocka_unit_test(a_table_is_read_whole_or_an_error_with_each_fault),
