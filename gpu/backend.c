@@ -16,15 +16,19 @@ static int32_t larger(int32_t a, int32_t b)
 // fifty blocks. Weights are not included; gpu_weight_bytes counts their rounding.
 static const uint64_t memory_unused_bytes = 256ull << 20;
 
+// Of `bytes`, those that the limit leaves.
+static uint64_t within_limit(const struct gpu_backend *backend, uint64_t bytes)
+{
+    uint64_t most = backend->options.memory_bytes;
+    uint64_t left = most > backend->used_bytes ? most - backend->used_bytes : 0;
+    return most && left < bytes ? left : bytes;
+}
+
 static uint64_t memory_available(struct backend *base)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     uint64_t bytes = device_memory_free(backend->device);
-    bytes = bytes > memory_unused_bytes ? bytes - memory_unused_bytes : 0;
-    uint64_t wanted = backend->options.memory_bytes;
-    if (wanted)
-        wanted = wanted > backend->used_bytes ? wanted - backend->used_bytes : 0;
-    return wanted && wanted < bytes ? wanted : bytes;
+    return within_limit(backend, bytes > memory_unused_bytes ? bytes - memory_unused_bytes : 0);
 }
 
 void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes)
@@ -41,7 +45,7 @@ void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes)
 enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what,
                           struct error *error)
 {
-    uint64_t left = device_memory_free(backend->device);
+    uint64_t left = within_limit(backend, device_memory_free(backend->device));
     if (device_status(backend->device, error) != STATUS_OK)
         return error->status; // the error of device_open
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,

@@ -672,6 +672,12 @@ static void memory_that_does_not_suffice_refuses_the_model(void **state)
                          STATUS_REFUSE);
         assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
         assert_non_null(strstr(error.text, "no device memory"));
+        double wanted_mb = -1, left_mb = -1;
+        assert_int_equal(
+            sscanf(strrchr(error.text, ':') + 1, "%lf MB wanted, %lf MB left", &wanted_mb, &left_mb), 2);
+        if (left_mb < 0 || left_mb > wanted_mb || left_mb > (double)bytes / 1e6 + 0.05)
+            fail_msg("%s", error.text);
+        assert_true(wanted_mb <= (double)forward_weight_bytes(model, machine.backend) / 1e6 + 0.05);
         machine.backend->device.destroy(machine.backend);
     }
     int n_refused = 0;
