@@ -366,12 +366,20 @@ static void a_worker_without_a_partition_says_so(void **state)
     ((struct kafka_transport *)second.transport)->watch.quiet_ms = 600;
     ((struct kafka_transport *)first.transport)->watch.quiet_ms = 600;
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
-         !strstr(first.warnings, "no partition for this worker") &&
-         !strstr(second.warnings, "no partition for this worker");) {
+         (!strstr(first.warnings, "no partition for this worker") &&
+          !strstr(second.warnings, "no partition for this worker")) ||
+         member_n_partitions(&first) + member_n_partitions(&second) != 1;) {
         struct error error;
         (void)!member_poll(&first, 100, &error);
         (void)!member_poll(&second, 100, &error);
         assert_true(clock_ms() < until_ms);
+    }
+    struct member *others[] = {&first, &second};
+    for (int i = 0; i < 2; i++) {
+        const char *said = strstr(others[i]->warnings, "no partition for this worker");
+        if (member_n_partitions(others[i]) != (said ? 0 : 1))
+            fail_msg("%zu partitions: %s", member_n_partitions(others[i]), others[i]->warnings);
+        assert_true(!said || (strstr(said, "surplus") && !strstr(said + 1, "no partition for this worker")));
     }
     member_close(&second);
     member_finish(&first);
