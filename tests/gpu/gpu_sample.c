@@ -294,6 +294,43 @@ static void a_row_draws_the_same_alone(void **state)
     backend->device.destroy(backend);
 }
 
+// --- phases of a step (gpu/phases.h) ---
+
+static void phases_are_kept_in_their_own_memory_up_to_the_limit(void **state)
+{
+    enum { BESIDE = 4096 };
+    (void)state;
+    struct matrix *matrix;
+    struct backend *backend = backend_open(16, &matrix);
+    struct device *device = gpu_backend_of(backend)->device;
+    struct phases phases = {0};
+    struct step_times times = {0};
+    char *beside = NULL, expected[BESIDE];
+    memset(expected, 0x5A, sizeof expected);
+    for (int i = 0; i < PHASES_MAX + 10; i++) {
+        phases_mark(&phases, device, i % 2 ? PHASE_PRODUCTS : PHASE_ATTENTION);
+        phases_mark(&phases, device, i % 2 ? PHASE_PRODUCTS : PHASE_ATTENTION); // one phase
+        if (i == 0) {
+            beside = malloc(BESIDE); // likely behind the first ones
+            assert_non_null(beside);
+            memcpy(beside, expected, BESIDE);
+        }
+    }
+    phases_end(&phases, device);
+    assert_int_equal(phases.n, PHASES_MAX);
+    assert_memory_equal(beside, expected, BESIDE);
+    for (int i = 0; i < phases.n; i++)
+        assert_int_equal(phases.kinds[i], i % 2 ? PHASE_PRODUCTS : PHASE_ATTENTION);
+    struct error error;
+    assert_int_equal(device_wait(device, &error), STATUS_OK);
+    phases_add(&phases, &times);
+    assert_true(times.us[PHASE_ATTENTION] >= 0 && times.us[PHASE_UPLOAD] == 0);
+    free(beside);
+    phases_finish(&phases, device);
+    backend->device.matrix_destroy(backend, matrix);
+    backend->device.destroy(backend);
+}
+
 // 77: skipped.
 static int device_missing(void)
 {
@@ -317,6 +354,7 @@ int main(void)
         cmocka_unit_test(a_draw_far_down_the_ranking_finds_its_token),
         cmocka_unit_test(bad_logits_fail_their_own_row_alone),
         cmocka_unit_test(a_row_draws_the_same_alone),
+        cmocka_unit_test(phases_are_kept_in_their_own_memory_up_to_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
