@@ -59,6 +59,10 @@ def must_be_once(topics, n, name="d"):
     assert set(found) == expected, (len(found), sorted(expected - set(found))[:3], sorted(set(found) - expected)[:3])
 
 
+def markers(topics):
+    return [json.loads(record["payload"]) for record in topics.read("control") if json.loads(record["key"])[0] == "submit"]
+
+
 def write_control(topics, key, value):
     subprocess.run(["kcat", "-b", address(), "-P", "-t", topics.prefix + "control", "-K", "\t", "-Z"],
                    input=f"{json.dumps(key, separators=(',', ':'))}\t{value}\n", text=True, check=True, timeout=60)
@@ -255,6 +259,19 @@ def a_marker_of_a_topic_that_was_made_again_does_not_count_and_a_tombstone_takes
     write_control(topics, key, "")
     write_control(topics, ["submit", "neither topic nor dataset"], "[")
     assert "5 jobs written" in submit(test, topics).err
+
+
+@case
+def a_marker_that_is_completed_alone_keeps_the_place_of_the_last_job(test):
+    """As after a kill between the last jobs and the end of the file: there is no job left whose place it could have."""
+    topics = Topics(test, 1)
+    test.write("in.jsonl", lines_of(5))
+    submit(test, topics)
+    (first,) = markers(topics)
+    assert (first["partition"], first["offset"], first["complete"]) == (0, 4, True), first
+    write_control(topics, ["submit", topics.prefix + "jobs", "d"], json.dumps(dict(first, complete=False)))
+    submit(test, topics)
+    assert markers(topics)[-1] == first, markers(topics)
 
 
 # ---- one jobs topic ----

@@ -404,6 +404,23 @@ static void jobs_that_a_dead_worker_had_begun_are_counted_as_attempts(void **sta
     member_finish(&member);
 }
 
+static void jobs_that_a_worker_had_begun_and_gave_back_are_no_attempts(void **state)
+{
+    struct member member;
+    struct error error;
+    member_init(&member, brokers, "given-back");
+    member_open(&member);
+    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 3);
+    member_receive(&member, 3);
+    const struct transport_impl *impl = member.transport->impl;
+    assert_int_equal(impl->start(member.transport, member.jobs, 3, SUSPECT_AMONG_MANY, &error), STATUS_OK);
+    member_close(&member);
+    member_open(&member);
+    member_receive(&member, 3);
+    assert_int_equal(member.last_attempts, 0);
+    member_finish(&member);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +440,7 @@ int main(void)
         BROKER_TEST(a_reset_to_the_first_offset_is_warned_of),
         BROKER_TEST(a_worker_without_a_partition_says_so),
         BROKER_TEST(jobs_that_a_dead_worker_had_begun_are_counted_as_attempts),
+        BROKER_TEST(jobs_that_a_worker_had_begun_and_gave_back_are_no_attempts),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
     return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
