@@ -219,8 +219,8 @@ static enum status report_failed(const struct collecting *collecting, struct err
                           "; %lld ended before they were whole: a larger --max-tokens asks for all rows anew",
                           n_cut);
     error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED,
-              "%lld rows have no answer (column sheaf_error): exit status 3%s", n_failed,
-              advice.data ? advice.data : "");
+              "%lld row%s no answer (column sheaf_error): exit status 3%s", n_failed,
+              n_failed == 1 ? " has" : "s have", advice.data ? advice.data : "");
     buffer_finish(&advice);
     return error->status;
 }
@@ -254,8 +254,8 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
         status = annotate_store_evaluation(annotate, error);
     }
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "%lld rows in %s, %lld of them without an answer; jobs and figures in %s",
-                  (long long)collecting.n_written, annotate->settings->output, (long long)collecting.n_failed,
-                  annotate->store_path);
+        log_write(LOG_INFO, "%lld row%s in %s, %lld of them without an answer; jobs and figures in %s",
+                  (long long)collecting.n_written, collecting.n_written == 1 ? "" : "s",
+                  annotate->settings->output, (long long)collecting.n_failed, annotate->store_path);
     return status == STATUS_OK && collecting.n_failed ? report_failed(&collecting, error) : status;
 }

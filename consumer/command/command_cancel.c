@@ -31,8 +31,8 @@ static enum status report(struct store *store, const char *dataset, int64_t n_ca
     if (status != STATUS_OK)
         return status;
     if (progress.is_cancelled)
-        log_write(LOG_INFO, "dataset %s: %lld waiting jobs cancelled; running ones stop at their next step",
-                  dataset, (long long)n_cancelled);
+        log_write(LOG_INFO, "dataset %s: %lld waiting job%s cancelled; running ones stop at their next step",
+                  dataset, (long long)n_cancelled, n_cancelled == 1 ? "" : "s");
     else
         log_write(LOG_INFO,
                   "dataset %s: nothing to cancel: all %lld jobs have finished (%lld "

@@ -38,8 +38,8 @@ static enum status produce(struct input *input, const struct kafka_config *confi
     char before[80] = "";
     if (submitted.n_before)
         snprintf(before, sizeof before, " (%lld were there already)", (long long)submitted.n_before);
-    log_write(LOG_INFO, "dataset %s: %lld jobs written to topic %s%s", settings->dataset,
-              (long long)submitted.n_new, config->jobs, before);
+    log_write(LOG_INFO, "dataset %s: %lld job%s written to topic %s%s", settings->dataset,
+              (long long)submitted.n_new, submitted.n_new == 1 ? "" : "s", config->jobs, before);
     return STATUS_OK;
 }
 

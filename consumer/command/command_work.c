@@ -12,7 +12,8 @@ static enum status retry_failed(struct store *store, const struct settings *sett
     int64_t n_reopened;
     enum status status = store_retry_failed(store, text_from_string(settings->dataset), &n_reopened, error);
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "%lld failed jobs are queued again", (long long)n_reopened);
+        log_write(LOG_INFO, "%lld failed job%s queued again", (long long)n_reopened,
+                  n_reopened == 1 ? " is" : "s are");
     return status;
 }
 

@@ -215,8 +215,8 @@ enum status input_read(struct input *input, struct text dataset,
     if (input->n_warned)
         log_write(
             LOG_WARNING,
-            "%s: %lld lines have fields that are ignored or have no effect; each answer lists its own under "
+            "%s: %lld line%s fields that are ignored or have no effect; each answer lists its own under "
             "\"warnings\"",
-            input->name, (long long)input->n_warned);
+            input->name, (long long)input->n_warned, input->n_warned == 1 ? " has" : "s have");
     return status;
 }
