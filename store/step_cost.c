@@ -28,16 +28,23 @@ static void fit(struct step_cost *cost, double x, double y, double xx, double xy
     cost->noise_ms = n > 2 && squares > 0 ? sqrt(squares / (n - 2)) : 0;
 }
 
+// The newest worker with steps, and those before it of its kind.
+#define ALIKE                                                                                                \
+    "(SELECT w.id FROM workers w JOIN workers newest ON newest.id = (SELECT max(worker) FROM steps)"         \
+    " WHERE w.host = newest.host AND w.backend = newest.backend AND w.model = newest.model"                  \
+    " AND w.dataset IS newest.dataset AND w.n_sequences_max = newest.n_sequences_max"                        \
+    " AND w.n_tokens_max = newest.n_tokens_max)"
+
 enum status store_step_cost(struct store *store, struct step_cost *cost, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT count(*), total(s.prefill_tokens), total(s.generated), workers.n_sequences_max, workers.n_tokens_max, total(x), total(y),"
+        "SELECT count(*), total(s.prefill_tokens), total(s.generated), max(workers.n_sequences_max), max(workers.n_tokens_max), total(x), total(y),"
         " total(x * x), total(x * y), total(y * y), total(s.n_sequences),"
-        " (SELECT count(*) FROM jobs WHERE worker = s.worker AND finished_at_us IS NOT NULL),"
-        " coalesce(avg(s.n_sequences) FILTER (WHERE s.waiting > 0), workers.n_sequences_max)"
+        " (SELECT count(*) FROM jobs WHERE worker IN " ALIKE " AND finished_at_us IS NOT NULL),"
+        " coalesce(avg(s.n_sequences) FILTER (WHERE s.waiting > 0), max(workers.n_sequences_max))"
         " FROM (SELECT worker, n_sequences, waiting, prefill_tokens, generated, CAST(n_tokens AS REAL) AS x,"
-        " prepare_ms + plan_ms + compute_ms + finish_ms AS y FROM steps WHERE worker = (SELECT max(worker) FROM steps)) s"
+        " prepare_ms + plan_ms + compute_ms + finish_ms AS y FROM steps WHERE worker IN " ALIKE ") s"
         " JOIN workers ON workers.id = s.worker",
         error);
     if (!select)

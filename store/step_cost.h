@@ -1,4 +1,5 @@
-// Costs of the newest worker's steps, for estimates. Thread: main.
+// Costs of the steps of the newest worker, and of those before it on its host with its model, dataset and batch, for
+// estimates: the newest may have had few jobs. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -10,7 +11,7 @@ struct store;
 struct step_cost {
     int64_t n_steps, prefill_tokens, generated_tokens;
     int64_t n_tokens, n_sequence_steps; // in all steps: tokens, sequences
-    int64_t n_jobs;                     // that the worker finished
+    int64_t n_jobs;                     // that the workers finished
     double n_sequences_full; // mean of the steps behind which others waited, without such ones the most
     int32_t n_sequences_max, n_tokens_max; // of the worker's batch
     // milliseconds of a step, by least squares: base_ms + token_ms * its tokens; neither is negative

@@ -604,11 +604,11 @@ def estimates_count_equal_rows_as_the_run_does(test):
 @case
 def a_second_sample_counts_what_has_no_answer(test):
     write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(500)])
-    options = ("in.csv", "--choice", "a,b", "--max-batch", "8")
-    annotate(test, *options, "--sample", "400", engine="fixed:1")
-    sample = annotate(test, *options, "--sample", "50", "--seed", "3", engine="fixed:1")
+    options = ("in.csv", "--choice", "one label,two,three", "--max-batch", "16")
+    annotate(test, *options, "--sample", "300", engine="fixed:1")
+    sample = annotate(test, *options, "--sample", "12", "--seed", "3", engine="fixed:1")  # of few new jobs
     before, n_jobs = test.query("SELECT sum(n_steps), (SELECT count(*) FROM jobs) FROM workers", "out.csv.db")[0]
-    assert 400 < n_jobs < 500, n_jobs
+    assert 300 < n_jobs < 500, n_jobs
     steps, = figure(sample.out, "steps to go")
     annotate(test, *options, engine="fixed:1")
     after, = test.query("SELECT sum(n_steps) FROM workers", "out.csv.db")[0]
