@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sqlite3
+import statistics
 
 from session import case
 
@@ -615,6 +616,17 @@ def a_second_sample_counts_what_has_no_answer(test):
     assert abs(steps - (after - before)) <= 0.25 * (after - before), (steps, after - before)
     sample = annotate(test, *options, "--sample", "3", engine="fixed:1")
     assert (figure(sample.out, "steps to go"), figure(sample.out, "seconds to go")) == ([0], [0]), sample.out
+
+
+@case
+def intervals_of_few_rows_are_as_wide_as_they_must_be(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", "long " * (i * i % 17)] for i in range(60)])
+    for n, quantile in ((2, 12.706), (3, 4.303), (5, 2.776), (20, 2.093)):  # Student's, of n - 1 degrees of freedom
+        sample = annotate(test, "in.csv", "--choice", "a", "--sample", str(n), out=f"{n}.csv")
+        tokens = [tokens for tokens, in test.query("SELECT prompt_tokens FROM jobs", f"{n}.csv.db")]
+        margin = quantile * statistics.stdev(tokens) * (60 * (60 - n) / n) ** 0.5
+        value, _, high = figure(sample.out, "prompt tokens")
+        assert abs(value - 60 * statistics.mean(tokens)) <= 1 and abs(high - value - margin) <= 0.01 * margin + 1, (n, value, high, margin)
 
 
 @case
