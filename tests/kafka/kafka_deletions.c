@@ -40,6 +40,21 @@ static void poll_until_logged(struct member *member, const char *part)
     }
 }
 
+static void poll_until_refused(struct member *member, const char *part)
+{
+    struct error error = {0};
+    enum status status = STATUS_OK;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+        status = member_poll(member, 100, &error);
+        if (clock_ms() > until_ms)
+            break;
+    }
+    if (status != STATUS_REFUSE || !strstr(error.text, part))
+        fail_msg(
+            "expected a refusal for \"%s\", got status %d: %s; %zu jobs received; warnings: %s; last: %s",
+            part, status, error.text, member->n_received, member->warnings, member->last_log);
+}
+
 static bool is_odd(const struct job *job)
 {
     return member_job_number(job) % 2;
@@ -104,16 +119,11 @@ static void jobs_that_were_deleted_before_the_group_s_first_commit_are_counted_a
 static void jobs_deleted_before_the_first_commit_end_a_worker_that_is_to_refuse_them(void **state)
 {
     struct member member;
-    struct error error = {0};
-    enum status status = STATUS_OK;
     delete_before_the_first_commit(&member, "unseen-refused");
     member.config.dynamic_membership = true; // no member stays in the group
     member.config.refuse_deleted = true;
     member_open(&member);
-    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
-         (status = member_poll(&member, 100, &error)) != STATUS_REFUSE;)
-        assert_true((status == STATUS_OK || status == STATUS_RETRY) && clock_ms() < until_ms);
-    assert_non_null(strstr(error.text, "the offsets 0 to 39 were deleted"));
+    poll_until_refused(&member, "the offsets 0 to 39 were deleted");
     member_close(&member);
     // the offset where the log starts, set by hand: a topic that is older than its group is accepted
     probe_commit(brokers, member.config.group, member.config.jobs, 0, 40, "");
@@ -136,17 +146,11 @@ static void a_log_that_was_emptied_is_noticed_at_its_end(void **state)
 static void deleted_jobs_end_a_worker_that_is_to_refuse_them(void **state)
 {
     struct member member;
-    struct error error = {0};
-    enum status status = STATUS_OK;
     delete_below(&member, "refused", 40);
     member.config.refuse_deleted = true;
     for (int starts = 0; starts < 2; starts++) { // nothing was committed beyond them
         member_open(&member);
-        for (int64_t until_ms = clock_ms() + PATIENCE_MS;
-             (status = member_poll(&member, 100, &error)) != STATUS_REFUSE;)
-            assert_true((status == STATUS_OK || status == STATUS_RETRY) && clock_ms() < until_ms);
-        if (!strstr(error.text, "the offsets 10 to 39 were deleted"))
-            fail_msg("%s", error.text);
+        poll_until_refused(&member, "the offsets 10 to 39 were deleted");
         member_close(&member);
     }
     assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 10);
