@@ -1,5 +1,5 @@
-// Tokens that are forced from a state of a constraint, kept with it: jobs of one constraint come to the same states, and the tokens
-// are a function of the state. Thread: engine.
+// Tokens that are forced from a state of a constraint, kept with it: jobs of one constraint come to the same
+// states, and the tokens are a function of the state. Thread: engine.
 #pragma once
 
 #include "engine/tokenizer/tokenizer.h"

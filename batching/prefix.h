@@ -4,8 +4,8 @@
 // where a later prompt diverges. Each node counts the waiting sequences below it and its users, and knows
 // which of its pages are computed. Sharing, the order of admission and eviction follow from these counts.
 //
-//   root ── [5 pages] ─┬─ [2 pages]      a path covers a prompt's full pages, except the page of its last token:
-//                      └─ [30 pages]     that token is always computed
+//   root ── [5 pages] ─┬─ [2 pages]      a path covers a prompt's full pages, except the page of its last
+//                      └─ [30 pages]     token: that token is always computed
 //
 // Along any path, from the root: ready pages, then pages that one sequence is computing, then positions
 // without a page. An unused page stays cached until its memory is needed. Eviction takes pages that no

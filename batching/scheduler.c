@@ -120,8 +120,8 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
     int32_t n_cached = n_ready * b->config.limits.page_positions, first = first_output_row(sequence);
     sequence->n_stored = n_cached;
     sequence->n_computed = n_cached < first ? n_cached : first;
-    // The prompt is one for all its sequences, and so is what was cached of it: the first finds what other jobs computed,
-    // the next ones what this job did.
+    // The prompt is one for all its sequences, and so is what was cached of it: the first finds what other
+    // jobs computed, the next ones what this job did.
     bool counts = sequence == prompt->sequences && !sequence->only_scores;
     sequence->n_shared = counts ? sequence->n_computed : 0;
     sequence->running = true;

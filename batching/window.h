@@ -5,7 +5,8 @@
 //
 // No sequence starves:
 //   - every WINDOW_SHARE-th admission goes to the sequence that waits longest of all levels;
-//   - within a level, a sequence passed over by WINDOW_PASSED_MAX admissions is chosen next, whatever its prefix.
+//   - within a level, a sequence passed over by WINDOW_PASSED_MAX admissions is chosen next, whatever its
+//     prefix.
 //
 // One level at a time is offered to the tree search. If a few more urgent sequences arrive, up to
 // WINDOW_SCAN_MAX, they are searched linearly instead, so that they do not cause the offered level to be

@@ -1,12 +1,13 @@
 // A worker's HTTP endpoints: /metrics for Prometheus, / for people, /healthz (the main loop turns), /readyz
 // (it can work now).
 //
-//   main         exporter_open   exporter_attach   exporter_publish ...               exporter_announce_close   exporter_close
-//   sheaf-http   "starting"      answers from the figures last published            answers with the reason
+//   main: exporter_open   exporter_attach   exporter_publish ...   exporter_announce_close   exporter_close
+//   sheaf-http: "starting"   answers from the figures last published   answers with the reason
 //
-// The server's thread answers while a call of librdkafka, SQLite or the kernel holds main: it reads a copy of main's
-// figures, under a lock that neither holds while it waits for anything else. It asks main for new figures with each
-// request of /metrics and /, and goes without after EXPORTER_WAIT_MS. Probes never wait. Thread: main.
+// The server's thread answers while a call of librdkafka, SQLite or the kernel holds main: it reads a copy of
+// main's figures, under a lock that neither holds while it waits for anything else. It asks main for new
+// figures with each request of /metrics and /, and goes without after EXPORTER_WAIT_MS. Probes never wait.
+// Thread: main.
 #pragma once
 
 #include "consumer/http.h"
@@ -19,9 +20,9 @@ enum {
     EXPORTER_PARTITIONS_MAX = 4096,
     EXPORTER_WAIT_MS = 500,
     EXPORTER_FIGURES_MS = 1000, // between two copies of figures that nobody asked for
-    // Since main's last turn. A commit may take KAFKA_COMMIT_TIMEOUT_MS before it is retried; then the worker is not
-    // ready. A call of librdkafka may wait for socket.timeout.ms (60 s), whatever time it was given, and a turn has
-    // a few of them; then the worker is not alive.
+    // Since main's last turn. A commit may take KAFKA_COMMIT_TIMEOUT_MS before it is retried; then the worker
+    // is not ready. A call of librdkafka may wait for socket.timeout.ms (60 s), whatever time it was given,
+    // and a turn has a few of them; then the worker is not alive.
     EXPORTER_READY_MS = 10000,
     EXPORTER_LIVE_MS = 300000,
 };
@@ -60,8 +61,8 @@ enum status exporter_open(struct exporter **exporter, const char *address, const
                           struct error *error) WARN_UNUSED;
 // Sets the source of the figures and publishes them.
 void exporter_attach(struct exporter *exporter, struct transport *transport, const struct metrics_view *view);
-// The main loop turns: copies its state, and the figures if they are wanted or it is time. To be called several times
-// a second, and when exporter_fd is readable: new figures are wanted.
+// The main loop turns: copies its state, and the figures if they are wanted or it is time. To be called
+// several times a second, and when exporter_fd is readable: new figures are wanted.
 void exporter_publish(struct exporter *exporter);
 int exporter_fd(const struct exporter *exporter); // -1: not served
 // From here on every page answers 503 with the reason; transport and metrics are not accessed any more.

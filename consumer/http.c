@@ -151,8 +151,8 @@ static bool is_loopback(const struct sockaddr_storage *address)
     return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
 }
 
-// Whether the request's host is a name of the loopback. A page of another site whose name was made to lead here (DNS
-// rebinding) asks by its own name. Browsers always send one; absent (NULL), the client is none.
+// Whether the request's host is a name of the loopback. A page of another site whose name was made to lead
+// here (DNS rebinding) asks by its own name. Browsers always send one; absent (NULL), the client is none.
 static bool is_local_host(const struct http *http, const char *header)
 {
     char host[NI_MAXHOST];

@@ -28,9 +28,9 @@ typedef void http_handler(void *context, const char *path, const char *authoriza
 
 struct http;
 
-// Starts the server. `address` is HOST:PORT, [HOST]:PORT, or PORT for the loopback. Port 0 selects a free one.
-// STATUS_REFUSE: invalid, in use, with `only_loopback` reachable from another machine, or no thread. With it,
-// requests for other hosts than the loopback's names and the one in `address` are answered with 403.
+// Starts the server. `address` is HOST:PORT, [HOST]:PORT, or PORT for the loopback. Port 0 selects a free
+// one. STATUS_REFUSE: invalid, in use, with `only_loopback` reachable from another machine, or no thread.
+// With it, requests for other hosts than the loopback's names and the one in `address` are answered with 403.
 enum status http_open(struct http **http, const char *address, bool only_loopback, http_handler *handler,
                       void *context, struct error *error) WARN_UNUSED;
 const char *http_address(const struct http *http); // as it is bound

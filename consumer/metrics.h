@@ -50,7 +50,8 @@ struct metrics {
         bool is_running;                // the main loop runs
         bool has_failed;                // `trouble` ends the worker
     } state;
-    // Jobs in flight by the second of their arrival, to find the next oldest_s. Last: copies for readers end before.
+    // Jobs in flight by the second of their arrival, to find the next oldest_s. Last: copies for readers end
+    // before.
     int32_t n_by_age[METRICS_AGE_SECONDS];
 };
 

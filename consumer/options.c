@@ -33,7 +33,8 @@ static const struct command commands[] = {
      "columns behind it: answer, label (--choice)\n"
      "or the schema's properties, then sheaf_finish_reason and sheaf_error. In CSV and TSV a BLOB is "
      "base64; no prompt reads one.\n"
-     "With --brokers the workers of a jobs topic answer (sheaf work --brokers), and no MODEL is needed here.\n"},
+     "With --brokers the workers of a jobs topic answer (sheaf work --brokers),"
+     " and no MODEL is needed here.\n"},
     {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
      "Writes a page with a dataset's figures, plots, errors, labels and evaluation."},
     {"status", STATUS, 0, 0, -1,
@@ -93,7 +94,8 @@ static const struct option options[] = {
     {"group", 'g', TEXT_VALUE, WORK | MIRROR | STATUS, AT(kafka.group.name), 0, 0, "NAME",
      "consumer group (sheaf)"},
     {"member-name", 0, TEXT_VALUE, WORK, AT(kafka.group.member_name), 0, 0, "NAME",
-     "static member name and transactional id, e.g. of a pod; default: generated and stored beside the store"},
+     "static member name and transactional id, e.g. of a"
+     " pod; default: generated and stored beside the store"},
     {"dynamic-member", 0, FLAG, WORK, AT(kafka.group.is_dynamic), 0, 0, NULL,
      "leave the group at exit; default: static membership, partitions are kept until the session times out"},
     {"group-protocol", 0, TEXT_VALUE, WORK, AT(kafka.group.protocol), 0, 0, "HOW",

@@ -19,9 +19,9 @@ enum {
 #define REPLACEMENT "\xef\xbf\xbd"
 
 static const char style[] =
-    ":root{--ink:#1c2430;--soft:#667085;--line:#dde2ea;--paper:#fff;--tile:#f4f6f9;--bar:#3b6fb6;--bad:#b3412e}"
-    "@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa4b2;--line:#333b47;--paper:#14181e;--tile:#1d232b;"
-    "--bar:#6c9fe6;--bad:#ea7f6c}}"
+    ":root{--ink:#1c2430;--soft:#667085;--line:#dde2ea;--paper:#fff;--tile:#f4f6f9;--bar:#3b6fb6;"
+    "--bad:#b3412e}@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa4b2;--line:#333b47;"
+    "--paper:#14181e;--tile:#1d232b;--bar:#6c9fe6;--bad:#ea7f6c}}"
     "*{box-sizing:border-box}"
     "body{font:16px/1.45 "
     "system-ui,sans-serif;color:var(--ink);background:var(--paper);margin:0 auto;max-width:72rem;"
@@ -42,14 +42,15 @@ static const char style[] =
     "span{overflow-wrap:anywhere}"
     ".bar i{grid-column:1/3;background:var(--tile);height:.5rem;border-radius:.25rem;overflow:hidden}"
     ".bar i i{display:block;background:var(--bar);height:.5rem}"
-    ".wide{overflow-x:auto;margin-top:.6rem}h3:has(+.wide){margin-top:1rem}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}"
-    "th,td{padding:.25rem .7rem .25rem 0;text-align:right;border-bottom:1px solid "
-    "var(--line);vertical-align:top}"
-    "th:first-child,td:first-child,.left{text-align:left}th{font-weight:600}td.left{min-width:6.5rem;overflow-wrap:break-word}.hit{font-weight:700}"
-    ".bad{color:var(--bad)}progress{width:8rem;accent-color:var(--bar)}"
-    "@media print{:root{--ink:#000;--soft:#444;--line:#bbb;--paper:#fff;--tile:#eee;--bar:#3b6fb6;--bad:#900}body{font-size:11px;"
-    "max-width:none;padding:0}.charts{grid-template-columns:repeat(2,1fr)}.wide{overflow:visible}section{break-inside:auto}"
-    "*{-webkit-print-color-adjust:exact;print-color-adjust:exact}}";
+    ".wide{overflow-x:auto;margin-top:.6rem}h3:has(+.wide){margin-top:1rem}table{border-collapse:collapse;"
+    "font-size:.9rem;font-variant-numeric:tabular-nums}th,td{padding:.25rem .7rem .25rem 0;"
+    "text-align:right;border-bottom:1px solid var(--line);vertical-align:top}"
+    "th:first-child,td:first-child,.left{text-align:left}th{font-weight:600}td.left{min-width:6.5rem;"
+    "overflow-wrap:break-word}.hit{font-weight:700}.bad{color:var(--bad)}progress{width:8rem;"
+    "accent-color:var(--bar)}@media print{:root{--ink:#000;--soft:#444;--line:#bbb;--paper:#fff;"
+    "--tile:#eee;--bar:#3b6fb6;--bad:#900}body{font-size:11px;"
+    "max-width:none;padding:0}.charts{grid-template-columns:repeat(2,1fr)}.wide{overflow:visible}"
+    "section{break-inside:auto}*{-webkit-print-color-adjust:exact;print-color-adjust:exact}}";
 
 // ---- text ----
 

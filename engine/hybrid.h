@@ -1,11 +1,11 @@
 // The hybrid: a backend over two backends, a device and the host, for models or KV caches that exceed the
 // device memory:
 //
-//   layers          the embedding and the first layers are on the host, the other layers and the output on the device
-//                   (llama.cpp: -ngl); KV pages are with their layer. One transfer per step.
-//   attention       KV pages and attention of all layers are on the host (llama.cpp: --no-kv-offload); the GEMMs are
-//                   where their layer is. In each device layer queries, keys and values are transferred to the host
-//                   and the output of attention back.
+//   layers      the embedding and the first layers are on the host, the other layers and the output on the
+//               device (llama.cpp: -ngl); KV pages are with their layer. One transfer per step.
+//   attention   KV pages and attention of all layers are on the host (llama.cpp: --no-kv-offload); the GEMMs
+//               are where their layer is. In each device layer queries, keys and values are transferred to
+//               the host and the output of attention back.
 //
 // An operation runs where its weights or pages are, others where their input is; matrices needed on the other
 // backend are copied. This depends only on the placement, never on a step, so results are batch-invariant as

@@ -3,8 +3,9 @@
 // sanitizer's runtime, reports two accesses to one byte, at least one of them a store, that CUDA does not
 // order:
 //
-//   threads of a block   are ordered by __syncthreads, lanes of a warp also by __syncwarp. Shuffles, votes and mma exchange
-//                        registers and do not order memory (CUDA programming guide, warp shuffle functions)
+//   threads of a block   are ordered by __syncthreads, lanes of a warp also by __syncwarp. Shuffles, votes
+//                        and mma exchange registers and do not order memory (CUDA programming guide, warp
+//                        shuffle functions)
 //   blocks of a launch   are not ordered
 //   atomics              do not race with each other
 //   copies               (copy_async_16) store at any time between the call and the wait

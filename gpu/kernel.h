@@ -1,9 +1,9 @@
 // The only CUDA header that a kernel source includes. It defines the kernel language for nvcc (kernel_cuda.h)
 // and for the C++ compiler (kernel_emulated.h), with the same names:
 //
-//   CUDA's own     __global__ __device__ __shared__ __launch_bounds__ threadIdx blockIdx blockDim gridDim __syncthreads
-//                  __syncwarp __shfl_sync __shfl_xor_sync __shfl_down_sync __any_sync __all_sync __ballot_sync atomicAdd
-//                  atomicMax atomicCAS uint2 uint4 float2 float4 make_*
+//   CUDA's own     __global__ __device__ __shared__ __launch_bounds__ threadIdx blockIdx blockDim gridDim
+//                  __syncthreads __syncwarp __shfl_sync __shfl_xor_sync __shfl_down_sync __any_sync
+//                  __all_sync __ballot_sync atomicAdd atomicMax atomicCAS uint2 uint4 float2 float4 make_*
 //   of both files  launch<kernel>, dynamic_shared, half and bfloat16 pairs, copy_async_*, mma_*, exp2_fast
 //
 // Rules for both: all 32 lanes take part in a warp operation (mask 0xFFFFFFFF); a block has at most 1024

@@ -148,7 +148,8 @@ __device__ __forceinline__ uint4 load_streaming(const void *address)
 
 // d += a b over 16 items k: a 16 x 16, b 16 x 8, d 16 x 8 float32. With g = lane / 4, t = lane % 4 a lane
 // holds
-//   a[0] row g, k 2t..2t+1     a[1] row g + 8, the same     a[2] row g, k 2t+8..2t+9     a[3] row g + 8, the same
+//   a[0] row g, k 2t..2t+1     a[1] row g + 8, the same
+//   a[2] row g, k 2t+8..2t+9   a[3] row g + 8, the same
 //   b[0] k 2t..2t+1, column g  b[1] k 2t+8..2t+9
 //   d[0..1] row g, columns 2t, 2t+1    d[2..3] row g + 8
 // (PTX ISA, mma.m16n8k16.)

@@ -26,8 +26,8 @@
 #define blockDim   (emulate_fiber_now()->block_shape)
 #define gridDim    (emulate_fiber_now()->grid_shape)
 
-// Rounded from double, so that predicted bytes do not depend on the host's libm: versions of glibc differ in the last bit of
-// erfcf and others (2.36 and 2.41), and are as good as exact in double.
+// Rounded from double, so that predicted bytes do not depend on the host's libm: versions of glibc differ in
+// the last bit of erfcf and others (2.36 and 2.41), and are as good as exact in double.
 static inline float rounded_exp(float x)
 {
     return (float)exp((double)x);

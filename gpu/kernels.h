@@ -23,8 +23,8 @@ extern "C" {
 // 16-bit items [n_steps of 32 inputs][n_rows][4 lanes][8 items]: lane t of step s holds inputs 128 (s / 4) +
 // 32 t + 8 (s % 4) + 0..7, one load of 16 bytes per lane; inputs are padded with zeros to a multiple of 128.
 // `scales` [n_rows] multiply the row's sums:
-//   OPERAND_HALF    binary16 of x / scale; scale is the power of 2 that moves the row's largest item to [2^14, 2^15): nothing
-//                   overflows, and items down to 2^-28 of the largest have all 11 bits
+//   OPERAND_HALF    binary16 of x / scale; scale is the power of 2 that moves the row's largest item to
+//                   [2^14, 2^15): nothing overflows, and items down to 2^-28 of the largest have all 11 bits
 //   OPERAND_BFLOAT  bfloat16 of x, scale 1
 // A row with an infinity or NaN has scale NaN and zeros.
 
@@ -66,11 +66,13 @@ void launch_activation_operand(void *stream, const struct activation_operand_lau
 // BF16 weights, plain float32 for F32), accumulated in float32. The order of summation is the same in every
 // kernel and for every n_rows:
 //   weights    are dequantized to binary16 as in gpu/tile_group.h; x is the activation operand above
-//   fragments  of 16 inputs (gpu/tiles.h), in order: acc = acc + the exact products of 16 inputs, added by one tensor core
-//              instruction, which is independent of other outputs and rows
-//   split-K    chunks of SPLIT_K_INPUTS inputs: each starts with acc 0; the partial sums are added in order, starting from 0
-//   epilogue   y = total * the row's scale + bias; or fma(factor, that, y) when `add` is set; or, gated, its activation times
-//              the other part's result at the same output, with the bits of launch_activate after two GEMMs
+//   fragments  of 16 inputs (gpu/tiles.h), in order: acc = acc + the exact products of 16 inputs, added by
+//              one tensor core instruction, which is independent of other outputs and rows
+//   split-K    chunks of SPLIT_K_INPUTS inputs: each starts with acc 0; the partial sums are added in order,
+//              starting from 0
+//   epilogue   y = total * the row's scale + bias; or fma(factor, that, y) when `add` is set; or, gated, its
+//              activation times the other part's result at the same output, with the bits of launch_activate
+//              after two GEMMs
 // F32: see gpu/product_float.cu.
 
 enum {

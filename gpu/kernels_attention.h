@@ -6,22 +6,26 @@
 // order of the 32 lanes of a warp (g = lane / 4, t = lane % 4). Dimensions are padded with zeros, of keys to
 // 32, of values to 16.
 //   binary16 (for KV_F16 and KV_F32)
-//     keys          [2 halves of 8 positions][key_dim / 32][32 lanes][8]  position g of the half, dimensions 32 j + 8 t + 0..7
-//     values        [value_dim / 16][32 lanes][2][4]    dimensions 16 b + g and 16 b + 8 + g, positions 4 t + 0..3
+//     keys    [2 halves of 8 positions][key_dim / 32][32 lanes][8]
+//             position g of the half, dimensions 32 j + 8 t + 0..7
+//     values  [value_dim / 16][32 lanes][2][4]
+//             dimensions 16 b + g and 16 b + 8 + g, positions 4 t + 0..3
 //   KV_Q8_0: the same order in bytes, 128 more than the integer; item = binary16 of integer * scale
 //     keys, scales  [2][key_dim / 32][8 positions] binary16: of 32 dimensions of a position
 //     values, scales [value_dim / 32, rounded up][16 positions] binary16
-//   scale = binary16 of the largest absolute item / 127; integer = item / scale rounded to nearest even, within 127: the stored
-//   value depends on the 32 dimensions of its group only. A group with an item that is not finite is NaN.
+//   scale = binary16 of the largest absolute item / 127; integer = item / scale rounded to nearest even,
+//   within 127: the stored value depends on the 32 dimensions of its group only. A group with an item that is
+//   not finite is NaN.
 //
 // The arithmetic of a query (one head of one row), the same in every kernel, batch and prefill chunking:
-//   q times scale, as the sum of two binary16 (22 bits); s[j] = q . k[j], fragments of 16 dimensions in order, the upper
-//   part's product before the lower's; soft cap, linear bias; times log2 e; over the positions seen
-//   Split-KV segments of ATTENTION_SEGMENT positions. In each one with a visible position: m = max s[j]; p[j] = binary16 of
-//   2^(s[j] - m); l = sum of p[j]: lane i of 32 adds positions i, i + 32, .. in order, then a butterfly over lanes 16, 8, 4, 2, 1
-//   apart; o = sum of p[j] v[j] in fragments of 16 positions in order
-//   Segments are merged in order (online softmax): with M = max(m, m'), a = 2^(m - M), b = 2^(m' - M): l = fma(l', b, l a),
-//   o = fma(o', b, o a). A sink is merged last, with l' = 1 and without o'. Result: o / l.
+//   q times scale, as the sum of two binary16 (22 bits); s[j] = q . k[j], fragments of 16 dimensions in
+//   order, the upper part's product before the lower's; soft cap, linear bias; times log2 e; over the
+//   positions seen Split-KV segments of ATTENTION_SEGMENT positions. In each one with a visible position: m =
+//   max s[j]; p[j] = binary16 of 2^(s[j] - m); l = sum of p[j]: lane i of 32 adds positions i, i + 32, .. in
+//   order, then a butterfly over lanes 16, 8, 4, 2, 1 apart; o = sum of p[j] v[j] in fragments of 16
+//   positions in order Segments are merged in order (online softmax): with M = max(m, m'), a = 2^(m - M), b =
+//   2^(m' - M): l = fma(l', b, l a), o = fma(o', b, o a). A sink is merged last, with l' = 1 and without o'.
+//   Result: o / l.
 #pragma once
 
 #include "engine/backend.h"

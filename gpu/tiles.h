@@ -9,17 +9,17 @@
 // output g, e 2 and 3; a[3] output g + 8, e 2 and 3; the smaller e in the lower half.
 //
 // A tile, in bytes: planes of quants, group after group, then scales.
-//   nibbles [2][32 lanes][16]   word f: register i's lower half in bits 4i.., upper in 16 + 4i..      Q4_0 Q4_K Q5_K Q6_K
-//   bit     [32 lanes][8]       word f / 4, n = f % 4 * 4 + i: bits n and 16 + n                       Q5_K
-//   pairs   [32 lanes][16]      word f / 2, n = f % 2 * 4 + i: bits 2n.. and 16 + 2n..                 Q6_K
-//   bytes   [4][32 lanes][16]   words 2f (a[0], a[1]) and 2f + 1 (a[2], a[3])                          Q8_0
-//   halves  [8][32 lanes][16]   the registers themselves                                               F16 BF16
+//   nibbles [2][32 lanes][16]  word f: register i in bits 4i.. (lower half), 16 + 4i..   Q4_0 Q4_K Q5_K Q6_K
+//   bit     [32 lanes][8]      word f / 4, n = f % 4 * 4 + i: bits n and 16 + n          Q5_K
+//   pairs   [32 lanes][16]     word f / 2, n = f % 2 * 4 + i: bits 2n.. and 16 + 2n..    Q6_K
+//   bytes   [4][32 lanes][16]  words 2f (a[0], a[1]) and 2f + 1 (a[2], a[3])             Q8_0
+//   halves  [8][32 lanes][16]  the registers themselves                                  F16 BF16
 // Quants are those of the file, Q8_0's plus 128. Scales:
 //   Q4_0 Q8_0  [32 lanes] h16 d of output g, of g + 8 (of the block that the lane has)
-//   Q4_K Q5_K  [32 lanes] u32, then [32 lanes] u16: 48 bits, 24 a group: scale of g, of g + 8, minimum of g, of g + 8, 6
-//              bits each; then [8 g] h16 d, dmin of g, d, dmin of g + 8
-//   Q6_K       [2 groups][32 lanes] u8 x 4, 128 higher: of g the first 16 inputs, the last 16, of g + 8 the same; then
-//              [8 g] h16 d of g, of g + 8
+//   Q4_K Q5_K  [32 lanes] u32, then [32 lanes] u16: 48 bits, 24 a group: scale of g, of g + 8, minimum of g,
+//              of g + 8, 6 bits each; then [8 g] h16 d, dmin of g, d, dmin of g + 8
+//   Q6_K       [2 groups][32 lanes] u8 x 4, 128 higher: of g the first 16 inputs, the last 16, of g + 8 the
+//              same; then [8 g] h16 d of g, of g + 8
 // F32 is stored in rows, padded to a multiple of 4 inputs.
 //
 // Thread: any; pieces of one weight may be packed by many threads at once.

@@ -1,7 +1,7 @@
 // The host inputs of a step in one block of memory, copied by one upload:
 //
-//   tokens, positions, rows' sequences, output rows, sequences, sampling settings, rope tables, shared prefixes' tiles and members |
-//   block tables, biases, histories, masks of allowed tokens
+//   tokens, positions, rows' sequences, output rows, sequences, sampling settings, rope tables,
+//   shared prefixes' tiles and members | block tables, biases, histories, masks of allowed tokens
 //
 // Offsets of the part before the bar depend on the padded counts only, so a graph captured for these counts
 // can be replayed. The arrays after the bar vary in size and are referenced by index from the beginning of

@@ -341,8 +341,8 @@ void job_reserve_finish(struct job_reserve *reserve);
 
 // Sets request_hash where the answer is a function of the request without the job's identity: it is greedy or
 // has a seed of its own, and no tools, whose calls have ids. `defaults`: of jobs that give no temperature.
-// `time_is_read`: the chat template depends on the time of submission, which is hashed then for messages. False
-// when memory ran out.
+// `time_is_read`: the chat template depends on the time of submission, which is hashed then for messages.
+// False when memory ran out.
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read) WARN_UNUSED;
 
 // Names a job: copies the id, which is also the custom_id if there is none. False when memory ran out.

@@ -5,7 +5,8 @@
 //    "body": {a chat.completion or text_completion}}, "error": null}
 // A request that is refused has the status and body of OpenAI's HTTP error:
 //   {"id", "custom_id", "response": {"status_code": 400, "request_id": ID,
-//    "body": {"error": {"message", "type": "invalid_request_error", "param": FIELD or null, "code"}}}, "error": null}
+//    "body": {"error": {"message", "type": "invalid_request_error", "param": FIELD or null, "code"}}},
+//    "error": null}
 // one that failed for another reason status 500 and type "server_error"; and one that was not computed,
 // because it was cancelled or its deadline passed, "response": null and "error": {"code", "message"}.
 // "warnings" follows when there are some.

@@ -1,17 +1,18 @@
 // The result map. Members in this order, empty ones left out:
-//   job_id, dataset, custom_id, index       which job; dataset and custom_id are always there
-//   status                                  "done", "failed", "cancelled"
-//   object                                  "chat.completion" or "text_completion": what the job asked for
-//   model                                   the worker's name for its model
-//   system_fingerprint                      name of the arithmetic: model's content, backend, options
-//   created                                 the job's time of submission
-//   choices                                 done: [{"text", "reasoning_content", "tool_calls", "finish_reason",
-//                                           "completion_tokens", "echoed_tokens", "logprobs", "text_offset"}]
-//   prompt_logprobs                         done: as a choice's "logprobs"
-//   choice_logprobs                         done: [{"choice", "logprob", "probability"}]
-//   usage                                   done: {"prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"}
-//   error                                   else: {"code", "message"}
-//   warnings                                [string]
+//   job_id, dataset, custom_id, index   which job; dataset and custom_id are always there
+//   status                              "done", "failed", "cancelled"
+//   object                              "chat.completion" or "text_completion": what the job asked for
+//   model                               the worker's name for its model
+//   system_fingerprint                  name of the arithmetic: model's content, backend, options
+//   created                             the job's time of submission
+//   choices                             done: [{"text", "reasoning_content", "tool_calls", "finish_reason",
+//                                       "completion_tokens", "echoed_tokens", "logprobs", "text_offset"}]
+//   prompt_logprobs                     done: as a choice's "logprobs"
+//   choice_logprobs                     done: [{"choice", "logprob", "probability"}]
+//   usage                               done: {"prompt_tokens", "completion_tokens", "total_tokens",
+//                                       "cached_tokens"}
+//   error                               else: {"code", "message"}
+//   warnings                            [string]
 // "logprobs" has one flat list a token, three items an alternative: token id, logprob, bytes (msgpack bin, in
 // JSON base64). The first three are the token that was drawn, the others the most likely ones, best first. A
 // prompt's first token has null as its logprob. With "echoed_tokens" those of the prompt come first.

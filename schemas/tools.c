@@ -1,6 +1,6 @@
 // Tools: the functions that an answer may call, and whether it must. OpenAI's form:
-//   "tools": [{"type": "function", "function": {"name", "description", "parameters": a JSON Schema, "strict"}}]
-//   "tool_choice": "none", "auto", "required" or {"type": "function", "function": {"name"}}
+//   "tools": [{"type": "function", "function": {"name", "description", "parameters": a JSON Schema,
+//   "strict"}}] "tool_choice": "none", "auto", "required" or {"type": "function", "function": {"name"}}
 //   "parallel_tool_calls": false: at most one call
 // `strict` changes nothing: arguments are always those of the schema.
 #include "schemas/request.h"

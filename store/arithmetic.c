@@ -85,7 +85,8 @@ static enum status read_claims(struct store *store, struct text dataset, struct 
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT n_done + n_failed > 0, EXISTS (SELECT 1 FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
-        " WHERE queue.worker IS NOT NULL AND queue.worker IS NOT ?2 AND jobs.dataset = ?1) FROM datasets WHERE dataset = ?1",
+        " WHERE queue.worker IS NOT NULL AND queue.worker IS NOT ?2"
+        " AND jobs.dataset = ?1) FROM datasets WHERE dataset = ?1",
         error);
     if (!select)
         return error->status;
@@ -130,7 +131,8 @@ static enum status next_unbound(struct store *store, struct text dataset, char *
                                 struct error *error)
 {
     static const char *const queries[] = {
-        "SELECT dataset, arithmetic FROM datasets WHERE n_submitted > n_done + n_failed + n_cancelled AND arithmetic IS NOT ?1 LIMIT 1",
+        "SELECT dataset, arithmetic FROM datasets WHERE n_submitted > n_done + n_failed + n_cancelled"
+        " AND arithmetic IS NOT ?1 LIMIT 1",
         "SELECT dataset, arithmetic FROM datasets WHERE dataset = ?2 AND arithmetic IS NOT ?1"};
     sqlite3_stmt *select = database_statement(&store->database, queries[dataset.size > 0], error);
     if (!select)

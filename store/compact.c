@@ -36,22 +36,23 @@ static enum status read_integer(struct store *store, sqlite3_stmt *select, int64
 static enum status compact_steps_to(struct store *store, int64_t last_id, struct error *error)
 {
     struct database *database = &store->database;
-    enum status status = run(
-        store,
-        database_statement(
-            database,
-            "INSERT INTO hours SELECT finished_at_us / 3600000000 AS hour, count(*), sum(n_sequences), sum(n_tokens),"
-            " sum(prefill_tokens), sum(decode_tokens), sum(generated), sum(preempted), sum(prepare_ms),"
-            " sum(plan_ms), sum(compute_ms), sum(finish_ms), sum(forced) FROM steps WHERE id <= ? GROUP BY 1"
-            " ON CONFLICT (hour) DO UPDATE SET steps = steps + excluded.steps, sequence_steps ="
-            " sequence_steps + excluded.sequence_steps, n_tokens = n_tokens + excluded.n_tokens, prefill_tokens ="
-            " prefill_tokens + excluded.prefill_tokens, decode_tokens = decode_tokens +"
-            " excluded.decode_tokens, generated = generated + excluded.generated, preempted = preempted +"
-            " excluded.preempted, prepare_ms = prepare_ms + excluded.prepare_ms, plan_ms = plan_ms +"
-            " excluded.plan_ms, compute_ms = compute_ms + excluded.compute_ms, finish_ms = finish_ms +"
-            " excluded.finish_ms, forced = forced + excluded.forced",
-            error),
-        last_id, 0, error);
+    enum status status =
+        run(store,
+            database_statement(
+                database,
+                "INSERT INTO hours SELECT finished_at_us / 3600000000 AS hour, count(*), sum(n_sequences),"
+                " sum(n_tokens), sum(prefill_tokens), sum(decode_tokens), sum(generated), sum(preempted),"
+                " sum(prepare_ms), sum(plan_ms), sum(compute_ms), sum(finish_ms), sum(forced) FROM steps"
+                " WHERE id <= ? GROUP BY 1 ON CONFLICT (hour) DO UPDATE SET steps = steps + excluded.steps,"
+                " sequence_steps = sequence_steps + excluded.sequence_steps,"
+                " n_tokens = n_tokens + excluded.n_tokens, prefill_tokens ="
+                " prefill_tokens + excluded.prefill_tokens, decode_tokens = decode_tokens +"
+                " excluded.decode_tokens, generated = generated + excluded.generated, preempted = preempted +"
+                " excluded.preempted, prepare_ms = prepare_ms + excluded.prepare_ms, plan_ms = plan_ms +"
+                " excluded.plan_ms, compute_ms = compute_ms + excluded.compute_ms, finish_ms = finish_ms +"
+                " excluded.finish_ms, forced = forced + excluded.forced",
+                error),
+            last_id, 0, error);
     if (status != STATUS_OK)
         return status;
     return run(store, database_statement(database, "DELETE FROM steps WHERE id <= ?", error), last_id, 0,
@@ -75,10 +76,10 @@ enum status compact_surplus_steps(struct store *store, struct error *error)
 // older.
 static enum status compact_old_steps(struct store *store, int64_t before_us, bool *more, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &store->database,
-        "SELECT coalesce(max(id), 0) FROM (SELECT id, finished_at_us FROM steps ORDER BY id LIMIT ?2) WHERE finished_at_us < ?1",
-        error);
+    sqlite3_stmt *select = database_statement(&store->database,
+                                              "SELECT coalesce(max(id), 0) FROM (SELECT id, finished_at_us"
+                                              " FROM steps ORDER BY id LIMIT ?2) WHERE finished_at_us < ?1",
+                                              error);
     if (!select)
         return error->status;
     int64_t last_id;
@@ -100,11 +101,13 @@ static enum status compact_chosen_jobs(struct store *store, struct error *error)
     static const char *const sums =
         "INSERT INTO dataset_hours SELECT dataset, finished_at_us / 3600000000 AS hour, sum(status = 'done'),"
         " sum(status = 'failed'), sum(status = 'cancelled'), total(prompt_tokens), total(completion_tokens),"
-        " total(cached_tokens), sum(constrained_by IS NOT NULL) FROM jobs WHERE id IN (SELECT id FROM temp.compacting) GROUP BY 1, 2"
-        " ON CONFLICT (dataset, hour) DO UPDATE SET done = done + excluded.done, failed = failed + excluded.failed,"
+        " total(cached_tokens), sum(constrained_by IS NOT NULL) FROM jobs WHERE id IN (SELECT id"
+        " FROM temp.compacting) GROUP BY 1, 2 ON CONFLICT (dataset, hour) DO UPDATE"
+        " SET done = done + excluded.done, failed = failed + excluded.failed,"
         " cancelled = cancelled + excluded.cancelled, prompt_tokens = prompt_tokens + excluded.prompt_tokens,"
         " completion_tokens = completion_tokens + excluded.completion_tokens,"
-        " cached_tokens = cached_tokens + excluded.cached_tokens, constrained = constrained + excluded.constrained";
+        " cached_tokens = cached_tokens + excluded.cached_tokens,"
+        " constrained = constrained + excluded.constrained";
     static const char *const failures =
         "INSERT INTO compacted_failures SELECT dataset, error_code, count(*), min(custom_id), error FROM "
         "jobs WHERE id IN (SELECT id FROM temp.compacting) AND error_code IS NOT NULL GROUP BY 1, 2 ON "
@@ -143,14 +146,16 @@ static enum status compact_jobs(struct store *store, const char *choose, int64_t
 
 // Answers that are stored in a results topic: by age, and by number.
 static const char old_jobs_of_topics[] =
-    "INSERT INTO temp.compacting SELECT id FROM jobs WHERE topic IS NOT NULL AND finished_at_us < ?1 ORDER BY finished_at_us LIMIT ?2";
+    "INSERT INTO temp.compacting SELECT id FROM jobs WHERE topic IS NOT NULL AND finished_at_us < ?1"
+    " ORDER BY finished_at_us LIMIT ?2";
 static const char surplus_jobs_of_topics[] =
     "INSERT INTO temp.compacting SELECT id FROM jobs WHERE topic IS NOT NULL AND finished_at_us IS NOT NULL"
     " AND id <= (SELECT max(id) FROM jobs) - ?1 ORDER BY id LIMIT ?2";
 // Answers that are stored here: after they were collected, if the dataset has no unfinished job.
 static const char collected_jobs[] =
-    "INSERT INTO temp.compacting SELECT id FROM datasets d CROSS JOIN jobs USING (dataset) WHERE collected_at_us < ?1"
-    " AND last_finished_at_us < ?1 AND n_submitted = n_done + n_failed + n_cancelled AND finished_at_us IS NOT NULL LIMIT ?2";
+    "INSERT INTO temp.compacting SELECT id FROM datasets d CROSS JOIN jobs USING (dataset)"
+    " WHERE collected_at_us < ?1 AND last_finished_at_us < ?1"
+    " AND n_submitted = n_done + n_failed + n_cancelled AND finished_at_us IS NOT NULL LIMIT ?2";
 
 enum status store_compact(struct store *store, int64_t before_us, bool *more, struct error *error)
 {

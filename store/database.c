@@ -153,12 +153,11 @@ static enum status name_own_view(struct database *database, struct error *error)
         const char *name = (const char *)sqlite3_column_text(select, 0);
         if (!name || is_our_view(name)) // without memory for the name the cause is reported as it is
             continue;
-        error_set(
-            error, STATUS_REFUSE, ERROR_STORE,
-            "%s: the view \"%s\" is not sheaf's and stops the change of the store to version %d: keep its text "
-            "(.schema in the sqlite3 shell), DROP VIEW \"%s\", start again, and create it over the names of "
-            "today (%s)",
-            database->path, name, STORE_VERSION, name, cause.text);
+        error_set(error, STATUS_REFUSE, ERROR_STORE,
+                  "%s: the view \"%s\" is not sheaf's and stops the change of the store"
+                  " to version %d: keep its text (.schema in the sqlite3 shell), DROP"
+                  " VIEW \"%s\", start again, and create it over the names of today (%s)",
+                  database->path, name, STORE_VERSION, name, cause.text);
         break;
     }
     sqlite3_finalize(select);
@@ -258,8 +257,8 @@ static enum status reopen_immutable(struct database *database, struct error *err
     if (stat(wal, &about) == 0 && about.st_size > 0)
         return error_set(
             error, STATUS_REFUSE, ERROR_STORE,
-            "%s: reading it needs its folder to be writable, because %s-wal holds what is not in the file yet: copy both "
-            "to another folder",
+            "%s: reading it needs its folder to be writable, because %s-wal holds what is not in the file"
+            " yet: copy both to another folder",
             database->path, database->path);
     buffer_add_string(&uri, "file:");
     for (const char *at = database->path; *at; at++)

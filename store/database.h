@@ -54,8 +54,8 @@ enum status database_error(const struct database *database, const char *doing, s
 sqlite3_stmt *database_statement(struct database *database, const char *sql, struct error *error);
 // Steps a statement that returns no row.
 enum status database_run(struct database *database, sqlite3_stmt *statement, struct error *error) WARN_UNUSED;
-// Steps a SELECT of at most one row and reads its first column; without a row `*value` is `none`, and `bytes` empty.
-// `doing` is for the error.
+// Steps a SELECT of at most one row and reads its first column; without a row `*value` is `none`, and `bytes`
+// empty. `doing` is for the error.
 enum status database_read_integer(struct database *database, sqlite3_stmt *select, int64_t none,
                                   int64_t *value, const char *doing, struct error *error) WARN_UNUSED;
 enum status database_read_blob(struct database *database, sqlite3_stmt *select, struct buffer *bytes,

@@ -114,22 +114,25 @@ static enum status run_all(struct store *store, const char *const *statements, s
 // ---- queueing again ----
 
 #define CHOSEN                                                                                               \
-    "dataset = ?1 AND (status = 'failed' AND ?2 & 1 OR status = 'cancelled' AND ?2 & 2 OR status = 'done' AND ?2 & 4)"
+    "dataset = ?1 AND (status = 'failed' AND ?2 & 1 OR status = 'cancelled' AND ?2 & 2"                      \
+    " OR status = 'done' AND ?2 & 4)"
 
 enum status dataset_reopen(struct store *store, struct text dataset, int which, int64_t *n_reopened,
                            struct error *error)
 {
     static const char *const statements[] = {
-        "INSERT INTO queue (job, priority, deadline_us) SELECT id, priority, coalesce(deadline_us, 9223372036854775807) FROM jobs"
-        " WHERE " CHOSEN,
+        "INSERT INTO queue (job, priority, deadline_us) SELECT id, priority,"
+        " coalesce(deadline_us, 9223372036854775807) FROM jobs WHERE " CHOSEN,
         "DELETE FROM results WHERE job IN (SELECT id FROM jobs WHERE " CHOSEN ")",
         "UPDATE datasets SET cancelled_at_us = iif(?2 & 2, NULL, cancelled_at_us), collected_at_us = NULL,"
-        " n_failed = n_failed - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'failed' AND ?2 & 1),"
-        " n_cancelled = n_cancelled - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'cancelled' AND ?2 & 2),"
-        " n_done = n_done - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'done' AND ?2 & 4),"
+        " n_failed = n_failed - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'failed'"
+        " AND ?2 & 1), n_cancelled = n_cancelled - (SELECT count(*) FROM jobs WHERE dataset = ?1"
+        " AND status = 'cancelled' AND ?2 & 2), n_done = n_done - (SELECT count(*) FROM jobs"
+        " WHERE dataset = ?1 AND status = 'done' AND ?2 & 4),"
         " prompt_tokens = prompt_tokens - (SELECT coalesce(sum(prompt_tokens), 0) FROM jobs WHERE " CHOSEN
         "),"
-        " completion_tokens = completion_tokens - (SELECT coalesce(sum(completion_tokens), 0) FROM jobs WHERE " CHOSEN
+        " completion_tokens = completion_tokens - (SELECT coalesce(sum(completion_tokens), 0)"
+        " FROM jobs WHERE " CHOSEN
         "), cached_tokens = cached_tokens - (SELECT coalesce(sum(cached_tokens), 0) FROM jobs WHERE " CHOSEN
         "),"
         " n_duplicates = n_duplicates - (SELECT count(*) FROM jobs WHERE is_duplicate AND " CHOSEN "),"
@@ -138,9 +141,10 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         " duplicate_completion_tokens = duplicate_completion_tokens -"
         " (SELECT coalesce(sum(completion_tokens), 0) FROM jobs WHERE is_duplicate AND " CHOSEN ")"
         " WHERE dataset = ?1",
-        "UPDATE jobs SET status = 'queued', error_code = NULL, error = NULL, finish_reason = NULL, prompt_tokens = NULL,"
-        " completion_tokens = NULL, cached_tokens = NULL, queued_us = NULL, prefill_us = NULL, decode_us = NULL, worker = NULL,"
-        " finished_at_us = NULL, constrained_by = NULL, forced_tokens = NULL, is_duplicate = 0, request_hash = NULL WHERE " CHOSEN};
+        "UPDATE jobs SET status = 'queued', error_code = NULL, error = NULL, finish_reason = NULL,"
+        " prompt_tokens = NULL, completion_tokens = NULL, cached_tokens = NULL, queued_us = NULL,"
+        " prefill_us = NULL, decode_us = NULL, worker = NULL, finished_at_us = NULL, constrained_by = NULL,"
+        " forced_tokens = NULL, is_duplicate = 0, request_hash = NULL WHERE " CHOSEN};
     struct dataset_facts facts;
     *n_reopened = 0;
     enum status status = read_facts(store, dataset, &facts, error);
@@ -152,10 +156,10 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         return refuse(store, dataset, "is finished and old, its jobs were removed (--retain)", error);
     int64_t n_lost = 0;
     bool found;
-    status = read_flag(
-        store,
-        "SELECT count(*) FROM jobs WHERE dataset = ? AND finished_at_us IS NOT NULL AND id NOT IN (SELECT job FROM records)",
-        dataset, &n_lost, &found, error);
+    status = read_flag(store,
+                       "SELECT count(*) FROM jobs WHERE dataset = ? AND finished_at_us IS NOT NULL"
+                       " AND id NOT IN (SELECT job FROM records)",
+                       dataset, &n_lost, &found, error);
     if (status != STATUS_OK)
         return status;
     if (n_lost)
@@ -190,7 +194,8 @@ enum status store_retry_failed(struct store *store, struct text dataset, int64_t
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT dataset FROM datasets d WHERE n_failed > 0 AND compacted_at_us IS NULL AND NOT EXISTS"
-        " (SELECT 1 FROM jobs WHERE jobs.dataset = d.dataset AND topic IS NOT NULL) ORDER BY submitted_at_us, dataset LIMIT 1",
+        " (SELECT 1 FROM jobs WHERE jobs.dataset = d.dataset AND topic IS NOT NULL)"
+        " ORDER BY submitted_at_us, dataset LIMIT 1",
         error);
     status = select ? STATUS_OK : error->status;
     int code = SQLITE_DONE;
@@ -320,10 +325,12 @@ enum status store_datasets(struct store *store, void (*receive)(void *context, c
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT d.dataset, coalesce(model, ''), coalesce(arithmetic, ''), n_submitted, n_done, n_failed, n_cancelled,"
-        " coalesce(r.n, 0), coalesce(submitted_at_us, 0), coalesce(last_finished_at_us, 0), cancelled_at_us IS NOT NULL,"
-        " compacted_at_us IS NOT NULL FROM datasets d LEFT JOIN (SELECT jobs.dataset, count(*) AS n FROM queue CROSS JOIN jobs ON"
-        " jobs.id = queue.job WHERE queue.worker IS NOT NULL GROUP BY 1) r USING (dataset) ORDER BY submitted_at_us, dataset",
+        "SELECT d.dataset, coalesce(model, ''), coalesce(arithmetic, ''), n_submitted, n_done, n_failed,"
+        " n_cancelled, coalesce(r.n, 0), coalesce(submitted_at_us, 0), coalesce(last_finished_at_us, 0),"
+        " cancelled_at_us IS NOT NULL, compacted_at_us IS NOT NULL FROM datasets d"
+        " LEFT JOIN (SELECT jobs.dataset, count(*) AS n FROM queue CROSS JOIN jobs ON"
+        " jobs.id = queue.job WHERE queue.worker IS NOT NULL GROUP BY 1) r USING (dataset)"
+        " ORDER BY submitted_at_us, dataset",
         error);
     if (!select)
         return error->status;

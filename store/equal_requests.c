@@ -8,14 +8,15 @@ static struct text hash_of(const struct job *job)
     return (struct text){(const char *)&job->request_hash, sizeof job->request_hash};
 }
 
-// The index jobs_computed has one row a computed request; of another arithmetic than today's there may be more.
+// The index jobs_computed has one row a computed request; of another arithmetic than today's there may be
+// more.
 static enum status find_result(struct store *store, const struct job *job, struct text dataset,
                                struct buffer *record, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE request_hash = ? AND is_duplicate = 0"
-        " AND dataset = ? AND status = 'done' ORDER BY jobs.id DESC LIMIT 1",
+        "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE request_hash = ?"
+        " AND is_duplicate = 0 AND dataset = ? AND status = 'done' ORDER BY jobs.id DESC LIMIT 1",
         error);
     if (!select)
         return error->status;

@@ -39,11 +39,10 @@ enum status store_check_files(struct store *store, struct error *error)
         if (!found && errno != ENOENT && errno != ENOTDIR)
             continue; // the folder can't be searched at the moment; the open files are still valid
         if (!found || now.device != store->files[i].device || now.inode != store->files[i].inode)
-            return error_set(
-                error, STATUS_REFUSE, ERROR_STORE,
-                "%s%s was %s while it was in use: what is written now is lost, and its unfinished jobs have to be"
-                " submitted again",
-                store->database.path, suffixes[i], found ? "replaced" : "deleted");
+            return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                             "%s%s was %s while it was in use: what is written now is lost,"
+                             " and its unfinished jobs have to be submitted again",
+                             store->database.path, suffixes[i], found ? "replaced" : "deleted");
     }
     return STATUS_OK;
 }

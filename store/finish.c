@@ -67,10 +67,10 @@ enum status totals_write(struct store *store, struct dataset_totals *totals, str
         sqlite3_stmt *upsert = database_statement(
             &store->database,
             "INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens,"
-            " completion_tokens, cached_tokens, submitted_at_us, first_finished_at_us, last_finished_at_us, n_duplicates,"
-            " duplicate_prompt_tokens, duplicate_completion_tokens)"
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT (dataset) DO UPDATE SET"
-            " n_submitted = n_submitted + ?2, n_done = n_done + ?3, n_failed = n_failed + ?4,"
+            " completion_tokens, cached_tokens, submitted_at_us, first_finished_at_us, last_finished_at_us,"
+            " n_duplicates, duplicate_prompt_tokens, duplicate_completion_tokens)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT (dataset)"
+            " DO UPDATE SET n_submitted = n_submitted + ?2, n_done = n_done + ?3, n_failed = n_failed + ?4,"
             " n_cancelled = n_cancelled + ?5, prompt_tokens = prompt_tokens + ?6,"
             " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8,"
             " n_duplicates = n_duplicates + ?12, duplicate_prompt_tokens = duplicate_prompt_tokens + ?13,"

@@ -96,11 +96,12 @@ static enum status delete_job(struct store *store, int64_t id, struct error *err
 static enum status move_back(struct store *store, struct text dataset, const struct dataset_mark *from,
                              const struct dataset_mark *back_to, bool has_failed, struct error *error)
 {
-    sqlite3_stmt *update = database_statement(
-        &store->database,
-        "UPDATE datasets SET fingerprint = ?1, n_lines = ?2, complete = 0, n_submitted = n_submitted - 1, n_failed = n_failed - ?3,"
-        " collected_at_us = NULL WHERE dataset = ?4 AND fingerprint = ?5 AND n_lines = ?6",
-        error);
+    sqlite3_stmt *update =
+        database_statement(&store->database,
+                           "UPDATE datasets SET fingerprint = ?1, n_lines = ?2, complete = 0,"
+                           " n_submitted = n_submitted - 1, n_failed = n_failed - ?3, collected_at_us = NULL"
+                           " WHERE dataset = ?4 AND fingerprint = ?5 AND n_lines = ?6",
+                           error);
     if (!update)
         return error->status;
     BIND_INTEGERS(update, 1, (int64_t)back_to->hash, back_to->n_lines, has_failed);

@@ -18,11 +18,12 @@ static enum status add_submitted(struct mirroring *mirroring, const struct mirro
     enum status status = dataset_name_of(store, &mirroring->names, job->dataset, job->topic, &dataset, error);
     if (status != STATUS_OK)
         return status;
-    sqlite3_stmt *insert = database_statement(
-        &store->database,
-        "INSERT INTO jobs (dataset, job_id, custom_id, job_index, status, submitted_at_us, topic, partition, offset)"
-        " VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?) ON CONFLICT (dataset, job_id) DO NOTHING",
-        error);
+    sqlite3_stmt *insert =
+        database_statement(&store->database,
+                           "INSERT INTO jobs (dataset, job_id, custom_id, job_index, status,"
+                           " submitted_at_us, topic, partition, offset) VALUES (?, ?, ?, ?,"
+                           " 'queued', ?, ?, ?, ?) ON CONFLICT (dataset, job_id) DO NOTHING",
+                           error);
     if (!insert)
         return error->status;
     bind_text(insert, 1, dataset);
@@ -51,12 +52,14 @@ static enum status add_to_fleet(struct store *store, const struct mirrored_resul
 {
     sqlite3_stmt *upsert = database_statement(
         &store->database,
-        "INSERT INTO fleet (worker, first_finished_at_us, last_finished_at_us, n_done, n_failed, n_cancelled, prompt_tokens,"
-        " completion_tokens, cached_tokens, compute_us) VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+        "INSERT INTO fleet (worker, first_finished_at_us, last_finished_at_us, n_done, n_failed,"
+        " n_cancelled, prompt_tokens, completion_tokens, cached_tokens, compute_us)"
+        " VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
         " ON CONFLICT (worker) DO UPDATE SET first_finished_at_us = min(first_finished_at_us, ?2),"
         " last_finished_at_us = max(last_finished_at_us, ?2), n_done = n_done + ?3, n_failed = n_failed + ?4,"
         " n_cancelled = n_cancelled + ?5, prompt_tokens = prompt_tokens + ?6,"
-        " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8, compute_us = compute_us + ?9",
+        " completion_tokens = completion_tokens + ?7,"
+        " cached_tokens = cached_tokens + ?8, compute_us = compute_us + ?9",
         error);
     if (!upsert)
         return error->status;
@@ -137,8 +140,8 @@ enum status store_mirror_start(struct store *store, struct text jobs, struct tex
         struct text other = column_text(select, 0);
         status = error_set(
             error, STATUS_REFUSE, ERROR_STORE,
-            "%s: mirrors topic %.*s, not only %.*s and %.*s: mirror these into another store, or build this one"
-            " again (sheaf status --rebuild)",
+            "%s: mirrors topic %.*s, not only %.*s and %.*s: mirror these into another store, or build this"
+            " one again (sheaf status --rebuild)",
             store->database.path, (int)other.size, other.data, (int)jobs.size, jobs.data, (int)results.size,
             results.data);
     }

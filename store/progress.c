@@ -46,8 +46,9 @@ enum status store_progress(struct store *store, struct text dataset,
         &store->database,
         "SELECT p.dataset, submitted, done, failed, cancelled, jobs_per_second, seconds_left, is_cancelled,"
         " d.prompt_tokens, d.completion_tokens, d.cached_tokens, duplicates, d.duplicate_prompt_tokens +"
-        " d.duplicate_completion_tokens + d.duplicate_row_tokens FROM progress p JOIN datasets d USING (dataset)"
-        " WHERE ?1 IS NULL OR p.dataset = ?1 ORDER BY d.submitted_at_us, p.dataset",
+        " d.duplicate_completion_tokens + d.duplicate_row_tokens"
+        " FROM progress p JOIN datasets d USING (dataset) WHERE ?1 IS NULL OR p.dataset = ?1"
+        " ORDER BY d.submitted_at_us, p.dataset",
         error);
     if (!select)
         return error->status;
@@ -122,9 +123,10 @@ enum status store_suspects(struct store *store, struct text dataset, size_t n_ma
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT dataset, custom_id, crashes, attempts, CASE WHEN queue.worker IS NULL THEN 0 ELSE suspect_state END"
-        " FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE crashes > 0 AND (?1 IS NULL OR dataset = ?1)"
-        " ORDER BY crashes DESC, queue.job LIMIT ?2",
+        "SELECT dataset, custom_id, crashes, attempts,"
+        " CASE WHEN queue.worker IS NULL THEN 0 ELSE suspect_state END"
+        " FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE crashes > 0 AND (?1 IS NULL"
+        " OR dataset = ?1) ORDER BY crashes DESC, queue.job LIMIT ?2",
         error);
     if (!select)
         return error->status;
@@ -187,7 +189,8 @@ enum status store_fleet(struct store *store,
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT worker, f.n_done, f.n_failed, f.n_cancelled, prompt_tokens, completion_tokens, cached_tokens,"
-        " jobs_per_second, last_finished_at_us FROM fleet f JOIN fleet_throughput USING (worker) ORDER BY worker",
+        " jobs_per_second, last_finished_at_us"
+        " FROM fleet f JOIN fleet_throughput USING (worker) ORDER BY worker",
         error);
     if (!select)
         return error->status;

@@ -23,11 +23,12 @@ static enum status end_job(struct store *store, const struct published_job *publ
 {
     sqlite3_stmt *update = database_statement(
         &store->database,
-        "UPDATE jobs SET custom_id = ?3, job_index = ?4, attempts = ?5, submitted_at_us = coalesce(?6, submitted_at_us),"
-        " topic = ?7, partition = ?8, offset = ?9, made_by = ?10, status = ?11, error_code = ?12, error = ?13,"
-        " finish_reason = ?14, prompt_tokens = ?15, completion_tokens = ?16, cached_tokens = ?17, queued_us = ?18,"
-        " prefill_us = ?19, decode_us = ?20, worker = ?21, finished_at_us = ?22, constrained_by = ?23, forced_tokens = ?24,"
-        " is_duplicate = ?25, request_hash = ?26"
+        "UPDATE jobs SET custom_id = ?3, job_index = ?4, attempts = ?5,"
+        " submitted_at_us = coalesce(?6, submitted_at_us), topic = ?7, partition = ?8, offset = ?9,"
+        " made_by = ?10, status = ?11, error_code = ?12, error = ?13, finish_reason = ?14,"
+        " prompt_tokens = ?15, completion_tokens = ?16, cached_tokens = ?17, queued_us = ?18,"
+        " prefill_us = ?19, decode_us = ?20, worker = ?21, finished_at_us = ?22, constrained_by = ?23,"
+        " forced_tokens = ?24, is_duplicate = ?25, request_hash = ?26"
         " WHERE dataset = ?1 AND job_id = ?2 AND status IN ('queued', 'running')",
         error);
     if (!update)
@@ -40,10 +41,11 @@ static enum status end_job(struct store *store, const struct published_job *publ
     return totals_add(totals, published->job, false, published->finished_at_us, error);
 }
 
-#define JOBS                                                                                                                 \
-    "INSERT INTO jobs (dataset, job_id, custom_id, job_index, attempts, submitted_at_us, topic, partition, offset, made_by," \
-    " status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us,"     \
-    " decode_us, worker, finished_at_us, constrained_by, forced_tokens, is_duplicate, request_hash, priority, deadline_us) VALUES "
+#define JOBS                                                                                                 \
+    "INSERT INTO jobs (dataset, job_id, custom_id, job_index, attempts, submitted_at_us, topic, partition,"  \
+    " offset, made_by, status, error_code, error, finish_reason, prompt_tokens, completion_tokens,"          \
+    " cached_tokens, queued_us, prefill_us, decode_us, worker, finished_at_us, constrained_by,"              \
+    " forced_tokens, is_duplicate, request_hash, priority, deadline_us) VALUES "
 #define ROW          "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 #define FOUR_ROWS    ROW ", " ROW ", " ROW ", " ROW
 #define UNLESS_THERE " ON CONFLICT (dataset, job_id) DO NOTHING"
@@ -140,9 +142,10 @@ enum status projection_set_partition(struct store *store, const struct partition
 {
     sqlite3_stmt *upsert = database_statement(
         &store->database,
-        "INSERT INTO partitions (topic, partition, worker, owner, position, committed, log_end, in_flight, map_covered,"
-        " updated_at_us, deleted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, partition) DO UPDATE SET"
-        " worker = excluded.worker, owner = excluded.owner, position = excluded.position, committed = excluded.committed,"
+        "INSERT INTO partitions (topic, partition, worker, owner, position, committed, log_end, in_flight,"
+        " map_covered, updated_at_us, deleted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (topic, partition) DO UPDATE SET worker = excluded.worker, owner = excluded.owner,"
+        " position = excluded.position, committed = excluded.committed,"
         " log_end = excluded.log_end, in_flight = excluded.in_flight, map_covered = excluded.map_covered,"
         " updated_at_us = excluded.updated_at_us, deleted = max(deleted, excluded.deleted)",
         error);

@@ -38,10 +38,10 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     if (!found)
         return database_error(&store->database, "looking for the dataset", error);
     if (compacted)
-        return error_set(
-            error, STATUS_REFUSE, ERROR_STORE,
-            "%s: dataset %.*s is finished and old, its jobs were removed (--retain): submit under another name",
-            store->database.path, (int)dataset.size, dataset.data);
+        return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                         "%s: dataset %.*s is finished and old, its jobs were"
+                         " removed (--retain): submit under another name",
+                         store->database.path, (int)dataset.size, dataset.data);
     if (cancelled)
         return error_set(error, STATUS_REFUSE, ERROR_CANCELLED,
                          "%s: dataset %.*s was cancelled: submit under another name", store->database.path,
@@ -53,10 +53,11 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
 // deleted jobs.
 static enum status first_id(struct store *store, int64_t *id, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &store->database,
-        "SELECT coalesce((SELECT iif(last > (SELECT coalesce(max(id), 0) FROM jobs), last + 1, 0) FROM deleted_jobs), 0)",
-        error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT coalesce((SELECT iif(last > (SELECT coalesce(max(id), 0)"
+                           " FROM jobs), last + 1, 0) FROM deleted_jobs), 0)",
+                           error);
     if (!select)
         return error->status;
     int code = sqlite3_step(select);
@@ -302,8 +303,8 @@ static enum status blame_jobs_of(struct store *store, int64_t worker, struct err
 {
     sqlite3_stmt *update = database_statement(
         &store->database,
-        "UPDATE queue SET crashes = CASE WHEN suspect_state > 0 THEN crashes + 1 ELSE max(crashes, 1) END, suspect_state = 0"
-        " WHERE worker = ?1 AND (suspect_state = 2 OR NOT EXISTS"
+        "UPDATE queue SET crashes = CASE WHEN suspect_state > 0 THEN crashes + 1 ELSE max(crashes, 1) END,"
+        " suspect_state = 0 WHERE worker = ?1 AND (suspect_state = 2 OR NOT EXISTS"
         " (SELECT 1 FROM queue WHERE worker = ?1 AND suspect_state = 2))",
         error);
     if (!update)
@@ -359,7 +360,8 @@ static enum status free_jobs_of_the_dead(struct store *store, struct error *erro
     }
 }
 
-// As a JSON array, for one statement for all of them: opening a table's indexes costs as much as changing a row.
+// As a JSON array, for one statement for all of them: opening a table's indexes costs as much as changing a
+// row.
 static enum status list_ids(const int64_t *ids, size_t n, struct buffer *list, struct error *error)
 {
     buffer_add_byte(list, '[');
@@ -407,11 +409,11 @@ static enum status claim_some(struct store *store, struct text dataset, bool old
 {
     static const char *const queries[2][2] = {
         {"SELECT job FROM queue WHERE worker IS NULL ORDER BY priority DESC, deadline_us, job LIMIT ?",
-         "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL AND jobs.dataset = ?2"
-         " ORDER BY queue.priority DESC, queue.deadline_us, job LIMIT ?1"},
+         "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL"
+         " AND jobs.dataset = ?2 ORDER BY queue.priority DESC, queue.deadline_us, job LIMIT ?1"},
         {"SELECT job FROM queue WHERE worker IS NULL ORDER BY job LIMIT ?",
-         "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL AND jobs.dataset = ?2"
-         " ORDER BY job LIMIT ?1"}};
+         "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL"
+         " AND jobs.dataset = ?2 ORDER BY job LIMIT ?1"}};
     sqlite3_stmt *select = database_statement(&store->database, queries[oldest][dataset.size > 0], error);
     if (!select)
         return error->status;
@@ -464,9 +466,9 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT record, encoding, attempts, dataset, job_id, custom_id, job_index, submitted_at_us, crashes, jobs.id"
-        " FROM json_each(?) AS list CROSS JOIN queue ON queue.job = list.value CROSS JOIN records ON records.job ="
-        " queue.job CROSS JOIN jobs ON jobs.id = queue.job",
+        "SELECT record, encoding, attempts, dataset, job_id, custom_id, job_index, submitted_at_us,"
+        " crashes, jobs.id FROM json_each(?) AS list CROSS JOIN queue ON queue.job = list.value"
+        " CROSS JOIN records ON records.job = queue.job CROSS JOIN jobs ON jobs.id = queue.job",
         error);
     if (!select)
         return error->status;
@@ -664,10 +666,10 @@ enum status store_collected(struct store *store, struct text dataset, struct err
 {
     if (store->read_only)
         return STATUS_OK;
-    sqlite3_stmt *update = database_statement(
-        &store->database,
-        "UPDATE datasets SET collected_at_us = ? WHERE dataset = ? AND n_submitted = n_done + n_failed + n_cancelled",
-        error);
+    sqlite3_stmt *update = database_statement(&store->database,
+                                              "UPDATE datasets SET collected_at_us = ? WHERE dataset = ?"
+                                              " AND n_submitted = n_done + n_failed + n_cancelled",
+                                              error);
     if (!update)
         return error->status;
     bind_integer(update, 1, clock_wall_us());

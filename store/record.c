@@ -9,8 +9,8 @@ static enum status insert_step(struct store *store, const struct step_figures *s
 {
     sqlite3_stmt *insert = database_statement(
         &store->database,
-        "INSERT INTO steps (worker, finished_at_us, n_sequences, n_tokens, prefill_tokens, decode_tokens, generated, preempted,"
-        " waiting, pages_used, forced, prepare_ms, plan_ms, compute_ms, finish_ms)"
+        "INSERT INTO steps (worker, finished_at_us, n_sequences, n_tokens, prefill_tokens, decode_tokens,"
+        " generated, preempted, waiting, pages_used, forced, prepare_ms, plan_ms, compute_ms, finish_ms)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         error);
     if (!insert)
@@ -63,8 +63,8 @@ static enum status set_prefixes(struct store *store, const struct prefix_report 
 {
     sqlite3_stmt *update = database_statement(
         &store->database,
-        "UPDATE workers SET prefix_lookups = ?, prefix_hits = ?, prefix_tokens = ?, tokens_saved = ?, evictions = ?,"
-        " pages_shared = ?, pages_idle = ? WHERE id = ?",
+        "UPDATE workers SET prefix_lookups = ?, prefix_hits = ?, prefix_tokens = ?, tokens_saved = ?,"
+        " evictions = ?, pages_shared = ?, pages_idle = ? WHERE id = ?",
         error);
     if (!update)
         return error->status;
@@ -76,8 +76,8 @@ static enum status set_prefixes(struct store *store, const struct prefix_report 
         const struct prefix_report_entry *entry = &report->entries[i];
         sqlite3_stmt *upsert = database_statement(
             &store->database,
-            "INSERT INTO prefixes (worker, hash, n_tokens, n_hits, tokens_saved, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
-            " ON CONFLICT (worker, hash) DO UPDATE SET n_hits = ?4, tokens_saved = ?5",
+            "INSERT INTO prefixes (worker, hash, n_tokens, n_hits, tokens_saved, text) VALUES (?1, ?2, ?3,"
+            " ?4, ?5, ?6) ON CONFLICT (worker, hash) DO UPDATE SET n_hits = ?4, tokens_saved = ?5",
             error);
         if (!upsert)
             return error->status;

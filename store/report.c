@@ -24,11 +24,11 @@ enum { FIELDS_MAX = 20 };
     " WHERE dataset = ?1 AND finished_at_us IS NOT NULL),"                                                   \
     " bucket AS (SELECT a, b, (b - a) / " NUMBER(BUCKETS) " + 1 AS w FROM span) "
 
+#define BARS_TEXT NUMBER(BARS)
 #define HISTOGRAM(x)                                                                                         \
     "WITH v AS (SELECT " x " AS x FROM jobs WHERE dataset = ?1 AND status = 'done'),"                        \
-    " m AS (SELECT max(x) AS top, min(max(x) + 1, " NUMBER(                                                  \
-        BARS) ") AS n FROM v)"                                                                               \
-              " SELECT x * n / (top + 1), n, top, count(*) FROM v, m WHERE x IS NOT NULL GROUP BY 1 ORDER BY 1"
+    " m AS (SELECT max(x) AS top, min(max(x) + 1, " BARS_TEXT ") AS n FROM v)"                               \
+    " SELECT x * n / (top + 1), n, top, count(*) FROM v, m WHERE x IS NOT NULL GROUP BY 1 ORDER BY 1"
 
 // The value that a share of the done jobs' times does not exceed.
 #define PERCENTILE(share)                                                                                    \
@@ -38,7 +38,8 @@ enum { FIELDS_MAX = 20 };
 
 static const char *const queries[REPORT_QUERY_COUNT] = {
     [REPORT_TOTALS] =
-        "SELECT model, arithmetic, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens,"
+        "SELECT model, arithmetic, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens,"
+        " completion_tokens, cached_tokens,"
         " strftime('%Y-%m-%d %H:%M:%S', first_finished_at_us / 1000000, 'unixepoch'),"
         " strftime('%Y-%m-%d %H:%M:%S', last_finished_at_us / 1000000, 'unixepoch'),"
         " (SELECT (max(finished_at_us) - min(finished_at_us - (" JOB_US "))) / 1e6 FROM jobs"
@@ -55,9 +56,11 @@ static const char *const queries[REPORT_QUERY_COUNT] = {
     [REPORT_PROMPT_LENGTHS] = HISTOGRAM("prompt_tokens"),
     [REPORT_ANSWER_LENGTHS] = HISTOGRAM("completion_tokens"),
     [REPORT_ERRORS] =
-        "SELECT f.error_code, f.jobs, coalesce(e.custom_id, f.example), coalesce(e.error, f.message) FROM failures f LEFT JOIN"
-        " (SELECT error_code, custom_id, error, row_number() OVER (PARTITION BY error_code ORDER BY id) AS place FROM jobs"
-        "  WHERE dataset = ?1 AND error_code IS NOT NULL) e ON e.error_code = f.error_code AND e.place <= " NUMBER(
+        "SELECT f.error_code, f.jobs, coalesce(e.custom_id, f.example), coalesce(e.error, f.message)"
+        " FROM failures f LEFT JOIN (SELECT error_code, custom_id, error,"
+        "  row_number() OVER (PARTITION BY error_code ORDER BY id) AS place FROM jobs"
+        "  WHERE dataset = ?1 AND error_code IS NOT NULL) e"
+        " ON e.error_code = f.error_code AND e.place <= " NUMBER(
             EXAMPLES) " WHERE f.dataset = ?1 ORDER BY f.jobs DESC, f.error_code, e.place",
     [REPORT_LABELS_BY_PROPERTY] =
         "WITH given AS (SELECT iif(json_valid(answer) AND substr(ltrim(answer), 1, 1) = '{', answer,"

@@ -34,8 +34,8 @@ enum report_query {
     REPORT_LABELS_BY_PROPERTY,
     // gold label, answer, rows
     REPORT_EVALUATION,
-    // of running workers: number, host and process, backend, tokens generated, per busy second, mean batch, prompt tokens from
-    // the cache in percent; of all datasets
+    // of running workers: number, host and process, backend, tokens generated, per busy second, mean batch,
+    // prompt tokens from the cache in percent; of all datasets
     REPORT_WORKERS,
     REPORT_QUERY_COUNT
 };

@@ -13,8 +13,8 @@ static enum status count_workers(struct store *store, struct text dataset, struc
         return STATUS_OK;
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT id FROM workers WHERE stopped_at_us IS NULL AND transport = 'store' AND (dataset IS NULL OR dataset = ?1)"
-        " ORDER BY id DESC LIMIT ?2",
+        "SELECT id FROM workers WHERE stopped_at_us IS NULL AND transport = 'store' AND (dataset IS NULL"
+        " OR dataset = ?1) ORDER BY id DESC LIMIT ?2",
         error);
     if (!select)
         return error->status;

@@ -84,11 +84,12 @@ enum status spool_add_result(struct spool *spool, struct text job_id, int64_t in
 enum status spool_count(struct spool *spool, int64_t *n_jobs, int64_t *n_results, int64_t *n_missing,
                         struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &spool->database,
-        "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM results),"
-        " (SELECT count(*) FROM jobs WHERE NOT EXISTS (SELECT 1 FROM results WHERE results.job_id = jobs.job_id))",
-        error);
+    sqlite3_stmt *select =
+        database_statement(&spool->database,
+                           "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM results),"
+                           " (SELECT count(*) FROM jobs WHERE NOT EXISTS (SELECT 1 FROM results"
+                           " WHERE results.job_id = jobs.job_id))",
+                           error);
     if (!select)
         return error->status;
     int code = sqlite3_step(select);

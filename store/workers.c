@@ -133,8 +133,9 @@ static enum status insert_worker(struct store *store, const struct worker_descri
 {
     sqlite3_stmt *insert = database_statement(
         &store->database,
-        "INSERT INTO workers (host, pid, transport, model, backend, started_at_us, seen_at_us, n_sequences_max, n_tokens_max,"
-        " n_pages, page_positions, arithmetic, dataset, lock_inode) VALUES (?, ?, ?, ?, ?, ?6, ?6, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO workers (host, pid, transport, model, backend, started_at_us, seen_at_us,"
+        " n_sequences_max, n_tokens_max, n_pages, page_positions, arithmetic, dataset, lock_inode)"
+        " VALUES (?, ?, ?, ?, ?, ?6, ?6, ?, ?, ?, ?, ?, ?, ?)",
         error);
     if (!insert)
         return error->status;

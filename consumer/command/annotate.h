@@ -1,7 +1,7 @@
-// sheaf annotate in three parts: rows become jobs (annotate_submit.c), the worker answers them (service.h), and
-// answers are joined to the rows in a second pass over the table (annotate_collect.c). A job's id is the hash of
-// its record, which says all that the answer depends on: so equal rows are one job, and a row that was answered
-// before, in the sample or before the table grew, is not computed again. Thread: main.
+// sheaf annotate in three parts: rows become jobs (annotate_submit.c), the worker answers them (service.h),
+// and answers are joined to the rows in a second pass over the table (annotate_collect.c). A job's id is the
+// hash of its record, which says all that the answer depends on: so equal rows are one job, and a row that
+// was answered before, in the sample or before the table grew, is not computed again. Thread: main.
 #pragma once
 
 #include "consumer/command/output_file.h"

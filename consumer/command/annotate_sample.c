@@ -207,8 +207,8 @@ static void add_money(struct buffer *out, const struct settings *settings, doubl
     buffer_add_byte(out, '\n');
 }
 
-// Estimated steps of `n_jobs` jobs like the sample's. The last sequences run alone for about an answer; a step
-// with more tokens than the worker's limit is several.
+// Estimated steps of `n_jobs` jobs like the sample's. The last sequences run alone for about an answer; a
+// step with more tokens than the worker's limit is several.
 static double steps_for(const struct step_cost *cost, double n_jobs)
 {
     double of_job = 1 / (double)cost->n_jobs, one = (double)cost->n_sequence_steps * of_job;

@@ -58,11 +58,11 @@ static void add_json(void *context, const struct dataset_row *row)
     struct buffer *out = &listing->out;
     buffer_add_string(out, listing->n++ ? ",{\"dataset\":" : "{\"dataset\":");
     json_encode_string(row->dataset, out);
-    buffer_add_format(
-        out,
-        ",\"state\":\"%s\",\"submitted\":%lld,\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"running\":%lld",
-        dataset_state_name(row->state), (long long)row->submitted, (long long)row->done,
-        (long long)row->failed, (long long)row->cancelled, (long long)row->running);
+    buffer_add_format(out,
+                      ",\"state\":\"%s\",\"submitted\":%lld,\"done\":%lld,"
+                      "\"failed\":%lld,\"cancelled\":%lld,\"running\":%lld",
+                      dataset_state_name(row->state), (long long)row->submitted, (long long)row->done,
+                      (long long)row->failed, (long long)row->cancelled, (long long)row->running);
     buffer_add_format(out, ",\"submitted_at\":%lld,\"last_finished_at\":%lld",
                       (long long)row->submitted_at_us, (long long)row->last_finished_at_us);
     add_text(out, "model", row->model);

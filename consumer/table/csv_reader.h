@@ -1,7 +1,7 @@
 // CSV (RFC 4180) and TSV, by libcsv: fields of any bytes, quoted line feeds, a byte order mark, \n or \r\n.
-// libcsv is configured without white space, so fields are unchanged. It gets one line at a time: an error then
-// has a line and a column, and an unclosed quote has bounded memory. A blank line is a row if the table has one
-// column; otherwise it is skipped.
+// libcsv is configured without white space, so fields are unchanged. It gets one line at a time: an error
+// then has a line and a column, and an unclosed quote has bounded memory. A blank line is a row if the table
+// has one column; otherwise it is skipped.
 #pragma once
 
 #include "consumer/command/input_source.h"

@@ -1,5 +1,6 @@
-// Answers against gold labels: a confusion matrix and what follows from it. Rows whose gold label is empty are left
-// out; an empty answer is a class of its own, whose text is empty too: no gold label equals it. Thread: main.
+// Answers against gold labels: a confusion matrix and what follows from it. Rows whose gold label is empty
+// are left out; an empty answer is a class of its own, whose text is empty too: no gold label equals it.
+// Thread: main.
 #pragma once
 
 #include "schemas/arena.h"

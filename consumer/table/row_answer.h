@@ -1,5 +1,5 @@
-// The columns that a row's answers give: the text, the label, or a column a property of the schema; with several
-// votes the agreement; figures; the reason it finished and the error. Thread: main.
+// The columns that a row's answers give: the text, the label, or a column a property of the schema; with
+// several votes the agreement; figures; the reason it finished and the error. Thread: main.
 #pragma once
 
 #include "consumer/table/label_set.h"
@@ -41,10 +41,11 @@ struct row_answer {
 enum status row_answer_open(struct row_answer *answer, const struct row_answer_options *options,
                             const struct table_columns *input, struct error *error) WARN_UNUSED;
 void row_answer_close(struct row_answer *answer);
-// Fills the fields from the decoded results of the row's votes, which must live as long as the fields are used.
+// Fills the fields from the decoded results of the row's votes, which must live as long as the fields are
+// used.
 void row_answer_take(struct row_answer *answer, struct job *const *votes);
-// Chooses the column that gold labels are compared with: the schema's property of that name. False: there is none, and
-// it is the first column.
+// Chooses the column that gold labels are compared with: the schema's property of that name. False: there is
+// none, and it is the first column.
 bool row_answer_choose_label(struct row_answer *answer, struct text property);
 // The value to compare with a gold label.
 const struct value *row_answer_label(const struct row_answer *answer);

@@ -1,11 +1,12 @@
 // The order in which rows are computed, and the fields' order in each prompt, so that prompts share long
-// beginnings: Greedy Group Recursion of "Optimizing LLM Queries in Relational Data Analytics Workloads" (Liu et al.
-// 2024, algorithm 1). Rows are added in the table's order, then planned once. Thread: main.
+// beginnings: Greedy Group Recursion of "Optimizing LLM Queries in Relational Data Analytics Workloads" (Liu
+// et al. 2024, algorithm 1). Rows are added in the table's order, then planned once. Thread: main.
 //
-// A node is a set of rows and the columns not yet placed. Columns that are constant in it come first. Then the value
-// with the most to share, length^2 * (rows - 1), takes its rows, again and again, until no value is in two of the
-// rows that are left; each group is a node of its own, without that column. The paper's algorithm with functional
-// dependencies places what follows from a column behind it; here that are the constants of the group.
+// A node is a set of rows and the columns not yet placed. Columns that are constant in it come first. Then
+// the value with the most to share, length^2 * (rows - 1), takes its rows, again and again, until no value is
+// in two of the rows that are left; each group is a node of its own, without that column. The paper's
+// algorithm with functional dependencies places what follows from a column behind it; here that are the
+// constants of the group.
 #pragma once
 
 #include "schemas/error.h"

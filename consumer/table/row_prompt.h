@@ -1,6 +1,6 @@
-// From a table's row to the record of its job: templates over the row's columns, parameters of all rows. A record
-// says all that its answer depends on, so equal records have equal answers: it is greedy or has a seed.
-// Thread: main.
+// From a table's row to the record of its job: templates over the row's columns, parameters of all rows. A
+// record says all that its answer depends on, so equal records have equal answers: it is greedy or has a
+// seed. Thread: main.
 #pragma once
 
 #include "consumer/table/table.h"

@@ -1,5 +1,5 @@
-// Requests of rows between rendering them in the table's order and queueing them in another one: a file without a
-// name, and 24 bytes a row in memory. Thread: main.
+// Requests of rows between rendering them in the table's order and queueing them in another one: a file
+// without a name, and 24 bytes a row in memory. Thread: main.
 #pragma once
 
 #include "schemas/error.h"

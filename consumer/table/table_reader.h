@@ -5,8 +5,8 @@
 
 struct table_reader;
 
-// Opens the source and reads its columns. STATUS_REFUSE: the file can't be read, has no columns, or two of one
-// name.
+// Opens the source and reads its columns. STATUS_REFUSE: the file can't be read, has no columns, or two of
+// one name.
 enum status table_reader_open(struct table_reader **reader, const struct table_source *source,
                               struct error *error) WARN_UNUSED;
 void table_reader_close(struct table_reader *reader);

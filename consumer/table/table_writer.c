@@ -22,8 +22,8 @@ struct table_writer {
 
 // ---- CSV, TSV ----
 
-// Fields that begin or end with a blank are quoted for readers that would cut it, and those that begin with a byte
-// order mark, which at the file's beginning would be the file's.
+// Fields that begin or end with a blank are quoted for readers that would cut it, and those that begin with a
+// byte order mark, which at the file's beginning would be the file's.
 static bool needs_quotes(const struct table_writer *writer, struct text field)
 {
     if (!field.size)

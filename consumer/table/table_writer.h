@@ -1,5 +1,5 @@
-// Writes a table with the columns of an input and those of the answers behind them, row by row. It stands under
-// its name when it is complete (consumer/command/output_file.h, store/table_insert.h). Thread: main.
+// Writes a table with the columns of an input and those of the answers behind them, row by row. It stands
+// under its name when it is complete (consumer/command/output_file.h, store/table_insert.h). Thread: main.
 #pragma once
 
 #include "consumer/table/table_reader.h"

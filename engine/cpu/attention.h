@@ -3,8 +3,8 @@
 // Definition, the same for any number of rows, threads, cut of the prompt, size of pages and level:
 //   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; in units of ln 2:
 //          s * scale, soft cap, and fma(slope, j - position, s) with a slope; over the positions j seen.
-//          With integers in the pages (pages.h): q is quantized to 16 bits; the integer product is exact and is
-//          multiplied by the scale of k[j] and, as part of `scale`, the scale of q.
+//          With integers in the pages (pages.h): q is quantized to 16 bits; the integer product is exact and
+//          is multiplied by the scale of k[j] and, as part of `scale`, the scale of q.
 //   Positions go by segments of ATTENTION_SEGMENT, aligned to position 0. For each segment with a seen one:
 //   m = max s[j]; p[j] = 2^(s[j] - m), at least 2^-125
 //   l = sum of p[j], 16 partial sums by j mod 16, then 8 apart, 4, 2, 1

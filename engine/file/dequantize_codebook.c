@@ -3,15 +3,17 @@
 // offsets; h16: binary16; a group is 32 items, a run 8 (of IQ3: two entries of 4). A sign mask has a bit for
 // each item of a run; seven stored bits are completed to an even number of ones. All blocks hold 256 items.
 //
-//   IQ2_XXS  h16 d | 8 groups: u8 index[4], u32 (4 x 7 sign bits, scale:4)            d (1/2 + scale) / 4 * value
-//   IQ2_XS   h16 d | 32 x u16 (index:9, sign bits:7) | 16 scales:4, two a group       the same
+//   IQ2_XXS  h16 d | 8 groups: u8 index[4], u32 (4 x 7 sign bits, scale:4)       d (1/2 + scale) / 4 * value
+//   IQ2_XS   h16 d | 32 x u16 (index:9, sign bits:7) | 16 scales:4, two a group  the same
 //   IQ2_S    h16 d | u8 index[32] | u8 signs[32] | 8 x (4 x 2 index bits) | 16 scales:4
-//   IQ3_XXS  h16 d | u8 index[64] | 8 groups: u32 (4 x 7 sign bits, scale:4)          d (1/2 + scale) / 2 * value
-//   IQ3_S    h16 d | u8 index[64] | 8 x (8 x 1 index bit) | u8 signs[32] | 8 scales:4  d (1 + 2 scale) * value
-//   IQ1_S    h16 d | u8 index[32] | 8 x u16 (4 x 3 index bits, scale:3, shift:1)      d (1 + 2 scale) * (value +- 1/8)
+//   IQ3_XXS  h16 d | u8 index[64] | 8 groups: u32 (4 x 7 sign bits, scale:4)     d (1/2 + scale) / 2 * value
+//   IQ3_S    h16 d | u8 index[64] | 8 x (8 x 1 index bit) | u8 signs[32] | 8 scales:4
+//                                                           d (1 + 2 scale) * value
+//   IQ1_S    h16 d | u8 index[32] | 8 x u16 (4 x 3 index bits, scale:3, shift:1)
+//                                                            d (1 + 2 scale) * (value +- 1/8)
 //   IQ1_M    u8 index[32] | 16 x (2 x (3 index bits, shift:1)) | 4 x u16 (4 x scale:3, 4 bits of d)  the same
-//   TQ1_0    48 bytes of 5 digits | 4 bytes of 4 digits | h16 d                       d (digit - 1)
-//   TQ2_0    64 bytes of 4 digits of 2 bits | h16 d                                   d (digit - 1)
+//   TQ1_0    48 bytes of 5 digits | 4 bytes of 4 digits | h16 d                  d (digit - 1)
+//   TQ2_0    64 bytes of 4 digits of 2 bits | h16 d                              d (digit - 1)
 #include "engine/file/codebooks.h"
 #include "engine/file/dequantize.h"
 

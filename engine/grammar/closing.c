@@ -77,7 +77,8 @@ static bool find_state(struct recognizer *recognizer, uint32_t state, uint32_t b
     return false;
 }
 
-// Looks for the nearest accepting state, breadth first, bytes in their order. Its place in `found`; UNKNOWN: too far.
+// Looks for the nearest accepting state, breadth first, bytes in their order. Its place in `found`; UNKNOWN:
+// too far.
 static uint32_t search(struct recognizer *recognizer, uint32_t state)
 {
     struct closing *closing = recognizer->closing;
@@ -379,7 +380,8 @@ static void forbid(const struct grammar_vocabulary *vocabulary, uint32_t token, 
         bits[token / 32] &= ~(1u << token % 32);
 }
 
-// Forbids allowed tokens behind which the text costs more than `cost_max`. The cost behind the one that costs most.
+// Forbids allowed tokens behind which the text costs more than `cost_max`. The cost behind the one that costs
+// most.
 static uint32_t walk(struct recognizer *recognizer, uint32_t set, uint32_t cost_max, uint32_t *bits)
 {
     const struct trie *trie = &recognizer->vocabulary->all;

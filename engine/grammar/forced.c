@@ -37,7 +37,8 @@ static bool spells_units(struct recognizer *recognizer, uint32_t set, const unsi
     return true;
 }
 
-// The character that begins with a byte that leads from the set to `next`, if it alone can. 0: there are several.
+// The character that begins with a byte that leads from the set to `next`, if it alone can. 0: there are
+// several.
 static uint32_t only_character(struct recognizer *recognizer, unsigned first, uint32_t next)
 {
     char bytes[4] = {(char)first};

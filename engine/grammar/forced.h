@@ -1,5 +1,5 @@
-// Forced continuation of a text: its only next byte, or its end. A character of a JSON string that alone can follow is
-// written as itself, not as an escape, as serializers write it. Internal to engine/grammar/.
+// Forced continuation of a text: its only next byte, or its end. A character of a JSON string that alone can
+// follow is written as itself, not as an escape, as serializers write it. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/recognizer.h"
@@ -13,5 +13,6 @@ enum forced {
 
 // FORCED_UNKNOWN: the pool has failed.
 uint16_t recognizer_forced(struct recognizer *recognizer, uint32_t set);
-// Whether a token that is allowed behind the set begins with all of `bytes` and is longer, `set` being behind them.
+// Whether a token that is allowed behind the set begins with all of `bytes` and is longer, `set` being behind
+// them.
 bool recognizer_goes_on(struct recognizer *recognizer, uint32_t set, struct text bytes);

@@ -88,8 +88,8 @@ enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *
                                  struct error *error) WARN_UNUSED;
 // One bit a token, grammar_mask_words() words, bit i % 32 of word i / 32; bits behind the last token are 0.
 enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error) WARN_UNUSED;
-// The same, without the tokens behind which the text can't be ended with n_left - 1 more. n_left: at least what
-// matcher_tokens_to_end returns; it is then so behind each token of the mask too, with one less.
+// The same, without the tokens behind which the text can't be ended with n_left - 1 more. n_left: at least
+// what matcher_tokens_to_end returns; it is then so behind each token of the mask too, with one less.
 enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32_t *bits,
                                 struct error *error) WARN_UNUSED;
 // *n_tokens that end the text, without an end token; UINT32_MAX: no tokens are known that do.
@@ -98,17 +98,19 @@ enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens,
 // The same behind bytes that may follow; the matcher stays.
 enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
                                   struct error *error) WARN_UNUSED;
-// A state that two texts of one recognizer have in common is followed by the same texts, in one generation of the recognizer.
+// A state that two texts of one recognizer have in common is followed by the same texts, in one generation of
+// the recognizer.
 enum status matcher_find_state(struct matcher *matcher, uint32_t *state, uint64_t *generation,
                                struct error *error) WARN_UNUSED;
-// Appends the only bytes that can follow, up to `n_max`, while the text may not end; the matcher stays. Of a JSON
-// string, a character that alone can follow is forced as itself, though an escape could spell it.
+// Appends the only bytes that can follow, up to `n_max`, while the text may not end; the matcher stays. Of a
+// JSON string, a character that alone can follow is forced as itself, though an escape could spell it.
 enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,
                                  struct error *error) WARN_UNUSED;
-// Of forced bytes, the first place from `from` on where a token may begin that is allowed and goes on behind them;
-// forced.size: there is none. Before the first such place, tokens end whatever follows.
+// Of forced bytes, the first place from `from` on where a token may begin that is allowed and goes on behind
+// them; forced.size: there is none. Before the first such place, tokens end whatever follows.
 enum status matcher_safe_size(struct matcher *matcher, struct text forced, size_t from, size_t *size,
                               struct error *error) WARN_UNUSED;
 enum status matcher_may_end(struct matcher *matcher, bool *may_end, struct error *error) WARN_UNUSED;
-// Whether the mask allows end tokens alone: the text may end, nothing can follow it, and there are end tokens.
+// Whether the mask allows end tokens alone: the text may end, nothing can follow it, and there are end
+// tokens.
 enum status matcher_must_end(struct matcher *matcher, bool *must_end, struct error *error) WARN_UNUSED;

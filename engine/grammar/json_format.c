@@ -31,7 +31,8 @@
 // RFC 5321, 4.1.2.
 #define ATEXT     "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 #define QUOTED    "\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\""
-#define EMAIL     "(?:" ATEXT "(?:\\." ATEXT ")*|" QUOTED ")@(?:" HOSTNAME "|\\[(?:" IPV4 "|IPv6:" IPV6 ")\\])"
+#define MAILBOX   "(?:" ATEXT "(?:\\." ATEXT ")*|" QUOTED ")"
+#define EMAIL     MAILBOX "@(?:" HOSTNAME "|\\[(?:" IPV4 "|IPv6:" IPV6 ")\\])"
 #define ATEXT_ALL "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\u0080-\\u{10FFFF}-]+"
 #define HOST_ALL  "[A-Za-z0-9\\u0080-\\u{10FFFF}.-]+"
 #define EMAIL_ALL ATEXT_ALL "(?:\\." ATEXT_ALL ")*@" HOST_ALL

@@ -125,7 +125,8 @@ static uint32_t rest_of_fraction(struct expressions *pool, size_t n)
     return digits(pool, 0, EXPRESSION_UNBOUNDED);
 }
 
-// Texts that may follow equal whole digits so that the fraction is more (less) than `text`, or equal where `equal`.
+// Texts that may follow equal whole digits so that the fraction is more (less) than `text`, or equal where
+// `equal`.
 static uint32_t compare_fraction(struct expressions *pool, struct text text, bool more, bool equal)
 {
     uint32_t point = letter(pool, '.');

@@ -1,5 +1,5 @@
-// Sets of JSON numbers as expressions over their spellings; which of them are generated is decided last. A set holds all spellings of each of its values,
-// of the family
+// Sets of JSON numbers as expressions over their spellings; which of them are generated is decided last. A
+// set holds all spellings of each of its values, of the family
 //
 //   plain       -? (0 | [1-9][0-9]*) (\.[0-9]+)?
 //   scientific  -? [1-9] (\.[0-9]{0,19}[1-9])? [eE] [+-]? [0-9]+        what shortest round-trip printing of
@@ -16,8 +16,9 @@ uint32_t number_family(struct expressions *pool); // the two spellings above
 // Integers by value: with_zeros, 1.0 and 1.5e3 are integers too, as from draft 6 on.
 uint32_t number_integer(struct expressions *pool, bool with_zeros);
 uint32_t number_not_integer(struct expressions *pool, bool with_zeros);
-// Plain integers, and other spellings of at most 15 digits, of which a double keeps which is which (C's DBL_DIG): for
-// negations, so that a number that is none of the values by its digits is none for a reader with doubles.
+// Plain integers, and other spellings of at most 15 digits, of which a double keeps which is which (C's
+// DBL_DIG): for negations, so that a number that is none of the values by its digits is none for a reader
+// with doubles.
 uint32_t number_distinct(struct expressions *pool);
 
 enum number_bound { NUMBER_LESS, NUMBER_AT_MOST, NUMBER_AT_LEAST, NUMBER_MORE };
@@ -26,14 +27,14 @@ uint32_t number_equal(struct expressions *pool, struct decimal value);
 
 // The spellings in which numbers are generated, whatever else JSON allows for the same value:
 //
-//   NUMBER_INTEGER   0 | -?[1-9][0-9]*                 from -(2^63 - 1) to 2^63 - 1: an int64 holds each. Consumers
-//                    with doubles give bounds (a double holds integers of up to 2^53 exactly).
+//   NUMBER_INTEGER   0 | -?[1-9][0-9]*                 from -(2^63 - 1) to 2^63 - 1: an int64 holds each.
+//                    Consumers with doubles give bounds (a double holds integers of up to 2^53 exactly).
 //   NUMBER_SHORTEST  the same, or with a fraction that does not end in 0: for the values of enum and const
-//   NUMBER_DECIMAL   -?(0|[1-9][0-9]{0,18})(\.[0-9]{1,22})?, or -?[1-9](\.[0-9]{1,20})?[eE][+-]?N, N up to 307, so
-//                    that a double is finite; shortest round-trip printing of doubles is among them
+//   NUMBER_DECIMAL   -?(0|[1-9][0-9]{0,18})(\.[0-9]{1,22})?, or -?[1-9](\.[0-9]{1,20})?[eE][+-]?N, N up to
+//                    307, so that a double is finite; shortest round-trip printing of doubles is among them
 //
-// Where a schema names a number that has more digits (by enum, const, or a bound on the side of larger numbers), digits
-// are as many as it takes.
+// Where a schema names a number that has more digits (by enum, const, or a bound on the side of larger
+// numbers), digits are as many as it takes.
 enum number_spelling { NUMBER_INTEGER, NUMBER_SHORTEST, NUMBER_DECIMAL };
 enum { NUMBER_FRACTION_DIGITS = 22, NUMBER_MANTISSA_DIGITS = 20 };
 

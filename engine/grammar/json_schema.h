@@ -2,19 +2,19 @@
 //
 // The grammar accepts no text whose value the schema refuses, and each text of a value the schema accepts
 // that is written with the white space of the options, object members in the schema's order, and numbers in
-// the spellings that json_number.h calls generated. A known keyword that can't be enforced exactly refuses the schema; unknown keywords and
-// annotations are ignored, as the standard says.
+// the spellings that json_number.h calls generated. A known keyword that can't be enforced exactly refuses
+// the schema; unknown keywords and annotations are ignored, as the standard says.
 //
 // Order: members in the order of `properties`; of several such, as with allOf, each in its own, any order
 // among one another where they are few, else those of a schema's own before those of its allOf, $ref and so
 // on, each in the order of the document; then members that no `properties` names, in any order.
 //
-// Keys: a name that the schema declares (by properties, required, dependent keywords) stands once in an object, wherever it may
-// stand, and never again as a key of additionalProperties or patternProperties, in no spelling. Keys of those two,
-// and of an object of any members, are free: the same one may stand twice, because which ones there were is no
-// state of a grammar. Readers take the last of two members; it satisfies the schema, since each does by itself. What
-// would depend on their number (minProperties above the declared ones) or on a certain one (a negated
-// additionalProperties) is refused.
+// Keys: a name that the schema declares (by properties, required, dependent keywords) stands once in an
+// object, wherever it may stand, and never again as a key of additionalProperties or patternProperties, in no
+// spelling. Keys of those two, and of an object of any members, are free: the same one may stand twice,
+// because which ones there were is no state of a grammar. Readers take the last of two members; it satisfies
+// the schema, since each does by itself. What would depend on their number (minProperties above the declared
+// ones) or on a certain one (a negated additionalProperties) is refused.
 #pragma once
 
 #include "engine/grammar/rules.h"
@@ -32,8 +32,8 @@ struct json_schema_options {
     enum json_spacing spacing;
     uint32_t indent; // JSON_SPACING_INDENTED: spaces a level
     bool any_order;  // of object members, where an object has few
-    // Values of enum, const and multipleOf may have a fraction of zeros in draft 4, which tells 1 from 1.0 elsewhere: for judging
-    // instances, not for answers.
+    // Values of enum, const and multipleOf may have a fraction of zeros in draft 4, which tells 1 from 1.0
+    // elsewhere: for judging instances, not for answers.
     bool has_zero_fractions;
     bool is_python; // None, True and False
 };
@@ -51,18 +51,18 @@ enum status json_schema_compile(struct text schema, const struct json_schema_opt
                                 struct rules *rules, uint32_t *start, struct schema_refusal *refusal,
                                 struct error *error) WARN_UNUSED;
 
-// The same in parts, for several values of one schema whose definitions are compiled once. `schema`, `options`,
-// `rules`, `refusal` and `error` outlive it. *opened is NULL after an error. Errors of all: as above; the first one
-// stays.
+// The same in parts, for several values of one schema whose definitions are compiled once. `schema`,
+// `options`, `rules`, `refusal` and `error` outlive it. *opened is NULL after an error. Errors of all: as
+// above; the first one stays.
 struct json_schema;
 enum status json_schema_open(struct json_schema **opened, struct text schema,
                              const struct json_schema_options *options, struct rules *rules,
                              struct schema_refusal *refusal, struct error *error) WARN_UNUSED;
 // *symbol of the whole value.
 enum status json_schema_root(struct json_schema *schema, uint32_t *symbol) WARN_UNUSED;
-// *symbol of the member's value, as the root's `properties` has it, which must have the key. A text is written without
-// quotes and escapes, and does not have `bare_end`, which ends it, where that is given (data not NULL): the
-// member's schema allows nothing but texts then.
+// *symbol of the member's value, as the root's `properties` has it, which must have the key. A text is
+// written without quotes and escapes, and does not have `bare_end`, which ends it, where that is given (data
+// not NULL): the member's schema allows nothing but texts then.
 enum status json_schema_property(struct json_schema *schema, struct text key, struct text bare_end,
                                  uint32_t *symbol) WARN_UNUSED;
 void json_schema_close(struct json_schema *schema);

@@ -19,8 +19,8 @@ enum grammar_limit {
     GRAMMAR_LIMIT_MASK_SETS,    // states of the parser that the tokens of one mask lead to
     GRAMMAR_LIMIT_SCHEMA_BYTES, // of memory of one JSON Schema while it is compiled, its document with it
     GRAMMAR_LIMIT_MASK_WORK,    // items that the steps of one mask look at, where a step looks at many
-    GRAMMAR_LIMIT_ANSWER_WORK, // the same of all masks of one answer, each state's once, where a mask takes many
-    GRAMMAR_LIMIT_WORK,        // pieces of derivatives computed while compiling
+    GRAMMAR_LIMIT_ANSWER_WORK,  // of all masks of one answer, each state's once, where a mask takes many
+    GRAMMAR_LIMIT_WORK,         // pieces of derivatives computed while compiling
     GRAMMAR_LIMIT_COUNT,
 };
 

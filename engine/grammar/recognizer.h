@@ -81,8 +81,8 @@ struct walk_level {
     const struct set_row *row; // of the set; NULL: not asked for yet
 };
 
-// One look around a state: a mask, what is forced. Its work is the sum over the distinct steps that it takes, known
-// ones too, so that it is a function of grammar and text.
+// One look around a state: a mask, what is forced. Its work is the sum over the distinct steps that it takes,
+// known ones too, so that it is a function of grammar and text.
 struct recognizer_visit {
     uint64_t id, work;
     uint64_t step_work; // of the step that is computed now

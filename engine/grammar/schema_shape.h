@@ -159,7 +159,8 @@ uint32_t formula_or_many(struct schema_compiler *compiler, uint32_t *ids, uint32
 struct shape shape_any(struct schema_compiler *compiler);
 struct shape shape_intersect(struct schema_compiler *compiler, const struct shape *a, const struct shape *b);
 struct shape shape_unite(struct schema_compiler *compiler, const struct shape *a, const struct shape *b);
-// Makes *result the union of itself and `part`. Its arrays and objects are of earlier calls alone: of n parts in n steps.
+// Makes *result the union of itself and `part`. Its arrays and objects are of earlier calls alone: of n parts
+// in n steps.
 void shape_add(struct schema_compiler *compiler, struct shape *result, const struct shape *part);
 struct array_shape array_any(void);
 struct object_shape object_any(void);

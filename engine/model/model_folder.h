@@ -7,7 +7,8 @@
 //   - each expert's matrices are tensors of their own
 //   - gpt-oss's and Granite's experts stand in one tensor, gate and up mixed
 //   - Llama 3's rope scaling is numbers there and a tensor of divisors here
-//   - a model of images and text holds its language model under another name; the rest is left out, as the name says
+//   - a model of images and text holds its language model under another name; the rest is left out, as the
+//     name says
 // Matrices that need nothing of this stay where they are, in the mapping; the others are made when they are
 // loaded. tokenizer.json, tokenizer_config.json and the chat template stand as the keys
 // tokenizer.huggingface.json, tokenizer.huggingface.config and tokenizer.chat_template. Names:

@@ -265,7 +265,8 @@ static const char *end_of_cased_word(const struct split_stage *stage, const char
     return end_of_upper_word(stage, at, end);
 }
 
-// [^\r\n\p{L}\p{N}]?UPPER*LOWER+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?UPPER+LOWER*(?i:'s|'t|...)?|\p{N}{1,3}
+// [^\r\n\p{L}\p{N}]?UPPER*LOWER+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
+// [^\r\n\p{L}\p{N}]?UPPER+LOWER*(?i:'s|'t|...)?|\p{N}{1,3}
 // | ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ and [SET]+ before all of it where the set is apart.
 const char *split_cased(const struct split_stage *stage, const char *at, const char *end)
 {

@@ -5,7 +5,8 @@
 // the other job's answer is the bytes it always is.
 //
 //   u8 flags         bit 0: the record has a key; bits 1-2: crashes it was a suspect of
-//   u8 n_headers     each: u8 name (an index of `names`, beyond them the name is that one byte), u8 size, size bytes of value
+//   u8 n_headers     each: u8 name (an index of `names`, beyond them the name is that one byte), u8 size,
+//                    size bytes of value
 //   u8 n_times       the headers are repeated so often, up to KAFKA_HEADERS_MAX
 //   the value        what is left
 #include "consumer/gate.h"

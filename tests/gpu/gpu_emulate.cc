@@ -165,7 +165,8 @@ static const struct sum_case sum_cases[] = {
     // what cancels is exact before it is lost: the large ones stand in one group of 8
     {0x1p-20f, {0x1p-20f, 0x1p-20f}, {{0, 4, 1}, {1, 4, -1}}},
     {0x1p-22f, {0.0f, 0.0f}, {{0, 4, 1}, {1, 4, -1}}},
-    // in two groups of 8, on 8.0, the first sum is rounded to float32 before the second cancels its largest term
+    // in two groups of 8, on 8.0, the first sum is rounded to float32 before the second cancels its largest
+    // term
     {0.0f, {0x1p-19f, 0x1p-19f}, {{0, 4, 1}, {1, -19, 1}, {8, 4, -1}}},
     {0.0f, {0x1p-20f, 0.0f}, {{0, 4, 1}, {1, -20, 1}, {8, 4, -1}}},
     {0.0f, {0x1p-21f, 0.0f}, {{0, 4, 1}, {1, -21, 1}, {8, 4, -1}}},

@@ -428,7 +428,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(waiting_for_each_launch_names_the_kernel_that_failed),
         cmocka_unit_test(old_graphs_make_room_for_new_kinds),
         {"all on the device", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL, NULL},
-#ifndef __SANITIZE_ADDRESS__ // a minute each; tests/gpu/gpu_hybrid.c loses the device of a split model under it too
+// A minute each; tests/gpu/gpu_hybrid.c loses the device of a split model under the sanitizer too.
+#ifndef __SANITIZE_ADDRESS__
         {"layers split", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL, &layers},
         {"attention on the host", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL,
          &attention},

@@ -3,9 +3,9 @@
 //   gpu_probe [QUESTION...]      all, or those named: run each in a process of its own, with its own deadline
 //   probe,question,answer,unit or prediction
 //
-// capture     a kernel that was not loaded before is launched within a capture: graph, or none (its work then ran as
-//             launches); the emulation predicts none
-// zero        does a zero product raise the exponent to which a tensor core aligns: no, predicts the emulation
+// capture     a kernel that was not loaded before is launched within a capture: graph, or none (its work then
+//             ran as launches); the emulation predicts none
+// zero        does a zero product raise the exponent to which a tensor core aligns: the emulation predicts no
 // order       does a tensor core's sum depend on the order of its 16 products: no
 // columns     does a column of a tensor core's product depend on its neighbors: no
 // graph       microseconds of a node in a graph of 500 kernels one after the other

@@ -19,8 +19,8 @@ struct broker_case {
 struct CMUnitTest broker_test(const char *name, struct broker_case *which);
 #define BROKER_TEST(name) broker_test(#name, (struct broker_case[]){{name}})
 
-// The same with a cluster: broker 1, which is the controller too, 2 and 3; `brokers` names all. Topics, those of
-// groups and transactions too, have a copy on each. Not with $SHEAF_TEST_BROKER.
+// The same with a cluster: broker 1, which is the controller too, 2 and 3; `brokers` names all. Topics, those
+// of groups and transactions too, have a copy on each. Not with $SHEAF_TEST_BROKER.
 int cluster_start_group(void **state);
 int cluster_stop_group(void **state);
 const char *cluster_address(int id);

@@ -17,8 +17,8 @@
 static const char request_text[] =
     "{\"job_id\":\"j\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":["
     "{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\","
-    "\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"},\"exact\":{\"type\":\"boolean\"}},"
-    "\"required\":[\"city\"],\"additionalProperties\":false}}},"
+    "\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"},"
+    "\"exact\":{\"type\":\"boolean\"}},\"required\":[\"city\"],\"additionalProperties\":false}}},"
     "{\"type\":\"function\",\"function\":{\"name\":\"get\"}}]%s}";
 
 static struct job *make_job(const char *more)
@@ -131,7 +131,8 @@ static const struct {
      "name=\"get\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
      2},
     {"glm-4.5",
-     "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n"
+     "<tool_call>get_weather\n<arg_key>city</arg_key>\n"
+     "<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n"
      "<arg_value>3</arg_value>\n</tool_call>\n<tool_call>get\n</tool_call>",
      2},
     {"glm-4.7",
@@ -139,16 +140,19 @@ static const struct {
      "<arg_value>3</arg_value></tool_call><tool_call>get</tool_call>",
      2},
     {"qwen3-coder",
-     "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n"
+     "<tool_call>\n<function=get_weather>\n<parameter=city>\n"
+     "Paris\n</parameter>\n<parameter=days>\n3\n</parameter>\n"
      "</function>\n</tool_call>\n<tool_call>\n<function=get>\n</function>\n</tool_call>",
      2},
     {"seed-oss",
-     "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n<parameter=days>3</parameter>\n"
+     "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n"
+     "<parameter=days>3</parameter>\n"
      "</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=get>\n</function>\n</seed:tool_call>",
      2},
     {"harmony", "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>" WEATHER, 1},
     {"kimi-k2",
-     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>" WEATHER
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+     "<|tool_call_argument_begin|>" WEATHER
      "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
      "<|tool_calls_section_end|>",
      2},
@@ -157,7 +161,8 @@ static const struct {
      "}, {\"name\": \"get\", \"arguments\": {}}]",
      2},
     {"command-r7b",
-     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": " WEATHER
+     "<|START_ACTION|>[\n"
+     "    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": " WEATHER
      "},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"get\", \"parameters\": {}}\n]<|END_ACTION|>",
      2},
     {"command-r",

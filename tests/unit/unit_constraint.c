@@ -74,7 +74,8 @@ static void constraints_of_all_servers_are_one(void **state)
     static const char *const cases[][2] = {
         {"'response_format':{'type':'text'}", ""},
         {"'response_format':{'type':'json_object'}", ",'structured_outputs':{'json_object':true}"},
-        {"'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':false,'schema':{'type':'integer','b':0.1}}}",
+        {"'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':false,"
+         "'schema':{'type':'integer','b':0.1}}}",
          ",'structured_outputs':{'json':'{\\'type\\':\\'integer\\',\\'b\\':0.1}'}"},
         {"'json_schema':true", ",'structured_outputs':{'json':'true'}"},
         {"'guided_json':{}", ",'structured_outputs':{'json':'{}'}"},

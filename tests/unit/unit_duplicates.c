@@ -139,9 +139,9 @@ static void draws_without_a_seed_and_tools_have_no_equal(void **state)
     assert_true(is_hashed(PROMPT ",\"seed\":1"));
     assert_false(is_hashed(PROMPT));
     assert_false(is_hashed(PROMPT ",\"temperature\":0.01"));
-#define CALLS                                                                                                   \
-    "\"messages\":[{\"role\":\"user\",\"content\":\"p\"}],\"temperature\":0,\"tools\":[{\"type\":\"function\"," \
-    "\"function\":{\"name\":\"f\"}}]"
+#define CALLS                                                                                                \
+    "\"messages\":[{\"role\":\"user\",\"content\":\"p\"}],\"temperature\":0,"                                \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"
     assert_false(is_hashed(CALLS)); // its calls have ids
     assert_true(is_hashed(CALLS ",\"tool_choice\":\"none\""));
     struct sampling defaults = {.given = SAMPLING_TEMPERATURE, .temperature = 0};

@@ -1,4 +1,5 @@
-// A worker's HTTP endpoints while its main thread does something else: here it is the client that waits for them.
+// A worker's HTTP endpoints while its main thread does something else: here it is the client that waits for
+// them.
 #include "consumer/exporter.h"
 #include "schemas/clock.h"
 

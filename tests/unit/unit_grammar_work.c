@@ -55,7 +55,8 @@ struct end {
     struct error error;
 };
 
-// Takes the text letter by letter, with a mask before each. `forgets`: the recognizer starts over before every other.
+// Takes the text letter by letter, with a mask before each. `forgets`: the recognizer starts over before
+// every other.
 static struct end answer(struct bench *bench, const char *text, bool forgets)
 {
     uint32_t mask[(N_TOKENS + 31) / 32];

@@ -128,9 +128,9 @@ static void fields_of_a_wrong_type_or_range_are_named(void **state)
 
 static void names_of_other_servers_are_the_same_fields(void **state)
 {
-    assert_recodes(
-        "{'job_id':'a','prompt':'p','max_new_tokens':7,'repeat_penalty':1.25,'num_return_sequences':2,'stop_strings':'x'}",
-        "{'job_id':'a','prompt':'p','max_tokens':7,'n':2,'stop':['x'],'repetition_penalty':1.25}");
+    assert_recodes("{'job_id':'a','prompt':'p','max_new_tokens':7,"
+                   "'repeat_penalty':1.25,'num_return_sequences':2,'stop_strings':'x'}",
+                   "{'job_id':'a','prompt':'p','max_tokens':7,'n':2,'stop':['x'],'repetition_penalty':1.25}");
     assert_recodes("{'job_id':'a','prompt':'p','n_predict':7,'max_tokens':7}",
                    "{'job_id':'a','prompt':'p','max_tokens':7}");
 }
@@ -166,13 +166,14 @@ static void parameters_are_read_under_openais_names(void **state)
 {
     assert_recodes(
         "{'job_id':'a','prompt':'p','max_completion_tokens':9,'stop':'END','top_k':-1,'logprobs':3}",
-        "{'job_id':'a','prompt':'p','max_tokens':9,'top_k':0,'stop':['END'],'logprobs':true,'top_logprobs':3}");
+        "{'job_id':'a','prompt':'p','max_tokens':9,'top_k':0,"
+        "'stop':['END'],'logprobs':true,'top_logprobs':3}");
     // A default that is named stays named: the worker's own does not replace it.
     assert_recodes(
         "{'job_id':'a','prompt':'p','temperature':1,'top_p':1,'top_k':0,'min_p':0,'presence_penalty':0,"
         "'frequency_penalty':0,'repetition_penalty':1}",
-        "{'job_id':'a','prompt':'p','temperature':1.0,'top_p':1.0,'top_k':0,'min_p':0.0,'presence_penalty':0.0,"
-        "'frequency_penalty':0.0,'repetition_penalty':1.0}");
+        "{'job_id':'a','prompt':'p','temperature':1.0,'top_p':1.0,'top_k':0,'min_p':0.0,"
+        "'presence_penalty':0.0,'frequency_penalty':0.0,'repetition_penalty':1.0}");
     assert_recodes(
         "{'job_id':'a','prompt':'p','max_tokens':0,'max_completion_tokens':0,'stop':[],'logprobs':0,"
         "'logit_bias':{}}",
@@ -245,8 +246,8 @@ static void a_seed_that_is_not_given_is_of_the_request_alone(void **state)
 // As JSON and as msgpack.
 static void a_seed_is_the_same_in_both_encodings(void **state)
 {
-    struct job *json = decode_good(
-        "{'messages':[{'role':'user','content':'x'}],'index':3,'chat_template_kwargs':{'a':0.7,'b':[1,true]}}");
+    struct job *json = decode_good("{'messages':[{'role':'user','content':'x'}],'index':3,"
+                                   "'chat_template_kwargs':{'a':0.7,'b':[1,true]}}");
     struct buffer record = {0};
     struct job *msgpack = job_create();
     struct error error;
@@ -311,8 +312,8 @@ static const char full_record[] =
     "'documents':[{'title':'t','text':'d'}],'add_generation_prompt':false,"
     "'chat_template_kwargs':{'enable_thinking':false,'depth':3,'scale':0.1},'max_tokens':64,'n':2,'"
     "temperature':0.7,'top_p':0.95,'top_k':40,"
-    "'min_p':0.05,'seed':-42,'stop':['\\n\\n','END'],'stop_token_ids':[9,2],'include_stop_str_in_output':true,"
-    "'presence_penalty':0.5,'frequency_"
+    "'min_p':0.05,'seed':-42,'stop':['\\n\\n','END'],'stop_token_ids':[9,2],"
+    "'include_stop_str_in_output':true,'presence_penalty':0.5,'frequency_"
     "penalty':-0.25,"
     "'repetition_penalty':1.1,'logit_bias':{'50256':-100.0,'7':1.5},'logprobs':true,'top_logprobs':5,"
     "'priority':-7,'deadline':1800000000,"

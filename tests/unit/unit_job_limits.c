@@ -67,8 +67,8 @@ static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
     assert_recodes(
         "{'job_id':'a','prompt':'p','stream':false,'response_format':{'type':'text'},'best_of':1,'"
         "echo':false,"
-        "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],'bad_words':[],'include_stop_str_in_output':false,"
-        "'skip_special_tokens':true,'length_penalty':1.0}",
+        "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],"
+        "'bad_words':[],'include_stop_str_in_output':false,'skip_special_tokens':true,'length_penalty':1.0}",
         "{'job_id':'a','prompt':'p'}");
 }
 

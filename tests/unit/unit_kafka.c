@@ -560,8 +560,8 @@ static void names_and_numbers_of_a_marker_have_their_limits(void **state)
     (void)state;
     static const char *const good[] = {
         "{'lines':0,'jobs':0,'fingerprint':0,'complete':false,'created':0,'partition':-1,'offset':-1}",
-        "{'lines':9223372036854775807,'jobs':9223372036854775807,'fingerprint':9223372036854775807,'complete':true,"
-        "'created':9223372036854775807,'partition':2147483647,'offset':9223372036854775807}"};
+        "{'lines':9223372036854775807,'jobs':9223372036854775807,'fingerprint':9223372036854775807,"
+        "'complete':true,'created':9223372036854775807,'partition':2147483647,'offset':9223372036854775807}"};
     static const char *const bad[] = {
         "lines",
         "{'lines':-1,'jobs':0,'fingerprint':0,'complete':false,'created':0,'partition':0,'offset':0}",

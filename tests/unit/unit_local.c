@@ -1,5 +1,5 @@
-// The embedded queue's transport looks for jobs when the store's log changes, or half a second later: counted by
-// its claims, while no time passes but the test's.
+// The embedded queue's transport looks for jobs when the store's log changes, or half a second later: counted
+// by its claims, while no time passes but the test's.
 #include "consumer/local.h"
 #include "tests/store_jobs.h"
 

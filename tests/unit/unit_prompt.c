@@ -3,16 +3,17 @@
 
 static void messages_become_the_templates_variables(void **state)
 {
-    struct job *job = decode_good(
-        "{'job_id':'a','messages':[{'role':'system','content':'s'},{'role':'user','content':[{"
-        "'type':'text','text':'one'},{'type':'text','text':'two'}],'name':'n'}],'tools':[{'type':"
-        "'function','function':{'name':'f'}}],'documents':[{'title':'t'}],'chat_template_kwargs':{'enable_thinking':false}}");
+    struct job *job =
+        decode_good("{'job_id':'a','messages':[{'role':'system','content':'s'},{'role':'user','content':[{"
+                    "'type':'text','text':'one'},{'type':'text','text':'two'}],'name':'n'}],'tools':[{'type':"
+                    "'function','function':{'name':'f'}}],'documents':[{'title':'t'}],"
+                    "'chat_template_kwargs':{'enable_thinking':false}}");
     struct buffer out = {0};
     json_encode(&job->request.variables, &out);
     char expected[] =
         "{'messages':[{'role':'system','content':'s'},{'role':'user','content':'one\\ntwo','name':'n'}],"
-        "'tools':[{'type':'function','function':{'name':'f'}}],'documents':[{'title':'t'}],'add_generation_prompt':true,"
-        "'enable_thinking':false}";
+        "'tools':[{'type':'function','function':{'name':'f'}}],'documents':[{'title':'t'}],"
+        "'add_generation_prompt':true,'enable_thinking':false}";
     unquote(expected);
     assert_string_equal(out.data, expected);
     assert_int_equal(job->request.prompt_kind, PROMPT_MESSAGES);
@@ -104,9 +105,9 @@ static void the_generation_prompt_can_be_left_out(void **state)
 {
     assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false}",
                    "{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false}");
-    assert_recodes(
-        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'continue_final_message':true}",
-        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false,'continue_final_message':true}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'continue_final_message':true}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false,"
+                   "'continue_final_message':true}");
     assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':true}",
                    "{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
 }
@@ -122,21 +123,21 @@ static void a_message_that_calls_tools_needs_no_content(void **state)
 
 static void a_message_without_content_is_an_empty_text(void **state)
 {
-    assert_recodes(
-        "{'job_id':'a','messages':[{'role':'user','content':null},{'role':'user'},{'role':'a','content':null,'tool_calls':[]}]}",
-        "{'job_id':'a','messages':[{'role':'user','content':''},{'role':'user','content':''},"
-        "{'role':'a','content':'','tool_calls':[]}]}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':null},{'role':'user'},{'role':'a',"
+                   "'content':null,'tool_calls':[]}]}",
+                   "{'job_id':'a','messages':[{'role':'user','content':''},{'role':'user','content':''},"
+                   "{'role':'a','content':'','tool_calls':[]}]}");
 }
 
 static void enable_thinking_is_a_variable_of_the_template(void **state)
 {
-    assert_recodes(
-        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':false}",
-        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'chat_template_kwargs':{'enable_thinking':false}}");
-    assert_recodes(
-        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
-        "'chat_template_kwargs':{'enable_thinking':true,'a':1}}",
-        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'chat_template_kwargs':{'enable_thinking':true,'a':1}}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':false}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
+                   "'chat_template_kwargs':{'enable_thinking':false}}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
+                   "'chat_template_kwargs':{'enable_thinking':true,'a':1}}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
+                   "'chat_template_kwargs':{'enable_thinking':true,'a':1}}");
     assert_refused(
         "{'messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
         "'chat_template_kwargs':{'enable_thinking':false}}",
@@ -279,9 +280,9 @@ static void bad_messages_are_named_by_their_place(void **state)
                    "tools: expected a list of objects, got {}");
     assert_refused("{'messages':[{'role':'u','content':'x'}],'documents':['d']}", ERROR_INVALID_FIELD,
                    "documents[0]: expected an object, got 'd'");
-    assert_refused(
-        "{'messages':[{'role':'u','content':'x'}],'add_generation_prompt':true,'continue_final_message':true}",
-        ERROR_INVALID_FIELD, "continue_final_message: impossible beside add_generation_prompt");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'add_generation_prompt':true,"
+                   "'continue_final_message':true}",
+                   ERROR_INVALID_FIELD, "continue_final_message: impossible beside add_generation_prompt");
     assert_refused("{'messages':[{'role':'u','content':' \\n'}],'continue_final_message':true}",
                    ERROR_INVALID_FIELD, "continue_final_message: the last message has no text to continue");
     assert_refused("{'messages':[{'role':'u','content':'x'}],'echo':true}", ERROR_INVALID_FIELD,

@@ -290,11 +290,11 @@ static void calls_and_thoughts_are_written_as_openai_writes_them(void **state)
     job->result.choices[0].finish_reason = FINISH_TOOL_CALLS;
     job->result.choices[1].reasoning = TEXT("hm");
     struct value root = openai(job, true, &arena);
-    assert_at(
-        &root, "response.body.choices.0.message",
-        "{\"role\":\"assistant\",\"content\":null,\"refusal\":null,\"tool_calls\":["
-        "{\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}},"
-        "{\"id\":\"call_2\",\"type\":\"function\",\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]}");
+    assert_at(&root, "response.body.choices.0.message",
+              "{\"role\":\"assistant\",\"content\":null,\"refusal\":null,\"tool_calls\":["
+              "{\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+              "\"arguments\":\"{\\\"a\\\": 1}\"}},{\"id\":\"call_2\",\"type\":\"function\","
+              "\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]}");
     assert_at(&root, "response.body.choices.0.finish_reason", "\"tool_calls\"");
     assert_at(&root, "response.body.choices.1.message",
               "{\"role\":\"assistant\",\"content\":\"cut\",\"refusal\":null,\"reasoning_content\":\"hm\"}");

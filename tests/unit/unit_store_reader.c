@@ -1,5 +1,5 @@
-// A reader that can't make the log's index beside the store (a folder that it may not write) reads the file by
-// itself, if nothing is in the log.
+// A reader that can't make the log's index beside the store (a folder that it may not write) reads the file
+// by itself, if nothing is in the log.
 #include "tests/faulty_sqlite.h"
 #include "tests/store_jobs.h"
 

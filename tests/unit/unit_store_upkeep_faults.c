@@ -1,5 +1,6 @@
-// Records of commits, mirrors, changes of datasets, compaction and reports where the N-th access to the store's files
-// or the N-th allocation fails: an error that has changed nothing, or what the call does without a fault.
+// Records of commits, mirrors, changes of datasets, compaction and reports where the N-th access to the
+// store's files or the N-th allocation fails: an error that has changed nothing, or what the call does
+// without a fault.
 #include "store/hashed_jobs.h"
 #include "store/report.h"
 #include "store/step_cost.h"
@@ -229,8 +230,9 @@ static void add_all_rows(sqlite3 *sqlite, struct buffer *rows)
     struct buffer queries = {0};
     add_rows(
         sqlite,
-        "SELECT 'SELECT ''' || t.name || '|'' || ' || group_concat('quote(' || c.name || ')', ' || ''|'' || ') || ' FROM '"
-        " || t.name || ' ORDER BY 1' FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'"
+        "SELECT 'SELECT ''' || t.name || '|'' || '"
+        " || group_concat('quote(' || c.name || ')', ' || ''|'' || ') || ' FROM ' || t.name || ' ORDER BY 1'"
+        " FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'"
         " AND t.name NOT LIKE 'sqlite%' AND c.name NOT IN ('worker', 'host', 'pid', 'lock_inode')"
         " GROUP BY t.name ORDER BY 1",
         &queries);

@@ -1,5 +1,5 @@
-// Tables of other people's databases, read and written where the N-th access to the file or allocation fails: an
-// error, or all rows; and never a table of theirs in its place.
+// Tables of other people's databases, read and written where the N-th access to the file or allocation fails:
+// an error, or all rows; and never a table of theirs in its place.
 #include "store/table_insert.h"
 #include "store/table_query.h"
 #include "tests/faulty_sqlite.h"
@@ -220,8 +220,8 @@ static void check_each_fault(enum fault_kind kind, bool writes)
         else
             assert_true(read_table(&n_rows) == STATUS_OK && n_rows == 3);
         if (writes && status != STATUS_OK) // all of the new table, or the old one
-            execute(
-                "SELECT iif((SELECT group_concat(n) FROM t) IN ('old', '5,5,5'), 1, abs(-9223372036854775807 - 1))");
+            execute("SELECT iif((SELECT group_concat(n) FROM t) IN ('old',"
+                    " '5,5,5'), 1, abs(-9223372036854775807 - 1))");
     }
     assert_true(n_errors > 10);
 }

@@ -171,14 +171,15 @@ static void the_same_words_have_another_name_where_merges_do_not_matter(void **s
 {
     for (int ignores = 0; ignores < 2; ignores++) {
         char json[1024];
-        snprintf(
-            json, sizeof json,
-            "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
-            "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| "
-            "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
-            "\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]},"
-            "\"model\":{\"type\":\"BPE\",\"ignore_merges\":%s,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[]}}",
-            ignores ? "true" : "false");
+        snprintf(json, sizeof json,
+                 "{\"pre_tokenizer\":{\"type\":\"Sequence\","
+                 "\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+                 "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| "
+                 "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
+                 "\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+                 "\"use_regex\":false}]},\"model\":{\"type\":\"BPE\",\"ignore_merges\":%s,\"vocab\":{\"a\":0,"
+                 "\"b\":1,\"ab\":2},\"merges\":[]}}",
+                 ignores ? "true" : "false");
         struct tokenizer *tokenizer = create_or_fail(json, "");
         assert_string_equal(tokenizer_pre_name(tokenizer), ignores ? "llama-bpe" : "dbrx");
         assert_ids(tokenizer, "ab", 0, ignores ? "2" : "0 1");

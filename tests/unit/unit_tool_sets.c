@@ -1,5 +1,6 @@
-// Large and hostile sets of tools: the grammar of a call of any of them is built, or refused by a named limit. With --bench
-// VOCABULARY.gguf the sets are timed instead, up to the first mask over that vocabulary, in processor time of one thread.
+// Large and hostile sets of tools: the grammar of a call of any of them is built, or refused by a named
+// limit. With --bench VOCABULARY.gguf the sets are timed instead, up to the first mask over that vocabulary,
+// in processor time of one thread.
 #include "engine/answer/answer_grammar.h"
 #include "engine/file/gguf.h"
 #include "engine/grammar/grammar.h"
@@ -27,38 +28,39 @@ static void ordinary(struct buffer *out, int i)
     buffer_add_format(
         out,
         "{\"type\":\"object\",\"required\":[\"query_%d\"],\"additionalProperties\":false,\"properties\":{"
-        "\"query_%d\":{\"type\":\"string\",\"maxLength\":200},\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":%d},"
-        "\"order\":{\"enum\":[\"up\",\"down\",\"by_%d\"]},\"since\":{\"type\":\"string\",\"format\":\"date\"},"
-        "\"fields\":{\"type\":\"array\",\"maxItems\":8,\"items\":{\"type\":\"string\"}},"
-        "\"place\":{\"type\":\"object\",\"properties\":{\"latitude\":{\"type\":\"number\"},\"longitude\":{\"type\":\"number\"}}}}}",
+        "\"query_%d\":{\"type\":\"string\",\"maxLength\":200},\"limit\":{\"type\":\"integer\","
+        "\"minimum\":1,\"maximum\":%d},\"order\":{\"enum\":[\"up\",\"down\",\"by_%d\"]},"
+        "\"since\":{\"type\":\"string\",\"format\":\"date\"},\"fields\":{\"type\":\"array\",\"maxItems\":8,"
+        "\"items\":{\"type\":\"string\"}},\"place\":{\"type\":\"object\","
+        "\"properties\":{\"latitude\":{\"type\":\"number\"},\"longitude\":{\"type\":\"number\"}}}}}",
         i, i, 100 + i, i);
 }
 
 static void repeated(struct buffer *out, int i)
 {
-    buffer_add_format(
-        out,
-        "{\"type\":\"object\",\"properties\":{\"p\":{\"type\":\"string\",\"pattern\":\"^(((a|b){%d}c){100}d){100}$\"}}}",
-        100 + i);
+    buffer_add_format(out,
+                      "{\"type\":\"object\",\"properties\":{\"p\":{\"type\":\"string\","
+                      "\"pattern\":\"^(((a|b){%d}c){100}d){100}$\"}}}",
+                      100 + i);
 }
 
 // Each below the limit of one expression.
 static void many_repeated(struct buffer *out, int i)
 {
-    buffer_add_format(
-        out,
-        "{\"type\":\"object\",\"properties\":{\"p\":{\"type\":\"string\",\"pattern\":\"^((a|b){%d}c){150}$\"}}}",
-        400 + i);
+    buffer_add_format(out,
+                      "{\"type\":\"object\",\"properties\":{\"p\":{\"type\":\"string\","
+                      "\"pattern\":\"^((a|b){%d}c){150}$\"}}}",
+                      400 + i);
 }
 
 // Two patterns have no text together, which takes a search over all their states.
 static void searched(struct buffer *out, int i)
 {
-    buffer_add_format(
-        out,
-        "{\"type\":\"object\",\"properties\":{\"p\":{\"type\":\"string\",\"allOf\":[{\"pattern\":\"^(a|b)*a(a|b){%d}$\"},"
-        "{\"pattern\":\"^(a|b)*b(a|b){%d}$\"}]}},\"required\":[\"p\"]}",
-        9 + i % 4, 9 + i % 4);
+    buffer_add_format(out,
+                      "{\"type\":\"object\",\"properties\":{\"p\":{\"type\":\"string\","
+                      "\"allOf\":[{\"pattern\":\"^(a|b)*a(a|b){%d}$\"},"
+                      "{\"pattern\":\"^(a|b)*b(a|b){%d}$\"}]}},\"required\":[\"p\"]}",
+                      9 + i % 4, 9 + i % 4);
 }
 
 // 2^n alternatives of objects.
@@ -73,11 +75,11 @@ static void doubled(struct buffer *out, int i)
 
 static void recursive(struct buffer *out, int i)
 {
-    buffer_add_format(
-        out,
-        "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"l\":{\"$ref\":\"#/$defs/n\"},"
-        "\"r\":{\"$ref\":\"#/$defs/n\"},\"v%d\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/n\"}}}}}}",
-        i);
+    buffer_add_format(out,
+                      "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\","
+                      "\"properties\":{\"l\":{\"$ref\":\"#/$defs/n\"},\"r\":{\"$ref\":\"#/$defs/n\"},"
+                      "\"v%d\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/n\"}}}}}}",
+                      i);
 }
 
 static void many_names(struct buffer *out, int i)
@@ -92,8 +94,8 @@ enum { N_FORMATS = 4 };
 
 static const char *const formats[N_FORMATS] = {"hermes", "llama3-json", "qwen3-coder", "llama3-pythonic"};
 
-// In the first two formats the arguments are one JSON object, in the others each is written by itself; of these, qwen3-coder writes
-// strings without quotes. NULL: the set is built.
+// In the first two formats the arguments are one JSON object, in the others each is written by itself; of
+// these, qwen3-coder writes strings without quotes. NULL: the set is built.
 static const struct tool_set {
     const char *name;
     write_parameters *write;
