@@ -72,7 +72,7 @@ bool constrained_check(struct sequence *sequence)
     return sequence->finish_reason == FINISH_NONE;
 }
 
-// The mask allowed the token, so the text goes on with it.
+// The mask allowed the token, so the text continues with it.
 bool constrained_match(struct sequence *sequence, int32_t token)
 {
     bool accepted = true;

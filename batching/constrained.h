@@ -7,7 +7,7 @@
 //
 // Which tokens: those of the model's own tokenizer for the forced bytes by themselves, from the end of the
 // token that was drawn last, as far as they end before the first place whose tokens depend on what follows.
-// Such a place is one where an allowed token may begin that goes on behind the forced bytes
+// Such a place is one where an allowed token may begin that continues behind the forced bytes
 // (matcher_safe_size). The tokens that all tokenizations up to these places have in common are forced; the
 // rest is drawn. So they are a function of the text before them, the constraint and the tokenizer: the same
 // in each batch, chunk and run.
@@ -18,7 +18,7 @@
 
 #include "batching/sequence.h"
 
-enum { FORCED_BYTES_MAX = 256 }; // tokenized at a time; more are forced in several goes
+enum { FORCED_BYTES_MAX = 256 }; // tokenized at a time; more are forced in several calls
 
 // Writes the mask of the sequence's next token, [prompt->n_mask_words]. A failure is kept in
 // sequence->matching and fails the answer when a token is accepted. Thread: any; one at a time for each

@@ -19,7 +19,7 @@ enum status constraint_threads_create(struct constraint_threads **threads, struc
                                       struct error *error) WARN_UNUSED;
 // Waits for the compiles that have begun; others are dropped.
 void constraint_threads_destroy(struct constraint_threads *threads);
-// At most CONSTRAINTS_COMPILING_MAX that were not taken back.
+// At most CONSTRAINTS_COMPILING_MAX that were not collected.
 void constraint_threads_start(struct constraint_threads *threads, struct compiled_constraint *entry);
 // An entry that is compiled; NULL: none yet.
 struct compiled_constraint *constraint_threads_take(struct constraint_threads *threads);

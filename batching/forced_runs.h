@@ -20,7 +20,7 @@ struct forced_runs {
     size_t n_runs;
 };
 
-// NULL: not kept. Those of another generation are dropped.
+// NULL: not kept. Runs of another generation are dropped.
 const struct forced_run *forced_runs_find(struct forced_runs *runs, uint64_t generation, uint32_t state);
 // Copies. Without memory, or with too many, it is not kept.
 void forced_runs_add(struct forced_runs *runs, uint32_t state, struct text bytes, const int32_t *tokens,

@@ -104,7 +104,7 @@ static const char *find_last(struct text text, struct text wanted)
 }
 
 // Cuts the rendered chat behind the last message's text, by the rule of transformers (apply_chat_template,
-// continue_final_message): where it stands last, with the blanks at its end if the template left them.
+// continue_final_message): where it is found last, with the blanks at its end if the template left them.
 static enum status cut_continued(const struct request *request, struct buffer *rendered,
                                  struct text_spans *content, struct error *error)
 {

@@ -22,7 +22,7 @@ struct prompt {
     // [tokens.n_ids] if the first sequence scores the prompt; texts in the job's arena, text_offset in bytes
     // of `echo`
     struct logprob_entry *logprobs;
-    struct text echo; // the prompt's text, if it stands before the answer
+    struct text echo; // the prompt's text, if it is printed before the answer
     // [2, n_mask_words] tokens that may be drawn: from min_tokens on, and before; NULL: all may
     uint32_t *masks;
     int32_t n_mask_words;

@@ -4,7 +4,7 @@
 // of the last admission. So a prefix is computed once, and its pages can be evicted after its last prompt.
 //
 // No sequence starves:
-//   - every WINDOW_SHARE-th admission goes to the sequence that waits longest of all levels;
+//   - every WINDOW_SHARE-th admission is of the sequence that waits longest of all levels;
 //   - within a level, a sequence passed over by WINDOW_PASSED_MAX admissions is chosen next, whatever its
 //     prefix.
 //

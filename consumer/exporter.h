@@ -6,8 +6,8 @@
 //
 // The server's thread answers while a call of librdkafka, SQLite or the kernel holds main: it reads a copy of
 // main's figures, under a lock that neither holds while it waits for anything else. It asks main for new
-// figures with each request of /metrics and /, and goes without after EXPORTER_WAIT_MS. Probes never wait.
-// Thread: main.
+// figures with each request of /metrics and /, and answers without them after EXPORTER_WAIT_MS. Probes never
+// wait. Thread: main.
 #pragma once
 
 #include "consumer/http.h"

@@ -50,7 +50,7 @@ struct transport_events {
     // transport. May be NULL.
     void (*revoke)(void *context);
     // Jobs of these partitions, ascending, are in flight here and the partitions are another's now: waiting
-    // ones are computed in vain. Those released count as not delivered. May be NULL.
+    // ones are computed in vain. Released jobs count as not delivered. May be NULL.
     void (*lost)(void *context, const int32_t *partitions, size_t n_partitions);
 };
 

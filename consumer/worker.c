@@ -204,8 +204,8 @@ static void revoke(void *context)
                   worker->finished.n_jobs);
 }
 
-// Partitions went to another worker. What of their jobs is computed goes on: it is published if they come
-// back.
+// Partitions were assigned to another worker. Running jobs of theirs continue, and are
+// published if the partitions return.
 static void lose(void *context, const int32_t *partitions, size_t n_partitions)
 {
     struct worker *worker = context;

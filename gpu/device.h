@@ -93,8 +93,8 @@ double device_event_between_us(const struct device_event *begin, const struct de
 
 // Captures launches and event records into a graph, without running them, until device_graph_end.
 void device_graph_begin(struct device *device);
-// NULL: no graph could be made of this work. It has been enqueued instead, so the step goes on; if the device
-// has failed, that is latched as always.
+// NULL: no graph could be made of this work. It has been enqueued instead, so the step continues; if the
+// device has failed, that is latched as always.
 struct device_graph *device_graph_end(struct device *device);
 void device_graph_launch(struct device *device, struct device_graph *graph);
 void device_graph_destroy(struct device *device, struct device_graph *graph);

@@ -367,7 +367,7 @@ void device_graph_begin(struct device *device)
     device->last_captured = &device->first_captured;
 }
 
-// Frees the capture's list; enqueues its work first if no graph came of it.
+// Frees the capture's list; enqueues its work first if no graph was made of it.
 static void finish_captured(struct device *device, bool enqueues)
 {
     for (struct captured *work = device->first_captured, *next; work; work = next) {

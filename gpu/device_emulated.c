@@ -1,9 +1,9 @@
 // gpu/device.h without a device. Work waits in the stream's list until somebody waits for it, as it would on
 // a device that is slower than the host: memory that the host changes too early gives wrong results here too.
-// New memory is all ones, floats of it NaN: what nobody wrote shows. What CUDA forbids is an assert here:
-// calls from a thread that did not take the device, taking or freeing memory and waiting in a graph's
-// capture, copies in it (host memory that a replay would read again), and copies that go on after the call
-// from memory that is not pinned. A kernel that was not loaded before makes a capture fail.
+// New memory is all ones, floats of it NaN, to show reads of unwritten memory. CUDA's prohibitions are
+// asserts here: calls from a thread that did not take the device, taking or freeing memory and waiting in a
+// graph's capture, copies in it (host memory that a replay would read again), and copies that continue after
+// the call from memory that is not pinned. A kernel that was not loaded before makes a capture fail.
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/emulated_stream.h"
@@ -35,7 +35,7 @@ struct device {
     pthread_t thread; // whose current device it is
     struct list waiting;
     struct pinned *pinned;
-    struct device_graph *capturing; // NULL: work goes to `waiting`
+    struct device_graph *capturing; // NULL: work is added to `waiting`
     uint64_t memory_bytes, used_bytes;
     int64_t n_submitted, failing_work;
     int64_t n_captures, failing_graph;
@@ -58,7 +58,7 @@ struct device_graph {
 // Before each block of device memory.
 struct block {
     uint64_t size_bytes;
-    uint64_t padding[7]; // what follows stands at a multiple of 64 bytes, if the block does
+    uint64_t padding[7]; // what follows is at a multiple of 64 bytes, if the block is
 };
 
 static void append(struct list *list, struct emulated_work *work)

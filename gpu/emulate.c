@@ -15,7 +15,7 @@ enum {
     GUARD_BYTES = 64 << 10,
 };
 
-// Where threads meet. Who arrives last opens it for all by raising the generation.
+// Where threads meet. The last to arrive opens it for all by raising the generation.
 struct meeting {
     unsigned n_arrived, generation;
 };

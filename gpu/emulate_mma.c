@@ -9,7 +9,7 @@
 #include <string.h>
 
 // significand * 2^(exponent - fraction bits of the type): 10 of binary16, 7 of bfloat16. SPECIAL: an infinity
-// or NaN, told by the significand.
+// or NaN, distinguished by the significand.
 struct item {
     int16_t significand, exponent;
 };

@@ -165,9 +165,9 @@ struct request {
     // template writes them; of no effect for token ids
     bool add_special_tokens;
     struct constraint constraint;
-    int32_t prompt_logprobs;          // vLLM's: alternatives beside each prompt token's; -1: none
-    bool echo;                        // OpenAI's, of plain completions: the prompt stands before the answer
-    bool choice_logprobs;             // of the constraint's choices, each scored behind the prompt
+    int32_t prompt_logprobs; // vLLM's: alternatives beside each prompt token's; -1: none
+    bool echo;               // OpenAI's, of plain completions: the prompt is printed before the answer
+    bool choice_logprobs;    // of the constraint's choices, each scored behind the prompt
     bool choice_logprobs_include_end; // with the token that ends an answer behind each
     bool choice_logprobs_decide;      // the answer is the most probable choice: nothing is generated
     struct tools tools;

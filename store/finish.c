@@ -196,7 +196,7 @@ enum status store_finish(struct store *store, const struct finished_job *jobs, s
 
 // ---- cancelling ----
 
-// A job that was never read: its identity comes from its row.
+// A job that was never read: its identity is its row's.
 static struct job *cancelled_job(sqlite3_stmt *row, struct text dataset)
 {
     struct job *job = job_create();

@@ -32,5 +32,5 @@ void totals_finish(struct dataset_totals *totals);
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
                   int64_t now_us);
 
-// Within a transaction: finishes the unclaimed jobs of every cancelled dataset as cancelled.
+// Within a transaction: finishes the waiting jobs of every cancelled dataset as cancelled.
 enum status finish_cancelled_datasets(struct store *store, struct error *error) WARN_UNUSED;

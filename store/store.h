@@ -287,7 +287,8 @@ enum status store_mirror_start(struct store *store, struct text jobs, struct tex
 // The next offset to be read of a partition; -1: it was never read.
 enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
                                   struct error *error) WARN_UNUSED;
-// Deletes everything that came from Kafka, to mirror from the start. Jobs of the embedded queue remain.
+// Deletes everything that was mirrored from Kafka, to mirror from the start. Jobs of the embedded queue
+// remain.
 enum status store_mirror_reset(struct store *store, struct error *error) WARN_UNUSED;
 
 // ---- queries ----

@@ -4,7 +4,7 @@
 //
 //   kill        SIGKILL to itself
 //   stop        SIGSTOP to itself; somebody else must continue it
-//   wait=MS     stands still so long, as a machine that is short of memory does
+//   wait=MS     pauses so long, as a machine that is short of memory does
 //
 // "token:ID:kill": the process dies of each step that computes a prompt with this token twice in a row.
 //

@@ -1,4 +1,4 @@
-// Writes small GGUF files for tests, well formed or not: every field goes out exactly as given.
+// Writes small GGUF files for tests, well formed or not: every field is written exactly as given.
 #pragma once
 
 #include "engine/file/gguf.h"

@@ -16,7 +16,7 @@ struct made_key {
     const char *string;
 };
 
-// Zero stands for the default in brackets.
+// Zero means the default in brackets.
 struct model_recipe {
     const char *family; // ["llama"]; "mixtral" is llama with experts, "llama3" llama with rope_freqs
     enum tensor_type

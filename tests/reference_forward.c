@@ -157,7 +157,7 @@ static bool is_windowed(const struct reference *r, int layer)
 {
     static const struct {
         const char *family;
-        int pattern; // every so many layers one sees everything
+        int pattern; // period of the layers that see everything
     } patterns[] = {{"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}, {"cohere2", 4}, {"olmo2", 4}};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (is(r, patterns[i].family) && layer % patterns[i].pattern == patterns[i].pattern - 1)

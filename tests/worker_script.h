@@ -26,25 +26,25 @@ struct script {
     int released[SCRIPT_JOBS_MAX];
     int n_commits, largest_commit, n_dead_letters, n_cancelled;
     int commit_sizes[SCRIPT_COMMITS_NOTED]; // of the first ones
-    int fail_commits;                       // so many commits answer STATUS_RETRY first
+    int fail_commits;                       // this number of commits return STATUS_RETRY first
     bool lacks_memory;                      // they say that memory ran out
     int commit_jobs_max;                    // so do those of more jobs; 0: none
     int refused, n_refused;                 // and those with job number `refused`, n_refused times
     bool names_refused;                     // it says so of that job,
     int n_named_alone;                      // and was it the only one?
     bool fatal_commit;
-    int fail_polls; // so many polls answer STATUS_RETRY first
+    int fail_polls; // this number of polls return STATUS_RETRY first
     bool outside;   // a poll after SIGTERM says that the group has no place for us
     bool all_bad;   // no record is a job: all are finished as they come
     bool paused;
     int n_pauses, n_resumes, most_in_flight, in_flight;
     int cancel_at;           // job index before which its dataset is cancelled; -1: never
-    int cancelled_from;      // job index from which jobs were cancelled before they came; -1: none
+    int cancelled_from;      // job index from which jobs were cancelled before delivery; -1: none
     int signal_at;           // job index after which SIGTERM is raised; -1: never
     struct fake_model *held; // until the poll after that: no step begins before the worker has read it
     bool finish_order_differs;
-    int crashes[SCRIPT_JOBS_MAX]; // told with each job
-    int fail_starts;              // so many starts answer STATUS_RETRY first
+    int crashes[SCRIPT_JOBS_MAX]; // reported with each job
+    int fail_starts;              // this number of starts return STATUS_RETRY first
     int n_many, n_few, n_alone;   // jobs started, by kind
     int largest_few;
     bool not_alone; // a job to be computed alone was not

@@ -1,8 +1,8 @@
 // sheaf annotate --brokers: the rows' jobs are queued in the store as ever, and the store is the submission's
 // input and the answers' place: its jobs, in the order of their ids, are lines submitted to the jobs topic
 // exactly once (topic_submit.h), and results are taken from the results topic until each job has one. New
-// rows have higher ids, so a grown or edited table appends lines. Killed at any time, the same command goes
-// on: behind the submission's marker, with the answers that the store has. Thread: main.
+// rows have higher ids, so a grown or edited table appends lines. Killed at any time, the same command
+// continues behind the submission's marker, with the answers that the store has. Thread: main.
 #include "consumer/command/annotate.h"
 #include "consumer/command/topic_submit.h"
 #include "consumer/file.h"
@@ -193,7 +193,7 @@ static enum status follow_results(struct topics *topics, struct error *error)
             status =
                 error_set(error, STATUS_RETRY, ERROR_BROKER,
                           "stopped: %lld of %lld requests are answered and kept in %s, the others stay on"
-                          " topic %s; the same command goes on from here",
+                          " topic %s; the same command continues on from here",
                           (long long)topics->n_answered, (long long)topics->n_total,
                           topics->annotate->store_path, topics->kafka.config.jobs);
     }

@@ -228,7 +228,7 @@ static bool is_ended_oddly(const struct csv_reader *reader, struct text piece)
     return n_returns > 1 || (!has_feed && !reader->at_end);
 }
 
-// One piece of a line goes to libcsv. After it the record may be complete.
+// Passes one piece of a line to libcsv. After it the record may be complete.
 static enum status parse(struct csv_reader *reader, struct text piece, struct table_row *row,
                          struct error *error)
 {

@@ -16,7 +16,7 @@ struct occurrences {
     size_t n_places, n_used;
 };
 
-// *n: how often the hash came before. False: out of memory.
+// *n: how often the hash occurred before. False: out of memory.
 bool occurrences_count(struct occurrences *occurrences, uint64_t hash, uint64_t *n);
 // How often the hash was counted so far.
 uint64_t occurrences_of(const struct occurrences *occurrences, uint64_t hash);

@@ -150,7 +150,7 @@ static bool is_zero(const struct value *value)
            (value->kind == VALUE_FLOAT && value->number == 0);
 }
 
-// One of the file, or of an option, which stands over the file's.
+// One of the file, or of an option, which overrides the file's.
 static enum status add_parameter(struct row_prompt *prompt, const char *source, struct text name,
                                  const struct value *value, struct error *error)
 {

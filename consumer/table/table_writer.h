@@ -1,4 +1,4 @@
-// Writes a table with the columns of an input and those of the answers behind them, row by row. It stands
+// Writes a table with the columns of an input and those of the answers behind them, row by row. It is stored
 // under its name when it is complete (consumer/command/output_file.h, store/table_insert.h). Thread: main.
 #pragma once
 

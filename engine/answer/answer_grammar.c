@@ -235,7 +235,7 @@ static uint32_t python_parameter(struct build *build, const struct parameters *p
     return rules_sequence(build->rules, symbols, 3);
 }
 
-// Parameters in the schema's order, from the last to the first: what follows where none, or some, came
+// Parameters in the schema's order, from the last to the first: what follows where none, or some, precede
 // before.
 static uint32_t list_parameters(struct build *build, const struct parameters *parameters)
 {

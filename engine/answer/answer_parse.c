@@ -118,7 +118,7 @@ static bool take(struct call_reader *reader, const char *string)
     return true;
 }
 
-// The longest name of a function that the text goes on with.
+// The longest name of a function with which the text continues.
 static bool take_name(struct call_reader *reader, struct text *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:";

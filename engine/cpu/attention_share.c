@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A group as it grows: its first sequence stands for it.
+// A group as it grows: its first sequence represents it.
 struct candidate {
     const struct step_sequence *leader;
     int32_t n_sequences;

@@ -2,7 +2,7 @@
 // one lanes_*.h first.
 //
 // exp: x = n ln 2 + r, |r| <= ln 2 / 2 (reduction in two parts after Cody and Waite, Software Manual for the
-// Elementary Functions, 1980); 2^n goes into the exponent bits. Polynomials are minimax fits;
+// Elementary Functions, 1980); 2^n is added to the exponent bits. Polynomials are minimax fits;
 // tests/kernel/kernel_rows.c measures them.
 #pragma once
 

@@ -34,7 +34,7 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 // Kernels keep arrays in registers, which takes every loop over them unrolled. gcc stops at a size unless it
-// is told; clang does it unasked, and too late when asked.
+// is forced; clang does it unasked, and too late when asked.
 #ifdef __clang__
 #define UNROLL
 #else

@@ -91,7 +91,7 @@ ALWAYS_INLINE __m256i bfloats_round(__m256 x)
 static void round_eight(const float *x, int lane, uint32_t *bfloats)
 {
     __m256i rounded = bfloats_round(_mm256_loadu_ps(x));
-    // The first item of a pair goes to the upper half.
+    // The first item of a pair is the upper half.
     __m256i pairs = _mm256_or_si256(_mm256_slli_epi64(rounded, 16), _mm256_srli_epi64(rounded, 32));
     uint64_t words[4];
     _mm256_storeu_si256((__m256i *)(void *)words, pairs);

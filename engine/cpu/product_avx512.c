@@ -19,7 +19,7 @@ ALWAYS_INLINE __m128i four_maxima(const __m512i x[PREPARED_ROWS])
 }
 
 // One block of a group's rows, items [0, 16) under `low`, [16, 32) under `high`. Four rows at a time share
-// the reductions, and the block is written once: row by row, each came back from memory four times.
+// the reductions, and the block is written once: row by row, each was read from memory four times.
 ALWAYS_INLINE void quantize_block(const float *x, int64_t stride, const int n_rows, __mmask16 low,
                                   __mmask16 high, struct prepared_block *block)
 {
@@ -112,7 +112,7 @@ static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats
         int32_t left = n - i;
         __mmask16 items = (__mmask16)(left >= 16 ? 0xFFFFu : left > 0 ? (1u << left) - 1 : 0u);
         __m512i rounded = bfloats_round(_mm512_maskz_loadu_ps(items, left > 0 ? x + i : x));
-        // The first item of a pair goes to the upper half.
+        // The first item of a pair is the upper half.
         __m512i pairs = _mm512_or_si512(_mm512_slli_epi64(rounded, 16), _mm512_srli_epi64(rounded, 32));
         uint32_t words[8];
         _mm256_storeu_si256((__m256i *)(void *)words, _mm512_cvtepi64_epi32(pairs));

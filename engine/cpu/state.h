@@ -27,7 +27,7 @@ struct weight {
     int64_t n_items;
 };
 
-// Pairs of a row and an expert that it goes to; pair = row * n_used + place among the picked.
+// Pairs of a row and an expert that computes it; pair = row * n_used + place among the picked.
 struct routing {
     int32_t n_rows, n_used, n_experts;
     int32_t *experts;     // [n_pairs] of each pair

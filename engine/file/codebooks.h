@@ -1,4 +1,4 @@
-// The codebooks of the IQ tensor types: what a stored index stands for. They were found by their author's
+// The codebooks of the IQ tensor types: the values of a stored index. They were found by their author's
 // search over real weights, so no rule gives them; each entry is packed here, item 0 in the lowest bits.
 // Facts of the format: github.com/ggml-org/ggml, src/ggml-common.h (the tables named *_grid). Entries ascend,
 // the last item counting most.

@@ -41,7 +41,7 @@ static inline float half_to_float(uint16_t half)
     uint32_t bits;
     if (magnitude >= 0x7C00u) { // infinity, NaN
         bits = sign | 0x7F800000u | (magnitude & 0x3FFu) << 13;
-    } else if (magnitude >= 0x400u) { // normal: the exponent's bias goes from 15 to 127
+    } else if (magnitude >= 0x400u) { // normal: the exponent's bias changes from 15 to 127
         bits = sign | ((magnitude << 13) + (112u << 23));
     } else { // subnormal: a multiple of 2^-24
         float value = (float)magnitude * 0x1p-24f;

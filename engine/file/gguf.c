@@ -235,7 +235,7 @@ enum status gguf_load(const struct gguf *gguf, const struct tensor *tensor, stru
 
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor)
 {
-    if (gguf->regions && gguf_regions_contain(gguf->regions, tensor->data)) // goes when the next is made
+    if (gguf->regions && gguf_regions_contain(gguf->regions, tensor->data)) // freed when the next is made
         return;
     // Only pages wholly inside: a neighbor may still be needed.
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

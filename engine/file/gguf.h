@@ -101,5 +101,5 @@ uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool);
 // Whether the files are as they were when they were opened (engine/file/mapped_file.h). Errors:
 // STATUS_RESTART, ERROR_MODEL_FILE.
 enum status gguf_check_files(const struct gguf *gguf, struct error *error) WARN_UNUSED;
-// Tells the system that the tensor's file pages are not needed any more (they were repacked).
+// Advises the system that the tensor's file pages are not needed any more (they were repacked).
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor);

@@ -17,7 +17,7 @@ struct gguf_regions {
     struct gguf_source source;
     struct region *items; // ascending by data
     size_t n_items, n_items_max;
-    struct region *passing; // the one that goes when the next is made
+    struct region *passing; // the one that is freed when the next is made
 };
 
 struct gguf_regions *gguf_regions_create(struct gguf_source source, size_t n_regions_max)

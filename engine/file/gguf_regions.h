@@ -34,8 +34,8 @@ enum status gguf_regions_add(struct gguf_regions *regions, struct tensor *tensor
 // To be called once, after the last gguf_regions_add and before any of the following.
 void gguf_regions_sort(struct gguf_regions *regions);
 bool gguf_regions_contain(const struct gguf_regions *regions, const void *data);
-// Makes the tensor whose region contains the address; one made earlier and not kept goes. No region: nothing
-// to do.
+// Makes the tensor whose region contains the address; one made earlier and not kept is freed. No region:
+// nothing to do.
 enum status gguf_regions_load(struct gguf_regions *regions, const void *data,
                               struct error *error) WARN_UNUSED;
 uint64_t gguf_regions_hash(const struct gguf_regions *regions, struct pool *pool);

@@ -18,7 +18,7 @@ struct gguf_writer {
 
 void gguf_writer_finish(struct gguf_writer *writer);
 
-// A key must be valid UTF-8 of 1 to GGUF_KEY_BYTES_MAX bytes; that none stands twice is up to the caller (a
+// A key must be valid UTF-8 of 1 to GGUF_KEY_BYTES_MAX bytes; that none occurs twice is up to the caller (a
 // reader refuses the file).
 void gguf_writer_u32(struct gguf_writer *writer, const char *key, uint32_t value);
 void gguf_writer_f32(struct gguf_writer *writer, const char *key, float value);
@@ -28,7 +28,7 @@ void gguf_writer_texts(struct gguf_writer *writer, const char *key, const struct
 void gguf_writer_i32s(struct gguf_writer *writer, const char *key, const int32_t *items, size_t n_items);
 void gguf_writer_f32s(struct gguf_writer *writer, const char *key, const float *items, size_t n_items);
 void gguf_writer_bools(struct gguf_writer *writer, const char *key, const bool *items, size_t n_items);
-// A key-value of another file as it stands there.
+// A key-value of another file, unchanged.
 void gguf_writer_copy(struct gguf_writer *writer, const struct gguf *gguf, size_t index);
 // All keys of another writer.
 void gguf_writer_append(struct gguf_writer *writer, const struct gguf_writer *more);

@@ -23,7 +23,7 @@ enum {
     SAFETENSORS_NAME_BYTES_MAX = 512,
 };
 
-// A tensor as the file has it; dims[0] is the row length, so the file's shape stands backwards. A scalar is
+// A tensor as the file has it; dims[0] is the row length, so the file's shape is reversed. A scalar is
 // one item.
 struct safetensors_tensor {
     struct tensor tensor;

@@ -103,7 +103,7 @@ static uint32_t finish_code_point(struct byte_automaton *automaton, const struct
 }
 
 // A state in the middle of a code point that will be one of first..last, none of them a surrogate.
-// `canonical` is what stands for the spelling so far where the code point does not matter any more.
+// `canonical` represents the spelling so far where the code point does not matter any more.
 static uint32_t spell(struct byte_automaton *automaton, struct byte_state state, uint32_t first,
                       uint32_t last, uint32_t canonical)
 {
@@ -148,7 +148,7 @@ static uint32_t utf8_state(struct byte_automaton *automaton, struct byte_state s
         return intern(automaton, state);
     utf8_range(&state, &first, &last);
     bool complete = first == state.value << shift && last == first + (1u << shift) - 1;
-    if (complete) { // any continuation bytes will do: which bytes came before matters no more
+    if (complete) { // any continuation bytes will do: the bytes before do not matter any more
         struct byte_state any = state;
         any.low = 4;
         uint32_t target;

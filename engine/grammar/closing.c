@@ -32,7 +32,7 @@ struct closing {
     uint32_t *table; // places in `ends` + 1
     size_t table_size;
     VECTOR(struct found_state) found; // scratch
-    struct numbers visits;            // by state of the byte automaton: the search that came there last
+    struct numbers visits;            // by state of the byte automaton: the search that reached it last
     uint32_t visit;
     struct numbers path; // scratch: states on the way to the end
     uint32_t *levels;    // [depth_max + 2] sets by depth in the trie

@@ -32,8 +32,8 @@ enum status grammar_compile_choice(struct grammar **grammar, const struct text *
 // llama.cpp's notation: gbnf.c. The text is what `root` derives.
 enum status grammar_compile_gbnf(struct grammar **grammar, struct text text,
                                  const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
-// Lark's notation, as far as it is context-free: lark.c. The text is what `start` derives. What else there
-// is, is refused by name.
+// Lark's notation, as far as it is context-free: lark.c. The text is what `start` derives. Other
+// notation is refused by name.
 enum status grammar_compile_lark(struct grammar **grammar, struct text text,
                                  const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
 
@@ -46,7 +46,7 @@ enum { GRAMMAR_TOKEN_BYTES_MAX = 4096 };
 enum status grammar_vocabulary_create(struct grammar_vocabulary **vocabulary, const struct text *tokens,
                                       size_t n_tokens, const uint32_t *ends, size_t n_ends,
                                       struct error *error) WARN_UNUSED;
-// How a special token stands in a vocabulary, in a matcher's text and in forced bytes.
+// How a special token is written in a vocabulary, in a matcher's text and in forced bytes.
 void grammar_special_token(struct text name, struct buffer *out);
 void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary);
 size_t grammar_vocabulary_n_tokens(const struct grammar_vocabulary *vocabulary);
@@ -106,8 +106,8 @@ enum status matcher_find_state(struct matcher *matcher, uint32_t *state, uint64_
 // JSON string, a character that alone can follow is forced as itself, though an escape could spell it.
 enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,
                                  struct error *error) WARN_UNUSED;
-// Of forced bytes, the first place from `from` on where a token may begin that is allowed and goes on behind
-// them; forced.size: there is none. Before the first such place, tokens end whatever follows.
+// Of forced bytes, the first place from `from` on where a token may begin that is allowed and continues
+// behind them; forced.size: there is none. Before the first such place, tokens end whatever follows.
 enum status matcher_safe_size(struct matcher *matcher, struct text forced, size_t from, size_t *size,
                               struct error *error) WARN_UNUSED;
 enum status matcher_may_end(struct matcher *matcher, bool *may_end, struct error *error) WARN_UNUSED;

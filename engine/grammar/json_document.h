@@ -26,7 +26,7 @@ struct json_document {
 };
 
 // Bytes and depth are limited by `limits`. Errors are STATUS_REJECT and name the byte: bad UTF-8, lone
-// surrogates, anything behind the value. Of a key that stands twice the last member counts.
+// surrogates, anything behind the value. Of a key that occurs twice the last member counts.
 enum status json_document_read(struct text input, const struct grammar_limits *limits, struct arena *arena,
                                struct json_document *document, struct error *error) WARN_UNUSED;
 

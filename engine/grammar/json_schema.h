@@ -9,7 +9,7 @@
 // among one another where they are few, else those of a schema's own before those of its allOf, $ref and so
 // on, each in the order of the document; then members that no `properties` names, in any order.
 //
-// Keys: a name that the schema declares (by properties, required, dependent keywords) stands once in an
+// Keys: a name that the schema declares (by properties, required, dependent keywords) occurs once in an
 // object, wherever it may stand, and never again as a key of additionalProperties or patternProperties, in no
 // spelling. Keys of those two, and of an object of any members, are free: the same one may stand twice,
 // because which ones there were is no state of a grammar. Readers take the last of two members; it satisfies
@@ -32,8 +32,8 @@ struct json_schema_options {
     enum json_spacing spacing;
     uint32_t indent; // JSON_SPACING_INDENTED: spaces a level
     bool any_order;  // of object members, where an object has few
-    // Values of enum, const and multipleOf may have a fraction of zeros in draft 4, which tells 1 from 1.0
-    // elsewhere: for judging instances, not for answers.
+    // Values of enum, const and multipleOf may have a fraction of zeros in draft 4, which distinguishes 1
+    // from 1.0 elsewhere: for judging instances, not for answers.
     bool has_zero_fractions;
     bool is_python; // None, True and False
 };

@@ -49,7 +49,7 @@ void lark_skip(struct grammar_source *source)
         source->at = before;
 }
 
-// Goes behind a string or regex that begins here.
+// Moves behind a string or regex that begins here.
 static enum status skip_quoted(struct grammar_source *source, char quote)
 {
     for (source->at++; source_peek(source) != quote; source->at++) {

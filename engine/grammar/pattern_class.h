@@ -15,9 +15,9 @@ struct pattern_reader {
 // STATUS_REJECT: "pattern, byte 5: ...".
 enum status pattern_refuse(struct pattern_reader *reader, const char *format, ...) PRINTF_LIKE(2, 3);
 bool pattern_next_is(const struct pattern_reader *reader, const char *string); // ASCII
-bool pattern_take(struct pattern_reader *reader, const char *string);          // and goes behind it
+bool pattern_take(struct pattern_reader *reader, const char *string);          // and moves behind it
 
-// After a backslash: a set in *set. STATUS_REJECT when it stands for no character.
+// After a backslash: a set in *set. STATUS_REJECT when it is no character's escape.
 enum status pattern_read_escape(struct pattern_reader *reader, bool in_class, uint32_t *set);
 // After '[': to behind the ']'.
 enum status pattern_read_class(struct pattern_reader *reader, uint32_t *set);

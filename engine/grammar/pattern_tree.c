@@ -1,5 +1,5 @@
 // Assertions are resolved from the right: the rest of a text, from some place on, is an expression for each
-// of three cases of what stands before that place. ^ is the rest where nothing stands before and NOTHING
+// of three cases of the text before that place. ^ is the rest where it is empty and NOTHING
 // elsewhere, $ the rest's intersection with "", a lookahead the intersection with what it asks for, \b an
 // intersection that depends on the case.
 #include "engine/grammar/pattern_tree.h"

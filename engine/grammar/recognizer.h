@@ -21,7 +21,7 @@ enum {
     ORIGIN_SELF = UINT32_MAX,     // the set that the item is in
     ORIGIN_ROOT = UINT32_MAX - 1, // before the text
     SYMBOL_ROOT = UINT32_MAX,     // the start symbol and nothing behind it
-    SET_DEAD = 0,                 // no text goes on like this
+    SET_DEAD = 0,                 // no text begins like this
     SET_UNKNOWN = UINT32_MAX,
     SET_STATE_UNKNOWN = 0,
     SET_STATE_NONE = UINT16_MAX,
@@ -59,7 +59,7 @@ struct item_set {
     uint16_t
         string_state;    // of string_tokens.states where the text is in such a string alone; see SET_STATE_*
     uint16_t forced;     // what must follow: forced.h; 0: not asked for yet
-    uint64_t visit;      // of the last mask that came here
+    uint64_t visit;      // of the last mask that reached it
     struct set_row *row; // NULL: not asked for yet
     uint32_t *mask;      // NULL: not asked for yet
     uint64_t mask_work;  // of the mask

@@ -45,7 +45,7 @@ struct counted_rules {
     const struct schema_marks *marks;
     uint32_t depth;
     uint32_t
-        n_lengths; // 0 to n_lengths - 1, the last of which stands for all longer ones unless max is reached
+        n_lengths; // 0 to n_lengths - 1, the last of which represents all longer ones unless max is reached
     uint32_t n_counts[CONTAINS_MAX]; // of each contains alike
     uint32_t *symbols;
     uint32_t *queue;

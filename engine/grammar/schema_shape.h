@@ -126,7 +126,7 @@ struct schema_compiler {
     uint32_t integer, not_integer; // of this draft; EXPRESSION_NOTHING: not asked for yet
     uint64_t work;                 // also of the schemas compiled to the same rules before
     uint32_t depth;
-    bool probe_failed;  // formula_is_nothing came back to a formula that is being expanded
+    bool probe_failed;  // formula_is_nothing returned to a formula that is being expanded
     uint32_t n_probes;  // of formula_is_nothing, one inside another
     enum status status; // the first failure; all functions do nothing from then on
     struct schema_refusal *refusal;

@@ -244,7 +244,7 @@ static bool index_schema(struct schema_source *source, const struct json_node *s
     if (!add_names(source, schema))
         return false;
     if (source->draft <= SCHEMA_DRAFT_7 && json_member_named(schema, "$ref") && schema->parent)
-        return true; // what stands beside $ref is reached by pointers only
+        return true; // members beside $ref are reached by pointers only
     for (const struct json_node *member = schema->first; member; member = member->next) {
         bool members;
         if (!holds_schemas(member->key, &members))

@@ -31,7 +31,7 @@ struct schema_source {
 bool schema_source_open(struct schema_source *source, const struct json_document *document,
                         struct arena *arena) WARN_UNUSED;
 
-// The node that `reference` means when it stands in `from`. NULL: none in this document.
+// The node that `reference` means in `from`. NULL: none in this document.
 const struct json_node *schema_source_resolve(const struct schema_source *source,
                                               const struct json_node *from, struct text reference);
 // Whether a $recursiveRef or $dynamicRef leads to `target` from wherever it is reached: with one document and

@@ -36,7 +36,7 @@ bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size
         n_nodes += vocabulary->tokens[ids[i]].size - shared_bytes(before, vocabulary->tokens[ids[i]]);
     trie->nodes = malloc((n_nodes + 1) * sizeof *trie->nodes);
     uint32_t *open =
-        malloc((vocabulary->depth_max + 1) * sizeof *open); // nodes by depth whose subtree goes on
+        malloc((vocabulary->depth_max + 1) * sizeof *open); // nodes by depth whose subtree continues
     if (!trie->nodes || !open || n_nodes >= UINT32_MAX) {
         free(open);
         return false;

@@ -339,7 +339,7 @@ static enum status add_rules(struct folder *folder, const struct folder_rule *ru
     for (; rules->from && status == STATUS_OK; rules++) {
         if (folder->config.shape.tied && strcmp(rules->to, "output") == 0)
             continue;                     // the embedding serves; a copy in the file is not read
-        bool whole = *rules->from == '='; // the name as it stands
+        bool whole = *rules->from == '='; // the name unchanged
         status = add_tensor(folder, rules, layer, whole ? "" : ".weight", error);
         if (status == STATUS_OK && !whole)
             status = add_tensor(folder, rules, layer, ".bias", error);

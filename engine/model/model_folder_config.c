@@ -1,4 +1,4 @@
-// config.json as GGUF key-values. What a setting means: configuration_*.py of each model in
+// config.json as GGUF key-values. The meaning of a setting: configuration_*.py of each model in
 // github.com/huggingface/transformers; what the keys mean: gguf-py/gguf/constants.py of
 // github.com/ggml-org/llama.cpp.
 #include "engine/elementary.h"

@@ -275,7 +275,7 @@ static const struct folder_rule olmo2_layers[] = {
 #define SILU "silu swish"
 #define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
-// configuration_*.py of each model: what stands there for a setting that config.json leaves out, where it is
+// configuration_*.py of each model: its value of a setting that config.json leaves out, where it is
 // not the same in all (model_folder_config.c).
 #define GEMMA_DEFAULTS "{\"head_dim\":256,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":8192}"
 #define GEMMA2_DEFAULTS                                                                                      \

@@ -33,7 +33,7 @@ enum folder_form {
 
 struct folder_rule {
     const char *from; // "model.layers.*.mlp.up_proj": * is the layer, {} the index within a stack
-    const char *to;   // "ffn_up"; with .weight and .bias of each, but as it stands when `from` begins with =
+    const char *to;   // "ffn_up"; with .weight and .bias of each, but unchanged when `from` begins with =
     enum folder_form form;
 };
 

@@ -18,7 +18,7 @@ struct key_reader {
 int32_t read_integer(struct key_reader *reader, const char *suffix, int32_t otherwise, bool *found);
 float read_number(struct key_reader *reader, const char *suffix, float otherwise, bool *found);
 bool read_bool(struct key_reader *reader, const char *suffix, bool otherwise);
-// An integer within [least, most]; `otherwise` below 0 stands for: the key must be there.
+// An integer within [least, most]; `otherwise` below 0: the key must be there.
 int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwise, int32_t least,
                   int32_t most);
 

@@ -359,8 +359,8 @@ static enum status take_pick_bias(struct search *search, int32_t index)
                        &search->model->layers[index].tensors[slot]);
 }
 
-// Latent attention's own tensors. What makes keys and values of the latent is one matrix in the authors'
-// order (attn_kv_b: of each head the key's rows, then the value's) or two for each head, the key's
+// Latent attention's own tensors. The projection of the latent to keys and values is one matrix in the
+// authors' order (attn_kv_b: of each head the key's rows, then the value's) or two for each head, the key's
 // transposed.
 static enum status take_latent(struct search *search, int32_t index)
 {

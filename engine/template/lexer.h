@@ -1,5 +1,5 @@
 // A template's source as tokens, with jinja's rules of whitespace: trim_blocks (the newline behind a block
-// goes), lstrip_blocks (blanks before a block at the start of a line go), - and + against either.
+// is dropped), lstrip_blocks (and blanks before a block at the start of a line), - and + against either.
 #pragma once
 
 #include "engine/template/template.h"

@@ -1,4 +1,4 @@
-// Which bytes in memory came from the caller's variables. Strings share memory, and none is changed or freed
+// Which bytes in memory are from the caller's variables. Strings share memory, and none is changed or freed
 // while a template is rendered: so a byte is marked once, by its address, and whatever part of a string it is
 // found in later it is still known. One bit a byte, in pages of 4,096 that are made when the first bit is
 // set.

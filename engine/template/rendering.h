@@ -79,7 +79,7 @@ static inline void rendering_leave(struct rendering *rendering)
     rendering->depth--;
 }
 
-// Adds a string's bytes to `text`, of which it is then known whether they came from the variables. For texts
+// Adds a string's bytes to `text`, of which it is then known whether they are from the variables. For texts
 // of the interpreter's own, buffer_add does.
 void rendering_add_text(struct rendering *rendering, struct text text);
 // All that was added to `text` since `start` counts as content if any byte of `source` does, which it was

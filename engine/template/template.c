@@ -9,7 +9,7 @@
 
 enum { TEXT_BYTES_FIRST = 4096 };
 
-// False: an error came here by way of the parser's `failure`.
+// False: an error was raised through the parser's `failure`.
 static bool parse(struct parser *parser, struct text source)
 {
     if (setjmp(parser->lexer.failure))
@@ -60,7 +60,7 @@ void template_mentions(const struct template *template,
     }
 }
 
-// False: an error came here by way of `failure`.
+// False: an error was raised through `failure`.
 static bool render(struct rendering *rendering)
 {
     const struct template *template = rendering->template;

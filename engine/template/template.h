@@ -41,7 +41,7 @@ struct template_environment {
     struct text pad_token;
     struct text unk_token;
     int64_t now; // the job's submission, seconds since 1970 UTC, for strftime_now; 0: unknown, it fails
-    // Gets the parts of the output that came from the variables' strings, whatever was done to them: all
+    // Gets the parts of the output that are from the variables' strings, whatever was done to them: all
     // other bytes are the template's own, or bos_token and its like. A message's "role" counts as the
     // template's where it is a plain word, since templates put control tokens together with it ("<|" + role +
     // "|>"). A string that is transformed character by character (upper, tojson) counts as a whole. NULL: not

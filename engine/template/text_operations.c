@@ -75,7 +75,7 @@ struct text text_strip(struct text text, struct text chars, bool left, bool righ
     return (struct text){text.data + start, stop - start};
 }
 
-// An empty `from` stands between all characters, and at both ends.
+// An empty `from` is found between all characters, and at both ends.
 static void replace_between(struct rendering *rendering, struct text text, struct text to, int64_t count)
 {
     size_t i = 0;

@@ -11,6 +11,6 @@
 
 uint32_t byte_alphabet_character(unsigned char byte);
 int byte_alphabet_byte(uint32_t codepoint); // -1: not of the alphabet
-// Writes the bytes that `text` stands for (at most text.size) and their number. False: it is not of the
+// Writes the bytes that `text` spells (at most text.size) and their number. False: it is not of the
 // alphabet.
 bool byte_alphabet_decode(struct text text, char *out, size_t *size);

@@ -31,7 +31,7 @@ struct merge_scratch {
     size_t n_heap, heap_capacity;
 };
 
-// False: no memory. A pair that stands already keeps its rank.
+// False: no memory. A pair that is there already keeps its rank.
 bool merge_table_add(struct merge_table *table, int32_t left, int32_t right, uint32_t rank, int32_t merged);
 void merge_table_finish(struct merge_table *table);
 

@@ -222,7 +222,7 @@ static void encode_word(struct encoder *encoder, const char *data, size_t size)
     encode_words(encoder, data, &size, 1);
 }
 
-// Cuts before each blank that merges never join with what stands before it: the parts merge on their own, to
+// Cuts before each blank that merges never join with the text before it: the parts merge on their own, to
 // the same tokens as the whole, and most of them are whole words.
 static void encode_blank_word(struct encoder *encoder, const char *data, size_t size)
 {

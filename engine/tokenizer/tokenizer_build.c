@@ -140,7 +140,7 @@ static bool add_scored_merges(struct builder *builder)
     return !failed;
 }
 
-// Text of U+2581 words can be cut before each blank that no merge joins with what stands before it.
+// Text of U+2581 words can be cut before each blank that no merge joins with the text before it.
 static void find_joins(struct tokenizer *tokenizer, const struct text *texts)
 {
     for (size_t i = 0; tokenizer->merges.rules && i <= tokenizer->merges.mask; i++) {

@@ -17,7 +17,7 @@ struct tokenizer;
 
 enum token_flag {
     TOKEN_NORMAL = 1,
-    TOKEN_UNKNOWN = 2,      // stands for what the vocabulary lacks
+    TOKEN_UNKNOWN = 2,      // replaces what the vocabulary lacks
     TOKEN_CONTROL = 4,      // found in text, and shown, only where special tokens are asked for
     TOKEN_USER_DEFINED = 8, // found in any text, before everything else
     TOKEN_UNUSED = 16,
@@ -74,7 +74,7 @@ void vocabulary_finish(struct vocabulary *vocabulary);
 // Reads the keys tokenizer.ggml.*. `pre` (may be NULL) overrides tokenizer.ggml.pre.
 enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;
-// Reads what a Hugging Face folder brings (engine/model/model_folder.h): the keys tokenizer.huggingface.*.
+// Reads a Hugging Face folder's part (engine/model/model_folder.h): the keys tokenizer.huggingface.*.
 // Components of such a file that are not implemented are refused by name.
 enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;
@@ -83,10 +83,10 @@ enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct ggu
 enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tokenizer, struct text config,
                                   const int32_t *ends, size_t n_ends, const char *pre,
                                   struct error *error) WARN_UNUSED;
-// Adds the keys tokenizer.ggml.*, by which other engines read a GGUF file, for a tokenizer that stands in
-// `gguf` as tokenizer.huggingface.* alone; none where the file has them. What they can't express is named in
-// *unknown (a static text, empty where all is well), and then no key is added: half a tokenizer would be read
-// wrongly.
+// Adds the keys tokenizer.ggml.*, by which other engines read a GGUF file, for a tokenizer that is stored in
+// `gguf` as tokenizer.huggingface.* alone; none where the file has them. Settings that they can't express are
+// named in *unknown (a static text, empty where all is well), and then no key is added: half a tokenizer
+// would be read wrongly.
 enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *keys, struct text *unknown,
                                   struct error *error) WARN_UNUSED;
 // Kinds of ends, each with tokens known by their text.
@@ -94,7 +94,7 @@ enum vocabulary_end {
     END_OF_TEXT = 1,    // <|endoftext|>, </s>, [EOS]
     END_OF_TURN = 2,    // <|im_end|>, <|eot_id|>, <end_of_turn>
     END_OF_MESSAGE = 4, // after which a tool answers: <|eom_id|>, <|call|>
-    END_OF_PADDING = 8, // <PAD>, and what stands between files of code
+    END_OF_PADDING = 8, // <PAD>, and separators between files of code
     END_ANY = 15,
 };
 

@@ -111,7 +111,7 @@ static enum status read_scores(struct source *source)
     return STATUS_OK;
 }
 
-// "left right"; a blank that stands first belongs to the left.
+// "left right"; a first blank belongs to the left.
 static enum status read_merges(struct source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;

@@ -1,4 +1,4 @@
-// Any bytes as a job and as a result, in both encodings. What can be read is written in both encodings, read
+// Any bytes as a job and as a result, in both encodings. A readable one is written in both encodings, read
 // again, and must then be written as the same bytes.
 #include "schemas/job.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 // Any bytes as a record of the jobs topic, headers included, on the whole path of a job but the broker:
 // intake, gate, template, tokenizer, window, batcher with the engine without arithmetic, result, dead letter,
-// store. Beside it goes a job that is well, in the same batch. Whatever the record holds: it ends once, with
+// store. A well-formed job runs beside it, in the same batch. Any record ends once, with
 // an answer or one clear error that can be read back, in bounded memory and a bounded number of rounds; and
 // the other job's answer is the bytes it always is.
 //
@@ -196,7 +196,7 @@ static size_t record_bytes(const struct record *record)
     return bytes;
 }
 
-// ---- what comes of them ----
+// ---- their outcomes ----
 
 static void check_error(const struct error *error)
 {

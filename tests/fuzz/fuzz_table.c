@@ -55,7 +55,7 @@ static struct found read_rows(struct table_reader *reader, struct table_writer *
 }
 
 // Of the written table: its columns are the input's and one more, which is the last one, or in JSON lines
-// stands before members that the first line lacks.
+// precedes members that the first line lacks.
 static void read_back(const struct table_source *source, struct text added, size_t n,
                       const struct found *expected)
 {

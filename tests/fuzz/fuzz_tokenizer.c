@@ -85,7 +85,7 @@ static void encode(const struct tokenizer *tokenizer, struct text text, unsigned
     token_array_finish(&ids);
 }
 
-// In a SentencePiece text U+2581 and the blank are the same, and one comes before the text and after special
+// In a SentencePiece text U+2581 and the blank are the same, and one precedes the text and after special
 // tokens.
 static void drop_blanks(struct buffer *buffer)
 {

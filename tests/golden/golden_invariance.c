@@ -63,7 +63,7 @@ struct made_step {
     int32_t first_output, n_first_outputs; // the first sequence's among them
 };
 
-// Turns who comes first, so that the first sequence's rows stand anywhere in the step.
+// Rotates the order, so that the first sequence's rows are anywhere in the step.
 static bool make_step(struct made_step *made, struct running *running, int n_sequences, int turn)
 {
     *made = (struct made_step){.step = {.tokens = made->tokens,

@@ -1,6 +1,6 @@
-// Attention on the device (or emulated) against double precision, and that neither company, nor how a prompt
-// is cut, nor how split-KV is used, nor which are computed for several sequences at once shows in a row's
-// bytes.
+// Attention on the device (or emulated) against double precision, and that neither other sequences, nor how a
+// prompt is cut, nor how split-KV is used, nor which are computed for several sequences at once shows in a
+// row's bytes.
 #include "engine/backend.h"
 #include "engine/file/dequantize.h"
 #include "gpu/device.h"

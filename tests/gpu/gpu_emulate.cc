@@ -154,7 +154,7 @@ struct sum_case {
 };
 
 static const struct sum_case sum_cases[] = {
-    // 25 bits below the largest are kept by one, 24 by the other; what is below goes, whatever its sign
+    // 25 bits below the largest are kept by one, 24 by the other; what is below is dropped, whatever its sign
     {1.0f, {1.0f, 1.0f}, {{0, -26, 1}, {1, -26, 1}, {2, -26, 1}, {3, -26, 1}}},
     {1.0f, {1.0f + 0x1p-23f, 1.0f}, {{0, -25, 1}, {1, -25, 1}, {2, -25, 1}, {3, -25, 1}}},
     {1.0f, {1.0f + 0x1p-22f, 1.0f + 0x1p-22f}, {{0, -24, 1}, {1, -24, 1}, {2, -24, 1}, {3, -24, 1}}},

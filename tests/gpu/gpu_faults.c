@@ -1,6 +1,6 @@
 // A device that fails while jobs run, from the batcher's thread down to the device: the step ends, every job
-// comes back as it came or finished, none twice, and a new context gives the answers that a sound device
-// gives. The emulated device fails when it is told to. A real one is made to by a kernel that writes where
+// is returned as it was or finished, none twice, and a new context gives the answers that a sound device
+// gives. The emulated device fails on request. A real one is made to by a kernel that writes where
 // nothing is, in a process of its own: what is left of that one's context must neither crash nor hang it.
 #include "batching/engine_thread.h"
 #include "batching/limits.h"

@@ -5,7 +5,7 @@
 //   gpu_golden FILE write    writes the emulation's hashes, of both capabilities
 //
 // Emulated, both columns are checked; on a device, its capability's. Cases marked ~ contain ex2.approx, whose
-// last bit no document defines: on a device a difference is told and is no failure.
+// last bit no document defines: on a device a difference is printed and is no failure.
 //
 // Each case with indices is computed again far away: its weights, rows and pages stand at indices whose
 // offsets exceed 2^32 bytes, of which only those that are used exist. An address that is computed in 32 bits
@@ -119,7 +119,7 @@ struct golden_case {
     bool has_far, approximate;
 };
 
-// Where the case stands when it is far away: at this expert, and x and y at this row.
+// Where the case is stored when it is far away: at this expert, and x and y at this row.
 enum { FAR_ROW = 600000 };
 
 static int32_t far_expert(uint64_t matrix_bytes)

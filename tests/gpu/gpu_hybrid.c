@@ -140,7 +140,7 @@ static bool make_step(struct made_step *made, int n_sequences, const int32_t *le
         int32_t n = lengths[s] - done[s] < chunks[s] ? lengths[s] - done[s] : chunks[s];
         if (n <= 0)
             continue;
-        for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in other company
+        for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere beside other sequences
             made->pages[s][i] = (PAGES_EACH - 1 - i) * n_sequences + (s + 1) % n_sequences;
         made->sequences[step->n_sequences++] =
             (struct step_sequence){step->n_tokens, n, done[s], made->pages[s], false};

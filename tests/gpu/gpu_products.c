@@ -503,7 +503,7 @@ static void experts_have_their_own_gates(void **state)
     problem_free(&problem);
 }
 
-// Pairs sorted by expert: each goes through its matrix, and its result to its place.
+// Pairs sorted by expert: each is multiplied by its matrix, its result stored at its place.
 static void experts_multiply_the_rows_that_picked_them(void **state)
 {
     static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_BF16, TENSOR_F32};

@@ -144,7 +144,7 @@ static void norms_of_every_length_are_near_double_precision(void **state)
         }
 }
 
-// Where an input's item stands in the operand: gpu/kernels.h.
+// Where an input's item is stored in the operand: gpu/kernels.h.
 static size_t item_place(int32_t input, int32_t row, int32_t n_rows)
 {
     int32_t step = input / 128 * 4 + input % 32 / 8, lane = input % 128 / 32;

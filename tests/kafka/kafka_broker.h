@@ -1,5 +1,5 @@
 // The broker of the tests in tests/kafka/: $SHEAF_TEST_BROKER (HOST:PORT), else one that ops/kafka/start
-// brings up in a temporary folder and that ends with the program.
+// starts in a temporary folder and that ends with the program.
 #pragma once
 
 #include <stdbool.h>

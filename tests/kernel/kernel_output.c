@@ -1,5 +1,5 @@
 // Gathered output rows: the logits of allowed tokens have the bits of the whole product, for every type of
-// weights, whatever stands beside them in the step.
+// weights, whatever is computed beside them in the step.
 #include "engine/cpu/state.h"
 #include "tests/kernel/product_data.h"
 

@@ -49,7 +49,7 @@ enum { LOOPS = 200000, CHAINS = 12 };
 #define BFLOAT_ADD(sum, a, b)      _mm512_dpbf16_ps(sum, (__m512bh)(a), (__m512bh)(b))
 #define SINGLE_ADD(sum, a, b)      _mm512_fmadd_ps(a, b, sum)
 #define SINGLE_ADD_AVX2(sum, a, b) _mm256_fmadd_ps(a, b, sum)
-// AVX2 has no int8 dot product; its limit is the pair of multiplications that stands for one.
+// AVX2 has no int8 dot product; its limit is the pair of multiplications that replaces one.
 #define INT8_ADD_AVX2(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, sum), b))
 
 SPIN(spin_int8_avx512, "avx512f,avx512vnni", __m512i, _mm512_setzero_si512(), _mm512_set1_epi8(3),
@@ -73,7 +73,7 @@ struct reading {
     uint64_t sums[64];
 };
 
-// One word of each line: the line comes whole.
+// One word of each line: the whole line is loaded.
 static void read_memory(void *context, int index, int thread)
 {
     struct reading *reading = context;

@@ -226,7 +226,7 @@ static void token_ids_that_the_model_lacks_are_refused(void **state)
 static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
 {
     (void)state;
-    enum { N = 300 }; // so many that their memory grows several times
+    enum { N = 300 }; // enough that their memory grows several times
     struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':2}");
     struct sequence *sequence = &prompt->sequences[0];
     prompt->max_tokens = N;

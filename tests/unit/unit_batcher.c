@@ -44,7 +44,7 @@ static void answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memor
         }
 }
 
-// Most answers are short, so the batcher takes in more than it can hold when a long one comes.
+// Most answers are short, so the batcher takes in more than it can hold when a long one follows.
 static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void 
     }
 }
 
-// Three long answers grow until the prompt that came last, one row a step, has to give its pages back in its
+// Three long answers grow until the last prompt, one row a step, has to give its pages back in its
 // middle.
 static void a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not(void **state)
 {
@@ -89,7 +89,7 @@ static void a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_ha
     int32_t tokens[100];
     for (int32_t i = 0; i < 100; i++)
         tokens[i] = 30 + i;
-    for (int j = 0; j < 200; j++) // answers of one token: that is what the batcher comes to expect
+    for (int j = 0; j < 200; j++) // answers of one token: that is what the batcher learns to expect
         batcher_take(bench.batcher, job_of((int32_t[]){150 + j % 50, 160 + j / 50}, 2, 1, "short"));
     run_to_end(&bench);
     int64_t prefill_before = bench.prefill;
@@ -218,7 +218,7 @@ static void an_old_job_is_not_passed_over_for_ever(void **state)
             found = found || text_equals_string(job->job_id, "lonely");
     }
     assert_true(found);
-    assert_in_range(n, 1000, 4000); // sharing came first, but not for ever
+    assert_in_range(n, 1000, 4000); // sharing had priority, but not for ever
     run_to_end(&bench);
     bench_close(&bench);
 }

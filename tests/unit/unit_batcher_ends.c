@@ -257,7 +257,7 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
     }
     struct step_figures figures;
     struct error error;
-    // Too late when they came: not even their prompts are read.
+    // Expired when they arrived: not even their prompts are read.
     assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
     assert_int_equal(bench.finished.n_jobs, 2);
     assert_true(text_equals_string(bench.finished.first->job_id, "late"));

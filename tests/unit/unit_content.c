@@ -1,4 +1,4 @@
-// Text of messages is text: which parts of a rendered template came from the messages, and that control
+// Text of messages is text: which parts of a rendered template are from the messages, and that control
 // tokens are read only in the others, while the rest is tokenized as without this distinction.
 #include "engine/file/gguf.h"
 #include "engine/template/template.h"

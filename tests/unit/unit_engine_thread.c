@@ -14,7 +14,7 @@
 #include <time.h>
 
 static _Atomic int64_t clock_ms;      // what the clock says
-static _Atomic int64_t ms_for_a_look; // how far it goes with each look at it
+static _Atomic int64_t ms_for_a_look; // its advance with each reading
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t);

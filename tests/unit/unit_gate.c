@@ -44,7 +44,7 @@ static size_t let_through(struct job_list *computed, bool all_committed)
     return n;
 }
 
-// One comes back from the engine. It remains in the gate until its commit.
+// One is returned by the engine. It remains in the gate until its commit.
 static struct job *come_back(struct job_list *computed)
 {
     struct job *job = job_list_take(computed);

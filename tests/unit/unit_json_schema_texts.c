@@ -187,7 +187,7 @@ static const struct text_case cases[] = {
      {"1.50", "2.0", "1e20", "15e-1"}},
     {"{\"type\": \"integer\", \"maximum\": 1e300}", {"9223372036854775807"}, {"9223372036854775808"}},
     {"{\"multipleOf\": 0.01, \"minimum\": 0}", {"0", "12.50", "0.07"}, {"0.001", "1.005"}},
-    // A declared name never comes again as a free key, however it is spelled
+    // A declared name never occurs again as a free key, however it is spelled
     {"{\"type\": \"object\", \"properties\": {\"a\": {}}, \"required\": [\"r\"], "
      "\"patternProperties\": {\"^[ar]\": {}}}",
      {"{\"a\":1,\"r\":2}", "{\"b\":1,\"r\":1,\"ab\":1,\"ab\":2}"},

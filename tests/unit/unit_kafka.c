@@ -163,7 +163,7 @@ static void any_group_name_makes_a_file_name(void **state)
     assert_int_equal(slot.file, -1);
 }
 
-// Not by the error of a file, after which a worker goes on without one.
+// Not by the error of a file, after which a worker continues without one.
 static void a_group_whose_name_no_file_can_have_is_refused_by_its_length(void **state)
 {
     static const struct {

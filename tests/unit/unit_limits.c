@@ -56,7 +56,7 @@ static bool fits(struct limits_plan *plan, const struct model *model, uint64_t a
     return status == STATUS_OK;
 }
 
-// Weights, matrices and so many bytes of pages.
+// Weights, matrices and a number of bytes of pages.
 static uint64_t bytes_for(const struct model *model, uint64_t page_bytes)
 {
     struct limits_plan plan;

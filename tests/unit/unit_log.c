@@ -54,7 +54,7 @@ static void write_file(const char *name, const char *bytes)
     fclose(file);
 }
 
-// Goes on with an empty file.
+// Continues with an empty file.
 static void configure(enum log_level level, bool json)
 {
     struct error error;

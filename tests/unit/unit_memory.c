@@ -146,7 +146,7 @@ static void a_job_is_named_and_warned_or_says_that_it_was_not(void **state)
     struct job *job = job_create();
     allocations_left = 0;
     while (arena_allocate(&job->arena, 16))
-        continue; // what a job brings with it is taken first
+        continue; // memory that a job owns is taken first
     assert_false(job_set_id(job, TEXT("a")));
     assert_false(job_warn(job, "w"));
     allocations_left = -1;

@@ -1,4 +1,4 @@
-// A worker's figures as Prometheus text and as a page: each number stands under its own name.
+// A worker's figures as Prometheus text and as a page: each number has a name of its own.
 #include "consumer/metrics.h"
 
 #include <setjmp.h>

@@ -160,7 +160,7 @@ static void a_tensor_without_a_place_is_refused_by_name(void **state)
            "tensor blk.2.attn_norm.weight has no place");
     // Old files repeat the rope frequencies; nothing is lost without them.
     open_and_close(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_rot_embd.weight"});
-    // A bias is used wherever it stands.
+    // A bias is used wherever a file has one.
     open_and_close(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_output.bias"});
 }
 

@@ -51,7 +51,7 @@ static void llama_3_s_scaling_becomes_divisors(void **state)
 
 static double number_key(const struct gguf_writer *keys, const char *name)
 {
-    // A key-value stands as: size of the name, the name, the kind, the value.
+    // A key-value is stored as: size of the name, the name, the kind, the value.
     uint64_t size = strlen(name);
     for (size_t i = 8; i + size + 8 <= keys->keys.size; i++)
         if (memcmp(keys->keys.data + i - 8, &size, 8) == 0 && memcmp(keys->keys.data + i, name, size) == 0) {

@@ -138,7 +138,7 @@ static void write_config(const struct making *making)
 
 // --- Weights: the inverse of what opening does ---
 
-// The row of theirs at which row `row` of ours stands: written for the test, from the reshapes of the
+// The row of theirs that is row `row` of ours: written for the test, from the reshapes of the
 // authors' code.
 static size_t their_row(const struct making *making, enum folder_form form, size_t row, size_t n_rows)
 {

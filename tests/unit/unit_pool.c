@@ -138,7 +138,7 @@ static void sleeping_threads_wake_for_a_run(void **state)
         struct meeting meeting = {.n_wanted = 3};
         pool_run(pool, 3, meet, &meeting);
         assert_int_equal(meeting.n_inside, 3);
-        int64_t began_us = clock_us(); // longer than threads spin: they sleep when the next run comes
+        int64_t began_us = clock_us(); // longer than threads spin: they sleep when the next run begins
         while (clock_us() - began_us < 2000)
             ;
     }

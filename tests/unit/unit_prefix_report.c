@@ -13,7 +13,7 @@
 
 enum { TWO_BYTES = 500, FOUR_BYTES, HALF, NOTHING };
 
-// Stands in for the tokenizer: tokens below 500 are one letter each.
+// In place of the tokenizer: tokens below 500 are one letter each.
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
 {
     (void)tokenizer, (void)special;

@@ -1,5 +1,5 @@
-// The quantizer against the dequantizers: what a type can represent comes back exactly, and random weights
-// come back as near as so many bits allow.
+// The quantizer against the dequantizers: what a type can represent is read back exactly, and random weights
+// are read back as near as the number of bits allows.
 #include "engine/cpu/backend.h"
 #include "engine/file/dequantize.h"
 #include "engine/logits.h"

@@ -1,4 +1,4 @@
-// The order of rows and fields against the paper's algorithm, written down as it stands there, on tables
+// The order of rows and fields against the paper's algorithm, written down as printed there, on tables
 // whose functional dependencies are known.
 #include "consumer/table/row_order.h"
 #include "tests/golden/golden.h"

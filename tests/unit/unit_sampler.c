@@ -407,7 +407,7 @@ static void logit_bias_adds_to_the_logit(void **state)
 }
 
 // The logprobs after penalties can't be seen, so: the bias that makes a token just win or lose against
-// another tells its logit.
+// another gives its logit.
 static void assert_logit(const float *logits, const struct sample_request *request, int32_t token,
                          float expected)
 {

@@ -216,7 +216,7 @@ static void prompts_are_scored_the_same_whatever_the_batch_and_the_memory(void *
     assert_true(n_preempted > 20);
 }
 
-// Both orders: the scored prompt comes first and is shared, or finds its pages in the cache.
+// Both orders: the scored prompt is first and is shared, or finds its pages in the cache.
 static void a_scored_prompt_shares_its_pages_and_computes_its_rows(void **state)
 {
     (void)state;

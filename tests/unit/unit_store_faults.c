@@ -19,8 +19,8 @@
 enum { N_JOBS = 8 };
 
 static const char *fails; // statements that begin so,
-static int n_good;        // after so many of them,
-static int n_bad;         // so many times
+static int n_good;        // after this number of them,
+static int n_bad;         // this number of times
 static int bad_code = SQLITE_IOERR_READ;
 static int last_code; // what the last statement answered
 static struct error error;

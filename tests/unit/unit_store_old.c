@@ -437,7 +437,7 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
     assert_answer(store, "SELECT count(*) FROM results UNION ALL SELECT count(*) FROM queue", "40\n1\n");
     assert_answer(store, sums, before.data);
     buffer_finish(&before);
-    // Whoever asks for them is told; nothing is answered a second time.
+    // A request for them is refused by name; nothing is answered a second time.
     int n = 0;
     int64_t n_missing;
     assert_int_equal(store_collect(store, TEXT("collected"), ignore, &n, &n_missing, &error), STATUS_REFUSE);

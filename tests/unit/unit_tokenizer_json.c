@@ -137,7 +137,7 @@ static void unicode_forms_case_and_replacements_come_before_everything(void **st
         "\"Replace\",\"pattern\":{\"String\":\"11\"},\"content\":\"ab\"}]},"
         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true}," BYTES_MODEL "}",
         "");
-    assert_ids(tokenizer, "AB", 0, "4"); // a blank comes before
+    assert_ids(tokenizer, "AB", 0, "4"); // a blank precedes it
     assert_ids(tokenizer, " AB", 0, "4");
     assert_ids(tokenizer, "11 \xEF\xBC\x91", 0, "4 2 8"); // a full-width 1
     tokenizer_close(tokenizer);
@@ -166,7 +166,7 @@ static void splits_digits_and_strings_are_stages(void **state)
     tokenizer_close(tokenizer);
 }
 
-// Llama 3's expression is dbrx's too: what tells them apart is whether a word that is a token needs merges.
+// Llama 3's expression is dbrx's too: they differ in whether a word that is a token needs merges.
 static void the_same_words_have_another_name_where_merges_do_not_matter(void **state)
 {
     for (int ignores = 0; ignores < 2; ignores++) {

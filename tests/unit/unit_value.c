@@ -245,7 +245,7 @@ static void both_readers_of_json_read_the_same(void **state)
     for (int round = 0; round < READER_ROUNDS; round++) {
         const char *text = texts[(size_t)round % (sizeof texts / sizeof *texts)];
         struct text input = exact(text, strlen(text));
-        // First as it stands, then with up to three bytes changed, and cut off now and then.
+        // First unchanged, then with up to three bytes changed, and cut off now and then.
         for (int change = 0; input.size && change < round % 4 && round >= 100; change++) {
             size_t at = random_below(&random_state, (uint32_t)input.size);
             ((char *)input.data)[at] = bytes[random_below(&random_state, sizeof bytes - 1)];

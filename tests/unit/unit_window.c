@@ -139,7 +139,7 @@ static void prefixes_stay_together_in_each_level(void **state)
     assert_order("aaabbbxxxyyy");
 }
 
-// How many were admitted before it came does not count.
+// The number admitted before it arrived does not count.
 static void one_that_was_passed_over_too_often_is_next_whatever_its_prefix(void **state)
 {
     (void)state;

@@ -195,7 +195,7 @@ static void a_worker_names_what_its_commits_wait_for_until_one_succeeds(void **s
     stage_close(&stage);
 }
 
-// As a stopped process sees the clock when it goes on.
+// As a stopped process sees the clock when it continues.
 static void a_leap_of_the_clock_is_no_idle_time(void **state)
 {
     (void)state;
