@@ -46,7 +46,7 @@ static enum status check_url(struct decoding *decoding, const struct value *line
                          description);
     if (is_chat != chat)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                         "url: %s goes with %s, which is not given", description,
+                         "url: %s needs %s, which is not given", description,
                          is_chat ? "messages" : "prompt");
     return STATUS_OK;
 }

@@ -216,7 +216,7 @@ static enum status report_failed(const struct collecting *collecting, struct err
                           n_failed - n_cut);
     if (n_cut)
         buffer_add_format(&advice,
-                          "; %lld ended before they were whole: a larger --max-tokens asks for all rows anew",
+                          "; %lld ended before they were whole: a larger --max-tokens asks for all rows again",
                           n_cut);
     error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED,
               "%lld row%s no answer (column sheaf_error): exit status 3%s", n_failed,

@@ -193,7 +193,7 @@ static enum status follow_results(struct topics *topics, struct error *error)
             status =
                 error_set(error, STATUS_RETRY, ERROR_BROKER,
                           "stopped: %lld of %lld requests are answered and kept in %s, the others stay on"
-                          " topic %s; the same command continues on from here",
+                          " topic %s; the same command continues from here",
                           (long long)topics->n_answered, (long long)topics->n_total,
                           topics->annotate->store_path, topics->kafka.config.jobs);
     }

@@ -43,7 +43,7 @@ static enum status check_answers(const struct settings *settings, struct error *
     if (!settings->annotate.prompt.file == !settings->annotate.prompt.messages)
         return refuse(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
     if (settings->annotate.prompt.messages && settings->annotate.prompt.system)
-        return refuse(error, "--system goes with --prompt; --messages has a line of its own for it");
+        return refuse(error, "--system needs --prompt; --messages has a line of its own for it");
     if (settings->annotate.schema && settings->grammar.choice)
         return refuse(error, "--schema or --choice, not both");
     if (settings->annotate.output.probabilities && !settings->grammar.choice)
@@ -286,7 +286,7 @@ static enum status work(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && line.n_before < line.n_total)
         return error_set(
             error, STATUS_RETRY, ERROR_STORE,
-            "stopped: %lld of %lld requests are answered and kept in %s; the same command goes on from here",
+            "stopped: %lld of %lld requests are answered and kept in %s; the same command continues from here",
             (long long)line.n_before, (long long)line.n_total, annotate->store_path);
     return status;
 }

@@ -45,7 +45,7 @@ static enum status collect_output(struct run *run, struct error *error)
     if (status == STATUS_OK && n_missing)
         return error_set(error, STATUS_RETRY, ERROR_STORE, "stopped with %lld jobs to go%s",
                          (long long)n_missing,
-                         run->temporary_folder ? "" : "; the same command goes on from here");
+                         run->temporary_folder ? "" : "; the same command continues from here");
     if (status == STATUS_OK)
         status = output_complete(output, error);
     if (status == STATUS_OK)

@@ -272,7 +272,7 @@ static enum status add_choices(struct row_prompt *prompt, const struct row_promp
         struct text choice = trim_blanks((struct text){copy, size});
         for (size_t i = 0; i < prompt->n_choices; i++)
             if (text_equal(prompt->choices[i], choice))
-                return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: \"%.*s\" stands twice",
+                return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: \"%.*s\" occurs twice",
                                  (int)choice.size, choice.data);
         if (!choice.size)
             return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: a label is empty");

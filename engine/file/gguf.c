@@ -161,7 +161,7 @@ static enum status merge_tensors(struct gguf *gguf, struct error *error)
         for (size_t j = 0; j < gguf->parts[i].n_tensors; j++) {
             const struct tensor *tensor = &gguf->parts[i].tensors[j];
             if (tensor_find(gguf, tensor->name))
-                return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s: tensor %.*s stands twice",
+                return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s: tensor %.*s occurs twice",
                                  gguf->parts[i].path, (int)tensor->name.size, tensor->name.data);
             gguf->tensors[gguf->n_tensors] = *tensor;
             gguf_names_add(&gguf->names, tensor->name, gguf->n_tensors++);

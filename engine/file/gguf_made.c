@@ -15,7 +15,7 @@ static enum status add_tensor(struct gguf *gguf, const struct gguf_made_tensor *
         return gguf_out_of_memory(error);
     tensor->name.data = name;
     if (gguf_tensor(gguf, name))
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s stands twice", name);
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s occurs twice", name);
     enum status status = STATUS_OK;
     if (!tensor->data)
         status = gguf_regions_add(gguf->regions, tensor, gguf->n_tensors, made->kept, error);

@@ -189,7 +189,7 @@ static enum status parse_keys(struct reader *reader)
         if (status != STATUS_OK)
             return status;
         if (gguf_part_entry(part, entry->key))
-            return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %.*s stands twice",
+            return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %.*s occurs twice",
                              (int)entry->key.size, entry->key.data);
         status = parse_value(reader, entry);
         if (status != STATUS_OK)

@@ -309,7 +309,7 @@ def what_is_wrong_is_said_before_anything_runs(test):
     write(test, "syntax.jinja", "{{ title")
     refused(["syntax.jinja", "line 1"], "--prompt", "syntax.jinja")
     refused(["--schema or --choice"], "--schema", "x", "--choice", "a")
-    refused(["stands twice"], "--choice", "a, a")
+    refused(["occurs twice"], "--choice", "a, a")
     refused(["a label is empty"], "--choice", "a, ,b")
     refused(["--price-in", "number"], "--price-in", "much")
     write(test, "taken.csv", "title,text,label\na,b,c\n")

@@ -341,7 +341,7 @@ def a_run_told_to_stop_says_so_and_the_same_command_goes_on(test):
     test.wait_until("some jobs are done", lambda: test.query("SELECT count(*) FROM results", "out.jsonl.db") > [(0,)])
     run.send_signal(signal.SIGTERM)
     finished = test.wait(run)
-    assert finished.status == 1 and "goes on from here" in finished.err and not test.exists("out.jsonl"), finished
+    assert finished.status == 1 and "continues from here" in finished.err and not test.exists("out.jsonl"), finished
     test.run_file()
     assert len(test.answers()) == 60
 

@@ -432,7 +432,7 @@ def a_run_from_pipe_to_pipe_leaves_nothing_behind(test):
                                             test.query("SELECT 1 FROM results LIMIT 1", f"temporary/{name}/run.db")])
     process.send_signal(signal.SIGTERM)
     finished = test.wait(process)
-    assert finished.status == 1 and "jobs to go" in finished.err and "goes on from here" not in finished.err, finished
+    assert finished.status == 1 and "jobs to go" in finished.err and "continues from here" not in finished.err, finished
     assert listing(test) == before and os.listdir(test.path("temporary")) == [], (listing(test), os.listdir(test.path("temporary")))
 
 

@@ -238,7 +238,7 @@ static void a_split_model_whose_parts_do_not_fit_is_refused(void **state)
     write_part(2, 2, (struct split){1, 3, 2}, "b");
     assert_split_refused("says it is part 2 of 3, expected 2 of 2");
     write_part(2, 2, (struct split){1, 2, 2}, "a");
-    assert_split_refused("tensor a stands twice");
+    assert_split_refused("tensor a occurs twice");
     write_part(1, 2, (struct split){0, 2, 3}, "a");
     write_part(2, 2, (struct split){1, 2, 3}, "b");
     assert_split_refused("the parts hold 2 tensors, expected 3");

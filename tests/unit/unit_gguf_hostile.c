@@ -182,7 +182,7 @@ static void keys_are_unique_printable_and_bounded(void **state)
     put_header(&file, 3, 0, 2);
     put_key_u32(&file, "same", 1);
     put_key_u32(&file, "same", 1);
-    assert_refused(&file, ERROR_MODEL_FILE, "key same stands twice");
+    assert_refused(&file, ERROR_MODEL_FILE, "key same occurs twice");
     put_header(&file, 3, 0, 1);
     put_key_u32(&file, "line\nbreak", 1);
     assert_refused(&file, ERROR_MODEL_FILE, "not text");
@@ -355,7 +355,7 @@ static void tensor_names_are_unique_and_bounded(void **state)
     put_tensor(&file, "same", 1, (uint64_t[]){1}, TENSOR_F32, 32);
     put_padding(&file, 32);
     put_zeros(&file, 36);
-    assert_refused(&file, ERROR_MODEL_FILE, "tensor same stands twice");
+    assert_refused(&file, ERROR_MODEL_FILE, "tensor same occurs twice");
 }
 
 int main(void)

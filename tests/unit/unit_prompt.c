@@ -376,9 +376,9 @@ static void bad_batch_lines_are_refused_with_their_identity(void **state)
         {"'url':'/v1/embeddings','body':{'prompt':'p'}", ERROR_UNSUPPORTED_FIELD,
          "url: only /v1/chat/completions and /v1/completions are supported, got '/v1/embeddings'"},
         {"'url':'/v1/chat/completions','body':{'prompt':'p'}", ERROR_INVALID_FIELD,
-         "url: '/v1/chat/completions' goes with messages, which is not given"},
+         "url: '/v1/chat/completions' needs messages, which is not given"},
         {"'url':'/v1/completions','body':{'messages':[{'role':'u','content':'x'}]}", ERROR_INVALID_FIELD,
-         "url: '/v1/completions' goes with prompt, which is not given"},
+         "url: '/v1/completions' needs prompt, which is not given"},
         {"'temperature':1,'body':{'prompt':'p'}", ERROR_INVALID_FIELD, "temperature: belongs into 'body'"},
         {"'body':{'prompt':'p','n':0}", ERROR_INVALID_FIELD, "n: expected an integer from 1 to 64, got 0"},
     };

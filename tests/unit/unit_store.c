@@ -267,7 +267,7 @@ static void die_computing(const char *suspects, bool alone)
     assert_int_equal(store_suspect(store, ids, n, alone ? SUSPECT_ALONE : SUSPECT_AMONG_FEW, &error),
                      STATUS_OK);
     drop(&claims);
-    store_close(store); // its lock goes with it
+    store_close(store); // which drops its lock
 }
 
 static void keep_crashes(void *context, const struct claimed_job *claimed)
@@ -432,7 +432,7 @@ static void jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancell
     int64_t n_cancelled;
     assert_int_equal(store_cancel(other, TEXT("a"), &n_cancelled, &error), STATUS_OK);
     assert_int_equal(n_cancelled, 1);
-    store_close(dead); // its lock goes with it
+    store_close(dead); // which drops its lock
     assert_int_equal(claim(other, "", 10).n, 0);
     assert_int_equal(progress_of(other, "a").cancelled, 3);
     drop(&claims);
