@@ -74,7 +74,7 @@ static bool put_echoed_text(struct job *job, const struct sequence *sequence, st
 {
     struct buffer bytes = {0};
     buffer_add_text(&bytes, sequence->prompt->echo);
-    buffer_add(&bytes, sequence->text.data, sequence->text.size);
+    buffer_add(&bytes, sequence->answer.text.data, sequence->answer.text.size);
     bool done = !bytes.failed && put_text(job, (struct text){bytes.data, bytes.size}, choice);
     buffer_finish(&bytes);
     return done;
@@ -84,7 +84,7 @@ static bool put_echoed_text(struct job *job, const struct sequence *sequence, st
 static bool put_logprobs(struct job *job, const struct sequence *sequence, struct choice *choice)
 {
     const struct prompt *prompt = sequence->prompt;
-    size_t n_echoed = job->request.echo ? prompt->tokens.n_ids : 0, n = (size_t)sequence->n_generated;
+    size_t n_echoed = job->request.echo ? prompt->tokens.n_ids : 0, n = (size_t)sequence->answer.n_generated;
     struct logprob_entry *entries = arena_allocate_array(&job->arena, n_echoed + n, sizeof *entries);
     if (!entries)
         return false;
@@ -92,7 +92,7 @@ static bool put_logprobs(struct job *job, const struct sequence *sequence, struc
         memcpy(entries, prompt->logprobs, n_echoed * sizeof *entries);
     logprob_entries_limit(entries, n_echoed, job->request.sampling.top_logprobs);
     if (n)
-        memcpy(entries + n_echoed, sequence->logprobs, n * sizeof *entries);
+        memcpy(entries + n_echoed, sequence->answer.logprobs, n * sizeof *entries);
     for (size_t i = 0; i < n; i++)
         entries[n_echoed + i].text_offset += (int32_t)prompt->echo.size;
     choice->logprobs = entries;
@@ -125,9 +125,9 @@ static void put_valid(struct text bytes, bool is_cut, struct buffer *out)
 static bool put_raw(const struct sequence *sequence, const struct tokenizer *tokenizer, struct buffer *out)
 {
     struct buffer run = {0};
-    size_t size = 0, size_max = sequence->text.size;
-    for (int32_t i = 0; i < sequence->n_generated; i++) {
-        int32_t token = sequence->generated[i];
+    size_t size = 0, size_max = sequence->answer.text.size;
+    for (int32_t i = 0; i < sequence->answer.n_generated; i++) {
+        int32_t token = sequence->answer.generated[i];
         if (tokenizer_is_control(tokenizer, token)) {
             put_valid((struct text){run.data, run.size}, false, out);
             run.size = 0;
@@ -142,7 +142,7 @@ static bool put_raw(const struct sequence *sequence, const struct tokenizer *tok
             break;
         }
     }
-    put_valid((struct text){run.data, run.size}, sequence->finish_reason == FINISH_LENGTH, out);
+    put_valid((struct text){run.data, run.size}, sequence->answer.finish_reason == FINISH_LENGTH, out);
     out->failed |= run.failed;
     buffer_finish(&run);
     return !out->failed;
@@ -156,7 +156,8 @@ static bool put_calls(struct job *job, const struct sequence *sequence, const st
     choice->tool_calls = parts->calls;
     choice->n_tool_calls = parts->n_calls;
     for (int32_t i = 0; i < parts->n_calls; i++)
-        if (!answer_call_id(sequence->prompt->format.tools, seed, i, &choice->tool_calls[i], &job->arena))
+        if (!answer_call_id(sequence->prompt->rules.format.tools, seed, i, &choice->tool_calls[i],
+                            &job->arena))
             return false;
     if (parts->n_calls) // whole ones, also where they took the last of max_tokens
         choice->finish_reason = FINISH_TOOL_CALLS;
@@ -171,7 +172,7 @@ static bool put_parts(struct job *job, const struct sequence *sequence, const st
     struct buffer raw = {0};
     struct error error;
     bool whole = put_raw(sequence, tokenizer, &raw) &&
-                 answer_parse(&prompt->format, &job->request.tools, prompt->thinking,
+                 answer_parse(&prompt->rules.format, &job->request.tools, prompt->rules.thinking,
                               (struct text){raw.data, raw.size}, &job->arena, &parts, &error) == STATUS_OK;
     buffer_finish(&raw);
     choice->text = parts.content;
@@ -181,30 +182,31 @@ static bool put_parts(struct job *job, const struct sequence *sequence, const st
 
 static bool has_parts(const struct prompt *prompt)
 {
-    return prompt->format.thinking ||
-           (prompt->format.tools && prompt->job->request.tools.choice != TOOLS_NONE);
+    return prompt->rules.format.thinking ||
+           (prompt->rules.format.tools && prompt->job->request.tools.choice != TOOLS_NONE);
 }
 
 static bool finish_choice(struct job *job, const struct sequence *sequence, const struct tokenizer *tokenizer,
                           struct choice *choice)
 {
     const struct request *request = &job->request;
-    choice->finish_reason = sequence->finish_reason;
-    choice->n_tokens = sequence->n_generated;
+    choice->finish_reason = sequence->answer.finish_reason;
+    choice->n_tokens = sequence->answer.n_generated;
     if (request->sampling.logprobs && !request->hides_logprobs && !put_logprobs(job, sequence, choice))
         return false;
     if (has_parts(sequence->prompt))
         return put_parts(job, sequence, tokenizer, choice);
-    return request->echo ? put_echoed_text(job, sequence, choice)
-                         : put_text(job, (struct text){sequence->text.data, sequence->text.size}, choice);
+    return request->echo
+               ? put_echoed_text(job, sequence, choice)
+               : put_text(job, (struct text){sequence->answer.text.data, sequence->answer.text.size}, choice);
 }
 
 static double mean_logprob(const struct sequence *sequence)
 {
     double sum = 0.0;
-    for (int32_t i = 0; i < sequence->n_generated; i++)
-        sum += (double)sequence->logprobs[i].chosen.logprob;
-    return sequence->n_generated ? sum / sequence->n_generated : 0.0;
+    for (int32_t i = 0; i < sequence->answer.n_generated; i++)
+        sum += (double)sequence->answer.logprobs[i].chosen.logprob;
+    return sequence->answer.n_generated ? sum / sequence->answer.n_generated : 0.0;
 }
 
 // The n best of best_of sequences by mean logprob, best first, ties in order of choice. Without best_of: all
@@ -234,7 +236,7 @@ static bool put_choices(struct prompt *prompt, const struct tokenizer *tokenizer
         return false;
     rank_sequences(prompt, ranked);
     for (int32_t i = 0; i < n_sequences; i++)
-        result->completion_tokens += ranked[i]->n_generated + ranked[i]->n_end_tokens;
+        result->completion_tokens += ranked[i]->answer.n_generated + ranked[i]->answer.n_end_tokens;
     for (int32_t i = 0; i < result->n_choices; i++)
         if (!finish_choice(job, ranked[i], tokenizer, &result->choices[i]))
             return false;

@@ -147,7 +147,7 @@ void batcher_take(struct batcher *b, struct job *job)
 static void hand_back(struct batcher *b, struct prompt *prompt, struct job_list *list)
 {
     struct job *job = prompt->job;
-    struct compiled_constraint *constraint = prompt->constraint;
+    struct compiled_constraint *constraint = prompt->rules.constraint;
     list_remove(&b->prompts, &prompt->link);
     prompt_destroy(prompt);
     constraint_cache_release(&b->constraints, constraint);
@@ -180,17 +180,17 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
         return;
     struct job_figures *figures = &prompt->job->figures;
     int64_t now = clock_us();
-    if (prompt->admitted_us) {
-        int64_t first = prompt->first_token_us ? prompt->first_token_us : now;
-        figures->queued_us = prompt->admitted_us - prompt->taken_us;
-        figures->prefill_us = first - prompt->admitted_us;
+    if (prompt->times.admitted_us) {
+        int64_t first = prompt->times.first_token_us ? prompt->times.first_token_us : now;
+        figures->queued_us = prompt->times.admitted_us - prompt->times.taken_us;
+        figures->prefill_us = first - prompt->times.admitted_us;
         figures->decode_us = now - first;
     } else {
-        figures->queued_us = now - prompt->taken_us;
+        figures->queued_us = now - prompt->times.taken_us;
     }
     figures->forced_tokens = 0;
     for (int32_t i = 0; i < prompt->n_sequences; i++)
-        figures->forced_tokens += prompt->sequences[i].n_forced;
+        figures->forced_tokens += prompt->sequences[i].answer.n_forced;
     prompt_finish_job(prompt, b->config.environment.tokenizer);
     if (is_host_fault(b, prompt))
         return;
@@ -223,10 +223,10 @@ static void find_constraint(struct batcher *b, struct prompt *prompt)
     if (prompt->error.status != STATUS_OK)
         return;
     bool has_rules = prompt_answer_rules(prompt, &rules);
-    bool needs_masks = has_rules || prompt->job->request.n_bad_words > 0;
+    bool needs_masks = has_rules || prompt->job->request.vocabulary.n_bad_words > 0;
     if ((needs_masks && !allocate_masks(b)) ||
         (has_rules &&
-         constraint_cache_find(&b->constraints, &rules, &prompt->constraint, &error) != STATUS_OK))
+         constraint_cache_find(&b->constraints, &rules, &prompt->rules.constraint, &error) != STATUS_OK))
         (void)error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a constraint: out of memory");
 }
 
@@ -236,9 +236,9 @@ static void fill_masks_of(void *context)
     const struct scheduled_step *scheduled = task->scheduled;
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
         struct sequence *sequence = scheduled->output_sequences[i];
-        if (!scheduled->samples[i].scores && sequence->prompt->constraint == task->constraint)
-            constrained_fill_mask(sequence,
-                                  scheduled->masks + (size_t)i * (size_t)sequence->prompt->n_mask_words);
+        if (!scheduled->samples[i].scores && sequence->prompt->rules.constraint == task->constraint)
+            constrained_fill_mask(
+                sequence, scheduled->masks + (size_t)i * (size_t)sequence->prompt->vocabulary.n_mask_words);
     }
 }
 
@@ -247,12 +247,12 @@ static void forbid_bad_words(struct scheduled_step *scheduled)
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
         struct sequence *sequence = scheduled->output_sequences[i];
         struct sample_request *sample = &scheduled->samples[i];
-        if (sequence->prompt->bad_words.n_ids == 0 || sample->scores)
+        if (sequence->prompt->vocabulary.bad_words.n_ids == 0 || sample->scores)
             continue;
-        uint32_t *mask = scheduled->masks + (size_t)i * (size_t)sequence->prompt->n_mask_words;
+        uint32_t *mask = scheduled->masks + (size_t)i * (size_t)sequence->prompt->vocabulary.n_mask_words;
         bad_words_fill_mask(sequence, sample->allowed, mask);
         sample->allowed = mask;
-        sample->n_allowed_words = sequence->prompt->n_mask_words;
+        sample->n_allowed_words = sequence->prompt->vocabulary.n_mask_words;
     }
 }
 
@@ -274,7 +274,8 @@ static void start_masks(struct batcher *b)
     struct scheduled_step *scheduled = b->building;
     b->n_masking = 0;
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
-        const struct compiled_constraint *constraint = scheduled->output_sequences[i]->prompt->constraint;
+        const struct compiled_constraint *constraint =
+            scheduled->output_sequences[i]->prompt->rules.constraint;
         bool is_new = constraint != NULL && !scheduled->samples[i].scores;
         for (int32_t j = 0; j < b->n_masking && is_new; j++)
             is_new = b->masking[j].constraint != constraint;
@@ -309,11 +310,11 @@ static void note_deadline(struct batcher *b, const struct job *job)
 static bool add_to_window(struct batcher *b, struct prompt *prompt)
 {
     for (int32_t i = 0; i < prompt->n_sequences; i++) {
-        if (prompt->sequences[i].finish_reason != FINISH_NONE ||
+        if (prompt->sequences[i].answer.finish_reason != FINISH_NONE ||
             window_add(&b->window, &prompt->sequences[i]))
             continue;
         while (--i >= 0)
-            if (prompt->sequences[i].finish_reason == FINISH_NONE)
+            if (prompt->sequences[i].answer.finish_reason == FINISH_NONE)
                 window_remove(&b->window, &prompt->sequences[i], false);
         return false;
     }
@@ -323,11 +324,11 @@ static bool add_to_window(struct batcher *b, struct prompt *prompt)
 // Before its first step. A sequence that scores the prompt draws first, because its last target is its end.
 static void start_sequence(struct batcher *b, struct sequence *sequence)
 {
-    bool draws = !sequence->only_scores && sequence->prompt->max_tokens > 0;
-    sequence->finish_reason = sequence->n_targets == 0 && !draws ? FINISH_LENGTH : FINISH_NONE;
-    if (draws && sequence->n_targets == 0 && sequence->prompt->constraint)
+    bool draws = !sequence->scoring.only_scores && sequence->prompt->max_tokens > 0;
+    sequence->answer.finish_reason = sequence->scoring.n_targets == 0 && !draws ? FINISH_LENGTH : FINISH_NONE;
+    if (draws && sequence->scoring.n_targets == 0 && sequence->prompt->rules.constraint)
         constrained_force(sequence, b->config.environment.tokenizer);
-    b->n_forced += sequence->n_forced;
+    b->n_forced += sequence->answer.n_forced;
 }
 
 // Makes the prompt's sequences wait, or finishes it at once when it failed or none has anything to compute.
@@ -336,7 +337,7 @@ static void enter_window(struct batcher *b, struct prompt *prompt, struct job_li
     prompt->n_unfinished = 0;
     for (int32_t i = 0; i < prompt->n_sequences && prompt->error.status == STATUS_OK; i++) {
         start_sequence(b, &prompt->sequences[i]);
-        prompt->n_unfinished += prompt->sequences[i].finish_reason == FINISH_NONE;
+        prompt->n_unfinished += prompt->sequences[i].answer.finish_reason == FINISH_NONE;
     }
     if (prompt->n_unfinished == 0 || prompt->error.status != STATUS_OK)
         finish_prompt(b, prompt, finished);
@@ -360,7 +361,7 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
             job_list_append(&b->arrived, job);
             break;
         }
-        prompt->taken_us = clock_us();
+        prompt->times.taken_us = clock_us();
         list_append(&b->prompts, &prompt->link);
         note_deadline(b, job);
         b->preparing[n++] = prompt;
@@ -369,9 +370,9 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
     for (int i = 0; i < n; i++) {
         struct prompt *prompt = b->preparing[i];
         find_constraint(b, prompt);
-        prompt->is_compiling = prompt->error.status == STATUS_OK && prompt->constraint &&
-                               prompt->constraint->state != CONSTRAINT_COMPILED;
-        if (!prompt->is_compiling)
+        prompt->rules.is_compiling = prompt->error.status == STATUS_OK && prompt->rules.constraint &&
+                                     prompt->rules.constraint->state != CONSTRAINT_COMPILED;
+        if (!prompt->rules.is_compiling)
             check_constraint(b, prompt, finished);
     }
 }
@@ -390,8 +391,8 @@ static void collect_constraints(struct batcher *b, struct job_list *finished)
     if (n_compiled == 0)
         return;
     LIST_EACH (struct prompt, prompt, &b->prompts, link) {
-        if (prompt->is_compiling && prompt->constraint->state == CONSTRAINT_COMPILED) {
-            prompt->is_compiling = false;
+        if (prompt->rules.is_compiling && prompt->rules.constraint->state == CONSTRAINT_COMPILED) {
+            prompt->rules.is_compiling = false;
             check_constraint(b, prompt, finished);
         }
     }
@@ -408,9 +409,9 @@ static void stop_prompt(struct batcher *b, struct prompt *prompt)
 static void finish_sequence(struct batcher *b, struct sequence *sequence, struct job_list *finished)
 {
     struct prompt *prompt = sequence->prompt;
-    bool failed = sequence->finish_reason == FINISH_ERROR;
-    if (!failed && !sequence->only_scores) {
-        double n = sequence->n_generated;
+    bool failed = sequence->answer.finish_reason == FINISH_ERROR;
+    if (!failed && !sequence->scoring.only_scores) {
+        double n = sequence->answer.n_generated;
         b->answer_tokens = b->answer_tokens > 0 ? b->answer_tokens + (n - b->answer_tokens) * 0.05 : n + 1;
     }
     scheduler_remove(b, sequence);
@@ -430,14 +431,14 @@ static void take_results(struct batcher *b, const struct scheduled_step *done, s
         if (done->samples[i].scores) {
             sequence_score(sequence, &b->results[i], b->config.environment.tokenizer);
         } else {
-            int32_t n_forced = sequence->n_forced;
+            int32_t n_forced = sequence->answer.n_forced;
             figures->n_generated++;
-            if (!sequence->prompt->first_token_us)
-                sequence->prompt->first_token_us = clock_us();
+            if (!sequence->prompt->times.first_token_us)
+                sequence->prompt->times.first_token_us = clock_us();
             sequence_accept(sequence, &b->results[i], b->config.environment.tokenizer);
-            b->n_forced += sequence->n_forced - n_forced;
+            b->n_forced += sequence->answer.n_forced - n_forced;
         }
-        if (sequence->finish_reason != FINISH_NONE)
+        if (sequence->answer.finish_reason != FINISH_NONE)
             finish_sequence(b, sequence, finished);
     }
     figures->n_forced = b->n_forced;
@@ -606,7 +607,7 @@ void batcher_release(struct batcher *b, bool running_too, struct job_list *relea
         job_list_append(released, job);
     }
     LIST_EACH (struct prompt, prompt, &b->prompts, link) {
-        if (running_too || !prompt->admitted_us)
+        if (running_too || !prompt->times.admitted_us)
             release_prompt(b, prompt, released);
     }
 }
@@ -634,7 +635,7 @@ void batcher_release_partitions(struct batcher *b, const struct partition_ids *i
     }
     b->arrived = kept;
     LIST_EACH (struct prompt, prompt, &b->prompts, link) {
-        if (!prompt->admitted_us && partition_ids_have(ids, prompt->job))
+        if (!prompt->times.admitted_us && partition_ids_have(ids, prompt->job))
             release_prompt(b, prompt, released);
     }
 }

@@ -19,19 +19,20 @@ static bool is_mask_empty(const uint32_t *mask, int32_t n_words)
 // A model without a token that ends answers ends them where the constraint leaves nothing else.
 static enum status judge_dead_end(struct sequence *sequence)
 {
-    enum status status = matcher_may_end(&sequence->matcher, &sequence->is_complete, &sequence->matching);
-    if (status != STATUS_OK || sequence->is_complete)
+    enum status status = matcher_may_end(&sequence->constrained.matcher, &sequence->constrained.is_complete,
+                                         &sequence->constrained.error);
+    if (status != STATUS_OK || sequence->constrained.is_complete)
         return status;
-    return error_set(&sequence->matching, STATUS_REJECT, ERROR_INVALID_FIELD,
+    return error_set(&sequence->constrained.error, STATUS_REJECT, ERROR_INVALID_FIELD,
                      "the model has no token that continues the text");
 }
 
 static enum status start_matcher(struct sequence *sequence)
 {
-    return sequence->matcher.recognizer
+    return sequence->constrained.matcher.recognizer
                ? STATUS_OK
-               : matcher_init(&sequence->matcher, sequence->prompt->constraint->recognizer,
-                              &sequence->matching);
+               : matcher_init(&sequence->constrained.matcher, sequence->prompt->rules.constraint->recognizer,
+                              &sequence->constrained.error);
 }
 
 void constrained_fill_mask(struct sequence *sequence, uint32_t *mask)
@@ -39,25 +40,25 @@ void constrained_fill_mask(struct sequence *sequence, uint32_t *mask)
     const struct prompt *prompt = sequence->prompt;
     enum status status = start_matcher(sequence);
     if (status == STATUS_OK && prompt->job->request.constraint.closes)
-        status =
-            matcher_mask_within(&sequence->matcher, (uint32_t)(prompt->max_tokens - sequence->n_generated),
-                                mask, &sequence->matching);
+        status = matcher_mask_within(&sequence->constrained.matcher,
+                                     (uint32_t)(prompt->max_tokens - sequence->answer.n_generated), mask,
+                                     &sequence->constrained.error);
     else if (status == STATUS_OK)
-        status = matcher_mask(&sequence->matcher, mask, &sequence->matching);
-    if (status == STATUS_OK && is_mask_empty(mask, prompt->n_mask_words))
+        status = matcher_mask(&sequence->constrained.matcher, mask, &sequence->constrained.error);
+    if (status == STATUS_OK && is_mask_empty(mask, prompt->vocabulary.n_mask_words))
         status = judge_dead_end(sequence);
-    if (status != STATUS_OK || sequence->is_complete)
-        memset(mask, 0xff, (size_t)prompt->n_mask_words * sizeof *mask); // the draw is discarded
+    if (status != STATUS_OK || sequence->constrained.is_complete)
+        memset(mask, 0xff, (size_t)prompt->vocabulary.n_mask_words * sizeof *mask); // the draw is discarded
 }
 
 // ---- drawn tokens ----
 
 static void fail_matching(struct sequence *sequence)
 {
-    const struct error *error = &sequence->matching;
+    const struct error *error = &sequence->constrained.error;
     char text[ERROR_TEXT_BYTES];
     const struct prompt *prompt = sequence->prompt;
-    const char *field = prompt->constraint ? prompt_constraint_field(prompt) : "bad_words";
+    const char *field = prompt->rules.constraint ? prompt_constraint_field(prompt) : "bad_words";
     snprintf(text, sizeof text, "%.64s: %.300s", field, error->text);
     sequence_fail(sequence, error->status == STATUS_REJECT ? STATUS_REJECT : STATUS_RESTART, error->code,
                   text);
@@ -65,19 +66,19 @@ static void fail_matching(struct sequence *sequence)
 
 bool constrained_check(struct sequence *sequence)
 {
-    if (sequence->matching.status != STATUS_OK)
+    if (sequence->constrained.error.status != STATUS_OK)
         fail_matching(sequence);
-    else if (sequence->is_complete)
-        sequence->finish_reason = FINISH_STOP;
-    return sequence->finish_reason == FINISH_NONE;
+    else if (sequence->constrained.is_complete)
+        sequence->answer.finish_reason = FINISH_STOP;
+    return sequence->answer.finish_reason == FINISH_NONE;
 }
 
 // The mask allowed the token, so the text continues with it.
 bool constrained_match(struct sequence *sequence, int32_t token)
 {
     bool accepted = true;
-    if (matcher_accept_token(&sequence->matcher, (uint32_t)token, &accepted, &sequence->matching) !=
-        STATUS_OK) {
+    if (matcher_accept_token(&sequence->constrained.matcher, (uint32_t)token, &accepted,
+                             &sequence->constrained.error) != STATUS_OK) {
         fail_matching(sequence);
         return false;
     }
@@ -89,15 +90,16 @@ void constrained_judge_length(struct sequence *sequence)
 {
     const struct constraint *constraint = &sequence->prompt->job->request.constraint;
     bool is_complete = false;
-    if (sequence->finish_reason != FINISH_LENGTH || constraint->kind == CONSTRAINT_NONE)
+    if (sequence->answer.finish_reason != FINISH_LENGTH || constraint->kind == CONSTRAINT_NONE)
         return; // calls of tools are judged where they are read
-    enum status status = constraint->closes
-                             ? matcher_may_end(&sequence->matcher, &is_complete, &sequence->matching)
-                             : matcher_must_end(&sequence->matcher, &is_complete, &sequence->matching);
+    enum status status =
+        constraint->closes
+            ? matcher_may_end(&sequence->constrained.matcher, &is_complete, &sequence->constrained.error)
+            : matcher_must_end(&sequence->constrained.matcher, &is_complete, &sequence->constrained.error);
     if (status != STATUS_OK)
         fail_matching(sequence);
     else if (is_complete)
-        sequence->finish_reason = FINISH_STOP;
+        sequence->answer.finish_reason = FINISH_STOP;
 }
 
 // ---- forced tokens ----
@@ -176,17 +178,17 @@ static enum status find_tokens(struct forcing *forcing, struct matcher *matcher,
 static enum status recall_tokens(struct forcing *forcing, struct sequence *sequence,
                                  const struct tokenizer *tokenizer)
 {
-    struct forced_runs *runs = &sequence->prompt->constraint->forced;
-    struct error *error = &sequence->matching;
+    struct forced_runs *runs = &sequence->prompt->rules.constraint->forced;
+    struct error *error = &sequence->constrained.error;
     uint64_t generation;
     uint32_t state;
-    enum status status = matcher_find_state(&sequence->matcher, &state, &generation, error);
+    enum status status = matcher_find_state(&sequence->constrained.matcher, &state, &generation, error);
     const struct forced_run *run = status == STATUS_OK ? forced_runs_find(runs, generation, state) : NULL;
     if (!run) {
         if (status == STATUS_OK)
-            status = find_tokens(forcing, &sequence->matcher, tokenizer, error);
+            status = find_tokens(forcing, &sequence->constrained.matcher, tokenizer, error);
         if (status == STATUS_OK)
-            status = matcher_find_state(&sequence->matcher, &state, &generation, error);
+            status = matcher_find_state(&sequence->constrained.matcher, &state, &generation, error);
         if (status == STATUS_OK && generation == runs->generation)
             forced_runs_add(runs, state, (struct text){forcing->bytes.data, forcing->bytes.size},
                             forcing->tokens.ids, forcing->n_common);
@@ -216,18 +218,18 @@ static bool spells(const struct tokenizer *tokenizer, int32_t token, struct text
 static bool append_forced(struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer)
 {
     bool accepted = false;
-    if (matcher_accept_token(&sequence->matcher, (uint32_t)token, &accepted, &sequence->matching) !=
-        STATUS_OK)
+    if (matcher_accept_token(&sequence->constrained.matcher, (uint32_t)token, &accepted,
+                             &sequence->constrained.error) != STATUS_OK)
         fail_matching(sequence);
     if (!accepted)
         return false; // it is too long for a vocabulary's trie
     bool has_top = sequence->prompt->job->request.sampling.top_logprobs > 0;
     struct sample_result forced = {.token = token, .n_top = has_top, .top = {{token, 0.0f}}};
-    sequence->n_drawn++;
-    sequence->n_forced++;
+    sequence->answer.n_drawn++;
+    sequence->answer.n_forced++;
     sequence_append(sequence, &forced, tokenizer);
     constrained_judge_length(sequence);
-    return sequence->finish_reason == FINISH_NONE;
+    return sequence->answer.finish_reason == FINISH_NONE;
 }
 
 // Of an answer that closes, the tokens behind which it still can within max_tokens: they may be more than
@@ -245,9 +247,10 @@ static enum status keep_closing(struct sequence *sequence, struct forcing *forci
                 break;
         uint32_t n_behind;
         bytes.size = at;
-        enum status status = matcher_tokens_behind(&sequence->matcher, bytes, &n_behind, &sequence->matching);
+        enum status status = matcher_tokens_behind(&sequence->constrained.matcher, bytes, &n_behind,
+                                                   &sequence->constrained.error);
         if (status != STATUS_OK ||
-            (uint64_t)sequence->n_generated + n + n_behind <= (uint64_t)prompt->max_tokens)
+            (uint64_t)sequence->answer.n_generated + n + n_behind <= (uint64_t)prompt->max_tokens)
             return status;
     }
     return STATUS_OK;
@@ -272,7 +275,7 @@ static bool force_more(struct sequence *sequence, const struct tokenizer *tokeni
             !append_forced(sequence, token, tokenizer))
             break;
     }
-    bool goes_on = n > 0 && n == forcing.n_common && sequence->finish_reason == FINISH_NONE;
+    bool goes_on = n > 0 && n == forcing.n_common && sequence->answer.finish_reason == FINISH_NONE;
     forcing_finish(&forcing);
     return goes_on;
 }
@@ -280,23 +283,24 @@ static bool force_more(struct sequence *sequence, const struct tokenizer *tokeni
 static void end_where_nothing_follows(struct sequence *sequence)
 {
     bool must_end = false;
-    if (matcher_must_end(&sequence->matcher, &must_end, &sequence->matching) != STATUS_OK)
+    if (matcher_must_end(&sequence->constrained.matcher, &must_end, &sequence->constrained.error) !=
+        STATUS_OK)
         fail_matching(sequence);
     sequence->n_end_tokens = must_end;
     sequence->n_forced += must_end;
     if (must_end)
-        sequence->finish_reason = FINISH_STOP;
+        sequence->answer.finish_reason = FINISH_STOP;
 }
 
 void constrained_force(struct sequence *sequence, const struct tokenizer *tokenizer)
 {
-    assert(sequence->n_drawn == sequence->n_generated);
-    if (sequence->prompt->bad_words.n_ids > 0 || sequence->prompt->masks)
+    assert(sequence->answer.n_drawn == sequence->answer.n_generated);
+    if (sequence->prompt->vocabulary.bad_words.n_ids > 0 || sequence->prompt->vocabulary.masks)
         return;
     if (start_matcher(sequence) != STATUS_OK)
         fail_matching(sequence);
-    while (sequence->finish_reason == FINISH_NONE && force_more(sequence, tokenizer))
+    while (sequence->answer.finish_reason == FINISH_NONE && force_more(sequence, tokenizer))
         continue;
-    if (sequence->finish_reason == FINISH_NONE)
+    if (sequence->answer.finish_reason == FINISH_NONE)
         end_where_nothing_follows(sequence);
 }

@@ -30,17 +30,17 @@ void prompt_destroy(struct prompt *prompt)
     if (!prompt)
         return;
     for (int32_t i = 0; i < prompt->n_sequences; i++) {
-        free(prompt->sequences[i].pages);
-        free(prompt->sequences[i].generated);
-        free(prompt->sequences[i].logprobs);
-        matcher_finish(&prompt->sequences[i].matcher);
-        buffer_finish(&prompt->sequences[i].text);
+        free(prompt->sequences[i].cache.pages);
+        free(prompt->sequences[i].answer.generated);
+        free(prompt->sequences[i].answer.logprobs);
+        matcher_finish(&prompt->sequences[i].constrained.matcher);
+        buffer_finish(&prompt->sequences[i].answer.text);
     }
     token_array_finish(&prompt->tokens);
     token_array_finish(&prompt->branch_tokens);
-    token_array_finish(&prompt->bad_words);
+    token_array_finish(&prompt->vocabulary.bad_words);
     free(prompt->sequences);
-    free(prompt->masks);
+    free(prompt->vocabulary.masks);
     prompt->job->running = NULL;
     free(prompt);
 }
@@ -53,9 +53,10 @@ static enum status tokenize_text(struct prompt *prompt, const struct prompt_envi
     struct job *job = prompt->job;
     struct token_array *tokens = &prompt->tokens;
     const struct tokenizer *tokenizer = environment->tokenizer;
-    unsigned flags = TOKENIZER_PARSE_SPECIAL | (job->request.add_special_tokens ? TOKENIZER_ADD_SPECIAL : 0);
+    unsigned flags =
+        TOKENIZER_PARSE_SPECIAL | (job->request.prompt.add_special_tokens ? TOKENIZER_ADD_SPECIAL : 0);
     enum status status = tokenizer_encode_around(tokenizer, text, content, flags, tokens, &prompt->error);
-    if (status != STATUS_OK || !job->request.add_special_tokens || !tokenizer_adds_bos(tokenizer) ||
+    if (status != STATUS_OK || !job->request.prompt.add_special_tokens || !tokenizer_adds_bos(tokenizer) ||
         tokens->n_ids < 2 || tokens->ids[1] != tokenizer_bos(tokenizer))
         return status;
     memmove(tokens->ids, tokens->ids + 1, --tokens->n_ids * sizeof *tokens->ids);
@@ -83,10 +84,10 @@ static enum status choose_template(struct prompt *prompt, const struct prompt_en
                                    const struct template **template)
 {
     const struct request *request = &prompt->job->request;
-    const struct value *tools = value_get(&request->variables, "tools");
+    const struct value *tools = value_get(&request->prompt.variables, "tools");
     bool has_tools = tools && tools->kind != VALUE_NULL;
     *template = has_tools ? environment->tool_template : environment->chat_template;
-    prompt->format = has_tools ? environment->tool_format : environment->chat_format;
+    prompt->rules.format = has_tools ? environment->tool_format : environment->chat_format;
     if (*template)
         return STATUS_OK;
     return error_set(&prompt->error, STATUS_REJECT, ERROR_TEMPLATE,
@@ -108,7 +109,7 @@ static const char *find_last(struct text text, struct text wanted)
 static enum status cut_continued(const struct request *request, struct buffer *rendered,
                                  struct text_spans *content, struct error *error)
 {
-    const struct value *messages = &request->messages;
+    const struct value *messages = &request->prompt.messages;
     struct text given = value_get(&messages->array.items[messages->array.n_items - 1], "content")->text;
     struct text whole = text_trim_start(given), stripped = text_trim(given);
     const char *found = find_last((struct text){rendered->data, rendered->size}, stripped);
@@ -134,13 +135,13 @@ static enum status tokenize_messages(struct prompt *prompt, const struct prompt_
     struct template_environment variables = describe_environment(environment, prompt->job);
     variables.content = environment->special_in_content ? NULL : &content;
     struct buffer rendered = {0};
-    status = template_render(template, &request->variables, &variables, &rendered, error);
-    if (status == STATUS_OK && request->continues_message)
+    status = template_render(template, &request->prompt.variables, &variables, &rendered, error);
+    if (status == STATUS_OK && request->prompt.continues_message)
         status = cut_continued(request, &rendered, &content, error);
     struct text text = {rendered.data, rendered.size};
-    prompt->thinking = thinking_state_of(&prompt->format, text);
-    if (request->continues_message && prompt->thinking == THINKING_POSSIBLE)
-        prompt->thinking = THINKING_CLOSED; // the answer has begun
+    prompt->rules.thinking = thinking_state_of(&prompt->rules.format, text);
+    if (request->prompt.continues_message && prompt->rules.thinking == THINKING_POSSIBLE)
+        prompt->rules.thinking = THINKING_CLOSED; // the answer has begun
     if (status == STATUS_OK)
         status = tokenize_text(prompt, environment, text, &content);
     text_spans_finish(&content);
@@ -151,8 +152,8 @@ static enum status tokenize_messages(struct prompt *prompt, const struct prompt_
 static enum status copy_tokens(struct prompt *prompt, const struct prompt_environment *environment)
 {
     const struct request *request = &prompt->job->request;
-    for (int32_t i = 0; i < request->n_tokens; i++) {
-        int32_t id = request->tokens[i];
+    for (int32_t i = 0; i < request->prompt.n_tokens; i++) {
+        int32_t id = request->prompt.tokens[i];
         if (id < 0 || id >= environment->limits.n_vocab)
             return error_set(&prompt->error, STATUS_REJECT, ERROR_TOKEN_RANGE,
                              "tokens[%d]: expected an id from 0 to %d, got %d", i,
@@ -165,13 +166,13 @@ static enum status copy_tokens(struct prompt *prompt, const struct prompt_enviro
 static enum status tokenize(struct prompt *prompt, const struct prompt_environment *environment)
 {
     const struct request *request = &prompt->job->request;
-    switch (request->prompt_kind) {
+    switch (request->prompt.kind) {
     case PROMPT_MESSAGES:
         return tokenize_messages(prompt, environment);
     case PROMPT_TOKENS:
         return copy_tokens(prompt, environment);
     case PROMPT_TEXT:
-        return tokenize_text(prompt, environment, request->prompt, NULL);
+        return tokenize_text(prompt, environment, request->prompt.text, NULL);
     }
     assert(!"prompt kind");
     return STATUS_REJECT;
@@ -198,17 +199,18 @@ static void forbid(uint32_t *mask, int32_t token)
 static void fill_masks(struct prompt *prompt, const struct prompt_environment *environment)
 {
     const struct request *request = &prompt->job->request;
-    uint32_t *allowed = prompt->masks, *early = allowed + prompt->n_mask_words;
-    size_t mask_bytes = (size_t)prompt->n_mask_words * sizeof *allowed;
-    memset(allowed, request->n_allowed_tokens ? 0 : 0xff, mask_bytes);
-    for (int32_t i = 0; i < request->n_allowed_tokens; i++)
-        allowed[request->allowed_tokens[i] / 32] |= UINT32_C(1) << request->allowed_tokens[i] % 32;
+    uint32_t *allowed = prompt->vocabulary.masks, *early = allowed + prompt->vocabulary.n_mask_words;
+    size_t mask_bytes = (size_t)prompt->vocabulary.n_mask_words * sizeof *allowed;
+    memset(allowed, request->vocabulary.n_allowed_tokens ? 0 : 0xff, mask_bytes);
+    for (int32_t i = 0; i < request->vocabulary.n_allowed_tokens; i++)
+        allowed[request->vocabulary.allowed_tokens[i] / 32] |= UINT32_C(1)
+                                                               << request->vocabulary.allowed_tokens[i] % 32;
     memcpy(early, allowed, mask_bytes);
-    for (int32_t token = 0; token < environment->limits.n_vocab && !request->ignore_eos; token++)
+    for (int32_t token = 0; token < environment->limits.n_vocab && !request->stop.ignore_eos; token++)
         if (tokenizer_ends_generation(environment->tokenizer, token))
             forbid(early, token);
-    for (int32_t i = 0; i < request->n_stop_tokens; i++)
-        forbid(early, request->stop_tokens[i]);
+    for (int32_t i = 0; i < request->stop.n_tokens; i++)
+        forbid(early, request->stop.tokens[i]);
 }
 
 // Some token of the vocabulary must be left before min_tokens.
@@ -225,23 +227,25 @@ static enum status make_masks(struct prompt *prompt, const struct prompt_environ
     const struct request *request = &prompt->job->request;
     int32_t n_vocab = environment->limits.n_vocab;
     enum status status =
-        check_token_ids(prompt, "stop_token_ids", request->stop_tokens, request->n_stop_tokens, n_vocab);
+        check_token_ids(prompt, "stop_token_ids", request->stop.tokens, request->stop.n_tokens, n_vocab);
     if (status == STATUS_OK)
-        status = check_token_ids(prompt, "allowed_token_ids", request->allowed_tokens,
-                                 request->n_allowed_tokens, n_vocab);
-    if (status != STATUS_OK || (request->n_allowed_tokens == 0 && request->min_tokens == 0))
+        status = check_token_ids(prompt, "allowed_token_ids", request->vocabulary.allowed_tokens,
+                                 request->vocabulary.n_allowed_tokens, n_vocab);
+    if (status != STATUS_OK || (request->vocabulary.n_allowed_tokens == 0 && request->stop.min_tokens == 0))
         return status;
-    prompt->n_mask_words = token_mask_words(n_vocab);
-    prompt->masks = malloc(2 * (size_t)prompt->n_mask_words * sizeof *prompt->masks);
-    if (!prompt->masks)
+    prompt->vocabulary.n_mask_words = token_mask_words(n_vocab);
+    prompt->vocabulary.masks =
+        malloc(2 * (size_t)prompt->vocabulary.n_mask_words * sizeof *prompt->vocabulary.masks);
+    if (!prompt->vocabulary.masks)
         return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                          "a mask of %d tokens: out of memory", n_vocab);
     fill_masks(prompt, environment);
-    if (request->min_tokens > 0 && is_mask_empty(prompt->masks + prompt->n_mask_words, n_vocab))
+    if (request->stop.min_tokens > 0 &&
+        is_mask_empty(prompt->vocabulary.masks + prompt->vocabulary.n_mask_words, n_vocab))
         return error_set(
             &prompt->error, STATUS_REJECT, ERROR_INVALID_FIELD,
             "min_tokens: expected 0 where allowed_token_ids holds only tokens that end the answer, got %d",
-            request->min_tokens);
+            request->stop.min_tokens);
     return STATUS_OK;
 }
 
@@ -251,14 +255,14 @@ bool prompt_answer_rules(const struct prompt *prompt, struct answer_rules *rules
 {
     const struct request *request = &prompt->job->request;
     bool is_call = request->tools.choice == TOOLS_REQUIRED || request->tools.choice == TOOLS_NAMED;
-    *rules = (struct answer_rules){.thinking = prompt->thinking, .closes = request->constraint.closes};
+    *rules = (struct answer_rules){.thinking = prompt->rules.thinking, .closes = request->constraint.closes};
     if (!is_call)
         rules->constraint = request->constraint;
-    rules->format.thinking = prompt->format.thinking;
+    rules->format.thinking = prompt->rules.format.thinking;
     if (request->tools.choice != TOOLS_NONE) {
         rules->tools = request->tools;
-        rules->tools_value = *value_get(&request->variables, "tools");
-        rules->format.tools = prompt->format.tools;
+        rules->tools_value = *value_get(&request->prompt.variables, "tools");
+        rules->format.tools = prompt->rules.format.tools;
     }
     return rules->constraint.kind != CONSTRAINT_NONE || request->tools.choice != TOOLS_NONE;
 }
@@ -272,7 +276,7 @@ const char *prompt_constraint_field(const struct prompt *prompt)
 // An answer that closes has room for the shortest one.
 static void check_room(struct prompt *prompt)
 {
-    uint32_t n_tokens = prompt->constraint->n_tokens_min;
+    uint32_t n_tokens = prompt->rules.constraint->n_tokens_min;
     if (!prompt->job->request.constraint.closes || n_tokens <= (uint32_t)prompt->max_tokens)
         return;
     if (n_tokens == UINT32_MAX)
@@ -286,10 +290,10 @@ static void check_room(struct prompt *prompt)
 
 void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *limits)
 {
-    const struct compiled_constraint *constraint = prompt->constraint;
+    const struct compiled_constraint *constraint = prompt->rules.constraint;
     if (!constraint || prompt->error.status != STATUS_OK)
         return;
-    prompt->n_mask_words = token_mask_words(limits->n_vocab);
+    prompt->vocabulary.n_mask_words = token_mask_words(limits->n_vocab);
     if (constraint->error.status == STATUS_OK) {
         check_room(prompt);
         return;
@@ -309,7 +313,7 @@ static enum status check_tools(struct prompt *prompt)
 {
     const struct request *request = &prompt->job->request;
     bool is_call = request->tools.choice == TOOLS_REQUIRED || request->tools.choice == TOOLS_NAMED;
-    if (request->tools.choice != TOOLS_NONE && !prompt->format.tools)
+    if (request->tools.choice != TOOLS_NONE && !prompt->rules.format.tools)
         return error_set(
             &prompt->error, STATUS_REJECT, ERROR_TEMPLATE,
             "tools: the model's chat template takes none; --tool-format of the worker names a format "
@@ -349,7 +353,7 @@ enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limi
 static enum status check_length(struct prompt *prompt, const struct prompt_limits *limits)
 {
     int64_t n_prompt = (int64_t)prompt->tokens.n_ids, most = limits->n_context;
-    int32_t wanted = prompt->job->request.max_tokens;
+    int32_t wanted = prompt->job->request.stop.max_tokens;
     if (n_prompt == 0)
         return error_set(&prompt->error, STATUS_REJECT, ERROR_EMPTY_PROMPT,
                          "the prompt has no token to start from");

@@ -13,11 +13,11 @@ enum { EXPECTED_TOKENS_FIRST = 128, EXPECTED_TOKENS_LEAST = 16 };
 
 static void leave_pages(struct batcher *b, struct sequence *sequence)
 {
-    for (int32_t i = sequence->node->depth; i < sequence->n_pages; i++)
-        page_stack_give(&b->pages, sequence->pages[i]);
+    for (int32_t i = sequence->node->depth; i < sequence->cache.n_pages; i++)
+        page_stack_give(&b->pages, sequence->cache.pages[i]);
     prefix_unuse(&b->tree, sequence->node, sequence);
-    sequence->n_pages = 0;
-    sequence->n_computed = sequence->n_stored = 0;
+    sequence->cache.n_pages = 0;
+    sequence->cache.n_computed = sequence->cache.n_stored = 0;
     sequence->node = NULL;
     sequence->running = false;
 }
@@ -48,9 +48,10 @@ void scheduler_remove(struct batcher *b, struct sequence *sequence)
 // Expected number of tokens still to be generated.
 static int32_t expected_tokens(const struct batcher *b, const struct sequence *sequence)
 {
-    int32_t left = sequence->only_scores ? 0 : sequence->prompt->max_tokens - sequence->n_generated;
+    int32_t left =
+        sequence->scoring.only_scores ? 0 : sequence->prompt->max_tokens - sequence->answer.n_generated;
     double mean = b->answer_tokens > 0 ? b->answer_tokens * 1.25 : EXPECTED_TOKENS_FIRST;
-    double expected = mean - sequence->n_generated;
+    double expected = mean - sequence->answer.n_generated;
     if (expected < EXPECTED_TOKENS_LEAST)
         expected = EXPECTED_TOKENS_LEAST;
     return expected < left ? (int32_t)expected : left;
@@ -68,7 +69,8 @@ static int64_t reserved_pages(const struct batcher *b)
     int64_t sum = 0;
     for (int32_t i = 0; i < b->n_running; i++) {
         const struct sequence *s = b->running[i];
-        int64_t extra = pages_for(b, (int64_t)sequence_n_tokens(s) + expected_tokens(b, s)) - s->n_pages;
+        int64_t extra =
+            pages_for(b, (int64_t)sequence_n_tokens(s) + expected_tokens(b, s)) - s->cache.n_pages;
         sum += extra > 0 ? extra : 0;
     }
     return sum;
@@ -84,25 +86,26 @@ static int64_t admission_cost(const struct batcher *b, const struct sequence *se
 
 static bool reserve_table(struct batcher *b, struct sequence *sequence, int32_t n_pages)
 {
-    if (n_pages <= sequence->pages_capacity)
+    if (n_pages <= sequence->cache.pages_capacity)
         return true;
     int32_t most = pages_for(b, (int64_t)sequence->prompt->tokens.n_ids + sequence->prompt->max_tokens);
     int32_t capacity = n_pages * 2 < most ? n_pages * 2 : most > n_pages ? most : n_pages;
-    int32_t *pages = realloc(sequence->pages, (size_t)capacity * sizeof *pages);
+    int32_t *pages = realloc(sequence->cache.pages, (size_t)capacity * sizeof *pages);
     if (!pages) {
         batcher_note_fault(b, "the block table");
         return false;
     }
-    sequence->pages = pages;
-    sequence->pages_capacity = capacity;
+    sequence->cache.pages = pages;
+    sequence->cache.pages_capacity = capacity;
     return true;
 }
 
 // The first row whose output is still needed.
 static int32_t first_output_row(const struct sequence *sequence)
 {
-    return sequence->n_submitted < sequence->n_targets ? sequence->first_target + sequence->n_submitted
-                                                       : sequence_n_tokens(sequence) - 1;
+    return sequence->scoring.n_submitted < sequence->scoring.n_targets
+               ? sequence->scoring.first_target + sequence->scoring.n_submitted
+               : sequence_n_tokens(sequence) - 1;
 }
 
 static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
@@ -111,24 +114,24 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
     prefix_use(&b->tree, sequence->node);
     struct prefix_node *node = sequence->node;
     window_remove(&b->window, sequence, true);
-    sequence->node = node;                                   // still valid: prefix_use holds it
-    prefix_claim(&b->tree, node, sequence, sequence->pages); // they were counted as available
-    sequence->n_pages = node->depth;
+    sequence->node = node;                                         // still valid: prefix_use holds it
+    prefix_claim(&b->tree, node, sequence, sequence->cache.pages); // they were counted as available
+    sequence->cache.n_pages = node->depth;
     prompt->job->figures.prefix_hash =
         prefix_count(&b->tree, node, n_ready, prompt->tokens.ids, (int32_t)prompt->tokens.n_ids);
     // Rows that score or draw are computed even where their keys and values are cached: to the same bytes.
     int32_t n_cached = n_ready * b->config.limits.page_positions, first = first_output_row(sequence);
-    sequence->n_stored = n_cached;
-    sequence->n_computed = n_cached < first ? n_cached : first;
+    sequence->cache.n_stored = n_cached;
+    sequence->cache.n_computed = n_cached < first ? n_cached : first;
     // The prompt is one for all its sequences, and so is what was cached of it: the first finds what other
     // jobs computed, the next ones what this job did.
-    bool counts = sequence == prompt->sequences && !sequence->only_scores;
-    sequence->n_shared = counts ? sequence->n_computed : 0;
+    bool counts = sequence == prompt->sequences && !sequence->scoring.only_scores;
+    sequence->cache.n_shared = counts ? sequence->cache.n_computed : 0;
     sequence->running = true;
     sequence->admission = b->n_admissions++;
-    prompt->job->figures.cached_tokens += sequence->n_shared;
-    if (!prompt->admitted_us)
-        prompt->admitted_us = clock_us();
+    prompt->job->figures.cached_tokens += sequence->cache.n_shared;
+    if (!prompt->times.admitted_us)
+        prompt->times.admitted_us = clock_us();
     b->running[b->n_running++] = sequence;
 }
 
@@ -137,8 +140,8 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
 static void preempt(struct batcher *b, struct sequence *sequence)
 {
     b->building->n_preempted++;
-    sequence->prompt->job->figures.cached_tokens -= sequence->n_shared;
-    sequence->n_shared = 0;
+    sequence->prompt->job->figures.cached_tokens -= sequence->cache.n_shared;
+    sequence->cache.n_shared = 0;
     remove_running(b, sequence);
     if (!window_add_preempted(&b->window, sequence))
         batcher_note_fault(b, "putting a job back to wait for pages");
@@ -161,7 +164,7 @@ static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_p
     int32_t wanted = pages_for(b, n_positions);
     if (!reserve_table(b, sequence, wanted))
         return false;
-    while (sequence->n_pages < wanted) {
+    while (sequence->cache.n_pages < wanted) {
         int32_t page = prefix_take_page(&b->tree);
         if (page < 0) {
             if (b->n_running <= first_idle)
@@ -169,7 +172,7 @@ static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_p
             preempt(b, b->running[b->n_running - 1]);
             continue;
         }
-        sequence->pages[sequence->n_pages++] = page;
+        sequence->cache.pages[sequence->cache.n_pages++] = page;
     }
     return true;
 }
@@ -188,13 +191,14 @@ static int32_t take_output(struct scheduled_step *scheduled, struct sequence *se
 static void add_targets(struct scheduled_step *scheduled, struct sequence *sequence, int32_t first_row,
                         int32_t n)
 {
-    while (sequence->n_submitted < sequence->n_targets) {
-        int32_t row = sequence->first_target + sequence->n_submitted - sequence->n_computed;
+    while (sequence->scoring.n_submitted < sequence->scoring.n_targets) {
+        int32_t row =
+            sequence->scoring.first_target + sequence->scoring.n_submitted - sequence->cache.n_computed;
         if (row >= n)
             return;
         int32_t output = take_output(scheduled, sequence, first_row + row);
         scheduled->samples[output] = scoring_request(sequence, &scheduled->scorings[output]);
-        sequence->n_submitted++;
+        sequence->scoring.n_submitted++;
     }
 }
 
@@ -205,18 +209,19 @@ static void add_output(struct scheduled_step *scheduled, struct sequence *sequen
     scheduled->samples[output] = (struct sample_request){
         .sampling = &prompt->job->request.sampling,
         .choice = sequence->choice,
-        .index = (uint32_t)sequence->n_drawn,
-        .pending = sequence->n_drawn > sequence->n_generated ? 1 + sequence->output : 0,
+        .index = (uint32_t)sequence->answer.n_drawn,
+        .pending = sequence->answer.n_drawn > sequence->answer.n_generated ? 1 + sequence->answer.output : 0,
         .prompt = prompt->tokens.ids,
         .n_prompt = (int32_t)prompt->tokens.n_ids,
-        .generated = sequence->generated,
-        .n_generated = sequence->n_generated,
-        .allowed = prompt->constraint ? scheduled->masks + (size_t)output * (size_t)prompt->n_mask_words
-                                      : sequence_allowed(sequence),
-        .n_allowed_words = prompt->n_mask_words,
+        .generated = sequence->answer.generated,
+        .n_generated = sequence->answer.n_generated,
+        .allowed = prompt->rules.constraint
+                       ? scheduled->masks + (size_t)output * (size_t)prompt->vocabulary.n_mask_words
+                       : sequence_allowed(sequence),
+        .n_allowed_words = prompt->vocabulary.n_mask_words,
     };
-    sequence->n_drawn++;
-    sequence->output = output;
+    sequence->answer.n_drawn++;
+    sequence->answer.output = output;
 }
 
 // Adds up to n_tokens_max of the sequence's next tokens: one decode token or a prefill chunk. Its block table
@@ -226,35 +231,35 @@ static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_t
     struct scheduled_step *scheduled = b->building;
     struct step *step = &scheduled->step;
     int32_t n_tokens = sequence_n_tokens(sequence);
-    int32_t n = n_tokens - sequence->n_computed;
+    int32_t n = n_tokens - sequence->cache.n_computed;
     n = n < n_tokens_max ? n : n_tokens_max;
     int32_t n_prompt = (int32_t)sequence->prompt->tokens.n_ids;
     scheduled->sequences[step->n_sequences++] =
         (struct step_sequence){.first_row = step->n_tokens,
                                .n_tokens = n,
-                               .position = sequence->n_computed,
-                               .n_stored = sequence->n_stored,
-                               .pages = sequence->pages,
+                               .position = sequence->cache.n_computed,
+                               .n_stored = sequence->cache.n_stored,
+                               .pages = sequence->cache.pages,
                                .long_context = sequence->prompt->long_context};
-    int32_t n_prefill = n_prompt - sequence->n_computed;
+    int32_t n_prefill = n_prompt - sequence->cache.n_computed;
     n_prefill = n_prefill < 0 ? 0 : n_prefill < n ? n_prefill : n;
     int32_t *tokens = scheduled->tokens + step->n_tokens, *positions = scheduled->positions + step->n_tokens;
     if (n_prefill)
-        memcpy(tokens, sequence->prompt->tokens.ids + sequence->n_computed,
+        memcpy(tokens, sequence->prompt->tokens.ids + sequence->cache.n_computed,
                (size_t)n_prefill * sizeof *tokens);
     for (int32_t i = n_prefill; i < n; i++)
-        tokens[i] = sequence_token(sequence, sequence->n_computed + i);
+        tokens[i] = sequence_token(sequence, sequence->cache.n_computed + i);
     for (int32_t i = 0; i < n; i++)
-        positions[i] = sequence->n_computed + i;
+        positions[i] = sequence->cache.n_computed + i;
     add_targets(scheduled, sequence, step->n_tokens, n);
     step->n_tokens += n;
     scheduled->prefill_tokens += n_prefill;
     scheduled->decode_tokens += n - n_prefill;
-    sequence->n_computed += n;
+    sequence->cache.n_computed += n;
     // Later sequences of this step may already share the pages that this one fills: each layer stores all
     // keys and values before any token attends.
-    prefix_computed(sequence->node, sequence, sequence->n_computed / b->config.limits.page_positions);
-    if (sequence->n_computed == n_tokens && !sequence->only_scores)
+    prefix_computed(sequence->node, sequence, sequence->cache.n_computed / b->config.limits.page_positions);
+    if (sequence->cache.n_computed == n_tokens && !sequence->scoring.only_scores)
         add_output(scheduled, sequence);
 }
 
@@ -272,9 +277,9 @@ static int32_t limit_to_outputs(const struct batcher *b, const struct sequence *
                                 int32_t owed)
 {
     int32_t outputs = b->config.limits.n_sequences_max - b->building->step.n_outputs - owed;
-    if (sequence->n_submitted == sequence->n_targets)
+    if (sequence->scoring.n_submitted == sequence->scoring.n_targets)
         return n;
-    int32_t most = first_output_row(sequence) - sequence->n_computed + (outputs > 1 ? outputs : 1);
+    int32_t most = first_output_row(sequence) - sequence->cache.n_computed + (outputs > 1 ? outputs : 1);
     return n < most ? n : most;
 }
 
@@ -283,19 +288,19 @@ static void schedule_running(struct batcher *b)
 {
     for (int32_t i = 0; i < b->n_running && step_has_room(b); i++) {
         struct sequence *sequence = b->running[i];
-        bool is_pending = sequence->n_drawn > sequence->n_generated;
+        bool is_pending = sequence->answer.n_drawn > sequence->answer.n_generated;
         // its next mask depends on the token
-        bool waits = sequence->prompt->constraint || sequence->prompt->bad_words_wait;
+        bool waits = sequence->prompt->rules.constraint || sequence->prompt->vocabulary.bad_words_wait;
         if (sequence_ends(sequence) || (is_pending && waits))
             continue;
         int32_t room = b->config.limits.n_tokens_max - b->building->step.n_tokens;
         // One token is reserved for each sequence after this one, so that a prefill chunk does not stall
         // decoding.
         int32_t owed = b->n_running - i - 1;
-        int32_t left = sequence_n_tokens(sequence) - sequence->n_computed;
+        int32_t left = sequence_n_tokens(sequence) - sequence->cache.n_computed;
         int32_t n = left <= 1 ? left : (room - owed > 1 ? room - owed : 1);
         n = limit_to_outputs(b, sequence, n < left ? n : left, owed);
-        int64_t n_positions = (int64_t)sequence->n_computed + n;
+        int64_t n_positions = (int64_t)sequence->cache.n_computed + n;
         bool fits = n_positions <= b->config.environment.limits.n_positions_max;
         if (!fits && is_pending)
             continue; // its pending token may be the last one
@@ -340,9 +345,9 @@ static void schedule_waiting(struct batcher *b)
             return;
         admit(b, sequence, n_ready);
         int32_t room = b->config.limits.n_tokens_max - b->building->step.n_tokens;
-        int32_t left = sequence_n_tokens(sequence) - sequence->n_computed;
+        int32_t left = sequence_n_tokens(sequence) - sequence->cache.n_computed;
         int32_t n = limit_to_outputs(b, sequence, left < room ? left : room, 0);
-        if (!grow_pages(b, sequence, (int64_t)sequence->n_computed + n, b->n_running)) {
+        if (!grow_pages(b, sequence, (int64_t)sequence->cache.n_computed + n, b->n_running)) {
             preempt(b, sequence);
             return;
         }

@@ -17,14 +17,14 @@ static enum status tokenize_choice(struct prompt *prompt, const struct prompt_en
     enum status status =
         tokenizer_encode(environment->tokenizer, choice, TOKENIZER_CONTINUES, tokens, &prompt->error);
     bool is_spelled = tokens->n_ids > first; // not where the vocabulary has no token for any of its bytes
-    if (prompt->job->request.choice_logprobs_include_end)
+    if (prompt->job->request.scores.include_end)
         token_array_add(tokens, tokenizer_eos(environment->tokenizer));
     if (tokens->failed)
         status = STATUS_RETRY;
     if (status != STATUS_OK && status != STATUS_REJECT)
         status = error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                            "tokenizing the choices: out of memory");
-    branch->n_targets = (int32_t)(tokens->n_ids - first);
+    branch->scoring.n_targets = (int32_t)(tokens->n_ids - first);
     if (status == STATUS_OK && !is_spelled)
         status = error_set(&prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                            "choice_logprobs: the model's vocabulary has no token for the choice \"%.*s\"",
@@ -37,7 +37,7 @@ static enum status tokenize_choices(struct prompt *prompt, const struct prompt_e
 {
     const struct request *request = &prompt->job->request;
     struct sequence *branches = prompt->sequences + request_n_sequences(request);
-    if (request->choice_logprobs_include_end && tokenizer_eos(environment->tokenizer) < 0)
+    if (request->scores.include_end && tokenizer_eos(environment->tokenizer) < 0)
         return error_set(&prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                          "choice_logprobs_include_end: the model has no token that ends an answer");
     for (int32_t i = 0; i < request_n_branches(request); i++) {
@@ -48,10 +48,10 @@ static enum status tokenize_choices(struct prompt *prompt, const struct prompt_e
     }
     const int32_t *targets = prompt->branch_tokens.ids; // where they stay from here on
     for (int32_t i = 0; i < request_n_branches(request); i++) {
-        branches[i].only_scores = true;
-        branches[i].targets = targets;
-        branches[i].first_target = (int32_t)prompt->tokens.n_ids - 1;
-        targets += branches[i].n_targets;
+        branches[i].scoring.only_scores = true;
+        branches[i].scoring.targets = targets;
+        branches[i].scoring.first_target = (int32_t)prompt->tokens.n_ids - 1;
+        targets += branches[i].scoring.n_targets;
     }
     return STATUS_OK;
 }
@@ -62,9 +62,9 @@ static enum status prepare_prompt(struct prompt *prompt, const struct prompt_env
     struct arena *arena = &prompt->job->arena;
     const struct sample_result none = {0};
     const struct token_logprob start = {prompt->tokens.ids[0], NAN};
-    first->only_scores = prompt->job->request.max_tokens == 0;
-    first->targets = prompt->tokens.ids + 1;
-    first->n_targets = (int32_t)prompt->tokens.n_ids - 1;
+    first->scoring.only_scores = prompt->job->request.stop.max_tokens == 0;
+    first->scoring.targets = prompt->tokens.ids + 1;
+    first->scoring.n_targets = (int32_t)prompt->tokens.n_ids - 1;
     prompt->logprobs = arena_allocate_array(arena, prompt->tokens.n_ids, sizeof *prompt->logprobs);
     if (prompt->logprobs &&
         logprob_entry_set(&prompt->logprobs[0], start, &none, environment->tokenizer, arena))
@@ -78,12 +78,13 @@ static enum status prepare_prompt(struct prompt *prompt, const struct prompt_env
 static enum status prepare_echo(struct prompt *prompt, const struct tokenizer *tokenizer)
 {
     struct job *job = prompt->job;
-    bool is_text = job->request.prompt_kind == PROMPT_TEXT;
+    bool is_text = job->request.prompt.kind == PROMPT_TEXT;
     struct buffer bytes = {0};
     size_t n_blanks = 0;
     for (size_t i = 0; i < prompt->tokens.n_ids; i++) {
         size_t offset = bytes.size - n_blanks;
-        size_t most = is_text && offset > job->request.prompt.size ? job->request.prompt.size : offset;
+        size_t most =
+            is_text && offset > job->request.prompt.text.size ? job->request.prompt.text.size : offset;
         if (prompt->logprobs)
             prompt->logprobs[i].text_offset = (int32_t)most;
         tokenizer_decode(tokenizer, prompt->tokens.ids[i], false, &bytes);
@@ -91,7 +92,8 @@ static enum status prepare_echo(struct prompt *prompt, const struct tokenizer *t
             n_blanks = tokenizer_strips_first_space(tokenizer) && bytes.data[0] == ' ';
     }
     struct text spelt = {bytes.failed || !bytes.size ? "" : bytes.data + n_blanks, bytes.size - n_blanks};
-    bool is_kept = !bytes.failed && job_set_text(job, &prompt->echo, is_text ? job->request.prompt : spelt);
+    bool is_kept =
+        !bytes.failed && job_set_text(job, &prompt->echo, is_text ? job->request.prompt.text : spelt);
     buffer_finish(&bytes);
     return is_kept ? STATUS_OK
                    : error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
@@ -117,7 +119,8 @@ int64_t scoring_positions(const struct prompt *prompt)
 {
     int64_t most = 0;
     for (int32_t i = 0; i < prompt->n_sequences; i++) {
-        int64_t n = (int64_t)prompt->sequences[i].first_target + prompt->sequences[i].n_targets;
+        int64_t n =
+            (int64_t)prompt->sequences[i].scoring.first_target + prompt->sequences[i].scoring.n_targets;
         most = n > most ? n : most;
     }
     return most;
@@ -143,8 +146,8 @@ static int32_t n_alternatives(const struct sequence *sequence)
 
 struct sample_request scoring_request(const struct sequence *sequence, struct scoring *scoring)
 {
-    assert(sequence->n_submitted < sequence->n_targets);
-    scoring->bias = (struct logit_bias){sequence->targets[sequence->n_submitted], BIAS};
+    assert(sequence->scoring.n_submitted < sequence->scoring.n_targets);
+    scoring->bias = (struct logit_bias){sequence->scoring.targets[sequence->scoring.n_submitted], BIAS};
     scoring->sampling = (struct sampling){.top_p = 1.0f,
                                           .repetition_penalty = 1.0f,
                                           .logit_bias = &scoring->bias,
@@ -158,22 +161,22 @@ void sequence_score(struct sequence *sequence, const struct sample_result *drawn
                     const struct tokenizer *tokenizer)
 {
     struct prompt *prompt = sequence->prompt;
-    int32_t target = sequence->targets[sequence->n_scored];
+    int32_t target = sequence->scoring.targets[sequence->scoring.n_scored];
     if (drawn->token < 0) {
         sequence_fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
         return;
     }
     // Another token is drawn only where the target's logit is minus infinity.
     struct token_logprob scored = {target, drawn->token == target ? drawn->logprob : -INFINITY};
-    sequence->logprob += (double)scored.logprob;
-    sequence->n_scored++;
-    if (!is_branch(sequence) && !logprob_entry_set(&prompt->logprobs[sequence->n_scored], scored, drawn,
-                                                   tokenizer, &prompt->job->arena)) {
+    sequence->scoring.logprob += (double)scored.logprob;
+    sequence->scoring.n_scored++;
+    if (!is_branch(sequence) && !logprob_entry_set(&prompt->logprobs[sequence->scoring.n_scored], scored,
+                                                   drawn, tokenizer, &prompt->job->arena)) {
         sequence_fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "logprobs of the prompt: out of memory");
         return;
     }
-    if (sequence->n_scored == sequence->n_targets && sequence->only_scores)
-        sequence->finish_reason = FINISH_LENGTH;
+    if (sequence->scoring.n_scored == sequence->scoring.n_targets && sequence->scoring.only_scores)
+        sequence->answer.finish_reason = FINISH_LENGTH;
 }
 
 // ---- the result ----
@@ -213,11 +216,11 @@ static bool put_choice_logprobs(struct prompt *prompt)
         return false;
     for (int32_t i = 0; i < n; i++)
         scores[i] = (struct choice_logprob){.choice = job->request.constraint.choices[i],
-                                            .logprob = branches[i].logprob};
+                                            .logprob = branches[i].scoring.logprob};
     normalize(scores, n);
     job->result.choice_logprobs = scores;
     job->result.n_choice_logprobs = n;
-    if (job->request.choice_logprobs_decide)
+    if (job->request.scores.decide)
         decide(&job->result);
     return true;
 }

@@ -22,7 +22,7 @@
 // Sequences that score choices.
 static inline int32_t request_n_branches(const struct request *request)
 {
-    return request->choice_logprobs ? request->constraint.n_choices : 0;
+    return request->scores.wanted ? request->constraint.n_choices : 0;
 }
 
 // Logprobs of the prompt's tokens are asked for, by themselves or as part of an echo.

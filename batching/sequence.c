@@ -7,8 +7,8 @@
 
 int32_t sequence_n_tokens(const struct sequence *sequence)
 {
-    return sequence->only_scores ? sequence->first_target + sequence->n_targets
-                                 : (int32_t)sequence->prompt->tokens.n_ids + sequence->n_drawn;
+    return sequence->scoring.only_scores ? sequence->scoring.first_target + sequence->scoring.n_targets
+                                         : (int32_t)sequence->prompt->tokens.n_ids + sequence->answer.n_drawn;
 }
 
 int32_t sequence_token(const struct sequence *sequence, int32_t position)
@@ -17,42 +17,45 @@ int32_t sequence_token(const struct sequence *sequence, int32_t position)
     assert(position >= 0 && position < sequence_n_tokens(sequence));
     if (position < n_prompt)
         return sequence->prompt->tokens.ids[position];
-    if (sequence->only_scores)
-        return sequence->targets[position - sequence->first_target - 1];
-    return position - n_prompt < sequence->n_generated ? sequence->generated[position - n_prompt]
-                                                       : -1 - sequence->output;
+    if (sequence->scoring.only_scores)
+        return sequence->scoring.targets[position - sequence->scoring.first_target - 1];
+    return position - n_prompt < sequence->answer.n_generated
+               ? sequence->answer.generated[position - n_prompt]
+               : -1 - sequence->answer.output;
 }
 
 bool sequence_ends(const struct sequence *sequence)
 {
-    if (sequence->only_scores)
-        return sequence->n_submitted == sequence->n_targets;
-    return sequence->n_drawn > sequence->n_generated && sequence->n_drawn >= sequence->prompt->max_tokens;
+    if (sequence->scoring.only_scores)
+        return sequence->scoring.n_submitted == sequence->scoring.n_targets;
+    return sequence->answer.n_drawn > sequence->answer.n_generated &&
+           sequence->answer.n_drawn >= sequence->prompt->max_tokens;
 }
 
 void sequence_fail(struct sequence *sequence, enum status status, enum error_code code, const char *text)
 {
-    sequence->finish_reason = FINISH_ERROR;
+    sequence->answer.finish_reason = FINISH_ERROR;
     if (sequence->prompt->error.status == STATUS_OK)
         (void)error_set(&sequence->prompt->error, status, code, "%s", text);
 }
 
 static bool reserve_generated(struct sequence *sequence)
 {
-    if (sequence->n_generated < sequence->generated_capacity)
+    if (sequence->answer.n_generated < sequence->answer.generated_capacity)
         return true;
-    int32_t capacity = sequence->generated_capacity ? sequence->generated_capacity * 2 : 32;
-    int32_t *generated = realloc(sequence->generated, (size_t)capacity * sizeof *generated);
+    int32_t capacity = sequence->answer.generated_capacity ? sequence->answer.generated_capacity * 2 : 32;
+    int32_t *generated = realloc(sequence->answer.generated, (size_t)capacity * sizeof *generated);
     if (!generated)
         return false;
-    sequence->generated = generated;
+    sequence->answer.generated = generated;
     if (sequence->prompt->job->request.sampling.logprobs) {
-        struct logprob_entry *logprobs = realloc(sequence->logprobs, (size_t)capacity * sizeof *logprobs);
+        struct logprob_entry *logprobs =
+            realloc(sequence->answer.logprobs, (size_t)capacity * sizeof *logprobs);
         if (!logprobs)
             return false;
-        sequence->logprobs = logprobs;
+        sequence->answer.logprobs = logprobs;
     }
-    sequence->generated_capacity = capacity;
+    sequence->answer.generated_capacity = capacity;
     return true;
 }
 
@@ -99,9 +102,9 @@ void logprob_entries_limit(struct logprob_entry *entries, size_t n, int32_t n_to
 static bool add_logprobs(struct sequence *sequence, const struct sample_result *drawn,
                          const struct tokenizer *tokenizer)
 {
-    struct logprob_entry *entry = &sequence->logprobs[sequence->n_generated];
+    struct logprob_entry *entry = &sequence->answer.logprobs[sequence->answer.n_generated];
     struct token_logprob chosen = {drawn->token, drawn->logprob};
-    entry->text_offset = (int32_t)sequence->text.size;
+    entry->text_offset = (int32_t)sequence->answer.text.size;
     return logprob_entry_set(entry, chosen, drawn, tokenizer, &sequence->prompt->job->arena);
 }
 
@@ -110,8 +113,8 @@ static bool add_logprobs(struct sequence *sequence, const struct sample_result *
 static size_t find_stop(const struct request *request, const struct buffer *text, size_t from)
 {
     size_t earliest = SIZE_MAX, size = SIZE_MAX;
-    for (int32_t i = 0; i < request->n_stop; i++) {
-        struct text stop = request->stop[i];
+    for (int32_t i = 0; i < request->stop.n_strings; i++) {
+        struct text stop = request->stop.strings[i];
         size_t start = from + 1 > stop.size ? from + 1 - stop.size : 0;
         if (start > text->size)
             continue;
@@ -119,15 +122,15 @@ static size_t find_stop(const struct request *request, const struct buffer *text
         if (!found || (size_t)(found - text->data) >= earliest)
             continue;
         earliest = (size_t)(found - text->data);
-        size = earliest + (request->includes_stop ? stop.size : 0);
+        size = earliest + (request->stop.is_included ? stop.size : 0);
     }
     return size;
 }
 
 static bool is_stop_token(const struct request *request, int32_t token)
 {
-    for (int32_t i = 0; i < request->n_stop_tokens; i++)
-        if (request->stop_tokens[i] == token)
+    for (int32_t i = 0; i < request->stop.n_tokens; i++)
+        if (request->stop.tokens[i] == token)
             return true;
     return false;
 }
@@ -135,46 +138,48 @@ static bool is_stop_token(const struct request *request, int32_t token)
 const uint32_t *sequence_allowed(const struct sequence *sequence)
 {
     const struct prompt *prompt = sequence->prompt;
-    bool is_early = sequence->n_drawn < prompt->job->request.min_tokens;
-    return prompt->masks ? prompt->masks + (is_early ? prompt->n_mask_words : 0) : NULL;
+    bool is_early = sequence->answer.n_drawn < prompt->job->request.stop.min_tokens;
+    return prompt->vocabulary.masks
+               ? prompt->vocabulary.masks + (is_early ? prompt->vocabulary.n_mask_words : 0)
+               : NULL;
 }
 
 void sequence_append(struct sequence *sequence, const struct sample_result *drawn,
                      const struct tokenizer *tokenizer)
 {
     const struct request *request = &sequence->prompt->job->request;
-    size_t size_before = sequence->text.size;
+    size_t size_before = sequence->answer.text.size;
     if (!reserve_generated(sequence) ||
         (request->sampling.logprobs && !add_logprobs(sequence, drawn, tokenizer))) {
         sequence_fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                       "keeping the generated tokens: out of memory");
         return;
     }
-    sequence->generated[sequence->n_generated++] = drawn->token;
-    tokenizer_decode(tokenizer, drawn->token, false, &sequence->text);
-    if (sequence->text.failed) {
+    sequence->answer.generated[sequence->answer.n_generated++] = drawn->token;
+    tokenizer_decode(tokenizer, drawn->token, false, &sequence->answer.text);
+    if (sequence->answer.text.failed) {
         sequence_fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                       "keeping the generated text: out of memory");
         return;
     }
-    size_t stop = sequence->n_generated > request->min_tokens
-                      ? find_stop(request, &sequence->text, size_before)
+    size_t stop = sequence->answer.n_generated > request->stop.min_tokens
+                      ? find_stop(request, &sequence->answer.text, size_before)
                       : SIZE_MAX;
     if (is_stop_token(request, drawn->token)) {
-        sequence->finish_reason = FINISH_STOP;
+        sequence->answer.finish_reason = FINISH_STOP;
     } else if (stop != SIZE_MAX) {
-        sequence->text.size = stop;
-        sequence->finish_reason = FINISH_STOP;
-    } else if (sequence->n_generated >= sequence->prompt->max_tokens) {
-        sequence->finish_reason = FINISH_LENGTH;
+        sequence->answer.text.size = stop;
+        sequence->answer.finish_reason = FINISH_STOP;
+    } else if (sequence->answer.n_generated >= sequence->prompt->max_tokens) {
+        sequence->answer.finish_reason = FINISH_LENGTH;
     }
 }
 
 bool sequence_stops_before(const struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer)
 {
     const struct request *request = &sequence->prompt->job->request;
-    return (!request->ignore_eos && tokenizer_ends_generation(tokenizer, token)) ||
-           (!request->includes_stop && is_stop_token(request, token));
+    return (!request->stop.ignore_eos && tokenizer_ends_generation(tokenizer, token)) ||
+           (!request->stop.is_included && is_stop_token(request, token));
 }
 
 void sequence_accept(struct sequence *sequence, const struct sample_result *drawn,
@@ -187,15 +192,15 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
     if (!constrained_check(sequence))
         return;
     if (sequence_stops_before(sequence, drawn->token, tokenizer)) {
-        sequence->finish_reason = FINISH_STOP;
-        sequence->n_end_tokens = 1;
+        sequence->answer.finish_reason = FINISH_STOP;
+        sequence->answer.n_end_tokens = 1;
         return;
     }
-    if (sequence->prompt->constraint && !constrained_match(sequence, drawn->token))
+    if (sequence->prompt->rules.constraint && !constrained_match(sequence, drawn->token))
         return;
     sequence_append(sequence, drawn, tokenizer);
-    if (sequence->prompt->constraint)
+    if (sequence->prompt->rules.constraint)
         constrained_judge_length(sequence);
-    if (sequence->prompt->constraint && sequence->finish_reason == FINISH_NONE)
+    if (sequence->prompt->rules.constraint && sequence->answer.finish_reason == FINISH_NONE)
         constrained_force(sequence, tokenizer);
 }

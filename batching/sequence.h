@@ -13,53 +13,103 @@
 struct sequence;
 struct window_level;
 
+// The tokens that may be drawn, as the request limits them.
+struct prompt_vocabulary {
+    uint32_t *masks; // [2, n_mask_words] from min_tokens on, and before; NULL: all may be drawn
+    int32_t n_mask_words;
+    struct token_array bad_words; // see bad_words.c
+    bool bad_words_wait;          // one has several tokens: the last token must be known
+};
+
+// How the answer is to be written.
+struct prompt_rules {
+    struct compiled_constraint *constraint; // of the batcher's cache; NULL: none
+    bool is_compiling;                      // the prompt waits for it
+    struct answer_format format;            // of a chat; else empty
+    enum thinking_state thinking;           // where the prompt ends
+};
+
+// Monotonic clock, for figures only.
+struct prompt_times {
+    int64_t taken_us, admitted_us, first_token_us;
+};
+
 // A job while the batcher owns it.
 struct prompt {
     struct job *job;
     struct token_array tokens;
     int32_t max_tokens;               // per choice, limited by the context
+    bool long_context;                // prompt and answer may exceed limits.n_context_original
     struct token_array branch_tokens; // targets of the branches
     // [tokens.n_ids] if the first sequence scores the prompt; texts in the job's arena, text_offset in bytes
     // of `echo`
     struct logprob_entry *logprobs;
     struct text echo; // the prompt's text, if it is printed before the answer
-    // [2, n_mask_words] tokens that may be drawn: from min_tokens on, and before; NULL: all may
-    uint32_t *masks;
-    int32_t n_mask_words;
-    struct token_array bad_words;           // see bad_words.c
-    bool bad_words_wait;                    // one has several tokens: the last token must be known
-    struct compiled_constraint *constraint; // of the batcher's cache; NULL: none
-    bool is_compiling;                      // waits for it
-    struct answer_format format;            // of a chat; else empty
-    enum thinking_state thinking;           // where the prompt ends
-    bool long_context;                      // prompt and answer may exceed limits.n_context_original
-    struct sequence *sequences;             // [n_sequences] request_n_sequences() answers, then the branches
+    struct prompt_vocabulary vocabulary;
+    struct prompt_rules rules;
+    struct sequence *sequences; // [n_sequences] request_n_sequences() answers, then the branches
     int32_t n_sequences;
     int32_t n_unfinished;  // sequences
     struct list_link link; // of the batcher's prompts
-    int64_t taken_us;      // monotonic clock, for figures only
-    int64_t admitted_us, first_token_us;
-    struct error
-        error; // of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of
-               // the host: the job is released
+    struct prompt_times times;
+    // Of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of the host: the
+    // job is released.
+    struct error error;
+};
+
+// While waiting: its level, and its links in the node's, the window's and the level's list, each by arrival.
+struct sequence_wait {
+    struct window_level *level;
+    struct list_link node_link, window_link, level_link;
+    int64_t arrival; // number of admissions before it arrived: bounds how often it is passed over
+};
+
+// Its part of the KV cache, while running.
+struct sequence_cache {
+    int32_t *pages; // block table [n_pages]; the first node->depth pages belong to the path
+    int32_t n_pages, pages_capacity;
+    int32_t n_computed; // positions in the KV cache, including those of the step being built
+    int32_t n_stored;   // positions whose pages were ready at admission
+    int32_t n_shared;   // of the first sequence: positions of n_computed taken from the prefix cache
+};
+
+// Tokens that it scores: row first_target + i gives the logprob of targets[i].
+struct sequence_targets {
+    const int32_t *targets; // NULL: none
+    int32_t n_targets, first_target;
+    int32_t n_submitted, n_scored; // of the targets: in a submitted step; with their result
+    double logprob;                // sum over the scored targets
+    bool only_scores;              // draws no token: it ends with its last target
+};
+
+// The answer of a sequence.
+struct sequence_answer {
+    int32_t *generated; // [n_generated]
+    int32_t n_generated, generated_capacity;
+    // n_generated, or n_generated + 1: then `output` of the submitted step is its newest token
+    int32_t n_drawn;
+    int32_t output;
+    int32_t n_forced;               // of n_generated: not drawn (batching/constrained.h)
+    struct buffer text;             // bytes of the generated tokens
+    struct logprob_entry *logprobs; // [generated_capacity] if requested, texts in the job's arena
+    enum finish_reason finish_reason;
+    // 1: a stop token ended the answer: it is counted as generated, not part of text or logprobs
+    int32_t n_end_tokens;
+};
+
+// Progress in the prompt's constraint; of others zeroed.
+struct sequence_constraint {
+    struct matcher matcher; // its text; zeroed until it is asked for
+    struct error error;     // why it has no mask
+    bool is_complete;       // no token can follow, not even one that ends the answer
 };
 
 struct sequence {
     struct prompt *prompt;
     uint32_t choice;
     struct prefix_node *node; // end of its path in the prefix tree
-    // While waiting: its level, and its links in the node's, the window's and the level's list, each by
-    // arrival.
-    struct window_level *level;
-    struct list_link node_link, window_link, level_link;
-    int64_t arrival; // number of admissions before it arrived: bounds how often it is passed over
-    // While running.
-    int32_t *pages; // block table [n_pages]; the first node->depth pages belong to the path
-    int32_t n_pages, pages_capacity;
-    int32_t n_computed; // positions in the KV cache, including those of the step being built
-    int32_t n_stored;   // positions whose pages were ready at admission
-    int32_t n_shared;   // of the first sequence: positions of n_computed taken from the prefix cache
-    int64_t admission;  // serial number: the youngest is preempted first
+    struct sequence_wait wait;
+    int64_t admission; // serial number: the youngest is preempted first
     bool running;
     // Tokens that it scores: row first_target + i gives the logprob of targets[i]. NULL: none.
     const int32_t *targets;

@@ -73,13 +73,13 @@ void window_finish(struct window *window)
 
 static void offer(struct sequence *sequence)
 {
-    list_append(&sequence->node->sequences, &sequence->node_link);
+    list_append(&sequence->node->sequences, &sequence->wait.node_link);
     prefix_offer(sequence->node);
 }
 
 static void withdraw(struct sequence *sequence)
 {
-    list_remove(&sequence->node->sequences, &sequence->node_link);
+    list_remove(&sequence->node->sequences, &sequence->wait.node_link);
     prefix_withdraw(sequence->node);
 }
 
@@ -90,10 +90,10 @@ static void choose_offered(struct window *window)
     if (!top || top == window->offered || (window->offered && top->n_waiting <= WINDOW_SCAN_MAX))
         return;
     if (window->offered)
-        LIST_EACH (struct sequence, s, &window->offered->sequences, level_link)
+        LIST_EACH (struct sequence, s, &window->offered->sequences, wait.level_link)
             withdraw(s);
     window->offered = top;
-    LIST_EACH (struct sequence, s, &top->sequences, level_link)
+    LIST_EACH (struct sequence, s, &top->sequences, wait.level_link)
         offer(s);
 }
 
@@ -109,15 +109,15 @@ static struct prefix_node *wait_for_path(struct window *window, const struct seq
 
 static void append_by_age(struct window *window, struct window_level *level, struct sequence *sequence)
 {
-    list_append(&window->waiting, &sequence->window_link);
-    list_append(&level->sequences, &sequence->level_link);
+    list_append(&window->waiting, &sequence->wait.window_link);
+    list_append(&level->sequences, &sequence->wait.level_link);
     level->n_waiting++;
     window->n_waiting++;
 }
 
 static struct sequence *oldest_of(const struct list *list) // a window's
 {
-    return LIST_ITEM(list->first, struct sequence, window_link);
+    return LIST_ITEM(list->first, struct sequence, wait.window_link);
 }
 
 bool window_add(struct window *window, struct sequence *sequence)
@@ -131,8 +131,8 @@ bool window_add(struct window *window, struct sequence *sequence)
         return false;
     }
     sequence->node = node;
-    sequence->level = level;
-    sequence->arrival = window->n_admitted;
+    sequence->wait.level = level;
+    sequence->wait.arrival = window->n_admitted;
     append_by_age(window, level, sequence);
     if (level == window->offered)
         offer(sequence);
@@ -148,11 +148,12 @@ bool window_add_preempted(struct window *window, struct sequence *sequence)
         return false;
     sequence->node = node;
     struct list_link *younger = window->preempted.first, *older = NULL;
-    while (younger && LIST_ITEM(younger, struct sequence, window_link)->admission < sequence->admission) {
+    while (younger &&
+           LIST_ITEM(younger, struct sequence, wait.window_link)->admission < sequence->admission) {
         older = younger;
         younger = younger->next;
     }
-    list_insert(&window->preempted, older, &sequence->window_link);
+    list_insert(&window->preempted, older, &sequence->wait.window_link);
     window->n_waiting++;
     return true;
 }
@@ -160,7 +161,7 @@ bool window_add_preempted(struct window *window, struct sequence *sequence)
 static bool is_preempted(const struct window *window, const struct sequence *sequence)
 {
     for (struct list_link *link = window->preempted.first; link; link = link->next)
-        if (link == &sequence->window_link)
+        if (link == &sequence->wait.window_link)
             return true;
     return false;
 }
@@ -185,7 +186,7 @@ static struct sequence *next_under(const struct prefix_node *node)
             return NULL;
     }
     if (node->sequences.first)
-        return LIST_ITEM(node->sequences.first, struct sequence, node_link);
+        return LIST_ITEM(node->sequences.first, struct sequence, wait.node_link);
     for (struct list_link *link = node->offered.first; link; link = link->next) {
         const struct prefix_node *child = LIST_ITEM(link, struct prefix_node, offer_link);
         struct sequence *sequence = child->owner ? NULL : next_under(child);
@@ -221,7 +222,7 @@ static struct sequence *next_scanned(const struct window_level *level)
     int32_t most = -1, n_looked_at = 0;
     for (struct list_link *link = level->sequences.first; link && n_looked_at < WINDOW_SCAN_MAX;
          link = link->next, n_looked_at++) {
-        struct sequence *s = LIST_ITEM(link, struct sequence, level_link);
+        struct sequence *s = LIST_ITEM(link, struct sequence, wait.level_link);
         bool blocked;
         int32_t n_ready = prefix_ready(s->node, &blocked);
         if (!blocked && n_ready > most) {
@@ -234,8 +235,8 @@ static struct sequence *next_scanned(const struct window_level *level)
 
 static struct sequence *next_of_level(const struct window *window, const struct window_level *level)
 {
-    struct sequence *oldest = LIST_ITEM(level->sequences.first, struct sequence, level_link);
-    if (window->n_admitted - oldest->arrival > WINDOW_PASSED_MAX && !is_blocked(oldest))
+    struct sequence *oldest = LIST_ITEM(level->sequences.first, struct sequence, wait.level_link);
+    if (window->n_admitted - oldest->wait.arrival > WINDOW_PASSED_MAX && !is_blocked(oldest))
         return oldest;
     return level == window->offered ? next_offered(window) : next_scanned(level);
 }
@@ -243,8 +244,8 @@ static struct sequence *next_of_level(const struct window *window, const struct 
 static bool is_share_due(const struct window *window)
 {
     const struct sequence *oldest = oldest_of(&window->waiting);
-    return oldest->level != window->levels[0] && window->n_since_share >= WINDOW_SHARE - 1 &&
-           window->n_admitted - oldest->arrival >= WINDOW_SHARE - 1 && !is_blocked(oldest);
+    return oldest->wait.level != window->levels[0] && window->n_since_share >= WINDOW_SHARE - 1 &&
+           window->n_admitted - oldest->wait.arrival >= WINDOW_SHARE - 1 && !is_blocked(oldest);
 }
 
 struct sequence *window_next(const struct window *window)
@@ -268,11 +269,11 @@ struct sequence *window_next(const struct window *window)
 
 static void take_out(struct window *window, struct sequence *sequence)
 {
-    struct window_level *level = sequence->level;
+    struct window_level *level = sequence->wait.level;
     if (level == window->offered)
         withdraw(sequence);
-    list_remove(&window->waiting, &sequence->window_link);
-    list_remove(&level->sequences, &sequence->level_link);
+    list_remove(&window->waiting, &sequence->wait.window_link);
+    list_remove(&level->sequences, &sequence->wait.level_link);
     if (--level->n_waiting == 0)
         drop_level(window, level);
     choose_offered(window);
@@ -283,15 +284,15 @@ void window_remove(struct window *window, struct sequence *sequence, bool admitt
     bool preempted = is_preempted(window, sequence);
     if (admitted) {
         window->n_since_share =
-            &sequence->window_link == window->waiting.first ? 0 : window->n_since_share + !preempted;
+            &sequence->wait.window_link == window->waiting.first ? 0 : window->n_since_share + !preempted;
         window->n_admitted++;
         window->tree->cursor = sequence->node;
     }
     if (preempted)
-        list_remove(&window->preempted, &sequence->window_link);
+        list_remove(&window->preempted, &sequence->wait.window_link);
     else
         take_out(window, sequence);
-    sequence->level = NULL;
+    sequence->wait.level = NULL;
     window->n_waiting--;
     prefix_unwait(window->tree, sequence->node);
 }

@@ -40,9 +40,9 @@ static void copy(char *to, size_t size, struct text text)
 
 static struct text prompt_of(const struct request *request)
 {
-    const struct value *messages = &request->messages;
-    if (request->prompt_kind != PROMPT_MESSAGES)
-        return request->prompt;
+    const struct value *messages = &request->prompt.messages;
+    if (request->prompt.kind != PROMPT_MESSAGES)
+        return request->prompt.text;
     if (messages->kind != VALUE_ARRAY || messages->array.n_items == 0)
         return (struct text){0};
     const struct value *content = value_get(&messages->array.items[messages->array.n_items - 1], "content");

@@ -30,7 +30,8 @@ static bool allocate(struct cross_check *check)
     const struct model_shape *shape = &check->model->shape;
     const struct forward_limits *limits = &check->limits;
     size_t n_logits = (size_t)limits->n_outputs_max * (size_t)shape->n_vocab;
-    size_t n_rows = (size_t)PAGES_AT_ONCE * (size_t)limits->page_positions * (size_t)shape->n_kv_heads;
+    size_t n_rows =
+        (size_t)PAGES_AT_ONCE * (size_t)limits->page_positions * (size_t)shape->attention.n_kv_heads;
     size_t n_places = (size_t)limits->n_pages;
     // Sequences may share all their pages.
     check->n_tables = (int64_t)limits->n_sequences_max *
@@ -41,8 +42,8 @@ static bool allocate(struct cross_check *check)
     check->held = malloc(n_places * sizeof *check->held);
     check->sequences = calloc((size_t)limits->n_sequences_max, sizeof *check->sequences);
     check->tables = malloc((size_t)check->n_tables * sizeof *check->tables);
-    check->keys = malloc(n_rows * (size_t)shape->key_dim * sizeof *check->keys);
-    check->values = malloc(n_rows * (size_t)shape->value_dim * sizeof *check->values);
+    check->keys = malloc(n_rows * (size_t)shape->attention.key_dim * sizeof *check->keys);
+    check->values = malloc(n_rows * (size_t)shape->attention.value_dim * sizeof *check->values);
     check->logits = malloc(n_logits * sizeof *check->logits);
     check->own = malloc(n_logits * sizeof *check->own);
     check->results = calloc((size_t)limits->n_outputs_max, sizeof *check->results);

@@ -30,7 +30,7 @@ static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, 
     const struct tensor *tensor = &pass->forward->model->layers[layer].tensors[slot];
     if (!weights->weights[slot])
         return;
-    bool full = tensor->dims[0] != (uint64_t)pass->shape->key_dim;
+    bool full = tensor->dims[0] != (uint64_t)pass->shape->attention.key_dim;
     struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
                                          .weight = weights->weights[slot],
                                          .bias = weights->biases[slot],
@@ -66,7 +66,7 @@ static void multiply_gated(struct pass *pass, struct product gate, struct produc
         operations->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
     else
         operations->products(pass->backend, products, 2, x, pass->n_rows);
-    int32_t n_rows = experts ? pass->n_rows * pass->shape->n_experts_used : pass->n_rows;
+    int32_t n_rows = experts ? pass->n_rows * pass->shape->experts.n_used : pass->n_rows;
     operations->activate(pass->backend, gate.y, gate.y, up.y, n_rows, activation);
 }
 
@@ -79,7 +79,7 @@ static void embed(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     enter(pass, PHASE_EMBED);
-    pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->embedding_scale,
+    pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->scales.embedding,
                             forward->position_embd);
     if (forward->embd_norm)
         normalize(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
@@ -96,8 +96,8 @@ static void project(struct pass *pass, int32_t index, const struct matrix *input
                                  slot_product(m->v, layer, SLOT_ATTN_V)};
     pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
     enter(pass, PHASE_ATTENTION);
-    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->n_heads);
-    normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->n_kv_heads);
+    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->attention.n_heads);
+    normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->attention.n_kv_heads);
 }
 
 // Applies rope to queries and keys.
@@ -106,14 +106,15 @@ static void rotate(struct pass *pass, int32_t index)
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
-    if (shape->rope_style == ROPE_NONE || tensors->unrotated)
+    if (shape->rope.style == ROPE_NONE || tensors->unrotated)
         return;
-    int own = shape->queries_own_table ? 1 : 0;
-    int table = tensors->windowed && shape->n_rope_tables == 2 && !own ? 1 : 0;
-    pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->n_heads, shape->key_dim,
-                           shape->n_rope_dims, shape->rope_style, own ? own : table);
-    pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->n_kv_heads, shape->key_dim,
-                           shape->n_rope_dims, shape->rope_style, table);
+    int own = shape->rope.queries_own_table ? 1 : 0;
+    int table = tensors->windowed && shape->rope.n_tables == 2 && !own ? 1 : 0;
+    pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->attention.n_heads,
+                           shape->attention.key_dim, shape->rope.n_dims, shape->rope.style,
+                           own ? own : table);
+    pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->attention.n_kv_heads,
+                           shape->attention.key_dim, shape->rope.n_dims, shape->rope.style, table);
 }
 
 static void attend(struct pass *pass, int32_t index)
@@ -121,11 +122,11 @@ static void attend(struct pass *pass, int32_t index)
     const struct model_shape *shape = pass->shape;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     struct attention_parameters parameters = {.layer = index,
-                                              .n_heads = shape->n_heads,
-                                              .scale = shape->attention_scale,
-                                              .softcap = shape->attention_softcap,
-                                              .window = tensors->windowed ? shape->sliding_window : 0,
-                                              .alibi_bias_max = shape->alibi_bias_max,
+                                              .n_heads = shape->attention.n_heads,
+                                              .scale = shape->attention.scale,
+                                              .softcap = shape->attention.softcap,
+                                              .window = tensors->windowed ? shape->window.n_positions : 0,
+                                              .alibi_bias_max = shape->attention.alibi_bias_max,
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
 }
@@ -183,13 +184,13 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
     multiply(pass, slot_product(m->router, layer, SLOT_ROUTER), input);
-    struct route_parameters parameters = {.kind = shape->route_kind,
-                                          .n_used = shape->n_experts_used,
-                                          .normalized = shape->experts_normalized,
-                                          .scale = shape->experts_scale,
+    struct route_parameters parameters = {.kind = shape->experts.route_kind,
+                                          .n_used = shape->experts.n_used,
+                                          .normalized = shape->experts.normalized,
+                                          .scale = shape->experts.scale,
                                           .pick_bias = layer->weights[SLOT_ROUTER_PICK_BIAS],
-                                          .n_groups = shape->n_expert_groups,
-                                          .n_groups_used = shape->n_expert_groups_used};
+                                          .n_groups = shape->experts.n_groups,
+                                          .n_groups_used = shape->experts.n_groups_used};
     pass->operations->route(pass->backend, m->router, pass->n_rows, &parameters);
     multiply_gated(pass, slot_product(m->pair_gate, layer, SLOT_GATE_EXPERTS),
                    slot_product(m->pair_up, layer, SLOT_UP_EXPERTS), input, true);
@@ -208,7 +209,7 @@ static void add_branch(struct pass *pass, const struct forward_layer *layer, enu
     struct matrix *branch = pass->forward->matrices.branch;
     if (layer->weights[post_norm])
         normalize_slot(pass, branch, branch, layer, post_norm);
-    pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->residual_scale);
+    pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->scales.residual);
 }
 
 static void run_layer(struct pass *pass, int32_t index)
@@ -222,7 +223,7 @@ static void run_layer(struct pass *pass, int32_t index)
     if (attn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM);
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
-    if (pass->shape->latent_dim)
+    if (pass->shape->latent.dim)
         latent_project(pass, layer, seen);
     else
         project(pass, index, seen);
@@ -236,7 +237,7 @@ static void run_layer(struct pass *pass, int32_t index)
     if (last)
         keep_outputs(pass, parallel && !ffn_normed);
     multiply(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
-             pass->shape->latent_dim ? latent_values(pass, layer) : pass->heads);
+             pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum;
     // without a norm of its own it uses attention's.
     if (parallel && ffn_normed)
@@ -270,15 +271,15 @@ static void compute_logits(struct pass *pass)
         pass->operations->output_product(pass->backend, &product, pass->normed);
     else
         multiply(pass, product, pass->normed);
-    if (shape->logit_scale != 1.0f || shape->logit_softcap != 0.0f)
-        pass->operations->scale(pass->backend, forward->matrices.logits, pass->n_rows, shape->logit_scale,
-                                shape->logit_softcap);
+    if (shape->scales.logits != 1.0f || shape->scales.logits_softcap != 0.0f)
+        pass->operations->scale(pass->backend, forward->matrices.logits, pass->n_rows, shape->scales.logits,
+                                shape->scales.logits_softcap);
 }
 
 static void fill_rope(struct forward *forward, struct step *step)
 {
     const struct model *model = forward->model;
-    for (int32_t table = 0; table < model->shape.n_rope_tables; table++) {
+    for (int32_t table = 0; table < model->shape.rope.n_tables; table++) {
         for (int32_t i = 0; i < step->n_sequences; i++) {
             const struct step_sequence *sequence = &step->sequences[i];
             bool lengthened = table == 0 && sequence->long_context && model->rope_long.n_dims;
@@ -288,7 +289,7 @@ static void fill_rope(struct forward *forward, struct step *step)
         }
         step->rope[table] = forward->rope[table];
     }
-    step->n_rope_dims = model->shape.n_rope_dims;
+    step->n_rope_dims = model->shape.rope.n_dims;
 }
 
 // Asserts the caller's arguments; jobs were checked before.

@@ -180,11 +180,12 @@ static void plan_matrices(const struct model *model, const struct forward_limits
 {
     const struct model_shape *shape = &model->shape;
     int64_t rows = limits->n_tokens_max, outputs = limits->n_outputs_max;
-    int64_t pairs = shape->n_experts ? rows * shape->n_experts_used : 0;
-    int64_t n_embd = shape->n_embd, heads_out = (int64_t)shape->n_heads * shape->value_dim;
-    int64_t n_ff = shape->n_experts && shape->n_layers_dense == 0 ? 0 : shape->n_ff;
-    int64_t latent = shape->latent_dim, queries = latent ? shape->latent_key_dim + shape->n_rope_dims : 0;
-    bool gated = model->layers[0].tensors[SLOT_FFN_GATE].data, shared = shape->n_ff_shared;
+    int64_t pairs = shape->experts.n ? rows * shape->experts.n_used : 0;
+    int64_t n_embd = shape->n_embd,
+            heads_out = (int64_t)shape->attention.n_heads * shape->attention.value_dim;
+    int64_t n_ff = shape->experts.n && shape->experts.n_layers_dense == 0 ? 0 : shape->n_ff;
+    int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
+    bool gated = model->layers[0].tensors[SLOT_FFN_GATE].data, shared = shape->experts.n_ff_shared;
     bool has_router = model->layers[shape->n_layers - 1].tensors[SLOT_SHARED_ROUTER].data;
     int i = 0;
 #define PLAN(field, n_rows, n_cols)                                                                          \
@@ -192,22 +193,22 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(x, rows, n_embd);
     PLAN(normed, rows, n_embd);
     PLAN(branch, rows, n_embd);
-    PLAN(q, rows, (int64_t)shape->n_heads * shape->key_dim);
-    PLAN(k, rows, (int64_t)shape->n_kv_heads * shape->key_dim);
-    PLAN(v, rows, (int64_t)shape->n_kv_heads * shape->value_dim);
+    PLAN(q, rows, (int64_t)shape->attention.n_heads * shape->attention.key_dim);
+    PLAN(k, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim);
+    PLAN(v, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim);
     PLAN(heads, rows, heads_out);
-    PLAN(latent_rope, rows, latent ? shape->n_rope_dims : 0);
-    PLAN(query_latent, rows, shape->query_latent_dim);
-    PLAN(head_queries, rows, shape->n_heads * queries);
-    PLAN(head_values, rows, latent ? (int64_t)shape->n_heads * shape->latent_value_dim : 0);
+    PLAN(latent_rope, rows, latent ? shape->rope.n_dims : 0);
+    PLAN(query_latent, rows, shape->latent.query_dim);
+    PLAN(head_queries, rows, shape->attention.n_heads * queries);
+    PLAN(head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);
     PLAN(gate, rows, gated ? n_ff : 0);
     PLAN(up, rows, n_ff);
-    PLAN(router, rows, shape->n_experts);
-    PLAN(pair_gate, pairs, pairs ? shape->n_ff_expert : 0);
-    PLAN(pair_up, pairs, pairs ? shape->n_ff_expert : 0);
+    PLAN(router, rows, shape->experts.n);
+    PLAN(pair_gate, pairs, pairs ? shape->experts.n_ff : 0);
+    PLAN(pair_up, pairs, pairs ? shape->experts.n_ff : 0);
     PLAN(pair_down, pairs, pairs ? n_embd : 0);
-    PLAN(shared_gate, rows, shape->n_ff_shared);
-    PLAN(shared_up, rows, shape->n_ff_shared);
+    PLAN(shared_gate, rows, shape->experts.n_ff_shared);
+    PLAN(shared_up, rows, shape->experts.n_ff_shared);
     PLAN(shared, rows, shared ? n_embd : 0);
     PLAN(shared_router, rows, has_router ? 1 : 0);
     PLAN(out_x, outputs, n_embd);
@@ -241,9 +242,9 @@ static enum status create_matrices(struct forward *forward, struct error *error)
             return status;
     }
     const struct model_shape *shape = &forward->model->shape;
-    for (int32_t i = 0; i < shape->n_rope_tables; i++) {
+    for (int32_t i = 0; i < shape->rope.n_tables; i++) {
         forward->rope[i] =
-            calloc((size_t)forward->limits.n_tokens_max, (size_t)shape->n_rope_dims * sizeof(float));
+            calloc((size_t)forward->limits.n_tokens_max, (size_t)shape->rope.n_dims * sizeof(float));
         if (!forward->rope[i])
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope tables");
     }
@@ -264,13 +265,13 @@ static struct kv_shape kv_shape_of(const struct model_shape *shape, int32_t page
                                    enum kv_type kv_type)
 {
     return (struct kv_shape){.n_layers = shape->n_layers,
-                             .n_kv_heads = shape->n_kv_heads,
-                             .key_dim = shape->key_dim,
-                             .value_dim = shape->value_dim,
+                             .n_kv_heads = shape->attention.n_kv_heads,
+                             .key_dim = shape->attention.key_dim,
+                             .value_dim = shape->attention.value_dim,
                              .page_positions = page_positions,
                              .n_pages = n_pages,
                              .type = kv_type,
-                             .n_heads = shape->n_heads,
+                             .n_heads = shape->attention.n_heads,
                              .n_positions_most = shape->n_context};
 }
 
@@ -283,12 +284,14 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
         return backend->device.page_bytes(backend, &kv);
     // Of a position's keys and values of one head, as engine/cpu/pages.h keeps them: integers in pairs and
     // with scales.
-    uint64_t items = (uint64_t)(shape->key_dim + shape->value_dim), bytes = items * sizeof(float);
+    uint64_t items = (uint64_t)(shape->attention.key_dim + shape->attention.value_dim),
+             bytes = items * sizeof(float);
     if (kv_type == KV_F16 || kv_type == KV_Q8_0) {
         uint64_t item_bytes = kv_type == KV_F16 ? sizeof(int16_t) : sizeof(int8_t);
-        bytes = (items + (uint64_t)(shape->key_dim % 2)) * item_bytes + 2 * sizeof(float);
+        bytes = (items + (uint64_t)(shape->attention.key_dim % 2)) * item_bytes + 2 * sizeof(float);
     }
-    return (uint64_t)shape->n_kv_heads * bytes * (uint64_t)page_positions * (uint64_t)shape->n_layers;
+    return (uint64_t)shape->attention.n_kv_heads * bytes * (uint64_t)page_positions *
+           (uint64_t)shape->n_layers;
 }
 
 // ---- create, destroy ----
@@ -300,7 +303,7 @@ static enum status create_parts(struct loading *loading)
     struct kv_shape kv =
         kv_shape_of(shape, forward->limits.page_positions, forward->limits.n_pages, forward->limits.kv_type);
     enum status status = STATUS_OK;
-    if (shape->latent_dim && !forward->backend->operations.head_products)
+    if (shape->latent.dim && !forward->backend->operations.head_products)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention keeps latents",
                          model_family_name(forward->model), forward->backend->device.name);

@@ -73,8 +73,8 @@ uint64_t latent_split_bytes(const struct model *model, struct backend *backend, 
     const struct tensor *whole = &model->layers[index].tensors[SLOT_ATTN_KV_B];
     if (!whole->data)
         return 0;
-    int64_t keys[3] = {shape->latent_key_dim, shape->latent_dim, shape->n_heads};
-    int64_t values[3] = {shape->latent_dim, shape->latent_value_dim, shape->n_heads};
+    int64_t keys[3] = {shape->latent.key_dim, shape->latent.dim, shape->attention.n_heads};
+    int64_t values[3] = {shape->latent.dim, shape->latent.value_dim, shape->attention.n_heads};
     struct tensor key_part = part_of(whole, key_type_of(whole), keys, NULL);
     struct tensor value_part = part_of(whole, whole->type, values, NULL);
     if (!backend->device.weight_bytes)
@@ -101,8 +101,8 @@ enum status latent_split(struct forward *forward, int32_t index, struct error *e
     struct forward_layer *layer = &forward->layers[index];
     if (!whole->data)
         return STATUS_OK;
-    struct split split = {whole, shape->n_heads, shape->latent_dim, shape->latent_key_dim,
-                          shape->latent_value_dim};
+    struct split split = {whole, shape->attention.n_heads, shape->latent.dim, shape->latent.key_dim,
+                          shape->latent.value_dim};
     enum tensor_type key_type = key_type_of(whole);
     size_t n_keys = (size_t)(split.n_heads * split.key * split.latent);
     size_t n_value_rows = (size_t)(split.n_heads * split.value);
@@ -146,7 +146,7 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
     struct weight *const *weights = layer->weights;
-    int32_t n_rope = shape->n_rope_dims, key = shape->latent_key_dim, n_heads = shape->n_heads;
+    int32_t n_rope = shape->rope.n_dims, key = shape->latent.key_dim, n_heads = shape->attention.n_heads;
     bool compressed = weights[SLOT_ATTN_Q_A] != NULL;
     struct product products[] = {{m->v, weights[SLOT_ATTN_KV_A_LATENT], NULL},
                                  {m->latent_rope, weights[SLOT_ATTN_KV_A_ROPE], NULL},
@@ -159,10 +159,11 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
         pass->operations->products(pass->backend, &queries, 1, m->query_latent, pass->n_rows);
     }
     normalize(pass, m->v, weights[SLOT_ATTN_KV_A_NORM]);
-    struct head_columns none = {0, 0}, latent = {n_rope, shape->key_dim};
-    struct head_columns plain = {0, key + n_rope}, rotated = {key, key + n_rope}, first = {0, shape->key_dim};
+    struct head_columns none = {0, 0}, latent = {n_rope, shape->attention.key_dim};
+    struct head_columns plain = {0, key + n_rope}, rotated = {key, key + n_rope},
+                        first = {0, shape->attention.key_dim};
     pass->operations->copy_columns(pass->backend, m->k, none, m->latent_rope, none, 1, n_rope, pass->n_rows);
-    pass->operations->copy_columns(pass->backend, m->k, latent, m->v, none, 1, shape->latent_dim,
+    pass->operations->copy_columns(pass->backend, m->k, latent, m->v, none, 1, shape->latent.dim,
                                    pass->n_rows);
     pass->operations->copy_columns(pass->backend, m->q, first, m->head_queries, rotated, n_heads, n_rope,
                                    pass->n_rows);
@@ -174,8 +175,8 @@ struct matrix *latent_values(const struct pass *pass, const struct forward_layer
 {
     const struct model_shape *shape = pass->shape;
     struct matrix *values = pass->forward->matrices.head_values;
-    pass->operations->head_products(pass->backend, values, (struct head_columns){0, shape->latent_value_dim},
+    pass->operations->head_products(pass->backend, values, (struct head_columns){0, shape->latent.value_dim},
                                     layer->weights[SLOT_ATTN_V_B], pass->heads,
-                                    (struct head_columns){0, shape->latent_dim}, pass->n_rows);
+                                    (struct head_columns){0, shape->latent.dim}, pass->n_rows);
     return values;
 }

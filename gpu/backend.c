@@ -134,17 +134,19 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
                            int32_t n_outputs_max, int64_t n_positions)
 {
     int32_t widest =
-        larger(larger(shape->n_embd, shape->n_ff), shape->n_heads * larger(shape->key_dim, shape->value_dim));
-    widest = larger(widest, larger(shape->n_ff_shared, shape->n_ff_expert));
-    int32_t n_pairs = n_rows_max * larger(shape->n_experts_used, 1);
+        larger(larger(shape->n_embd, shape->n_ff),
+               shape->attention.n_heads * larger(shape->attention.key_dim, shape->attention.value_dim));
+    widest = larger(widest, larger(shape->experts.n_ff_shared, shape->experts.n_ff));
+    int32_t n_pairs = n_rows_max * larger(shape->experts.n_used, 1);
     uint64_t step =
-        (uint64_t)n_rows_max * (uint64_t)(shape->n_rope_dims * shape->n_rope_tables + 16) * sizeof(float);
+        (uint64_t)n_rows_max * (uint64_t)(shape->rope.n_dims * shape->rope.n_tables + 16) * sizeof(float);
     (void)base;
     (void)n_positions;
     return activation_operand_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
            (uint64_t)SAMPLE_SLOTS * (uint64_t)larger(shape->n_vocab, widest) * sizeof(int32_t) + 4 * step +
            gpu_outcome_bytes(n_outputs_max) +
-           attention_scratch_bytes(shape->n_heads, shape->value_dim, n_outputs_max, shape->n_context);
+           attention_scratch_bytes(shape->attention.n_heads, shape->attention.value_dim, n_outputs_max,
+                                   shape->n_context);
 }
 
 // Allocates the scratch of the largest step.

@@ -208,11 +208,11 @@ enum status constraint_decode_grammar(struct decoding *decoding, struct value *v
 // A constraint, and so a call of a tool, alone determines the end of an answer.
 static const char *named_beside(const struct request *request)
 {
-    return request->ignore_eos             ? "ignore_eos"
-           : request->min_tokens > 0       ? "min_tokens"
-           : request->n_allowed_tokens > 0 ? "allowed_token_ids"
-           : request->n_bad_words > 0      ? "bad_words"
-                                           : NULL;
+    return request->stop.ignore_eos                   ? "ignore_eos"
+           : request->stop.min_tokens > 0             ? "min_tokens"
+           : request->vocabulary.n_allowed_tokens > 0 ? "allowed_token_ids"
+           : request->vocabulary.n_bad_words > 0      ? "bad_words"
+                                                      : NULL;
 }
 
 static enum status finish_spacing(struct decoding *decoding)
@@ -242,15 +242,15 @@ static enum status finish_decision(struct decoding *decoding)
                         : request->constraint.closes          ? "close_at_max_tokens"
                         : request->tools.choice != TOOLS_NONE ? "tools"
                                                               : NULL;
-    if (!request->choice_logprobs_decide)
+    if (!request->scores.decide)
         return STATUS_OK;
-    if (!request->choice_logprobs)
+    if (!request->scores.wanted)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "choice_logprobs_decide: needs \"choice_logprobs\": true");
     if (field)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "choice_logprobs_decide: impossible beside %s", field);
-    request->max_tokens = 0;
+    request->stop.max_tokens = 0;
     return STATUS_OK;
 }
 
@@ -258,10 +258,10 @@ enum status constraint_finish(struct decoding *decoding)
 {
     const struct request *request = &decoding->job->request;
     const char *beside = named_beside(request);
-    if (request->choice_logprobs && request->constraint.kind != CONSTRAINT_CHOICE)
+    if (request->scores.wanted && request->constraint.kind != CONSTRAINT_CHOICE)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "choice_logprobs: needs structured_outputs.choice");
-    if (request->choice_logprobs_include_end && !request->choice_logprobs)
+    if (request->scores.include_end && !request->scores.wanted)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "choice_logprobs_include_end: needs \"choice_logprobs\": true");
     if (finish_decision(decoding) != STATUS_OK || finish_spacing(decoding) != STATUS_OK)

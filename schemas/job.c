@@ -24,7 +24,7 @@ static struct job *begin(struct block *block)
     struct job *job = &block->job;
     *job = (struct job){.dataset = TEXT("default"), .index = -1};
     arena_init_within(&job->arena, block->first, sizeof block->first);
-    job->request.max_tokens = -1;
+    job->request.stop.max_tokens = -1;
     job->request.prompt_logprobs = -1;
     job->request.n = 1;
     job->request.sampling.temperature = 1;
@@ -101,16 +101,17 @@ int64_t job_submitted_s(const struct job *job)
 
 static uint64_t hash_prompt(const struct request *request)
 {
-    uint64_t kind = request->prompt_kind;
-    switch (request->prompt_kind) {
+    uint64_t kind = request->prompt.kind;
+    switch (request->prompt.kind) {
     case PROMPT_MESSAGES:
-        return value_hash(&request->variables, kind);
+        return value_hash(&request->prompt.variables, kind);
     case PROMPT_TOKENS:
-        return hash_bytes(request->tokens, (size_t)request->n_tokens * sizeof *request->tokens, kind);
+        return hash_bytes(request->prompt.tokens,
+                          (size_t)request->prompt.n_tokens * sizeof *request->prompt.tokens, kind);
     case PROMPT_TEXT:
         break;
     }
-    return hash_bytes(request->prompt.data, request->prompt.size, kind);
+    return hash_bytes(request->prompt.text.data, request->prompt.text.size, kind);
 }
 
 uint64_t job_prompt_seed(const struct job *job)
@@ -157,7 +158,7 @@ bool job_hash_request(struct job *job, const struct sampling *defaults, bool tim
         buffer_add_byte(&bytes, '\0');
         buffer_add_text(&bytes, job->result.warnings[i]);
     }
-    if (time_is_read && request->prompt_kind == PROMPT_MESSAGES)
+    if (time_is_read && request->prompt.kind == PROMPT_MESSAGES)
         buffer_add_format(&bytes, "%c%lld", '\0', (long long)job_submitted_s(job));
     complete = complete && !bytes.failed;
     if (complete)

@@ -126,50 +126,68 @@ struct tools {
     bool is_single;    // parallel_tool_calls is false: at most one call
 };
 
-// The request.
-struct request {
-    enum prompt_kind prompt_kind;
-    struct text prompt;    // PROMPT_TEXT
-    struct value messages; // PROMPT_MESSAGES: array of objects, checked: role and content. A content given as
-                           // parts of text is one string here, the parts joined by line feeds; arguments
-                           // of tool calls are objects
-    struct value
-        variables; // PROMPT_MESSAGES: object for the template: messages, tools (null without, or where
-                   // tool_choice is "none"), documents (null without), add_generation_prompt
-                   // (default true) and the members of chat_template_kwargs
+// The prompt, in one of three kinds.
+struct request_prompt {
+    enum prompt_kind kind;
+    struct text text; // PROMPT_TEXT
+    // PROMPT_MESSAGES: array of objects, checked: role and content. A content given as parts of text is one
+    // string here, the parts joined by line feeds; arguments of tool calls are objects
+    struct value messages;
+    // PROMPT_MESSAGES: object for the template: messages, tools (null without, or where tool_choice is
+    // "none"), documents (null without), add_generation_prompt (default true) and the members of
+    // chat_template_kwargs
+    struct value variables;
     // PROMPT_MESSAGES: the prompt ends with the last message's text, which the answer continues
     bool continues_message;
     int32_t *tokens; // PROMPT_TOKENS
     int32_t n_tokens;
-    int32_t max_tokens; // -1: up to the context's end (the worker's default may be lower)
-    int32_t n;          // choices, default 1
-    // sequences generated, of which the n of the highest mean logprob are returned; 0: n
-    int32_t best_of;
-    bool hides_logprobs; // sampling.logprobs is on for best_of alone
-    struct text *stop;   // stop strings
-    int32_t n_stop;
-    bool ignore_eos; // vLLM's: generate max_tokens regardless of end tokens
-    // vLLM's include_stop_str_in_output: the text keeps the stop string or token that ended it
-    bool includes_stop;
-    // vLLM's min_tokens: until then no end token is drawn and no stop string ends the answer
-    int32_t min_tokens;
-    // [n_stop_tokens] vLLM's stop_token_ids: each ends the answer, also with ignore_eos
-    int32_t *stop_tokens;
-    int32_t n_stop_tokens;
-    // [n_allowed_tokens] vLLM's allowed_token_ids: no other is drawn; NULL: all are allowed
-    int32_t *allowed_tokens;
-    int32_t n_allowed_tokens;
-    struct text *bad_words; // [n_bad_words] vLLM's: no answer contains their tokens
-    int32_t n_bad_words;
     // vLLM's: bos (and eos) where the tokenizer adds them; default true for a text, false for messages, whose
     // template writes them; of no effect for token ids
     bool add_special_tokens;
+};
+
+// Where an answer ends.
+struct request_stop {
+    int32_t max_tokens;   // -1: up to the context's end (the worker's default may be lower)
+    struct text *strings; // [n_strings] stop
+    int32_t n_strings;
+    bool ignore_eos; // vLLM's: generate max_tokens regardless of end tokens
+    // vLLM's include_stop_str_in_output: the text keeps the stop string or token that ended it
+    bool is_included;
+    // vLLM's min_tokens: until then no end token is drawn and no stop string ends the answer
+    int32_t min_tokens;
+    int32_t *tokens; // [n_tokens] vLLM's stop_token_ids: each ends the answer, also with ignore_eos
+    int32_t n_tokens;
+};
+
+// Limits of the vocabulary.
+struct request_vocabulary {
+    int32_t *allowed_tokens; // [n_allowed_tokens] vLLM's allowed_token_ids: no other is drawn; NULL: all are
+    int32_t n_allowed_tokens;
+    struct text *bad_words; // [n_bad_words] vLLM's: no answer contains their tokens
+    int32_t n_bad_words;
+};
+
+// choice_logprobs: the constraint's choices, each scored behind the prompt.
+struct request_scores {
+    bool wanted;
+    bool include_end; // with the token that ends an answer behind each
+    bool decide;      // the answer is the most probable choice: nothing is generated
+};
+
+// The request.
+struct request {
+    struct request_prompt prompt;
+    struct request_stop stop;
+    int32_t n; // choices, default 1
+    // sequences generated, of which the n of the highest mean logprob are returned; 0: n
+    int32_t best_of;
+    bool hides_logprobs; // sampling.logprobs is on for best_of alone
+    struct request_vocabulary vocabulary;
     struct constraint constraint;
     int32_t prompt_logprobs; // vLLM's: alternatives beside each prompt token's; -1: none
     bool echo;               // OpenAI's, of plain completions: the prompt is printed before the answer
-    bool choice_logprobs;    // of the constraint's choices, each scored behind the prompt
-    bool choice_logprobs_include_end; // with the token that ends an answer behind each
-    bool choice_logprobs_decide;      // the answer is the most probable choice: nothing is generated
+    struct request_scores scores;
     struct tools tools;
     struct sampling sampling;
     struct text model; // as given, echoed; a worker serves one model and does not choose by it

@@ -75,8 +75,8 @@ enum status openai_line_decode(struct decoding *decoding, struct value *line)
         status = request_decode(decoding);
     const struct value *url = value_get(line, "url");
     if (status == STATUS_OK && url && url->kind == VALUE_STRING &&
-        text_equals_string(url->text, COMPLETION_PATH) && decoding->job->request.max_tokens < 0)
-        decoding->job->request.max_tokens = JOB_COMPLETION_TOKENS_DEFAULT;
+        text_equals_string(url->text, COMPLETION_PATH) && decoding->job->request.stop.max_tokens < 0)
+        decoding->job->request.stop.max_tokens = JOB_COMPLETION_TOKENS_DEFAULT;
     return status;
 }
 

@@ -9,7 +9,7 @@ static enum status decode_limit(struct decoding *decoding, const char *name, con
     int64_t max_tokens;
     enum status status = request_integer(decoding, name, value, 0, JOB_MAX_TOKENS_MAX, true, &max_tokens);
     if (status == STATUS_OK)
-        decoding->job->request.max_tokens = (int32_t)max_tokens;
+        decoding->job->request.stop.max_tokens = (int32_t)max_tokens;
     return status;
 }
 
@@ -21,12 +21,12 @@ enum status parameters_decode_max_tokens(struct decoding *decoding, struct value
 // OpenAI's newer name for the same thing. Decoded after max_tokens.
 enum status parameters_decode_max_completion_tokens(struct decoding *decoding, struct value *value)
 {
-    int32_t max_tokens = decoding->job->request.max_tokens;
+    int32_t max_tokens = decoding->job->request.stop.max_tokens;
     enum status status = decode_limit(decoding, "max_completion_tokens", value);
-    if (status == STATUS_OK && max_tokens >= 0 && max_tokens != decoding->job->request.max_tokens)
+    if (status == STATUS_OK && max_tokens >= 0 && max_tokens != decoding->job->request.stop.max_tokens)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "max_completion_tokens: given as %d beside max_tokens %d; one of them is enough",
-                         decoding->job->request.max_tokens, max_tokens);
+                         decoding->job->request.stop.max_tokens, max_tokens);
     return status;
 }
 
@@ -62,8 +62,9 @@ enum status parameters_decode_stop(struct decoding *decoding, struct value *valu
     if (n_stop > JOB_STOP_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "stop: expected at most %d strings, got %zu", JOB_STOP_MAX, n_stop);
-    request->stop = arena_allocate_array(&decoding->job->arena, n_stop, sizeof *request->stop);
-    if (!request->stop)
+    request->stop.strings =
+        arena_allocate_array(&decoding->job->arena, n_stop, sizeof *request->stop.strings);
+    if (!request->stop.strings)
         return request_out_of_memory(decoding);
     for (size_t i = 0; i < n_stop; i++) {
         const struct value *item = alone ? value : &value->array.items[i];
@@ -73,9 +74,9 @@ enum status parameters_decode_stop(struct decoding *decoding, struct value *valu
         enum status status = check_stop(decoding, path, item);
         if (status != STATUS_OK)
             return status;
-        request->stop[i] = item->text;
+        request->stop.strings[i] = item->text;
     }
-    request->n_stop = (int32_t)n_stop;
+    request->stop.n_strings = (int32_t)n_stop;
     return STATUS_OK;
 }
 
@@ -88,8 +89,9 @@ enum status parameters_decode_bad_words(struct decoding *decoding, struct value 
     if (n > JOB_BAD_WORDS_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "bad_words: expected at most %d strings, got %zu", JOB_BAD_WORDS_MAX, n);
-    request->bad_words = arena_allocate_array(&decoding->job->arena, n, sizeof *request->bad_words);
-    if (!request->bad_words)
+    request->vocabulary.bad_words =
+        arena_allocate_array(&decoding->job->arena, n, sizeof *request->vocabulary.bad_words);
+    if (!request->vocabulary.bad_words)
         return request_out_of_memory(decoding);
     for (size_t i = 0; i < n; i++) {
         const struct value *item = &value->array.items[i];
@@ -100,9 +102,9 @@ enum status parameters_decode_bad_words(struct decoding *decoding, struct value 
         enum status status = check_stop(decoding, path, item);
         if (status != STATUS_OK)
             return status;
-        request->bad_words[i] = item->text;
+        request->vocabulary.bad_words[i] = item->text;
     }
-    request->n_bad_words = (int32_t)n;
+    request->vocabulary.n_bad_words = (int32_t)n;
     return STATUS_OK;
 }
 
@@ -136,8 +138,8 @@ static enum status decode_token_ids(struct decoding *decoding, const char *name,
 enum status parameters_decode_stop_token_ids(struct decoding *decoding, struct value *value)
 {
     struct request *request = &decoding->job->request;
-    return decode_token_ids(decoding, "stop_token_ids", value, JOB_STOP_TOKENS_MAX, &request->stop_tokens,
-                            &request->n_stop_tokens);
+    return decode_token_ids(decoding, "stop_token_ids", value, JOB_STOP_TOKENS_MAX, &request->stop.tokens,
+                            &request->stop.n_tokens);
 }
 
 enum status parameters_decode_allowed_token_ids(struct decoding *decoding, struct value *value)
@@ -147,7 +149,7 @@ enum status parameters_decode_allowed_token_ids(struct decoding *decoding, struc
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "allowed_token_ids: expected at least one token, got none");
     return decode_token_ids(decoding, "allowed_token_ids", value, JOB_ALLOWED_TOKENS_MAX,
-                            &request->allowed_tokens, &request->n_allowed_tokens);
+                            &request->vocabulary.allowed_tokens, &request->vocabulary.n_allowed_tokens);
 }
 
 // Digits without a leading zero, so that no token has two names. -1: invalid.
@@ -255,11 +257,11 @@ enum status parameters_finish(struct decoding *decoding)
     if (sampling->top_logprobs && !sampling->logprobs)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "top_logprobs: needs \"logprobs\": true");
-    if (request->max_tokens >= 0 && request->min_tokens > request->max_tokens)
+    if (request->stop.max_tokens >= 0 && request->stop.min_tokens > request->stop.max_tokens)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                         "min_tokens: expected at most max_tokens, which is %d, got %d", request->max_tokens,
-                         request->min_tokens);
-    if (request->echo && request->prompt_kind == PROMPT_MESSAGES)
+                         "min_tokens: expected at most max_tokens, which is %d, got %d",
+                         request->stop.max_tokens, request->stop.min_tokens);
+    if (request->echo && request->prompt.kind == PROMPT_MESSAGES)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "echo: needs prompt or tokens, but messages is given");
     if (request->best_of && request->best_of < request->n)
@@ -278,8 +280,8 @@ enum status parameters_finish(struct decoding *decoding)
 
 bool parameters_encode_max_tokens(const struct job *job, struct arena *arena, struct value *value)
 {
-    if (job->request.max_tokens >= 0)
-        *value = value_integer(job->request.max_tokens);
+    if (job->request.stop.max_tokens >= 0)
+        *value = value_integer(job->request.stop.max_tokens);
     return true;
 }
 
@@ -303,12 +305,12 @@ static bool encode_texts(const struct text *texts, int32_t n_texts, struct arena
 
 bool parameters_encode_stop(const struct job *job, struct arena *arena, struct value *value)
 {
-    return encode_texts(job->request.stop, job->request.n_stop, arena, value);
+    return encode_texts(job->request.stop.strings, job->request.stop.n_strings, arena, value);
 }
 
 bool parameters_encode_bad_words(const struct job *job, struct arena *arena, struct value *value)
 {
-    return encode_texts(job->request.bad_words, job->request.n_bad_words, arena, value);
+    return encode_texts(job->request.vocabulary.bad_words, job->request.vocabulary.n_bad_words, arena, value);
 }
 
 static bool encode_token_ids(const int32_t *tokens, int32_t n_tokens, struct arena *arena,
@@ -325,12 +327,13 @@ static bool encode_token_ids(const int32_t *tokens, int32_t n_tokens, struct are
 
 bool parameters_encode_stop_token_ids(const struct job *job, struct arena *arena, struct value *value)
 {
-    return encode_token_ids(job->request.stop_tokens, job->request.n_stop_tokens, arena, value);
+    return encode_token_ids(job->request.stop.tokens, job->request.stop.n_tokens, arena, value);
 }
 
 bool parameters_encode_allowed_token_ids(const struct job *job, struct arena *arena, struct value *value)
 {
-    return encode_token_ids(job->request.allowed_tokens, job->request.n_allowed_tokens, arena, value);
+    return encode_token_ids(job->request.vocabulary.allowed_tokens, job->request.vocabulary.n_allowed_tokens,
+                            arena, value);
 }
 
 bool parameters_encode_warnings(const struct job *job, struct arena *arena, struct value *value)

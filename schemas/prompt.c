@@ -135,7 +135,7 @@ enum status prompt_decode_messages(struct decoding *decoding, struct value *valu
     for (size_t i = 0; i < value->array.n_items && status == STATUS_OK; i++)
         status = decode_message(decoding, i, &value->array.items[i]);
     if (status == STATUS_OK)
-        decoding->job->request.messages = *value;
+        decoding->job->request.prompt.messages = *value;
     return status;
 }
 
@@ -161,8 +161,8 @@ static enum status decode_ids(struct decoding *decoding, const char *name, const
         }
         tokens[i] = (int32_t)token;
     }
-    request->tokens = tokens;
-    request->n_tokens = (int32_t)n_tokens;
+    request->prompt.tokens = tokens;
+    request->prompt.n_tokens = (int32_t)n_tokens;
     return STATUS_OK;
 }
 
@@ -185,7 +185,7 @@ enum status prompt_decode_prompt(struct decoding *decoding, struct value *value)
     }
     if (value->kind != VALUE_STRING)
         return request_expected(decoding, "prompt", "a string or a list of token ids", value);
-    decoding->job->request.prompt = value->text;
+    decoding->job->request.prompt.text = value->text;
     return STATUS_OK;
 }
 
@@ -259,17 +259,18 @@ static enum status make_variables(struct decoding *decoding)
     const struct value *kwargs = request_given(decoding, "chat_template_kwargs");
     const struct value *thinking = request_given(decoding, "enable_thinking");
     size_t n_kwargs = kwargs ? kwargs->object.n_members : 0;
-    struct value *variables = &request->variables;
+    struct value *variables = &request->prompt.variables;
     if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + 1, variables))
         return request_out_of_memory(decoding);
     // transformers always passes tools and documents, None if absent, so that "is defined" is true.
     static const struct value none = {.kind = VALUE_NULL};
     bool shown =
         tools && !(choice && choice->kind == VALUE_STRING && text_equals_string(choice->text, "none"));
-    value_put(variables, "messages", request->messages);
+    value_put(variables, "messages", request->prompt.messages);
     value_put(variables, "tools", shown ? *tools : none);
     value_put(variables, "documents", documents ? *documents : none);
-    value_put(variables, "add_generation_prompt", add ? *add : value_bool(!request->continues_message));
+    value_put(variables, "add_generation_prompt",
+              add ? *add : value_bool(!request->prompt.continues_message));
     for (size_t i = 0; i < n_kwargs; i++)
         variables->object.members[variables->object.n_members++] = kwargs->object.members[i];
     if (thinking && !value_get(variables, "enable_thinking"))
@@ -282,9 +283,9 @@ static enum status check_continuation(struct decoding *decoding)
 {
     const struct request *request = &decoding->job->request;
     const struct value *add = request_given(decoding, "add_generation_prompt");
-    const struct value *messages = &request->messages;
+    const struct value *messages = &request->prompt.messages;
     const struct value *content = value_get(&messages->array.items[messages->array.n_items - 1], "content");
-    if (!request->continues_message)
+    if (!request->prompt.continues_message)
         return STATUS_OK;
     if (add && add->boolean)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
@@ -316,14 +317,15 @@ enum status prompt_finish(struct decoding *decoding)
                          "messages: missing; one of messages, prompt and tokens is wanted");
     struct request *request = &decoding->job->request;
     const struct value *add_special = request_given(decoding, "add_special_tokens");
-    request->add_special_tokens = add_special ? add_special->boolean : !request_given(decoding, "messages");
+    request->prompt.add_special_tokens =
+        add_special ? add_special->boolean : !request_given(decoding, "messages");
     if (request_given(decoding, "messages")) {
-        request->prompt_kind = PROMPT_MESSAGES;
+        request->prompt.kind = PROMPT_MESSAGES;
         enum status status = check_continuation(decoding);
         return status == STATUS_OK ? make_variables(decoding) : status;
     }
-    request->prompt_kind = request->tokens ? PROMPT_TOKENS : PROMPT_TEXT;
-    if (request->continues_message)
+    request->prompt.kind = request->prompt.tokens ? PROMPT_TOKENS : PROMPT_TEXT;
+    if (request->prompt.continues_message)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "continue_final_message: needs messages, but %s is given", given);
     for (size_t i = 0; i < sizeof chat_only / sizeof *chat_only; i++)
@@ -335,32 +337,32 @@ enum status prompt_finish(struct decoding *decoding)
 
 bool prompt_encode_messages(const struct job *job, struct arena *arena, struct value *value)
 {
-    if (job->request.prompt_kind == PROMPT_MESSAGES)
-        *value = job->request.messages;
+    if (job->request.prompt.kind == PROMPT_MESSAGES)
+        *value = job->request.prompt.messages;
     return true;
 }
 
 bool prompt_encode_prompt(const struct job *job, struct arena *arena, struct value *value)
 {
-    if (job->request.prompt_kind == PROMPT_TEXT)
-        *value = value_string(job->request.prompt);
+    if (job->request.prompt.kind == PROMPT_TEXT)
+        *value = value_string(job->request.prompt.text);
     return true;
 }
 
 bool prompt_encode_tokens(const struct job *job, struct arena *arena, struct value *value)
 {
-    if (job->request.prompt_kind != PROMPT_TOKENS)
+    if (job->request.prompt.kind != PROMPT_TOKENS)
         return true;
-    if (!value_array_create(arena, (size_t)job->request.n_tokens, value))
+    if (!value_array_create(arena, (size_t)job->request.prompt.n_tokens, value))
         return false;
-    for (int32_t i = 0; i < job->request.n_tokens; i++)
-        value->array.items[i] = value_integer(job->request.tokens[i]);
+    for (int32_t i = 0; i < job->request.prompt.n_tokens; i++)
+        value->array.items[i] = value_integer(job->request.prompt.tokens[i]);
     return true;
 }
 
 static void encode_variable(const struct job *job, const char *name, struct value *value)
 {
-    const struct value *variable = value_get(&job->request.variables, name);
+    const struct value *variable = value_get(&job->request.prompt.variables, name);
     if (variable)
         *value = *variable;
 }
@@ -381,9 +383,9 @@ bool prompt_encode_add_generation_prompt(const struct job *job, struct arena *ar
 
 bool prompt_encode_add_special_tokens(const struct job *job, struct arena *arena, struct value *value)
 {
-    bool otherwise = job->request.prompt_kind != PROMPT_MESSAGES;
-    if (job->request.add_special_tokens != otherwise)
-        *value = value_bool(job->request.add_special_tokens);
+    bool otherwise = job->request.prompt.kind != PROMPT_MESSAGES;
+    if (job->request.prompt.add_special_tokens != otherwise)
+        *value = value_bool(job->request.prompt.add_special_tokens);
     return true;
 }
 
@@ -397,7 +399,7 @@ static bool is_reserved(struct text name)
 
 bool prompt_encode_kwargs(const struct job *job, struct arena *arena, struct value *value)
 {
-    const struct value *variables = &job->request.variables;
+    const struct value *variables = &job->request.prompt.variables;
     if (variables->kind != VALUE_OBJECT)
         return true;
     struct value kwargs;

@@ -70,7 +70,7 @@ enum status result_check(const struct job *job, struct error *error)
 {
     // A dozen members with their keys, the usage, the error; eight for a choice.
     size_t n_values = 64 + JOB_WARNINGS_MAX + scores_n_values(&job->result);
-    bool chat = job->request.prompt_kind == PROMPT_MESSAGES;
+    bool chat = job->request.prompt.kind == PROMPT_MESSAGES;
     for (int32_t i = 0; i < job->result.n_choices; i++) {
         const struct choice *choice = &job->result.choices[i];
         n_values += 13 + (choice->reasoning.data ? 2 : 0) + (choice->n_tool_calls ? 2 : 0);
@@ -237,7 +237,7 @@ static bool build_result(struct arena *arena, const struct job *job, struct valu
 {
     const struct result *result = &job->result;
     struct text model = result->model.size ? result->model : job->request.model;
-    bool chat = job->request.prompt_kind == PROMPT_MESSAGES;
+    bool chat = job->request.prompt.kind == PROMPT_MESSAGES;
     if (!value_object_create(arena, RESULT_MEMBERS_MAX, object))
         return false;
     value_put(object, "job_id", value_string(job->job_id));
@@ -346,9 +346,9 @@ static enum status read_identity(struct job *job, const struct value *root, stru
     if (status != STATUS_OK)
         return status;
     if (text_equals_string(object, "chat.completion"))
-        job->request.prompt_kind = PROMPT_MESSAGES;
+        job->request.prompt.kind = PROMPT_MESSAGES;
     else if (text_equals_string(object, "text_completion"))
-        job->request.prompt_kind = PROMPT_TEXT;
+        job->request.prompt.kind = PROMPT_TEXT;
     else
         return unexpected(error, "object", "chat.completion or text_completion", value_get(root, "object"));
     return STATUS_OK;

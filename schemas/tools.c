@@ -159,7 +159,7 @@ enum status tools_decode_parallel(struct decoding *decoding, struct value *value
 
 bool tools_encode(const struct job *job, struct arena *arena, struct value *value)
 {
-    const struct value *tools = value_get(&job->request.variables, "tools");
+    const struct value *tools = value_get(&job->request.prompt.variables, "tools");
     (void)arena;
     if (tools)
         *value = *tools;

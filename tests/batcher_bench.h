@@ -62,11 +62,11 @@ static inline struct job *job_of(const int32_t *tokens, int32_t n, int32_t max_t
     assert_non_null(job);
     assert_true(job_set_text(job, &job->job_id, text_from_string(id)));
     assert_true(job_set_text(job, &job->dataset, TEXT("test")));
-    job->request.prompt_kind = PROMPT_TOKENS;
-    job->request.tokens = arena_allocate_array(&job->arena, (size_t)n + 1, sizeof *tokens);
-    memcpy(job->request.tokens, tokens, (size_t)n * sizeof *tokens);
-    job->request.n_tokens = n;
-    job->request.max_tokens = max_tokens;
+    job->request.prompt.kind = PROMPT_TOKENS;
+    job->request.prompt.tokens = arena_allocate_array(&job->arena, (size_t)n + 1, sizeof *tokens);
+    memcpy(job->request.prompt.tokens, tokens, (size_t)n * sizeof *tokens);
+    job->request.prompt.n_tokens = n;
+    job->request.stop.max_tokens = max_tokens;
     job->request.sampling.seed = 5;
     return job;
 }
@@ -91,19 +91,20 @@ static inline void check_answer(const struct job *job)
     const struct request *request = &job->request;
     assert_int_equal(job->result.status, RESULT_DONE);
     assert_int_equal(job->result.n_choices, request->n);
-    int32_t *answer = malloc(((size_t)request->max_tokens + 1) * sizeof *answer);
-    char *text = malloc((size_t)request->max_tokens + 1);
+    int32_t *answer = malloc(((size_t)request->stop.max_tokens + 1) * sizeof *answer);
+    char *text = malloc((size_t)request->stop.max_tokens + 1);
     int32_t n_counted = 0; // the token that ends an answer is in the usage, and in nothing else
     for (int32_t i = 0; i < request->n; i++) {
-        int32_t n = fake_model_answer(request->tokens, request->n_tokens, request->sampling.seed, (uint32_t)i,
-                                      request->max_tokens, request->ignore_eos, answer);
+        int32_t n =
+            fake_model_answer(request->prompt.tokens, request->prompt.n_tokens, request->sampling.seed,
+                              (uint32_t)i, request->stop.max_tokens, request->stop.ignore_eos, answer);
         const struct choice *choice = &job->result.choices[i];
         fake_model_text(answer, n, text);
         assert_int_equal(choice->n_tokens, n);
         assert_int_equal(choice->text.size, n);
         assert_memory_equal(choice->text.data, text, (size_t)n);
-        assert_int_equal(choice->finish_reason, n < request->max_tokens ? FINISH_STOP : FINISH_LENGTH);
-        n_counted += n + (n < request->max_tokens);
+        assert_int_equal(choice->finish_reason, n < request->stop.max_tokens ? FINISH_STOP : FINISH_LENGTH);
+        n_counted += n + (n < request->stop.max_tokens);
     }
     assert_int_equal(job->result.completion_tokens, n_counted);
     free(answer);

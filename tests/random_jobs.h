@@ -38,7 +38,7 @@ static inline void random_jobs(struct bench *bench, int n_jobs, int32_t length_m
         snprintf(id, sizeof id, "job-%d", j);
         struct job *job = job_of(tokens, n, 1 + (int32_t)random_below(&random_state, 40), id);
         job->request.sampling.seed = random_below(&random_state, 3);
-        job->request.ignore_eos = random_below(&random_state, 4) == 0;
+        job->request.stop.ignore_eos = random_below(&random_state, 4) == 0;
         job->request.n = random_below(&random_state, 6) == 0 ? 3 : 1;
         batcher_take(bench->batcher, job);
     }

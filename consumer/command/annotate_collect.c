@@ -215,9 +215,9 @@ static enum status report_failed(const struct collecting *collecting, struct err
         buffer_add_format(&advice, "; the same command with --retry-failed asks again for %lld of them",
                           n_failed - n_cut);
     if (n_cut)
-        buffer_add_format(&advice,
-                          "; %lld ended before they were whole: a larger --max-tokens asks for all rows again",
-                          n_cut);
+        buffer_add_format(
+            &advice, "; %lld ended before they were whole: a larger --max-tokens asks for all rows again",
+            n_cut);
     error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED,
               "%lld row%s no answer (column sheaf_error): exit status 3%s", n_failed,
               n_failed == 1 ? " has" : "s have", advice.data ? advice.data : "");

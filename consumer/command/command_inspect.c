@@ -71,9 +71,10 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
     printf("family      %s, %.1f M parameters\n", model_family_name(model),
            (double)model_n_parameters(model) / 1e6);
     printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n",
-           shape->n_layers, shape->n_embd, shape->n_heads, shape->n_kv_heads, shape->key_dim, shape->n_ff);
-    if (shape->n_experts)
-        printf("experts     %d, %d used\n", shape->n_experts, shape->n_experts_used);
+           shape->n_layers, shape->n_embd, shape->attention.n_heads, shape->attention.n_kv_heads,
+           shape->attention.key_dim, shape->n_ff);
+    if (shape->experts.n)
+        printf("experts     %d, %d used\n", shape->experts.n, shape->experts.n_used);
     printf("context     %d tokens\n", shape->n_context);
     printf("vocabulary  %d tokens\n", shape->n_vocab);
     printf("tokenizer   %s%s%s, bos %d%s, eos %d\n", tokenizer_model_name(runtime->tokenizer),
@@ -119,12 +120,12 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
         "\"context\":%d,\"vocabulary\":%d,\"tokenizer\":\"%s\",\"pre\":\"%s\",\"bos\":%d,\"eos\":%d,"
         "\"template\":\"%s\",\"tools\":\"%s\",\"thinking\":\"%s\",\"weights\":{",
         model_family_name(model), (unsigned long long)model_n_parameters(model),
-        (unsigned long long)gguf_file_bytes(model->gguf), shape->n_layers, shape->n_embd, shape->n_heads,
-        shape->n_kv_heads, shape->key_dim, shape->n_ff, shape->n_experts, shape->n_experts_used,
-        shape->n_context, shape->n_vocab, tokenizer_model_name(runtime->tokenizer),
-        tokenizer_pre_name(runtime->tokenizer), tokenizer_bos(runtime->tokenizer),
-        tokenizer_eos(runtime->tokenizer), template_state(runtime), tool_format_name(runtime),
-        thinking_format_name(runtime));
+        (unsigned long long)gguf_file_bytes(model->gguf), shape->n_layers, shape->n_embd,
+        shape->attention.n_heads, shape->attention.n_kv_heads, shape->attention.key_dim, shape->n_ff,
+        shape->experts.n, shape->experts.n_used, shape->n_context, shape->n_vocab,
+        tokenizer_model_name(runtime->tokenizer), tokenizer_pre_name(runtime->tokenizer),
+        tokenizer_bos(runtime->tokenizer), tokenizer_eos(runtime->tokenizer), template_state(runtime),
+        tool_format_name(runtime), thinking_format_name(runtime));
     bool first = true;
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (counts[type].n_tensors) {

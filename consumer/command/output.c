@@ -30,7 +30,7 @@ enum status output_add(struct output *output, struct text record, struct error *
         bool failed = job->result.status != RESULT_DONE;
         struct output_file *file = failed && output->errors.file ? &output->errors : &output->results;
         buffer_clear(&output->line);
-        result_encode_openai(job, job->request.prompt_kind == PROMPT_MESSAGES, &output->line);
+        result_encode_openai(job, job->request.prompt.kind == PROMPT_MESSAGES, &output->line);
         buffer_add_byte(&output->line, '\n');
         output->n_results++;
         output->n_failed += failed;

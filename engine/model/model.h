@@ -27,39 +27,65 @@ enum activation_kind {
     ACTIVATION_SWIGLU_CLAMPED,
 };
 enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
+
+struct attention_shape {
+    int32_t n_heads, n_kv_heads; // query heads, key-value heads
+    int32_t key_dim, value_dim;  // of one head
+    float scale;                 // of q.k
+    float softcap;               // 0: none
+    float alibi_bias_max;        // 0: none
+};
+
+struct experts_shape {
+    int32_t n, n_used, n_ff, n_ff_shared; // 0: no experts
+    int32_t n_layers_dense;               // the first ones of a model with experts that have none
+    int32_t n_groups, n_groups_used;      // 1: experts are picked among all
+    enum route_kind route_kind;
+    float scale;     // of the used experts' weights; 1: none
+    bool normalized; // the used experts' weights are made to sum to 1
+};
+
+// Latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): what pages keep is one head for all: as key
+// [rotated dims, latent], key_dim wide, as value the latent, value_dim wide. All 0: none.
+struct latent_shape {
+    int32_t dim;
+    int32_t query_dim; // 0: queries are projected from the embedding directly
+    // of a head before it is put in the latent's terms: without the rotated dims
+    int32_t key_dim, value_dim;
+};
+
+struct window_shape {
+    int32_t n_positions; // that a windowed layer sees, 0: none
+    int32_t pattern;     // every n-th layer sees everything; 0 or 1 with a window: none does
+};
+
+struct rope_shape {
+    enum rope_style style;
+    int32_t n_dims;
+    int32_t n_tables; // 1, or 2 when windowed layers have frequencies of their own (table 1)
+    // table 1 is not for windowed layers but for queries: it holds their temperature too
+    bool queries_own_table;
+};
+
+struct scales_shape {
+    float embedding, residual, logits; // 1: none
+    float logits_softcap;              // 0: none
+};
+
 // Dimensions and constants of the computation.
 struct model_shape {
     int32_t n_layers, n_embd, n_vocab, n_context;
-    int32_t n_layers_beyond;     // after them in the file: for speculation, not used
-    int32_t n_context_original;  // before its authors lengthened it (YaRN, LongRoPE); else n_context
-    int32_t n_heads, n_kv_heads; // query heads, key-value heads
-    int32_t key_dim, value_dim;  // of one head
+    int32_t n_layers_beyond;    // after them in the file: for speculation, not used
+    int32_t n_context_original; // before its authors lengthened it (YaRN, LongRoPE); else n_context
     int32_t n_ff;
-    int32_t n_experts, n_experts_used, n_ff_expert, n_ff_shared; // 0: no experts
-    int32_t n_layers_dense;                        // the first ones of a model with experts that have none
-    int32_t n_expert_groups, n_expert_groups_used; // 1: experts are picked among all
-    enum route_kind route_kind;
-    float experts_scale; // of the used experts' weights; 1: none
-    // Latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): what pages keep is one head for all: as
-    // key [rotated dims, latent], key_dim wide, as value the latent, value_dim wide. 0: none.
-    int32_t latent_dim;
-    int32_t query_latent_dim; // 0: queries come from the embedding directly
-    // of a head before it is put in the latent's terms: without the rotated dims
-    int32_t latent_key_dim, latent_value_dim;
+    struct attention_shape attention;
+    struct experts_shape experts;
+    struct latent_shape latent;
+    struct window_shape window;
+    struct rope_shape rope;
+    struct scales_shape scales;
     float norm_epsilon;
-    float attention_scale;                              // of q.k
-    float attention_softcap, logit_softcap;             // 0: none
-    float embedding_scale, residual_scale, logit_scale; // 1: none
-    float alibi_bias_max;                               // 0: none
-    int32_t sliding_window;                             // positions a windowed layer sees, 0: none
-    int32_t window_pattern; // every n-th layer sees everything; 0 or 1 with a window: none does
-    enum rope_style rope_style;
-    int32_t n_rope_dims;
-    int32_t n_rope_tables; // 1, or 2 when windowed layers have frequencies of their own (table 1)
-    // table 1 is not for windowed layers but for queries: it holds their temperature too
-    bool queries_own_table;
-    bool experts_normalized; // the used experts' weights are made to sum to 1
-    bool parallel_residual;  // attention and MLP both read the layer's input
+    bool parallel_residual; // attention and MLP both read the layer's input
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.

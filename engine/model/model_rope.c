@@ -45,7 +45,7 @@ static enum status read_divisors(const struct model *model, const char *name, do
                                  struct error *error)
 {
     const struct tensor *tensor = gguf_tensor(model->gguf, name);
-    size_t n_pairs = (size_t)model->shape.n_rope_dims / 2;
+    size_t n_pairs = (size_t)model->shape.rope.n_dims / 2;
     if (!tensor)
         return STATUS_OK;
     if (tensor->type != TENSOR_F32 || tensor->dims[0] != n_pairs || tensor_n_rows(tensor) != 1)
@@ -99,7 +99,7 @@ static enum status set_yarn_magnitude(struct model *model, struct key_reader *re
                                           reader->family, multiplier);
     if (model->family->latent_attention) {
         double all = yarn_magnitude(parameters->factor, 10.0 * multiplier); // the key holds a tenth of it
-        model->shape.attention_scale = (float)((double)model->shape.attention_scale * all * all);
+        model->shape.attention.scale = (float)((double)model->shape.attention.scale * all * all);
         parameters->magnitude /= yarn_magnitude(parameters->factor, 1.0);
     } else {
         parameters->magnitude /= yarn_magnitude(parameters->factor, multiplier);
@@ -114,7 +114,7 @@ static enum status read_temperature(struct model *model, struct key_reader *read
     *temperature = (double)read_number(reader, "attention.temperature_scale", 0.0f, NULL);
     if (reader->status != STATUS_OK || *temperature == 0.0)
         return reader->status;
-    bool all_rotated = shape->n_rope_dims == shape->key_dim && shape->n_rope_tables == 1;
+    bool all_rotated = shape->rope.n_dims == shape->attention.key_dim && shape->rope.n_tables == 1;
     for (int32_t i = 0; i < shape->n_layers; i++)
         all_rotated = all_rotated && !model->layers[i].unrotated;
     if (!all_rotated || gguf_tensor(model->gguf, "rope_factors_long.weight"))
@@ -122,8 +122,8 @@ static enum status read_temperature(struct model *model, struct key_reader *read
                                           "%s.attention.temperature_scale is %g, which this version computes "
                                           "only where all dimensions of all layers are rotated alike",
                                           reader->family, *temperature);
-    shape->queries_own_table = true;
-    shape->n_rope_tables = 2;
+    shape->rope.queries_own_table = true;
+    shape->rope.n_tables = 2;
     return reader->status;
 }
 
@@ -148,8 +148,9 @@ static enum status create_tables(struct model *model, const struct rope_paramete
     windowed.factor = windowed.magnitude = 1.0;
     usual.temperature = temperature;
     usual.divisors = divisors_short ? divisors_short : divisors;
-    if (status == STATUS_OK && model->shape.n_rope_tables == 2)
-        status = rope_create(&model->rope[1], model->shape.queries_own_table ? &usual : &windowed, error);
+    if (status == STATUS_OK && model->shape.rope.n_tables == 2)
+        status =
+            rope_create(&model->rope[1], model->shape.rope.queries_own_table ? &usual : &windowed, error);
     free(divisors);
     free(divisors_short);
     free(divisors_long);
@@ -160,14 +161,15 @@ enum status model_read_rope(struct model *model, struct error *error)
 {
     struct model_shape *shape = &model->shape;
     struct key_reader reader = {.gguf = model->gguf, .family = model->family->name, .error = error};
-    shape->rope_style = model->family->rope_style;
-    if (shape->rope_style == ROPE_NONE)
+    shape->rope.style = model->family->rope_style;
+    if (shape->rope.style == ROPE_NONE)
         return STATUS_OK;
-    shape->n_rope_dims = read_size(&reader, "rope.dimension_count", shape->key_dim, 2, shape->key_dim);
-    if (shape->latent_dim)
-        shape->n_rope_dims = shape->key_dim - shape->latent_dim;
+    shape->rope.n_dims =
+        read_size(&reader, "rope.dimension_count", shape->attention.key_dim, 2, shape->attention.key_dim);
+    if (shape->latent.dim)
+        shape->rope.n_dims = shape->attention.key_dim - shape->latent.dim;
     struct rope_parameters parameters = {
-        .n_dims = shape->n_rope_dims,
+        .n_dims = shape->rope.n_dims,
         .base = (double)read_number(&reader, "rope.freq_base", 10000.0f, NULL),
         .n_context_original = shape->n_context_original,
         .exact_bounds = model->family->yarn_exact_bounds,
@@ -184,7 +186,7 @@ enum status model_read_rope(struct model *model, struct error *error)
     bool has_windows = false;
     for (int32_t i = 0; i < shape->n_layers; i++)
         has_windows = has_windows || model->layers[i].windowed;
-    shape->n_rope_tables = has_windows && window_base > 0.0f ? 2 : 1;
+    shape->rope.n_tables = has_windows && window_base > 0.0f ? 2 : 1;
     if (!has_magnitude && gguf_tensor(model->gguf, "rope_factors_long.weight"))
         parameters.magnitude = longrope_magnitude(shape);
     if (set_yarn_magnitude(model, &reader, &parameters) != STATUS_OK ||

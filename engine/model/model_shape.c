@@ -80,39 +80,41 @@ int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwi
 // Latent attention: a head's dims are named _mla where the plain names tell what pages keep.
 static void read_latent(struct key_reader *reader, struct model_shape *shape)
 {
-    shape->latent_dim = read_size(reader, "attention.kv_lora_rank", -1, 1, MODEL_HEAD_DIM_MAX);
-    shape->query_latent_dim = read_size(reader, "attention.q_lora_rank", 0, 0, MODEL_WIDTH_MAX);
+    shape->latent.dim = read_size(reader, "attention.kv_lora_rank", -1, 1, MODEL_HEAD_DIM_MAX);
+    shape->latent.query_dim = read_size(reader, "attention.q_lora_rank", 0, 0, MODEL_WIDTH_MAX);
     int32_t key_dim = read_size(reader, "attention.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
     int32_t value_dim = read_size(reader, "attention.value_length", -1, 1, MODEL_HEAD_DIM_MAX);
     key_dim = read_size(reader, "attention.key_length_mla", key_dim, 2, MODEL_HEAD_DIM_MAX);
-    shape->latent_value_dim =
+    shape->latent.value_dim =
         read_size(reader, "attention.value_length_mla", value_dim, 1, MODEL_HEAD_DIM_MAX);
     int32_t n_rope = read_size(reader, "rope.dimension_count", -1, 2, key_dim > 2 ? key_dim - 1 : 2);
-    shape->latent_key_dim = key_dim - n_rope;
-    shape->n_kv_heads = 1;
-    shape->key_dim = n_rope + shape->latent_dim;
-    shape->value_dim = shape->latent_dim;
-    if (reader->status == STATUS_OK && shape->key_dim > MODEL_HEAD_DIM_MAX)
+    shape->latent.key_dim = key_dim - n_rope;
+    shape->attention.n_kv_heads = 1;
+    shape->attention.key_dim = n_rope + shape->latent.dim;
+    shape->attention.value_dim = shape->latent.dim;
+    if (reader->status == STATUS_OK && shape->attention.key_dim > MODEL_HEAD_DIM_MAX)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                                    "a latent of %d and %d rotated dimensions: together at most %d",
-                                   shape->latent_dim, n_rope, MODEL_HEAD_DIM_MAX);
+                                   shape->latent.dim, n_rope, MODEL_HEAD_DIM_MAX);
 }
 
 static void read_heads(struct key_reader *reader, struct model_shape *shape)
 {
-    shape->n_heads = read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
-    shape->n_kv_heads = read_size(reader, "attention.head_count_kv", shape->n_heads, 1, shape->n_heads);
+    shape->attention.n_heads = read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
+    shape->attention.n_kv_heads =
+        read_size(reader, "attention.head_count_kv", shape->attention.n_heads, 1, shape->attention.n_heads);
     if (reader->status != STATUS_OK)
         return;
-    if (shape->n_heads % shape->n_kv_heads != 0) {
+    if (shape->attention.n_heads % shape->attention.n_kv_heads != 0) {
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                                   "%d heads can't be shared evenly by %d key-value heads", shape->n_heads,
-                                   shape->n_kv_heads);
+                                   "%d heads can't be shared evenly by %d key-value heads",
+                                   shape->attention.n_heads, shape->attention.n_kv_heads);
         return;
     }
-    int32_t even = shape->n_embd % shape->n_heads == 0 ? shape->n_embd / shape->n_heads : -1;
-    shape->key_dim = read_size(reader, "attention.key_length", even, 1, MODEL_HEAD_DIM_MAX);
-    shape->value_dim = read_size(reader, "attention.value_length", even, 1, MODEL_HEAD_DIM_MAX);
+    int32_t even =
+        shape->n_embd % shape->attention.n_heads == 0 ? shape->n_embd / shape->attention.n_heads : -1;
+    shape->attention.key_dim = read_size(reader, "attention.key_length", even, 1, MODEL_HEAD_DIM_MAX);
+    shape->attention.value_dim = read_size(reader, "attention.value_length", even, 1, MODEL_HEAD_DIM_MAX);
 }
 
 static void read_routing(struct key_reader *reader, struct model_shape *shape)
@@ -120,50 +122,51 @@ static void read_routing(struct key_reader *reader, struct model_shape *shape)
     enum { ABSENT, SOFTMAX, SIGMOID }; // llama.cpp, src/llama-hparams.h
     int32_t kind = read_size(reader, "expert_gating_func", ABSENT, ABSENT, SIGMOID);
     if (kind != ABSENT)
-        shape->route_kind = kind == SIGMOID ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
-    shape->experts_scale = read_number(reader, "expert_weights_scale", 1.0f, NULL);
-    shape->experts_scale = shape->experts_scale != 0.0f ? shape->experts_scale : 1.0f;
-    shape->n_layers_dense = read_size(reader, "leading_dense_block_count", 0, 0, shape->n_layers);
+        shape->experts.route_kind = kind == SIGMOID ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
+    shape->experts.scale = read_number(reader, "expert_weights_scale", 1.0f, NULL);
+    shape->experts.scale = shape->experts.scale != 0.0f ? shape->experts.scale : 1.0f;
+    shape->experts.n_layers_dense = read_size(reader, "leading_dense_block_count", 0, 0, shape->n_layers);
     int32_t n_shared = read_size(reader, "expert_shared_count", 0, 0, MODEL_EXPERTS_MAX);
-    int64_t width = (int64_t)n_shared * shape->n_ff_expert; // several shared experts are one wide one
-    if (shape->n_ff_shared == 0 && width <= MODEL_WIDTH_MAX)
-        shape->n_ff_shared = (int32_t)width;
-    else if (shape->n_ff_shared == 0 && reader->status == STATUS_OK)
+    int64_t width = (int64_t)n_shared * shape->experts.n_ff; // several shared experts are one wide one
+    if (shape->experts.n_ff_shared == 0 && width <= MODEL_WIDTH_MAX)
+        shape->experts.n_ff_shared = (int32_t)width;
+    else if (shape->experts.n_ff_shared == 0 && reader->status == STATUS_OK)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                                    "%d shared experts of width %d: together at most %d", n_shared,
-                                   shape->n_ff_expert, MODEL_WIDTH_MAX);
+                                   shape->experts.n_ff, MODEL_WIDTH_MAX);
     int32_t n_groups = read_size(reader, "expert_group_count", 1, 0, ROUTE_GROUPS_MAX);
     n_groups = n_groups < 1 ? 1 : n_groups;
     int32_t n_used = read_size(reader, "expert_group_used_count", n_groups, 0, n_groups);
     n_used = n_used < 1 ? n_groups : n_used;
-    shape->n_expert_groups = n_groups;
-    shape->n_expert_groups_used = n_used;
+    shape->experts.n_groups = n_groups;
+    shape->experts.n_groups_used = n_used;
     if (reader->status == STATUS_OK &&
-        (shape->n_experts % n_groups != 0 || shape->n_experts / n_groups * n_used < shape->n_experts_used))
+        (shape->experts.n % n_groups != 0 || shape->experts.n / n_groups * n_used < shape->experts.n_used))
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                                    "%d experts can't be picked from %d of %d groups of %d experts",
-                                   shape->n_experts_used, n_used, n_groups, shape->n_experts);
+                                   shape->experts.n_used, n_used, n_groups, shape->experts.n);
 }
 
 static void read_experts(struct key_reader *reader, const struct family *family, struct model_shape *shape)
 {
-    shape->n_experts = read_size(reader, "expert_count", 0, 0, MODEL_EXPERTS_MAX);
-    if (reader->status != STATUS_OK || shape->n_experts == 0)
+    shape->experts.n = read_size(reader, "expert_count", 0, 0, MODEL_EXPERTS_MAX);
+    if (reader->status != STATUS_OK || shape->experts.n == 0)
         return;
     if (!family->experts_allowed) {
         reader->status =
             error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                      "expert_count: family %s has no experts, file has %d", family->name, shape->n_experts);
+                      "expert_count: family %s has no experts, file has %d", family->name, shape->experts.n);
         return;
     }
-    int32_t most = shape->n_experts < MODEL_EXPERTS_USED_MAX ? shape->n_experts : MODEL_EXPERTS_USED_MAX;
-    shape->n_experts_used = read_size(reader, "expert_used_count", -1, 1, most);
-    shape->n_ff_expert = read_size(reader, "expert_feed_forward_length", shape->n_ff, 1, MODEL_WIDTH_MAX);
-    shape->n_ff_shared = read_size(reader, "expert_shared_feed_forward_length", 0, 0, MODEL_WIDTH_MAX);
-    shape->experts_normalized = read_bool(reader, "expert_weights_norm", family->experts_normalized);
-    shape->route_kind = family->route_kind;
-    shape->experts_scale = 1.0f;
-    shape->n_expert_groups = shape->n_expert_groups_used = 1;
+    int32_t most = shape->experts.n < MODEL_EXPERTS_USED_MAX ? shape->experts.n : MODEL_EXPERTS_USED_MAX;
+    shape->experts.n_used = read_size(reader, "expert_used_count", -1, 1, most);
+    shape->experts.n_ff = read_size(reader, "expert_feed_forward_length", shape->n_ff, 1, MODEL_WIDTH_MAX);
+    shape->experts.n_ff_shared =
+        read_size(reader, "expert_shared_feed_forward_length", 0, 0, MODEL_WIDTH_MAX);
+    shape->experts.normalized = read_bool(reader, "expert_weights_norm", family->experts_normalized);
+    shape->experts.route_kind = family->route_kind;
+    shape->experts.scale = 1.0f;
+    shape->experts.n_groups = shape->experts.n_groups_used = 1;
     if (family->routed_by_keys)
         read_routing(reader, shape);
 }
@@ -171,21 +174,22 @@ static void read_experts(struct key_reader *reader, const struct family *family,
 static void read_scales(struct key_reader *reader, const struct family *family, struct model_shape *shape)
 {
     bool wide = family->n_layers_wide_scale && family->n_layers_wide_scale == shape->n_layers;
-    int32_t width = wide ? shape->n_embd / shape->n_heads : shape->key_dim;
+    int32_t width = wide ? shape->n_embd / shape->attention.n_heads : shape->attention.key_dim;
     if (family->latent_attention) // of a head's query before it is put in the latent's terms
-        width += shape->latent_key_dim - shape->latent_dim;
-    shape->attention_scale = read_number(reader, "attention.scale", 0.0f, NULL);
-    if (shape->attention_scale == 0.0f) // absent, or Granite's way to say: the usual one
-        shape->attention_scale = (float)(1.0 / sqrt((double)width));
-    shape->attention_softcap = read_number(reader, "attn_logit_softcapping", 0.0f, NULL);
-    shape->logit_softcap = read_number(reader, "final_logit_softcapping", 0.0f, NULL);
-    shape->embedding_scale = family->embedding_by_width ? sqrtf((float)shape->n_embd) : 1.0f;
-    shape->embedding_scale = read_number(reader, "embedding_scale", shape->embedding_scale, NULL);
-    shape->residual_scale = read_number(reader, "residual_scale", 1.0f, NULL);
-    shape->logit_scale = read_number(reader, "logit_scale", 1.0f, NULL);
+        width += shape->latent.key_dim - shape->latent.dim;
+    shape->attention.scale = read_number(reader, "attention.scale", 0.0f, NULL);
+    if (shape->attention.scale == 0.0f) // absent, or Granite's way to say: the usual one
+        shape->attention.scale = (float)(1.0 / sqrt((double)width));
+    shape->attention.softcap = read_number(reader, "attn_logit_softcapping", 0.0f, NULL);
+    shape->scales.logits_softcap = read_number(reader, "final_logit_softcapping", 0.0f, NULL);
+    shape->scales.embedding = family->embedding_by_width ? sqrtf((float)shape->n_embd) : 1.0f;
+    shape->scales.embedding = read_number(reader, "embedding_scale", shape->scales.embedding, NULL);
+    shape->scales.residual = read_number(reader, "residual_scale", 1.0f, NULL);
+    shape->scales.logits = read_number(reader, "logit_scale", 1.0f, NULL);
     if (family->logit_scale_divides)
-        shape->logit_scale = 1.0f / shape->logit_scale;
-    shape->alibi_bias_max = read_number(reader, "attention.max_alibi_bias", family->alibi_bias_max, NULL);
+        shape->scales.logits = 1.0f / shape->scales.logits;
+    shape->attention.alibi_bias_max =
+        read_number(reader, "attention.max_alibi_bias", family->alibi_bias_max, NULL);
     const char *epsilon =
         family->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
     bool found;
@@ -195,14 +199,15 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
     if (!found)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %s.%s is missing",
                                    reader->family, epsilon);
-    else if (shape->norm_epsilon < 0.0f || shape->attention_softcap < 0.0f || shape->logit_softcap < 0.0f ||
-             shape->alibi_bias_max < 0.0f || !isfinite(shape->logit_scale))
+    else if (shape->norm_epsilon < 0.0f || shape->attention.softcap < 0.0f ||
+             shape->scales.logits_softcap < 0.0f || shape->attention.alibi_bias_max < 0.0f ||
+             !isfinite(shape->scales.logits))
         reader->status =
             error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                       "norm epsilon %g, soft caps %g and %g, ALiBi bias %g, logit scale %g: can't be used",
-                      (double)shape->norm_epsilon, (double)shape->attention_softcap,
-                      (double)shape->logit_softcap, (double)shape->alibi_bias_max,
-                      (double)shape->logit_scale);
+                      (double)shape->norm_epsilon, (double)shape->attention.softcap,
+                      (double)shape->scales.logits_softcap, (double)shape->attention.alibi_bias_max,
+                      (double)shape->scales.logits);
 }
 
 // Which layers see a window only. The pattern is a number n (layers n-1, 2n-1, ... see everything) or one
@@ -210,8 +215,8 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
 static void read_windows(struct key_reader *reader, const struct family *family, struct model *model)
 {
     struct model_shape *shape = &model->shape;
-    shape->sliding_window = read_size(reader, "attention.sliding_window", family->window, 0, INT32_MAX);
-    if (reader->status != STATUS_OK || shape->sliding_window == 0)
+    shape->window.n_positions = read_size(reader, "attention.sliding_window", family->window, 0, INT32_MAX);
+    if (reader->status != STATUS_OK || shape->window.n_positions == 0)
         return;
     struct gguf_array array = {0};
     bool is_array = false;
@@ -232,7 +237,7 @@ static void read_windows(struct key_reader *reader, const struct family *family,
     }
     int32_t pattern =
         read_size(reader, "attention.sliding_window_pattern", family->window_pattern, 0, MODEL_LAYERS_MAX);
-    shape->window_pattern = pattern;
+    shape->window.pattern = pattern;
     for (int32_t i = 0; i < shape->n_layers; i++)
         model->layers[i].windowed = pattern < 2 || i % pattern < pattern - 1;
 }

@@ -113,25 +113,26 @@ static void set_widths(struct search *search)
     widths[EMBD] = shape->n_embd;
     widths[VOCABULARY] = shape->n_vocab;
     widths[CONTEXT] = shape->n_context;
-    int32_t latent_rope = shape->key_dim - shape->latent_dim;
-    int32_t query_dim = shape->latent_dim ? shape->latent_key_dim + latent_rope : shape->key_dim;
-    widths[QUERY] = (int64_t)shape->n_heads * query_dim;
-    widths[KEY] = (int64_t)shape->n_kv_heads * shape->key_dim;
-    widths[VALUE] = (int64_t)shape->n_kv_heads * shape->value_dim;
-    widths[HEADS_OUT] =
-        (int64_t)shape->n_heads * (shape->latent_dim ? shape->latent_value_dim : shape->value_dim);
+    int32_t latent_rope = shape->attention.key_dim - shape->latent.dim;
+    int32_t query_dim = shape->latent.dim ? shape->latent.key_dim + latent_rope : shape->attention.key_dim;
+    widths[QUERY] = (int64_t)shape->attention.n_heads * query_dim;
+    widths[KEY] = (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim;
+    widths[VALUE] = (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim;
+    widths[HEADS_OUT] = (int64_t)shape->attention.n_heads *
+                        (shape->latent.dim ? shape->latent.value_dim : shape->attention.value_dim);
     widths[FF] = shape->n_ff;
-    widths[EXPERTS] = shape->n_experts;
-    widths[FF_EXPERT] = shape->n_ff_expert;
-    widths[FF_SHARED] = shape->n_ff_shared;
-    widths[KEY_DIM] = shape->key_dim;
-    widths[HEADS] = shape->n_heads;
-    widths[LATENT] = shape->latent_dim;
+    widths[EXPERTS] = shape->experts.n;
+    widths[FF_EXPERT] = shape->experts.n_ff;
+    widths[FF_SHARED] = shape->experts.n_ff_shared;
+    widths[KEY_DIM] = shape->attention.key_dim;
+    widths[HEADS] = shape->attention.n_heads;
+    widths[LATENT] = shape->latent.dim;
     widths[LATENT_ROPE] = latent_rope;
-    widths[LATENT_KEY] = shape->latent_key_dim;
-    widths[LATENT_VALUE] = shape->latent_value_dim;
-    widths[QUERY_LATENT] = shape->query_latent_dim;
-    widths[HEADS_KEY_VALUE] = (int64_t)shape->n_heads * (shape->latent_key_dim + shape->latent_value_dim);
+    widths[LATENT_KEY] = shape->latent.key_dim;
+    widths[LATENT_VALUE] = shape->latent.value_dim;
+    widths[QUERY_LATENT] = shape->latent.query_dim;
+    widths[HEADS_KEY_VALUE] =
+        (int64_t)shape->attention.n_heads * (shape->latent.key_dim + shape->latent.value_dim);
 }
 
 static bool has_dims(const struct tensor *tensor, const int64_t dims[3])
@@ -213,14 +214,14 @@ static enum status take_qk_norm(struct search *search, const char *name, bool re
                                 struct tensor *out)
 {
     const struct model_shape *shape = &search->model->shape;
-    int64_t n_heads = slot == SLOT_ATTN_Q_NORM ? shape->n_heads : shape->n_kv_heads;
+    int64_t n_heads = slot == SLOT_ATTN_Q_NORM ? shape->attention.n_heads : shape->attention.n_kv_heads;
     const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
-    int64_t each[3] = {shape->key_dim, n_heads, 1};
+    int64_t each[3] = {shape->attention.key_dim, n_heads, 1};
     if (search->model->family->qk_norm_full)
-        return take_vector(search, name, required, n_heads * shape->key_dim, out);
+        return take_vector(search, name, required, n_heads * shape->attention.key_dim, out);
     if (tensor && has_dims(tensor, each))
         return take(search, name, required, each, out);
-    return take_vector(search, name, required, shape->key_dim, out);
+    return take_vector(search, name, required, shape->attention.key_dim, out);
 }
 
 static enum status take_weight(struct search *search, int32_t index, enum layer_slot slot, bool required)
@@ -367,7 +368,7 @@ static enum status take_latent(struct search *search, int32_t index)
     char name[NAME_BYTES];
     layer_name(name, index, slots[SLOT_ATTN_KV_B].name, "weight");
     bool whole = gguf_tensor(search->model->gguf, name) != NULL;
-    bool compressed = search->model->shape.query_latent_dim > 0;
+    bool compressed = search->model->shape.latent.query_dim > 0;
     const struct {
         bool there;
         enum layer_slot slot;
@@ -392,9 +393,9 @@ static enum status take_layer(struct search *search, int32_t index)
         if (!search->model->shape.parallel_residual)
             required |= SLOT(FFN_NORM);
     }
-    if (search->model->shape.n_experts && index >= search->model->shape.n_layers_dense) {
+    if (search->model->shape.experts.n && index >= search->model->shape.experts.n_layers_dense) {
         required = (required & ~(uint32_t)MLP) | MOE;
-        if (search->model->shape.n_ff_shared) {
+        if (search->model->shape.experts.n_ff_shared) {
             required |= SHARED_EXPERT;
             optional |= SLOT(SHARED_ROUTER);
         }

@@ -23,10 +23,11 @@ static bool is_small(const struct model *model)
 {
     const struct model_shape *shape = &model->shape;
     return model_weight_bytes(model) <= WEIGHT_BYTES_MAX && shape->n_vocab <= VOCABULARY_MAX &&
-           shape->n_embd <= WIDTH_MAX && shape->n_ff <= WIDTH_MAX && shape->n_experts <= EXPERTS_MAX &&
-           shape->n_layers <= LAYERS_MAX && shape->n_heads * shape->key_dim <= WIDTH_MAX &&
-           shape->n_heads * shape->value_dim <= WIDTH_MAX && shape->n_ff_expert <= WIDTH_MAX &&
-           shape->n_ff_shared <= WIDTH_MAX;
+           shape->n_embd <= WIDTH_MAX && shape->n_ff <= WIDTH_MAX && shape->experts.n <= EXPERTS_MAX &&
+           shape->n_layers <= LAYERS_MAX &&
+           shape->attention.n_heads * shape->attention.key_dim <= WIDTH_MAX &&
+           shape->attention.n_heads * shape->attention.value_dim <= WIDTH_MAX &&
+           shape->experts.n_ff <= WIDTH_MAX && shape->experts.n_ff_shared <= WIDTH_MAX;
 }
 
 static void compute(const struct model *model)
@@ -59,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct error error;
     if (model_open(&model, path, &error) == STATUS_OK) {
         float pairs[ROPE_DIMS_MAX];
-        for (int32_t i = 0; i < model->shape.n_rope_tables; i++)
+        for (int32_t i = 0; i < model->shape.rope.n_tables; i++)
             rope_fill(&model->rope[i], MODEL_CONTEXT_MAX - 1, pairs);
         if (model_n_parameters(model) == 0 || strlen(model_family_name(model)) == 0)
             abort();

@@ -121,13 +121,14 @@ static struct job *make_job(int number)
     snprintf(id, sizeof id, "%d", number);
     assert_true(job_set_text(job, &job->job_id, text_from_string(id)));
     assert_true(job_set_text(job, &job->dataset, TEXT("faults")));
-    job->request.prompt_kind = PROMPT_TOKENS;
-    job->request.tokens = arena_allocate_array(&job->arena, (size_t)n, sizeof *job->request.tokens);
+    job->request.prompt.kind = PROMPT_TOKENS;
+    job->request.prompt.tokens =
+        arena_allocate_array(&job->arena, (size_t)n, sizeof *job->request.prompt.tokens);
     for (int32_t i = 0; i < n; i++)
-        job->request.tokens[i] = (i * 7 + (i < 16 ? 0 : number)) % 250; // beginnings are shared
-    job->request.n_tokens = n;
-    job->request.max_tokens = ANSWER;
-    job->request.ignore_eos = true;
+        job->request.prompt.tokens[i] = (i * 7 + (i < 16 ? 0 : number)) % 250; // beginnings are shared
+    job->request.prompt.n_tokens = n;
+    job->request.stop.max_tokens = ANSWER;
+    job->request.stop.ignore_eos = true;
     job->request.sampling.temperature = number % 2 ? 0.9f : 0.0f;
     job->request.sampling.seed = (uint64_t)number;
     return job;

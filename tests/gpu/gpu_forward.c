@@ -471,8 +471,9 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
     // 16 dimensions.
     const struct model_shape *shape = &model->shape;
     int64_t item_bits = subject->kv_type == KV_Q8_0 ? 8 : 16,
-            dims = (shape->key_dim + 31) / 32 * 32 + (shape->value_dim + 15) / 16 * 16;
-    int64_t least = (int64_t)DRAWN * 3 * shape->n_layers * shape->n_kv_heads * PREFIX * dims * item_bits / 8;
+            dims = (shape->attention.key_dim + 31) / 32 * 32 + (shape->attention.value_dim + 15) / 16 * 16;
+    int64_t least =
+        (int64_t)DRAWN * 3 * shape->n_layers * shape->attention.n_kv_heads * PREFIX * dims * item_bits / 8;
     assert_true(counts.shared_bytes_saved >= least && counts.shared_bytes_saved <= least / 8 * 9);
     machine_close(&machine);
     machine_open(&machine, model, subject, true, false);

@@ -21,14 +21,15 @@ static void free_prompt(struct prompt *prompt)
 // One token after the other, as sequence_accept leaves them; `logprob` is each one's.
 static void put_tokens(struct sequence *sequence, const char *const *pieces, int32_t n, float logprob)
 {
-    sequence->logprobs = calloc((size_t)n + 1, sizeof *sequence->logprobs);
-    sequence->generated = calloc((size_t)n + 1, sizeof *sequence->generated);
+    sequence->answer.logprobs = calloc((size_t)n + 1, sizeof *sequence->answer.logprobs);
+    sequence->answer.generated = calloc((size_t)n + 1, sizeof *sequence->answer.generated);
     for (int32_t i = 0; i < n; i++) {
-        sequence->logprobs[i] =
-            (struct logprob_entry){.chosen = {i, logprob}, .text_offset = (int32_t)sequence->text.size};
-        buffer_add_string(&sequence->text, pieces[i]);
+        sequence->answer.logprobs[i] =
+            (struct logprob_entry){.chosen = {i, logprob},
+                                   .text_offset = (int32_t)sequence->answer.text.size};
+        buffer_add_string(&sequence->answer.text, pieces[i]);
     }
-    sequence->n_generated = n;
+    sequence->answer.n_generated = n;
 }
 
 static void assert_text(const struct job *job, int32_t choice, const char *expected)
@@ -64,8 +65,8 @@ static void bad_utf8_becomes_one_character_for_each_maximal_part(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct prompt *prompt = make_prompt("{'prompt':'p'}");
-        buffer_add_string(&prompt->sequences[0].text, cases[i].bytes);
-        prompt->sequences[0].finish_reason = cases[i].reason;
+        buffer_add_string(&prompt->sequences[0].answer.text, cases[i].bytes);
+        prompt->sequences[0].answer.finish_reason = cases[i].reason;
         prompt_finish_job(prompt, NULL);
         assert_text(prompt->job, 0, cases[i].text);
         free_prompt(prompt);
@@ -80,8 +81,8 @@ static void offsets_count_characters_of_the_text(void **state)
     struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':0,'stop':'END'}");
     struct sequence *sequence = &prompt->sequences[0];
     put_tokens(sequence, pieces, 6, -1.0f);
-    sequence->text.size -= 4;
-    sequence->finish_reason = FINISH_STOP;
+    sequence->answer.text.size -= 4;
+    sequence->answer.finish_reason = FINISH_STOP;
     prompt_finish_job(prompt, NULL);
     assert_text(prompt->job, 0, "\xC3\xA9t\xC3\xA9!\xEF\xBF\xBD");
     for (int i = 0; i < 6; i++)
@@ -98,7 +99,7 @@ static void the_best_of_many_are_returned_best_first(void **state)
                                                  : "{'prompt':'p','n':3,'best_of':4}");
         for (int i = 0; i < 4; i++) {
             put_tokens(&prompt->sequences[i], &names[i], 1, logprobs[i]);
-            prompt->sequences[i].finish_reason = FINISH_STOP;
+            prompt->sequences[i].answer.finish_reason = FINISH_STOP;
         }
         prompt_finish_job(prompt, NULL);
         const struct result *result = &prompt->job->result;
@@ -127,9 +128,10 @@ static void the_earliest_of_several_stops_ends_the_text(void **state)
         struct prompt *prompt = make_prompt(cases[i].record);
         struct sequence *sequence = &prompt->sequences[0];
         prompt->max_tokens = 6;
-        for (int32_t letter = 0; sequence->finish_reason == FINISH_NONE; letter++)
+        for (int32_t letter = 0; sequence->answer.finish_reason == FINISH_NONE; letter++)
             sequence_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
-        assert_int_equal(sequence->finish_reason, strlen(cases[i].text) == 6 ? FINISH_LENGTH : FINISH_STOP);
+        assert_int_equal(sequence->answer.finish_reason,
+                         strlen(cases[i].text) == 6 ? FINISH_LENGTH : FINISH_STOP);
         prompt_finish_job(prompt, NULL);
         assert_text(prompt->job, 0, cases[i].text);
         free_prompt(prompt);
@@ -155,9 +157,9 @@ static void a_stop_that_is_included_stands_at_the_end_of_the_text(void **state)
         struct prompt *prompt = make_prompt(cases[i].record);
         struct sequence *sequence = &prompt->sequences[0];
         prompt->max_tokens = 9;
-        for (int32_t letter = 0; sequence->finish_reason == FINISH_NONE; letter++)
+        for (int32_t letter = 0; sequence->answer.finish_reason == FINISH_NONE; letter++)
             sequence_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
-        assert_int_equal(sequence->finish_reason, FINISH_STOP);
+        assert_int_equal(sequence->answer.finish_reason, FINISH_STOP);
         prompt_finish_job(prompt, NULL);
         assert_text(prompt->job, 0, cases[i].text);
         assert_int_equal(prompt->job->result.completion_tokens, cases[i].completion_tokens);
@@ -192,7 +194,7 @@ static void tokens_that_end_an_answer_are_masked_before_min_tokens(void **state)
     struct prompt *prompt =
         prepare_tokens("{'tokens':[5],'min_tokens':3,'stop_token_ids':[9,40]}", STATUS_OK, NULL);
     for (int32_t n_drawn = 0; n_drawn < 5; n_drawn++) {
-        prompt->sequences[0].n_drawn = n_drawn;
+        prompt->sequences[0].answer.n_drawn = n_drawn;
         const uint32_t *mask = sequence_allowed(&prompt->sequences[0]);
         assert_int_equal(count_allowed(mask), n_drawn < 3 ? FAKE_VOCAB - 3 : FAKE_VOCAB);
         assert_int_equal(token_mask_has(mask, FAKE_EOS), n_drawn >= 3);
@@ -238,7 +240,7 @@ static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
                                                 .top = {{26 + i % 150, (float)-i},
                                                         {i % 7 + 2, (float)-i - 1}}},
                         NULL);
-    assert_int_equal(sequence->finish_reason, FINISH_LENGTH);
+    assert_int_equal(sequence->answer.finish_reason, FINISH_LENGTH);
     prompt_finish_job(prompt, NULL);
     const struct choice *choice = &prompt->job->result.choices[0];
     assert_int_equal(choice->n_tokens, N);
@@ -274,11 +276,12 @@ static void a_context_is_long_when_prompt_and_answer_pass_the_original_one(void 
         struct request *request = &prompt->job->request;
         struct prompt_environment own = environment;
         own.limits.max_tokens_default = cases[i].max_tokens_default;
-        request->prompt_kind = PROMPT_TOKENS;
-        request->n_tokens = cases[i].n_prompt;
-        request->tokens = arena_allocate_array(&prompt->job->arena, 200, sizeof *request->tokens);
-        memset(request->tokens, 0, 200 * sizeof *request->tokens);
-        request->max_tokens = cases[i].max_tokens;
+        request->prompt.kind = PROMPT_TOKENS;
+        request->prompt.n_tokens = cases[i].n_prompt;
+        request->prompt.tokens =
+            arena_allocate_array(&prompt->job->arena, 200, sizeof *request->prompt.tokens);
+        memset(request->prompt.tokens, 0, 200 * sizeof *request->prompt.tokens);
+        request->stop.max_tokens = cases[i].max_tokens;
         if (prompt_prepare(prompt, &own) != STATUS_OK)
             fail_msg("case %zu: %s", i, prompt->error.text);
         assert_int_equal(prompt->long_context, cases[i].is_long);
@@ -289,7 +292,7 @@ static void a_context_is_long_when_prompt_and_answer_pass_the_original_one(void 
 static void logprobs_of_an_empty_answer_are_there(void **state)
 {
     struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':2}");
-    prompt->sequences[0].finish_reason = FINISH_STOP;
+    prompt->sequences[0].answer.finish_reason = FINISH_STOP;
     prompt_finish_job(prompt, NULL);
     assert_non_null(prompt->job->result.choices[0].logprobs);
     assert_int_equal(prompt->job->result.choices[0].n_tokens, 0);

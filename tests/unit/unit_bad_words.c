@@ -29,7 +29,7 @@ static struct job *make_job(int number)
     struct job *job = job_of(tokens, 1 + number % 20, LENGTH, id);
     job->request.sampling.seed = (uint64_t)number;
     job->request.sampling.logprobs = true; // they tell the tokens
-    job->request.ignore_eos = true;
+    job->request.stop.ignore_eos = true;
     return job;
 }
 
@@ -67,9 +67,9 @@ static void forbid(struct job *job, int number)
         bytes[i] = spell(tokens[i]);
     if (n == 0)
         return;
-    job->request.bad_words = arena_allocate_array(&job->arena, 1, sizeof(struct text));
-    job->request.n_bad_words = 1;
-    assert_true(job_set_text(job, &job->request.bad_words[0], (struct text){bytes, (size_t)n}));
+    job->request.vocabulary.bad_words = arena_allocate_array(&job->arena, 1, sizeof(struct text));
+    job->request.vocabulary.n_bad_words = 1;
+    assert_true(job_set_text(job, &job->request.vocabulary.bad_words[0], (struct text){bytes, (size_t)n}));
 }
 
 static bool contains(const struct answer *answer, const int32_t *tokens, int32_t n)
@@ -140,8 +140,8 @@ static void words_that_an_answer_does_not_hold_change_nothing(void **state)
     struct bench bench = bench_open(batches[0]);
     for (int number = 0; number < N_JOBS; number++) {
         struct job *job = make_job(number);
-        job->request.bad_words = words;
-        job->request.n_bad_words = 2;
+        job->request.vocabulary.bad_words = words;
+        job->request.vocabulary.n_bad_words = 2;
         batcher_take(bench.batcher, job);
     }
     read_answers(&bench, answers);
@@ -161,15 +161,15 @@ static void a_job_whose_words_leave_nothing_fails_alone(void **state)
     struct text word = {(char[]){spell(50), spell(50), spell(50)}, 3};
     for (int i = 0; i < 2; i++) {
         struct job *job = job_of((int32_t[]){20, 21}, 2, i ? 5 : 2, "job");
-        job->request.allowed_tokens = allowed;
-        job->request.n_allowed_tokens = 1;
-        job->request.bad_words = &word;
-        job->request.n_bad_words = 1;
+        job->request.vocabulary.allowed_tokens = allowed;
+        job->request.vocabulary.n_allowed_tokens = 1;
+        job->request.vocabulary.bad_words = &word;
+        job->request.vocabulary.n_bad_words = 1;
         batcher_take(bench.batcher, job);
     }
     run_to_end(&bench);
     for (const struct job *job = bench.finished.first; job; job = job->next) {
-        if (job->request.max_tokens == 2)
+        if (job->request.stop.max_tokens == 2)
             assert_int_equal(job->result.choices[0].n_tokens, 2);
         else
             assert_string_equal(job->result.error.text,

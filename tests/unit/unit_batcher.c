@@ -67,7 +67,7 @@ static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void 
             char id[32];
             snprintf(id, sizeof id, "job-%d", j);
             struct job *job = job_of(tokens, n_prompt, j % 5 == 0 ? 150 : 1 + j % 4, id);
-            job->request.ignore_eos = true;
+            job->request.stop.ignore_eos = true;
             batcher_take(bench.batcher, job);
         }
         run_to_end(&bench);
@@ -95,7 +95,7 @@ static void a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_ha
     int64_t prefill_before = bench.prefill;
     for (int j = 0; j < 3; j++) {
         struct job *job = job_of((int32_t[]){11 + j, 12, 13, 14}, 4, 150, "long answer");
-        job->request.ignore_eos = true;
+        job->request.stop.ignore_eos = true;
         batcher_take(bench.batcher, job);
     }
     batcher_take(bench.batcher, job_of(tokens, 100, 5, "long prompt"));
@@ -233,11 +233,11 @@ static void stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it(void
     int32_t n = fake_model_answer(prompt, 3, 5, 0, 40, true, answer);
     fake_model_text(answer, n, text);
     struct job *job = job_of(prompt, 3, 40, "stop");
-    job->request.ignore_eos = true;
-    job->request.stop = arena_allocate_array(&job->arena, 2, sizeof *job->request.stop);
-    assert_true(job_set_text(job, &job->request.stop[0], TEXT("no such text")));
-    assert_true(job_set_text(job, &job->request.stop[1], (struct text){text + 10, 3}));
-    job->request.n_stop = 2;
+    job->request.stop.ignore_eos = true;
+    job->request.stop.strings = arena_allocate_array(&job->arena, 2, sizeof *job->request.stop.strings);
+    assert_true(job_set_text(job, &job->request.stop.strings[0], TEXT("no such text")));
+    assert_true(job_set_text(job, &job->request.stop.strings[1], (struct text){text + 10, 3}));
+    job->request.stop.n_strings = 2;
     size_t at = (size_t)(strstr(text, (char[]){text[10], text[11], text[12], 0}) - text);
     batcher_take(bench.batcher, job);
     run_to_end(&bench);
@@ -298,7 +298,7 @@ static void page_memory_never_shortens_an_answer(void **state)
             char id[16];
             snprintf(id, sizeof id, "j%d", j);
             struct job *job = job_of(tokens, 2 + j % 5, -1, id);
-            job->request.ignore_eos = j == 7;
+            job->request.stop.ignore_eos = j == 7;
             batcher_take(bench.batcher, job);
         }
         run_to_end(&bench);
@@ -306,11 +306,11 @@ static void page_memory_never_shortens_an_answer(void **state)
         int32_t *answer = malloc(CONTEXT * sizeof *answer);
         for (struct job *job = bench.finished.first; job; job = job->next) {
             const struct request *request = &job->request;
-            int32_t most = CONTEXT - request->n_tokens;
-            int32_t n = fake_model_answer(request->tokens, request->n_tokens, 5, 0, most, request->ignore_eos,
-                                          answer);
-            job->request.max_tokens = most;
-            if (request->n_tokens + n <= pages[m] * PAGE) {
+            int32_t most = CONTEXT - request->prompt.n_tokens;
+            int32_t n = fake_model_answer(request->prompt.tokens, request->prompt.n_tokens, 5, 0, most,
+                                          request->stop.ignore_eos, answer);
+            job->request.stop.max_tokens = most;
+            if (request->prompt.n_tokens + n <= pages[m] * PAGE) {
                 check_answer(job);
                 continue;
             }

@@ -29,7 +29,7 @@ static void bad_jobs_fail_alone_with_their_own_error(void **state)
     batcher_take(bench.batcher, job_of((int32_t[]){3, FAKE_POISON, 4}, 3, 10, "nan"));
     batcher_take(bench.batcher, job_of(tokens, 20, 0, "zero"));
     struct job *messages = job_of(tokens, 1, 4, "messages");
-    messages->request.prompt_kind = PROMPT_MESSAGES;
+    messages->request.prompt.kind = PROMPT_MESSAGES;
     batcher_take(bench.batcher, messages);
     struct job *choices = job_of((int32_t[]){3, 4, 5, FAKE_POISON}, 4, 10, "nan choices");
     choices->request.n = 4;
@@ -69,7 +69,7 @@ static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **
     const char *ids[] = {"running", "kept", "waiting"};
     for (int i = 0; i < 3; i++) {
         struct job *job = job_of(tokens, 40, 30, ids[i]);
-        job->request.ignore_eos = true;
+        job->request.stop.ignore_eos = true;
         batcher_take(bench.batcher, job);
     }
     struct step_figures figures;
@@ -117,7 +117,7 @@ static void a_cancellation_spares_what_was_submitted_after_it(void **state)
     for (int when = 0; when < 2; when++) { // before the first round, and after it
         for (int i = 0; i < 5; i++) {
             struct job *job = job_of(tokens, 8, 30, cases[i].id);
-            job->request.ignore_eos = true;
+            job->request.stop.ignore_eos = true;
             job->created_s = cases[i].created;
             job->source.written_s = cases[i].written;
             batcher_take(bench.batcher, job);
@@ -164,7 +164,7 @@ static void a_job_that_comes_back_unfinished_holds_no_result(void **state)
     struct error error;
     for (int i = 0; i < 3; i++) {
         struct job *job = job_of(tokens, 40, 30, ids[i]);
-        job->request.ignore_eos = true;
+        job->request.stop.ignore_eos = true;
         job->figures.attempts = i + 2;
         batcher_take(bench.batcher, job);
         for (int round = 0; i == 1 && round < 3; round++)
@@ -203,7 +203,7 @@ static void a_result_of_more_values_than_can_be_read_fails_its_job(void **state)
         // 65 values a token: 64 answers of 252 tokens have 1,048,320 and a few hundred more, of 2^20.
         struct job *job = job_of((int32_t[]){3, 4, 5}, 3, over ? 252 : 250, "many");
         job->request.n = JOB_N_MAX;
-        job->request.ignore_eos = true;
+        job->request.stop.ignore_eos = true;
         job->request.sampling.logprobs = true;
         job->request.sampling.top_logprobs = JOB_TOP_LOGPROBS_MAX;
         batcher_take(bench.batcher, job);
@@ -251,7 +251,7 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
                 {"empty", 999, 0}};
     for (size_t i = 0; i < 5; i++) {
         struct job *job = job_of(tokens, jobs[i].n_tokens, 30, jobs[i].id);
-        job->request.ignore_eos = true;
+        job->request.stop.ignore_eos = true;
         job->deadline_s = jobs[i].deadline;
         batcher_take(bench.batcher, job);
     }

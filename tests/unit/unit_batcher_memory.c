@@ -59,14 +59,14 @@ static struct job *make_job(int index)
     char id[16];
     snprintf(id, sizeof id, "j%d", index);
     assert_true(job_set_text(job, &job->job_id, text_from_string(id)));
-    job->request.prompt_kind = PROMPT_TOKENS;
-    job->request.tokens = arena_allocate_array(&job->arena, 8, sizeof *job->request.tokens);
-    assert_non_null(job->request.tokens);
+    job->request.prompt.kind = PROMPT_TOKENS;
+    job->request.prompt.tokens = arena_allocate_array(&job->arena, 8, sizeof *job->request.prompt.tokens);
+    assert_non_null(job->request.prompt.tokens);
     for (int i = 0; i < 8; i++)
-        job->request.tokens[i] = 20 + (i < 5 ? i : index + i);
-    job->request.n_tokens = 8;
-    job->request.max_tokens = TOKENS;
-    job->request.ignore_eos = true;
+        job->request.prompt.tokens[i] = 20 + (i < 5 ? i : index + i);
+    job->request.prompt.n_tokens = 8;
+    job->request.stop.max_tokens = TOKENS;
+    job->request.stop.ignore_eos = true;
     job->request.n = index == 2 ? 2 : 1;
     job->request.sampling.seed = 5;
     job->request.sampling.logprobs = index % 2;
@@ -80,8 +80,8 @@ static void check_answer(const struct job *job)
     char text[TOKENS + 1];
     assert_int_equal(job->result.status, RESULT_DONE);
     for (int32_t i = 0; i < job->request.n; i++) {
-        int32_t n = fake_model_answer(job->request.tokens, job->request.n_tokens, 5, (uint32_t)i, TOKENS,
-                                      true, answer);
+        int32_t n = fake_model_answer(job->request.prompt.tokens, job->request.prompt.n_tokens, 5,
+                                      (uint32_t)i, TOKENS, true, answer);
         const struct choice *choice = &job->result.choices[i];
         fake_model_text(answer, n, text);
         assert_int_equal(choice->text.size, n);

@@ -53,13 +53,13 @@ static struct job *make_job(int32_t partition)
     assert_true(job_set_text(job, &job->job_id, TEXT("job")) &&
                 job_set_text(job, &job->dataset, TEXT("test")));
     job->source.partition = partition;
-    job->request.prompt_kind = PROMPT_TOKENS;
-    job->request.tokens = arena_allocate_array(&job->arena, 1, sizeof *job->request.tokens);
-    assert_non_null(job->request.tokens);
-    job->request.tokens[0] = 20;
-    job->request.n_tokens = 1;
-    job->request.max_tokens = N_TOKENS;
-    job->request.ignore_eos = true;
+    job->request.prompt.kind = PROMPT_TOKENS;
+    job->request.prompt.tokens = arena_allocate_array(&job->arena, 1, sizeof *job->request.prompt.tokens);
+    assert_non_null(job->request.prompt.tokens);
+    job->request.prompt.tokens[0] = 20;
+    job->request.prompt.n_tokens = 1;
+    job->request.stop.max_tokens = N_TOKENS;
+    job->request.stop.ignore_eos = true;
     return job;
 }
 

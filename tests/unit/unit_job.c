@@ -13,12 +13,12 @@ static void what_is_not_given_has_openais_defaults(void **state)
     assert_true(text_equals_string(job->dataset, "default"));
     assert_int_equal(job->index, -1);
     assert_int_equal(job->created_s, 0);
-    assert_int_equal(request->prompt_kind, PROMPT_TEXT);
-    assert_true(text_equals_string(request->prompt, "p"));
-    assert_int_equal(request->max_tokens, -1);
+    assert_int_equal(request->prompt.kind, PROMPT_TEXT);
+    assert_true(text_equals_string(request->prompt.text, "p"));
+    assert_int_equal(request->stop.max_tokens, -1);
     assert_int_equal(request->n, 1);
-    assert_int_equal(request->n_stop, 0);
-    assert_false(request->ignore_eos);
+    assert_int_equal(request->stop.n_strings, 0);
+    assert_false(request->stop.ignore_eos);
     assert_true(sampling->temperature == 1 && sampling->top_p == 1 && sampling->min_p == 0);
     assert_true(sampling->presence_penalty == 0 && sampling->frequency_penalty == 0);
     assert_true(sampling->repetition_penalty == 1 && sampling->top_k == 0 && !sampling->logprobs);
@@ -395,7 +395,8 @@ static void framing_and_a_byte_order_mark_before_json_are_passed_over(void **sta
         struct error error;
         if (job_decode(job, records[i], ENCODING_JSON, &error) != STATUS_OK)
             fail_msg("%s", error.text);
-        assert_true(text_equals_string(job->job_id, "a") && text_equals_string(job->request.prompt, "p"));
+        assert_true(text_equals_string(job->job_id, "a") &&
+                    text_equals_string(job->request.prompt.text, "p"));
         job_destroy(job);
     }
 }

@@ -47,7 +47,7 @@ static void jobs_from_the_reserve_are_as_new_and_no_more_are_kept_than_its_limit
     assert_int_equal(reserve.n_jobs, last ? JOB_RESERVE_MAX - 1 : 0);
     assert_true(text_equals_string(job->dataset, "default") && job->job_id.size == 0 &&
                 job->custom_id.size == 0);
-    assert_true(job->index == -1 && job->request.n == 1 && job->request.max_tokens == -1 &&
+    assert_true(job->index == -1 && job->request.n == 1 && job->request.stop.max_tokens == -1 &&
                 job->result.n_warnings == 0);
     job_reserve_give(NULL, job);
     job_reserve_finish(&reserve);

@@ -382,8 +382,8 @@ static void published(enum result_status status, const char *name, const char *p
     static struct choice choice;
     assert_non_null(job);
     job->custom_id = text_from_string(name);
-    job->request.prompt_kind = PROMPT_TEXT;
-    job->request.prompt = text_from_string(prompt);
+    job->request.prompt.kind = PROMPT_TEXT;
+    job->request.prompt.text = text_from_string(prompt);
     job->result.status = status;
     job->source.received_s = metrics_second();
     if (status == RESULT_DONE) {

@@ -246,9 +246,9 @@ static void experts_belong_to_families_that_have_them(void **state)
     recipe = (struct model_recipe){.family = "mixtral", .n_experts_used = 5};
     refuse(state, &recipe, ERROR_LIMIT_EXCEEDED, "llama.expert_used_count: expected 1 to 4, got 5");
     struct model *model = open_recipe(state, &(struct model_recipe){.family = "qwen2moe"});
-    assert_int_equal(model->shape.n_experts, 4);
-    assert_int_equal(model->shape.n_ff_shared, 96);
-    assert_false(model->shape.experts_normalized);
+    assert_int_equal(model->shape.experts.n, 4);
+    assert_int_equal(model->shape.experts.n_ff_shared, 96);
+    assert_false(model->shape.experts.normalized);
     assert_non_null(model->layers[1].tensors[SLOT_SHARED_ROUTER].data);
     model_close(model);
 }
@@ -268,7 +268,7 @@ static void rope_scaling_reaches_the_frequencies(void **state)
                  {.key = "llama.rope.scaling.factor", .kind = GGUF_F32, .number = 4.0}}};
     struct model *model = open_recipe(state, &recipe);
     assert_true(model->rope[0].frequencies[3] == plain->rope[0].frequencies[3] / 4.0);
-    assert_int_equal(model->shape.n_rope_tables, 1);
+    assert_int_equal(model->shape.rope.n_tables, 1);
     model_close(model);
     recipe.keys[0].string = "yarn";
     recipe.keys[2] = (struct made_key){.key = "llama.rope.scaling.original_context_length",
@@ -285,7 +285,7 @@ static void rope_scaling_reaches_the_frequencies(void **state)
 static void gemma3_rotates_windowed_layers_by_a_table_of_their_own(void **state)
 {
     struct model *model = open_recipe(state, &(struct model_recipe){.family = "gemma3", .n_layers = 7});
-    assert_int_equal(model->shape.n_rope_tables, 2);
+    assert_int_equal(model->shape.rope.n_tables, 2);
     assert_true(fabs(model->rope[0].frequencies[1] - pow(1e6, -2.0 / 16)) < 1e-12);
     assert_true(fabs(model->rope[1].frequencies[1] - pow(1e4, -2.0 / 16)) < 1e-12);
     for (int i = 0; i < 7; i++)
@@ -300,7 +300,7 @@ static void windows_follow_the_family_or_the_file(void **state)
         assert_int_equal(model->layers[i].windowed, i % 2 == 0);
     model_close(model);
     model = open_recipe(state, &(struct model_recipe){.family = "mistral", .window = 100});
-    assert_int_equal(model->shape.sliding_window, 100);
+    assert_int_equal(model->shape.window.n_positions, 100);
     assert_true(model->layers[0].windowed && model->layers[1].windowed);
     model_close(model);
     model = open_recipe(state, &(struct model_recipe){0});

@@ -9,15 +9,15 @@ static void messages_become_the_templates_variables(void **state)
                     "'function','function':{'name':'f'}}],'documents':[{'title':'t'}],"
                     "'chat_template_kwargs':{'enable_thinking':false}}");
     struct buffer out = {0};
-    json_encode(&job->request.variables, &out);
+    json_encode(&job->request.prompt.variables, &out);
     char expected[] =
         "{'messages':[{'role':'system','content':'s'},{'role':'user','content':'one\\ntwo','name':'n'}],"
         "'tools':[{'type':'function','function':{'name':'f'}}],'documents':[{'title':'t'}],"
         "'add_generation_prompt':true,'enable_thinking':false}";
     unquote(expected);
     assert_string_equal(out.data, expected);
-    assert_int_equal(job->request.prompt_kind, PROMPT_MESSAGES);
-    assert_int_equal(job->request.messages.array.n_items, 2);
+    assert_int_equal(job->request.prompt.kind, PROMPT_MESSAGES);
+    assert_int_equal(job->request.prompt.messages.array.n_items, 2);
     assert_encodes(
         job, "{'job_id':'a','messages':[{'role':'system','content':'s'},{'role':'user','content':'one\\ntwo',"
              "'name':'n'}],'tools':[{'type':'function','function':{'name':'f'}}],'documents':[{'title':'t'}],"
@@ -42,7 +42,7 @@ static void tool_choice_decides_whether_the_template_sees_tools(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct decoded decoded = decode(format, cases[i].choice);
         assert_int_equal(decoded.status, STATUS_OK);
-        const struct value *tools = value_get(&decoded.job->request.variables, "tools");
+        const struct value *tools = value_get(&decoded.job->request.prompt.variables, "tools");
         assert_int_equal(tools->kind, cases[i].seen ? VALUE_ARRAY : VALUE_NULL);
         assert_int_equal(decoded.job->request.tools.choice, cases[i].kind);
         job_destroy(decoded.job);
@@ -149,8 +149,8 @@ static void enable_thinking_is_a_variable_of_the_template(void **state)
 static void tools_and_documents_that_are_absent_are_none(void **state)
 {
     struct job *job = decode_good("{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
-    assert_int_equal(value_get(&job->request.variables, "tools")->kind, VALUE_NULL);
-    assert_int_equal(value_get(&job->request.variables, "documents")->kind, VALUE_NULL);
+    assert_int_equal(value_get(&job->request.prompt.variables, "tools")->kind, VALUE_NULL);
+    assert_int_equal(value_get(&job->request.prompt.variables, "documents")->kind, VALUE_NULL);
     assert_encodes(job, "{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
     job_destroy(job);
 }
@@ -410,7 +410,7 @@ static void completions_lines_without_max_tokens_have_sixteen(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct job *job = decode_good(cases[i].line);
-        assert_int_equal(job->request.max_tokens, cases[i].max_tokens);
+        assert_int_equal(job->request.stop.max_tokens, cases[i].max_tokens);
         job_destroy(job);
     }
 }

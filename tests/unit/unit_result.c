@@ -117,7 +117,7 @@ static void the_bytes_of_a_result_do_not_change(void **state)
     done->figures.cached_tokens = 8;
     struct buffer chat = {0};
     result_encode_openai(done, true, &chat);
-    done->request.prompt_kind = PROMPT_TEXT;
+    done->request.prompt.kind = PROMPT_TEXT;
     echo_first_token(&done->result.choices[0]);
     assert_result_reads_back(done);
     out = encode(done, ENCODING_JSON);
@@ -184,7 +184,7 @@ static void a_result_names_its_error_and_what_was_asked(void **state)
                      STATUS_OK);
     assert_int_equal(read->result.error.code, ERROR_CONTEXT_LENGTH);
     assert_string_equal(read->result.error.text, "prompt: too long");
-    assert_int_equal(read->request.prompt_kind, PROMPT_TEXT);
+    assert_int_equal(read->request.prompt.kind, PROMPT_TEXT);
     assert_true(text_equals_string(read->result.model, "asked for")); // the worker has given no name
     buffer_finish(&out);
     job_destroy(read);
@@ -193,7 +193,7 @@ static void a_result_names_its_error_and_what_was_asked(void **state)
     out = encode(done, ENCODING_MSGPACK);
     assert_int_equal(result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error),
                      STATUS_OK);
-    assert_int_equal(read->request.prompt_kind, PROMPT_MESSAGES);
+    assert_int_equal(read->request.prompt.kind, PROMPT_MESSAGES);
     assert_int_equal(read->index, 17);
     assert_int_equal(read->result.n_warnings, 1);
     assert_true(read->result.choices[0].logprobs[0].top[2].logprob == -9999); // minus infinity

@@ -7,7 +7,7 @@ static struct job *long_job(int32_t first, int32_t n_prompt, int32_t max_tokens,
     for (int32_t i = 0; i < n_prompt; i++)
         tokens[i] = first + i;
     struct job *job = job_of(tokens, n_prompt, max_tokens, id);
-    job->request.ignore_eos = true;
+    job->request.stop.ignore_eos = true;
     return job;
 }
 
@@ -145,10 +145,10 @@ static void a_job_expected_to_outgrow_the_memory_starts_alone(void **state)
     while (fake_model_answer((int32_t[]){first, first + 1, first + 2}, 3, 5, 0, 70, false, answer) > 40)
         first++;
     struct job *job = long_job(first, 3, -1, "ends early");
-    job->request.ignore_eos = false;
+    job->request.stop.ignore_eos = false;
     batcher_take(bench.batcher, job);
     run_to_end(&bench);
-    job->request.max_tokens = 4096 - 3;
+    job->request.stop.max_tokens = 4096 - 3;
     check_answer(job);
     bench_close(&bench);
 }

@@ -43,8 +43,8 @@ static void ask_for_choices(struct job *job, int32_t n_choices)
 {
     job->request.constraint = (struct constraint){
         .kind = CONSTRAINT_CHOICE, .choices = choices, .n_choices = n_choices, .field = "choice"};
-    job->request.choice_logprobs = true;
-    job->request.choice_logprobs_include_end = random_below(&random_state, 2);
+    job->request.scores.wanted = true;
+    job->request.scores.include_end = random_below(&random_state, 2);
 }
 
 static void check_scores(const struct job *job)
@@ -52,17 +52,17 @@ static void check_scores(const struct job *job)
     const struct request *request = &job->request;
     const struct result *result = &job->result;
     assert_int_equal(result->status, RESULT_DONE);
-    assert_int_equal(result->n_choice_logprobs, request->choice_logprobs ? request->constraint.n_choices : 0);
+    assert_int_equal(result->n_choice_logprobs, request->scores.wanted ? request->constraint.n_choices : 0);
     double sum = 0.0;
     for (int32_t i = 0; i < result->n_choice_logprobs; i++) {
         struct text choice = request->constraint.choices[i];
         struct token_array targets = {0};
         struct error error;
         assert_int_equal(tokenizer_encode(NULL, choice, 0, &targets, &error), STATUS_OK);
-        if (request->choice_logprobs_include_end)
+        if (request->scores.include_end)
             token_array_add(&targets, FAKE_EOS);
-        double expected =
-            fake_model_score(request->tokens, request->n_tokens, targets.ids, (int32_t)targets.n_ids);
+        double expected = fake_model_score(request->prompt.tokens, request->prompt.n_tokens, targets.ids,
+                                           (int32_t)targets.n_ids);
         assert_true(result->choice_logprobs[i].logprob == expected);
         assert_true(text_equal(result->choice_logprobs[i].choice, choice));
         sum += (double)result->choice_logprobs[i].probability;
@@ -98,7 +98,7 @@ static void choices_are_scored_the_same_whatever_the_batch_and_the_memory(void *
                 // after many short answers a long one outgrows the pages
                 int32_t max_tokens = (int32_t)random_below(&random_state, 5);
                 struct job *job = random_job(number, number % 9 ? max_tokens : 60);
-                job->request.ignore_eos = number % 9 == 0;
+                job->request.stop.ignore_eos = number % 9 == 0;
                 if (number % 9)
                     ask_for_choices(job, 1 + number % N_CHOICES);
                 batcher_take(bench.batcher, job);
@@ -106,7 +106,7 @@ static void choices_are_scored_the_same_whatever_the_batch_and_the_memory(void *
             run_to_end(&bench);
             assert_int_equal(bench.finished.n_jobs, 120);
             for (const struct job *job = bench.finished.first; job; job = job->next)
-                job->request.choice_logprobs ? check_scores(job) : check_answer(job);
+                job->request.scores.wanted ? check_scores(job) : check_answer(job);
             n_preempted += bench.preempted;
             bench_close(&bench);
         }
@@ -123,7 +123,7 @@ static void a_prompt_is_computed_once_for_all_its_choices(void **state)
         tokens[i] = 20 + i;
     struct job *job = job_of(tokens, 16 * 5 + 3, 0, "job");
     ask_for_choices(job, N_CHOICES);
-    job->request.choice_logprobs_include_end = false;
+    job->request.scores.include_end = false;
     batcher_take(bench.batcher, job);
     run_to_end(&bench);
     int64_t n_rows = 16 * 5;
@@ -145,7 +145,7 @@ static void choices_that_fit_no_context_fail_their_job_alone(void **state)
     for (int32_t n = 4094; n <= 4096; n++) {
         struct job *job = job_of(tokens, n, 0, "job");
         ask_for_choices(job, 3);
-        job->request.choice_logprobs_include_end = false;
+        job->request.scores.include_end = false;
         batcher_take(bench.batcher, job);
     }
     batcher_take(bench.batcher, job_of((int32_t[]){FAKE_POISON, 9}, 2, 3, "poison"));
@@ -156,12 +156,12 @@ static void choices_that_fit_no_context_fail_their_job_alone(void **state)
     for (const struct job *job = bench.finished.first; job; job = job->next) {
         if (text_equals_string(job->job_id, "poison")) {
             assert_int_equal(job->result.error.code, ERROR_LOGITS_NAN);
-        } else if (job->request.n_tokens == 4094) {
+        } else if (job->request.prompt.n_tokens == 4094) {
             check_scores(job);
         } else {
             assert_string_equal(
                 job->result.error.text,
-                job->request.n_tokens == 4095
+                job->request.prompt.n_tokens == 4095
                     ? "the model's context holds 4096 tokens: the prompt and its longest choice have 4097"
                     : "the model's context holds 4096 tokens: the prompt and its longest choice have 4098");
             assert_int_equal(job->result.error.code, ERROR_CONTEXT_LENGTH);
@@ -176,14 +176,14 @@ static void check_prompt(const struct job *job)
 {
     const struct request *request = &job->request;
     const struct result *result = &job->result;
-    assert_int_equal(result->n_prompt_logprobs, request->n_tokens);
+    assert_int_equal(result->n_prompt_logprobs, request->prompt.n_tokens);
     assert_true(isnan(result->prompt_logprobs[0].chosen.logprob));
-    for (int32_t i = 0; i < request->n_tokens; i++) {
+    for (int32_t i = 0; i < request->prompt.n_tokens; i++) {
         const struct logprob_entry *entry = &result->prompt_logprobs[i];
-        assert_int_equal(entry->chosen.token, request->tokens[i]);
+        assert_int_equal(entry->chosen.token, request->prompt.tokens[i]);
         if (i > 0)
             assert_true((double)entry->chosen.logprob ==
-                        fake_model_score(request->tokens, i, request->tokens + i, 1));
+                        fake_model_score(request->prompt.tokens, i, request->prompt.tokens + i, 1));
     }
 }
 
@@ -198,7 +198,7 @@ static void prompts_are_scored_the_same_whatever_the_batch_and_the_memory(void *
             for (int number = 0; number < 120; number++) {
                 int32_t max_tokens = (int32_t)random_below(&random_state, 5);
                 struct job *job = random_job(number, number % 9 ? max_tokens : 60);
-                job->request.ignore_eos = number % 9 == 0;
+                job->request.stop.ignore_eos = number % 9 == 0;
                 if (number % 2)
                     job->request.prompt_logprobs = 0;
                 batcher_take(bench.batcher, job);
@@ -228,7 +228,7 @@ static void a_scored_prompt_shares_its_pages_and_computes_its_rows(void **state)
         for (int i = 0; i < 2; i++) {
             struct job *job = job_of(tokens, 16 * 3 + 1, 0, "job");
             job->request.prompt_logprobs = i == order ? 0 : -1;
-            job->request.max_tokens = i == order ? 0 : 1;
+            job->request.stop.max_tokens = i == order ? 0 : 1;
             batcher_take(bench.batcher, job);
             run_to_end(&bench);
         }
@@ -249,7 +249,7 @@ static void an_echo_stands_before_the_answer_with_its_tokens(void **state)
         for (int32_t max_tokens = 0; max_tokens < 3; max_tokens += 2) {
             struct job *job = job_of(tokens, 5, max_tokens, "job");
             job->request.echo = true;
-            job->request.ignore_eos = true;
+            job->request.stop.ignore_eos = true;
             job->request.sampling.logprobs = with_logprobs;
             batcher_take(bench.batcher, job);
         }
@@ -259,7 +259,7 @@ static void an_echo_stands_before_the_answer_with_its_tokens(void **state)
     run_to_end(&bench);
     for (const struct job *job = bench.finished.first; job; job = job->next) {
         const struct choice *choice = &job->result.choices[0];
-        int32_t all[8] = {30, 31, 32, 33, 34}, n = job->request.max_tokens;
+        int32_t all[8] = {30, 31, 32, 33, 34}, n = job->request.stop.max_tokens;
         char text[9];
         if (!job->request.echo) {
             check_prompt(job);
@@ -294,8 +294,8 @@ static void a_choice_without_tokens_is_refused(void **state)
         struct job *job = job_of(tokens, 2, 0, "job");
         job->request.constraint = (struct constraint){
             .kind = CONSTRAINT_CHOICE, .choices = unspelled, .n_choices = 2, .field = "choice"};
-        job->request.choice_logprobs = true;
-        job->request.choice_logprobs_include_end = with_end;
+        job->request.scores.wanted = true;
+        job->request.scores.include_end = with_end;
         batcher_take(bench.batcher, job);
         run_to_end(&bench);
         assert_int_equal(bench.finished.first->result.status, RESULT_FAILED);
@@ -321,7 +321,7 @@ static void a_choice_that_is_refused_is_quoted_in_short(void **state)
         struct job *job = job_of(tokens, 2, 0, "job");
         job->request.constraint = (struct constraint){
             .kind = CONSTRAINT_CHOICE, .choices = &choice, .n_choices = 1, .field = "choice"};
-        job->request.choice_logprobs = true;
+        job->request.scores.wanted = true;
         batcher_take(bench.batcher, job);
         run_to_end(&bench);
         assert_non_null(strstr(bench.finished.first->result.error.text, expected));
