@@ -36,12 +36,12 @@ struct job *job_list_take(struct job_list *list)
 static bool allocate_steps(struct batcher *b)
 {
     size_t rows = (size_t)b->config.limits.n_tokens_max, sequences = (size_t)b->config.limits.n_sequences_max;
-    b->preparing = calloc((size_t)b->config.limits.n_jobs_max, sizeof(struct prompt *));
+    b->jobs.preparing = calloc((size_t)b->config.limits.n_jobs_max, sizeof(struct prompt *));
     b->running = calloc(2 * sequences, sizeof(struct sequence *));
-    b->results = calloc(sequences, sizeof *b->results);
-    bool complete = b->preparing && b->running && b->results;
+    b->pipeline.results = calloc(sequences, sizeof *b->pipeline.results);
+    bool complete = b->jobs.preparing && b->running && b->pipeline.results;
     for (int i = 0; i < 2; i++) {
-        struct scheduled_step *scheduled = &b->steps[i];
+        struct scheduled_step *scheduled = &b->pipeline.slots[i];
         scheduled->tokens = calloc(rows, sizeof *scheduled->tokens);
         scheduled->positions = calloc(rows, sizeof *scheduled->positions);
         scheduled->output_rows = calloc(sequences, sizeof *scheduled->output_rows);
@@ -58,11 +58,11 @@ static bool allocate_steps(struct batcher *b)
 
 static void free_steps(struct batcher *b)
 {
-    free(b->preparing);
+    free(b->jobs.preparing);
     free(b->running);
-    free(b->results);
+    free(b->pipeline.results);
     for (int i = 0; i < 2; i++) {
-        struct scheduled_step *scheduled = &b->steps[i];
+        struct scheduled_step *scheduled = &b->pipeline.slots[i];
         free(scheduled->tokens);
         free(scheduled->positions);
         free(scheduled->output_rows);
@@ -89,7 +89,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     b->config.environment.limits.n_positions_max = n_positions > INT32_MAX ? INT32_MAX : (int32_t)n_positions;
     b->config.environment.limits.page_positions = limits->page_positions;
     enum status status = STATUS_OK;
-    b->building = &b->steps[0];
+    b->pipeline.building = &b->pipeline.slots[0];
     if (!allocate_steps(b))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
                            "batcher: no memory for steps of %d rows and %d sequences", limits->n_tokens_max,
@@ -114,13 +114,13 @@ void batcher_destroy(struct batcher *b)
 {
     if (!b)
         return;
-    assert(b->n_jobs == 0);
+    assert(b->jobs.n == 0);
     window_finish(&b->window);
     if (b->tree.roots[0])
         prefix_finish(&b->tree);
     page_stack_finish(&b->pages);
     constraint_cache_finish(&b->constraints);
-    free(b->masking);
+    free(b->masks.tasks);
     free_steps(b);
     free(b);
 }
@@ -129,29 +129,29 @@ void batcher_destroy(struct batcher *b)
 
 bool batcher_is_full(const struct batcher *b)
 {
-    return b->n_jobs >= b->config.limits.n_jobs_max;
+    return b->jobs.n >= b->config.limits.n_jobs_max;
 }
 
 bool batcher_is_empty(const struct batcher *b)
 {
-    return b->n_jobs == 0;
+    return b->jobs.n == 0;
 }
 
 void batcher_take(struct batcher *b, struct job *job)
 {
     assert(!batcher_is_full(b));
-    b->n_jobs++;
-    job_list_append(&b->arrived, job);
+    b->jobs.n++;
+    job_list_append(&b->jobs.arrived, job);
 }
 
 static void hand_back(struct batcher *b, struct prompt *prompt, struct job_list *list)
 {
     struct job *job = prompt->job;
     struct compiled_constraint *constraint = prompt->rules.constraint;
-    list_remove(&b->prompts, &prompt->link);
+    list_remove(&b->jobs.prompts, &prompt->link);
     prompt_destroy(prompt);
     constraint_cache_release(&b->constraints, constraint);
-    b->n_jobs--;
+    b->jobs.n--;
     job_list_append(list, job);
 }
 
@@ -208,11 +208,11 @@ static bool allocate_masks(struct batcher *b)
     size_t n = (size_t)b->config.limits.n_sequences_max;
     size_t mask_bytes = (size_t)token_mask_words(b->config.environment.limits.n_vocab) * sizeof(uint32_t);
     for (int i = 0; i < 2; i++)
-        if (!b->steps[i].masks)
-            b->steps[i].masks = calloc(n, mask_bytes);
-    if (!b->masking)
-        b->masking = calloc(n, sizeof *b->masking);
-    return b->steps[0].masks && b->steps[1].masks && b->masking;
+        if (!b->pipeline.slots[i].masks)
+            b->pipeline.slots[i].masks = calloc(n, mask_bytes);
+    if (!b->masks.tasks)
+        b->masks.tasks = calloc(n, sizeof *b->masks.tasks);
+    return b->pipeline.slots[0].masks && b->pipeline.slots[1].masks && b->masks.tasks;
 }
 
 // Of a prepared prompt. No memory is a fault of the host.
@@ -260,31 +260,32 @@ static void forbid_bad_words(struct scheduled_step *scheduled)
 static void await_masks(void *context)
 {
     struct batcher *b = context;
-    if (!b->building->step.await_masks)
+    if (!b->pipeline.building->step.await_masks)
         return;
-    while (b->n_masking > 0)
-        pool_wait(b->config.pool, &b->masking[--b->n_masking].task);
-    forbid_bad_words(b->building);
-    b->building->step.await_masks = NULL;
+    while (b->masks.n_started > 0)
+        pool_wait(b->config.pool, &b->masks.tasks[--b->masks.n_started].task);
+    forbid_bad_words(b->pipeline.building);
+    b->pipeline.building->step.await_masks = NULL;
 }
 
 // Starts to fill the masks, a task a constraint. They are waited for within the step.
 static void start_masks(struct batcher *b)
 {
-    struct scheduled_step *scheduled = b->building;
-    b->n_masking = 0;
+    struct scheduled_step *scheduled = b->pipeline.building;
+    b->masks.n_started = 0;
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
         const struct compiled_constraint *constraint =
             scheduled->output_sequences[i]->prompt->rules.constraint;
         bool is_new = constraint != NULL && !scheduled->samples[i].scores;
-        for (int32_t j = 0; j < b->n_masking && is_new; j++)
-            is_new = b->masking[j].constraint != constraint;
+        for (int32_t j = 0; j < b->masks.n_started && is_new; j++)
+            is_new = b->masks.tasks[j].constraint != constraint;
         if (is_new)
-            b->masking[b->n_masking++] = (struct mask_task){.scheduled = scheduled, .constraint = constraint};
+            b->masks.tasks[b->masks.n_started++] =
+                (struct mask_task){.scheduled = scheduled, .constraint = constraint};
     }
-    for (int32_t i = 0; i < b->n_masking; i++) {
-        b->masking[i].task = (struct pool_task){.run = fill_masks_of, .context = &b->masking[i]};
-        pool_start(b->config.pool, &b->masking[i].task);
+    for (int32_t i = 0; i < b->masks.n_started; i++) {
+        b->masks.tasks[i].task = (struct pool_task){.run = fill_masks_of, .context = &b->masks.tasks[i]};
+        pool_start(b->config.pool, &b->masks.tasks[i].task);
     }
     scheduled->step.await_masks = await_masks;
     scheduled->step.masks_context = b;
@@ -296,8 +297,8 @@ static void prepare_one(void *context, int index, int thread)
 {
     struct batcher *b = context;
     (void)thread;
-    if (prompt_prepare(b->preparing[index], &b->config.environment) != STATUS_OK)
-        assert(b->preparing[index]->error.status != STATUS_OK);
+    if (prompt_prepare(b->jobs.preparing[index], &b->config.environment) != STATUS_OK)
+        assert(b->jobs.preparing[index]->error.status != STATUS_OK);
 }
 
 static void note_deadline(struct batcher *b, const struct job *job)
@@ -354,21 +355,21 @@ static void check_constraint(struct batcher *b, struct prompt *prompt, struct jo
 static void prepare_arrived(struct batcher *b, struct job_list *finished)
 {
     int n = 0;
-    for (struct job *job; (job = job_list_take(&b->arrived));) {
+    for (struct job *job; (job = job_list_take(&b->jobs.arrived));) {
         struct prompt *prompt = prompt_create(job);
         if (!prompt) {
             batcher_note_fault(b, "preparing a job");
-            job_list_append(&b->arrived, job);
+            job_list_append(&b->jobs.arrived, job);
             break;
         }
         prompt->times.taken_us = clock_us();
-        list_append(&b->prompts, &prompt->link);
+        list_append(&b->jobs.prompts, &prompt->link);
         note_deadline(b, job);
-        b->preparing[n++] = prompt;
+        b->jobs.preparing[n++] = prompt;
     }
     pool_run(b->config.pool, n, prepare_one, b);
     for (int i = 0; i < n; i++) {
-        struct prompt *prompt = b->preparing[i];
+        struct prompt *prompt = b->jobs.preparing[i];
         find_constraint(b, prompt);
         prompt->rules.is_compiling = prompt->error.status == STATUS_OK && prompt->rules.constraint &&
                                      prompt->rules.constraint->state != CONSTRAINT_COMPILED;
@@ -384,13 +385,14 @@ static void collect_constraints(struct batcher *b, struct job_list *finished)
 {
     int32_t n_compiled;
     struct error error;
-    bool is_idle = b->n_running == 0 && b->window.n_waiting == 0 && !b->under_way && !finished->first;
+    bool is_idle =
+        b->n_running == 0 && b->window.n_waiting == 0 && !b->pipeline.under_way && !finished->first;
     if (constraint_cache_collect(&b->constraints, is_idle ? COMPILE_WAIT_MS : 0, &n_compiled, &error) !=
         STATUS_OK)
         batcher_note_fault(b, "compiling a constraint");
     if (n_compiled == 0)
         return;
-    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
+    LIST_EACH (struct prompt, prompt, &b->jobs.prompts, link) {
         if (prompt->rules.is_compiling && prompt->rules.constraint->state == CONSTRAINT_COMPILED) {
             prompt->rules.is_compiling = false;
             check_constraint(b, prompt, finished);
@@ -429,13 +431,13 @@ static void take_results(struct batcher *b, const struct scheduled_step *done, s
         if (!sequence)
             continue;
         if (done->samples[i].scores) {
-            sequence_score(sequence, &b->results[i], b->config.environment.tokenizer);
+            sequence_score(sequence, &b->pipeline.results[i], b->config.environment.tokenizer);
         } else {
             int32_t n_forced = sequence->answer.n_forced;
             figures->n_generated++;
             if (!sequence->prompt->times.first_token_us)
                 sequence->prompt->times.first_token_us = clock_us();
-            sequence_accept(sequence, &b->results[i], b->config.environment.tokenizer);
+            sequence_accept(sequence, &b->pipeline.results[i], b->config.environment.tokenizer);
             b->n_forced += sequence->answer.n_forced - n_forced;
         }
         if (sequence->answer.finish_reason != FINISH_NONE)
@@ -452,7 +454,7 @@ static void finish_failed(struct batcher *b, struct job_list *finished)
     if (!b->any_failed)
         return;
     b->any_failed = false;
-    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
+    LIST_EACH (struct prompt, prompt, &b->jobs.prompts, link) {
         if (prompt->error.status != STATUS_OK) {
             stop_prompt(b, prompt);
             finish_prompt(b, prompt, finished);
@@ -462,14 +464,14 @@ static void finish_failed(struct batcher *b, struct job_list *finished)
 
 void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id, int64_t until_s)
 {
-    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
+    LIST_EACH (struct prompt, prompt, &b->jobs.prompts, link) {
         if (!job_is_named(prompt->job, dataset, job_id, until_s))
             continue;
         if (prompt->error.status == STATUS_OK)
             (void)error_set(&prompt->error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
         b->any_failed = true;
     }
-    for (struct job *job = b->arrived.first; job; job = job->next)
+    for (struct job *job = b->jobs.arrived.first; job; job = job->next)
         if (job_is_named(job, dataset, job_id, until_s))
             (void)error_set(&job->result.error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
 }
@@ -484,7 +486,7 @@ static enum status miss_deadline(const struct job *job, struct error *error)
 static void finish_dead_arrivals(struct batcher *b, int64_t now_s, struct job_list *finished)
 {
     struct job_list kept = {0};
-    for (struct job *job; (job = job_list_take(&b->arrived));) {
+    for (struct job *job; (job = job_list_take(&b->jobs.arrived));) {
         struct error error = job->result.error;
         if (error.code != ERROR_CANCELLED && !(job->deadline_s && now_s >= job->deadline_s)) {
             job_list_append(&kept, job);
@@ -493,10 +495,10 @@ static void finish_dead_arrivals(struct batcher *b, int64_t now_s, struct job_li
         if (error.code != ERROR_CANCELLED)
             (void)miss_deadline(job, &error);
         job_fail(job, &error);
-        b->n_jobs--;
+        b->jobs.n--;
         job_list_append(finished, job);
     }
-    b->arrived = kept;
+    b->jobs.arrived = kept;
 }
 
 // Fails prompts past their deadline. Walks the list only when next_deadline has passed.
@@ -505,7 +507,7 @@ static void expire(struct batcher *b, int64_t now_s)
     if (!b->next_deadline_s || now_s < b->next_deadline_s)
         return;
     b->next_deadline_s = 0;
-    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
+    LIST_EACH (struct prompt, prompt, &b->jobs.prompts, link) {
         const struct job *job = prompt->job;
         if (!job->deadline_s || now_s < job->deadline_s) {
             note_deadline(b, job);
@@ -521,22 +523,23 @@ static void expire(struct batcher *b, int64_t now_s)
 static enum status compute(struct batcher *b, const struct scheduled_step **done, struct error *error)
 {
     const struct engine *engine = &b->config.engine;
-    struct scheduled_step *next = b->building->step.n_tokens > 0 ? b->building : NULL, *before = b->under_way;
+    struct scheduled_step *next = b->pipeline.building->step.n_tokens > 0 ? b->pipeline.building : NULL,
+                          *before = b->pipeline.under_way;
     *done = engine->submit ? before : next;
     enum status status = STATUS_OK;
     if (next && engine->submit) {
         status = engine->submit(engine->context, &next->step, error);
         await_masks(b); // an engine that failed may not have
-        b->building = &b->steps[next == &b->steps[0]];
+        b->pipeline.building = &b->pipeline.slots[next == &b->pipeline.slots[0]];
     } else if (next) {
-        status = engine->step(engine->context, &next->step, b->results, error);
+        status = engine->step(engine->context, &next->step, b->pipeline.results, error);
         await_masks(b);
     }
-    b->under_way = engine->submit ? next : NULL;
+    b->pipeline.under_way = engine->submit ? next : NULL;
     if (status == STATUS_OK && before)
-        status = engine->collect(engine->context, &before->step, b->results, error);
+        status = engine->collect(engine->context, &before->step, b->pipeline.results, error);
     if (status != STATUS_OK)
-        b->under_way = NULL;
+        b->pipeline.under_way = NULL;
     return status;
 }
 
@@ -602,11 +605,11 @@ static void release_prompt(struct batcher *b, struct prompt *prompt, struct job_
 
 void batcher_release(struct batcher *b, bool running_too, struct job_list *released)
 {
-    for (struct job *job; (job = job_list_take(&b->arrived));) {
-        b->n_jobs--;
+    for (struct job *job; (job = job_list_take(&b->jobs.arrived));) {
+        b->jobs.n--;
         job_list_append(released, job);
     }
-    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
+    LIST_EACH (struct prompt, prompt, &b->jobs.prompts, link) {
         if (running_too || !prompt->times.admitted_us)
             release_prompt(b, prompt, released);
     }
@@ -628,13 +631,13 @@ bool partition_ids_have(const struct partition_ids *ids, const struct job *job)
 void batcher_release_partitions(struct batcher *b, const struct partition_ids *ids, struct job_list *released)
 {
     struct job_list kept = {0};
-    for (struct job *job; (job = job_list_take(&b->arrived));) {
+    for (struct job *job; (job = job_list_take(&b->jobs.arrived));) {
         bool is_theirs = partition_ids_have(ids, job);
-        b->n_jobs -= is_theirs;
+        b->jobs.n -= is_theirs;
         job_list_append(is_theirs ? released : &kept, job);
     }
-    b->arrived = kept;
-    LIST_EACH (struct prompt, prompt, &b->prompts, link) {
+    b->jobs.arrived = kept;
+    LIST_EACH (struct prompt, prompt, &b->jobs.prompts, link) {
         if (!prompt->times.admitted_us && partition_ids_have(ids, prompt->job))
             release_prompt(b, prompt, released);
     }

@@ -29,15 +29,32 @@ struct mask_task {
     const struct compiled_constraint *constraint;
 };
 
+// The jobs that the batcher owns.
+struct batcher_jobs {
+    struct list prompts; // waiting and running, by their link, oldest first
+    int32_t n;
+    struct job_list arrived;   // not prepared yet
+    struct prompt **preparing; // [n_jobs_max]
+};
+
+struct batcher_pipeline {
+    struct scheduled_step slots[2];
+    struct scheduled_step *building;  // one of `slots`
+    struct scheduled_step *under_way; // the other one, submitted and not collected; NULL: none
+    struct sample_result *results;    // [n_sequences_max]
+};
+
+struct batcher_masks {
+    struct mask_task *tasks; // [n_sequences_max] a task a constraint; allocated with the masks
+    int32_t n_started;       // and not waited for
+};
+
 struct batcher {
     struct batcher_config config;
     struct page_stack pages;
     struct prefix_tree tree;
     struct window window;
-    struct list prompts; // waiting and running, by their link, oldest first
-    int32_t n_jobs;
-    struct job_list arrived;   // not prepared yet
-    struct prompt **preparing; // [n_jobs_max]
+    struct batcher_jobs jobs;
     struct sequence **running; // [2 n_sequences_max] by admission; half may wait for their last token
     int32_t n_running;
     int64_t n_admissions;
@@ -45,14 +62,10 @@ struct batcher {
     struct error host_fault; // out of memory: the round fails with it; STATUS_OK: none
     int64_t next_deadline_s; // no later than the earliest deadline of any prompt; 0: none
     double answer_tokens;    // moving average length of finished answers; 0: none finished yet
-    struct scheduled_step steps[2];
-    struct scheduled_step *building;  // one of `steps`
-    struct scheduled_step *under_way; // the other one, submitted and not collected; NULL: none
-    struct sample_result *results;    // [n_sequences_max]
+    struct batcher_pipeline pipeline;
     struct constraint_cache constraints;
-    struct mask_task *masking; // [n_sequences_max] a task a constraint; allocated with the masks
-    int32_t n_masking;         // started and not waited for
-    int32_t n_forced;          // tokens forced since the last step with results
+    struct batcher_masks masks;
+    int32_t n_forced; // tokens forced since the last step with results
 };
 
 // Fills b->building with tokens of the running sequences, then of newly admitted ones. scheduler.c.

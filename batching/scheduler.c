@@ -35,9 +35,9 @@ static void remove_running(struct batcher *b, struct sequence *sequence)
 void scheduler_remove(struct batcher *b, struct sequence *sequence)
 {
     for (int i = 0; i < 2; i++)
-        for (int32_t j = 0; j < b->steps[i].step.n_outputs; j++)
-            if (b->steps[i].output_sequences[j] == sequence)
-                b->steps[i].output_sequences[j] = NULL;
+        for (int32_t j = 0; j < b->pipeline.slots[i].step.n_outputs; j++)
+            if (b->pipeline.slots[i].output_sequences[j] == sequence)
+                b->pipeline.slots[i].output_sequences[j] = NULL;
     if (sequence->running)
         remove_running(b, sequence);
     else if (sequence->node)
@@ -139,7 +139,7 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
 
 static void preempt(struct batcher *b, struct sequence *sequence)
 {
-    b->building->n_preempted++;
+    b->pipeline.building->n_preempted++;
     sequence->prompt->job->figures.cached_tokens -= sequence->cache.n_shared;
     sequence->cache.n_shared = 0;
     remove_running(b, sequence);
@@ -228,7 +228,7 @@ static void add_output(struct scheduled_step *scheduled, struct sequence *sequen
 // covers them.
 static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_tokens_max)
 {
-    struct scheduled_step *scheduled = b->building;
+    struct scheduled_step *scheduled = b->pipeline.building;
     struct step *step = &scheduled->step;
     int32_t n_tokens = sequence_n_tokens(sequence);
     int32_t n = n_tokens - sequence->cache.n_computed;
@@ -265,7 +265,7 @@ static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_t
 
 static bool step_has_room(const struct batcher *b)
 {
-    const struct step *step = &b->building->step;
+    const struct step *step = &b->pipeline.building->step;
     return step->n_tokens < b->config.limits.n_tokens_max &&
            step->n_sequences < b->config.limits.n_sequences_max &&
            step->n_outputs < b->config.limits.n_sequences_max;
@@ -276,7 +276,7 @@ static bool step_has_room(const struct batcher *b)
 static int32_t limit_to_outputs(const struct batcher *b, const struct sequence *sequence, int32_t n,
                                 int32_t owed)
 {
-    int32_t outputs = b->config.limits.n_sequences_max - b->building->step.n_outputs - owed;
+    int32_t outputs = b->config.limits.n_sequences_max - b->pipeline.building->step.n_outputs - owed;
     if (sequence->scoring.n_submitted == sequence->scoring.n_targets)
         return n;
     int32_t most = first_output_row(sequence) - sequence->cache.n_computed + (outputs > 1 ? outputs : 1);
@@ -293,7 +293,7 @@ static void schedule_running(struct batcher *b)
         bool waits = sequence->prompt->rules.constraint || sequence->prompt->vocabulary.bad_words_wait;
         if (sequence_ends(sequence) || (is_pending && waits))
             continue;
-        int32_t room = b->config.limits.n_tokens_max - b->building->step.n_tokens;
+        int32_t room = b->config.limits.n_tokens_max - b->pipeline.building->step.n_tokens;
         // One token is reserved for each sequence after this one, so that a prefill chunk does not stall
         // decoding.
         int32_t owed = b->n_running - i - 1;
@@ -344,7 +344,7 @@ static void schedule_waiting(struct batcher *b)
             !reserve_table(b, sequence, pages_for(b, n_tokens)))
             return;
         admit(b, sequence, n_ready);
-        int32_t room = b->config.limits.n_tokens_max - b->building->step.n_tokens;
+        int32_t room = b->config.limits.n_tokens_max - b->pipeline.building->step.n_tokens;
         int32_t left = sequence_n_tokens(sequence) - sequence->cache.n_computed;
         int32_t n = limit_to_outputs(b, sequence, left < room ? left : room, 0);
         if (!grow_pages(b, sequence, (int64_t)sequence->cache.n_computed + n, b->n_running)) {
@@ -357,7 +357,7 @@ static void schedule_waiting(struct batcher *b)
 
 void scheduler_build_step(struct batcher *b)
 {
-    struct scheduled_step *scheduled = b->building;
+    struct scheduled_step *scheduled = b->pipeline.building;
     scheduled->step = (struct step){.tokens = scheduled->tokens,
                                     .positions = scheduled->positions,
                                     .sequences = scheduled->sequences,

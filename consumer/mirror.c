@@ -23,6 +23,12 @@ enum {
 
 enum topic { TOPIC_JOBS, TOPIC_RESULTS, N_TOPICS };
 
+struct mirror_partitions {
+    struct kafka_standing *standings; // [n]
+    size_t n, capacity;
+    int64_t looked_ms;
+};
+
 struct mirror {
     const struct mirror_config *config;
     const char *topics[N_TOPICS];
@@ -33,9 +39,8 @@ struct mirror {
     struct mirrored_job jobs[GROUP_RECORDS_MAX];
     struct mirrored_result results[GROUP_RECORDS_MAX];
     size_t n_jobs, n_results;
-    struct kafka_standing *standings;
-    size_t n_standings, standings_capacity;
-    int64_t looked_ms, compact_at_ms, n_jobs_stored, n_results_stored;
+    struct mirror_partitions partitions;
+    int64_t compact_at_ms, n_jobs_stored, n_results_stored;
 };
 
 // ---- records ----
@@ -133,21 +138,22 @@ static enum status receive(void *context, const struct record *record, struct er
 static enum status look_at_group(struct mirror *mirror, struct error *error)
 {
     size_t n_partitions = (size_t)kafka_follow_n_partitions(mirror->follow, TOPIC_JOBS);
-    mirror->n_standings = 0;
-    if (n_partitions > mirror->standings_capacity) {
-        struct kafka_standing *standings = realloc(mirror->standings, n_partitions * sizeof *standings);
+    mirror->partitions.n = 0;
+    if (n_partitions > mirror->partitions.capacity) {
+        struct kafka_standing *standings =
+            realloc(mirror->partitions.standings, n_partitions * sizeof *standings);
         if (!standings)
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
-        mirror->standings = standings;
-        mirror->standings_capacity = n_partitions;
+        mirror->partitions.standings = standings;
+        mirror->partitions.capacity = n_partitions;
     }
     struct error away;
-    if (kafka_follow_standings(mirror->follow, TOPIC_JOBS, mirror->standings, n_partitions,
-                               &mirror->n_standings, &away) != STATUS_OK) {
+    if (kafka_follow_standings(mirror->follow, TOPIC_JOBS, mirror->partitions.standings, n_partitions,
+                               &mirror->partitions.n, &away) != STATUS_OK) {
         log_write(LOG_DEBUG, "%s", away.text);
-        mirror->n_standings = 0;
+        mirror->partitions.n = 0;
     }
-    mirror->looked_ms = clock_ms();
+    mirror->partitions.looked_ms = clock_ms();
     return STATUS_OK;
 }
 
@@ -170,7 +176,7 @@ static void clear(struct mirror *mirror)
 {
     for (size_t i = 0; i < mirror->n_group; i++)
         job_destroy(mirror->group[i]);
-    mirror->n_group = mirror->group_bytes = mirror->n_jobs = mirror->n_results = mirror->n_standings = 0;
+    mirror->n_group = mirror->group_bytes = mirror->n_jobs = mirror->n_results = mirror->partitions.n = 0;
 }
 
 static bool must_leave(const struct mirror *mirror, int timeout_ms)
@@ -213,23 +219,23 @@ static size_t fill_positions(const struct mirror *mirror, struct mirrored_positi
 
 static enum status store_group(struct mirror *mirror, struct error *error)
 {
-    if (mirror->n_group + mirror->n_standings == 0)
+    if (mirror->n_group + mirror->partitions.n == 0)
         return STATUS_OK;
     size_t n_positions = 0;
     for (size_t t = 0; t < N_TOPICS; t++)
         n_positions += (size_t)kafka_follow_n_partitions(mirror->follow, t);
     struct mirrored_position *positions = calloc(n_positions, sizeof *positions);
-    struct partition_row *partitions = calloc(mirror->n_standings + 1, sizeof *partitions);
+    struct partition_row *partitions = calloc(mirror->partitions.n + 1, sizeof *partitions);
     enum status status = STATUS_OK;
     if (!positions || !partitions)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
     if (status == STATUS_OK) {
-        for (size_t i = 0; i < mirror->n_standings; i++)
-            partitions[i] = row_of(mirror, &mirror->standings[i]);
+        for (size_t i = 0; i < mirror->partitions.n; i++)
+            partitions[i] = row_of(mirror, &mirror->partitions.standings[i]);
         struct mirror_record record = {mirror->jobs,    mirror->n_jobs,
                                        mirror->results, mirror->n_results,
                                        positions,       fill_positions(mirror, positions),
-                                       partitions,      mirror->n_standings};
+                                       partitions,      mirror->partitions.n};
         status = store_patiently(mirror, &record, error);
     }
     if (status == STATUS_OK) {
@@ -287,7 +293,7 @@ static enum status turn(struct mirror *mirror, struct error *error)
 {
     enum status status = read_group(mirror, error);
     bool due = mirror->config->until_end ? kafka_follow_is_at_end(mirror->follow)
-                                         : clock_ms() - mirror->looked_ms >= STANDINGS_INTERVAL_MS;
+                                         : clock_ms() - mirror->partitions.looked_ms >= STANDINGS_INTERVAL_MS;
     if (status == STATUS_OK && due)
         status = look_at_group(mirror, error);
     if (status == STATUS_OK)
@@ -325,7 +331,7 @@ enum status mirror_run(const struct mirror_config *config, struct error *error)
         status = STATUS_OK;
     clear(mirror);
     kafka_follow_close(mirror->follow);
-    free(mirror->standings);
+    free(mirror->partitions.standings);
     free(mirror);
     return status;
 }

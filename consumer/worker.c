@@ -32,7 +32,7 @@ static enum status back_off(struct worker *worker, struct retry *retry, struct e
     warn_once(worker, error, "trying again");
     memcpy(worker->config->metrics->state.trouble, error->text,
            sizeof worker->config->metrics->state.trouble);
-    int64_t most = retry == &worker->polling ? WORKER_POLL_RETRY_MS_MAX : WORKER_RETRY_MS_MAX;
+    int64_t most = retry == &worker->polls.retry ? WORKER_POLL_RETRY_MS_MAX : WORKER_RETRY_MS_MAX;
     retry->delay_ms = retry->delay_ms ? retry->delay_ms * 2 : 50;
     if (retry->delay_ms > most)
         retry->delay_ms = most;
@@ -44,7 +44,7 @@ static enum status back_off(struct worker *worker, struct retry *retry, struct e
 static void recovered(struct worker *worker, struct retry *retry)
 {
     *retry = (struct retry){0};
-    if (worker->polling.delay_ms || (worker->commits.retry.delay_ms && worker->finished.n_jobs) ||
+    if (worker->polls.retry.delay_ms || (worker->commits.retry.delay_ms && worker->jobs.finished.n_jobs) ||
         worker->figures.retry.delay_ms)
         return;
     if (worker->warning.text[0])
@@ -82,9 +82,9 @@ static void cancel_if_asked(struct transport *transport, struct job *job)
 // works.
 static enum status check_model(struct worker *worker, struct error *error)
 {
-    if (worker->finished.n_jobs == 0)
+    if (worker->jobs.finished.n_jobs == 0)
         worker->commits.finished_since_ms = clock_ms();
-    trial_release(&worker->trial, worker->gate.n_engine == 0, &worker->finished, clock_ms());
+    trial_release(&worker->trial, worker->gate.n_engine == 0, &worker->jobs.finished, clock_ms());
     return trial_check(&worker->trial, error);
 }
 
@@ -110,13 +110,13 @@ static enum duplicate take_duplicate(struct worker *worker, struct job *job)
 static void receive(void *context, const struct record *record)
 {
     struct worker *worker = context;
-    struct job *job = intake_job(record, &worker->config->names, &worker->reserve);
+    struct job *job = intake_job(record, &worker->config->names, &worker->jobs.reserve);
     if (!job || !reject_record(worker, job, record)) {
-        job_reserve_give(&worker->reserve, job);
+        job_reserve_give(&worker->jobs.reserve, job);
         worker->out_of_memory = true;
         return;
     }
-    worker->n_in_flight++;
+    worker->jobs.n_in_flight++;
     worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
     job->source.received_s = metrics_second();
     metrics_received(worker->config->metrics, job);
@@ -179,9 +179,9 @@ static void cancel(void *context, struct text dataset, struct text job_id, int64
 
 static void set_paused(struct worker *worker, bool paused)
 {
-    if (paused == worker->paused)
+    if (paused == worker->polls.paused)
         return;
-    worker->paused = paused;
+    worker->polls.paused = paused;
     const struct transport_impl *impl = worker->config->transport->impl;
     (paused ? impl->pause : impl->resume)(worker->config->transport);
 }
@@ -194,14 +194,14 @@ static void revoke(void *context)
     worker_take_rounds(worker);
     enum status status = STATUS_OK;
     for (int64_t until_ms = clock_ms() + WORKER_REVOKE_MS;
-         worker->finished.n_jobs && status == STATUS_OK && clock_ms() < until_ms;) {
+         worker->jobs.finished.n_jobs && status == STATUS_OK && clock_ms() < until_ms;) {
         status = worker_commit(worker, &error);
         if (worker->commits.is_isolating)
             status = STATUS_OK;
     }
-    if (worker->finished.n_jobs)
+    if (worker->jobs.finished.n_jobs)
         log_write(LOG_DEBUG, "%s; %zu finished jobs stay uncommitted while partitions go", error.text,
-                  worker->finished.n_jobs);
+                  worker->jobs.finished.n_jobs);
 }
 
 // Partitions were assigned to another worker. Running jobs of theirs continue, and are
@@ -210,14 +210,14 @@ static void lose(void *context, const int32_t *partitions, size_t n_partitions)
 {
     struct worker *worker = context;
     const struct partition_ids ids = {(int32_t *)partitions, n_partitions};
-    gate_release(&worker->gate, &ids, &worker->released);
+    gate_release(&worker->gate, &ids, &worker->jobs.released);
     worker_send_order(worker, order_release_create(partitions, n_partitions));
 }
 
 static enum status take_records(struct worker *worker, struct error *error)
 {
     struct transport *transport = worker->config->transport;
-    int32_t n_in_flight = worker->n_in_flight - (int32_t)worker->trial.held.n_jobs;
+    int32_t n_in_flight = worker->jobs.n_in_flight - (int32_t)worker->trial.held.n_jobs;
     int32_t room = worker->ahead.limit - (n_in_flight - worker->duplicates.n_followers);
     if (room > worker->config->n_jobs_max - n_in_flight) // followers fill no batch, but memory
         room = worker->config->n_jobs_max - n_in_flight;
@@ -225,10 +225,10 @@ static enum status take_records(struct worker *worker, struct error *error)
     // Resume with some room, so that a full window does not toggle with each job.
     if (room <= 0 || stopping)
         set_paused(worker, true);
-    else if (room >= worker->ahead.limit / 8 || worker->n_in_flight == 0)
+    else if (room >= worker->ahead.limit / 8 || worker->jobs.n_in_flight == 0)
         set_paused(worker, false);
     struct transport_events events = {worker, receive, cancel, revoke, lose};
-    enum status status = transport->impl->poll(transport, 0, worker->paused ? 0 : room, &events, error);
+    enum status status = transport->impl->poll(transport, 0, worker->polls.paused ? 0 : room, &events, error);
     tell_of_suspects(worker);
     if (status == STATUS_OK)
         status = check_share(worker, error);
@@ -244,14 +244,15 @@ static enum status take_records(struct worker *worker, struct error *error)
 static void wait_for_news(struct worker *worker)
 {
     int64_t timeout_ms = WORKER_BEAT_MS;
-    if (worker->finished.n_jobs) {
+    if (worker->jobs.finished.n_jobs) {
         int64_t due_ms = worker->commits.finished_since_ms + worker->commits.linger_ms - clock_ms();
         if (worker->commits.retry.at_ms > clock_ms())
             due_ms = worker->commits.retry.at_ms - clock_ms();
         timeout_ms = due_ms < 0 ? 0 : due_ms < timeout_ms ? due_ms : timeout_ms;
     }
     // The descriptor of a paused transport may remain readable: then only the timeout wakes the loop.
-    int transport_fd = worker->paused ? -1 : worker->config->transport->impl->fd(worker->config->transport);
+    int transport_fd =
+        worker->polls.paused ? -1 : worker->config->transport->impl->fd(worker->config->transport);
     struct pollfd fds[] = {{worker->engine.ended ? -1 : queue_fd(engine_thread_outbox(worker->engine.thread)),
                             POLLIN, 0},
                            {transport_fd, POLLIN, 0},
@@ -273,7 +274,7 @@ static enum status turn(struct worker *worker, struct error *error)
     struct job_list late = {0};
     duplicates_expire(&worker->duplicates, clock_wall_us() / 1000000, &late);
     worker_add_finished(worker, &late);
-    struct retry *retry = &worker->polling;
+    struct retry *retry = &worker->polls.retry;
     enum status status = check_model(worker, error);
     turn_watch_at(&worker->watch, "the transport to deliver jobs");
     if (status == STATUS_OK && clock_ms() >= retry->at_ms) {
@@ -291,7 +292,7 @@ static enum status turn(struct worker *worker, struct error *error)
             recovered(worker, retry);
         if (status == STATUS_RETRY && worker->commits.is_isolating) {
             warn_once(worker, error, "isolating the record");
-            worker->has_room_again = true;
+            worker->polls.has_room_again = true;
             return STATUS_OK;
         }
     }
@@ -299,7 +300,7 @@ static enum status turn(struct worker *worker, struct error *error)
     // after an error of the engine the jobs stay the worker's until its end
     bool may_release =
         worker->stop.mode != RUNNING || (!worker->engine.ended && worker->engine.error.status == STATUS_OK);
-    if (status == STATUS_OK && worker->released.n_jobs && may_release)
+    if (status == STATUS_OK && worker->jobs.released.n_jobs && may_release)
         status = worker_release_jobs(worker, error);
     if (status == STATUS_RETRY)
         return back_off(worker, retry, error);
@@ -319,8 +320,8 @@ static enum status turn(struct worker *worker, struct error *error)
 
 static bool is_done(const struct worker *worker)
 {
-    return worker->engine.ended && worker->finished.n_jobs == 0 &&
-           (worker->released.n_jobs == 0 || worker->stop.mode == RUNNING);
+    return worker->engine.ended && worker->jobs.finished.n_jobs == 0 &&
+           (worker->jobs.released.n_jobs == 0 || worker->stop.mode == RUNNING);
 }
 
 static enum status loop(struct worker *worker, struct error *error)
@@ -329,16 +330,16 @@ static enum status loop(struct worker *worker, struct error *error)
         enum status status = turn(worker, error);
         if (status != STATUS_OK)
             return status;
-        if (!is_done(worker) && !worker->has_room_again)
+        if (!is_done(worker) && !worker->polls.has_room_again)
             wait_for_news(worker);
-        worker->has_room_again = false;
+        worker->polls.has_room_again = false;
         // A store or broker that remains unavailable must not delay the stop.
         if (worker->stop.mode >= LEAVING && worker->engine.ended &&
             clock_ms() - worker->stop.leaving_since_ms > 3 * WORKER_GRACE_MS)
             return error_set(
                 error, STATUS_RESTART, ERROR_STORE,
                 "leaving with %zu finished jobs that could not be committed (%s); they will run again",
-                worker->finished.n_jobs, worker->warning.text);
+                worker->jobs.finished.n_jobs, worker->warning.text);
     }
     if (worker->engine.error.status != STATUS_OK) {
         *error = worker->engine.error;
@@ -386,7 +387,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     }
     engine_thread_join(worker.engine.thread);
     duplicates_finish(&worker.duplicates);
-    job_reserve_finish(&worker.reserve);
+    job_reserve_finish(&worker.jobs.reserve);
     order_destroy(worker.stop.abort);
     free(worker.commits.group);
     free(worker.commits.is_published);

@@ -13,17 +13,17 @@ static void commit_less(struct worker *worker, size_t n)
 {
     worker->commits.jobs_max = n > 1 ? n / 2 : 1;
     if (n == 1)
-        job_list_append(&worker->finished, job_list_take(&worker->finished));
+        job_list_append(&worker->jobs.finished, job_list_take(&worker->jobs.finished));
 }
 
 // Jobs whose results were refused are committed after the others.
 static void put_refused_last(struct worker *worker)
 {
     struct job_list refused = {0}, others = {0};
-    for (struct job *job; (job = job_list_take(&worker->finished));)
+    for (struct job *job; (job = job_list_take(&worker->jobs.finished));)
         job_list_append(job->source.refusals > 0 ? &refused : &others, job);
     worker_append_list(&others, &refused);
-    worker->finished = others;
+    worker->jobs.finished = others;
 }
 
 static bool is_refusal(enum status status, const struct error *error)
@@ -35,7 +35,8 @@ static bool is_refusal(enum status status, const struct error *error)
 static size_t choose_group(struct worker *worker)
 {
     size_t n = 0;
-    for (struct job *job = worker->finished.first; job && n < worker->commits.jobs_max; job = job->next) {
+    for (struct job *job = worker->jobs.finished.first; job && n < worker->commits.jobs_max;
+         job = job->next) {
         if (n > 0 && job->source.refusals > 0)
             break;
         worker->commits.group[n++] = job;
@@ -80,7 +81,7 @@ static size_t finish_group(struct worker *worker, size_t n)
     size_t n_committed = 0;
     struct job_list without = {0};
     for (size_t i = 0; i < n; i++) {
-        struct job *job = job_list_take(&worker->finished);
+        struct job *job = job_list_take(&worker->jobs.finished);
         assert(job == worker->commits.group[i]);
         gate_remove(&worker->gate, job);
         duplicates_leave(&worker->duplicates, job, &without); // its followers were answered
@@ -91,9 +92,9 @@ static size_t finish_group(struct worker *worker, size_t n)
             count_published(worker->figures.totals, job);
             worker->commits.group[n_committed++] = job;
         } else {
-            job_reserve_give(&worker->reserve, job);
+            job_reserve_give(&worker->jobs.reserve, job);
         }
-        worker->n_in_flight--;
+        worker->jobs.n_in_flight--;
     }
     assert(without.n_jobs == 0);
     return n_committed;
@@ -131,23 +132,24 @@ enum status worker_commit(struct worker *worker, struct error *error)
     worker->commits.linger_ms = worker_commit_linger_ms(took_us);
     size_t n_committed = finish_group(worker, n);
     ahead_committed(&worker->ahead, (int64_t)n, clock_ms());
-    worker->has_room_again = true;
+    worker->polls.has_room_again = true;
     worker->commits.finished_since_ms = clock_ms();
     fault_point(FAULT_PUBLISHED);
     worker_figures_record_committed(worker, n_committed);
     for (size_t i = 0; i < n_committed; i++)
-        job_reserve_give(&worker->reserve, worker->commits.group[i]);
+        job_reserve_give(&worker->jobs.reserve, worker->commits.group[i]);
     return STATUS_OK;
 }
 
 bool worker_commit_is_due(const struct worker *worker)
 {
-    size_t n = worker->finished.n_jobs;
+    size_t n = worker->jobs.finished.n_jobs;
     if (n == 0 || clock_ms() < worker->commits.retry.at_ms)
         return false;
     // The other half of the jobs keeps the engine busy during the commit.
     size_t half = (size_t)worker->ahead.limit / 2;
-    return n >= WORKER_COMMIT_JOBS || n >= half || worker->engine.ended || (size_t)worker->n_in_flight == n ||
+    return n >= WORKER_COMMIT_JOBS || n >= half || worker->engine.ended ||
+           (size_t)worker->jobs.n_in_flight == n ||
            (worker->gate.n_engine == 0 && worker->gate.alone.n_jobs) || worker->gate.alone_engine ||
            clock_ms() - worker->commits.finished_since_ms >= worker->commits.linger_ms;
 }
@@ -155,24 +157,24 @@ bool worker_commit_is_due(const struct worker *worker)
 enum status worker_release_jobs(struct worker *worker, struct error *error)
 {
     const struct transport_impl *impl = worker->config->transport->impl;
-    for (const struct job *job = worker->released.first; job; job = job->next)
-        duplicates_leave(&worker->duplicates, job, &worker->released);
-    while (worker->released.n_jobs) {
+    for (const struct job *job = worker->jobs.released.first; job; job = job->next)
+        duplicates_leave(&worker->duplicates, job, &worker->jobs.released);
+    while (worker->jobs.released.n_jobs) {
         size_t n = 0;
-        for (struct job *job = worker->released.first; job && n < (size_t)worker->config->n_jobs_max;
+        for (struct job *job = worker->jobs.released.first; job && n < (size_t)worker->config->n_jobs_max;
              job = job->next)
             worker->commits.group[n++] = job;
         enum status status = impl->release(worker->config->transport, worker->commits.group, n, error);
         if (status != STATUS_OK)
             return status;
         for (size_t i = 0; i < n; i++) {
-            struct job *job = job_list_take(&worker->released);
+            struct job *job = job_list_take(&worker->jobs.released);
             gate_remove(&worker->gate, job);
             worker->records.n_suspects -= job->source.crashes > 0;
             metrics_job_left(worker->config->metrics, job, false);
-            job_reserve_give(&worker->reserve, job);
+            job_reserve_give(&worker->jobs.reserve, job);
         }
-        worker->n_in_flight -= (int32_t)n;
+        worker->jobs.n_in_flight -= (int32_t)n;
     }
     return STATUS_OK;
 }

@@ -11,9 +11,9 @@ void worker_append_list(struct job_list *to, struct job_list *from)
 
 void worker_add_finished(struct worker *worker, struct job_list *list)
 {
-    if (worker->finished.n_jobs == 0)
+    if (worker->jobs.finished.n_jobs == 0)
         worker->commits.finished_since_ms = clock_ms();
-    trial_add(&worker->trial, list, &worker->finished, clock_ms());
+    trial_add(&worker->trial, list, &worker->jobs.finished, clock_ms());
 }
 
 void worker_answer_followers(struct worker *worker, struct job_list *list)
@@ -40,7 +40,7 @@ static enum status let_through(struct worker *worker, bool *any, struct error *e
 {
     struct transport *transport = worker->config->transport;
     enum suspect_state how;
-    size_t n = gate_next(&worker->gate, worker->finished.n_jobs == 0, worker->commits.group,
+    size_t n = gate_next(&worker->gate, worker->jobs.finished.n_jobs == 0, worker->commits.group,
                          (size_t)worker->config->n_jobs_max, &how);
     *any = n > 0;
     if (n == 0)
@@ -58,7 +58,7 @@ static enum status let_through(struct worker *worker, bool *any, struct error *e
         return STATUS_OK;
     for (struct job *job; (job = job_list_take(&order->jobs));) { // the engine has ended
         gate_left(&worker->gate, job);
-        job_list_append(&worker->released, job);
+        job_list_append(&worker->jobs.released, job);
     }
     order_destroy(order);
     return STATUS_OK;
@@ -68,7 +68,7 @@ enum status worker_hand_over(struct worker *worker, struct error *error)
 {
     enum status status = STATUS_OK;
     if (worker->stop.mode >= LEAVING || worker->engine.ended)
-        gate_empty(&worker->gate, &worker->released);
+        gate_empty(&worker->gate, &worker->jobs.released);
     for (bool any = true; any && status == STATUS_OK;)
         status = let_through(worker, &any, error);
     return status;
@@ -85,7 +85,7 @@ void worker_take_rounds(struct worker *worker)
             gate_left(&worker->gate, job);
         worker_answer_followers(worker, &round->finished);
         worker_add_finished(worker, &round->finished);
-        worker_append_list(&worker->released, &round->released);
+        worker_append_list(&worker->jobs.released, &round->released);
         if (round->error.status != STATUS_OK)
             worker->engine.error = round->error;
     }

@@ -154,7 +154,7 @@ void worker_figures_compact(struct worker *worker)
 
 void worker_figures_show(struct worker *worker, bool last)
 {
-    worker->figures.totals->n_in_flight = worker->n_in_flight;
+    worker->figures.totals->n_in_flight = worker->jobs.n_in_flight;
     if (!worker->config->progress.show ||
         (!last && clock_ms() - worker->figures.progress_ms < PROGRESS_INTERVAL_MS))
         return;

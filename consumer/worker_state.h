@@ -66,6 +66,20 @@ struct worker_warning { // the last warning of a retriable error
     char text[ERROR_TEXT_BYTES];
 };
 
+struct worker_jobs {
+    struct job_list finished; // waiting for the commit
+    struct job_list released; // released by the engine
+    struct job_reserve reserve;
+    int32_t n_in_flight; // with the engine, finished or released, not yet committed or returned
+};
+
+struct worker_polls {
+    // Separate from the retries of commits and figures, which must not delay group events.
+    struct retry retry;
+    bool paused;
+    bool has_room_again; // jobs were committed in this turn: look for new ones before sleeping
+};
+
 struct worker {
     const struct worker_config *config;
     struct worker_engine engine;
@@ -73,10 +87,7 @@ struct worker {
     struct ahead ahead;
     struct trial trial;
     struct duplicates duplicates; // behind intake: the others do not pass the gate
-    struct job_list finished;     // waiting for the commit
-    struct job_list released;     // released by the engine
-    struct job_reserve reserve;
-    int32_t n_in_flight; // with the engine, finished or released, not yet committed or returned
+    struct worker_jobs jobs;
     struct worker_records records;
     struct worker_commits commits;
     struct worker_figures figures;
@@ -85,8 +96,7 @@ struct worker {
     // Separate from the retries of commits and figures, which must not delay group events.
     struct retry polling;
     struct worker_warning warning;
-    bool paused, out_of_memory;
-    bool has_room_again; // jobs were committed in this turn: look for new ones before sleeping
+    bool out_of_memory;
 };
 
 // ---- worker_figures.c ----

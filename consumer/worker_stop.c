@@ -41,7 +41,7 @@ void worker_stop_when_idle(struct worker *worker)
     int64_t now_ms = clock_ms();
     int64_t step_ms = now_ms - worker->stop.idle_seen_ms;
     bool was_idle = worker->stop.idle_seen_ms > 0;
-    if (worker->n_in_flight || !config->transport->impl->is_drained(config->transport)) {
+    if (worker->jobs.n_in_flight || !config->transport->impl->is_drained(config->transport)) {
         worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
         return;
     }
@@ -89,10 +89,10 @@ void worker_stop_engine(struct worker *worker)
         worker_take_rounds(worker);
         worker_figures_publish(worker); // reports the bad health until the end
     }
-    gate_empty(&worker->gate, &worker->released);
-    worker_append_list(&worker->released, &worker->finished);
-    worker_append_list(&worker->released, &worker->trial.held);
+    gate_empty(&worker->gate, &worker->jobs.released);
+    worker_append_list(&worker->jobs.released, &worker->jobs.finished);
+    worker_append_list(&worker->jobs.released, &worker->trial.held);
     if (worker_release_jobs(worker, &error) != STATUS_OK)
-        for (struct job *job; (job = job_list_take(&worker->released));)
-            job_reserve_give(&worker->reserve, job);
+        for (struct job *job; (job = job_list_take(&worker->jobs.released));)
+            job_reserve_give(&worker->jobs.reserve, job);
 }

@@ -7,16 +7,20 @@
 
 enum { PAGES_AT_ONCE = 64 }; // read from the device
 
+struct checked_pages {
+    int32_t n;          // of the backend
+    int32_t *places;    // [n] the check's page for a page of the backend; -1: none
+    int32_t *from, *to; // [limits.n_pages] pages of this step: the backend's and the check's
+    int32_t *held;      // [limits.n_pages] pages of `from` with positions before the step
+    int32_t n_used;
+};
+
 struct cross_check {
     const struct model *model;
     struct backend *backend, *host;
     struct forward *forward; // on the host
     struct forward_limits limits;
-    int32_t n_pages;    // of the backend
-    int32_t *places;    // [n_pages] the check's page for a page of the backend; -1: none
-    int32_t *from, *to; // [limits.n_pages] pages of this step: the backend's and the check's
-    int32_t *held;      // [limits.n_pages] pages of `from` with positions before the step
-    int32_t n_used;
+    struct checked_pages pages;
     struct step_sequence *sequences; // [n_sequences_max]
     int32_t *tables;                 // [n_tables] block tables of these
     int64_t n_tables;
@@ -36,10 +40,10 @@ static bool allocate(struct cross_check *check)
     // Sequences may share all their pages.
     check->n_tables = (int64_t)limits->n_sequences_max *
                       ((shape->n_context + limits->page_positions - 1) / limits->page_positions);
-    check->places = malloc((size_t)check->n_pages * sizeof *check->places);
-    check->from = malloc(n_places * sizeof *check->from);
-    check->to = malloc(n_places * sizeof *check->to);
-    check->held = malloc(n_places * sizeof *check->held);
+    check->pages.places = malloc((size_t)check->pages.n * sizeof *check->pages.places);
+    check->pages.from = malloc(n_places * sizeof *check->pages.from);
+    check->pages.to = malloc(n_places * sizeof *check->pages.to);
+    check->pages.held = malloc(n_places * sizeof *check->pages.held);
     check->sequences = calloc((size_t)limits->n_sequences_max, sizeof *check->sequences);
     check->tables = malloc((size_t)check->n_tables * sizeof *check->tables);
     check->keys = malloc(n_rows * (size_t)shape->attention.key_dim * sizeof *check->keys);
@@ -47,8 +51,9 @@ static bool allocate(struct cross_check *check)
     check->logits = malloc(n_logits * sizeof *check->logits);
     check->own = malloc(n_logits * sizeof *check->own);
     check->results = calloc((size_t)limits->n_outputs_max, sizeof *check->results);
-    return check->places && check->from && check->to && check->held && check->sequences && check->tables &&
-           check->keys && check->values && check->logits && check->own && check->results;
+    return check->pages.places && check->pages.from && check->pages.to && check->pages.held &&
+           check->sequences && check->tables && check->keys && check->values && check->logits && check->own &&
+           check->results;
 }
 
 void cross_check_destroy(struct cross_check *check)
@@ -56,10 +61,10 @@ void cross_check_destroy(struct cross_check *check)
     if (!check)
         return;
     forward_destroy(check->forward);
-    free(check->places);
-    free(check->from);
-    free(check->to);
-    free(check->held);
+    free(check->pages.places);
+    free(check->pages.from);
+    free(check->pages.to);
+    free(check->pages.held);
     free(check->sequences);
     free(check->tables);
     free(check->keys);
@@ -82,7 +87,7 @@ enum status cross_check_create(struct cross_check **out, const struct model *mod
     if (!check)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
     *check = (struct cross_check){
-        .model = model, .backend = backend, .host = host, .limits = *limits, .n_pages = n_pages};
+        .model = model, .backend = backend, .host = host, .limits = *limits, .pages.n = n_pages};
     enum status status = STATUS_OK;
     if (!allocate(check))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
@@ -93,7 +98,7 @@ enum status cross_check_create(struct cross_check **out, const struct model *mod
         return status;
     }
     for (int32_t i = 0; i < n_pages; i++)
-        check->places[i] = -1;
+        check->pages.places[i] = -1;
     *out = check;
     return STATUS_OK;
 }
@@ -108,33 +113,33 @@ float *cross_check_logits(struct cross_check *check)
 // False: not enough pages; none is taken.
 static bool take_pages(struct cross_check *check, const struct step_sequence *sequence, int32_t *table)
 {
-    int32_t page_positions = check->limits.page_positions, n_used = check->n_used;
+    int32_t page_positions = check->limits.page_positions, n_used = check->pages.n_used;
     int32_t n = (sequence->position + sequence->n_tokens - 1) / page_positions + 1;
     int32_t n_held = (sequence->position + page_positions - 1) / page_positions;
     for (int32_t i = 0; i < n; i++) {
         int32_t page = sequence->pages[i];
-        assert(page >= 0 && page < check->n_pages);
-        if (check->places[page] < 0 && check->n_used == check->limits.n_pages) {
-            while (check->n_used > n_used)
-                check->places[check->from[--check->n_used]] = -1;
+        assert(page >= 0 && page < check->pages.n);
+        if (check->pages.places[page] < 0 && check->pages.n_used == check->limits.n_pages) {
+            while (check->pages.n_used > n_used)
+                check->pages.places[check->pages.from[--check->pages.n_used]] = -1;
             return false;
         }
-        if (check->places[page] < 0) {
-            check->places[page] = check->n_used;
-            check->from[check->n_used] = page;
-            check->to[check->n_used] = check->n_used;
-            check->held[check->n_used++] = 0;
+        if (check->pages.places[page] < 0) {
+            check->pages.places[page] = check->pages.n_used;
+            check->pages.from[check->pages.n_used] = page;
+            check->pages.to[check->pages.n_used] = check->pages.n_used;
+            check->pages.held[check->pages.n_used++] = 0;
         }
-        table[i] = check->places[page];
-        check->held[table[i]] |= i < n_held;
+        table[i] = check->pages.places[page];
+        check->pages.held[table[i]] |= i < n_held;
     }
     return true;
 }
 
 static void forget_pages(struct cross_check *check)
 {
-    while (check->n_used > 0)
-        check->places[check->from[--check->n_used]] = -1;
+    while (check->pages.n_used > 0)
+        check->pages.places[check->pages.from[--check->pages.n_used]] = -1;
 }
 
 // Takes the step's first sequences while pages last.
@@ -164,19 +169,20 @@ static struct step own_step(struct cross_check *check, const struct step *step)
 static enum status copy_pages(struct cross_check *check, struct error *error)
 {
     int32_t n_held = 0;
-    for (int32_t i = 0; i < check->n_used; i++)
-        if (check->held[i]) {
-            check->to[n_held] = i;
-            check->held[n_held++] = check->from[i]; // from here on: which
+    for (int32_t i = 0; i < check->pages.n_used; i++)
+        if (check->pages.held[i]) {
+            check->pages.to[n_held] = i;
+            check->pages.held[n_held++] = check->pages.from[i]; // from here on: which
         }
     for (int32_t layer = 0; layer < check->model->shape.n_layers; layer++)
         for (int32_t first = 0; first < n_held; first += PAGES_AT_ONCE) {
             int32_t n = n_held - first < PAGES_AT_ONCE ? n_held - first : PAGES_AT_ONCE;
-            enum status status = check->backend->device.kv_read(check->backend, layer, check->held + first, n,
-                                                                check->keys, check->values, error);
+            enum status status =
+                check->backend->device.kv_read(check->backend, layer, check->pages.held + first, n,
+                                               check->keys, check->values, error);
             if (status != STATUS_OK)
                 return status;
-            check->host->device.kv_write(check->host, layer, check->to + first, n, check->keys,
+            check->host->device.kv_write(check->host, layer, check->pages.to + first, n, check->keys,
                                          check->values);
         }
     return STATUS_OK;

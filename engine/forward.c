@@ -137,13 +137,13 @@ static void keep_outputs(struct pass *pass, bool normed_wanted)
     const struct forward_matrices *m = &pass->forward->matrices;
     if (pass->step->n_outputs == pass->n_rows)
         return;
-    pass->operations->gather(pass->backend, m->out_heads, pass->heads);
-    pass->operations->gather(pass->backend, m->out_x, pass->x);
+    pass->operations->gather(pass->backend, m->out.heads, pass->heads);
+    pass->operations->gather(pass->backend, m->out.x, pass->x);
     if (normed_wanted)
-        pass->operations->gather(pass->backend, m->out_normed, pass->normed);
-    pass->heads = m->out_heads;
-    pass->x = m->out_x;
-    pass->normed = m->out_normed;
+        pass->operations->gather(pass->backend, m->out.normed, pass->normed);
+    pass->heads = m->out.heads;
+    pass->x = m->out.x;
+    pass->normed = m->out.normed;
     pass->n_rows = pass->step->n_outputs;
 }
 
@@ -169,12 +169,12 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
                               const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    multiply_gated(pass, slot_product(m->shared_gate, layer, SLOT_SHARED_GATE),
-                   slot_product(m->shared_up, layer, SLOT_SHARED_UP), input, false);
-    multiply(pass, slot_product(m->shared, layer, SLOT_SHARED_DOWN), m->shared_gate);
+    multiply_gated(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE),
+                   slot_product(m->experts.shared_up, layer, SLOT_SHARED_UP), input, false);
+    multiply(pass, slot_product(m->experts.shared, layer, SLOT_SHARED_DOWN), m->experts.shared_gate);
     if (layer->weights[SLOT_SHARED_ROUTER]) {
-        multiply(pass, slot_product(m->shared_router, layer, SLOT_SHARED_ROUTER), input);
-        pass->operations->gate_rows(pass->backend, m->shared, m->shared_router, pass->n_rows);
+        multiply(pass, slot_product(m->experts.shared_router, layer, SLOT_SHARED_ROUTER), input);
+        pass->operations->gate_rows(pass->backend, m->experts.shared, m->experts.shared_router, pass->n_rows);
     }
 }
 
@@ -183,7 +183,7 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
-    multiply(pass, slot_product(m->router, layer, SLOT_ROUTER), input);
+    multiply(pass, slot_product(m->experts.router, layer, SLOT_ROUTER), input);
     struct route_parameters parameters = {.kind = shape->experts.route_kind,
                                           .n_used = shape->experts.n_used,
                                           .normalized = shape->experts.normalized,
@@ -191,15 +191,15 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
                                           .pick_bias = layer->weights[SLOT_ROUTER_PICK_BIAS],
                                           .n_groups = shape->experts.n_groups,
                                           .n_groups_used = shape->experts.n_groups_used};
-    pass->operations->route(pass->backend, m->router, pass->n_rows, &parameters);
-    multiply_gated(pass, slot_product(m->pair_gate, layer, SLOT_GATE_EXPERTS),
-                   slot_product(m->pair_up, layer, SLOT_UP_EXPERTS), input, true);
-    struct product down = slot_product(m->pair_down, layer, SLOT_DOWN_EXPERTS);
-    pass->operations->expert_products(pass->backend, &down, 1, m->pair_gate, pass->n_rows, true);
-    pass->operations->expert_sum(pass->backend, m->branch, m->pair_down, pass->n_rows);
+    pass->operations->route(pass->backend, m->experts.router, pass->n_rows, &parameters);
+    multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS),
+                   slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS), input, true);
+    struct product down = slot_product(m->experts.pair_down, layer, SLOT_DOWN_EXPERTS);
+    pass->operations->expert_products(pass->backend, &down, 1, m->experts.pair_gate, pass->n_rows, true);
+    pass->operations->expert_sum(pass->backend, m->branch, m->experts.pair_down, pass->n_rows);
     if (layer->weights[SLOT_SHARED_UP]) {
         run_shared_expert(pass, layer, input);
-        pass->operations->add(pass->backend, m->branch, m->shared, pass->n_rows, 1.0f);
+        pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
     }
 }
 
@@ -265,15 +265,15 @@ static void compute_logits(struct pass *pass)
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
     normalize(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias);
-    struct product product = {forward->matrices.logits, forward->output, forward->output_bias};
+    struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias};
     await_masks(forward, pass->step, true);
     if (pass->operations->output_product && pass->step->samples && !pass->step->stops)
         pass->operations->output_product(pass->backend, &product, pass->normed);
     else
         multiply(pass, product, pass->normed);
     if (shape->scales.logits != 1.0f || shape->scales.logits_softcap != 0.0f)
-        pass->operations->scale(pass->backend, forward->matrices.logits, pass->n_rows, shape->scales.logits,
-                                shape->scales.logits_softcap);
+        pass->operations->scale(pass->backend, forward->matrices.out.logits, pass->n_rows,
+                                shape->scales.logits, shape->scales.logits_softcap);
 }
 
 static void fill_rope(struct forward *forward, struct step *step)
@@ -350,9 +350,9 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
         compute_logits(&pass);
         enter(&pass, PHASE_SAMPLING);
         if (logits) // before the sampler modifies them
-            pass.operations->read(pass.backend, forward->matrices.logits, step->n_outputs, logits);
+            pass.operations->read(pass.backend, forward->matrices.out.logits, step->n_outputs, logits);
         if (step->samples)
-            pass.operations->sample(pass.backend, forward->matrices.logits);
+            pass.operations->sample(pass.backend, forward->matrices.out.logits);
     }
 }
 

@@ -149,32 +149,32 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
     int32_t n_rope = shape->rope.n_dims, key = shape->latent.key_dim, n_heads = shape->attention.n_heads;
     bool compressed = weights[SLOT_ATTN_Q_A] != NULL;
     struct product products[] = {{m->v, weights[SLOT_ATTN_KV_A_LATENT], NULL},
-                                 {m->latent_rope, weights[SLOT_ATTN_KV_A_ROPE], NULL},
-                                 {compressed ? m->query_latent : m->head_queries,
+                                 {m->latent.rope, weights[SLOT_ATTN_KV_A_ROPE], NULL},
+                                 {compressed ? m->latent.query : m->latent.head_queries,
                                   compressed ? weights[SLOT_ATTN_Q_A] : weights[SLOT_ATTN_Q], NULL}};
     pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
     if (compressed) {
-        struct product queries = {m->head_queries, weights[SLOT_ATTN_Q_B], NULL};
-        normalize(pass, m->query_latent, weights[SLOT_ATTN_Q_A_NORM]);
-        pass->operations->products(pass->backend, &queries, 1, m->query_latent, pass->n_rows);
+        struct product queries = {m->latent.head_queries, weights[SLOT_ATTN_Q_B], NULL};
+        normalize(pass, m->latent.query, weights[SLOT_ATTN_Q_A_NORM]);
+        pass->operations->products(pass->backend, &queries, 1, m->latent.query, pass->n_rows);
     }
     normalize(pass, m->v, weights[SLOT_ATTN_KV_A_NORM]);
     struct head_columns none = {0, 0}, latent = {n_rope, shape->attention.key_dim};
     struct head_columns plain = {0, key + n_rope}, rotated = {key, key + n_rope},
                         first = {0, shape->attention.key_dim};
-    pass->operations->copy_columns(pass->backend, m->k, none, m->latent_rope, none, 1, n_rope, pass->n_rows);
+    pass->operations->copy_columns(pass->backend, m->k, none, m->latent.rope, none, 1, n_rope, pass->n_rows);
     pass->operations->copy_columns(pass->backend, m->k, latent, m->v, none, 1, shape->latent.dim,
                                    pass->n_rows);
-    pass->operations->copy_columns(pass->backend, m->q, first, m->head_queries, rotated, n_heads, n_rope,
-                                   pass->n_rows);
-    pass->operations->head_products(pass->backend, m->q, latent, weights[SLOT_ATTN_K_B], m->head_queries,
-                                    plain, pass->n_rows);
+    pass->operations->copy_columns(pass->backend, m->q, first, m->latent.head_queries, rotated, n_heads,
+                                   n_rope, pass->n_rows);
+    pass->operations->head_products(pass->backend, m->q, latent, weights[SLOT_ATTN_K_B],
+                                    m->latent.head_queries, plain, pass->n_rows);
 }
 
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer)
 {
     const struct model_shape *shape = pass->shape;
-    struct matrix *values = pass->forward->matrices.head_values;
+    struct matrix *values = pass->forward->matrices.latent.head_values;
     pass->operations->head_products(pass->backend, values, (struct head_columns){0, shape->latent.value_dim},
                                     layer->weights[SLOT_ATTN_V_B], pass->heads,
                                     (struct head_columns){0, shape->latent.dim}, pass->n_rows);

@@ -11,24 +11,36 @@ struct forward_layer {
 };
 
 // R: tokens of a step, P: R x experts used, O: outputs. NULL: not used by the model.
-struct forward_matrices {
-    struct matrix *x, *normed,
-        *branch; // [R, n_embd] residual stream, norm's output, attention's or MLP's output
-    struct matrix *q, *k, *v, *heads;       // [R, heads x their dim]
-    struct matrix *latent_rope;             // [R, n_rope_dims] of the key
-    struct matrix *query_latent;            // [R, query_latent_dim]
-    struct matrix *head_queries;            // [R, heads x (latent_key_dim + n_rope_dims)]
-    struct matrix *head_values;             // [R, heads x latent_value_dim]
-    struct matrix *gate, *up;               // [R, n_ff]
-    struct matrix *router;                  // [R, n_experts]
-    struct matrix *pair_gate, *pair_up;     // [P, n_ff_expert]
+struct latent_matrices {
+    struct matrix *rope;         // [R, n_rope_dims] of the key
+    struct matrix *query;        // [R, query_dim]
+    struct matrix *head_queries; // [R, heads x (key_dim + n_rope_dims)]
+    struct matrix *head_values;  // [R, heads x value_dim]
+};
+
+struct expert_matrices {
+    struct matrix *router;                  // [R, n]
+    struct matrix *pair_gate, *pair_up;     // [P, n_ff]
     struct matrix *pair_down;               // [P, n_embd]
     struct matrix *shared_gate, *shared_up; // [R, n_ff_shared]
     struct matrix *shared;                  // [R, n_embd]
     struct matrix *shared_router;           // [R, 1]
-    struct matrix *out_x, *out_normed;      // [O, n_embd]
-    struct matrix *out_heads;               // [O, n_heads x value_dim]
-    struct matrix *logits;                  // [O, n_vocab]
+};
+
+struct output_matrices {
+    struct matrix *x, *normed; // [O, n_embd]
+    struct matrix *heads;      // [O, n_heads x value_dim]
+    struct matrix *logits;     // [O, n_vocab]
+};
+
+struct forward_matrices {
+    struct matrix *x, *normed,
+        *branch; // [R, n_embd] residual stream, norm's output, attention's or MLP's output
+    struct matrix *q, *k, *v, *heads; // [R, heads x their dim]
+    struct matrix *gate, *up;         // [R, n_ff]
+    struct latent_matrices latent;
+    struct expert_matrices experts;
+    struct output_matrices out;
 };
 
 struct forward {

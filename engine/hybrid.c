@@ -19,6 +19,12 @@ struct weight {
     int side;                 // backend that runs operations with it
 };
 
+// Transfer buffers, in floats. Memory taken since the last wait for the device may still be read.
+struct hybrid_staging {
+    float *floats;
+    size_t n, n_used, n_wanted;
+};
+
 struct hybrid_backend {
     struct backend base;
     struct backend *sides[SIDES];
@@ -26,10 +32,8 @@ struct hybrid_backend {
     char name[64];
     int32_t layer;    // of the weights created now
     int32_t n_layers; // with pages
-    // Transfer buffers. Memory taken since the last wait for the device may still be read.
-    float *staging;
-    size_t n_staging, n_staged, n_staging_wanted; // floats
-    struct step step;                             // the device's copy, with `stops` set
+    struct hybrid_staging transfers;
+    struct step step; // the device's copy, with `stops` set
     int route_side, sample_side;
     int32_t n_pairs; // of the last route
     bool failed;     // `error` is latched
@@ -77,7 +81,7 @@ static void wait_for_device(struct hybrid_backend *hybrid)
     struct backend *device = hybrid->sides[DEVICE];
     if (!hybrid->failed && device->operations.wait(device, &hybrid->error) != STATUS_OK)
         hybrid->failed = true;
-    hybrid->n_staged = 0;
+    hybrid->transfers.n_used = 0;
 }
 
 static size_t items_of(const struct matrix *matrix)
@@ -87,9 +91,9 @@ static size_t items_of(const struct matrix *matrix)
 
 static float *staging_take(struct hybrid_backend *hybrid, size_t n)
 {
-    assert(n <= hybrid->n_staging - hybrid->n_staged);
-    float *taken = hybrid->staging + hybrid->n_staged;
-    hybrid->n_staged += n;
+    assert(n <= hybrid->transfers.n - hybrid->transfers.n_used);
+    float *taken = hybrid->transfers.floats + hybrid->transfers.n_used;
+    hybrid->transfers.n_used += n;
     return taken;
 }
 
@@ -113,7 +117,7 @@ static bool transfer(struct hybrid_backend *hybrid, int side, const struct matri
         transfers[n_transfers++] = (struct matrix *)wanted[i]; // its contents are not changed
         n_items += items_of(wanted[i]);
     }
-    if (n_transfers && n_items > hybrid->n_staging - hybrid->n_staged)
+    if (n_transfers && n_items > hybrid->transfers.n - hybrid->transfers.n_used)
         wait_for_device(hybrid);
     if (hybrid->failed)
         return false;
@@ -220,7 +224,7 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
         }
     }
     size_t n = TRANSFERS_MAX * (size_t)n_rows_max * (size_t)n_cols;
-    hybrid->n_staging_wanted = n > hybrid->n_staging_wanted ? n : hybrid->n_staging_wanted;
+    hybrid->transfers.n_wanted = n > hybrid->transfers.n_wanted ? n : hybrid->transfers.n_wanted;
     *out = matrix;
     return STATUS_OK;
 }
@@ -260,23 +264,23 @@ static uint64_t memory_available(struct backend *base)
 static void staging_finish(struct hybrid_backend *hybrid)
 {
     struct backend *device = hybrid->sides[DEVICE];
-    device->device.host_free(device, hybrid->staging);
-    hybrid->staging = NULL;
-    hybrid->n_staging = 0;
+    device->device.host_free(device, hybrid->transfers.floats);
+    hybrid->transfers.floats = NULL;
+    hybrid->transfers.n = 0;
 }
 
 static enum status staging_reserve(struct hybrid_backend *hybrid, struct error *error)
 {
     struct backend *device = hybrid->sides[DEVICE];
-    size_t n = hybrid->n_staging_wanted;
-    if (n <= hybrid->n_staging)
+    size_t n = hybrid->transfers.n_wanted;
+    if (n <= hybrid->transfers.n)
         return STATUS_OK;
     staging_finish(hybrid);
-    hybrid->staging = device->device.host_allocate(device, n * sizeof(float));
-    if (!hybrid->staging)
+    hybrid->transfers.floats = device->device.host_allocate(device, n * sizeof(float));
+    if (!hybrid->transfers.floats)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
                          "no memory for rows between device and host: %zu bytes wanted", n * sizeof(float));
-    hybrid->n_staging = n;
+    hybrid->transfers.n = n;
     return STATUS_OK;
 }
 
@@ -308,7 +312,7 @@ static void begin(struct backend *base, const struct step *step)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     hybrid->failed = false;
-    hybrid->n_staged = 0;
+    hybrid->transfers.n_used = 0;
     hybrid->step = *step;
     hybrid->step.stops = true;
     for (int side = 0; side < SIDES; side++)

@@ -12,13 +12,13 @@ static size_t find_gold(struct annotate *annotate, const char *name, struct text
 {
     const struct table_columns *columns = table_reader_columns(annotate->reader);
     const char *equals = strrchr(name, '=');
-    annotate->gold_name = text_from_string(name);
+    annotate->gold.name = text_from_string(name);
     *property = (struct text){0};
-    if (equals && table_columns_find(columns, annotate->gold_name) == columns->n) {
-        annotate->gold_name.size = (size_t)(equals - name);
+    if (equals && table_columns_find(columns, annotate->gold.name) == columns->n) {
+        annotate->gold.name.size = (size_t)(equals - name);
         *property = text_from_string(equals + 1);
     }
-    return table_columns_find(columns, annotate->gold_name);
+    return table_columns_find(columns, annotate->gold.name);
 }
 
 enum status annotate_open_evaluation(struct annotate *annotate, struct error *error)
@@ -28,9 +28,9 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
     struct text property;
     if (!name)
         return STATUS_OK;
-    annotate->gold_column = find_gold(annotate, name, &property);
-    struct text gold = annotate->gold_name, nearest = table_columns_nearest(columns, gold);
-    if (annotate->gold_column == columns->n)
+    annotate->gold.column = find_gold(annotate, name, &property);
+    struct text gold = annotate->gold.name, nearest = table_columns_nearest(columns, gold);
+    if (annotate->gold.column == columns->n)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: there is no column \"%.*s\"%s%.*s",
                          (int)gold.size, gold.data, nearest.data ? "; the nearest is " : "",
                          (int)nearest.size, nearest.data ? nearest.data : "");
@@ -38,8 +38,8 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
     if (property.data && !is_found)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: the schema has no property \"%s\"",
                          property.data);
-    annotate->is_first_property = !is_found && annotate->answer.n_properties > 1;
-    return evaluation_open(&annotate->evaluation, error);
+    annotate->gold.is_first_property = !is_found && annotate->answer.n_properties > 1;
+    return evaluation_open(&annotate->gold.evaluation, error);
 }
 
 // A string unchanged; any other value as JSON.
@@ -119,14 +119,14 @@ static void write_impossible(const struct annotate *annotate, struct buffer *out
 void annotate_write_evaluation(const struct annotate *annotate, struct buffer *out)
 {
     const struct row_answer *answer = &annotate->answer;
-    struct text gold = annotate->gold_name;
+    struct text gold = annotate->gold.name;
     struct text label = answer->columns.names[answer->label_column];
     buffer_add_string(out, "compared: \"");
     buffer_add_printable(out, gold, 0);
     buffer_add_string(out, "\" with \"");
     buffer_add_printable(out, label, 0);
     buffer_add_byte(out, '"');
-    if (annotate->is_first_property) {
+    if (annotate->gold.is_first_property) {
         buffer_add_string(out, ", the schema's first property (another: --evaluate ");
         buffer_add_printable(out, gold, 0);
         buffer_add_byte(out, '=');
@@ -140,7 +140,7 @@ void annotate_write_evaluation(const struct annotate *annotate, struct buffer *o
 
 enum status annotate_store_evaluation(const struct annotate *annotate, struct error *error)
 {
-    const struct evaluation *evaluation = &annotate->evaluation;
+    const struct evaluation *evaluation = &annotate->gold.evaluation;
     size_t n = evaluation->n_classes, n_cells = 0;
     struct evaluation_cell *cells = calloc(n * n + 1, sizeof *cells);
     if (!cells)

@@ -30,7 +30,7 @@ static enum status add_rows(struct annotate *annotate, struct row_order *order, 
         if (status != STATUS_OK || !row.fields || !annotate_is_chosen(annotate, row.number))
             continue;
         for (size_t i = 0; i < order->n_columns; i++)
-            cells[i] = cell_of(columns, &row, prompt->lists_columns ? i : prompt->mentioned[i]);
+            cells[i] = cell_of(columns, &row, prompt->read.all ? i : prompt->read.mentioned[i]);
         status = row_order_add(order, cells, error);
     } while (status == STATUS_OK && row.fields);
     return status;
@@ -40,17 +40,17 @@ enum status annotate_plan_order(struct annotate *annotate, struct row_order *ord
 {
     const struct row_prompt *prompt = &annotate->prompt;
     int64_t began_ms = clock_ms();
-    *order = (struct row_order){.n_columns = prompt->lists_columns ? table_reader_columns(annotate->reader)->n
-                                                                   : prompt->n_mentioned};
+    *order = (struct row_order){.n_columns = prompt->read.all ? table_reader_columns(annotate->reader)->n
+                                                              : prompt->read.n_mentioned};
     struct row_cell *cells = calloc(order->n_columns ? order->n_columns : 1, sizeof *cells);
     enum status status =
         cells ? add_rows(annotate, order, cells, error)
               : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
     if (status == STATUS_OK)
-        status = row_order_plan(order, prompt->lists_columns, error);
+        status = row_order_plan(order, prompt->read.all, error);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "--reorder: %zu rows%s are ordered for common beginnings, in %.1f s",
-                  order->n_rows, prompt->lists_columns ? " and their fields" : "",
+                  order->n_rows, prompt->read.all ? " and their fields" : "",
                   (double)(clock_ms() - began_ms) / 1000);
     free(cells);
     return status;

@@ -312,7 +312,7 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
                       annotate->store_path, (int)annotate->dataset.size, annotate->dataset.data);
     if (status == STATUS_OK)
         status = group->reorders ? submit_reordered(group, error) : submit_rows(group, error);
-    annotate->prompt.order = NULL;
+    annotate->prompt.read.order = NULL;
     if (status == STATUS_OK)
         status = store_dataset_complete(annotate->store, annotate->dataset, error);
     if (annotate->n_bad)

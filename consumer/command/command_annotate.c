@@ -176,7 +176,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
         .scores_choices = settings->annotate.output.probabilities};
     enum status status =
         row_prompt_open(&annotate->prompt, &options, table_reader_columns(annotate->reader), error);
-    if (status == STATUS_OK && annotate->n_votes > 1 && !annotate->prompt.is_seeded)
+    if (status == STATUS_OK && annotate->n_votes > 1 && !annotate->prompt.seeding.is_added)
         return refuse(error, "--votes with temperature 0: all votes would be equal");
     return status;
 }
@@ -233,7 +233,7 @@ static void close_all(struct annotate *annotate)
     table_reader_close(annotate->reader);
     row_prompt_close(&annotate->prompt);
     row_answer_close(&annotate->answer);
-    evaluation_close(&annotate->evaluation);
+    evaluation_close(&annotate->gold.evaluation);
     row_map_close(&annotate->map);
     output_file_close(&annotate->errors);
     request_count_finish(&annotate->count);

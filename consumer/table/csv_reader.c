@@ -7,6 +7,17 @@
 
 enum { BUFFER_BYTES = 1 << 18, ROW_NOT_BEGUN = 0 }; // of libcsv's states
 
+struct csv_record { // being read
+    bool is_begun, is_complete, is_blank;
+    bool has_lone_return; // a CR without LF, which libcsv takes for the end of a record
+    int64_t first_line;
+    uint64_t n_bytes;
+    struct buffer text; // of its fields
+    size_t *ends;       // [capacity]: of each field in `text`
+    struct value *fields;
+    size_t n_fields, capacity;
+};
+
 struct csv_reader {
     struct input_source *source;
     struct csv_parser parser;
@@ -38,28 +49,28 @@ static int is_never_space(unsigned char byte)
 static void add_field(void *bytes, size_t size, void *context)
 {
     struct csv_reader *reader = context;
-    reader->has_lone_return |= reader->is_complete;
-    if (reader->n_fields == reader->capacity) {
-        size_t capacity = reader->capacity ? 2 * reader->capacity : 16;
-        size_t *ends = realloc(reader->ends, capacity * sizeof *ends);
-        reader->ends = ends ? ends : reader->ends;
-        struct value *fields = realloc(reader->fields, capacity * sizeof *fields);
-        reader->fields = fields ? fields : reader->fields;
+    reader->record.has_lone_return |= reader->record.is_complete;
+    if (reader->record.n_fields == reader->record.capacity) {
+        size_t capacity = reader->record.capacity ? 2 * reader->record.capacity : 16;
+        size_t *ends = realloc(reader->record.ends, capacity * sizeof *ends);
+        reader->record.ends = ends ? ends : reader->record.ends;
+        struct value *fields = realloc(reader->record.fields, capacity * sizeof *fields);
+        reader->record.fields = fields ? fields : reader->record.fields;
         reader->failed |= !ends || !fields;
         if (reader->failed)
             return;
-        reader->capacity = capacity;
+        reader->record.capacity = capacity;
     }
-    buffer_add(&reader->text, bytes, size);
-    reader->ends[reader->n_fields++] = reader->text.size;
+    buffer_add(&reader->record.text, bytes, size);
+    reader->record.ends[reader->record.n_fields++] = reader->record.text.size;
 }
 
 static void end_record(int byte, void *context)
 {
     struct csv_reader *reader = context;
     (void)byte;
-    reader->has_lone_return |= reader->is_complete;
-    reader->is_complete = true;
+    reader->record.has_lone_return |= reader->record.is_complete;
+    reader->record.is_complete = true;
 }
 
 static void clear_record(struct csv_reader *reader)
@@ -201,23 +212,23 @@ static enum status check_memory(const struct csv_reader *reader, struct error *e
 static enum status finish(struct csv_reader *reader, size_t *n_fields, struct table_row *row,
                           struct error *error)
 {
-    bool was_begun = reader->is_begun;
+    bool was_begun = reader->record.is_begun;
     if (was_begun && csv_fini(&reader->parser, add_field, end_record, reader) != 0)
-        return reject(reader, row, reader->first_line, 1, "a quote is not closed before the file's end",
-                      error);
+        return reject(reader, row, reader->record.first_line, 1,
+                      "a quote is not closed before the file's end", error);
     *row = (struct table_row){0};
     if (was_begun)
         take_fields(reader, n_fields, row);
-    reader->is_begun = false;
+    reader->record.is_begun = false;
     return check_memory(reader, error);
 }
 
 // libcsv takes each CR for an end, and passes over those behind it and before a record.
 static bool is_ended_oddly(const struct csv_reader *reader, struct text piece)
 {
-    if (piece.data[0] == '\r' && reader->record_bytes == piece.size)
+    if (piece.data[0] == '\r' && reader->record.n_bytes == piece.size)
         return true;
-    if (!reader->is_complete)
+    if (!reader->record.is_complete)
         return false;
     if (reader->parser.pstate != ROW_NOT_BEGUN) // a quote is open behind the record's CR
         return true;
@@ -232,23 +243,23 @@ static bool is_ended_oddly(const struct csv_reader *reader, struct text piece)
 static enum status parse(struct csv_reader *reader, struct text piece, struct table_row *row,
                          struct error *error)
 {
-    if (!reader->is_begun)
-        reader->first_line = reader->line;
-    reader->is_begun = true;
+    if (!reader->record.is_begun)
+        reader->record.first_line = reader->line;
+    reader->record.is_begun = true;
     int64_t line = reader->line, column = reader->line_bytes;
     size_t taken = csv_parse(&reader->parser, piece.data, piece.size, add_field, end_record, reader);
     buffer_add(&reader->record, piece.data, piece.size);
     pass(reader, piece);
-    reader->record_bytes += piece.size;
+    reader->record.n_bytes += piece.size;
     if (csv_error(&reader->parser) == CSV_ENOMEM)
         reader->failed = true;
     else if (taken != piece.size)
         return reject(reader, row, line, column + (int64_t)taken + 1,
                       "a quote inside a field must be doubled, and the field quoted", error);
-    if (reader->has_lone_return || is_ended_oddly(reader, piece))
+    if (reader->record.has_lone_return || is_ended_oddly(reader, piece))
         return reject(reader, row, line, column + 1, "a CR without LF must stand in quotes", error);
-    if (reader->record_bytes > TABLE_ROW_BYTES_MAX)
-        return reject(reader, row, reader->first_line, 1,
+    if (reader->record.n_bytes > TABLE_ROW_BYTES_MAX)
+        return reject(reader, row, reader->record.first_line, 1,
                       "the row has more than 16 MiB, or a quote is not closed", error);
     return check_memory(reader, error);
 }
@@ -258,7 +269,7 @@ enum status csv_reader_next(struct csv_reader *reader, size_t *n_fields, struct 
 {
     clear_record(reader);
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && !reader->is_complete) {
+    while (status == STATUS_OK && !reader->record.is_complete) {
         bool is_start = reader->line == 1 && reader->line_bytes == 0 && reader->begin == 0;
         if (needs_more(reader)) {
             status = fill(reader, error);
@@ -271,11 +282,11 @@ enum status csv_reader_next(struct csv_reader *reader, size_t *n_fields, struct 
             return finish(reader, n_fields, row, error);
         if (piece.size > 1 && memcmp(piece.data + piece.size - 2, "\r\n", 2) == 0)
             reader->style.has_carriage_returns = true;
-        if (!reader->is_begun && is_blank(piece)) {
-            reader->first_line = reader->line;
+        if (!reader->record.is_begun && is_blank(piece)) {
+            reader->record.first_line = reader->line;
             pass(reader, piece);
             add_field("", 0, reader);
-            reader->is_complete = reader->is_blank = true;
+            reader->record.is_complete = reader->record.is_blank = true;
         } else {
             status = parse(reader, piece, row, error);
         }
@@ -321,8 +332,8 @@ void csv_reader_close(struct csv_reader *reader)
     buffer_finish(&reader->record);
     buffer_finish(&reader->text);
     free(reader->bytes);
-    free(reader->ends);
-    free(reader->fields);
+    free(reader->record.ends);
+    free(reader->record.fields);
     free(reader);
 }
 

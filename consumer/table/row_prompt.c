@@ -34,9 +34,9 @@ static void use_column(struct check *check, const struct template_mention *menti
     const struct table_columns *columns = check->prompt->columns;
     size_t column = table_columns_find(columns, name);
     if (column < columns->n) {
-        if (!check->prompt->is_used[column])
-            check->prompt->mentioned[check->prompt->n_mentioned++] = (uint16_t)column;
-        check->prompt->is_used[column] = true;
+        if (!check->prompt->read.is_used[column])
+            check->prompt->read.mentioned[check->prompt->read.n_mentioned++] = (uint16_t)column;
+        check->prompt->read.is_used[column] = true;
         return;
     }
     struct text nearest = table_columns_nearest(columns, name);
@@ -56,7 +56,7 @@ static void check_mention(void *context, const struct template_mention *mention)
     else if (mention->member.data)
         use_column(check, mention, mention->member);
     else // which of them is not known, or all
-        check->prompt->lists_columns = true;
+        check->prompt->read.all = true;
 }
 
 static enum status open_template(struct row_prompt *prompt, const char *path, struct template **template,
@@ -82,10 +82,10 @@ static enum status open_template(struct row_prompt *prompt, const char *path, st
 static enum status create_variables(struct row_prompt *prompt, struct error *error)
 {
     size_t n = prompt->columns->n;
-    prompt->is_used = arena_allocate_array(&prompt->arena, n, sizeof *prompt->is_used);
+    prompt->read.is_used = arena_allocate_array(&prompt->arena, n, sizeof *prompt->read.is_used);
     prompt->names = arena_allocate_array(&prompt->arena, n + 1, sizeof *prompt->names);
-    prompt->mentioned = arena_allocate_array(&prompt->arena, n, sizeof *prompt->mentioned);
-    if (!prompt->is_used || !prompt->names || !prompt->mentioned)
+    prompt->read.mentioned = arena_allocate_array(&prompt->arena, n, sizeof *prompt->read.mentioned);
+    if (!prompt->read.is_used || !prompt->names || !prompt->read.mentioned)
         return refuse_memory(error);
     for (size_t i = 0; i < n; i++)
         prompt->names[i + 1].key = prompt->columns->names[i];
@@ -158,15 +158,15 @@ static enum status add_parameter(struct row_prompt *prompt, const char *source, 
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: \"%.*s\" is no parameter of all rows",
                          source, (int)name.size, name.data);
     if (text_equals_string(name, "seed")) {
-        prompt->seed = value->kind == VALUE_INTEGER ? value->integer : 0;
-        prompt->has_seed = true;
+        prompt->seeding.value = value->kind == VALUE_INTEGER ? value->integer : 0;
+        prompt->seeding.is_given = true;
         return value->kind == VALUE_INTEGER
                    ? STATUS_OK
                    : error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: seed: expected an integer", source);
     }
     if (text_equals_string(name, "temperature")) {
         prompt->has_temperature = true;
-        prompt->is_seeded = !is_zero(value);
+        prompt->seeding.is_added = !is_zero(value);
     }
     buffer_add_byte(&prompt->parameters, ',');
     json_encode_string(name, &prompt->parameters);
@@ -307,7 +307,7 @@ static enum status check_parameters(const struct row_prompt *prompt, struct erro
     struct buffer record = {0};
     buffer_add_string(&record, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]");
     buffer_add(&record, prompt->parameters.data, prompt->parameters.size);
-    row_prompt_end(prompt, prompt->seed, &record);
+    row_prompt_end(prompt, prompt->seeding.value, &record);
     struct job *job = job_create();
     enum status status = refuse_memory(error);
     if (job && !record.failed && !prompt->parameters.failed)
@@ -324,7 +324,9 @@ static enum status check_parameters(const struct row_prompt *prompt, struct erro
 enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
                             const struct table_columns *columns, struct error *error)
 {
-    *prompt = (struct row_prompt){.columns = columns, .has_seed = options->has_seed, .seed = options->seed};
+    *prompt = (struct row_prompt){.columns = columns,
+                                  .seeding.is_given = options->has_seed,
+                                  .seeding.value = options->seed};
     enum status status = create_variables(prompt, error);
     if (status == STATUS_OK)
         status = open_template(prompt, options->prompt, &prompt->prompt, error);
@@ -332,12 +334,12 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
         status = open_template(prompt, options->system, &prompt->system, error);
     if (status == STATUS_OK)
         status = open_template(prompt, options->messages, &prompt->messages, error);
-    if ((options->needs_utf8 || prompt->lists_columns) && status == STATUS_OK)
-        memset(prompt->is_used, true, columns->n);
+    if ((options->needs_utf8 || prompt->read.all) && status == STATUS_OK)
+        memset(prompt->read.is_used, true, columns->n);
     if (status == STATUS_OK)
         status = add_parameters(prompt, options, error);
     if (!prompt->has_temperature && options->needs_seeds)
-        prompt->is_seeded = true; // the model's own temperature
+        prompt->seeding.is_added = true; // the model's own temperature
     else if (!prompt->has_temperature)
         buffer_add_string(&prompt->parameters, ",\"temperature\":0");
     if (status == STATUS_OK && options->schema)
@@ -368,13 +370,13 @@ void row_prompt_close(struct row_prompt *prompt)
 static enum status take_fields(struct row_prompt *prompt, const struct table_row *row, struct error *error)
 {
     for (size_t place = 0; place < prompt->columns->n; place++) {
-        size_t i = prompt->order ? prompt->order[place] : place;
+        size_t i = prompt->read.order ? prompt->read.order[place] : place;
         const struct value *field = &row->fields[i];
         struct text name = prompt->columns->names[i];
         const char *fault = field->kind == VALUE_BYTES ? "bytes, which no prompt can read" : NULL;
         if (field->kind == VALUE_STRING && !utf8_valid(field->text.data, field->text.size))
             fault = "text that is not UTF-8";
-        if (fault && prompt->is_used[i])
+        if (fault && prompt->read.is_used[i])
             return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "column \"%.*s\" holds %s", (int)name.size,
                              name.data, fault);
         // a template that does not read it does not see it
@@ -429,7 +431,7 @@ enum status row_prompt_render(struct row_prompt *prompt, const struct table_row 
 
 void row_prompt_end(const struct row_prompt *prompt, int64_t seed, struct buffer *record)
 {
-    if (prompt->is_seeded) {
+    if (prompt->seeding.is_added) {
         buffer_add_string(record, ",\"seed\":");
         buffer_add_integer(record, seed);
     }

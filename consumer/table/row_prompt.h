@@ -24,14 +24,25 @@ struct row_prompt_options {
     bool scores_choices; // asks for choice_logprobs
 };
 
-struct row_prompt {
-    const struct table_columns *columns;
-    struct template *prompt, *system, *messages;
+// Columns that the templates read.
+struct row_columns {
     bool *is_used;       // [columns->n]: the prompt contains the text of the column
     uint16_t *mentioned; // [n_mentioned] columns that templates name, in their order
     size_t n_mentioned;
-    bool lists_columns;         // a template reads `row` as a whole
-    const uint16_t *order;      // [columns->n] of `row`'s members in the next prompt; NULL: the table's
+    bool all;              // a template reads `row` as a whole
+    const uint16_t *order; // [columns->n] of `row`'s members in the next prompt; NULL: the table's
+};
+
+struct row_seed {
+    bool is_added; // records get a seed: `value`, or one of their own
+    bool is_given; // by an option or a parameter
+    int64_t value;
+};
+
+struct row_prompt {
+    const struct table_columns *columns;
+    struct template *prompt, *system, *messages;
+    struct row_columns read;
     struct value variables;     // object: row, and the columns
     struct value_member *names; // [columns->n + 1]
     struct text *choices;       // [n_choices]
@@ -39,9 +50,7 @@ struct row_prompt {
     struct value schema;      // VALUE_NULL: none
     struct buffer parameters; // members behind the messages, each begun by a comma
     bool has_temperature;     // by an option or a parameter
-    bool is_seeded;           // records get a seed: `seed`, or one of their own
-    bool has_seed;            // by an option or a parameter
-    int64_t seed;
+    struct row_seed seeding;
     struct arena arena;
     struct buffer text;        // being rendered
     struct text_spans content; // parts of `text` that are the table's; of conversations alone

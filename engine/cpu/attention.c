@@ -18,6 +18,23 @@ enum {
     DEALT_TILES_MAX = TASKS_PER_THREAD * POOL_THREADS_MAX,
 };
 
+// Results of segments that are split over tasks.
+struct partial_results {
+    int64_t n_max;
+    struct partial *items; // [n_max]
+    float *out;            // [n_max, width]
+    size_t bytes;
+    atomic_int *n_chunks_left; // [DEALT_TILES_MAX]
+};
+
+// Results of shared segments.
+struct shared_results {
+    int64_t n_max; // rows times heads
+    struct attention_state *states;
+    float *out; // [n_max, width]
+    size_t bytes;
+};
+
 struct attention {
     const struct pages *pages;
     struct pool *pool;
@@ -32,16 +49,8 @@ struct attention {
     int64_t *first_tiles; // [n_sequences_max + 1] number of each span's first tile, heads not counted
     int32_t n_sequences_max;
 
-    int64_t n_partials_max;
-    struct partial *partials; // [n_partials_max]
-    float *partial_out;       // [n_partials_max, width]
-    size_t partial_bytes;
-    atomic_int *n_chunks_left; // [DEALT_TILES_MAX]
-
-    int64_t n_shared_max; // rows times heads
-    struct attention_state *shared_states;
-    float *shared_out; // [n_shared_max, width]
-    size_t shared_bytes;
+    struct partial_results partial;
+    struct shared_results shared;
 };
 
 // The division of spans into tiles, and of tiles into tasks.
@@ -95,18 +104,18 @@ static bool memory_create(struct attention *attention)
     attention->scratch_bytes = (size_t)n_threads * scratch_floats(pages) * sizeof(float);
     attention->scratch_memory = memory_map(attention->scratch_bytes);
     attention->scratch = calloc((size_t)n_threads, sizeof *attention->scratch);
-    attention->n_partials_max = PARTIAL_BYTES / (int64_t)(out_bytes + sizeof(struct partial));
-    attention->partial_bytes = (size_t)attention->n_partials_max * out_bytes;
-    attention->partial_out = memory_map(attention->partial_bytes);
-    attention->partials = malloc((size_t)attention->n_partials_max * sizeof *attention->partials);
-    attention->n_chunks_left = calloc(DEALT_TILES_MAX, sizeof *attention->n_chunks_left);
-    attention->n_shared_max = SHARED_BYTES / (int64_t)(out_bytes + sizeof(struct attention_state));
-    attention->shared_bytes = (size_t)attention->n_shared_max * out_bytes;
-    attention->shared_out = memory_map(attention->shared_bytes);
-    attention->shared_states = malloc((size_t)attention->n_shared_max * sizeof *attention->shared_states);
-    if (!attention->scratch_memory || !attention->scratch || !attention->partial_out ||
-        !attention->partials || !attention->n_chunks_left || !attention->shared_out ||
-        !attention->shared_states)
+    attention->partial.n_max = PARTIAL_BYTES / (int64_t)(out_bytes + sizeof(struct partial));
+    attention->partial.bytes = (size_t)attention->partial.n_max * out_bytes;
+    attention->partial.out = memory_map(attention->partial.bytes);
+    attention->partial.items = malloc((size_t)attention->partial.n_max * sizeof *attention->partial.items);
+    attention->partial.n_chunks_left = calloc(DEALT_TILES_MAX, sizeof *attention->partial.n_chunks_left);
+    attention->shared.n_max = SHARED_BYTES / (int64_t)(out_bytes + sizeof(struct attention_state));
+    attention->shared.bytes = (size_t)attention->shared.n_max * out_bytes;
+    attention->shared.out = memory_map(attention->shared.bytes);
+    attention->shared.states = malloc((size_t)attention->shared.n_max * sizeof *attention->shared.states);
+    if (!attention->scratch_memory || !attention->scratch || !attention->partial.out ||
+        !attention->partial.items || !attention->partial.n_chunks_left || !attention->shared.out ||
+        !attention->shared.states)
         return false;
     scratch_spread(attention, n_threads);
     return true;
@@ -136,13 +145,13 @@ void attention_destroy(struct attention *attention)
     if (!attention)
         return;
     memory_unmap(attention->scratch_memory, attention->scratch_bytes);
-    memory_unmap(attention->partial_out, attention->partial_bytes);
-    memory_unmap(attention->shared_out, attention->shared_bytes);
+    memory_unmap(attention->partial.out, attention->partial.bytes);
+    memory_unmap(attention->shared.out, attention->shared.bytes);
     sharing_finish(&attention->sharing);
     free(attention->scratch);
-    free(attention->partials);
-    free(attention->n_chunks_left);
-    free(attention->shared_states);
+    free(attention->partial.items);
+    free(attention->partial.n_chunks_left);
+    free(attention->shared.states);
     free(attention->spans);
     free(attention->first_tiles);
     free(attention);
@@ -226,11 +235,12 @@ static void split_task(void *context, int index, int thread)
     struct tile tile = tile_at(cut, tile_index);
     int32_t begin = tile.segment_begin + (index - cut->first_task[tile_index]) * cut->chunk;
     int32_t end = begin + cut->chunk < tile.segment_end ? begin + cut->chunk : tile.segment_end;
-    struct partial *partials = attention->partials + cut->first_partial[tile_index];
+    struct partial *partials = attention->partial.items + cut->first_partial[tile_index];
     float *partial_out =
-        attention->partial_out + cut->first_partial[tile_index] * attention->pages->value_width;
+        attention->partial.out + cut->first_partial[tile_index] * attention->pages->value_width;
     tile_compute_parts(cut->call, &tile, begin, end, &attention->scratch[thread], partials, partial_out);
-    if (atomic_fetch_sub_explicit(&attention->n_chunks_left[tile_index], 1, memory_order_acq_rel) == 1)
+    if (atomic_fetch_sub_explicit(&attention->partial.n_chunks_left[tile_index], 1, memory_order_acq_rel) ==
+        1)
         tile_merge_parts(cut->call, &tile, &attention->scratch[thread], partials, partial_out);
 }
 
@@ -253,14 +263,14 @@ static bool deal(struct cut *cut)
         n_partials += (int64_t)n * tile.n_queries;
     }
     cut->chunk = n_segments > n_tasks_wanted ? (int32_t)(n_segments / n_tasks_wanted) : 1;
-    if (n_partials > attention->n_partials_max || cut->chunk >= n_segments_most)
+    if (n_partials > attention->partial.n_max || cut->chunk >= n_segments_most)
         return false;
     cut->first_task[0] = 0;
     for (int64_t i = 0; i < n_tiles; i++) {
         struct tile tile = tile_at(cut, i);
         int32_t n_chunks = (tile.segment_end - tile.segment_begin + cut->chunk - 1) / cut->chunk;
         cut->first_task[i + 1] = cut->first_task[i] + n_chunks;
-        atomic_store_explicit(&attention->n_chunks_left[i], n_chunks, memory_order_relaxed);
+        atomic_store_explicit(&attention->partial.n_chunks_left[i], n_chunks, memory_order_relaxed);
     }
     return true;
 }
@@ -313,7 +323,7 @@ static bool groups_usable(const struct attention *attention, const struct attent
 {
     const struct sharing *sharing = &attention->sharing;
     return sharing->n_groups > 0 && parameters->window == 0 && parameters->alibi_bias_max == 0.0f &&
-           (int64_t)sharing->n_rows * parameters->n_heads <= attention->n_shared_max;
+           (int64_t)sharing->n_rows * parameters->n_heads <= attention->shared.n_max;
 }
 
 void attention_run(struct attention *attention, const struct attention_parameters *parameters,
@@ -329,8 +339,8 @@ void attention_run(struct attention *attention, const struct attention_parameter
                         .out = out,
                         .sinks = sinks,
                         .n_group = parameters->n_heads / shape->n_kv_heads,
-                        .shared_states = attention->shared_states,
-                        .shared_out = attention->shared_out,
+                        .shared_states = attention->shared.states,
+                        .shared_out = attention->shared.out,
                         .n_shared_rows = sharing->n_rows};
     bool grouped = groups_usable(attention, parameters);
     if (grouped)

@@ -31,8 +31,8 @@ static uint32_t strings_among(struct schema_compiler *compiler, const struct for
     struct text *texts = compiler_allocate(compiler, formula->n_parts, sizeof *texts);
     size_t n = 0;
     for (uint32_t i = 0; i < formula->n_parts && texts; i++)
-        if (is_string(&compiler->formulas[formula->parts[i]]))
-            texts[n++] = compiler->formulas[formula->parts[i]].node->text;
+        if (is_string(&compiler->table.items[formula->parts[i]]))
+            texts[n++] = compiler->table.items[formula->parts[i]].node->text;
     return texts ? expression_texts(compiler->pool, texts, n) : EXPRESSION_NOTHING;
 }
 
@@ -45,7 +45,7 @@ static struct shape combine(struct schema_compiler *compiler, struct formula for
     else
         result = shape_any(compiler);
     for (uint32_t i = 0; i < formula.n_parts; i++) {
-        if (either && is_string(&compiler->formulas[formula.parts[i]]))
+        if (either && is_string(&compiler->table.items[formula.parts[i]]))
             continue;
         uint32_t id = formula.given ? formula.given[i] : formula.parts[i];
         const struct shape *part = formula_shape(compiler, id);
@@ -61,7 +61,7 @@ static struct shape combine(struct schema_compiler *compiler, struct formula for
 
 static struct shape expand(struct schema_compiler *compiler, uint32_t id)
 {
-    struct formula formula = compiler->formulas[id];
+    struct formula formula = compiler->table.items[id];
     switch (formula.kind) {
     case FORMULA_CONSTANT:
         return id == FORMULA_TRUE ? shape_any(compiler) : (struct shape){0};
@@ -95,7 +95,7 @@ static const struct shape *found_again(struct schema_compiler *compiler, uint32_
 {
     static const struct shape nothing;
     if (compiler->n_probes == 0) {
-        const struct json_node *node = compiler->formulas[id].node;
+        const struct json_node *node = compiler->table.items[id].node;
         const struct json_node *keyword = node ? json_member_named(node, "$ref") : NULL;
         compiler_malformed(compiler,
                            keyword ? keyword
@@ -112,9 +112,9 @@ const struct shape *formula_shape(struct schema_compiler *compiler, uint32_t id)
 {
     if (!compiler_work(compiler, 1))
         return NULL;
-    if (compiler->formulas[id].shape)
-        return compiler->formulas[id].shape;
-    if (compiler->formulas[id].expanding)
+    if (compiler->table.items[id].shape)
+        return compiler->table.items[id].shape;
+    if (compiler->table.items[id].expanding)
         return found_again(compiler, id);
     if (compiler->depth == SCHEMA_EXPANSION_DEPTH_MAX) {
         compiler_limit(compiler, "schema_depth", SCHEMA_EXPANSION_DEPTH_MAX);
@@ -123,14 +123,14 @@ const struct shape *formula_shape(struct schema_compiler *compiler, uint32_t id)
     bool failed_before = compiler->probe_failed;
     compiler->probe_failed = false;
     compiler->depth++;
-    compiler->formulas[id].expanding = true;
+    compiler->table.items[id].expanding = true;
     struct shape *shape = compiler_allocate(compiler, 1, sizeof *shape);
     if (shape)
         *shape = expand(compiler, id);
-    compiler->formulas[id].expanding = false;
+    compiler->table.items[id].expanding = false;
     compiler->depth--;
     if (!compiler->probe_failed && compiler->status == STATUS_OK)
-        compiler->formulas[id].shape = shape;
+        compiler->table.items[id].shape = shape;
     compiler->probe_failed |= failed_before;
     return compiler->status == STATUS_OK ? shape : NULL;
 }
@@ -200,8 +200,8 @@ static bool start(struct schema_compiler *compiler, struct text schema)
         compiler_refuse(compiler, named ? named : document.root, "no dialect that is known here");
         return false;
     }
-    compiler->number_any = number_any(compiler->pool);
-    compiler->number_family = number_family(compiler->pool);
+    compiler->numbers.any = number_any(compiler->pool);
+    compiler->numbers.family = number_family(compiler->pool);
     return formulas_init(compiler);
 }
 

@@ -102,35 +102,36 @@ static uint32_t intern(struct schema_compiler *compiler, struct formula formula)
     if (compiler->status != STATUS_OK)
         return FORMULA_FALSE;
     formula.hash = hash_of(&formula);
-    uint32_t *bucket = &compiler->buckets[formula.hash % compiler->n_buckets];
-    for (uint32_t id = *bucket; id; id = compiler->formulas[id].next_of_hash)
-        if (same(&compiler->formulas[id], &formula))
+    uint32_t *bucket = &compiler->table.buckets[formula.hash % compiler->table.n_buckets];
+    for (uint32_t id = *bucket; id; id = compiler->table.items[id].next_of_hash)
+        if (same(&compiler->table.items[id], &formula))
             return id;
-    if (compiler->n_formulas == SCHEMA_FORMULAS_MAX) {
+    if (compiler->table.n == SCHEMA_FORMULAS_MAX) {
         compiler_limit(compiler, "schema_formulas", SCHEMA_FORMULAS_MAX);
         return FORMULA_FALSE;
     }
-    if (compiler->n_formulas == compiler->formulas_max) {
+    if (compiler->table.n == compiler->table.n_max) {
         struct formula *larger =
-            compiler_allocate(compiler, 2 * (size_t)compiler->formulas_max, sizeof *larger);
+            compiler_allocate(compiler, 2 * (size_t)compiler->table.n_max, sizeof *larger);
         if (!larger)
             return FORMULA_FALSE;
-        memcpy(larger, compiler->formulas, compiler->n_formulas * sizeof *larger);
-        compiler->formulas = larger;
-        compiler->formulas_max *= 2;
+        memcpy(larger, compiler->table.items, compiler->table.n * sizeof *larger);
+        compiler->table.items = larger;
+        compiler->table.n_max *= 2;
     }
     formula.next_of_hash = *bucket;
-    compiler->formulas[compiler->n_formulas] = formula;
-    return *bucket = compiler->n_formulas++;
+    compiler->table.items[compiler->table.n] = formula;
+    return *bucket = compiler->table.n++;
 }
 
 bool formulas_init(struct schema_compiler *compiler)
 {
-    compiler->n_buckets = 4096;
-    compiler->formulas_max = 64;
-    compiler->n_formulas = 2;
-    compiler->formulas = compiler_allocate(compiler, compiler->formulas_max, sizeof *compiler->formulas);
-    compiler->buckets = compiler_allocate(compiler, compiler->n_buckets, sizeof *compiler->buckets);
+    compiler->table.n_buckets = 4096;
+    compiler->table.n_max = 64;
+    compiler->table.n = 2;
+    compiler->table.items = compiler_allocate(compiler, compiler->table.n_max, sizeof *compiler->table.items);
+    compiler->table.buckets =
+        compiler_allocate(compiler, compiler->table.n_buckets, sizeof *compiler->table.buckets);
     return compiler->status == STATUS_OK;
 }
 
@@ -171,7 +172,7 @@ uint32_t formula_members(struct schema_compiler *compiler, enum formula_kind kin
 static uint32_t merge(struct schema_compiler *compiler, enum formula_kind kind, uint32_t a, uint32_t b,
                       uint32_t **parts)
 {
-    const struct formula *left = &compiler->formulas[a], *right = &compiler->formulas[b];
+    const struct formula *left = &compiler->table.items[a], *right = &compiler->table.items[b];
     const uint32_t *from_a = left->kind == kind ? left->parts : &a,
                    *from_b = right->kind == kind ? right->parts : &b;
     uint32_t n_a = left->kind == kind ? left->n_parts : 1, n_b = right->kind == kind ? right->n_parts : 1,
@@ -196,7 +197,7 @@ static const uint32_t *given_parts(struct schema_compiler *compiler, uint32_t a,
     uint32_t *given = compiler_allocate(compiler, n_parts, sizeof *given), n = 0;
     for (int side = 0; side < 2 && given; side++) {
         uint32_t id = side ? b : a;
-        const struct formula *formula = &compiler->formulas[id];
+        const struct formula *formula = &compiler->table.items[id];
         bool is_and = formula->kind == FORMULA_AND;
         const uint32_t *from = !is_and ? &id : formula->given ? formula->given : formula->parts;
         for (uint32_t i = 0; i < (is_and ? formula->n_parts : 1); i++) {
@@ -215,13 +216,13 @@ static bool contradicts(struct schema_compiler *compiler, const uint32_t *parts,
 {
     const struct json_node *value = NULL;
     for (uint32_t i = 0; i < n_parts; i++) {
-        const struct formula *formula = &compiler->formulas[parts[i]];
+        const struct formula *formula = &compiler->table.items[parts[i]];
         if (formula->kind == FORMULA_VALUE && value && !json_equal(value, formula->node, compiler->arena))
             return true;
         if (formula->kind == FORMULA_VALUE)
             value = formula->node;
         for (uint32_t j = 0; formula->kind == FORMULA_NOT && j < n_parts; j++) {
-            const struct formula *other = &compiler->formulas[parts[j]];
+            const struct formula *other = &compiler->table.items[parts[j]];
             if (other->kind == FORMULA_SCHEMA && other->node == formula->node)
                 return true;
         }
@@ -284,7 +285,7 @@ uint32_t formula_or_many(struct schema_compiler *compiler, uint32_t *ids, uint32
 
 uint32_t formula_not(struct schema_compiler *compiler, uint32_t a)
 {
-    struct formula formula = compiler->formulas[a];
+    struct formula formula = compiler->table.items[a];
     uint32_t result = formula.kind == FORMULA_AND ? FORMULA_FALSE : FORMULA_TRUE;
     switch (formula.kind) {
     case FORMULA_CONSTANT:

@@ -144,11 +144,11 @@ static bool add_type(struct schema_compiler *compiler, const struct json_node *n
 static uint32_t integers(struct schema_compiler *compiler, bool are)
 {
     bool with_zeros = compiler->source.draft != SCHEMA_DRAFT_4;
-    if (are && compiler->integer == EXPRESSION_NOTHING)
-        compiler->integer = number_integer(compiler->pool, with_zeros);
-    if (!are && compiler->not_integer == EXPRESSION_NOTHING)
-        compiler->not_integer = number_not_integer(compiler->pool, with_zeros);
-    return are ? compiler->integer : compiler->not_integer;
+    if (are && compiler->numbers.integer == EXPRESSION_NOTHING)
+        compiler->numbers.integer = number_integer(compiler->pool, with_zeros);
+    if (!are && compiler->numbers.not_integer == EXPRESSION_NOTHING)
+        compiler->numbers.not_integer = number_not_integer(compiler->pool, with_zeros);
+    return are ? compiler->numbers.integer : compiler->numbers.not_integer;
 }
 
 static struct shape types_shape(struct schema_compiler *compiler, const struct type_set *types, bool are)

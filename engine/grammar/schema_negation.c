@@ -214,7 +214,7 @@ static struct shape negate_scalar(struct schema_compiler *compiler, const struct
     struct shape result = {0}, allowed, others;
     uint32_t set;
     if (keyword_numbers(compiler, keyword, &set, &result.form)) {
-        uint32_t all = compiler->number_family;
+        uint32_t all = compiler->numbers.family;
         if (text_equals_string(keyword->key,
                                "multipleOf")) // whose scientific spellings are not among the set
             all = expression_both(

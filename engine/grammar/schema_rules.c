@@ -120,8 +120,8 @@ static uint32_t number_terminal(struct schema_rules *rules, const struct shape *
 {
     struct schema_compiler *compiler = rules->compiler;
     uint32_t generated = number_generated(compiler->pool, shape->form);
-    bool is_all = shape->number == compiler->number_any ||
-                  (shape->number == compiler->integer && shape->form.spelling == NUMBER_INTEGER);
+    bool is_all = shape->number == compiler->numbers.any ||
+                  (shape->number == compiler->numbers.integer && shape->form.spelling == NUMBER_INTEGER);
     return rules_terminal(compiler->rules,
                           is_all ? generated : expression_both(compiler->pool, shape->number, generated),
                           TERMINAL_TEXT);

@@ -17,24 +17,34 @@ struct object_chain {
 
 enum { CHAINS_MAX = 4, CHAIN_STATES_MAX = 128 };
 
+// The declared names.
+struct object_names {
+    struct object_name *ordered, *loose;
+    uint32_t n_ordered, n_loose, n_required;
+    struct object_chain chains[CHAINS_MAX];
+    uint32_t n_chains, n_at; // the last `at`: all chains are over
+};
+
+// The states found so far, and a symbol for each.
+struct object_states {
+    uint32_t *symbols; // by state
+    struct object_state *queue;
+    uint32_t n_queue, n;
+};
+
 struct object_rules {
     struct schema_rules *rules;
     struct schema_compiler *compiler;
     const struct object_shape *object;
     const struct schema_marks *marks;
     uint32_t depth;
-    struct object_name *ordered, *loose;
-    uint32_t n_ordered, n_loose, n_required;
-    struct object_chain chains[CHAINS_MAX];
-    uint32_t n_chains, n_at;      // the last `at`: all chains are over
+    struct object_names names;
     struct object_class *classes; // without the names
     uint32_t n_classes;
     uint32_t min, max; // 0 and COUNT_UNBOUNDED where nothing is counted
     uint32_t n_masks, n_counts;
     uint32_t required_mask; // of loose names and needs
-    uint32_t *symbols;      // by state
-    struct object_state *queue;
-    uint32_t n_queue, n_states;
+    struct object_states states;
 };
 
 static void add_class(struct object_rules *build, uint32_t keys, uint32_t value, uint32_t names)
@@ -67,20 +77,20 @@ static bool collect_classes(struct object_rules *build)
 // Names of one `properties` stand together, in the order in which those are found first.
 static void add_ordered(struct object_rules *build, const struct object_name *name)
 {
-    uint32_t at = build->n_ordered;
-    for (uint32_t i = 0; i < build->n_ordered; i++)
-        if (build->ordered[i].source == name->source)
+    uint32_t at = build->names.n_ordered;
+    for (uint32_t i = 0; i < build->names.n_ordered; i++)
+        if (build->names.ordered[i].source == name->source)
             at = i + 1;
-    for (uint32_t i = build->n_ordered; i > at; i--)
-        build->ordered[i] = build->ordered[i - 1];
-    build->ordered[at] = *name;
-    build->n_ordered++;
+    for (uint32_t i = build->names.n_ordered; i > at; i--)
+        build->names.ordered[i] = build->names.ordered[i - 1];
+    build->names.ordered[at] = *name;
+    build->names.n_ordered++;
 }
 
 static void add_loose(struct object_rules *build, const struct object_name *name)
 {
-    build->required_mask |= name->required ? 1u << build->n_loose : 0;
-    build->loose[build->n_loose++] = *name;
+    build->required_mask |= name->required ? 1u << build->names.n_loose : 0;
+    build->names.loose[build->names.n_loose++] = *name;
 }
 
 // Names that no `properties` declares are loose, unless they are many: then they come last, in their order.
@@ -89,9 +99,9 @@ static bool collect_names(struct object_rules *build)
     const struct object_shape *object = build->object;
     bool any_order = build->compiler->options->any_order;
     uint32_t max = any_order ? SCHEMA_LOOSE_MAX + 2 : SCHEMA_LOOSE_MAX, n_present = 0, n_undeclared = 0;
-    build->ordered = compiler_allocate(build->compiler, object->n_names, sizeof *build->ordered);
-    build->loose = compiler_allocate(build->compiler, object->n_names, sizeof *build->loose);
-    if (!build->ordered || !build->loose)
+    build->names.ordered = compiler_allocate(build->compiler, object->n_names, sizeof *build->names.ordered);
+    build->names.loose = compiler_allocate(build->compiler, object->n_names, sizeof *build->names.loose);
+    if (!build->names.ordered || !build->names.loose)
         return false;
     for (uint32_t i = 0; i < object->n_names; i++) {
         n_present += object->names[i].value != FORMULA_FALSE;
@@ -101,13 +111,13 @@ static bool collect_names(struct object_rules *build)
         const struct object_name *name = &object->names[i];
         if (name->value == FORMULA_FALSE)
             continue;
-        build->n_required += name->required;
+        build->names.n_required += name->required;
         if (any_order && n_present <= max ? true : !name->declared && n_undeclared <= max)
             add_loose(build, name);
         else
             add_ordered(build, name);
     }
-    build->min = object->min > build->n_required ? object->min : 0;
+    build->min = object->min > build->names.n_required ? object->min : 0;
     build->max = build->n_classes || n_present > object->max ? object->max : COUNT_UNBOUNDED;
     return true;
 }
@@ -117,32 +127,34 @@ static bool collect_names(struct object_rules *build)
 static void plan_chains(struct object_rules *build)
 {
     uint64_t product = 1;
-    build->n_chains = 0;
-    for (uint32_t i = 0; i < build->n_ordered && product <= CHAIN_STATES_MAX; i++) {
-        if (i > 0 && build->ordered[i].source == build->ordered[i - 1].source)
+    build->names.n_chains = 0;
+    for (uint32_t i = 0; i < build->names.n_ordered && product <= CHAIN_STATES_MAX; i++) {
+        if (i > 0 && build->names.ordered[i].source == build->names.ordered[i - 1].source)
             continue;
         uint32_t end = i + 1;
-        while (end < build->n_ordered && build->ordered[end].source == build->ordered[i].source)
+        while (end < build->names.n_ordered &&
+               build->names.ordered[end].source == build->names.ordered[i].source)
             end++;
-        if (build->n_chains == CHAINS_MAX)
+        if (build->names.n_chains == CHAINS_MAX)
             product = CHAIN_STATES_MAX + 1;
         else
-            build->chains[build->n_chains++] = (struct object_chain){i, end - i, (uint32_t)product};
+            build->names.chains[build->names.n_chains++] =
+                (struct object_chain){i, end - i, (uint32_t)product};
         product *= end - i + 1;
     }
-    if (product > CHAIN_STATES_MAX || build->n_chains < 2) {
-        build->chains[0] = (struct object_chain){0, build->n_ordered, 1};
-        build->n_chains = 1;
-        product = (uint64_t)build->n_ordered + 1;
+    if (product > CHAIN_STATES_MAX || build->names.n_chains < 2) {
+        build->names.chains[0] = (struct object_chain){0, build->names.n_ordered, 1};
+        build->names.n_chains = 1;
+        product = (uint64_t)build->names.n_ordered + 1;
     }
-    build->n_at = (uint32_t)product;
+    build->names.n_at = (uint32_t)product;
 }
 
 // Two members of one class of keys may have the same key, and are then one to most readers: no count of them
 // is certain.
 static bool counts_are_certain(struct object_rules *build)
 {
-    if (build->min <= 1 || build->n_classes == 0 || build->min <= build->n_required + 1)
+    if (build->min <= 1 || build->n_classes == 0 || build->min <= build->names.n_required + 1)
         return true;
     const struct json_node *keyword =
         build->object->min_keyword ? build->object->min_keyword : build->compiler->source.root;
@@ -180,10 +192,10 @@ static uint32_t state_symbol(struct object_rules *build, struct object_state sta
 {
     if (state.count >= build->n_counts)
         state.count = build->n_counts - 1;
-    uint32_t *symbol = &build->symbols[state_index(build, state)];
+    uint32_t *symbol = &build->states.symbols[state_index(build, state)];
     if (*symbol == SYMBOL_NOTHING) {
         *symbol = rules_nonterminal(build->compiler->rules);
-        build->queue[build->n_queue++] = state;
+        build->states.queue[build->states.n_queue++] = state;
     }
     return *symbol;
 }
@@ -215,7 +227,7 @@ static void add_member(struct object_rules *build, struct symbol_list *list, uin
                 wanted = formula_and(build->compiler, wanted, object->needs[i].value);
             }
         struct object_state next = to;
-        next.mask |= set << build->n_loose;
+        next.mask |= set << build->names.n_loose;
         bool useless = set && (next.mask == to.mask || keys == EXPRESSION_NOTHING);
         if (!useless && wanted != FORMULA_FALSE &&
             (!set || !expression_is_empty_language(build->compiler->pool, keys)))
@@ -225,12 +237,12 @@ static void add_member(struct object_rules *build, struct symbol_list *list, uin
 
 static void add_others(struct object_rules *build, struct symbol_list *list, struct object_state state)
 {
-    for (uint32_t i = 0; i < build->n_loose; i++) {
+    for (uint32_t i = 0; i < build->names.n_loose; i++) {
         struct object_state next = state;
         next.mask |= 1u << i;
-        uint32_t key = expression_literal(build->compiler->pool, build->loose[i].key);
+        uint32_t key = expression_literal(build->compiler->pool, build->names.loose[i].key);
         if (next.mask != state.mask)
-            add_member(build, list, key, build->loose[i].value, state, next);
+            add_member(build, list, key, build->names.loose[i].value, state, next);
     }
     for (uint32_t i = 0; i < build->n_classes; i++)
         add_member(build, list, build->classes[i].keys, build->classes[i].value, state, state);
@@ -257,7 +269,7 @@ static uint32_t repeat_others(struct object_rules *build)
 static void follow_one(struct object_rules *build, struct symbol_list *list, struct object_state state,
                        bool full)
 {
-    const struct object_name *name = &build->ordered[state.at];
+    const struct object_name *name = &build->names.ordered[state.at];
     struct object_state next = state;
     next.at++;
     if (!full)
@@ -272,12 +284,12 @@ static void follow_chains(struct object_rules *build, struct symbol_list *list, 
                           bool full)
 {
     bool over = true;
-    for (uint32_t i = 0; i < build->n_chains; i++) {
-        const struct object_chain *chain = &build->chains[i];
+    for (uint32_t i = 0; i < build->names.n_chains; i++) {
+        const struct object_chain *chain = &build->names.chains[i];
         uint32_t at = state.at / chain->stride % (chain->n + 1);
         bool optional = true;
         for (uint32_t j = at; j < chain->n && optional; j++) {
-            const struct object_name *name = &build->ordered[chain->from + j];
+            const struct object_name *name = &build->names.ordered[chain->from + j];
             struct object_state next = state;
             next.at += (j + 1 - at) * chain->stride;
             if (!full)
@@ -288,7 +300,7 @@ static void follow_chains(struct object_rules *build, struct symbol_list *list, 
         over = over && optional;
     }
     struct object_state last = state;
-    last.at = build->n_at - 1;
+    last.at = build->names.n_at - 1;
     if (over)
         symbol_list_add(build->rules, list, state_symbol(build, last));
 }
@@ -296,11 +308,11 @@ static void follow_chains(struct object_rules *build, struct symbol_list *list, 
 static void define(struct object_rules *build, struct object_state state)
 {
     struct symbol_list list = {0};
-    uint32_t symbol = build->symbols[state_index(build, state)];
+    uint32_t symbol = build->states.symbols[state_index(build, state)];
     bool full = build->max != COUNT_UNBOUNDED && state.count >= build->max;
-    if (state.at < build->n_at - 1 && build->n_chains > 1) {
+    if (state.at < build->names.n_at - 1 && build->names.n_chains > 1) {
         follow_chains(build, &list, state, full);
-    } else if (state.at < build->n_at - 1) {
+    } else if (state.at < build->names.n_at - 1) {
         follow_one(build, &list, state, full);
     } else if (build->n_masks == 1 && build->n_counts == 1 && !state.first) {
         symbol_list_add(build->rules, &list,
@@ -327,17 +339,17 @@ static bool plan_states(struct object_rules *build)
     }
     plan_chains(build);
     uint32_t highest = build->max != COUNT_UNBOUNDED ? build->max : build->min;
-    build->required_mask |= ((1u << object->n_needs) - 1) << build->n_loose;
-    build->n_masks = 1u << (build->n_loose + object->n_needs);
+    build->required_mask |= ((1u << object->n_needs) - 1) << build->names.n_loose;
+    build->n_masks = 1u << (build->names.n_loose + object->n_needs);
     build->n_counts = highest < SCHEMA_STATES_MAX ? highest + 1 : SCHEMA_STATES_MAX;
-    uint64_t n = 2 * (uint64_t)build->n_at * build->n_masks * build->n_counts;
+    uint64_t n = 2 * (uint64_t)build->names.n_at * build->n_masks * build->n_counts;
     if (highest >= SCHEMA_STATES_MAX || n > 2 * SCHEMA_STATES_MAX) {
         compiler_limit(build->compiler, "schema_states", SCHEMA_STATES_MAX);
         return false;
     }
-    build->symbols = compiler_allocate(build->compiler, n, sizeof *build->symbols);
-    build->queue = compiler_allocate(build->compiler, n, sizeof *build->queue);
-    return build->symbols && build->queue;
+    build->states.symbols = compiler_allocate(build->compiler, n, sizeof *build->states.symbols);
+    build->states.queue = compiler_allocate(build->compiler, n, sizeof *build->states.queue);
+    return build->states.symbols && build->states.queue;
 }
 
 uint32_t schema_rules_object(struct schema_rules *rules, const struct object_shape *object, uint32_t depth)
@@ -351,14 +363,14 @@ uint32_t schema_rules_object(struct schema_rules *rules, const struct object_sha
         !needs_are_certain(&build) || !plan_states(&build))
         return SYMBOL_NOTHING;
     struct symbol_list list = {0};
-    bool may_be_empty = build.n_required == 0 && object->min == 0 && object->n_needs == 0;
+    bool may_be_empty = build.names.n_required == 0 && object->min == 0 && object->n_needs == 0;
     if (may_be_empty)
         symbol_list_add(rules, &list, build.marks->empty_object);
     if (object->max > 0)
         symbol_list_add(rules, &list,
                         schema_rules_pair(rules, build.marks->open_object,
                                           state_symbol(&build, (struct object_state){.first = true})));
-    for (uint32_t i = 0; i < build.n_queue && compiler_work(build.compiler, 1); i++)
-        define(&build, build.queue[i]);
+    for (uint32_t i = 0; i < build.states.n_queue && compiler_work(build.compiler, 1); i++)
+        define(&build, build.states.queue[i]);
     return symbol_list_choice(rules, &list);
 }

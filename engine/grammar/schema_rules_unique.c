@@ -141,7 +141,7 @@ static bool add_formula(struct unique_rules *build, uint32_t id)
     if (!shape)
         return false;
     uint32_t n_before = build->n_values;
-    struct formula formula = build->compiler->formulas[id];
+    struct formula formula = build->compiler->table.items[id];
     if (add_scalars(build, shape, &formula))
         return true;
     build->n_values = n_before;

@@ -224,7 +224,7 @@ struct shape shape_any_but_objects(struct schema_compiler *compiler)
 {
     struct shape shape = shape_of_arrays(compiler, array_any());
     shape.null = shape.no = shape.yes = true;
-    shape.number = compiler->number_any;
+    shape.number = compiler->numbers.any;
     shape.form.spelling = NUMBER_DECIMAL;
     shape.string = EXPRESSION_ALL;
     return shape;
@@ -298,9 +298,9 @@ struct shape shape_intersect(struct schema_compiler *compiler, const struct shap
     if (compiler->status != STATUS_OK)
         return result;
     result.number = expression_both(compiler->pool, a->number, b->number);
-    if (a->number == compiler->number_any ||
-        b->number == compiler->number_any) // of which all sets of numbers are subsets
-        result.number = a->number == compiler->number_any ? b->number : a->number;
+    if (a->number == compiler->numbers.any ||
+        b->number == compiler->numbers.any) // of which all sets of numbers are subsets
+        result.number = a->number == compiler->numbers.any ? b->number : a->number;
     result.form = number_form_both(a->form, b->form);
     result.string = expression_both(compiler->pool, a->string, b->string);
     intersect_arrays(compiler, a, b, &result);
@@ -361,8 +361,8 @@ void shape_add(struct schema_compiler *compiler, struct shape *result, const str
     result->no |= part->no;
     result->yes |= part->yes;
     result->number = expression_either(compiler->pool, before.number, part->number);
-    if (before.number == compiler->number_any || part->number == compiler->number_any)
-        result->number = compiler->number_any;
+    if (before.number == compiler->numbers.any || part->number == compiler->numbers.any)
+        result->number = compiler->numbers.any;
     result->form = before.number == EXPRESSION_NOTHING  ? part->form
                    : part->number == EXPRESSION_NOTHING ? before.form
                                                         : number_form_either(before.form, part->form);

@@ -112,19 +112,28 @@ enum {
     SCHEMA_ORDERED_PARTS_MAX = 64, // of an "and" whose names are in the order of its parts
 };
 
+// The formulas, hash-consed.
+struct formula_table {
+    struct formula *items; // [n]
+    uint32_t n, n_max;
+    uint32_t *buckets; // of hashes
+    uint32_t n_buckets;
+};
+
+struct number_expressions {
+    uint32_t any, family;
+    uint32_t integer, not_integer; // of this draft; EXPRESSION_NOTHING: not asked for yet
+};
+
 struct schema_compiler {
     struct schema_source source;
     const struct json_schema_options *options;
     struct arena *arena;
     struct rules *rules;
     struct expressions *pool;
-    struct formula *formulas;
-    uint32_t n_formulas, formulas_max;
-    uint32_t *buckets; // of hashes
-    uint32_t n_buckets;
-    uint32_t number_any, number_family;
-    uint32_t integer, not_integer; // of this draft; EXPRESSION_NOTHING: not asked for yet
-    uint64_t work;                 // also of the schemas compiled to the same rules before
+    struct formula_table table;
+    struct number_expressions numbers;
+    uint64_t work; // also of the schemas compiled to the same rules before
     uint32_t depth;
     bool probe_failed;  // formula_is_nothing returned to a formula that is being expanded
     uint32_t n_probes;  // of formula_is_nothing, one inside another

@@ -117,7 +117,7 @@ struct shape value_negation(struct schema_compiler *compiler, const struct json_
     shape.no &= !same.no;
     shape.yes &= !same.yes;
     if (value->kind == JSON_NUMBER)
-        shape.number = expression_both(compiler->pool, compiler->number_family,
+        shape.number = expression_both(compiler->pool, compiler->numbers.family,
                                        expression_complement(compiler->pool, same.number));
     if (value->kind == JSON_NUMBER)
         shape.number = expression_both(compiler->pool, shape.number, number_distinct(compiler->pool));

@@ -8,9 +8,9 @@
 struct activation *call_activation_create(struct rendering *rendering, const struct procedure *procedure,
                                           struct activation *around)
 {
-    struct activation *activation = rendering->spare_activations[procedure->index];
+    struct activation *activation = rendering->scope.spare_activations[procedure->index];
     if (activation) {
-        rendering->spare_activations[procedure->index] = activation->next_spare;
+        rendering->scope.spare_activations[procedure->index] = activation->next_spare;
         memset(activation->slots, 0, procedure->n_slots * sizeof *activation->slots);
     } else {
         size_t bytes = sizeof *activation + procedure->n_slots * sizeof *activation->slots;
@@ -26,8 +26,8 @@ static void release_activation(struct rendering *rendering, const struct procedu
 {
     if (procedure->has_procedures)
         return;
-    activation->next_spare = rendering->spare_activations[procedure->index];
-    rendering->spare_activations[procedure->index] = activation;
+    activation->next_spare = rendering->scope.spare_activations[procedure->index];
+    rendering->scope.spare_activations[procedure->index] = activation;
 }
 
 static unsigned count_parameters(const struct function *function)
@@ -132,7 +132,7 @@ static void check_macro_arguments(struct rendering *rendering, const struct macr
 static void bind_macro(struct rendering *rendering, const struct macro_definition *macro,
                        const struct call *call)
 {
-    struct object *slots = rendering->activation->slots;
+    struct object *slots = rendering->scope.activation->slots;
     const struct text *names = rendering->template->names;
     check_macro_arguments(rendering, macro, call);
     for (size_t i = 0; i < macro->n_parameters; i++) {
@@ -158,17 +158,17 @@ static struct object call_macro(struct rendering *rendering, const struct macro 
                                 const struct call *call)
 {
     const struct macro_definition *definition = macro->definition;
-    struct activation *caller = rendering->activation;
+    struct activation *caller = rendering->scope.activation;
     if (rendering->calls++ >= TEMPLATE_CALLS_MAX)
         rendering_fail_limit(rendering, "more than %d calls inside one another", TEMPLATE_CALLS_MAX);
-    rendering->activation = call_activation_create(rendering, &definition->procedure, macro->around);
+    rendering->scope.activation = call_activation_create(rendering, &definition->procedure, macro->around);
     evaluate_enter_scope(rendering, &definition->scope);
     bind_macro(rendering, definition, call);
     size_t start = rendering->text.size;
     execute(rendering, &definition->body);
     struct object text = rendering_take(rendering, start);
-    release_activation(rendering, &definition->procedure, rendering->activation);
-    rendering->activation = caller;
+    release_activation(rendering, &definition->procedure, rendering->scope.activation);
+    rendering->scope.activation = caller;
     rendering->calls--;
     return text;
 }

@@ -34,8 +34,8 @@ static struct object load_environment(const struct template_environment *environ
 
 static const struct object *load_global(struct rendering *rendering, uint32_t name)
 {
-    struct object *global = &rendering->globals[name];
-    if (rendering->globals_known[name])
+    struct object *global = &rendering->scope.globals[name];
+    if (rendering->scope.globals_known[name])
         return global;
     struct text text = rendering->template->names[name];
     const struct function *function = functions_find_global(text);
@@ -47,7 +47,7 @@ static const struct object *load_global(struct rendering *rendering, uint32_t na
         variable ? object_from_value(rendering, variable) : load_environment(rendering->environment, text);
     if (global->kind == OBJECT_MISSING && function)
         *global = call_bind(rendering, function, NULL);
-    rendering->globals_known[name] = true;
+    rendering->scope.globals_known[name] = true;
     return global;
 }
 
@@ -55,12 +55,12 @@ void evaluate_enter_scope(struct rendering *rendering, const struct scope *scope
 {
     for (uint32_t i = 0; i < scope->n_loads; i++) {
         const struct load *load = &scope->loads[i];
-        struct object *slot = &rendering->activation->slots[load->slot];
+        struct object *slot = &rendering->scope.activation->slots[load->slot];
         slot->kind = OBJECT_MISSING;
         if (load->kind == LOAD_GLOBAL)
             *slot = *load_global(rendering, load->name);
         else if (load->kind == LOAD_OUTER)
-            *slot = *evaluate_place(rendering->activation, load->outer);
+            *slot = *evaluate_place(rendering->scope.activation, load->outer);
     }
 }
 
@@ -116,7 +116,7 @@ struct object evaluate_filter(struct rendering *rendering, const struct expressi
     struct object first = *input;
     if (filter->filter.input)
         first = evaluate_filter(rendering, filter->filter.input, input);
-    rendering->line = filter->line;
+    rendering->failing.line = filter->line;
     return filter_input(rendering, filter, &first);
 }
 
@@ -269,18 +269,18 @@ struct object evaluate(struct rendering *rendering, const struct expression *exp
     if (expression->kind == EXPRESSION_LITERAL)
         return expression->literal;
     if (expression->kind == EXPRESSION_NAME) {
-        const struct object *variable = evaluate_place(rendering->activation, expression->name.place);
+        const struct object *variable = evaluate_place(rendering->scope.activation, expression->name.place);
         if (variable->kind != OBJECT_MISSING)
             return *variable;
         return object_undefined(UNDEFINED_NAME, rendering->template->names[expression->name.name]);
     }
-    uint32_t line = rendering->line;
-    rendering->line = expression->line;
+    uint32_t line = rendering->failing.line;
+    rendering->failing.line = expression->line;
     rendering_spend(rendering, 1);
     rendering_enter(rendering);
     struct object value = evaluate_nested(rendering, expression);
     rendering_leave(rendering);
-    rendering->line = line;
+    rendering->failing.line = line;
     return value;
 }
 
@@ -290,8 +290,8 @@ void evaluate_check_target(struct rendering *rendering, const struct expression 
         for (size_t i = 0; i < target->items.n_items; i++)
             evaluate_check_target(rendering, target->items.items[i]);
     } else if (target->kind == EXPRESSION_NAMESPACE_TARGET &&
-               evaluate_place(rendering->activation, target->name.place)->kind != OBJECT_NAMESPACE) {
-        rendering->line = target->line;
+               evaluate_place(rendering->scope.activation, target->name.place)->kind != OBJECT_NAMESPACE) {
+        rendering->failing.line = target->line;
         rendering_fail(rendering, "cannot assign attribute on non-namespace object");
     }
 }
@@ -313,14 +313,14 @@ static void unpack(struct rendering *rendering, const struct expression *target,
 void evaluate_assign(struct rendering *rendering, const struct expression *target, const struct object *value)
 {
     if (target->kind == EXPRESSION_NAME) {
-        *evaluate_place(rendering->activation, target->name.place) = *value;
+        *evaluate_place(rendering->scope.activation, target->name.place) = *value;
         return;
     }
-    rendering->line = target->line;
+    rendering->failing.line = target->line;
     evaluate_check_target(rendering, target);
     if (target->kind == EXPRESSION_TUPLE)
         unpack(rendering, target, value);
     else
-        dict_set_text(rendering, evaluate_place(rendering->activation, target->name.place)->dict,
+        dict_set_text(rendering, evaluate_place(rendering->scope.activation, target->name.place)->dict,
                       target->name.attribute, value);
 }

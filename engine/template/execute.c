@@ -6,7 +6,7 @@ static void execute_output(struct rendering *rendering, const struct statement *
 {
     for (size_t i = 0; i < statement->output.n_items; i++) {
         const struct expression *expression = statement->output.items[i];
-        rendering->line = expression->line;
+        rendering->failing.line = expression->line;
         if (expression->kind == EXPRESSION_LITERAL && expression->literal.kind == OBJECT_STRING) {
             buffer_add_text(&rendering->text, expression->literal.text);
             rendering_spend(rendering, 1 + expression->literal.text.size / 64);
@@ -38,7 +38,7 @@ static enum flow execute_block(struct rendering *rendering, const struct stateme
     struct object text = rendering_take(rendering, start);
     if (statement->set.value)
         text = evaluate_filter(rendering, statement->set.value, &text);
-    rendering->line = statement->line;
+    rendering->failing.line = statement->line;
     if (statement->kind == STATEMENT_SET_BLOCK) {
         evaluate_assign(rendering, statement->set.target, &text);
         return flow;
@@ -66,7 +66,7 @@ static enum flow execute_if(struct rendering *rendering, const struct statement 
 static enum flow run_body(struct rendering *rendering, struct loop *loop)
 {
     const struct statement *statement = loop->statement;
-    rendering->activation->slots[statement->loop.loop_slot] =
+    rendering->scope.activation->slots[statement->loop.loop_slot] =
         (struct object){.kind = OBJECT_LOOP, .loop = loop};
     evaluate_assign(rendering, statement->loop.target, &loop->current);
     evaluate_enter_scope(rendering, &statement->loop.scope);
@@ -88,18 +88,18 @@ static enum flow run_loop(struct rendering *rendering, struct loop *loop)
 
 static enum flow execute_for(struct rendering *rendering, const struct statement *statement)
 {
-    struct loop *loop = rendering->spare_loops;
+    struct loop *loop = rendering->scope.spare_loops;
     if (loop)
-        rendering->spare_loops = loop->next_spare;
+        rendering->scope.spare_loops = loop->next_spare;
     else
         loop = rendering_allocate(rendering, sizeof *loop);
-    *loop = (struct loop){.statement = statement, .activation = rendering->activation};
+    *loop = (struct loop){.statement = statement, .activation = rendering->scope.activation};
     loop->iterable = evaluate(rendering, statement->loop.iterable);
     loop_start(rendering, loop);
     enum flow flow = run_loop(rendering, loop);
     if (!statement->loop.uses_loop) { // a `loop` that the body reads may be kept
-        loop->next_spare = rendering->spare_loops;
-        rendering->spare_loops = loop;
+        loop->next_spare = rendering->scope.spare_loops;
+        rendering->scope.spare_loops = loop;
     }
     return flow;
 }
@@ -107,8 +107,8 @@ static enum flow execute_for(struct rendering *rendering, const struct statement
 static void execute_macro(struct rendering *rendering, const struct statement *statement)
 {
     struct macro *macro = rendering_allocate(rendering, sizeof *macro);
-    *macro = (struct macro){statement->macro, rendering->activation};
-    *evaluate_place(rendering->activation, statement->macro->target->name.place) =
+    *macro = (struct macro){statement->macro, rendering->scope.activation};
+    *evaluate_place(rendering->scope.activation, statement->macro->target->name.place) =
         (struct object){.kind = OBJECT_MACRO, .macro = macro};
 }
 
@@ -145,14 +145,14 @@ static enum flow execute_one(struct rendering *rendering, const struct statement
 enum flow execute(struct rendering *rendering, const struct statements *statements)
 {
     enum flow flow = FLOW_NEXT;
-    uint32_t line = rendering->line;
+    uint32_t line = rendering->failing.line;
     rendering_enter(rendering);
     for (size_t i = 0; i < statements->n_items && flow == FLOW_NEXT; i++) {
-        rendering->line = statements->items[i]->line;
+        rendering->failing.line = statements->items[i]->line;
         rendering_spend(rendering, 1);
         flow = execute_one(rendering, statements->items[i]);
     }
     rendering_leave(rendering);
-    rendering->line = line;
+    rendering->failing.line = line;
     return flow;
 }

@@ -15,7 +15,7 @@ void loop_start(struct rendering *rendering, struct loop *loop)
 static struct object collect_target(struct rendering *rendering, const struct expression *target)
 {
     if (target->kind != EXPRESSION_TUPLE)
-        return *evaluate_place(rendering->activation, target->name.place);
+        return *evaluate_place(rendering->scope.activation, target->name.place);
     struct object *items, tuple = list_allocate(rendering, target->items.n_items, OBJECT_TUPLE, &items);
     for (size_t i = 0; i < target->items.n_items; i++)
         items[i] = collect_target(rendering, target->items.items[i]);
@@ -26,9 +26,9 @@ static struct object collect_target(struct rendering *rendering, const struct ex
 static bool fetch(struct rendering *rendering, struct loop *loop, struct object *item)
 {
     const struct expression *target = loop->statement->loop.test_target, *test = loop->statement->loop.test;
-    struct activation *activation = rendering->activation;
+    struct activation *activation = rendering->scope.activation;
     bool more = true, passed = false;
-    rendering->activation = loop->activation;
+    rendering->scope.activation = loop->activation;
     while (!passed && (more = iterator_next(rendering, &loop->iterator, item))) {
         passed = !test || loop->collected;
         if (passed)
@@ -38,7 +38,7 @@ static bool fetch(struct rendering *rendering, struct loop *loop, struct object 
         passed = object_truth(&value);
         *item = collect_target(rendering, target);
     }
-    rendering->activation = activation;
+    rendering->scope.activation = activation;
     return more;
 }
 

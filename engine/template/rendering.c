@@ -19,8 +19,8 @@ void rendering_fail_with(struct rendering *rendering, enum error_code code, cons
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ')
             *c = ' '; // an error is one line
-    error_set(rendering->error, STATUS_REJECT, code, "%s", text);
-    longjmp(rendering->failure, 1);
+    error_set(rendering->failing.error, STATUS_REJECT, code, "%s", text);
+    longjmp(rendering->failing.target, 1);
 }
 
 void *rendering_allocate(struct rendering *rendering, size_t size)
@@ -33,9 +33,10 @@ void *rendering_allocate(struct rendering *rendering, size_t size)
     void *memory = arena_allocate(size >= LARGE_BYTES ? &rendering->large : &rendering->arena, size);
     if (memory)
         return memory;
-    rendering->line = 0;
-    error_set(rendering->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");
-    longjmp(rendering->failure, 1);
+    rendering->failing.line = 0;
+    error_set(rendering->failing.error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
+              "no memory for rendering a template");
+    longjmp(rendering->failing.target, 1);
 }
 
 void *rendering_allocate_array(struct rendering *rendering, size_t count, size_t size)

@@ -21,6 +21,20 @@ struct growing_text {
     size_t size, capacity;
 };
 
+struct rendering_failure {
+    struct error *error;
+    jmp_buf target; // where an error continues: all memory is the arenas' and the buffers' here
+    uint32_t line;  // of what is evaluated; 0: of nothing yet
+};
+
+struct rendering_scope {
+    struct activation *activation; // whose slots are seen
+    struct object *globals;        // by name: what a name is outside the template, once asked for
+    bool *globals_known;
+    struct activation **spare_activations; // by procedure: finished ones to be used again
+    struct loop *spare_loops;              // finished ones that nothing sees any more
+};
+
 struct rendering {
     const struct template *template;
     const struct value *variables;
@@ -30,17 +44,11 @@ struct rendering {
     struct buffer text;
     struct text_spans content;    // of `text`, from the variables
     struct provenance provenance; // of all other memory; both empty unless environment->content asks
-    struct error *error;
-    jmp_buf failure; // where an error continues: all memory is the arenas' and the buffers' here
-    uint32_t line;   // of what is evaluated; 0: of nothing yet
+    struct rendering_failure failing;
+    struct rendering_scope scope;
     int64_t steps_left;
-    struct activation *activation; // whose slots are seen
-    unsigned depth;                // nested evaluations
-    unsigned calls;                // nested calls of macros
-    struct object *globals;        // by name: what a name is outside the template, once asked for
-    bool *globals_known;
-    struct activation **spare_activations; // by procedure: finished ones to be used again
-    struct loop *spare_loops;              // finished ones that nothing sees any more
+    unsigned depth; // nested evaluations
+    unsigned calls; // nested calls of macros
     struct growing_text growing[RENDERING_GROWING_COUNT];
     unsigned growing_next;
 };

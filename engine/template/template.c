@@ -64,14 +64,15 @@ void template_mentions(const struct template *template,
 static bool render(struct rendering *rendering)
 {
     const struct template *template = rendering->template;
-    if (setjmp(rendering->failure))
+    if (setjmp(rendering->failing.target))
         return false;
     size_t n_names = template->n_names;
-    rendering->globals = rendering_allocate_array(rendering, n_names, sizeof *rendering->globals);
-    rendering->globals_known = rendering_allocate_array(rendering, n_names, sizeof *rendering->globals_known);
-    rendering->spare_activations =
-        rendering_allocate_array(rendering, template->n_procedures, sizeof *rendering->spare_activations);
-    rendering->activation = call_activation_create(rendering, &template->procedure, NULL);
+    rendering->scope.globals = rendering_allocate_array(rendering, n_names, sizeof *rendering->scope.globals);
+    rendering->scope.globals_known =
+        rendering_allocate_array(rendering, n_names, sizeof *rendering->scope.globals_known);
+    rendering->scope.spare_activations = rendering_allocate_array(rendering, template->n_procedures,
+                                                                  sizeof *rendering->scope.spare_activations);
+    rendering->scope.activation = call_activation_create(rendering, &template->procedure, NULL);
     evaluate_enter_scope(rendering, &template->scope);
     buffer_reserve(&rendering->text, TEXT_BYTES_FIRST);
     execute(rendering, &template->body);
@@ -98,7 +99,7 @@ enum status template_render(const struct template *template, const struct value 
         .variables = variables ? variables : &none,
         .environment = environment,
         .text = {.size_max = TEMPLATE_OUTPUT_BYTES_MAX},
-        .error = error,
+        .failing.error = error,
         .steps_left = TEMPLATE_STEPS_MAX,
     };
     enum status status = STATUS_OK;
@@ -110,7 +111,8 @@ enum status template_render(const struct template *template, const struct value 
             status =
                 error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "the rendered template has no room");
     } else {
-        status = rendering.line ? error_prefix(error, "line %u", rendering.line) : error->status;
+        status =
+            rendering.failing.line ? error_prefix(error, "line %u", rendering.failing.line) : error->status;
     }
     if (status == STATUS_OK && environment->content && environment->content->failed)
         status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");

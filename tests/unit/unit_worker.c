@@ -220,11 +220,11 @@ static void work_in_between_starts_the_idle_time_anew(void **state)
     struct stage stage = stage_open(1, 20);
     stage.config.limits.idle_s = IDLE_S;
     for (int has_jobs = 0; has_jobs < 2; has_jobs++) {
-        struct worker worker = {.config = &stage.config, .n_in_flight = has_jobs};
+        struct worker worker = {.config = &stage.config, .jobs.n_in_flight = has_jobs};
         worker.stop.idle_ms = 2 * IDLE_S * INT64_C(1000);
         stage.script->n_next = has_jobs; // a job that was not delivered yet, or one in flight
         worker_stop_when_idle(&worker);
-        worker.n_in_flight = 0;
+        worker.jobs.n_in_flight = 0;
         stage.script->n_next = 1;
         worker_stop_when_idle(&worker);
         assert_int_equal(worker.stop.mode, RUNNING);
