@@ -167,14 +167,14 @@ static bool run_background_task(struct pool *pool)
 // Waits until `runs` is no longer `seen`.
 static void wait_for_run(struct pool *pool, uint64_t seen)
 {
-    int64_t deadline = clock_ns() + SPIN_NANOSECONDS;
+    int64_t deadline_ns = clock_ns() + SPIN_NANOSECONDS;
     do {
         for (int i = 0; i < SPIN_PAUSES; i++) {
             if (atomic_load_explicit(&pool->runs, memory_order_acquire) != seen)
                 return;
             SPIN_PAUSE();
         }
-    } while (clock_ns() < deadline);
+    } while (clock_ns() < deadline_ns);
 
     // The sleeper increments the count, then reads `runs`; the caller changes `runs`, then reads the count:
     // one of them sees the other (both sequentially consistent).
@@ -188,14 +188,14 @@ static void wait_for_run(struct pool *pool, uint64_t seen)
 
 static void wait_for_done(struct pool *pool)
 {
-    int64_t deadline = clock_ns() + SPIN_NANOSECONDS;
+    int64_t deadline_ns = clock_ns() + SPIN_NANOSECONDS;
     do {
         for (int i = 0; i < SPIN_PAUSES; i++) {
             if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0)
                 return;
             SPIN_PAUSE();
         }
-    } while (clock_ns() < deadline);
+    } while (clock_ns() < deadline_ns);
 
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeping, true);
