@@ -502,7 +502,7 @@ static void finish_dead_arrivals(struct batcher *b, int64_t now_s, struct job_li
 }
 
 // Fails prompts past their deadline. Walks the list only when next_deadline has passed.
-static void expire(struct batcher *b, int64_t now_s)
+static void expire_prompts(struct batcher *b, int64_t now_s)
 {
     if (!b->next_deadline_s || now_s < b->next_deadline_s)
         return;
@@ -520,7 +520,7 @@ static void expire(struct batcher *b, int64_t now_s)
 
 // Computes the scheduled step; with an asynchronous engine, submits it and collects the one before. `done`
 // is set to the step that has results, or NULL.
-static enum status compute(struct batcher *b, const struct scheduled_step **done, struct error *error)
+static enum status compute_step(struct batcher *b, const struct scheduled_step **done, struct error *error)
 {
     const struct engine *engine = &b->config.engine;
     struct scheduled_step *next = b->pipeline.building->step.n_tokens > 0 ? b->pipeline.building : NULL,
@@ -558,7 +558,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     finish_dead_arrivals(b, now_s, finished);
     prepare_arrived(b, finished);
     collect_constraints(b, finished);
-    expire(b, now_s);
+    expire_prompts(b, now_s);
     finish_failed(b, finished);
     int64_t prepared = clock_us();
     scheduler_build_step(b);
@@ -566,7 +566,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     int64_t planned = clock_us();
     *figures = (struct step_figures){.prepare_us = prepared - start, .plan_us = planned - prepared};
     const struct scheduled_step *done;
-    enum status status = compute(b, &done, error);
+    enum status status = compute_step(b, &done, error);
     if (status != STATUS_OK)
         return status;
     if (!done) {

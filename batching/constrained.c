@@ -129,8 +129,8 @@ static void cut_at_special(struct forcing *forcing)
         forcing->bytes.size = (size_t)(found - forcing->bytes.data);
 }
 
-static enum status tokenize(const struct tokenizer *tokenizer, struct text text, struct token_array *tokens,
-                            struct error *error)
+static enum status tokenize_text(const struct tokenizer *tokenizer, struct text text,
+                                 struct token_array *tokens, struct error *error)
 {
     tokens->n_ids = 0;
     enum status status = tokenizer_encode(tokenizer, text, TOKENIZER_CONTINUES, tokens, error);
@@ -144,7 +144,7 @@ static enum status compare_up_to(struct forcing *forcing, size_t size, const str
                                  struct error *error)
 {
     enum status status =
-        tokenize(tokenizer, (struct text){forcing->bytes.data, size}, &forcing->others, error);
+        tokenize_text(tokenizer, (struct text){forcing->bytes.data, size}, &forcing->others, error);
     size_t n = 0;
     while (n < forcing->n_common && n < forcing->others.n_ids &&
            forcing->tokens.ids[n] == forcing->others.ids[n])
@@ -164,7 +164,7 @@ static enum status find_tokens(struct forcing *forcing, struct matcher *matcher,
         status = matcher_safe_size(matcher, bytes, 0, &place, error);
     if (status != STATUS_OK || place == 0)
         return status;
-    status = tokenize(tokenizer, bytes, &forcing->tokens, error);
+    status = tokenize_text(tokenizer, bytes, &forcing->tokens, error);
     forcing->n_common = forcing->tokens.n_ids;
     while (status == STATUS_OK && place < bytes.size && forcing->n_common) {
         status = compare_up_to(forcing, place, tokenizer, error);
@@ -204,7 +204,7 @@ static enum status recall_tokens(struct forcing *forcing, struct sequence *seque
 }
 
 // Whether the token spells the bytes from `at` on, which it moves behind them: some tokenizers change text.
-static bool spells(const struct tokenizer *tokenizer, int32_t token, struct text bytes, size_t *at)
+static bool token_spells(const struct tokenizer *tokenizer, int32_t token, struct text bytes, size_t *at)
 {
     struct buffer spelt = {0};
     tokenizer_decode(tokenizer, token, false, &spelt);
@@ -243,7 +243,7 @@ static enum status keep_closing(struct sequence *sequence, struct forcing *forci
         size_t n = forcing->n_common, at = 0;
         struct text bytes = {forcing->bytes.data, forcing->bytes.size};
         for (size_t i = 0; i < n; i++)
-            if (!spells(tokenizer, forcing->tokens.ids[i], bytes, &at))
+            if (!token_spells(tokenizer, forcing->tokens.ids[i], bytes, &at))
                 break;
         uint32_t n_behind;
         bytes.size = at;
@@ -271,7 +271,7 @@ static bool force_more(struct sequence *sequence, const struct tokenizer *tokeni
     for (; n < forcing.n_common; n++) {
         int32_t token = forcing.tokens.ids[n];
         if (sequence_stops_before(sequence, token, tokenizer) ||
-            !spells(tokenizer, token, (struct text){forcing.bytes.data, forcing.bytes.size}, &at) ||
+            !token_spells(tokenizer, token, (struct text){forcing.bytes.data, forcing.bytes.size}, &at) ||
             !append_forced(sequence, token, tokenizer))
             break;
     }

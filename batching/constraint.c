@@ -119,7 +119,7 @@ static size_t entry_bytes(const struct compiled_constraint *entry)
 }
 
 // Drops entries without users, the one that was used longest ago first, until the limits hold.
-static void evict(struct constraint_cache *cache)
+static void evict_entries(struct constraint_cache *cache)
 {
     for (;;) {
         struct compiled_constraint *oldest = NULL;
@@ -194,7 +194,7 @@ enum status constraint_cache_collect(struct constraint_cache *cache, int wait_ms
          cache->n_compiling && (entry = constraint_threads_take(cache->threads));)
         *n_compiled += take_back(cache, entry);
     if (*n_compiled)
-        evict(cache);
+        evict_entries(cache);
     enum status status = check_vocabulary(cache, error);
     return status == STATUS_OK ? start_waiting(cache, error) : status;
 }
@@ -246,5 +246,5 @@ void constraint_cache_release(struct constraint_cache *cache, struct compiled_co
     } else if (is_unused && entry->state == CONSTRAINT_COMPILED && entry->error.status == STATUS_RETRY) {
         remove_entry(cache, entry); // the next user tries again
     }
-    evict(cache);
+    evict_entries(cache);
 }

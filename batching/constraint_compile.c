@@ -68,7 +68,7 @@ static enum status compile_grammar(struct compiled_constraint *entry, struct tex
                    : grammar_compile_lark(&entry->grammar, source, NULL, &entry->error);
 }
 
-static enum status compile(struct compiled_constraint *entry)
+static enum status compile_entry(struct compiled_constraint *entry)
 {
     const struct constraint *constraint = &entry->source.constraint;
     switch (constraint->kind) {
@@ -135,7 +135,7 @@ void constraint_compile(struct compiled_constraint *entry, struct constraint_cac
         return;
     }
     entry->function = -1;
-    enum status status = compile(entry);
+    enum status status = compile_entry(entry);
     if (status == STATUS_OK && has_parts(&entry->source))
         status = add_parts(entry, cache);
     if (status == STATUS_OK)

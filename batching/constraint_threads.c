@@ -15,7 +15,7 @@ struct constraint_threads {
     int n_threads;
 };
 
-static void *run(void *context)
+static void *run_thread(void *context)
 {
     struct constraint_threads *threads = context;
     struct constraint_cache *cache = threads->cache;
@@ -41,7 +41,7 @@ enum status constraint_threads_create(struct constraint_threads **out, struct co
     if (status == STATUS_OK)
         status = queue_create(&threads->compiled, CONSTRAINTS_COMPILING_MAX, error);
     for (int code = 0; status == STATUS_OK && threads->n_threads < CONSTRAINT_THREADS; threads->n_threads++) {
-        code = pthread_create(&threads->threads[threads->n_threads], NULL, run, threads);
+        code = pthread_create(&threads->threads[threads->n_threads], NULL, run_thread, threads);
         if (code) {
             status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a thread for constraints: %s",
                                strerror(code));

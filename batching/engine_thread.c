@@ -134,7 +134,7 @@ static void add_prefixes(struct engine_thread *thread, struct round *round)
 }
 
 // Closes the inbox and releases the jobs of orders that were not handled.
-static void end(struct engine_thread *thread, struct round *last)
+static void end_thread(struct engine_thread *thread, struct round *last)
 {
     queue_close(thread->inbox);
     for (struct order *order; (order = queue_try_pop(thread->inbox)); order_destroy(order))
@@ -142,7 +142,7 @@ static void end(struct engine_thread *thread, struct round *last)
             job_list_append(&last->released, job);
 }
 
-static void compute(struct engine_thread *thread, struct round *round)
+static void compute_round(struct engine_thread *thread, struct round *round)
 {
     if (batcher_is_empty(thread->batcher))
         return;
@@ -155,7 +155,7 @@ static void compute(struct engine_thread *thread, struct round *round)
     add_prefixes(thread, round);
 }
 
-static void *run(void *context)
+static void *run_thread(void *context)
 {
     struct engine_thread *thread = context;
     for (bool ended = false; !ended;) {
@@ -165,12 +165,12 @@ static void *run(void *context)
         thread->released = (struct job_list){0};
         if (thread->leaving || thread->aborting)
             batcher_release(thread->batcher, thread->aborting, &round->released);
-        compute(thread, round);
+        compute_round(thread, round);
         bool failed = round->error.status != STATUS_OK;
         ended = failed || (batcher_is_empty(thread->batcher) &&
                            (thread->leaving || thread->aborting || queue_is_finished(thread->inbox)));
         if (ended)
-            end(thread, round);
+            end_thread(thread, round);
         if (round->figures.n_tokens == 0 && round->finished.n_jobs == 0 && round->released.n_jobs == 0 &&
             !failed)
             round_destroy(round);
@@ -195,7 +195,7 @@ enum status engine_thread_start(struct engine_thread **thread, struct batcher *b
         status = queue_create(&t->inbox, ENGINE_ORDERS_MAX, error);
     if (status == STATUS_OK)
         status = queue_create(&t->outbox, ENGINE_ROUNDS_MAX, error);
-    int code = status == STATUS_OK ? pthread_create(&t->thread, NULL, run, t) : 0;
+    int code = status == STATUS_OK ? pthread_create(&t->thread, NULL, run_thread, t) : 0;
     if (code)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "engine thread: %s", strerror(code));
     if (status != STATUS_OK) {

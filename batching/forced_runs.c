@@ -4,7 +4,7 @@
 
 enum { SLOTS = FORCED_RUNS_MAX * 2 };
 
-static void clear(struct forced_run *run)
+static void clear_run(struct forced_run *run)
 {
     buffer_finish(&run->bytes);
     token_array_finish(&run->tokens);
@@ -48,7 +48,7 @@ void forced_runs_add(struct forced_runs *runs, uint32_t state, struct text bytes
     for (size_t i = 0; i < n_tokens; i++)
         token_array_add(&run->tokens, tokens[i]);
     if (run->bytes.failed || run->tokens.failed)
-        clear(run);
+        clear_run(run);
     else
         runs->n_runs++;
 }
@@ -56,7 +56,7 @@ void forced_runs_add(struct forced_runs *runs, uint32_t state, struct text bytes
 void forced_runs_finish(struct forced_runs *runs)
 {
     for (size_t i = 0; runs->runs && i < SLOTS; i++)
-        clear(&runs->runs[i]);
+        clear_run(&runs->runs[i]);
     free(runs->runs);
     *runs = (struct forced_runs){0};
 }

@@ -102,8 +102,8 @@ static void count_weights(const struct attempt *attempt, struct side sides[SIDES
     }
 }
 
-static void count(const struct attempt *attempt, const struct limits_plan *plan, uint64_t one_page,
-                  struct side sides[SIDES])
+static void count_bytes(const struct attempt *attempt, const struct limits_plan *plan, uint64_t one_page,
+                        struct side sides[SIDES])
 {
     const struct limits_wanted *wanted = attempt->wanted;
     const struct placement *placement = &attempt->placement;
@@ -176,7 +176,7 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
     uint64_t most, unasked,
         one_page =
             forward_page_bytes(attempt->model, wanted->backend, batch->page_positions, plan->forward.kv_type);
-    count(attempt, plan, one_page, sides);
+    count_bytes(attempt, plan, one_page, sides);
     count_pages(attempt, plan, sides, &most, &unasked);
     uint64_t n_pages = wanted->page_bytes ? wanted->page_bytes / one_page : unasked;
     uint64_t least = wanted->page_bytes ? 1 : pages_least(attempt);
@@ -256,7 +256,7 @@ static bool candidate_fits(struct limits_plan *plan, const struct candidate *can
 }
 
 // False: none fits, and *plan is the last one.
-static bool choose(struct limits_plan *plan, const struct attempt *attempt)
+static bool choose_plan(struct limits_plan *plan, const struct attempt *attempt)
 {
     for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++)
         if (is_candidate(&candidates[i], attempt->wanted) && candidate_fits(plan, &candidates[i], *attempt))
@@ -266,7 +266,7 @@ static bool choose(struct limits_plan *plan, const struct attempt *attempt)
 
 // ---- options that would fit, for the error text ----
 
-static void add(char *text, size_t size, const char *more)
+static void add_text(char *text, size_t size, const char *more)
 {
     size_t length = strlen(text);
     snprintf(text + length, size - length, "%s%s", length ? ", or " : "", more);
@@ -281,7 +281,7 @@ static void size_text(uint64_t bytes, bool up, char text[32])
              small ? 'K' : 'M');
 }
 
-static void advise(const struct attempt *refused, char *text, size_t size)
+static void advise_options(const struct attempt *refused, char *text, size_t size)
 {
     struct limits_wanted wanted = *refused->wanted;
     struct attempt attempt = *refused;
@@ -292,25 +292,25 @@ static void advise(const struct attempt *refused, char *text, size_t size)
     wanted.n_device_layers = 0;
     wanted.page_bytes = 0;
     wanted.placing = PLACING_DEVICE;
-    if (choose(&plan, &attempt)) {
+    if (choose_plan(&plan, &attempt)) {
         size_text(plan.page_bytes, false, number);
         snprintf(more, sizeof more, "--kv-memory %s", number);
-        add(text, size, more);
+        add_text(text, size, more);
     }
     wanted.page_bytes = refused->wanted->page_bytes;
     wanted.placing = PLACING_LAYERS;
-    if (wanted.host && choose(&plan, &attempt)) {
+    if (wanted.host && choose_plan(&plan, &attempt)) {
         snprintf(more, sizeof more, "--placement layers:%d (of %d layers)",
                  attempt.model->shape.n_layers - plan.placement.n_host_layers, attempt.model->shape.n_layers);
-        add(text, size, more);
+        add_text(text, size, more);
     }
     wanted.placing = PLACING_ATTENTION;
-    if (wanted.host && choose(&plan, &attempt))
-        add(text, size, "--placement attention-cpu");
+    if (wanted.host && choose_plan(&plan, &attempt))
+        add_text(text, size, "--placement attention-cpu");
     if (!text[0])
-        add(text, size,
-            refused->wanted->host ? "--backend cpu, or a smaller --max-batch"
-                                  : "a smaller --kv-memory or --max-batch");
+        add_text(text, size,
+                 refused->wanted->host ? "--backend cpu, or a smaller --max-batch"
+                                       : "a smaller --kv-memory or --max-batch");
 }
 
 static enum status check_page(const struct attempt *attempt, struct error *error)
@@ -331,12 +331,13 @@ static enum status check_page(const struct attempt *attempt, struct error *error
                      page, LIMITS_PAGE_POSITIONS, (unsigned long long)wanted->page_bytes, context, n_context);
 }
 
-static enum status refuse(const struct attempt *attempt, const struct limits_plan *plan, struct error *error)
+static enum status refuse_plan(const struct attempt *attempt, const struct limits_plan *plan,
+                               struct error *error)
 {
     char advice[256], host[128] = "";
     uint64_t one_page = forward_page_bytes(attempt->model, attempt->wanted->backend,
                                            plan->batch.page_positions, plan->forward.kv_type);
-    advise(attempt, advice, sizeof advice);
+    advise_options(attempt, advice, sizeof advice);
     if (limits_is_hybrid(plan))
         snprintf(host, sizeof host, " (and on the host %.1f MB of %.1f MB)",
                  (double)(plan->host_weight_bytes + plan->host_page_bytes) / 1e6,
@@ -360,7 +361,7 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
                          model->shape.n_layers);
     if (check_page(&attempt, error) != STATUS_OK)
         return error->status;
-    return choose(plan, &attempt) ? STATUS_OK : refuse(&attempt, plan, error);
+    return choose_plan(plan, &attempt) ? STATUS_OK : refuse_plan(&attempt, plan, error);
 }
 
 void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text,

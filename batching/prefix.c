@@ -261,7 +261,7 @@ static void cut_off(struct prefix_tree *tree, struct prefix_node *node, struct p
 
 // Splits the node after n_pages. The node itself becomes the lower part and keeps its sequences and children.
 // Returns the upper part; NULL: out of memory.
-static struct prefix_node *cut(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
+static struct prefix_node *cut_node(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
 {
     struct prefix_node *upper = reserve_slot(tree) ? take_node(tree) : NULL;
     if (!upper)
@@ -285,7 +285,7 @@ static struct prefix_node *cut(struct prefix_tree *tree, struct prefix_node *nod
 }
 
 // Removes the pages without a KV page from the node's end.
-static void shorten(struct prefix_tree *tree, struct prefix_node *node)
+static void shorten_node(struct prefix_tree *tree, struct prefix_node *node)
 {
     int32_t *memory = node->tokens;
     node->depth -= node->n_pages - node->n_held;
@@ -302,7 +302,7 @@ static void drop_unneeded(struct prefix_tree *tree, struct prefix_node *node)
     while (node->parent && !node->n_waiting && !node->n_users && !node->n_children) {
         if (node->n_held) {
             if (node->n_held < node->n_pages)
-                shorten(tree, node);
+                shorten_node(tree, node);
             return;
         }
         struct prefix_node *parent = node->parent;
@@ -332,7 +332,7 @@ static void idle_append(struct prefix_tree *tree, struct prefix_node *node)
 
 // Evicts up to n_pages of the node, deepest first. No node below holds a page: users of a descendant are
 // users of this node, and deeper nodes are put into the list first.
-static void evict(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
+static void evict_pages(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
 {
     assert(node->n_ready == node->n_held && node->n_held > 0);
     n_pages = n_pages < node->n_held ? n_pages : node->n_held;
@@ -354,7 +354,7 @@ static void make_room(struct prefix_tree *tree, int32_t n_pages)
         struct prefix_node *victim = LIST_ITEM(oldest, struct prefix_node, idle_link);
         if (!victim)
             return;
-        evict(tree, victim, n_pages - tree->stack->n_free);
+        evict_pages(tree, victim, n_pages - tree->stack->n_free);
     }
 }
 
@@ -415,7 +415,7 @@ struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens,
         if (!child)
             child = add_child(tree, node, key, rest, n_pages - i);
         else if (n_common < child->n_pages)
-            child = cut(tree, child, n_common);
+            child = cut_node(tree, child, n_common);
         if (!child) {
             drop_unneeded(tree, node);
             return NULL;

@@ -163,7 +163,7 @@ static enum status copy_tokens(struct prompt *prompt, const struct prompt_enviro
     return STATUS_OK;
 }
 
-static enum status tokenize(struct prompt *prompt, const struct prompt_environment *environment)
+static enum status tokenize_prompt(struct prompt *prompt, const struct prompt_environment *environment)
 {
     const struct request *request = &prompt->job->request;
     switch (request->prompt.kind) {
@@ -190,7 +190,7 @@ static enum status check_token_ids(struct prompt *prompt, const char *name, cons
     return STATUS_OK;
 }
 
-static void forbid(uint32_t *mask, int32_t token)
+static void forbid_token(uint32_t *mask, int32_t token)
 {
     mask[token / 32] &= ~(UINT32_C(1) << token % 32);
 }
@@ -208,9 +208,9 @@ static void fill_masks(struct prompt *prompt, const struct prompt_environment *e
     memcpy(early, allowed, mask_bytes);
     for (int32_t token = 0; token < environment->limits.n_vocab && !request->stop.ignore_eos; token++)
         if (tokenizer_ends_generation(environment->tokenizer, token))
-            forbid(early, token);
+            forbid_token(early, token);
     for (int32_t i = 0; i < request->stop.n_tokens; i++)
-        forbid(early, request->stop.tokens[i]);
+        forbid_token(early, request->stop.tokens[i]);
 }
 
 // Some token of the vocabulary must be left before min_tokens.
@@ -389,7 +389,7 @@ static enum status check_length(struct prompt *prompt, const struct prompt_limit
 enum status prompt_prepare(struct prompt *prompt, const struct prompt_environment *environment)
 {
     sampling_complete(&prompt->job->request.sampling, &environment->sampling_defaults);
-    enum status status = tokenize(prompt, environment);
+    enum status status = tokenize_prompt(prompt, environment);
     if (status == STATUS_OK && prompt->tokens.failed)
         status = error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                            "tokenizing the prompt: out of memory");

@@ -83,7 +83,7 @@ bool queue_push(struct queue *queue, void *item)
 }
 
 // NULL: empty. The mutex is held.
-static void *pop(struct queue *queue)
+static void *pop_item(struct queue *queue)
 {
     if (queue->size == 0)
         return NULL;
@@ -98,7 +98,7 @@ static void *pop(struct queue *queue)
 void *queue_try_pop(struct queue *queue)
 {
     pthread_mutex_lock(&queue->mutex);
-    void *item = pop(queue);
+    void *item = pop_item(queue);
     pthread_mutex_unlock(&queue->mutex);
     return item;
 }
@@ -108,7 +108,7 @@ void *queue_pop(struct queue *queue)
     pthread_mutex_lock(&queue->mutex);
     while (queue->size == 0 && !queue->closed)
         pthread_cond_wait(&queue->not_empty, &queue->mutex);
-    void *item = pop(queue);
+    void *item = pop_item(queue);
     pthread_mutex_unlock(&queue->mutex);
     return item;
 }

@@ -108,7 +108,7 @@ static int32_t first_output_row(const struct sequence *sequence)
                : sequence_n_tokens(sequence) - 1;
 }
 
-static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
+static void admit_sequence(struct batcher *b, struct sequence *sequence, int32_t n_ready)
 {
     struct prompt *prompt = sequence->prompt;
     prefix_use(&b->tree, sequence->node);
@@ -137,7 +137,7 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
 
 // ---- preemption ----
 
-static void preempt(struct batcher *b, struct sequence *sequence)
+static void preempt_sequence(struct batcher *b, struct sequence *sequence)
 {
     b->pipeline.building->n_preempted++;
     sequence->prompt->job->figures.cached_tokens -= sequence->cache.n_shared;
@@ -169,7 +169,7 @@ static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_p
         if (page < 0) {
             if (b->n_running <= first_idle)
                 return false;
-            preempt(b, b->running[b->n_running - 1]);
+            preempt_sequence(b, b->running[b->n_running - 1]);
             continue;
         }
         sequence->cache.pages[sequence->cache.n_pages++] = page;
@@ -305,7 +305,7 @@ static void schedule_running(struct batcher *b)
         if (!fits && is_pending)
             continue; // its pending token may be the last one
         if (!fits || !grow_pages(b, sequence, n_positions, i + 1)) {
-            fits ? preempt(b, sequence) : refuse_length(b, sequence, n_positions);
+            fits ? preempt_sequence(b, sequence) : refuse_length(b, sequence, n_positions);
             i--;
             continue;
         }
@@ -343,12 +343,12 @@ static void schedule_waiting(struct batcher *b)
         if (admission_cost(b, sequence, n_ready, n_tokens) > available ||
             !reserve_table(b, sequence, pages_for(b, n_tokens)))
             return;
-        admit(b, sequence, n_ready);
+        admit_sequence(b, sequence, n_ready);
         int32_t room = b->config.limits.n_tokens_max - b->pipeline.building->step.n_tokens;
         int32_t left = sequence_n_tokens(sequence) - sequence->cache.n_computed;
         int32_t n = limit_to_outputs(b, sequence, left < room ? left : room, 0);
         if (!grow_pages(b, sequence, (int64_t)sequence->cache.n_computed + n, b->n_running)) {
-            preempt(b, sequence);
+            preempt_sequence(b, sequence);
             return;
         }
         add_tokens(b, sequence, n);

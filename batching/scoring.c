@@ -182,7 +182,7 @@ void sequence_score(struct sequence *sequence, const struct sample_result *drawn
 // ---- the result ----
 
 // probability = exp(logprob) over the sum of all; all are 0 where no choice is possible.
-static void normalize(struct choice_logprob *scores, int32_t n)
+static void normalize_scores(struct choice_logprob *scores, int32_t n)
 {
     double largest = -INFINITY, sum = 0.0;
     for (int32_t i = 0; i < n; i++)
@@ -194,7 +194,7 @@ static void normalize(struct choice_logprob *scores, int32_t n)
 }
 
 // The answer is the choice of the highest logprob, of equal ones the first.
-static void decide(struct result *result)
+static void decide_answer(struct result *result)
 {
     int32_t best = 0;
     for (int32_t i = 1; i < result->n_choice_logprobs; i++)
@@ -217,11 +217,11 @@ static bool put_choice_logprobs(struct prompt *prompt)
     for (int32_t i = 0; i < n; i++)
         scores[i] = (struct choice_logprob){.choice = job->request.constraint.choices[i],
                                             .logprob = branches[i].scoring.logprob};
-    normalize(scores, n);
+    normalize_scores(scores, n);
     job->result.choice_logprobs = scores;
     job->result.n_choice_logprobs = n;
     if (job->request.scores.decide)
-        decide(&job->result);
+        decide_answer(&job->result);
     return true;
 }
 

@@ -1,17 +1,18 @@
 #include "batching/session_engine.h"
 
-static enum status step(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status compute_step(void *context, struct step *step, struct sample_result *results,
+                                struct error *error)
 {
     return session_step(context, step, results, error);
 }
 
-static enum status submit(void *context, struct step *step, struct error *error)
+static enum status submit_step(void *context, struct step *step, struct error *error)
 {
     return session_submit(context, step, error);
 }
 
-static enum status collect(void *context, struct step *step, struct sample_result *results,
-                           struct error *error)
+static enum status collect_step(void *context, struct step *step, struct sample_result *results,
+                                struct error *error)
 {
     return session_collect(context, step, results, error);
 }
@@ -23,10 +24,10 @@ static void take_findings(void *context, struct step_findings *findings)
 
 struct engine session_engine_bind(struct session *session, bool ahead)
 {
-    struct engine engine = {.context = session, .step = step, .take_findings = take_findings};
+    struct engine engine = {.context = session, .step = compute_step, .take_findings = take_findings};
     if (ahead && session_computes_ahead(session)) {
-        engine.submit = submit;
-        engine.collect = collect;
+        engine.submit = submit_step;
+        engine.collect = collect_step;
     }
     return engine;
 }

@@ -71,13 +71,13 @@ void window_finish(struct window *window)
 
 // ---- the level offered to the tree search ----
 
-static void offer(struct sequence *sequence)
+static void offer_sequence(struct sequence *sequence)
 {
     list_append(&sequence->node->sequences, &sequence->wait.node_link);
     prefix_offer(sequence->node);
 }
 
-static void withdraw(struct sequence *sequence)
+static void withdraw_sequence(struct sequence *sequence)
 {
     list_remove(&sequence->node->sequences, &sequence->wait.node_link);
     prefix_withdraw(sequence->node);
@@ -91,10 +91,10 @@ static void choose_offered(struct window *window)
         return;
     if (window->offered)
         LIST_EACH (struct sequence, s, &window->offered->sequences, wait.level_link)
-            withdraw(s);
+            withdraw_sequence(s);
     window->offered = top;
     LIST_EACH (struct sequence, s, &top->sequences, wait.level_link)
-        offer(s);
+        offer_sequence(s);
 }
 
 // ---- adding ----
@@ -135,7 +135,7 @@ bool window_add(struct window *window, struct sequence *sequence)
     sequence->wait.arrival = window->n_admitted;
     append_by_age(window, level, sequence);
     if (level == window->offered)
-        offer(sequence);
+        offer_sequence(sequence);
     else
         choose_offered(window);
     return true;
@@ -271,7 +271,7 @@ static void take_out(struct window *window, struct sequence *sequence)
 {
     struct window_level *level = sequence->wait.level;
     if (level == window->offered)
-        withdraw(sequence);
+        withdraw_sequence(sequence);
     list_remove(&window->waiting, &sequence->wait.window_link);
     list_remove(&level->sequences, &sequence->wait.level_link);
     if (--level->n_waiting == 0)

@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static void wake(struct closing *closing)
+static void wake_thread(struct closing *closing)
 {
     static const uint64_t one = 1;
     (void)!write(closing->wake_fd, &one, sizeof one);
@@ -27,7 +27,7 @@ static void end_process(const struct closing *closing, int limit_ms)
     _exit(1);
 }
 
-static void *watch(void *context)
+static void *watch_time(void *context)
 {
     struct closing *closing = context;
     while (!atomic_load(&closing->is_over)) {
@@ -51,7 +51,7 @@ void closing_begin(struct closing *closing, const char *part, const char *reason
     snprintf(closing->reason, sizeof closing->reason, "%s", reason);
     closing->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     closing->is_watched =
-        closing->wake_fd >= 0 && pthread_create(&closing->thread, NULL, watch, closing) == 0;
+        closing->wake_fd >= 0 && pthread_create(&closing->thread, NULL, watch_time, closing) == 0;
     if (closing->is_watched)
         return;
     if (closing->wake_fd >= 0)
@@ -80,7 +80,7 @@ void closing_end(struct closing *closing)
     if (!closing->is_watched)
         return;
     atomic_store(&closing->is_over, true);
-    wake(closing);
+    wake_thread(closing);
     pthread_join(closing->thread, NULL);
     close(closing->wake_fd);
     closing->is_watched = false;

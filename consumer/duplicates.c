@@ -44,7 +44,7 @@ static bool is_equal(const struct job *a, const struct job *b)
 }
 
 // The link to the entry of the job's request; *link NULL: there is none.
-static struct duplicate_entry **find(struct duplicates *duplicates, const struct job *job)
+static struct duplicate_entry **find_entry(struct duplicates *duplicates, const struct job *job)
 {
     size_t bucket;
     memcpy(&bucket, job->request_hash.bytes, sizeof bucket);
@@ -59,7 +59,7 @@ static struct duplicate_entry **find_led(struct duplicates *duplicates, const st
 {
     if (!duplicates->buckets || !is_hashed(job))
         return NULL;
-    struct duplicate_entry **link = find(duplicates, job);
+    struct duplicate_entry **link = find_entry(duplicates, job);
     return *link && (*link)->leader == job ? link : NULL;
 }
 
@@ -92,7 +92,8 @@ static bool find_in_store(struct duplicates *duplicates, struct job *job, struct
            share_record(duplicates, job, ENCODING_JSON);
 }
 
-static enum duplicate follow(struct duplicates *duplicates, struct duplicate_entry *entry, struct job *job)
+static enum duplicate follow_entry(struct duplicates *duplicates, struct duplicate_entry *entry,
+                                   struct job *job)
 {
     if (entry->leader->result.status == RESULT_DONE) { // not committed yet
         encode_answer(duplicates, entry->leader);
@@ -112,9 +113,9 @@ enum duplicate duplicates_take(struct duplicates *duplicates, struct job *job, s
 {
     if (!duplicates->buckets || !is_hashed(job) || job->result.status != RESULT_NONE)
         return DUPLICATE_NONE;
-    struct duplicate_entry **link = find(duplicates, job);
+    struct duplicate_entry **link = find_entry(duplicates, job);
     if (*link)
-        return follow(duplicates, *link, job);
+        return follow_entry(duplicates, *link, job);
     if (find_in_store(duplicates, job, store))
         return DUPLICATE_ANSWERED;
     struct duplicate_entry *entry = job->source.crashes ? NULL : malloc(sizeof *entry);

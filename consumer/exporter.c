@@ -190,7 +190,8 @@ static void answer_path(struct exporter *exporter, const char *path, const char 
     }
 }
 
-static void handle(void *context, const char *path, const char *authorization, struct http_answer *answer)
+static void handle_request(void *context, const char *path, const char *authorization,
+                           struct http_answer *answer)
 {
     struct exporter *exporter = context;
     pthread_mutex_lock(&exporter->copy.lock);
@@ -229,7 +230,7 @@ enum status exporter_open(struct exporter **exporter, const char *address, const
     e->metrics.started_us = clock_wall_us();
     enum status status = token_path ? http_token_read(&e->token, token_path, error) : STATUS_OK;
     if (status == STATUS_OK && address)
-        status = http_open(&e->http, address, !token_path, handle, e, error);
+        status = http_open(&e->http, address, !token_path, handle_request, e, error);
     if (status != STATUS_OK) {
         exporter_close(e);
         return status;

@@ -125,7 +125,7 @@ struct identity {
     char path[PATH_MAX]; // of one that does not exist yet
 };
 
-static void identify(const struct file_use *use, struct identity *identity)
+static void identify_file(const struct file_use *use, struct identity *identity)
 {
     struct file_place place;
     struct stat about;
@@ -150,8 +150,8 @@ static bool is_same(const struct file_use *a, const struct file_use *b)
     struct identity one, other;
     if (strcmp(a->path, "-") == 0 && strcmp(b->path, "-") == 0 && a->is_written && b->is_written)
         return true;
-    identify(a, &one);
-    identify(b, &other);
+    identify_file(a, &one);
+    identify_file(b, &other);
     return one.is_file && other.is_file && one.device == other.device && one.inode == other.inode &&
            strcmp(one.path, other.path) == 0;
 }

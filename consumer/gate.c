@@ -34,7 +34,7 @@ size_t gate_n_waiting(const struct gate *gate)
     return gate->many.n_jobs + gate->few.n_jobs + gate->alone.n_jobs;
 }
 
-static size_t choose(const struct job_list *list, size_t n_max, struct job **group)
+static size_t choose_group(const struct job_list *list, size_t n_max, struct job **group)
 {
     size_t n = 0;
     for (struct job *job = list->first; job && n < n_max; job = job->next)
@@ -49,16 +49,16 @@ size_t gate_next(const struct gate *gate, bool all_committed, struct job **group
     if (gate->alone_engine)
         return 0;
     if (gate->alone.n_jobs)
-        return gate->n_engine == 0 && all_committed ? choose(&gate->alone, 1, group) : 0;
+        return gate->n_engine == 0 && all_committed ? choose_group(&gate->alone, 1, group) : 0;
     *how = SUSPECT_AMONG_MANY;
     if (gate->many.n_jobs)
-        return choose(&gate->many, n_max, group);
+        return choose_group(&gate->many, n_max, group);
     *how = SUSPECT_AMONG_FEW;
     // The next group starts when half of the last one has finished: each group costs a commit.
     if (gate->n_few_engine > GATE_FEW / 2)
         return 0;
     size_t room = (size_t)(GATE_FEW - gate->n_few_engine);
-    return choose(&gate->few, room < n_max ? room : n_max, group);
+    return choose_group(&gate->few, room < n_max ? room : n_max, group);
 }
 
 void gate_pass(struct gate *gate, size_t n_jobs, enum suspect_state how, struct job_list *list)

@@ -46,7 +46,7 @@ struct http {
 
 // ---- connections ----
 
-static void shut(struct place *place)
+static void shut_place(struct place *place)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(place->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -56,7 +56,7 @@ static void shut(struct place *place)
 }
 
 // The connection that has waited longest for a complete request; *n: number of open ones.
-static struct place *slowest(struct http *http, int *n)
+static struct place *slowest_place(struct http *http, int *n)
 {
     struct place *found = NULL;
     *n = 0;
@@ -82,9 +82,9 @@ static void note_connection(void *context, struct MHD_Connection *connection, vo
         return;
     }
     int n;
-    struct place *slow = slowest(http, &n);
+    struct place *slow = slowest_place(http, &n);
     if (n >= HTTP_CONNECTIONS_MAX)
-        shut(slow);
+        shut_place(slow);
     for (int i = 0; i < PLACES && !*socket_context; i++)
         if (!http->places[i].connection) {
             http->places[i] = (struct place){connection, clock_ms(), false};
@@ -109,13 +109,13 @@ static void shut_late(struct http *http)
         struct place *place = &http->places[i];
         if (place->connection && !place->is_shut &&
             clock_ms() - place->since_ms >= HTTP_REQUEST_SECONDS * 1000)
-            shut(place);
+            shut_place(place);
     }
 }
 
 // ---- requests ----
 
-static enum MHD_Result respond(struct MHD_Connection *connection, struct http_answer *answer)
+static enum MHD_Result queue_answer(struct MHD_Connection *connection, struct http_answer *answer)
 {
     bool failed = answer->body.failed;
     struct MHD_Response *response =
@@ -194,7 +194,7 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
         answer.status = MHD_HTTP_METHOD_NOT_ALLOWED;
         buffer_add_string(&answer.body, "GET alone\n");
     }
-    return respond(connection, &answer);
+    return queue_answer(connection, &answer);
 }
 
 // ---- the address ----
@@ -224,7 +224,7 @@ static bool split_address(const char *address, struct parts *parts)
     return brackets || !strchr(parts->host, ':');
 }
 
-static enum status fail(struct error *error, const char *address, const char *why)
+static enum status fail_start(struct error *error, const char *address, const char *why)
 {
     return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--metrics %s: %s", address, why);
 }
@@ -233,13 +233,13 @@ static enum status bind_socket(struct http *http, const char *address, struct er
 {
     struct parts parts;
     if (!split_address(address, &parts))
-        return fail(error, address, "expected HOST:PORT, [HOST]:PORT or a port");
+        return fail_start(error, address, "expected HOST:PORT, [HOST]:PORT or a port");
     snprintf(http->name, sizeof http->name, "%s", parts.host);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
                     *found = NULL;
     int code = getaddrinfo(parts.host, parts.port, &hints, &found);
     if (code != 0)
-        return fail(error, address, gai_strerror(code));
+        return fail_start(error, address, gai_strerror(code));
     http->file = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     int one = 1;
     bool bound = http->file >= 0 && setsockopt(http->file, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
@@ -247,7 +247,7 @@ static enum status bind_socket(struct http *http, const char *address, struct er
                  listen(http->file, HTTP_CONNECTIONS_MAX) == 0;
     int bind_error = errno;
     freeaddrinfo(found);
-    return bound ? STATUS_OK : fail(error, address, strerror(bind_error));
+    return bound ? STATUS_OK : fail_start(error, address, strerror(bind_error));
 }
 
 static enum status check_loopback(const struct http *http, const char *address, struct error *error)
@@ -256,7 +256,7 @@ static enum status check_loopback(const struct http *http, const char *address, 
     socklen_t size = sizeof bound;
     if (getsockname(http->file, (struct sockaddr *)&bound, &size) == 0 && is_loopback(&bound))
         return STATUS_OK;
-    return fail(
+    return fail_start(
         error, address,
         "other machines reach this address: give --metrics-token FILE, or a port alone for the loopback");
 }
@@ -276,7 +276,7 @@ static void read_address(struct http *http)
 
 // ---- the thread ----
 
-static void *serve(void *context)
+static void *serve_requests(void *context)
 {
     struct http *http = context;
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
@@ -292,9 +292,9 @@ static void *serve(void *context)
 static enum status start_thread(struct http *http, const char *address, struct error *error)
 {
     http->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    http->has_thread = http->wake_fd >= 0 && pthread_create(&http->thread, NULL, serve, http) == 0;
+    http->has_thread = http->wake_fd >= 0 && pthread_create(&http->thread, NULL, serve_requests, http) == 0;
     if (!http->has_thread)
-        return fail(error, address, "no thread could be started");
+        return fail_start(error, address, "no thread could be started");
     pthread_setname_np(http->thread, "sheaf-http");
     return STATUS_OK;
 }
@@ -322,7 +322,7 @@ enum status http_open(struct http **http, const char *address, bool only_loopbac
                              (size_t)HTTP_REQUEST_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
                              (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_END);
         if (!h->daemon)
-            status = fail(error, address, "the server could not be started");
+            status = fail_start(error, address, "the server could not be started");
     }
     if (status == STATUS_OK)
         status = start_thread(h, address, error);

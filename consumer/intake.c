@@ -65,7 +65,7 @@ static bool set_identity(struct job *job, const struct record *record)
     return job->custom_id.size || job_set_text(job, &job->custom_id, job->job_id);
 }
 
-static enum status decode(struct job *job, const struct record *record, struct error *error)
+static enum status decode_record(struct job *job, const struct record *record, struct error *error)
 {
     struct text cut = header_name(record, HEADER_CUT, ERROR_TEXT_BYTES);
     enum encoding encoding = ENCODING_JSON;
@@ -86,7 +86,7 @@ struct job *intake_job(const struct record *record, const struct result_names *n
     if (!job)
         return NULL;
     struct error error = {0};
-    enum status status = decode(job, record, &error);
+    enum status status = decode_record(job, record, &error);
     bool complete = copy_headers(job, record) && set_identity(job, record) &&
                     job_set_text(job, &job->result.model, names->model) &&
                     job_set_text(job, &job->result.system_fingerprint, names->system_fingerprint);

@@ -75,7 +75,7 @@ bool log_has_file(void)
     return file != NULL;
 }
 
-static FILE *sink(void)
+static FILE *log_sink(void)
 {
     return file ? file : stderr;
 }
@@ -127,7 +127,7 @@ void log_write(enum log_level level, const char *format, ...)
     struct buffer line = {0};
     add_line(level, text, &line);
     if (!line.failed)
-        fwrite(line.data, 1, line.size, sink());
+        fwrite(line.data, 1, line.size, log_sink());
     buffer_finish(&line);
 }
 
@@ -138,7 +138,7 @@ void log_write_unlocked(enum log_level level, const char *text)
     snprintf(shown, sizeof shown, "%s", text);
     utf8_make_printable(shown);
     add_line(level, shown, &line);
-    struct pollfd fd = {fileno_unlocked(sink()), POLLOUT, 0};
+    struct pollfd fd = {fileno_unlocked(log_sink()), POLLOUT, 0};
     if (!line.failed && poll(&fd, 1, WRITABLE_MS_MAX) == 1)
         (void)!write(fd.fd, line.data, line.size);
     buffer_finish(&line);

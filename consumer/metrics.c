@@ -20,7 +20,7 @@ static const double sequences_bounds[METRICS_BUCKETS] = {1,  2,  4,  8,   12,  1
 
 // ---- counting ----
 
-static void observe(struct histogram *histogram, const double *bounds, double value)
+static void observe_value(struct histogram *histogram, const double *bounds, double value)
 {
     int i = 0;
     while (i < METRICS_BUCKETS && value > bounds[i])
@@ -75,8 +75,8 @@ void metrics_step(struct metrics *metrics, const struct step_figures *step)
 {
     const int64_t phases[] = {step->prepare_us, step->plan_us, step->compute_us, step->finish_us};
     for (int i = 0; i < 4; i++)
-        observe(&metrics->steps.phases[i], seconds_bounds, (double)phases[i] / 1e6);
-    observe(&metrics->steps.sequences, sequences_bounds, step->n_sequences);
+        observe_value(&metrics->steps.phases[i], seconds_bounds, (double)phases[i] / 1e6);
+    observe_value(&metrics->steps.sequences, sequences_bounds, step->n_sequences);
     metrics->steps.n++;
     metrics->steps.n_preempted += step->n_preempted;
     metrics->tokens.n_prefill += step->prefill_tokens;
@@ -90,7 +90,7 @@ void metrics_step(struct metrics *metrics, const struct step_figures *step)
 
 void metrics_commit(struct metrics *metrics, int64_t took_us)
 {
-    observe(&metrics->commits, seconds_bounds, (double)took_us / 1e6);
+    observe_value(&metrics->commits, seconds_bounds, (double)took_us / 1e6);
 }
 
 static int64_t oldest_age(const struct metrics *metrics)
@@ -216,7 +216,7 @@ static const struct {
     [CPU] = {"process_cpu_seconds_total", COUNTER, "Processor time used."},
 };
 
-static void begin(struct buffer *out, enum name name)
+static void begin_metric(struct buffer *out, enum name name)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
     buffer_add_format(out, "# HELP %s %s\n# TYPE %s %s\n", names[name].name, names[name].help,
@@ -257,7 +257,7 @@ static void add_sample(struct buffer *out, enum name name, const char *label, co
 
 static void add_one(struct buffer *out, enum name name, double value)
 {
-    begin(out, name);
+    begin_metric(out, name);
     add_sample(out, name, NULL, NULL, value);
 }
 
@@ -285,7 +285,7 @@ static void add_histogram(struct buffer *out, enum name name, const struct histo
 
 static void add_jobs(const struct metrics *metrics, struct buffer *out)
 {
-    begin(out, JOBS_TOTAL);
+    begin_metric(out, JOBS_TOTAL);
     for (int status = RESULT_DONE; status <= RESULT_CANCELLED; status++)
         add_sample(out, JOBS_TOTAL, "status", result_status_name((enum result_status)status),
                    (double)metrics->jobs.n_by_status[status]);
@@ -293,7 +293,7 @@ static void add_jobs(const struct metrics *metrics, struct buffer *out)
     add_one(out, OLDEST_UNFINISHED, (double)oldest_age(metrics));
     add_one(out, DEAD_LETTERS, (double)metrics->jobs.n_dead_letters);
     add_one(out, CONSTRAINED, (double)metrics->jobs.n_constrained);
-    begin(out, ERRORS);
+    begin_metric(out, ERRORS);
     for (int code = 1; code < ERROR_CODE_COUNT; code++)
         if (metrics->jobs.n_by_code[code])
             add_sample(out, ERRORS, "code", error_code_name((enum error_code)code),
@@ -304,21 +304,21 @@ static void add_engine(const struct metrics *metrics, struct buffer *out)
 {
     static const char *const phases[] = {"phase=\"prepare\",", "phase=\"plan\",", "phase=\"compute\",",
                                          "phase=\"finish\","};
-    begin(out, TOKENS);
+    begin_metric(out, TOKENS);
     add_sample(out, TOKENS, "kind", "prefill", (double)metrics->tokens.n_prefill);
     add_sample(out, TOKENS, "kind", "generated", (double)metrics->tokens.n_generated);
     add_sample(out, TOKENS, "kind", "cached", (double)metrics->tokens.n_cached);
     add_sample(out, TOKENS, "kind", "duplicate", (double)metrics->tokens.n_duplicate);
     add_one(out, FORCED_TOKENS, (double)metrics->tokens.n_forced);
     add_one(out, STEPS, (double)metrics->steps.n);
-    begin(out, STEP_SECONDS);
+    begin_metric(out, STEP_SECONDS);
     for (int i = 0; i < 4; i++)
         add_histogram(out, STEP_SECONDS, &metrics->steps.phases[i], seconds_bounds, phases[i]);
-    begin(out, STEP_SEQUENCES);
+    begin_metric(out, STEP_SEQUENCES);
     add_histogram(out, STEP_SEQUENCES, &metrics->steps.sequences, sequences_bounds, "");
     add_one(out, WINDOW_WAITING, metrics->steps.n_waiting);
     add_one(out, PREEMPTIONS, (double)metrics->steps.n_preempted);
-    begin(out, KV_PAGES);
+    begin_metric(out, KV_PAGES);
     add_sample(out, KV_PAGES, "state", "used", metrics->steps.pages_used);
     add_sample(out, KV_PAGES, "state", "free", metrics->steps.pages_total - metrics->steps.pages_used);
 }
@@ -330,14 +330,14 @@ static void add_prefixes(const struct prefix_report *report, struct buffer *out)
     add_one(out, PREFIX_TOKENS, (double)report->tokens_looked_up);
     add_one(out, PREFIX_SAVED, (double)report->tokens_saved);
     add_one(out, PREFIX_EVICTIONS, (double)report->n_evictions);
-    begin(out, PREFIX_PAGES);
+    begin_metric(out, PREFIX_PAGES);
     add_sample(out, PREFIX_PAGES, "state", "shared", report->pages_shared);
     add_sample(out, PREFIX_PAGES, "state", "idle", report->pages_idle);
 }
 
 static void add_kafka(const struct kafka_figures *kafka, struct buffer *out)
 {
-    begin(out, TXN);
+    begin_metric(out, TXN);
     add_sample(out, TXN, "outcome", "committed", (double)kafka->n_commits);
     add_sample(out, TXN, "outcome", "aborted", (double)kafka->n_aborts);
     add_one(out, REBALANCES, (double)kafka->n_rebalances);
@@ -358,7 +358,7 @@ static int64_t offsets_behind(const struct partition_figures *partition)
     return behind > 0 ? behind : 0;
 }
 
-static int64_t unfinished(const struct partition_figures *partition)
+static int64_t count_unfinished(const struct partition_figures *partition)
 {
     int64_t n = offsets_behind(partition) - partition->n_map_covered;
     return n > 0 ? n : 0;
@@ -366,11 +366,11 @@ static int64_t unfinished(const struct partition_figures *partition)
 
 static void add_partitions(const struct metrics_view *view, struct buffer *out, enum name name)
 {
-    begin(out, name);
+    begin_metric(out, name);
     for (size_t i = 0; i < view->n_partitions; i++) {
         const struct partition_figures *partition = &view->partitions[i];
         const int64_t values[] = {[LAG - LAG] = offsets_behind(partition),
-                                  [UNFINISHED - LAG] = unfinished(partition),
+                                  [UNFINISHED - LAG] = count_unfinished(partition),
                                   [CURRENT_OFFSET - LAG] = partition->committed,
                                   [LOG_END - LAG] = partition->end,
                                   [PARTITION_INFLIGHT - LAG] = partition->n_in_flight};
@@ -416,7 +416,7 @@ static void add_process(const struct metrics *metrics, const struct metrics_view
     add_one(out, READY, metrics_is_ready(metrics));
     if (view->store)
         add_one(out, STORE_BYTES, (double)store_bytes(view->store));
-    begin(out, BUILD_INFO);
+    begin_metric(out, BUILD_INFO);
     buffer_add_format(out, "%s{", names[BUILD_INFO].name);
     const char *const labels[][2] = {{"version", view->version},
                                      {"model", view->model},
@@ -444,7 +444,7 @@ void metrics_write(const struct metrics *metrics, const struct metrics_view *vie
     add_jobs(metrics, out);
     add_engine(metrics, out);
     add_prefixes(&metrics->prefixes, out);
-    begin(out, COMMIT_SECONDS);
+    begin_metric(out, COMMIT_SECONDS);
     add_histogram(out, COMMIT_SECONDS, &metrics->commits, seconds_bounds, "");
     if (view->kafka)
         add_kafka(view->kafka, out);

@@ -108,7 +108,7 @@ static enum status receive_result(struct mirror *mirror, struct job *job, const 
     return STATUS_OK;
 }
 
-static enum status receive(void *context, const struct record *record, struct error *error)
+static enum status receive_record(void *context, const struct record *record, struct error *error)
 {
     struct mirror *mirror = context;
     bool is_job = text_equals_string(record->topic, mirror->topics[TOPIC_JOBS]);
@@ -172,7 +172,7 @@ static struct partition_row row_of(const struct mirror *mirror, const struct kaf
 
 // ---- storing ----
 
-static void clear(struct mirror *mirror)
+static void clear_group(struct mirror *mirror)
 {
     for (size_t i = 0; i < mirror->n_group; i++)
         job_destroy(mirror->group[i]);
@@ -241,7 +241,7 @@ static enum status store_group(struct mirror *mirror, struct error *error)
     if (status == STATUS_OK) {
         mirror->n_jobs_stored += (int64_t)mirror->n_jobs;
         mirror->n_results_stored += (int64_t)mirror->n_results;
-        clear(mirror);
+        clear_group(mirror);
     }
     free(positions);
     free(partitions);
@@ -249,7 +249,7 @@ static enum status store_group(struct mirror *mirror, struct error *error)
 }
 
 // Replaces old rows of the store by sums, a bounded number per turn. Failures are retried at the next turn.
-static void compact(struct mirror *mirror)
+static void compact_store(struct mirror *mirror)
 {
     if (mirror->config->retain_s == 0 || clock_ms() < mirror->compact_at_ms)
         return;
@@ -283,13 +283,14 @@ static enum status read_group(struct mirror *mirror, struct error *error)
     int64_t left_ms = GROUP_MS;
     while (status == STATUS_OK && left_ms > 0 && mirror->group_bytes < GROUP_BYTES_MAX &&
            mirror->n_group + CHUNK_RECORDS <= GROUP_RECORDS_MAX) {
-        status = kafka_follow_poll(mirror->follow, (int)left_ms, CHUNK_RECORDS, receive, mirror, error);
+        status =
+            kafka_follow_poll(mirror->follow, (int)left_ms, CHUNK_RECORDS, receive_record, mirror, error);
         left_ms = deadline_ms - clock_ms();
     }
     return status;
 }
 
-static enum status turn(struct mirror *mirror, struct error *error)
+static enum status run_turn(struct mirror *mirror, struct error *error)
 {
     enum status status = read_group(mirror, error);
     bool due = mirror->config->until_end ? kafka_follow_is_at_end(mirror->follow)
@@ -299,7 +300,7 @@ static enum status turn(struct mirror *mirror, struct error *error)
     if (status == STATUS_OK)
         status = store_group(mirror, error);
     if (status == STATUS_OK)
-        compact(mirror);
+        compact_store(mirror);
     if (status == STATUS_OK && mirror->config->progress)
         mirror->config->progress(mirror->config->progress_context, mirror->n_jobs_stored,
                                  mirror->n_results_stored);
@@ -321,7 +322,7 @@ enum status mirror_run(const struct mirror_config *config, struct error *error)
                                    error);
     bool at_end = false;
     while (status == STATUS_OK && !at_end && !must_leave(mirror, 0)) {
-        status = turn(mirror, error);
+        status = run_turn(mirror, error);
         at_end = config->until_end && kafka_follow_is_at_end(mirror->follow);
     }
     if (status == STATUS_OK && at_end)
@@ -329,7 +330,7 @@ enum status mirror_run(const struct mirror_config *config, struct error *error)
     // stopped while the store was unavailable: the next mirror reads these records again
     if (status == STATUS_RETRY)
         status = STATUS_OK;
-    clear(mirror);
+    clear_group(mirror);
     kafka_follow_close(mirror->follow);
     free(mirror->partitions.standings);
     free(mirror);

@@ -535,7 +535,7 @@ static enum status apply_environment(struct settings *settings, const struct com
     return STATUS_OK;
 }
 
-static char *trim(char *text)
+static char *trim_blanks(char *text)
 {
     while (isspace((unsigned char)*text))
         text++;
@@ -548,14 +548,14 @@ static char *trim(char *text)
 static enum status apply_line(struct settings *settings, const struct command *command, const bool *given,
                               char *line, struct error *error)
 {
-    char *text = trim(line);
+    char *text = trim_blanks(line);
     if (!*text || *text == '#')
         return STATUS_OK;
     char *equals = strchr(text, '=');
     if (!equals)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "expected name = value, got \"%s\"", text);
     *equals = '\0';
-    char *name = trim(text), *value = trim(equals + 1);
+    char *name = trim_blanks(text), *value = trim_blanks(equals + 1);
     const struct option *option = find_option(command, name, strlen(name));
     if (!option || option->offset == AT(config))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "no option is named \"%s\"", name);
@@ -594,7 +594,7 @@ static enum status apply_file(struct settings *settings, const struct command *c
 // ---- variables that no option reads ----
 
 // Levenshtein's distance: insertions, deletions and replacements of one character.
-static int distance(const char *a, const char *b)
+static int edit_distance(const char *a, const char *b)
 {
     int row[VARIABLE_BYTES_MAX];
     int length = (int)strlen(b);
@@ -632,7 +632,7 @@ void options_find_unknown_variables(char *const *environment,
         bool found = is_variable_of_tests(name);
         for (int i = 0; i < N_OPTIONS && !found; i++) {
             variable_of(&options[i], known);
-            int d = distance(name, known);
+            int d = edit_distance(name, known);
             found = d == 0;
             if (d < best) {
                 best = d;

@@ -10,7 +10,7 @@
 
 enum { BAR_WIDTH = 24 };
 
-static void measure(struct progress_line *line, const struct worker_progress *progress)
+static void measure_rate(struct progress_line *line, const struct worker_progress *progress)
 {
     int64_t now_ms = clock_ms();
     if (!line->started_ms)
@@ -99,7 +99,7 @@ void progress_line_show(void *context, const struct worker_progress *progress)
         write_message(line, progress);
         return;
     }
-    measure(line, progress);
+    measure_rate(line, progress);
     int64_t finished = line->n_before + progress->n_done + progress->n_failed;
     struct buffer text = {0};
     if (line->n_total > 0) {

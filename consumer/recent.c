@@ -28,7 +28,7 @@ void recent_rates(const struct recent *recent, int64_t second, double *jobs, dou
 }
 
 // The beginning, whole characters.
-static void copy(char *to, size_t size, struct text text)
+static void copy_text(char *to, size_t size, struct text text)
 {
     size_t n = text.size < size - 1 ? text.size : size - 1;
     while (n && n < text.size && ((unsigned char)text.data[n] & 0xc0) == 0x80)
@@ -55,13 +55,13 @@ void recent_add(struct recent *recent, const struct job *job)
     struct recent_job *kept = is_done ? &recent->answers[recent->n_answers++ % RECENT_ANSWERS]
                                       : &recent->errors[recent->n_errors++ % RECENT_ERRORS];
     *kept = (struct recent_job){.code = job->result.error.code};
-    copy(kept->dataset, sizeof kept->dataset, job->dataset);
-    copy(kept->custom_id, sizeof kept->custom_id, job->custom_id);
+    copy_text(kept->dataset, sizeof kept->dataset, job->dataset);
+    copy_text(kept->custom_id, sizeof kept->custom_id, job->custom_id);
     if (!recent->keeps_content)
         return;
-    copy(kept->prompt, sizeof kept->prompt, prompt_of(&job->request));
+    copy_text(kept->prompt, sizeof kept->prompt, prompt_of(&job->request));
     if (!is_done)
-        copy(kept->text, sizeof kept->text, text_from_string(job->result.error.text));
+        copy_text(kept->text, sizeof kept->text, text_from_string(job->result.error.text));
     else if (job->result.n_choices > 0)
-        copy(kept->text, sizeof kept->text, job->result.choices[0].text);
+        copy_text(kept->text, sizeof kept->text, job->result.choices[0].text);
 }

@@ -103,8 +103,8 @@ static enum status open_pool(struct runtime *runtime, const struct settings *set
 }
 
 // Takes ownership of *gguf, also on failure.
-static enum status quantize(struct runtime *runtime, const struct settings *settings, struct gguf **gguf,
-                            struct error *error)
+static enum status quantize_model(struct runtime *runtime, const struct settings *settings,
+                                  struct gguf **gguf, struct error *error)
 {
     enum tensor_type type;
     struct gguf *source = *gguf;
@@ -129,7 +129,7 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
     bus_error_handle(path);
     enum status status = model_folder_open(&gguf, path, error);
     if (status == STATUS_OK && settings->model.quantize)
-        status = quantize(runtime, settings, &gguf, error);
+        status = quantize_model(runtime, settings, &gguf, error);
     return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;
 }
 
@@ -254,7 +254,7 @@ static enum status parse_placement(const char *text, struct limits_wanted *wante
 }
 
 // The hybrid of both backends, which owns them; or the device's backend.
-static enum status place(struct runtime *runtime, struct error *error)
+static enum status place_model(struct runtime *runtime, struct error *error)
 {
     const struct limits_plan *plan = &runtime->plan;
     if (!limits_is_hybrid(plan)) {
@@ -303,7 +303,7 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
     }
     status = limits_derive(&runtime->plan, runtime->model, backend->device.memory_available(backend), wanted,
                            error);
-    return status == STATUS_OK ? place(runtime, error) : status;
+    return status == STATUS_OK ? place_model(runtime, error) : status;
 }
 
 bool runtime_reads_time(const struct runtime *runtime)

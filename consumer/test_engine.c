@@ -61,7 +61,7 @@ void test_engine_destroy(struct test_engine *engine)
 }
 
 // The next token that is neither a control token nor ends generation; the start token if there is none.
-static int32_t word(const struct tokenizer *tokenizer, uint64_t draw)
+static int32_t draw_word(const struct tokenizer *tokenizer, uint64_t draw)
 {
     uint64_t n_tokens = (uint64_t)tokenizer_n_tokens(tokenizer);
     int32_t first = (int32_t)(draw % n_tokens), token = first;
@@ -88,12 +88,12 @@ static int32_t draw_token(const struct test_engine *engine, const struct sample_
     uint64_t draw = hash_bytes(key, sizeof key, 0);
     int32_t eos = tokenizer_eos(engine->tokenizer);
     bool ends = request->index > 0 && eos >= 0 && draw % END_ONE_IN == 0;
-    int32_t token = ends ? eos : word(engine->tokenizer, draw / END_ONE_IN);
+    int32_t token = ends ? eos : draw_word(engine->tokenizer, draw / END_ONE_IN);
     return request->allowed ? find_allowed(request, token) : token;
 }
 
 // Of a token that is given.
-static struct sample_result score(const struct sample_request *request)
+static struct sample_result score_request(const struct sample_request *request)
 {
     int32_t token = request->sampling->logit_bias->token;
     uint64_t hash = hash_bytes(&token, sizeof token, 0);
@@ -121,7 +121,7 @@ static enum status compute_step(void *context, struct step *step, struct sample_
         step->await_masks(step->masks_context);
     for (int32_t i = 0; i < step->n_outputs; i++)
         results[i] = step->samples[i].scores
-                         ? score(&step->samples[i])
+                         ? score_request(&step->samples[i])
                          : (struct sample_result){.token = draw_token(engine, &step->samples[i])};
     take_time(engine);
     return STATUS_OK;

@@ -41,7 +41,7 @@ static enum status back_off(struct worker *worker, struct retry *retry, struct e
 }
 
 // Clears a retry, and the warning unless another retry is pending.
-static void recovered(struct worker *worker, struct retry *retry)
+static void end_retry(struct worker *worker, struct retry *retry)
 {
     *retry = (struct retry){0};
     if (worker->polls.retry.delay_ms || (worker->commits.retry.delay_ms && worker->jobs.finished.n_jobs) ||
@@ -107,7 +107,7 @@ static enum duplicate take_duplicate(struct worker *worker, struct job *job)
     return duplicates_take(&worker->duplicates, job, worker_find_store(worker));
 }
 
-static void receive(void *context, const struct record *record)
+static void receive_record(void *context, const struct record *record)
 {
     struct worker *worker = context;
     struct job *job = intake_job(record, &worker->config->names, &worker->jobs.reserve);
@@ -166,7 +166,7 @@ static void tell_of_suspects(struct worker *worker)
     worker->records.told_suspects = worker->records.n_suspects > 0;
 }
 
-static void cancel(void *context, struct text dataset, struct text job_id, int64_t until_s)
+static void cancel_jobs(void *context, struct text dataset, struct text job_id, int64_t until_s)
 {
     struct worker *worker = context;
     struct job_list cancelled = {0};
@@ -187,7 +187,7 @@ static void set_paused(struct worker *worker, bool paused)
 }
 
 // Partitions are being revoked: commits their finished jobs, or the next owner would compute them again.
-static void revoke(void *context)
+static void revoke_partitions(void *context)
 {
     struct worker *worker = context;
     struct error error = {.text = "there was no more time"};
@@ -206,7 +206,7 @@ static void revoke(void *context)
 
 // Partitions were assigned to another worker. Running jobs of theirs continue, and are
 // published if the partitions return.
-static void lose(void *context, const int32_t *partitions, size_t n_partitions)
+static void lose_partitions(void *context, const int32_t *partitions, size_t n_partitions)
 {
     struct worker *worker = context;
     const struct partition_ids ids = {(int32_t *)partitions, n_partitions};
@@ -227,7 +227,8 @@ static enum status take_records(struct worker *worker, struct error *error)
         set_paused(worker, true);
     else if (room >= worker->ahead.limit / 8 || worker->jobs.n_in_flight == 0)
         set_paused(worker, false);
-    struct transport_events events = {worker, receive, cancel, revoke, lose};
+    struct transport_events events = {worker, receive_record, cancel_jobs, revoke_partitions,
+                                      lose_partitions};
     enum status status = transport->impl->poll(transport, 0, worker->polls.paused ? 0 : room, &events, error);
     tell_of_suspects(worker);
     if (status == STATUS_OK)
@@ -266,7 +267,7 @@ static void wait_for_news(struct worker *worker)
 }
 
 // One turn. Retriable errors (STATUS_RETRY) are retried here, others end the loop.
-static enum status turn(struct worker *worker, struct error *error)
+static enum status run_turn(struct worker *worker, struct error *error)
 {
     turn_watch_turn(&worker->watch);
     worker_stop_on_signals(worker);
@@ -283,13 +284,13 @@ static enum status turn(struct worker *worker, struct error *error)
             worker->config->metrics->state.waiting =
                 worker->config->transport->impl->waiting(worker->config->transport);
         if (status == STATUS_OK)
-            recovered(worker, retry);
+            end_retry(worker, retry);
     }
     if (status == STATUS_OK && worker_commit_is_due(worker)) {
         retry = &worker->commits.retry;
         status = worker_commit(worker, error);
         if (status == STATUS_OK)
-            recovered(worker, retry);
+            end_retry(worker, retry);
         if (status == STATUS_RETRY && worker->commits.is_isolating) {
             warn_once(worker, error, "isolating the record");
             worker->polls.has_room_again = true;
@@ -324,10 +325,10 @@ static bool is_done(const struct worker *worker)
            (worker->jobs.released.n_jobs == 0 || worker->stop.mode == RUNNING);
 }
 
-static enum status loop(struct worker *worker, struct error *error)
+static enum status run_loop(struct worker *worker, struct error *error)
 {
     while (!is_done(worker)) {
-        enum status status = turn(worker, error);
+        enum status status = run_turn(worker, error);
         if (status != STATUS_OK)
             return status;
         if (!is_done(worker) && !worker->polls.has_room_again)

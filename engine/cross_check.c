@@ -29,7 +29,7 @@ struct cross_check {
     struct sample_result *results; // [n_outputs_max]
 };
 
-static bool allocate(struct cross_check *check)
+static bool allocate_check(struct cross_check *check)
 {
     const struct model_shape *shape = &check->model->shape;
     const struct forward_limits *limits = &check->limits;
@@ -89,7 +89,7 @@ enum status cross_check_create(struct cross_check **out, const struct model *mod
     *check = (struct cross_check){
         .model = model, .backend = backend, .host = host, .limits = *limits, .pages.n = n_pages};
     enum status status = STATUS_OK;
-    if (!allocate(check))
+    if (!allocate_check(check))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
     if (status == STATUS_OK)
         status = forward_create(&check->forward, model, host, limits, NULL, NULL, error);
@@ -190,8 +190,8 @@ static enum status copy_pages(struct cross_check *check, struct error *error)
 
 // ---- comparison ----
 
-static void compare(const struct cross_check *check, const struct step *own,
-                    const struct sample_result *results, struct cross_check_result *result)
+static void compare_outputs(const struct cross_check *check, const struct step *own,
+                            const struct sample_result *results, struct cross_check_result *result)
 {
     size_t n = (size_t)own->n_outputs * (size_t)check->model->shape.n_vocab;
     double apart = 0.0, all = 0.0;
@@ -230,7 +230,7 @@ enum status cross_check_step(struct cross_check *check, const struct step *step,
         if (status == STATUS_OK) {
             result->n_sequences = own.n_sequences;
             result->n_outputs = own.n_outputs;
-            compare(check, &own, results, result);
+            compare_outputs(check, &own, results, result);
         }
     }
     forget_pages(check);

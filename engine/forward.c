@@ -5,8 +5,8 @@
 #include <assert.h>
 #include <stddef.h>
 
-static void normalize(struct pass *pass, struct matrix *out, const struct matrix *in,
-                      const struct weight *weight, const struct weight *bias)
+static void normalize_rows(struct pass *pass, struct matrix *out, const struct matrix *in,
+                           const struct weight *weight, const struct weight *bias)
 {
     struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
                                          .weight = weight,
@@ -19,7 +19,7 @@ static void normalize(struct pass *pass, struct matrix *out, const struct matrix
 static void normalize_slot(struct pass *pass, struct matrix *out, const struct matrix *in,
                            const struct forward_layer *layer, enum layer_slot slot)
 {
-    normalize(pass, out, in, layer->weights[slot], layer->biases[slot]);
+    normalize_rows(pass, out, in, layer->weights[slot], layer->biases[slot]);
 }
 
 // In place, head by head, or over the full width: the shape of the norm's weight decides.
@@ -46,7 +46,7 @@ static struct product slot_product(struct matrix *y, const struct forward_layer 
     return (struct product){.y = y, .weight = layer->weights[slot], .bias = layer->biases[slot]};
 }
 
-static void multiply(struct pass *pass, struct product product, const struct matrix *x)
+static void multiply_rows(struct pass *pass, struct product product, const struct matrix *x)
 {
     pass->operations->products(pass->backend, &product, 1, x, pass->n_rows);
 }
@@ -70,23 +70,23 @@ static void multiply_gated(struct pass *pass, struct product gate, struct produc
     operations->activate(pass->backend, gate.y, gate.y, up.y, n_rows, activation);
 }
 
-static void enter(struct pass *pass, enum step_phase phase)
+static void enter_phase(struct pass *pass, enum step_phase phase)
 {
     pass->operations->phase(pass->backend, phase);
 }
 
-static void embed(struct pass *pass)
+static void embed_tokens(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
-    enter(pass, PHASE_EMBED);
+    enter_phase(pass, PHASE_EMBED);
     pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->scales.embedding,
                             forward->position_embd);
     if (forward->embd_norm)
-        normalize(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
+        normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
 }
 
 // QKV projection.
-static void project(struct pass *pass, int32_t index, const struct matrix *input)
+static void project_heads(struct pass *pass, int32_t index, const struct matrix *input)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -95,13 +95,13 @@ static void project(struct pass *pass, int32_t index, const struct matrix *input
                                  slot_product(m->k, layer, SLOT_ATTN_K),
                                  slot_product(m->v, layer, SLOT_ATTN_V)};
     pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
-    enter(pass, PHASE_ATTENTION);
+    enter_phase(pass, PHASE_ATTENTION);
     normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->attention.n_heads);
     normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->attention.n_kv_heads);
 }
 
 // Applies rope to queries and keys.
-static void rotate(struct pass *pass, int32_t index)
+static void rotate_heads(struct pass *pass, int32_t index)
 {
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -117,7 +117,7 @@ static void rotate(struct pass *pass, int32_t index)
                            shape->attention.key_dim, shape->rope.n_dims, shape->rope.style, table);
 }
 
-static void attend(struct pass *pass, int32_t index)
+static void attend_pages(struct pass *pass, int32_t index)
 {
     const struct model_shape *shape = pass->shape;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
@@ -157,11 +157,11 @@ static void run_mlp(struct pass *pass, const struct forward_layer *layer, const 
     if (gated) {
         multiply_gated(pass, slot_product(m->gate, layer, SLOT_FFN_GATE), up, input, false);
     } else {
-        multiply(pass, up, input);
+        multiply_rows(pass, up, input);
         pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows,
                                    pass->forward->model->family->activation);
     }
-    multiply(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
+    multiply_rows(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }
 
 // shared = the shared expert, times its gate if it has one.
@@ -171,9 +171,9 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
     const struct forward_matrices *m = &pass->forward->matrices;
     multiply_gated(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE),
                    slot_product(m->experts.shared_up, layer, SLOT_SHARED_UP), input, false);
-    multiply(pass, slot_product(m->experts.shared, layer, SLOT_SHARED_DOWN), m->experts.shared_gate);
+    multiply_rows(pass, slot_product(m->experts.shared, layer, SLOT_SHARED_DOWN), m->experts.shared_gate);
     if (layer->weights[SLOT_SHARED_ROUTER]) {
-        multiply(pass, slot_product(m->experts.shared_router, layer, SLOT_SHARED_ROUTER), input);
+        multiply_rows(pass, slot_product(m->experts.shared_router, layer, SLOT_SHARED_ROUTER), input);
         pass->operations->gate_rows(pass->backend, m->experts.shared, m->experts.shared_router, pass->n_rows);
     }
 }
@@ -183,7 +183,7 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
-    multiply(pass, slot_product(m->experts.router, layer, SLOT_ROUTER), input);
+    multiply_rows(pass, slot_product(m->experts.router, layer, SLOT_ROUTER), input);
     struct route_parameters parameters = {.kind = shape->experts.route_kind,
                                           .n_used = shape->experts.n_used,
                                           .normalized = shape->experts.normalized,
@@ -219,25 +219,25 @@ static void run_layer(struct pass *pass, int32_t index)
     bool parallel = pass->shape->parallel_residual;
     bool attn_normed = layer->weights[SLOT_ATTN_NORM] != NULL,
          ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
-    enter(pass, PHASE_PRODUCTS);
+    enter_phase(pass, PHASE_PRODUCTS);
     if (attn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM);
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->latent.dim)
         latent_project(pass, layer, seen);
     else
-        project(pass, index, seen);
-    rotate(pass, index);
+        project_heads(pass, index, seen);
+    rotate_heads(pass, index);
     pass->operations->kv_store(pass->backend, index, m->k, m->v);
     bool last = index == pass->shape->n_layers - 1;
     if (last && pass->step->n_outputs == 0)
         return; // no outputs: only the keys and values are needed
-    attend(pass, index);
-    enter(pass, PHASE_PRODUCTS);
+    attend_pages(pass, index);
+    enter_phase(pass, PHASE_PRODUCTS);
     if (last)
         keep_outputs(pass, parallel && !ffn_normed);
-    multiply(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
-             pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
+    multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
+                  pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum;
     // without a norm of its own it uses attention's.
     if (parallel && ffn_normed)
@@ -264,13 +264,13 @@ static void compute_logits(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
-    normalize(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias);
+    normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias);
     struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias};
     await_masks(forward, pass->step, true);
     if (pass->operations->output_product && pass->step->samples && !pass->step->stops)
         pass->operations->output_product(pass->backend, &product, pass->normed);
     else
-        multiply(pass, product, pass->normed);
+        multiply_rows(pass, product, pass->normed);
     if (shape->scales.logits != 1.0f || shape->scales.logits_softcap != 0.0f)
         pass->operations->scale(pass->backend, forward->matrices.out.logits, pass->n_rows,
                                 shape->scales.logits, shape->scales.logits_softcap);
@@ -343,12 +343,12 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
                         .heads = forward->matrices.heads};
     await_masks(forward, step, false);
     pass.operations->begin(pass.backend, step);
-    embed(&pass);
+    embed_tokens(&pass);
     for (int32_t i = 0; i < pass.shape->n_layers; i++)
         run_layer(&pass, i);
     if (step->n_outputs > 0) {
         compute_logits(&pass);
-        enter(&pass, PHASE_SAMPLING);
+        enter_phase(&pass, PHASE_SAMPLING);
         if (logits) // before the sampler modifies them
             pass.operations->read(pass.backend, forward->matrices.out.logits, step->n_outputs, logits);
         if (step->samples)

@@ -134,7 +134,7 @@ enum status latent_split(struct forward *forward, int32_t index, struct error *e
 
 // ---- a step ----
 
-static void normalize(const struct pass *pass, struct matrix *x, const struct weight *weight)
+static void normalize_latent(const struct pass *pass, struct matrix *x, const struct weight *weight)
 {
     struct norm_parameters parameters = {
         .kind = NORM_RMS, .weight = weight, .epsilon = pass->shape->norm_epsilon, .n_groups = 1};
@@ -155,10 +155,10 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
     pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
     if (compressed) {
         struct product queries = {m->latent.head_queries, weights[SLOT_ATTN_Q_B], NULL};
-        normalize(pass, m->latent.query, weights[SLOT_ATTN_Q_A_NORM]);
+        normalize_latent(pass, m->latent.query, weights[SLOT_ATTN_Q_A_NORM]);
         pass->operations->products(pass->backend, &queries, 1, m->latent.query, pass->n_rows);
     }
-    normalize(pass, m->v, weights[SLOT_ATTN_KV_A_NORM]);
+    normalize_latent(pass, m->v, weights[SLOT_ATTN_KV_A_NORM]);
     struct head_columns none = {0, 0}, latent = {n_rope, shape->attention.key_dim};
     struct head_columns plain = {0, key + n_rope}, rotated = {key, key + n_rope},
                         first = {0, shape->attention.key_dim};

@@ -69,7 +69,7 @@ static int rows_side(const struct matrix *matrix)
     return matrix->valid[DEVICE] ? DEVICE : HOST;
 }
 
-static void wrote(struct matrix *matrix, int side, int32_t n_rows)
+static void note_write(struct matrix *matrix, int side, int32_t n_rows)
 {
     matrix->valid[side] = true;
     matrix->valid[1 - side] = false;
@@ -100,7 +100,8 @@ static float *staging_take(struct hybrid_backend *hybrid, size_t n)
 enum { TRANSFERS_MAX = 2 }; // matrices transferred together
 
 // Transfers the inputs of an operation on `side` that are not there. False: the step has failed.
-static bool transfer(struct hybrid_backend *hybrid, int side, const struct matrix *const *wanted, int n)
+static bool transfer_matrices(struct hybrid_backend *hybrid, int side, const struct matrix *const *wanted,
+                              int n)
 {
     struct backend *to = hybrid->sides[side], *from = hybrid->sides[1 - side];
     struct matrix *transfers[TRANSFERS_MAX];
@@ -136,12 +137,12 @@ static bool transfer(struct hybrid_backend *hybrid, int side, const struct matri
 
 static bool transfer_one(struct hybrid_backend *hybrid, int side, const struct matrix *matrix)
 {
-    return transfer(hybrid, side, &matrix, 1);
+    return transfer_matrices(hybrid, side, &matrix, 1);
 }
 
 // ---- weights ----
 
-static void layer(struct backend *base, int32_t index)
+static void enter_layer(struct backend *base, int32_t index)
 {
     hybrid_of(base)->layer = index;
 }
@@ -156,8 +157,8 @@ static void weight_destroy(struct backend *base, struct weight *weight)
 }
 
 // With attention on the host, vectors are created on both backends, because attention sinks are vectors.
-static bool belongs(const struct hybrid_backend *hybrid, const struct weight *weight, int side,
-                    enum weight_role role)
+static bool belongs_to(const struct hybrid_backend *hybrid, const struct weight *weight, int side,
+                       enum weight_role role)
 {
     return side == weight->side ||
            (role == WEIGHT_VECTOR && side == HOST && hybrid->placement.host_attention && hybrid->layer >= 0);
@@ -174,7 +175,7 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
     weight->side = layer_side(hybrid, hybrid->layer);
     for (int side = 0; side < SIDES; side++) {
         struct backend *backend = hybrid->sides[side];
-        if (!belongs(hybrid, weight, side, role))
+        if (!belongs_to(hybrid, weight, side, role))
             continue;
         enum status status = backend->device.weight_create(backend, tensor, role, &weight->at[side], error);
         if (status != STATUS_OK) {
@@ -186,7 +187,7 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
     return STATUS_OK;
 }
 
-static const struct weight *part(const struct weight *weight, int side)
+static const struct weight *weight_part(const struct weight *weight, int side)
 {
     assert(!weight || weight->at[side]);
     return weight ? weight->at[side] : NULL;
@@ -284,7 +285,7 @@ static enum status staging_reserve(struct hybrid_backend *hybrid, struct error *
     return STATUS_OK;
 }
 
-static enum status ready(struct backend *base, struct error *error)
+static enum status make_ready(struct backend *base, struct error *error)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     enum status status = staging_reserve(hybrid, error);
@@ -295,20 +296,20 @@ static enum status ready(struct backend *base, struct error *error)
 
 // ---- a step ----
 
-static void trace(struct backend *base, struct step_times *times)
+static void trace_steps(struct backend *base, struct step_times *times)
 {
     struct backend *device = hybrid_of(base)->sides[DEVICE];
     device->device.trace(device, times);
 }
 
 // The device is idle while the host computes, so its events measure the host's time too.
-static void phase(struct backend *base, enum step_phase next)
+static void start_phase(struct backend *base, enum step_phase next)
 {
     struct backend *device = hybrid_of(base)->sides[DEVICE];
     device->operations.phase(device, next);
 }
 
-static void begin(struct backend *base, const struct step *step)
+static void begin_step(struct backend *base, const struct step *step)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     hybrid->failed = false;
@@ -319,20 +320,20 @@ static void begin(struct backend *base, const struct step *step)
         hybrid->sides[side]->operations.begin(hybrid->sides[side], &hybrid->step);
 }
 
-static void embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
-                  const struct weight *positions_table)
+static void embed_tokens(struct backend *base, struct matrix *out, const struct weight *table, float scale,
+                         const struct weight *positions_table)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct backend *backend = hybrid->sides[table->side];
     if (hybrid->failed)
         return;
-    backend->operations.embed(backend, out->at[table->side], part(table, table->side), scale,
-                              part(positions_table, table->side));
-    wrote(out, table->side, hybrid->step.n_tokens);
+    backend->operations.embed(backend, out->at[table->side], weight_part(table, table->side), scale,
+                              weight_part(positions_table, table->side));
+    note_write(out, table->side, hybrid->step.n_tokens);
 }
 
-static void norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
-                 const struct norm_parameters *parameters)
+static void norm_rows(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
+                      const struct norm_parameters *parameters)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = parameters->weight->side;
@@ -340,41 +341,41 @@ static void norm(struct backend *base, struct matrix *out, const struct matrix *
     if (!transfer_one(hybrid, side, in))
         return;
     struct norm_parameters own = *parameters;
-    own.weight = part(parameters->weight, side);
-    own.bias = part(parameters->bias, side);
+    own.weight = weight_part(parameters->weight, side);
+    own.bias = weight_part(parameters->bias, side);
     backend->operations.norm(backend, out->at[side], in->at[side], n_rows, &own);
-    wrote(out, side, n_rows);
+    note_write(out, side, n_rows);
 }
 
 // The backend of GEMMs that share x: all are on one.
-static int unwrap(struct product *own, const struct product *products, int n)
+static int unwrap_products(struct product *own, const struct product *products, int n)
 {
     int side = products[0].weight->side;
     assert(n <= PRODUCTS_MAX);
     for (int i = 0; i < n; i++) {
         assert(products[i].weight->side == side);
-        own[i] = (struct product){products[i].y->at[side], part(products[i].weight, side),
-                                  part(products[i].bias, side)};
+        own[i] = (struct product){products[i].y->at[side], weight_part(products[i].weight, side),
+                                  weight_part(products[i].bias, side)};
     }
     return side;
 }
 
-static void products(struct backend *base, const struct product *products, int n, const struct matrix *x,
-                     int32_t n_rows)
+static void multiply_products(struct backend *base, const struct product *products, int n,
+                              const struct matrix *x, int32_t n_rows)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct product own[PRODUCTS_MAX];
-    int side = unwrap(own, products, n);
+    int side = unwrap_products(own, products, n);
     struct backend *backend = hybrid->sides[side];
     if (!transfer_one(hybrid, side, x))
         return;
     backend->operations.products(backend, own, n, x->at[side], n_rows);
     for (int i = 0; i < n; i++)
-        wrote(products[i].y, side, n_rows);
+        note_write(products[i].y, side, n_rows);
 }
 
-static void rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
-                 int32_t n_rope_dims, enum rope_style style, int table)
+static void rotate_heads(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads,
+                         int32_t head_dim, int32_t n_rope_dims, enum rope_style style, int table)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(x);
@@ -382,7 +383,7 @@ static void rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t
     if (hybrid->failed)
         return;
     backend->operations.rope(backend, x->at[side], n_rows, n_heads, head_dim, n_rope_dims, style, table);
-    wrote(x, side, n_rows);
+    note_write(x, side, n_rows);
 }
 
 static void kv_store(struct backend *base, int32_t index, const struct matrix *k, const struct matrix *v)
@@ -390,12 +391,12 @@ static void kv_store(struct backend *base, int32_t index, const struct matrix *k
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = attention_side(hybrid, index);
     struct backend *backend = hybrid->sides[side];
-    if (transfer(hybrid, side, (const struct matrix *const[]){k, v}, 2))
+    if (transfer_matrices(hybrid, side, (const struct matrix *const[]){k, v}, 2))
         backend->operations.kv_store(backend, side_layer(hybrid, index), k->at[side], v->at[side]);
 }
 
-static void attend(struct backend *base, struct matrix *out, const struct matrix *q,
-                   const struct attention_parameters *parameters)
+static void attend_pages(struct backend *base, struct matrix *out, const struct matrix *q,
+                         const struct attention_parameters *parameters)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = attention_side(hybrid, parameters->layer);
@@ -404,13 +405,13 @@ static void attend(struct backend *base, struct matrix *out, const struct matrix
         return;
     struct attention_parameters own = *parameters;
     own.layer = side_layer(hybrid, parameters->layer);
-    own.sinks = part(parameters->sinks, side);
+    own.sinks = weight_part(parameters->sinks, side);
     backend->operations.attend(backend, out->at[side], q->at[side], &own);
-    wrote(out, side, hybrid->step.n_tokens);
+    note_write(out, side, hybrid->step.n_tokens);
 }
 
-static void activate(struct backend *base, struct matrix *out, const struct matrix *gate,
-                     const struct matrix *up, int32_t n_rows, enum activation_kind kind)
+static void activate_rows(struct backend *base, struct matrix *out, const struct matrix *gate,
+                          const struct matrix *up, int32_t n_rows, enum activation_kind kind)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(gate);
@@ -419,11 +420,12 @@ static void activate(struct backend *base, struct matrix *out, const struct matr
         return;
     backend->operations.activate(backend, out->at[side], gate->at[side], up ? up->at[side] : NULL, n_rows,
                                  kind);
-    wrote(out, side, n_rows);
+    note_write(out, side, n_rows);
 }
 
 // The backend of y, which was computed last and is read with x next.
-static void add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale)
+static void add_rows(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows,
+                     float scale)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(y);
@@ -431,7 +433,7 @@ static void add(struct backend *base, struct matrix *x, const struct matrix *y, 
     if (!transfer_one(hybrid, side, x))
         return;
     backend->operations.add(backend, x->at[side], y->at[side], n_rows, scale);
-    wrote(x, side, n_rows);
+    note_write(x, side, n_rows);
 }
 
 static void scale_rows(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap)
@@ -442,10 +444,10 @@ static void scale_rows(struct backend *base, struct matrix *x, int32_t n_rows, f
     if (hybrid->failed)
         return;
     backend->operations.scale(backend, x->at[side], n_rows, scale, cap);
-    wrote(x, side, n_rows);
+    note_write(x, side, n_rows);
 }
 
-static void gather(struct backend *base, struct matrix *out, const struct matrix *in)
+static void gather_rows(struct backend *base, struct matrix *out, const struct matrix *in)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(in);
@@ -453,13 +455,13 @@ static void gather(struct backend *base, struct matrix *out, const struct matrix
     if (hybrid->failed)
         return;
     backend->operations.gather(backend, out->at[side], in->at[side]);
-    wrote(out, side, hybrid->step.n_outputs);
+    note_write(out, side, hybrid->step.n_outputs);
 }
 
 // ---- mixture of experts: all experts of a layer are on one backend ----
 
-static void route(struct backend *base, const struct matrix *logits, int32_t n_rows,
-                  const struct route_parameters *parameters)
+static void route_rows(struct backend *base, const struct matrix *logits, int32_t n_rows,
+                       const struct route_parameters *parameters)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = hybrid->route_side = rows_side(logits);
@@ -467,7 +469,7 @@ static void route(struct backend *base, const struct matrix *logits, int32_t n_r
     if (hybrid->failed)
         return;
     struct route_parameters own = *parameters;
-    own.pick_bias = part(parameters->pick_bias, side);
+    own.pick_bias = weight_part(parameters->pick_bias, side);
     hybrid->n_pairs = n_rows * parameters->n_used;
     backend->operations.route(backend, logits->at[side], n_rows, &own);
 }
@@ -477,14 +479,14 @@ static void expert_products(struct backend *base, const struct product *products
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct product own[PRODUCTS_MAX];
-    int side = unwrap(own, products, n);
+    int side = unwrap_products(own, products, n);
     struct backend *backend = hybrid->sides[side];
     assert(hybrid->failed || side == hybrid->route_side);
     if (!transfer_one(hybrid, side, x))
         return;
     backend->operations.expert_products(backend, own, n, x->at[side], n_rows, x_per_pair);
     for (int i = 0; i < n; i++)
-        wrote(products[i].y, side, hybrid->n_pairs);
+        note_write(products[i].y, side, hybrid->n_pairs);
 }
 
 static void expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows)
@@ -495,7 +497,7 @@ static void expert_sum(struct backend *base, struct matrix *out, const struct ma
     if (hybrid->failed)
         return;
     backend->operations.expert_sum(backend, out->at[side], y->at[side], n_rows);
-    wrote(out, side, n_rows);
+    note_write(out, side, n_rows);
 }
 
 static void gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
@@ -506,7 +508,7 @@ static void gate_rows(struct backend *base, struct matrix *x, const struct matri
     if (!transfer_one(hybrid, side, gate))
         return;
     backend->operations.gate_rows(backend, x->at[side], gate->at[side], n_rows);
-    wrote(x, side, n_rows);
+    note_write(x, side, n_rows);
 }
 
 // ---- latent attention: a matrix written by columns is written on one backend ----
@@ -520,9 +522,9 @@ static void head_products(struct backend *base, struct matrix *y, struct head_co
     struct backend *backend = hybrid->sides[side];
     if (!transfer_one(hybrid, side, x))
         return;
-    backend->operations.head_products(backend, y->at[side], to, part(weight, side), x->at[side], from,
+    backend->operations.head_products(backend, y->at[side], to, weight_part(weight, side), x->at[side], from,
                                       n_rows);
-    wrote(y, side, n_rows);
+    note_write(y, side, n_rows);
 }
 
 static void copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
@@ -535,12 +537,12 @@ static void copy_columns(struct backend *base, struct matrix *out, struct head_c
     if (hybrid->failed)
         return;
     backend->operations.copy_columns(backend, out->at[side], to, in->at[side], from, n_heads, n, n_rows);
-    wrote(out, side, n_rows);
+    note_write(out, side, n_rows);
 }
 
 // ---- results ----
 
-static void sample(struct backend *base, struct matrix *logits)
+static void sample_outputs(struct backend *base, struct matrix *logits)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = hybrid->sample_side = rows_side(logits);
@@ -548,7 +550,7 @@ static void sample(struct backend *base, struct matrix *logits)
     if (hybrid->failed)
         return;
     backend->operations.sample(backend, logits->at[side]);
-    wrote(logits, side, hybrid->step.n_outputs);
+    note_write(logits, side, hybrid->step.n_outputs);
 }
 
 static void write_rows(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows)
@@ -556,7 +558,7 @@ static void write_rows(struct backend *base, struct matrix *matrix, int32_t n_ro
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct backend *host = hybrid->sides[HOST];
     host->operations.write(host, matrix->at[HOST], n_rows, rows);
-    wrote(matrix, HOST, n_rows);
+    note_write(matrix, HOST, n_rows);
 }
 
 static void read_rows(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows)
@@ -578,7 +580,7 @@ static enum status wait_here(struct backend *base, struct error *error)
     return error->status;
 }
 
-static enum status end(struct backend *base, struct sample_result *results, struct error *error)
+static enum status end_step(struct backend *base, struct sample_result *results, struct error *error)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     enum status status = hybrid->failed ? hybrid->error.status : STATUS_OK;
@@ -598,7 +600,7 @@ static enum status end(struct backend *base, struct sample_result *results, stru
 
 // ---- the backend table ----
 
-static void destroy(struct backend *base)
+static void destroy_backend(struct backend *base)
 {
     if (!base)
         return;
@@ -609,41 +611,41 @@ static void destroy(struct backend *base)
     free(hybrid);
 }
 
-static const struct backend_device device_hybrid = {.destroy = destroy,
-                                                    .layer = layer,
+static const struct backend_device device_hybrid = {.destroy = destroy_backend,
+                                                    .layer = enter_layer,
                                                     .weight_create = weight_create,
                                                     .weight_destroy = weight_destroy,
                                                     .matrix_create = matrix_create,
                                                     .matrix_destroy = matrix_destroy,
                                                     .kv_create = kv_create,
                                                     .kv_read = kv_read,
-                                                    .ready = ready,
+                                                    .ready = make_ready,
                                                     .memory_available = memory_available,
-                                                    .trace = trace};
+                                                    .trace = trace_steps};
 
-static const struct backend_operations operations_hybrid = {.begin = begin,
-                                                            .phase = phase,
-                                                            .embed = embed,
-                                                            .norm = norm,
-                                                            .products = products,
-                                                            .rope = rope,
+static const struct backend_operations operations_hybrid = {.begin = begin_step,
+                                                            .phase = start_phase,
+                                                            .embed = embed_tokens,
+                                                            .norm = norm_rows,
+                                                            .products = multiply_products,
+                                                            .rope = rotate_heads,
                                                             .kv_store = kv_store,
-                                                            .attend = attend,
-                                                            .activate = activate,
-                                                            .add = add,
+                                                            .attend = attend_pages,
+                                                            .activate = activate_rows,
+                                                            .add = add_rows,
                                                             .scale = scale_rows,
-                                                            .gather = gather,
-                                                            .route = route,
+                                                            .gather = gather_rows,
+                                                            .route = route_rows,
                                                             .expert_products = expert_products,
                                                             .expert_sum = expert_sum,
                                                             .gate_rows = gate_rows,
                                                             .head_products = head_products,
                                                             .copy_columns = copy_columns,
-                                                            .sample = sample,
+                                                            .sample = sample_outputs,
                                                             .write = write_rows,
                                                             .read = read_rows,
                                                             .wait = wait_here,
-                                                            .end = end};
+                                                            .end = end_step};
 
 enum status hybrid_backend_create(struct backend **out, struct backend *device, struct backend *host,
                                   const struct placement *placement, struct error *error)

@@ -120,7 +120,7 @@ static void count_done(struct pool *pool, int n_done)
         wake_caller(pool);
 }
 
-static void work(struct pool *pool, struct pool_thread *thread)
+static void run_tasks(struct pool *pool, struct pool_thread *thread)
 {
     int n_done = 0;
     uint32_t index;
@@ -205,7 +205,7 @@ static void wait_for_done(struct pool *pool)
     pthread_mutex_unlock(&pool->mutex);
 }
 
-static void announce(struct pool *pool)
+static void announce_run(struct pool *pool)
 {
     atomic_fetch_add(&pool->runs, 1);
     if (atomic_load(&pool->n_sleeping) == 0)
@@ -226,7 +226,7 @@ static void *thread_main(void *argument)
         if (atomic_load_explicit(&pool->stopping, memory_order_acquire))
             return NULL;
         do
-            work(pool, thread);
+            run_tasks(pool, thread);
         while (run_background_task(pool));
     }
 }
@@ -300,7 +300,7 @@ void pool_destroy(struct pool *pool)
         return;
     assert(!pool->first_task);
     atomic_store(&pool->stopping, true);
-    announce(pool);
+    announce_run(pool);
     for (int i = 1; i < pool->n_threads; i++)
         pthread_join(pool->threads[i].thread, NULL);
     pthread_mutex_destroy(&pool->mutex);
@@ -332,8 +332,8 @@ void pool_run(struct pool *pool, int n_tasks, void (*task)(void *context, int in
         uint32_t begin = (uint32_t)(n_tasks * i / n_threads), end = (uint32_t)(n_tasks * (i + 1) / n_threads);
         atomic_store_explicit(&pool->threads[i].range, range_make(begin, end), memory_order_release);
     }
-    announce(pool);
-    work(pool, &pool->threads[0]);
+    announce_run(pool);
+    run_tasks(pool, &pool->threads[0]);
     wait_for_done(pool);
 }
 
@@ -349,7 +349,7 @@ void pool_start(struct pool *pool, struct pool_task *task)
     pool->last_task = task;
     atomic_fetch_add(&pool->n_tasks, 1);
     pthread_mutex_unlock(&pool->mutex);
-    announce(pool);
+    announce_run(pool);
 }
 
 void pool_wait(struct pool *pool, struct pool_task *task)

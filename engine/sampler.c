@@ -235,7 +235,7 @@ static void mask_logits(float *logits, int32_t n_vocab, const uint32_t *allowed)
 // ---- bias and penalties ----
 
 // Valid settings can still overflow a float.
-static float bounded(float logit)
+static float bounded_logit(float logit)
 {
     return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
 }
@@ -269,7 +269,7 @@ static void penalise_tokens(struct sampler *sampler, float *logits, const struct
         logit = logit > 0.0f ? logit / sampling->repetition_penalty : logit * sampling->repetition_penalty;
         if (count > 0)
             logit = logit - sampling->presence_penalty - sampling->frequency_penalty * (float)count;
-        logits[token] = bounded(logit);
+        logits[token] = bounded_logit(logit);
     }
 }
 
@@ -286,7 +286,7 @@ static void adjust_logits(struct sampler *sampler, float *logits, const struct s
         int32_t token = sampling->logit_bias[i].token;
         assert(token >= 0 && token < sampler->n_vocab);
         if (logits[token] > -INFINITY)
-            logits[token] = bounded(logits[token] + sampling->logit_bias[i].bias);
+            logits[token] = bounded_logit(logits[token] + sampling->logit_bias[i].bias);
     }
     if (!has_penalties(sampling))
         return;
@@ -311,19 +311,19 @@ struct kept {
     double total;
 };
 
-static float weigh(struct candidate candidate, float largest, float temperature)
+static float candidate_weight(struct candidate candidate, float largest, float temperature)
 {
     return elementary_exp_negative((candidate.logit - largest) / temperature);
 }
 
 // Without a filter n is the size of the vocabulary and nothing is sorted.
-static struct kept filter(struct ranking *ranking, const struct sampling *sampling, float largest)
+static struct kept filter_candidates(struct ranking *ranking, const struct sampling *sampling, float largest)
 {
     struct kept kept = {.n = ranking->n_vocab};
     struct candidate candidate;
     if (sampling->top_k > 0 && sampling->top_k < ranking->n_vocab) {
         for (kept.n = 0; kept.n < sampling->top_k && ranking_at(ranking, kept.n, &candidate); kept.n++)
-            kept.total += (double)weigh(candidate, largest, sampling->temperature);
+            kept.total += (double)candidate_weight(candidate, largest, sampling->temperature);
     } else {
         kept.total =
             sum_weights(ranking->logits, ranking->n_vocab, ranking->allowed, largest, sampling->temperature);
@@ -333,7 +333,7 @@ static struct kept filter(struct ranking *ranking, const struct sampling *sampli
     double enough = sampling->top_p < 1.0f ? (double)sampling->top_p * kept.total : INFINITY, sum = 0.0;
     int32_t n = 0;
     while (n < kept.n && (n == 0 || sum < enough) && ranking_at(ranking, n, &candidate)) {
-        float weight = weigh(candidate, largest, sampling->temperature);
+        float weight = candidate_weight(candidate, largest, sampling->temperature);
         if (n > 0 && weight < sampling->min_p) // the best one's weight is 1
             break;
         sum += (double)weight;
@@ -342,14 +342,14 @@ static struct kept filter(struct ranking *ranking, const struct sampling *sampli
     return (struct kept){.n = n, .total = sum};
 }
 
-static int32_t draw(struct sampler *sampler, const float *logits, const struct sample_request *request,
-                    float largest)
+static int32_t draw_token(struct sampler *sampler, const float *logits, const struct sample_request *request,
+                          float largest)
 {
     const struct sampling *sampling = request->sampling;
     // e^-8: few tokens of a trained model weigh more, and rarely is another one drawn.
     struct ranking ranking =
         ranking_start(sampler, logits, request->allowed, largest, 8.0f * sampling->temperature);
-    struct kept kept = filter(&ranking, sampling, largest);
+    struct kept kept = filter_candidates(&ranking, sampling, largest);
     struct philox counter = {{request->index, request->choice, 0, 0}};
     double target = philox_uniform(philox4x32(counter, sampling->seed)) * kept.total;
     double sum = 0.0;
@@ -357,7 +357,7 @@ static int32_t draw(struct sampler *sampler, const float *logits, const struct s
     struct candidate candidate;
     // If the sum falls short of the target by rounding, the last candidate with a weight is drawn.
     for (int32_t i = 0; i < kept.n && ranking_at(&ranking, i, &candidate); i++) {
-        float weight = weigh(candidate, largest, sampling->temperature);
+        float weight = candidate_weight(candidate, largest, sampling->temperature);
         if (weight == 0.0f)
             break;
         token = candidate.token;
@@ -410,7 +410,7 @@ void sampler_draw(struct sampler *sampler, float *logits, const struct sample_re
         largest = find_largest(logits, sampler->n_vocab, request->allowed);
     }
     result->token = sampling->temperature > 0.0f
-                        ? draw(sampler, logits, request, largest)
+                        ? draw_token(sampler, logits, request, largest)
                         : find_first(logits, sampler->n_vocab, request->allowed, largest);
     if (sampling->logprobs)
         result->logprob = (float)((double)given[result->token] - log_sum);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int32_t larger(int32_t a, int32_t b)
+static int32_t larger_of(int32_t a, int32_t b)
 {
     return a > b ? a : b;
 }
@@ -116,12 +116,12 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     matrix->size_bytes = bytes;
     matrix->n_rows_max = n_rows_max;
     matrix->n_cols = n_cols;
-    backend->capacity.n_rows_max = larger(backend->capacity.n_rows_max, n_rows_max);
+    backend->capacity.n_rows_max = larger_of(backend->capacity.n_rows_max, n_rows_max);
     backend->capacity.n_rows_least =
         backend->capacity.n_rows_least && backend->capacity.n_rows_least < n_rows_max
             ? backend->capacity.n_rows_least
             : n_rows_max;
-    backend->capacity.n_cols_max = larger(backend->capacity.n_cols_max, n_cols);
+    backend->capacity.n_cols_max = larger_of(backend->capacity.n_cols_max, n_cols);
     *out = matrix;
     return STATUS_OK;
 }
@@ -134,23 +134,23 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
                            int32_t n_outputs_max, int64_t n_positions)
 {
     int32_t widest =
-        larger(larger(shape->n_embd, shape->n_ff),
-               shape->attention.n_heads * larger(shape->attention.key_dim, shape->attention.value_dim));
-    widest = larger(widest, larger(shape->experts.n_ff_shared, shape->experts.n_ff));
-    int32_t n_pairs = n_rows_max * larger(shape->experts.n_used, 1);
+        larger_of(larger_of(shape->n_embd, shape->n_ff),
+                  shape->attention.n_heads * larger_of(shape->attention.key_dim, shape->attention.value_dim));
+    widest = larger_of(widest, larger_of(shape->experts.n_ff_shared, shape->experts.n_ff));
+    int32_t n_pairs = n_rows_max * larger_of(shape->experts.n_used, 1);
     uint64_t step =
         (uint64_t)n_rows_max * (uint64_t)(shape->rope.n_dims * shape->rope.n_tables + 16) * sizeof(float);
     (void)base;
     (void)n_positions;
     return activation_operand_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
-           (uint64_t)SAMPLE_SLOTS * (uint64_t)larger(shape->n_vocab, widest) * sizeof(int32_t) + 4 * step +
+           (uint64_t)SAMPLE_SLOTS * (uint64_t)larger_of(shape->n_vocab, widest) * sizeof(int32_t) + 4 * step +
            gpu_outcome_bytes(n_outputs_max) +
            attention_scratch_bytes(shape->attention.n_heads, shape->attention.value_dim, n_outputs_max,
                                    shape->n_context);
 }
 
 // Allocates the scratch of the largest step.
-static enum status reserve(struct gpu_backend *backend, struct error *error)
+static enum status reserve_memory(struct gpu_backend *backend, struct error *error)
 {
     if (backend->capacity.reserved)
         return STATUS_OK;
@@ -267,13 +267,13 @@ static bool is_decoding(const struct gpu_backend *backend, const struct step *st
 }
 
 // Sizes of the step's launches, padded as for a graph.
-static void measure(struct gpu_backend *backend, const struct step *step)
+static void measure_step(struct gpu_backend *backend, const struct step *step)
 {
     backend->current.n_positions = backend->current.n_rows_most = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
-        backend->current.n_positions =
-            larger(backend->current.n_positions, step->sequences[i].position + step->sequences[i].n_tokens);
-        backend->current.n_rows_most = larger(backend->current.n_rows_most, step->sequences[i].n_tokens);
+        backend->current.n_positions = larger_of(backend->current.n_positions,
+                                                 step->sequences[i].position + step->sequences[i].n_tokens);
+        backend->current.n_rows_most = larger_of(backend->current.n_rows_most, step->sequences[i].n_tokens);
     }
     backend->current.decoding = is_decoding(backend, step);
     backend->current.kind = (struct graph_kind){step->n_tokens, backend->current.n_positions, 0, 0};
@@ -317,21 +317,22 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     backend->current.n_part_rows = n_rows;
 }
 
-static enum status ready(struct backend *base, struct error *error)
+static enum status make_ready(struct backend *base, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     enum status status = backend->capacity.reserved ? STATUS_OK : device_load_kernels(backend->device, error);
     if (status == STATUS_OK)
-        status = reserve(backend, error);
+        status = reserve_memory(backend, error);
     return status == STATUS_OK ? outcome_reserve(backend, error) : status;
 }
 
-static enum status prepare(struct gpu_backend *backend, const struct step *step, struct error *error)
+static enum status prepare_step(struct gpu_backend *backend, const struct step *step, struct error *error)
 {
-    enum status status = ready(&backend->base, error); // done already, except in tests without a forward pass
+    enum status status =
+        make_ready(&backend->base, error); // done already, except in tests without a forward pass
     if (status != STATUS_OK)
         return status;
-    measure(backend, step);
+    measure_step(backend, step);
     choose_way(backend, step);
     int32_t page_positions = backend->kv.page_positions;
     backend->current.layout = upload_layout(step, &backend->current.padded, page_positions);
@@ -348,7 +349,7 @@ static enum status prepare(struct gpu_backend *backend, const struct step *step,
     return STATUS_OK;
 }
 
-static void mark(struct gpu_backend *backend, struct phases *phases, enum step_phase phase)
+static void mark_phase(struct gpu_backend *backend, struct phases *phases, enum step_phase phase)
 {
     if (backend->current.times)
         phases_mark(phases, backend->device, phase);
@@ -367,14 +368,14 @@ static struct phases *phases_of(struct gpu_backend *backend)
     return slot->way == STEP_EAGER ? &slot->phases : &slot->entry->phases;
 }
 
-static void phase(struct backend *base, enum step_phase next)
+static void start_phase(struct backend *base, enum step_phase next)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!backend->failed && backend->submitted.slot->way != STEP_REPLAYS)
-        mark(backend, phases_of(backend), next);
+        mark_phase(backend, phases_of(backend), next);
 }
 
-static void trace(struct backend *base, struct step_times *times)
+static void trace_steps(struct backend *base, struct step_times *times)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     struct error ignored; // it is returned when the step is collected
@@ -399,7 +400,7 @@ static bool has_pending(const struct step *step)
     return false;
 }
 
-static void resolve(struct gpu_backend *backend)
+static void resolve_tokens(struct gpu_backend *backend)
 {
     unsigned char *upload = backend->memory.upload.memory;
     launch_resolve(backend->stream, (int32_t *)(void *)(upload + backend->current.layout.tokens),
@@ -408,7 +409,7 @@ static void resolve(struct gpu_backend *backend)
                    (int32_t *)(void *)upload, backend->memory.outcome.memory);
 }
 
-static void begin(struct backend *base, const struct step *step)
+static void begin_step(struct backend *base, const struct step *step)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     assert(!backend->current.step && step->n_tokens <= backend->capacity.n_rows_max &&
@@ -421,12 +422,12 @@ static void begin(struct backend *base, const struct step *step)
     backend->current.pending = (struct pending_add){0};
     slot->drawn = slot->timed = false;
     slot->times = (struct step_times){0};
-    backend->failed = prepare(backend, step, &backend->error) != STATUS_OK;
+    backend->failed = prepare_step(backend, step, &backend->error) != STATUS_OK;
     if (backend->failed)
         return;
     backend->figures.n_steps++;
     slot->phases.n = slot->outcome_phases.n = 0;
-    mark(backend, &slot->phases, PHASE_UPLOAD);
+    mark_phase(backend, &slot->phases, PHASE_UPLOAD);
     device_upload(backend->device, backend->memory.upload.memory, slot->upload_host,
                   backend->current.layout.total);
     if (slot->way != STEP_EAGER)
@@ -436,9 +437,9 @@ static void begin(struct backend *base, const struct step *step)
         backend->figures.n_replayed++;
     } else if (slot->way == STEP_CAPTURES) {
         device_graph_begin(backend->device);
-        resolve(backend);
+        resolve_tokens(backend);
     } else if (has_pending(step)) {
-        resolve(backend);
+        resolve_tokens(backend);
     }
 }
 
@@ -465,7 +466,7 @@ static enum status wait_now(struct backend *base, struct error *error)
     return error->status;
 }
 
-static enum status submit(struct backend *base, struct error *error)
+static enum status submit_step(struct backend *base, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     struct step_slot *slot = backend->submitted.slot;
@@ -482,7 +483,7 @@ static enum status submit(struct backend *base, struct error *error)
         finish_capture(backend);
     else if (slot->way == STEP_EAGER)
         mark_end(backend, &slot->phases);
-    mark(backend, &slot->outcome_phases, PHASE_DOWNLOAD);
+    mark_phase(backend, &slot->outcome_phases, PHASE_DOWNLOAD);
     slot->n_outputs = step->n_outputs;
     slot->n_outputs_padded = backend->current.padded.n_outputs;
     slot->drawn = slot->drawn && step->n_outputs > 0;
@@ -498,7 +499,7 @@ static enum status submit(struct backend *base, struct error *error)
     return status;
 }
 
-static enum status collect(struct backend *base, struct sample_result *results, struct error *error)
+static enum status collect_step(struct backend *base, struct sample_result *results, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     assert(backend->submitted.n_under_way > 0);
@@ -520,11 +521,11 @@ static enum status collect(struct backend *base, struct sample_result *results, 
     return STATUS_OK;
 }
 
-static enum status end(struct backend *base, struct sample_result *results, struct error *error)
+static enum status end_step(struct backend *base, struct sample_result *results, struct error *error)
 {
     assert(gpu_backend_of(base)->submitted.n_under_way == 0);
-    enum status status = submit(base, error);
-    return status == STATUS_OK ? collect(base, results, error) : status;
+    enum status status = submit_step(base, error);
+    return status == STATUS_OK ? collect_step(base, results, error) : status;
 }
 
 // --- The backend ---
@@ -539,7 +540,7 @@ static void host_free(struct backend *base, void *memory)
     device_unpin(gpu_backend_of(base)->device, memory);
 }
 
-static void destroy(struct backend *base)
+static void destroy_backend(struct backend *base)
 {
     if (!base)
         return;
@@ -578,7 +579,7 @@ static void destroy(struct backend *base)
 }
 
 static const struct backend_device device_cuda = {.name = "cuda",
-                                                  .destroy = destroy,
+                                                  .destroy = destroy_backend,
                                                   .weight_create = gpu_weight_create,
                                                   .weight_destroy = gpu_weight_destroy,
                                                   .matrix_create = matrix_create,
@@ -589,13 +590,13 @@ static const struct backend_device device_cuda = {.name = "cuda",
                                                   .memory_available = memory_available,
                                                   .weight_bytes = gpu_weight_bytes,
                                                   .scratch_bytes = gpu_scratch_bytes,
-                                                  .ready = ready,
+                                                  .ready = make_ready,
                                                   .host_allocate = host_allocate,
                                                   .host_free = host_free,
-                                                  .trace = trace};
+                                                  .trace = trace_steps};
 
-static const struct backend_operations operations_cuda = {.begin = begin,
-                                                          .phase = phase,
+static const struct backend_operations operations_cuda = {.begin = begin_step,
+                                                          .phase = start_phase,
                                                           .embed = gpu_embed,
                                                           .norm = gpu_norm,
                                                           .products = gpu_products,
@@ -617,9 +618,9 @@ static const struct backend_operations operations_cuda = {.begin = begin,
                                                           .write = gpu_write,
                                                           .read = gpu_read,
                                                           .wait = wait_now,
-                                                          .submit = submit,
-                                                          .collect = collect,
-                                                          .end = end};
+                                                          .submit = submit_step,
+                                                          .collect = collect_step,
+                                                          .end = end_step};
 
 enum status gpu_backend_create(struct backend **out, const struct gpu_options *options, struct error *error)
 {
@@ -645,7 +646,7 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     }
     if (status != STATUS_OK) {
         if (backend->device)
-            destroy(&backend->base);
+            destroy_backend(&backend->base);
         else
             free(backend);
         return status;

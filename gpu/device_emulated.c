@@ -61,7 +61,7 @@ struct block {
     uint64_t padding[7]; // what follows is at a multiple of 64 bytes, if the block is
 };
 
-static void append(struct list *list, struct emulated_work *work)
+static void append_work(struct list *list, struct emulated_work *work)
 {
     work->next = NULL;
     if (list->last)
@@ -71,7 +71,7 @@ static void append(struct list *list, struct emulated_work *work)
     list->last = work;
 }
 
-static void drop(struct list *list)
+static void drop_work(struct list *list)
 {
     for (struct emulated_work *work = list->first, *next; work; work = next) {
         next = work->next;
@@ -81,7 +81,7 @@ static void drop(struct list *list)
 }
 
 // As on a device, the kernel of a failure is known only of a launch that is rejected, or with options.sync.
-static void fail(struct device *device, const char *what, const char *kernel)
+static void fail_device(struct device *device, const char *what, const char *kernel)
 {
     if (!device->failed)
         snprintf(device->failure, sizeof device->failure, "%s%s%s", kernel ? kernel : "", kernel ? ": " : "",
@@ -110,19 +110,19 @@ void emulated_stream_submit(void *stream, struct emulated_work *work)
     struct device *device = stream;
     check_thread(device);
     if (!work) {
-        fail(device, "out of memory for a launch", NULL);
+        fail_device(device, "out of memory for a launch", NULL);
         return;
     }
     if (work->fault)
-        fail(device, work->fault, work->kernel);
+        fail_device(device, work->fault, work->kernel);
     else if (work->shared_bytes > device->facts.shared_bytes_max)
-        fail(device, "a launch of too much shared memory", work->kernel);
+        fail_device(device, "a launch of too much shared memory", work->kernel);
     if (++device->n_submitted == device->failing_work && device->capturing)
-        fail(device, "an ordered fault", work->kernel);
+        fail_device(device, "an ordered fault", work->kernel);
     else if (device->n_submitted == device->failing_work)
         device->failing = work;
     device->capture_failed |= device->capturing && work->kernel && !device->loaded;
-    append(device->capturing ? &device->capturing->work : &device->waiting, work);
+    append_work(device->capturing ? &device->capturing->work : &device->waiting, work);
     if (device->sync && !device->capturing)
         run_until(device, NULL);
 }
@@ -133,7 +133,7 @@ static void run_until(struct device *device, const struct device_event *event)
     for (struct emulated_work *work; (work = device->waiting.first) && !(event && event->ran);) {
         device->waiting.first = work->next;
         if (work == device->failing)
-            fail(device, "an ordered fault", device->sync ? work->kernel : NULL);
+            fail_device(device, "an ordered fault", device->sync ? work->kernel : NULL);
         if (!device->failed)
             work->run(work);
         free(work);
@@ -419,7 +419,7 @@ void device_graph_begin(struct device *device)
     device->capture_failed = ++device->n_captures == device->failing_graph;
     device->capturing = calloc(1, sizeof *device->capturing);
     if (!device->capturing)
-        fail(device, "out of memory for a graph", NULL);
+        fail_device(device, "out of memory for a graph", NULL);
 }
 
 // The work of a capture that makes no graph is enqueued.
@@ -427,7 +427,7 @@ static void enqueue_captured(struct device *device, struct device_graph *graph)
 {
     for (struct emulated_work *work = graph->work.first, *next; work; work = next) {
         next = work->next;
-        append(&device->waiting, work);
+        append_work(&device->waiting, work);
     }
     free(graph);
 }
@@ -460,6 +460,6 @@ void device_graph_destroy(struct device *device, struct device_graph *graph)
         return;
     run_waiting(device);
     device->used_bytes -= graph_bytes;
-    drop(&graph->work);
+    drop_work(&graph->work);
     free(graph);
 }

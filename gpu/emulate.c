@@ -78,7 +78,7 @@ void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate
     run.watcher = watcher;
 }
 
-static void watch(const void *memory, size_t size, enum emulate_access access)
+static void watch_access(const void *memory, size_t size, enum emulate_access access)
 {
     if (run.watcher)
         run.watcher(memory, size, access);
@@ -86,7 +86,7 @@ static void watch(const void *memory, size_t size, enum emulate_access access)
 
 void emulate_update(const void *memory, size_t size)
 {
-    watch(memory, size, EMULATE_UPDATES);
+    watch_access(memory, size, EMULATE_UPDATES);
 }
 
 static bool is_within(const void *memory, const void *begin, size_t size)
@@ -135,7 +135,7 @@ static unsigned next_runnable(void)
     return index;
 }
 
-static void resume(struct emulate_switch *from, unsigned index)
+static void resume_fiber(struct emulate_switch *from, unsigned index)
 {
     run.current = index;
     run.fibers[index].awaited = NULL;
@@ -148,10 +148,10 @@ static void wait_for(const struct meeting *meeting)
     struct fiber *fiber = &run.fibers[run.current];
     fiber->awaited = meeting;
     fiber->awaited_generation = meeting->generation;
-    resume(&fiber->state, next_runnable());
+    resume_fiber(&fiber->state, next_runnable());
 }
 
-static void meet(struct meeting *meeting, unsigned n)
+static void meet_threads(struct meeting *meeting, unsigned n)
 {
     if (++meeting->n_arrived < n) {
         wait_for(meeting);
@@ -163,7 +163,7 @@ static void meet(struct meeting *meeting, unsigned n)
 
 void emulate_block_meet(void)
 {
-    meet(&run.block, run.n_threads);
+    meet_threads(&run.block, run.n_threads);
     run.fibers[run.current].n_barriers++;
 }
 
@@ -183,7 +183,7 @@ const void *emulate_warp_exchange(const void *mine, size_t size)
     warp->size = size;
     if (size > 0)
         memcpy(warp->exchange[slot][run.current % WARP], mine, size);
-    meet(&warp->meeting, WARP);
+    meet_threads(&warp->meeting, WARP);
     return warp->exchange[slot];
 }
 
@@ -217,7 +217,7 @@ static void run_block(struct emulate_shape grid, struct emulate_shape block, uns
     run.block = (struct meeting){0};
     run.n_ended = 0;
     run.block_number++;
-    resume(&run.caller, run.reverse ? run.n_threads - 1 : 0);
+    resume_fiber(&run.caller, run.reverse ? run.n_threads - 1 : 0);
 }
 
 // Pages are touched when they are used; the guards never.
@@ -282,7 +282,7 @@ void emulate_copy(void *shared, const void *global, bool valid)
         assert(fiber->copies);
     }
     fiber->copies[fiber->n_copies++] = (struct copy){shared, valid ? global : NULL, fiber->n_groups};
-    watch(shared, 16, EMULATE_STORES);
+    watch_access(shared, 16, EMULATE_STORES);
 }
 
 void emulate_copies_commit(void)
@@ -296,9 +296,9 @@ void emulate_copies_wait(int n_left)
     int n = 0;
     for (; n < fiber->n_copies && fiber->copies[n].group < fiber->n_groups - n_left; n++) {
         static const unsigned char zeros[16];
-        watch(fiber->copies[n].to, 16, EMULATE_STORES);
+        watch_access(fiber->copies[n].to, 16, EMULATE_STORES);
         if (fiber->copies[n].from)
-            watch(fiber->copies[n].from, 16, EMULATE_LOADS);
+            watch_access(fiber->copies[n].from, 16, EMULATE_LOADS);
         memcpy(fiber->copies[n].to, fiber->copies[n].from ? fiber->copies[n].from : zeros, 16);
     }
     memmove(fiber->copies, fiber->copies + n, (size_t)(fiber->n_copies - n) * sizeof *fiber->copies);

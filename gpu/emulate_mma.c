@@ -24,7 +24,7 @@ void emulate_capability(int capability)
     capability_now = capability;
 }
 
-static struct item decode(uint16_t bits, int fraction_bits)
+static struct item decode_item(uint16_t bits, int fraction_bits)
 {
     int exponent_bits = 15 - fraction_bits, bias = (1 << (exponent_bits - 1)) - 1;
     int sign = bits >> 15 ? -1 : 1, field = bits >> fraction_bits & ((1 << exponent_bits) - 1);
@@ -68,7 +68,7 @@ static float truncate_sum(int64_t sum, int unit)
     return sum < 0 ? -value : value;
 }
 
-static int64_t align(struct term term, int shift)
+static int64_t align_term(struct term term, int shift)
 {
     if (term.significand == 0) // whatever its exponent
         return 0;
@@ -104,9 +104,9 @@ static float fused_sum(const struct item *x, const struct item *y, int n, int fr
         largest = last.exponent;
     if (largest == INT16_MIN)
         return addend + 0.0f;
-    int64_t sum = align(last, kept_bits - 23 + last.exponent - largest);
+    int64_t sum = align_term(last, kept_bits - 23 + last.exponent - largest);
     for (int i = 0; i < n; i++)
-        sum += align(terms[i], kept_bits - 2 * fraction_bits + terms[i].exponent - largest);
+        sum += align_term(terms[i], kept_bits - 2 * fraction_bits + terms[i].exponent - largest);
     return truncate_sum(sum, largest - kept_bits);
 }
 
@@ -116,7 +116,7 @@ void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bflo
     int fraction_bits = bfloat ? BFLOAT_FRACTION : HALF_FRACTION;
     struct item mine[12];
     for (int i = 0; i < 12; i++)
-        mine[i] = decode((uint16_t)((i < 8 ? a[i / 2] : b[i / 2 - 4]) >> 16 * (i % 2)), fraction_bits);
+        mine[i] = decode_item((uint16_t)((i < 8 ? a[i / 2] : b[i / 2 - 4]) >> 16 * (i % 2)), fraction_bits);
     unsigned lane = emulate_fiber_now()->thread.x % 32;
     const struct item(*all)[12] = emulate_warp_exchange(mine, sizeof mine);
     const struct item(*rows)[12] = all + lane / 4 * 4, (*columns)[12] = all + lane % 4 * 8;

@@ -43,7 +43,7 @@ static size_t place_of(uintptr_t number)
     return at;
 }
 
-static void grow(void)
+static void grow_table(void)
 {
     struct page *old = pages;
     size_t n_old = n_places;
@@ -63,7 +63,7 @@ static struct byte_touches *touches_of(uintptr_t address)
     if (last.number == number)
         return &last.bytes[address % PAGE_BYTES];
     if (2 * n_pages >= n_places)
-        grow();
+        grow_table();
     struct page *page = &pages[place_of(number)];
     if (!page->number) {
         *page = (struct page){number, calloc(PAGE_BYTES, sizeof *page->bytes)};
@@ -89,7 +89,7 @@ static bool is_race(const struct touch *before, const struct touch *now, bool sh
     return !(one_warp && before->n_warp_syncs < now->n_warp_syncs);
 }
 
-static void tell(const struct touch *before, const struct touch *now, uintptr_t address)
+static void report_race(const struct touch *before, const struct touch *now, uintptr_t address)
 {
     struct emulate_race race = {(const void *)address, before->access, now->access, before->thread,
                                 now->thread,           before->block,  now->block};
@@ -113,7 +113,7 @@ static void add_load(struct touch *loads, const struct touch *now)
         loads->n_warp_syncs = now->n_warp_syncs;
 }
 
-static void note(const void *memory, size_t size, enum emulate_access access)
+static void note_access(const void *memory, size_t size, enum emulate_access access)
 {
     struct emulate_moment moment;
     if (!emulate_moment_of(memory, &moment))
@@ -134,7 +134,7 @@ static void note(const void *memory, size_t size, enum emulate_access access)
             before = &touches->loads;
         }
         if (race && !told)
-            tell(before, &now, at);
+            report_race(before, &now, at);
         told |= race;
         if (access == EMULATE_LOADS)
             add_load(&touches->loads, &now);
@@ -160,19 +160,19 @@ void __tsan_write_range(void *address, unsigned long size);
     void __tsan_unaligned_write##size(void *address);                                                        \
     void __tsan_read##size(void *address)                                                                    \
     {                                                                                                        \
-        note(address, size, EMULATE_LOADS);                                                                  \
+        note_access(address, size, EMULATE_LOADS);                                                           \
     }                                                                                                        \
     void __tsan_write##size(void *address)                                                                   \
     {                                                                                                        \
-        note(address, size, EMULATE_STORES);                                                                 \
+        note_access(address, size, EMULATE_STORES);                                                          \
     }                                                                                                        \
     void __tsan_unaligned_read##size(void *address)                                                          \
     {                                                                                                        \
-        note(address, size, EMULATE_LOADS);                                                                  \
+        note_access(address, size, EMULATE_LOADS);                                                           \
     }                                                                                                        \
     void __tsan_unaligned_write##size(void *address)                                                         \
     {                                                                                                        \
-        note(address, size, EMULATE_STORES);                                                                 \
+        note_access(address, size, EMULATE_STORES);                                                          \
     }
 
 ACCESSES(1)
@@ -183,17 +183,17 @@ ACCESSES(16)
 
 void __tsan_read_range(void *address, unsigned long size)
 {
-    note(address, size, EMULATE_LOADS);
+    note_access(address, size, EMULATE_LOADS);
 }
 
 void __tsan_write_range(void *address, unsigned long size)
 {
-    note(address, size, EMULATE_STORES);
+    note_access(address, size, EMULATE_STORES);
 }
 
 void __tsan_init(void)
 {
-    emulate_watch(note);
+    emulate_watch(note_access);
 }
 
 void __tsan_func_entry(void *pc)

@@ -21,7 +21,7 @@
 static struct emulate_switch *arrived, *left; // of the switch under way
 
 // After a switch, on the new stack: the sanitizer learns the caller's stack, which nobody prepared.
-static void arrive(void)
+static void arrive_in_fiber(void)
 {
     const void *bottom = left->stack;
     size_t size = left->stack_bytes;
@@ -47,9 +47,9 @@ __asm__(".text\n"
         "    ret\n"
         ".size emulate_switch_registers, . - emulate_switch_registers\n");
 
-static void enter(void)
+static void enter_fiber(void)
 {
-    arrive();
+    arrive_in_fiber();
     arrived->main(arrived->argument);
     __builtin_unreachable();
 }
@@ -59,12 +59,12 @@ void emulate_switch_prepare(struct emulate_switch *state, void *stack, size_t st
 {
     void **top = (void **)((char *)stack + stack_bytes);
     *--top = NULL; // where a caller's address would be: calls begin 8 bytes beside a multiple of 16
-    *--top = (void *)(uintptr_t)enter;
+    *--top = (void *)(uintptr_t)enter_fiber;
     top -= 6;
     *state = (struct emulate_switch){top, NULL, stack, stack_bytes, main, argument};
 }
 
-static void go(struct emulate_switch *from, struct emulate_switch *to)
+static void switch_stacks(struct emulate_switch *from, struct emulate_switch *to)
 {
     emulate_switch_registers(&from->stack_pointer, to->stack_pointer);
 }
@@ -78,8 +78,8 @@ void emulate_switch_to(struct emulate_switch *from, struct emulate_switch *to)
     arrived = to;
     left = from;
     __sanitizer_start_switch_fiber(&from->fake_stack, to->stack, to->stack_bytes);
-    go(from, to);
-    arrive();
+    switch_stacks(from, to);
+    arrive_in_fiber();
 }
 
 void emulate_switch_last(struct emulate_switch *to)
@@ -88,6 +88,6 @@ void emulate_switch_last(struct emulate_switch *to)
     arrived = to;
     left = &gone;
     __sanitizer_start_switch_fiber(NULL, to->stack, to->stack_bytes);
-    go(&gone, to);
+    switch_stacks(&gone, to);
     __builtin_unreachable();
 }

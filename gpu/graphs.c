@@ -36,7 +36,7 @@ static bool is_kind(const struct graph_kind *a, const struct graph_kind *b)
            a->n_shared_tiles == b->n_shared_tiles && a->events == b->events;
 }
 
-static void release(struct graph_entry *entry, struct device *device)
+static void release_graph(struct graph_entry *entry, struct device *device)
 {
     device_graph_destroy(device, entry->graph);
     phases_finish(&entry->phases, device);
@@ -44,7 +44,7 @@ static void release(struct graph_entry *entry, struct device *device)
 }
 
 // An entry for a new kind: a free one, else of those without a graph the one unused for longest, else of all.
-static struct graph_entry *replace(struct graphs *graphs, struct device *device)
+static struct graph_entry *replace_oldest(struct graphs *graphs, struct device *device)
 {
     if (graphs->n_entries < GRAPHS_MAX)
         return &graphs->entries[graphs->n_entries++];
@@ -57,7 +57,7 @@ static struct graph_entry *replace(struct graphs *graphs, struct device *device)
         oldest = better ? entry : oldest;
     }
     graphs->n_evicted += oldest->graph != NULL;
-    release(oldest, device);
+    release_graph(oldest, device);
     return oldest;
 }
 
@@ -68,7 +68,7 @@ struct graph_entry *graphs_choose(struct graphs *graphs, struct device *device, 
     while (entry < end && !is_kind(&entry->kind, kind))
         entry++;
     if (entry == end) {
-        entry = replace(graphs, device);
+        entry = replace_oldest(graphs, device);
         entry->kind = *kind;
     }
     *way = entry->graph ? STEP_REPLAYS : entry->seen && !entry->refused ? STEP_CAPTURES : STEP_EAGER;
@@ -80,6 +80,6 @@ struct graph_entry *graphs_choose(struct graphs *graphs, struct device *device, 
 void graphs_clear(struct graphs *graphs, struct device *device)
 {
     for (int i = 0; i < graphs->n_entries; i++)
-        release(&graphs->entries[i], device);
+        release_graph(&graphs->entries[i], device);
     graphs->n_entries = 0;
 }

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-static void flush(struct gpu_backend *backend)
+static void flush_pending(struct gpu_backend *backend)
 {
     struct pending_add *pending = &backend->current.pending;
     if (pending->x)
@@ -15,7 +15,7 @@ bool gpu_enqueues(struct gpu_backend *backend)
 {
     if (backend->failed || backend->submitted.slot->way == STEP_REPLAYS)
         return false;
-    flush(backend);
+    flush_pending(backend);
     return true;
 }
 

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-static bool reserve(struct phases *phases, struct device *device)
+static bool reserve_events(struct phases *phases, struct device *device)
 {
     if (phases->n < phases->n_made)
         return true;
@@ -26,7 +26,7 @@ static bool reserve(struct phases *phases, struct device *device)
 
 void phases_mark(struct phases *phases, struct device *device, enum step_phase phase)
 {
-    if ((phases->n > 0 && phases->kinds[phases->n - 1] == phase) || !reserve(phases, device))
+    if ((phases->n > 0 && phases->kinds[phases->n - 1] == phase) || !reserve_events(phases, device))
         return;
     device_event_record(device, phases->events[phases->n]);
     phases->kinds[phases->n++] = phase;
@@ -34,7 +34,7 @@ void phases_mark(struct phases *phases, struct device *device, enum step_phase p
 
 void phases_end(struct phases *phases, struct device *device)
 {
-    if (reserve(phases, device)) {
+    if (reserve_events(phases, device)) {
         device_event_record(device, phases->events[phases->n]);
         phases->kinds[phases->n++] = PHASE_COUNT;
     }

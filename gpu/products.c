@@ -27,7 +27,8 @@ static enum activation_operand_form form_of(enum tensor_type tiles)
     return tiles == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF;
 }
 
-static void check(const struct product *product, const struct matrix *x, int32_t n_rows, int64_t n_matrices)
+static void check_product(const struct product *product, const struct matrix *x, int32_t n_rows,
+                          int64_t n_matrices)
 {
     const struct weight *weight = product->weight;
     assert(weight->role == WEIGHT_PRODUCT && weight->n_matrices == n_matrices);
@@ -39,8 +40,8 @@ static void check(const struct product *product, const struct matrix *x, int32_t
 }
 
 // One launch per weight type, with all GEMMs of that type. `call` has their common arguments.
-static void run(struct gpu_backend *backend, const struct product *products, int n, const struct matrix *x,
-                struct product_launch call)
+static void run_products(struct gpu_backend *backend, const struct product *products, int n,
+                         const struct matrix *x, struct product_launch call)
 {
     bool done[PRODUCTS_MAX] = {false}, have_operand = false;
     for (int i = 0; i < n; i++) {
@@ -107,8 +108,8 @@ void gpu_products(struct backend *base, const struct product *products, int n, c
         return;
     assert(n > 0 && n <= PRODUCTS_MAX && n_rows <= x->n_rows_max);
     for (int i = 0; i < n; i++)
-        check(&products[i], x, n_rows, 1);
-    run(backend, products, n, x, call_of_rows(backend, x, n_rows));
+        check_product(&products[i], x, n_rows, 1);
+    run_products(backend, products, n, x, call_of_rows(backend, x, n_rows));
 }
 
 void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
@@ -120,8 +121,8 @@ void gpu_expert_products(struct backend *base, const struct product *products, i
     assert(n > 0 && n <= PRODUCTS_MAX);
     struct product_launch call = call_of_pairs(backend, x, n_rows, x_per_pair);
     for (int i = 0; i < n; i++)
-        check(&products[i], x, call.x.n_rows, call.n_experts);
-    run(backend, products, n, x, call);
+        check_product(&products[i], x, call.x.n_rows, call.n_experts);
+    run_products(backend, products, n, x, call);
 }
 
 void gpu_gated_products(struct backend *base, const struct product *gate, const struct product *up,
@@ -134,10 +135,10 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
     struct product_launch call =
         experts ? call_of_pairs(backend, x, n_rows, false) : call_of_rows(backend, x, n_rows);
     for (int i = 0; i < 2; i++)
-        check(&products[i], x, call.x.n_rows, experts ? call.n_experts : 1);
+        check_product(&products[i], x, call.x.n_rows, experts ? call.n_experts : 1);
     call.gated = gate->weight->tiles == up->weight->tiles && gate->weight->tiles != TENSOR_F32;
     call.activation = kind;
-    run(backend, products, 2, x, call);
+    run_products(backend, products, 2, x, call);
     if (!call.gated)
         launch_activate(backend->stream, gate->y->device, gate->y->device, up->y->device, call.x.n_rows,
                         gate->y->n_cols, kind);

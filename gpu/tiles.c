@@ -243,8 +243,8 @@ static void take_items(struct row_piece *piece, enum tensor_type type, const str
 }
 
 // Unpacks inputs [first, first + n) of one row, n at most a tile's; the rest of the tile is 0.
-static void take(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor, uint64_t row,
-                 int64_t first, int n)
+static void take_row(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor,
+                     uint64_t row, int64_t first, int n)
 {
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     const uint8_t *at = (const uint8_t *)tensor->data + row * tensor_row_bytes(tensor) +
@@ -377,8 +377,8 @@ void tiles_pack(void *out, enum tensor_type type, const struct tensor *tensor, i
             memset(rows, 0, sizeof rows);
             int64_t left = n_inputs - i * tile_inputs;
             for (int64_t j = 0; j < TILE_OUTPUTS && panel * TILE_OUTPUTS + j < n_outputs; j++)
-                take(&rows[j], type, tensor, first_row + (uint64_t)(panel * TILE_OUTPUTS + j),
-                     i * tile_inputs, left < tile_inputs ? (int)left : tile_inputs);
+                take_row(&rows[j], type, tensor, first_row + (uint64_t)(panel * TILE_OUTPUTS + j),
+                         i * tile_inputs, left < tile_inputs ? (int)left : tile_inputs);
             put_tile((uint8_t *)out + (panel * n_tiles + i) * tile_bytes(format), type, rows);
         }
 }

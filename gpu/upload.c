@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-static size_t take(size_t *total, size_t n_items, size_t item_bytes)
+static size_t take_bytes(size_t *total, size_t n_items, size_t item_bytes)
 {
     size_t at = *total;
     *total = (at + n_items * item_bytes + 15) / 16 * 16;
@@ -32,19 +32,19 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
 {
     struct upload_layout layout = {0};
     size_t total = 0, n_rows = (size_t)counts->n_rows;
-    layout.tokens = take(&total, n_rows, sizeof(int32_t));
-    layout.positions = take(&total, n_rows, sizeof(int32_t));
-    layout.row_sequences = take(&total, n_rows, sizeof(int32_t));
-    layout.output_rows = take(&total, (size_t)counts->n_outputs, sizeof(int32_t));
-    layout.sequences = take(&total, (size_t)counts->n_sequences, sizeof(struct attention_sequence));
+    layout.tokens = take_bytes(&total, n_rows, sizeof(int32_t));
+    layout.positions = take_bytes(&total, n_rows, sizeof(int32_t));
+    layout.row_sequences = take_bytes(&total, n_rows, sizeof(int32_t));
+    layout.output_rows = take_bytes(&total, (size_t)counts->n_outputs, sizeof(int32_t));
+    layout.sequences = take_bytes(&total, (size_t)counts->n_sequences, sizeof(struct attention_sequence));
     layout.settings =
-        take(&total, step->samples ? (size_t)counts->n_outputs : 0, sizeof(struct sample_settings));
+        take_bytes(&total, step->samples ? (size_t)counts->n_outputs : 0, sizeof(struct sample_settings));
     for (int table = 0; table < 2; table++)
         layout.rope[table] =
-            take(&total, step->rope[table] ? n_rows * (size_t)step->n_rope_dims : 0, sizeof(float));
+            take_bytes(&total, step->rope[table] ? n_rows * (size_t)step->n_rope_dims : 0, sizeof(float));
     size_t n_tiles = (size_t)counts->n_shared_tiles;
-    layout.shared_tiles = take(&total, n_tiles, sizeof(struct attention_shared_tile));
-    layout.shared_members = take(&total, n_tiles ? n_rows : 0, sizeof(int32_t));
+    layout.shared_tiles = take_bytes(&total, n_tiles, sizeof(struct attention_shared_tile));
+    layout.shared_members = take_bytes(&total, n_tiles ? n_rows : 0, sizeof(int32_t));
     size_t n_pages = 0, n_biases = 0, n_history = 0, n_words = 0;
     for (int32_t i = 0; i < step->n_sequences; i++)
         n_pages += (size_t)n_pages_of(&step->sequences[i], page_positions);
@@ -53,10 +53,10 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
         n_history += history_of(&step->samples[i]);
         n_words += step->samples[i].allowed ? (size_t)step->samples[i].n_allowed_words : 0;
     }
-    layout.pages = take(&total, n_pages, sizeof(int32_t));
-    layout.biases = take(&total, n_biases, sizeof(struct sample_bias));
-    layout.history = take(&total, n_history, sizeof(int32_t));
-    layout.masks = take(&total, n_words, sizeof(uint32_t));
+    layout.pages = take_bytes(&total, n_pages, sizeof(int32_t));
+    layout.biases = take_bytes(&total, n_biases, sizeof(struct sample_bias));
+    layout.history = take_bytes(&total, n_history, sizeof(int32_t));
+    layout.masks = take_bytes(&total, n_words, sizeof(uint32_t));
     layout.total = total;
     return layout;
 }

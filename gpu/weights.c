@@ -17,8 +17,8 @@ static enum status no_memory(struct gpu_backend *backend, const struct tensor *t
 }
 
 // Device memory of the weight, rounded as in the plan.
-static enum status allocate(struct gpu_backend *backend, struct weight *weight, uint64_t size_bytes,
-                            struct error *error)
+static enum status allocate_weight(struct gpu_backend *backend, struct weight *weight, uint64_t size_bytes,
+                                   struct error *error)
 {
     size_bytes = device_block_bytes(size_bytes);
     weight->memory = gpu_allocate(backend, size_bytes);
@@ -96,7 +96,7 @@ static enum status product_create(struct gpu_backend *backend, struct weight *we
     weight->tiles = tiles_type(tensor);
     weight->n_matrices = (int64_t)n_matrices;
     uint64_t matrix_bytes = tiles_bytes(weight->tiles, (int64_t)tensor->dims[1], (int64_t)tensor->dims[0]);
-    enum status status = allocate(backend, weight, matrix_bytes * n_matrices, error);
+    enum status status = allocate_weight(backend, weight, matrix_bytes * n_matrices, error);
     if (status == STATUS_OK)
         status = staging_reserve(&backend->staging,
                                  tiles_bytes(weight->tiles, TILE_OUTPUTS, (int64_t)tensor->dims[0]), error);
@@ -135,7 +135,7 @@ static enum status table_create(struct gpu_backend *backend, struct weight *weig
     bool known = launch_embed_knows((int32_t)tensor->type);
     uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
     enum status status =
-        allocate(backend, weight, known ? tensor->size_bytes : n_items * sizeof(float), error);
+        allocate_weight(backend, weight, known ? tensor->size_bytes : n_items * sizeof(float), error);
     if (status != STATUS_OK)
         return status;
     weight->table = (struct device_table){.rows = weight->memory,
@@ -154,7 +154,7 @@ static enum status vector_create(struct gpu_backend *backend, struct weight *wei
     uint64_t n_items = weight->tensor.dims[0] * tensor_n_rows(&weight->tensor);
     if (n_items > INT32_MAX)
         return no_memory(backend, &weight->tensor, n_items * sizeof(float), error);
-    enum status status = allocate(backend, weight, n_items * sizeof(float), error);
+    enum status status = allocate_weight(backend, weight, n_items * sizeof(float), error);
     if (status != STATUS_OK)
         return status;
     weight->items = (float *)(void *)weight->memory;

@@ -46,7 +46,7 @@ void arena_init_within(struct arena *arena, void *memory, size_t size)
 }
 
 // Not zeroed.
-static void *allocate(struct arena *arena, size_t size)
+static void *allocate_chunk(struct arena *arena, size_t size)
 {
     if (size > SIZE_MAX - ALIGNMENT)
         return NULL;
@@ -68,7 +68,7 @@ static void *allocate(struct arena *arena, size_t size)
 // Zeroes only the allocation, not the chunk: most of a small job's chunk is never touched.
 void *arena_allocate(struct arena *arena, size_t size)
 {
-    void *memory = allocate(arena, size);
+    void *memory = allocate_chunk(arena, size);
     return memory ? memset(memory, 0, size) : NULL;
 }
 
@@ -84,7 +84,7 @@ char *arena_copy(struct arena *arena, const char *data, size_t size)
 {
     if (size == SIZE_MAX)
         return NULL;
-    char *copy = allocate(arena, size + 1);
+    char *copy = allocate_chunk(arena, size + 1);
     if (copy && size)
         memcpy(copy, data, size);
     if (copy)

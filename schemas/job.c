@@ -19,7 +19,7 @@ struct block {
     alignas(16) unsigned char first[FIRST_BYTES];
 };
 
-static struct job *begin(struct block *block)
+static struct job *begin_job(struct block *block)
 {
     struct job *job = &block->job;
     *job = (struct job){.dataset = TEXT("default"), .index = -1};
@@ -36,7 +36,7 @@ static struct job *begin(struct block *block)
 struct job *job_create(void)
 {
     struct block *block = malloc(sizeof *block);
-    return block ? begin(block) : NULL;
+    return block ? begin_job(block) : NULL;
 }
 
 void job_destroy(struct job *job)
@@ -54,7 +54,7 @@ struct job *job_reserve_take(struct job_reserve *reserve)
         return job_create();
     reserve->first = job->next;
     reserve->n_jobs--;
-    return begin((struct block *)(void *)job);
+    return begin_job((struct block *)(void *)job);
 }
 
 void job_reserve_give(struct job_reserve *reserve, struct job *job)
@@ -131,7 +131,7 @@ uint64_t job_default_seed(const struct job *job)
 }
 
 // Whether draws decide the answer: a temperature of 0 is greedy.
-static bool draws(const struct request *request, const struct sampling *defaults)
+static bool draws_tokens(const struct request *request, const struct sampling *defaults)
 {
     const struct sampling *given = &request->sampling;
     bool is_default = !(given->given & SAMPLING_TEMPERATURE) && (defaults->given & SAMPLING_TEMPERATURE);
@@ -141,7 +141,7 @@ static bool draws(const struct request *request, const struct sampling *defaults
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read)
 {
     const struct request *request = &job->request;
-    bool is_drawn = draws(request, defaults);
+    bool is_drawn = draws_tokens(request, defaults);
     if ((is_drawn && !request->sampling.seed_given) || request->tools.choice != TOOLS_NONE)
         return true;
     struct job hashed = *job;

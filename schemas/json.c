@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status decode(struct text input, size_t n_values_max, bool is_spelled, struct arena *arena,
-                          struct value *value, struct error *error)
+static enum status decode_text(struct text input, size_t n_values_max, bool is_spelled, struct arena *arena,
+                               struct value *value, struct error *error)
 {
     *value = (struct value){.kind = VALUE_NULL};
     if (input.size > VALUE_INPUT_BYTES_MAX)
@@ -24,19 +24,19 @@ static enum status decode(struct text input, size_t n_values_max, bool is_spelle
 
 enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
 {
-    return decode(input, VALUE_COUNT_MAX, false, arena, value, error);
+    return decode_text(input, VALUE_COUNT_MAX, false, arena, value, error);
 }
 
 enum status json_decode_spelled(struct text input, struct arena *arena, struct value *value,
                                 struct error *error)
 {
-    return decode(input, VALUE_COUNT_MAX, true, arena, value, error);
+    return decode_text(input, VALUE_COUNT_MAX, true, arena, value, error);
 }
 
 enum status json_decode_document(struct text input, struct arena *arena, struct value *value,
                                  struct error *error)
 {
-    return decode(input, VALUE_DOCUMENT_COUNT_MAX, false, arena, value, error);
+    return decode_text(input, VALUE_DOCUMENT_COUNT_MAX, false, arena, value, error);
 }
 
 static void encode_escape(unsigned char byte, struct buffer *out)

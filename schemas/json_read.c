@@ -34,7 +34,7 @@ static void skip_space(struct reader *reader)
         reader->at++;
 }
 
-static bool take(struct reader *reader, char byte)
+static bool take_byte(struct reader *reader, char byte)
 {
     if (reader->at == reader->end || *reader->at != byte)
         return false;
@@ -42,7 +42,7 @@ static bool take(struct reader *reader, char byte)
     return true;
 }
 
-static bool fail(struct reader *reader, const char *cause)
+static bool fail_reader(struct reader *reader, const char *cause)
 {
     error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING, "not valid JSON: byte %td: %s",
               reader->at - reader->begin, cause);
@@ -56,7 +56,7 @@ static bool fail_memory(struct reader *reader)
     return false;
 }
 
-static bool count(struct reader *reader)
+static bool count_value(struct reader *reader)
 {
     if (reader->n_left == 0) {
         error_set(reader->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: more than %zu values",
@@ -67,14 +67,14 @@ static bool count(struct reader *reader)
     return true;
 }
 
-static bool enter(struct reader *reader)
+static bool enter_container(struct reader *reader)
 {
     if (++reader->depth > VALUE_DEPTH_MAX) {
         error_set(reader->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: nested deeper than %d levels",
                   VALUE_DEPTH_MAX);
         return false;
     }
-    return count(reader);
+    return count_value(reader);
 }
 
 // ---- strings ----
@@ -121,14 +121,14 @@ static bool read_codepoint(struct reader *reader)
 {
     int32_t unit = read_unit(reader);
     if (unit < 0)
-        return fail(reader, "\\u without four hexadecimal digits");
+        return fail_reader(reader, "\\u without four hexadecimal digits");
     if (unit >= 0xDC00 && unit <= 0xDFFF)
-        return fail(reader, "the second half of a surrogate pair without the first");
+        return fail_reader(reader, "the second half of a surrogate pair without the first");
     uint32_t codepoint = (uint32_t)unit;
     if (unit >= 0xD800 && unit <= 0xDBFF) {
-        int32_t low = take(reader, '\\') && take(reader, 'u') ? read_unit(reader) : -1;
+        int32_t low = take_byte(reader, '\\') && take_byte(reader, 'u') ? read_unit(reader) : -1;
         if (low < 0xDC00 || low > 0xDFFF)
-            return fail(reader, "the first half of a surrogate pair without the second");
+            return fail_reader(reader, "the first half of a surrogate pair without the second");
         codepoint = 0x10000 + ((uint32_t)(unit - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
     }
     reader->strings += utf8_encode(codepoint, reader->strings);
@@ -140,13 +140,13 @@ static bool read_escape(struct reader *reader)
 {
     static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
     if (reader->at == reader->end)
-        return fail(reader, "the string does not end");
+        return fail_reader(reader, "the string does not end");
     char name = *reader->at++;
     if (name == 'u')
         return read_codepoint(reader);
     const char *found = name ? strchr(names, name) : NULL;
     if (!found)
-        return fail(reader, "no such escape");
+        return fail_reader(reader, "no such escape");
     *reader->strings++ = bytes[found - names];
     return true;
 }
@@ -154,11 +154,11 @@ static bool read_escape(struct reader *reader)
 static bool copy_character(struct reader *reader)
 {
     if (reader->at == reader->end)
-        return fail(reader, "the string does not end");
+        return fail_reader(reader, "the string does not end");
     uint32_t codepoint;
     size_t size = utf8_decode(reader->at, (size_t)(reader->end - reader->at), &codepoint);
     if (size < 2)
-        return fail(reader, size ? "a control character in a string" : "not UTF-8");
+        return fail_reader(reader, size ? "a control character in a string" : "not UTF-8");
     memcpy(reader->strings, reader->at, size);
     reader->strings += size;
     reader->at += size;
@@ -167,16 +167,16 @@ static bool copy_character(struct reader *reader)
 
 static bool read_string(struct reader *reader, struct text *text)
 {
-    if (!take(reader, '"'))
-        return fail(reader, "expected a string");
-    if (!count(reader))
+    if (!take_byte(reader, '"'))
+        return fail_reader(reader, "expected a string");
+    if (!count_value(reader))
         return false;
     text->data = reader->strings;
     for (;;) {
         copy_plain(reader);
-        if (take(reader, '"'))
+        if (take_byte(reader, '"'))
             break;
-        if (!(take(reader, '\\') ? read_escape(reader) : copy_character(reader)))
+        if (!(take_byte(reader, '\\') ? read_escape(reader) : copy_character(reader)))
             return false;
     }
     text->size = (size_t)(reader->strings - text->data);
@@ -196,25 +196,25 @@ static size_t skip_digits(struct reader *reader)
 // [-](0|[1-9][0-9]*)[.[0-9]+][(e|E)[+-][0-9]+]
 static bool skip_number(struct reader *reader, bool *whole)
 {
-    bool negative = take(reader, '-');
+    bool negative = take_byte(reader, '-');
     bool zero = reader->at < reader->end && *reader->at == '0';
     size_t n_digits = skip_digits(reader);
     *whole = true;
     if (n_digits == 0)
-        return fail(reader, negative ? "expected a digit" : "expected a value");
+        return fail_reader(reader, negative ? "expected a digit" : "expected a value");
     if (zero && n_digits > 1)
-        return fail(reader, "a number with a leading zero");
-    if (take(reader, '.')) {
+        return fail_reader(reader, "a number with a leading zero");
+    if (take_byte(reader, '.')) {
         *whole = false;
         if (skip_digits(reader) == 0)
-            return fail(reader, "expected a digit");
+            return fail_reader(reader, "expected a digit");
     }
-    if (take(reader, 'e') || take(reader, 'E')) {
+    if (take_byte(reader, 'e') || take_byte(reader, 'E')) {
         *whole = false;
-        if (!take(reader, '+'))
-            take(reader, '-');
+        if (!take_byte(reader, '+'))
+            take_byte(reader, '-');
         if (skip_digits(reader) == 0)
-            return fail(reader, "expected a digit");
+            return fail_reader(reader, "expected a digit");
     }
     return true;
 }
@@ -273,12 +273,12 @@ static bool read_number(struct reader *reader, struct value *value)
         value->digits = reader->strings;
         reader->strings += size + 1;
     }
-    return isfinite(value->number) || fail(reader, "overflow: the number is beyond a double");
+    return isfinite(value->number) || fail_reader(reader, "overflow: the number is beyond a double");
 }
 
 // ---- containers ----
 
-static bool push(struct reader *reader, const struct value_member *member)
+static bool push_member(struct reader *reader, const struct value_member *member)
 {
     if (reader->n_stack == reader->capacity) {
         size_t capacity = reader->capacity * 2;
@@ -329,28 +329,28 @@ static bool read_key(struct reader *reader, struct text *key)
     if (!read_string(reader, key))
         return false;
     if (key->size && memchr(key->data, 0, key->size))
-        return fail(reader, "NUL in a key");
+        return fail_reader(reader, "NUL in a key");
     skip_space(reader);
-    return take(reader, ':') || fail(reader, "expected ':'");
+    return take_byte(reader, ':') || fail_reader(reader, "expected ':'");
 }
 
 static bool read_container(struct reader *reader, bool is_object, struct value *value)
 {
     char last = is_object ? '}' : ']';
     size_t first = reader->n_stack;
-    if (!enter(reader))
+    if (!enter_container(reader))
         return false;
     reader->at++;
     skip_space(reader);
-    if (!take(reader, last)) {
+    if (!take_byte(reader, last)) {
         do {
             struct value_member member = {0};
             if ((is_object && !read_key(reader, &member.key)) || !read_value(reader, &member.value) ||
-                !push(reader, &member))
+                !push_member(reader, &member))
                 return false;
-        } while (take(reader, ','));
-        if (!take(reader, last))
-            return fail(reader, is_object ? "expected ',' or '}'" : "expected ',' or ']'");
+        } while (take_byte(reader, ','));
+        if (!take_byte(reader, last))
+            return fail_reader(reader, is_object ? "expected ',' or '}'" : "expected ',' or ']'");
     }
     reader->depth--;
     bool closed = is_object ? close_object(reader, first, value) : close_array(reader, first, value);
@@ -363,9 +363,9 @@ static bool read_name(struct reader *reader, const char *name, struct value valu
     size_t size = strlen(name);
     *out = value;
     if ((size_t)(reader->end - reader->at) < size || memcmp(reader->at, name, size) != 0)
-        return fail(reader, "expected a value");
+        return fail_reader(reader, "expected a value");
     reader->at += size;
-    return count(reader);
+    return count_value(reader);
 }
 
 // With the white space on both sides.
@@ -373,7 +373,7 @@ static bool read_value(struct reader *reader, struct value *value)
 {
     skip_space(reader);
     if (reader->at == reader->end)
-        return fail(reader, "expected a value");
+        return fail_reader(reader, "expected a value");
     bool read;
     switch (*reader->at) {
     case '{':
@@ -394,7 +394,7 @@ static bool read_value(struct reader *reader, struct value *value)
         read = read_name(reader, "null", (struct value){.kind = VALUE_NULL}, value);
         break;
     default:
-        read = read_number(reader, value) && count(reader);
+        read = read_number(reader, value) && count_value(reader);
     }
     skip_space(reader);
     return read;
@@ -417,7 +417,7 @@ enum status json_read(struct text input, size_t n_values_max, bool is_spelled, s
     reader.error = error;
     struct value root;
     bool read = read_value(&reader, &root) &&
-                (reader.at == reader.end || fail(&reader, "something behind the value"));
+                (reader.at == reader.end || fail_reader(&reader, "something behind the value"));
     if (reader.stack != reader.first)
         free(reader.stack);
     if (!read)

@@ -114,7 +114,7 @@ static int decode_ext(struct decoder *decoder, const char *input, const char *da
     return bad_encoding(decoder, "an extension type; only the basic types are read");
 }
 
-static int declare(struct decoder *decoder, size_t n_items)
+static int declare_items(struct decoder *decoder, size_t n_items)
 {
     decoder->n_declared += n_items; // at most 2^33 each, once for every byte of at most 2^26: no overflow
     if (decoder->n_declared > decoder->input_size)
@@ -129,7 +129,7 @@ static int declare(struct decoder *decoder, size_t n_items)
 
 static int decode_array(struct decoder *decoder, unsigned n_items, struct value *array)
 {
-    int failed = declare(decoder, n_items);
+    int failed = declare_items(decoder, n_items);
     if (failed)
         return failed;
     if (!value_array_create(decoder->arena, n_items, array))
@@ -146,7 +146,7 @@ static int decode_array_item(struct decoder *decoder, struct value *array, struc
 
 static int decode_map(struct decoder *decoder, unsigned n_members, struct value *object)
 {
-    int failed = declare(decoder, 2 * (size_t)n_members);
+    int failed = declare_items(decoder, 2 * (size_t)n_members);
     if (failed)
         return failed;
     return value_object_create(decoder->arena, n_members, object) ? 0 : out_of_memory(decoder);
@@ -205,7 +205,7 @@ static enum status check_unique(const struct value *value, struct error *error)
     return status;
 }
 
-static enum status explain(int returned, struct error *error)
+static enum status explain_failure(int returned, struct error *error)
 {
     if (returned == CALLBACK_FAILED)
         return error->status;
@@ -235,7 +235,7 @@ enum status msgpack_decode(struct text input, struct arena *arena, struct value 
     size_t offset = 0;
     int returned = template_execute(&context, copy, input.size, &offset);
     if (returned != 1)
-        return explain(returned, error);
+        return explain_failure(returned, error);
     if (offset != input.size)
         return error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING,
                          "not valid msgpack: %zu bytes after the end of the value", input.size - offset);
@@ -253,7 +253,7 @@ static int write_bytes(void *data, const char *bytes, size_t size)
     return 0; // a full buffer latches `failed`
 }
 
-static void encode(const struct value *value, msgpack_packer *packer);
+static void encode_value(const struct value *value, msgpack_packer *packer);
 
 static void encode_text(struct text text, msgpack_packer *packer)
 {
@@ -287,11 +287,11 @@ static void encode_object(const struct value *object, msgpack_packer *packer)
     msgpack_pack_map(packer, object->object.n_members);
     for (size_t i = 0; i < object->object.n_members; i++) {
         encode_text(object->object.members[i].key, packer);
-        encode(&object->object.members[i].value, packer);
+        encode_value(&object->object.members[i].value, packer);
     }
 }
 
-static void encode(const struct value *value, msgpack_packer *packer)
+static void encode_value(const struct value *value, msgpack_packer *packer)
 {
     switch (value->kind) {
     case VALUE_NULL:
@@ -319,7 +319,7 @@ static void encode(const struct value *value, msgpack_packer *packer)
     case VALUE_ARRAY:
         msgpack_pack_array(packer, value->array.n_items);
         for (size_t i = 0; i < value->array.n_items; i++)
-            encode(&value->array.items[i], packer);
+            encode_value(&value->array.items[i], packer);
         break;
     case VALUE_OBJECT:
         encode_object(value, packer);
@@ -331,5 +331,5 @@ void msgpack_encode(const struct value *value, struct buffer *out)
 {
     msgpack_packer packer;
     msgpack_packer_init(&packer, out, write_bytes);
-    encode(value, &packer);
+    encode_value(value, &packer);
 }

@@ -273,8 +273,8 @@ void result_encode(const struct job *job, enum encoding encoding, struct buffer 
     arena_finish(&arena);
 }
 
-static enum status unexpected(struct error *error, const char *name, const char *expected,
-                              const struct value *got)
+static enum status refuse_member(struct error *error, const char *name, const char *expected,
+                                 const struct value *got)
 {
     const struct value missing = {.kind = VALUE_NULL};
     char description[VALUE_DESCRIPTION_BYTES];
@@ -295,7 +295,7 @@ static enum status read_text(const struct value *object, const char *name, bool 
     if (!required && !value)
         return STATUS_OK;
     if (!value || value->kind != VALUE_STRING)
-        return unexpected(error, name, "a string", value);
+        return refuse_member(error, name, "a string", value);
     if (value->text.size > size_max)
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "result: %s: expected at most %zu bytes, got %zu", name, size_max, value->text.size);
@@ -310,7 +310,7 @@ static enum status read_integer(const struct value *object, const char *name, bo
     if (!required && !value)
         return STATUS_OK;
     if (!value || value->kind != VALUE_INTEGER || value->integer < 0 || value->integer > maximum)
-        return unexpected(error, name, "a whole number", value);
+        return refuse_member(error, name, "a whole number", value);
     *out = value->integer;
     return STATUS_OK;
 }
@@ -350,7 +350,8 @@ static enum status read_identity(struct job *job, const struct value *root, stru
     else if (text_equals_string(object, "text_completion"))
         job->request.prompt.kind = PROMPT_TEXT;
     else
-        return unexpected(error, "object", "chat.completion or text_completion", value_get(root, "object"));
+        return refuse_member(error, "object", "chat.completion or text_completion",
+                             value_get(root, "object"));
     return STATUS_OK;
 }
 
@@ -365,7 +366,7 @@ static enum status read_bytes(struct job *job, const struct value *value, struct
     struct buffer bytes = {0};
     enum status status = STATUS_OK;
     if (value->kind != VALUE_STRING || !base64_decode(value->text, &bytes))
-        status = bytes.failed ? out_of_memory(error) : unexpected(error, "logprobs", "bytes", value);
+        status = bytes.failed ? out_of_memory(error) : refuse_member(error, "logprobs", "bytes", value);
     else if (!job_set_text(job, out, (struct text){bytes.data, bytes.size}))
         status = out_of_memory(error);
     buffer_finish(&bytes);
@@ -376,9 +377,9 @@ static enum status read_alternative(struct job *job, const struct value *items, 
                                     struct text *bytes, struct error *error)
 {
     if (items[0].kind != VALUE_INTEGER || items[0].integer < 0 || items[0].integer > INT32_MAX)
-        return unexpected(error, "logprobs", "a token id", &items[0]);
+        return refuse_member(error, "logprobs", "a token id", &items[0]);
     if (items[1].kind != VALUE_FLOAT && items[1].kind != VALUE_INTEGER && items[1].kind != VALUE_NULL)
-        return unexpected(error, "logprobs", "a logprob", &items[1]);
+        return refuse_member(error, "logprobs", "a logprob", &items[1]);
     out->token = (int32_t)items[0].integer;
     out->logprob = items[1].kind == VALUE_FLOAT     ? (float)items[1].number
                    : items[1].kind == VALUE_INTEGER ? (float)items[1].integer
@@ -392,7 +393,7 @@ static enum status read_entry(struct job *job, const struct value *row, struct l
     size_t n_items = row->kind == VALUE_ARRAY ? row->array.n_items : 0;
     if (n_items == 0 || n_items % ITEMS_PER_ALTERNATIVE ||
         n_items > ITEMS_PER_ALTERNATIVE * (1 + JOB_TOP_LOGPROBS_MAX))
-        return unexpected(error, "logprobs", "a list of token ids, logprobs and bytes", row);
+        return refuse_member(error, "logprobs", "a list of token ids, logprobs and bytes", row);
     size_t n_top = n_items / ITEMS_PER_ALTERNATIVE - 1;
     entry->n_top = (int32_t)n_top;
     entry->top = arena_allocate_array(&job->arena, n_top, sizeof *entry->top);
@@ -427,7 +428,7 @@ static enum status read_logprobs(struct job *job, const struct value *object, st
         return STATUS_OK;
     if (logprobs->kind != VALUE_ARRAY ||
         logprobs->array.n_items != (size_t)choice->n_echoed + (size_t)choice->n_tokens)
-        return unexpected(error, "logprobs", "one list a token", logprobs);
+        return refuse_member(error, "logprobs", "one list a token", logprobs);
     return read_entries(job, logprobs, &choice->logprobs, error);
 }
 
@@ -437,7 +438,7 @@ static enum status read_prompt_logprobs(struct job *job, const struct value *roo
     if (!logprobs)
         return STATUS_OK;
     if (logprobs->kind != VALUE_ARRAY)
-        return unexpected(error, "prompt_logprobs", "one list a token", logprobs);
+        return refuse_member(error, "prompt_logprobs", "one list a token", logprobs);
     enum status status = read_entries(job, logprobs, &job->result.prompt_logprobs, error);
     if (status == STATUS_OK)
         job->result.n_prompt_logprobs = (int32_t)logprobs->array.n_items;
@@ -451,11 +452,11 @@ static enum status read_offsets(const struct value *object, struct choice *choic
         return STATUS_OK;
     if (offsets->kind != VALUE_ARRAY ||
         offsets->array.n_items != (size_t)choice->n_echoed + (size_t)choice->n_tokens)
-        return unexpected(error, "text_offset", "a whole number for each token", offsets);
+        return refuse_member(error, "text_offset", "a whole number for each token", offsets);
     for (size_t i = 0; i < offsets->array.n_items; i++) {
         const struct value *item = &offsets->array.items[i];
         if (item->kind != VALUE_INTEGER || item->integer < 0 || item->integer > INT32_MAX)
-            return unexpected(error, "text_offset", "a whole number for each token", item);
+            return refuse_member(error, "text_offset", "a whole number for each token", item);
         choice->logprobs[i].text_offset = (int32_t)item->integer;
     }
     return STATUS_OK;
@@ -474,8 +475,8 @@ static enum status read_finish_reason(const struct value *object, enum finish_re
             return STATUS_OK;
         }
     }
-    return unexpected(error, "finish_reason", "stop, length, tool_calls, cancelled or error",
-                      value_get(object, "finish_reason"));
+    return refuse_member(error, "finish_reason", "stop, length, tool_calls, cancelled or error",
+                         value_get(object, "finish_reason"));
 }
 
 static enum status read_tool_call(const struct value *object, struct tool_call *call, struct error *error)
@@ -483,7 +484,7 @@ static enum status read_tool_call(const struct value *object, struct tool_call *
     const struct value *function = value_get(object, "function");
     enum status status = read_text(object, "id", true, JOB_ID_BYTES_MAX, &call->id, error);
     if (status == STATUS_OK && !function)
-        return unexpected(error, "tool_calls.function", "an object", function);
+        return refuse_member(error, "tool_calls.function", "an object", function);
     if (status == STATUS_OK)
         status = read_text(function, "name", true, JOB_FUNCTION_NAME_BYTES_MAX, &call->name, error);
     if (status == STATUS_OK)
@@ -498,7 +499,7 @@ static enum status read_tool_calls(struct job *job, const struct value *object, 
     if (!calls)
         return STATUS_OK;
     if (calls->kind != VALUE_ARRAY || calls->array.n_items > JOB_TOOL_CALLS_MAX)
-        return unexpected(error, "tool_calls", "a list of calls", calls);
+        return refuse_member(error, "tool_calls", "a list of calls", calls);
     choice->tool_calls = arena_allocate_array(&job->arena, calls->array.n_items, sizeof *choice->tool_calls);
     if (!choice->tool_calls)
         return out_of_memory(error);
@@ -525,7 +526,8 @@ static enum status read_choice(struct job *job, const struct value *object, stru
     if (status == STATUS_OK && value_get(object, "echoed_tokens"))
         status = read_int32(object, "echoed_tokens", &choice->n_echoed, error);
     if (status == STATUS_OK && choice->n_echoed > INT32_MAX - choice->n_tokens)
-        status = unexpected(error, "echoed_tokens", "a number of tokens", value_get(object, "echoed_tokens"));
+        status =
+            refuse_member(error, "echoed_tokens", "a number of tokens", value_get(object, "echoed_tokens"));
     if (status == STATUS_OK)
         status = read_logprobs(job, object, choice, error);
     return status == STATUS_OK ? read_offsets(object, choice, error) : status;
@@ -537,9 +539,9 @@ static enum status read_done(struct job *job, const struct value *root, struct e
     const struct value *choices = value_get(root, "choices");
     const struct value *usage = value_get(root, "usage");
     if (!choices || choices->kind != VALUE_ARRAY || choices->array.n_items > JOB_N_MAX)
-        return unexpected(error, "choices", "a list of choices", choices);
+        return refuse_member(error, "choices", "a list of choices", choices);
     if (!usage || usage->kind != VALUE_OBJECT)
-        return unexpected(error, "usage", "an object", usage);
+        return refuse_member(error, "usage", "an object", usage);
     result->choices = arena_allocate_array(&job->arena, choices->array.n_items, sizeof *result->choices);
     if (!result->choices)
         return out_of_memory(error);
@@ -563,7 +565,7 @@ static enum status read_failed(struct job *job, const struct value *root, struct
     const struct value *object = value_get(root, "error");
     struct text code = {0}, message = {0};
     if (!object || object->kind != VALUE_OBJECT)
-        return unexpected(error, "error", "an object", object);
+        return refuse_member(error, "error", "an object", object);
     enum status status = read_text(object, "code", true, 64, &code, error);
     if (status == STATUS_OK)
         status = read_text(object, "message", true, VALUE_INPUT_BYTES_MAX, &message, error);
@@ -574,7 +576,7 @@ static enum status read_failed(struct job *job, const struct value *root, struct
     name[code.size] = '\0';
     enum error_code known = error_code_from_name(name);
     if (known == ERROR_NONE)
-        return unexpected(error, "error.code", "a known code", value_get(object, "code"));
+        return refuse_member(error, "error.code", "a known code", value_get(object, "code"));
     int size = (int)(message.size < ERROR_TEXT_BYTES ? message.size : ERROR_TEXT_BYTES);
     error_set(&job->result.error, STATUS_REJECT, known, "%.*s", size, message.data);
     return STATUS_OK;
@@ -586,11 +588,11 @@ static enum status read_warnings(struct job *job, const struct value *root, stru
     if (!warnings)
         return STATUS_OK;
     if (warnings->kind != VALUE_ARRAY || warnings->array.n_items > JOB_WARNINGS_MAX)
-        return unexpected(error, "warnings", "a list of strings", warnings);
+        return refuse_member(error, "warnings", "a list of strings", warnings);
     for (size_t i = 0; i < warnings->array.n_items; i++) {
         const struct value *item = &warnings->array.items[i];
         if (item->kind != VALUE_STRING)
-            return unexpected(error, "warnings", "a list of strings", item);
+            return refuse_member(error, "warnings", "a list of strings", item);
         int size = (int)(item->text.size < ERROR_TEXT_BYTES ? item->text.size : ERROR_TEXT_BYTES);
         if (!job_warn(job, "%.*s", size, item->text.data))
             return out_of_memory(error);
@@ -611,7 +613,7 @@ static enum status read_outcome(struct job *job, const struct value *root, struc
     else if (text_equals_string(name, "cancelled"))
         job->result.status = RESULT_CANCELLED;
     else
-        return unexpected(error, "status", "done, failed or cancelled", value_get(root, "status"));
+        return refuse_member(error, "status", "done, failed or cancelled", value_get(root, "status"));
     return job->result.status == RESULT_DONE ? read_done(job, root, error) : read_failed(job, root, error);
 }
 
@@ -623,7 +625,7 @@ enum status result_decode(struct job *job, struct text record, enum encoding enc
     if (status != STATUS_OK)
         return status;
     if (root.kind != VALUE_OBJECT)
-        return unexpected(error, "record", "an object", &root);
+        return refuse_member(error, "record", "an object", &root);
     status = read_identity(job, &root, error);
     if (status == STATUS_OK)
         status = read_outcome(job, &root, error);

@@ -54,8 +54,8 @@ void scores_add_members(struct buffer *out, const struct result *result)
 
 // ---- reading ----
 
-static enum status unexpected(struct error *error, const char *name, const char *expected,
-                              const struct value *got)
+static enum status refuse_member(struct error *error, const char *name, const char *expected,
+                                 const struct value *got)
 {
     char description[VALUE_DESCRIPTION_BYTES];
     value_describe(got, description);
@@ -92,14 +92,14 @@ enum status scores_read(struct job *job, const struct value *root, struct error 
     if (!scores)
         return STATUS_OK;
     if (scores->kind != VALUE_ARRAY || scores->array.n_items > JOB_CHOICES_MAX)
-        return unexpected(error, "choice_logprobs", expected, scores);
+        return refuse_member(error, "choice_logprobs", expected, scores);
     size_t n = scores->array.n_items;
     result->choice_logprobs = arena_allocate_array(&job->arena, n, sizeof *result->choice_logprobs);
     if (!result->choice_logprobs)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "result: no memory to decode it");
     for (size_t i = 0; i < n; i++)
         if (!read_score(&scores->array.items[i], &result->choice_logprobs[i]))
-            return unexpected(error, "choice_logprobs", expected, &scores->array.items[i]);
+            return refuse_member(error, "choice_logprobs", expected, &scores->array.items[i]);
     result->n_choice_logprobs = (int32_t)n;
     return STATUS_OK;
 }

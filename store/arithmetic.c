@@ -58,8 +58,8 @@ static void describe_differences(struct buffer *out, const char *theirs, const c
     buffer_add_byte(out, '\0');
 }
 
-static enum status refuse(const struct store *store, struct text dataset, const char *theirs, bool running,
-                          struct error *error)
+static enum status refuse_arithmetic(const struct store *store, struct text dataset, const char *theirs,
+                                     bool running, struct error *error)
 {
     struct buffer differences = {0};
     describe_differences(&differences, theirs, store->arithmetic);
@@ -107,7 +107,7 @@ static enum status bind_one(struct store *store, struct text dataset, const char
     struct claims_on_dataset claims = {false};
     enum status status = theirs ? read_claims(store, dataset, &claims, error) : STATUS_OK;
     if (status == STATUS_OK && (claims.running || (claims.answers && !force_new)))
-        return refuse(store, dataset, theirs, claims.running, error);
+        return refuse_arithmetic(store, dataset, theirs, claims.running, error);
     int64_t n_reopened;
     if (status == STATUS_OK && claims.answers)
         status = dataset_reopen(store, dataset, REOPEN_DONE | REOPEN_FAILED, &n_reopened, error);

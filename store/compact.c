@@ -7,8 +7,8 @@
 enum { SURPLUS_STEPS_LEAST = 1000 }; // fewer do not pay for the statements
 
 // Runs a statement with up to two integers bound.
-static enum status run(struct store *store, sqlite3_stmt *statement, int64_t first, int64_t second,
-                       struct error *error)
+static enum status run_statement(struct store *store, sqlite3_stmt *statement, int64_t first, int64_t second,
+                                 struct error *error)
 {
     if (!statement)
         return error->status;
@@ -36,27 +36,27 @@ static enum status read_integer(struct store *store, sqlite3_stmt *select, int64
 static enum status compact_steps_to(struct store *store, int64_t last_id, struct error *error)
 {
     struct database *database = &store->database;
-    enum status status =
-        run(store,
-            database_statement(
-                database,
-                "INSERT INTO hours SELECT finished_at_us / 3600000000 AS hour, count(*), sum(n_sequences),"
-                " sum(n_tokens), sum(prefill_tokens), sum(decode_tokens), sum(generated), sum(preempted),"
-                " sum(prepare_ms), sum(plan_ms), sum(compute_ms), sum(finish_ms), sum(forced) FROM steps"
-                " WHERE id <= ? GROUP BY 1 ON CONFLICT (hour) DO UPDATE SET steps = steps + excluded.steps,"
-                " sequence_steps = sequence_steps + excluded.sequence_steps,"
-                " n_tokens = n_tokens + excluded.n_tokens, prefill_tokens ="
-                " prefill_tokens + excluded.prefill_tokens, decode_tokens = decode_tokens +"
-                " excluded.decode_tokens, generated = generated + excluded.generated, preempted = preempted +"
-                " excluded.preempted, prepare_ms = prepare_ms + excluded.prepare_ms, plan_ms = plan_ms +"
-                " excluded.plan_ms, compute_ms = compute_ms + excluded.compute_ms, finish_ms = finish_ms +"
-                " excluded.finish_ms, forced = forced + excluded.forced",
-                error),
-            last_id, 0, error);
+    enum status status = run_statement(
+        store,
+        database_statement(
+            database,
+            "INSERT INTO hours SELECT finished_at_us / 3600000000 AS hour, count(*), sum(n_sequences),"
+            " sum(n_tokens), sum(prefill_tokens), sum(decode_tokens), sum(generated), sum(preempted),"
+            " sum(prepare_ms), sum(plan_ms), sum(compute_ms), sum(finish_ms), sum(forced) FROM steps"
+            " WHERE id <= ? GROUP BY 1 ON CONFLICT (hour) DO UPDATE SET steps = steps + excluded.steps,"
+            " sequence_steps = sequence_steps + excluded.sequence_steps,"
+            " n_tokens = n_tokens + excluded.n_tokens, prefill_tokens ="
+            " prefill_tokens + excluded.prefill_tokens, decode_tokens = decode_tokens +"
+            " excluded.decode_tokens, generated = generated + excluded.generated, preempted = preempted +"
+            " excluded.preempted, prepare_ms = prepare_ms + excluded.prepare_ms, plan_ms = plan_ms +"
+            " excluded.plan_ms, compute_ms = compute_ms + excluded.compute_ms, finish_ms = finish_ms +"
+            " excluded.finish_ms, forced = forced + excluded.forced",
+            error),
+        last_id, 0, error);
     if (status != STATUS_OK)
         return status;
-    return run(store, database_statement(database, "DELETE FROM steps WHERE id <= ?", error), last_id, 0,
-               error);
+    return run_statement(store, database_statement(database, "DELETE FROM steps WHERE id <= ?", error),
+                         last_id, 0, error);
 }
 
 enum status compact_surplus_steps(struct store *store, struct error *error)
@@ -124,7 +124,7 @@ static enum status compact_chosen_jobs(struct store *store, struct error *error)
     if (status == STATUS_OK)
         status = database_execute(database, failures, error);
     if (status == STATUS_OK)
-        status = run(store, database_statement(database, marks, error), clock_wall_us(), 0, error);
+        status = run_statement(store, database_statement(database, marks, error), clock_wall_us(), 0, error);
     for (int i = 0; i < 3 && status == STATUS_OK; i++)
         status = database_execute(database, deletions[i], error);
     return status;
@@ -137,8 +137,8 @@ static enum status compact_jobs(struct store *store, const char *choose, int64_t
     struct database *database = &store->database;
     enum status status = database_execute(database, "DELETE FROM temp.compacting", error);
     if (status == STATUS_OK)
-        status =
-            run(store, database_statement(database, choose, error), before_us, STORE_COMPACT_ROWS, error);
+        status = run_statement(store, database_statement(database, choose, error), before_us,
+                               STORE_COMPACT_ROWS, error);
     int n_chosen = sqlite3_changes(database->sqlite);
     *more = *more || n_chosen >= STORE_COMPACT_ROWS;
     return status == STATUS_OK && n_chosen ? compact_chosen_jobs(store, error) : status;
@@ -176,11 +176,11 @@ enum status store_compact(struct store *store, int64_t before_us, bool *more, st
     if (status == STATUS_OK)
         status = compact_jobs(store, collected_jobs, before_us, more, error);
     if (status == STATUS_OK)
-        status = run(store,
-                     database_statement(
-                         database,
-                         "DELETE FROM prefixes WHERE worker IN (SELECT id FROM workers WHERE seen_at_us < ?)",
-                         error),
-                     before_us, 0, error);
+        status = run_statement(
+            store,
+            database_statement(
+                database,
+                "DELETE FROM prefixes WHERE worker IN (SELECT id FROM workers WHERE seen_at_us < ?)", error),
+            before_us, 0, error);
     return database_end(database, status, error);
 }

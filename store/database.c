@@ -166,7 +166,7 @@ static enum status name_own_view(struct database *database, struct error *error)
 
 // Version 1 is the schema itself, each later version a file of changes. All missing versions are applied in
 // one transaction; a second process that migrates at the same time finds nothing left to do.
-static enum status migrate(struct database *database, struct error *error)
+static enum status migrate_schema(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
     if (status != STATUS_OK)
@@ -275,7 +275,7 @@ static enum status reopen_immutable(struct database *database, struct error *err
                              SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL) != SQLITE_OK)
         status = database_error(database, "opening the store", error);
     buffer_finish(&uri);
-    return status == STATUS_OK ? configure(database, STORE_READ_ONLY, error) : status;
+    return status == STATUS_OK ? configure_connection(database, STORE_READ_ONLY, error) : status;
 }
 
 // Whether the last error is SQLite's for a log that it can't share.
@@ -295,7 +295,7 @@ static enum status prepare_rollback(struct database *database, struct error *err
 static enum status open_version(struct database *database, enum store_mode mode, int *version,
                                 struct error *error)
 {
-    enum status status = configure(database, mode, error);
+    enum status status = configure_connection(database, mode, error);
     if (status == STATUS_OK)
         status = read_version(database, version, error);
     if (status == STATUS_OK || mode != STORE_READ_ONLY || !lacks_log(database))
@@ -328,7 +328,7 @@ enum status database_open(struct database *database, const char *path, enum stor
         status = error_set(error, STATUS_REFUSE, ERROR_STORE,
                            "%s: expected a sheaf store of version %d, got %d", path, STORE_VERSION, version);
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
-        status = migrate(database, error);
+        status = migrate_schema(database, error);
     if (status == STATUS_RETRY)
         error->status = status =
             STATUS_REFUSE; // the store is being opened: the caller has nothing to retry with

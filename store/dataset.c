@@ -79,8 +79,8 @@ static enum status read_facts(struct store *store, struct text dataset, struct d
     return status;
 }
 
-static enum status refuse(const struct store *store, struct text dataset, const char *why,
-                          struct error *error)
+static enum status refuse_dataset(const struct store *store, struct text dataset, const char *why,
+                                  struct error *error)
 {
     return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: dataset %.*s %s", store->database.path,
                      (int)dataset.size, dataset.data, why);
@@ -151,9 +151,9 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
     if (status != STATUS_OK)
         return status;
     if (facts.on_kafka)
-        return refuse(store, dataset, "is on Kafka: submit its jobs again under another name", error);
+        return refuse_dataset(store, dataset, "is on Kafka: submit its jobs again under another name", error);
     if (facts.compacted)
-        return refuse(store, dataset, "is finished and old, its jobs were removed (--retain)", error);
+        return refuse_dataset(store, dataset, "is finished and old, its jobs were removed (--retain)", error);
     int64_t n_lost = 0;
     bool found;
     status = read_flag(store,
@@ -163,7 +163,7 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
     if (status != STATUS_OK)
         return status;
     if (n_lost)
-        return refuse(
+        return refuse_dataset(
             store, dataset,
             "has jobs that an older sheaf finished, which kept no records: submit it under another name",
             error);
@@ -286,9 +286,9 @@ enum status store_dataset_rename(struct store *store, struct text dataset, struc
     if (status == STATUS_OK)
         status = read_flag(store, "SELECT 1 FROM datasets WHERE dataset = ?", name, &unused, &taken, error);
     if (status == STATUS_OK && taken)
-        status = refuse(store, name, "is there already", error);
+        status = refuse_dataset(store, name, "is there already", error);
     if (status == STATUS_OK && facts.on_kafka)
-        status = refuse(store, dataset, "is on Kafka, whose records name it", error);
+        status = refuse_dataset(store, dataset, "is on Kafka, whose records name it", error);
     if (status == STATUS_OK && facts.n_running)
         status = refuse_running(store, dataset, facts.n_running, "stop them first", error);
     if (status == STATUS_OK)

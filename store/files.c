@@ -9,7 +9,7 @@
 static const char *const suffixes[STORE_FILES] = {"", "-wal", "-shm"};
 
 // False: there is no file of that name; errno.
-static bool identify(const struct store *store, int file, struct file_identity *identity)
+static bool identify_file(const struct store *store, int file, struct file_identity *identity)
 {
     char path[PATH_MAX];
     struct stat about;
@@ -24,7 +24,7 @@ static bool identify(const struct store *store, int file, struct file_identity *
 void files_note(struct store *store)
 {
     for (int i = 0; i < STORE_FILES; i++)
-        if (!identify(store, i, &store->files[i]))
+        if (!identify_file(store, i, &store->files[i]))
             store->files[i] = (struct file_identity){0};
 }
 
@@ -35,7 +35,7 @@ enum status store_check_files(struct store *store, struct error *error)
         struct file_identity now;
         if (store->files[i].inode == 0)
             continue;
-        bool found = identify(store, i, &now);
+        bool found = identify_file(store, i, &now);
         if (!found && errno != ENOENT && errno != ENOTDIR)
             continue; // the folder can't be searched at the moment; the open files are still valid
         if (!found || now.device != store->files[i].device || now.inode != store->files[i].inode)

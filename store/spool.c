@@ -15,7 +15,7 @@ static const char schema[] = "CREATE TABLE jobs (job_id TEXT PRIMARY KEY) STRICT
                              " position INTEGER NOT NULL, record BLOB NOT NULL) STRICT;"
                              "CREATE INDEX results_order ON results (position, arrival);";
 
-static enum status prepare(struct database *database, int cache_kib, struct error *error)
+static enum status prepare_tables(struct database *database, int cache_kib, struct error *error)
 {
     // With an empty name SQLite creates a temporary file, which it unlinks at once. No journal: the file is
     // never read again after a crash.
@@ -37,7 +37,7 @@ enum status spool_open(struct spool **spool, int cache_kib, struct error *error)
     struct spool *g = calloc(1, sizeof *g);
     if (g)
         g->database.path = strdup("the temporary file for collecting (in TMPDIR)");
-    enum status status = g && g->database.path ? prepare(&g->database, cache_kib, error)
+    enum status status = g && g->database.path ? prepare_tables(&g->database, cache_kib, error)
                                                : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
                                                            "collecting: out of memory");
     if (status != STATUS_OK) {

@@ -20,7 +20,7 @@ static enum status refuse_memory(const char *path, struct error *error)
 }
 
 // sql may be NULL: no memory. It is freed.
-static enum status execute(struct table_insert *insert, char *sql, struct error *error)
+static enum status execute_sql(struct table_insert *insert, char *sql, struct error *error)
 {
     enum status status =
         sql ? database_execute(&insert->database, sql, error) : refuse_memory(insert->database.path, error);
@@ -96,9 +96,9 @@ static enum status create_rows(struct table_insert *insert, const struct text *c
     enum status status =
         names.failed || row.failed
             ? refuse_memory(insert->database.path, error)
-            : execute(insert, sqlite3_mprintf("CREATE TEMP TABLE sheaf_rows (%s)", names.data), error);
+            : execute_sql(insert, sqlite3_mprintf("CREATE TEMP TABLE sheaf_rows (%s)", names.data), error);
     if (status == STATUS_OK)
-        status = execute(insert, sqlite3_mprintf("BEGIN"), error);
+        status = execute_sql(insert, sqlite3_mprintf("BEGIN"), error);
     if (status == STATUS_OK &&
         sqlite3_prepare_v2(insert->database.sqlite, row.data, -1, &insert->row, NULL) != SQLITE_OK)
         status = database_error(&insert->database, "preparing a row", error);
@@ -179,9 +179,9 @@ enum status table_insert_complete(struct table_insert *insert, struct error *err
         status = database_begin(&insert->database, error);
     if (status != STATUS_OK)
         return status;
-    status = execute(insert, sqlite3_mprintf("DROP TABLE IF EXISTS main.\"%w\"", insert->table), error);
+    status = execute_sql(insert, sqlite3_mprintf("DROP TABLE IF EXISTS main.\"%w\"", insert->table), error);
     if (status == STATUS_OK)
-        status = execute(
+        status = execute_sql(
             insert,
             sqlite3_mprintf("CREATE TABLE main.\"%w\" AS SELECT * FROM temp.sheaf_rows ORDER BY rowid",
                             insert->table),

@@ -21,7 +21,7 @@ static enum status open_database(struct table_query *query, struct error *error)
     return STATUS_OK;
 }
 
-static enum status prepare(struct table_query *query, const char *sql, struct error *error)
+static enum status prepare_query(struct table_query *query, const char *sql, struct error *error)
 {
     const char *rest = NULL;
     if (sqlite3_prepare_v2(query->database.sqlite, sql, -1, &query->select, &rest) != SQLITE_OK) {
@@ -42,7 +42,7 @@ static enum status prepare_table(struct table_query *query, const char *table, s
 {
     char *sql = sqlite3_mprintf("SELECT * FROM \"%w\"", table);
     enum status status =
-        sql ? prepare(query, sql, error)
+        sql ? prepare_query(query, sql, error)
             : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", query->database.path);
     sqlite3_free(sql);
     return status;
@@ -59,7 +59,7 @@ enum status table_query_open(struct table_query **query, const char *path, const
             ? open_database(opened, error)
             : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
     if (status == STATUS_OK)
-        status = sql ? prepare(opened, sql, error) : prepare_table(opened, table, error);
+        status = sql ? prepare_query(opened, sql, error) : prepare_table(opened, table, error);
     if (status == STATUS_OK && !(opened->fields = calloc(opened->n, sizeof *opened->fields)))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
     if (status == STATUS_OK)

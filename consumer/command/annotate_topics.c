@@ -106,7 +106,7 @@ static int64_t from_the_beginning(void *context, const char *topic, int32_t part
     return OFFSET_UNKNOWN;
 }
 
-static enum status receive(void *context, const struct record *record, struct error *error)
+static enum status receive_record(void *context, const struct record *record, struct error *error)
 {
     struct topics *topics = context;
     if (!headers_are_of_topic(record->headers, record->n_headers, topics->kafka.config.jobs))
@@ -130,7 +130,7 @@ static void empty_group(struct topics *topics)
         job_destroy(topics->group[--topics->n_group]);
 }
 
-static void count(struct topics *topics, int64_t n_taken)
+static void count_answers(struct topics *topics, int64_t n_taken)
 {
     if (n_taken == 0)
         return;
@@ -158,7 +158,7 @@ static enum status take_group(struct topics *topics, struct error *error)
         status = store_take_results(topics->annotate->store, topics->annotate->dataset, finished,
                                     topics->n_group, &n_taken, error);
     if (status == STATUS_OK)
-        count(topics, n_taken);
+        count_answers(topics, n_taken);
     buffer_finish(&records);
     free(finished);
     free(ends);
@@ -183,7 +183,7 @@ static enum status follow_results(struct topics *topics, struct error *error)
 {
     enum status status = STATUS_OK;
     while (status == STATUS_OK && topics->n_answered < topics->n_total) {
-        status = kafka_follow_poll(topics->follow, POLL_MS, GROUP_RESULTS, receive, topics, error);
+        status = kafka_follow_poll(topics->follow, POLL_MS, GROUP_RESULTS, receive_record, topics, error);
         if (status == STATUS_OK)
             status = take_group(topics, error);
         topics->progress.n_done = topics->n_answered - topics->line.n_before;
@@ -208,7 +208,7 @@ static void take_progress(void *context, const struct dataset_progress *progress
     topics->n_answered = progress->done + progress->failed + progress->cancelled;
 }
 
-static enum status collect(struct topics *topics, struct error *error)
+static enum status collect_answers(struct topics *topics, struct error *error)
 {
     struct annotate *annotate = topics->annotate;
     const char *const names[] = {topics->kafka.config.results};
@@ -239,7 +239,7 @@ enum status annotate_over_topics(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && topics->n_total)
         status = submit_lines(topics, error);
     if (status == STATUS_OK && topics->n_answered < topics->n_total)
-        status = collect(topics, error);
+        status = collect_answers(topics, error);
     empty_group(topics);
     kafka_settings_finish(&topics->kafka);
     if (topics->lines)

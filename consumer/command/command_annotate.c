@@ -16,7 +16,7 @@
 #include <string.h>
 #include <strings.h>
 
-static enum status refuse(struct error *error, const char *what)
+static enum status refuse_options(struct error *error, const char *what)
 {
     return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf annotate: %s", what);
 }
@@ -34,32 +34,32 @@ static enum status check_answers(const struct settings *settings, struct error *
 {
     bool is_fleets = settings->kafka.brokers != NULL; // its workers have the model
     if (is_fleets && (settings->worker.retry_failed || settings->worker.force_new))
-        return refuse(error,
-                      "--retry-failed and --force-new are of the embedded queue: over Kafka give another "
-                      "--dataset");
+        return refuse_options(
+            error, "--retry-failed and --force-new are of the embedded queue: over Kafka give another "
+                   "--dataset");
     if ((!settings->model.path && (!is_fleets || settings->annotate.estimate.wanted)) ||
         (!settings->output && !settings->annotate.estimate.wanted))
-        return refuse(error, "give --model MODEL and -o OUT");
+        return refuse_options(error, "give --model MODEL and -o OUT");
     if (!settings->annotate.prompt.file == !settings->annotate.prompt.messages)
-        return refuse(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
+        return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
     if (settings->annotate.prompt.messages && settings->annotate.prompt.system)
-        return refuse(error, "--system needs --prompt; --messages has a line of its own for it");
+        return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
     if (settings->annotate.schema && settings->grammar.choice)
-        return refuse(error, "--schema or --choice, not both");
+        return refuse_options(error, "--schema or --choice, not both");
     if (settings->annotate.output.probabilities && !settings->grammar.choice)
-        return refuse(error, "--probabilities are those of --choice");
+        return refuse_options(error, "--probabilities are those of --choice");
     if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
-        return refuse(error, "--price-in, --price-out: expected a number, not below 0");
+        return refuse_options(error, "--price-in, --price-out: expected a number, not below 0");
     enum table_format format;
     if (settings->annotate.output.format && !table_format_parse(settings->annotate.output.format, &format))
-        return refuse(error, "--output-format: expected csv, tsv, jsonl or sqlite");
+        return refuse_options(error, "--output-format: expected csv, tsv, jsonl or sqlite");
     if (!settings->output)
         return STATUS_OK;
     bool is_database = settings->annotate.output.format
                            ? strcmp(settings->annotate.output.format, "sqlite") == 0
                            : table_format_of(settings->output) == TABLE_SQLITE;
     if (is_database && !settings->annotate.output.into)
-        return refuse(error, "-o is a SQLite database: give --into TABLE");
+        return refuse_options(error, "-o is a SQLite database: give --into TABLE");
     return STATUS_OK;
 }
 
@@ -69,7 +69,7 @@ static enum status choose_format(struct table_source *source, const struct setti
     source->format = table_format_of(source->path);
     if (settings->annotate.input.format &&
         !table_format_parse(settings->annotate.input.format, &source->format))
-        return refuse(error, "--input-format: expected csv, tsv, jsonl or sqlite");
+        return refuse_options(error, "--input-format: expected csv, tsv, jsonl or sqlite");
     if (source->table || source->query)
         source->format = TABLE_SQLITE;
     if (source->format == TABLE_UNKNOWN && file_is_stream(source->path))
@@ -94,10 +94,10 @@ static enum status choose_delimiter(struct table_source *source, const char *giv
     if (strcmp(given, "\\t") == 0)
         given = "\t";
     if (strlen(given) != 1 || strchr("\"\r\n", *given))
-        return refuse(error, "--delimiter: expected one byte that is no quote and no end of a line");
+        return refuse_options(error, "--delimiter: expected one byte that is no quote and no end of a line");
     source->delimiter = *given;
     if (source->no_quotes && *given != '\t')
-        return refuse(error, "--no-quotes: the delimiter is a tab");
+        return refuse_options(error, "--no-quotes: the delimiter is a tab");
     return STATUS_OK;
 }
 
@@ -142,7 +142,7 @@ static enum status check_files(const struct annotate *annotate, struct error *er
     if (into_database && settings->annotate.input.table &&
         strcasecmp(settings->annotate.input.table, settings->annotate.output.into) == 0 &&
         strcmp(settings->output, annotate->source.path) == 0)
-        return refuse(error, "--table and --into name one table");
+        return refuse_options(error, "--table and --into name one table");
     if (into_database) {
         enum status status =
             table_insert_check(settings->output, settings->annotate.output.into, ROW_ANSWER_MARKER, error);
@@ -177,7 +177,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
     enum status status =
         row_prompt_open(&annotate->prompt, &options, table_reader_columns(annotate->reader), error);
     if (status == STATUS_OK && annotate->n_votes > 1 && !annotate->prompt.seeding.is_added)
-        return refuse(error, "--votes with temperature 0: all votes would be equal");
+        return refuse_options(error, "--votes with temperature 0: all votes would be equal");
     return status;
 }
 
@@ -261,7 +261,7 @@ static struct settings worker_settings(const struct annotate *annotate)
     return settings;
 }
 
-static enum status work(struct annotate *annotate, struct error *error)
+static enum status run_worker(struct annotate *annotate, struct error *error)
 {
     struct settings settings = worker_settings(annotate);
     struct progress_line line = {.message_ms = settings.worker.progress_s * 1000};
@@ -302,8 +302,8 @@ static enum status annotate_table(struct annotate *annotate, struct error *error
     if (status == STATUS_OK)
         status = annotate_submit(annotate, error);
     if (status == STATUS_OK)
-        status =
-            annotate->settings->kafka.brokers ? annotate_over_topics(annotate, error) : work(annotate, error);
+        status = annotate->settings->kafka.brokers ? annotate_over_topics(annotate, error)
+                                                   : run_worker(annotate, error);
     if (status != STATUS_OK)
         return status;
     return is_sample ? annotate_report_sample(annotate, error) : annotate_collect(annotate, error);

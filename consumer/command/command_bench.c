@@ -50,7 +50,7 @@ static enum status parse_batches(const char *text, int32_t batches[OPTIONS_BATCH
     }
 }
 
-static bool allocate(struct bench *bench, int32_t batch_max)
+static bool allocate_bench(struct bench *bench, int32_t batch_max)
 {
     size_t rows = (size_t)bench->limits.n_tokens_max, batch = (size_t)batch_max;
     bench->tokens = calloc(2 * rows, sizeof *bench->tokens);
@@ -107,7 +107,7 @@ static enum status run_step(struct bench *bench, struct step *step, const int32_
 }
 
 // All prompts one after the other, in steps of as many rows as fit: as the batcher cuts them.
-static enum status prefill(struct bench *bench, int32_t batch, struct error *error)
+static enum status prefill_batch(struct bench *bench, int32_t batch, struct error *error)
 {
     int32_t sequence = 0, position = 0;
     while (sequence < batch) {
@@ -162,7 +162,7 @@ static struct step decode_step(struct bench *bench, int32_t batch, int32_t t, bo
     return step;
 }
 
-static enum status collect(struct bench *bench, const struct step *step, struct error *error)
+static enum status collect_step(struct bench *bench, const struct step *step, struct error *error)
 {
     enum status status = session_collect(&bench->runtime->session, step, bench->results, error);
     if (status == STATUS_OK)
@@ -171,7 +171,7 @@ static enum status collect(struct bench *bench, const struct step *step, struct 
 }
 
 // As the batcher does it: where the device computes by itself, a step is submitted while the one before runs.
-static enum status decode(struct bench *bench, int32_t batch, struct error *error)
+static enum status decode_batch(struct bench *bench, int32_t batch, struct error *error)
 {
     bool ahead = session_computes_ahead(&bench->runtime->session);
     struct step steps[2];
@@ -182,9 +182,10 @@ static enum status decode(struct bench *bench, int32_t batch, struct error *erro
         status = ahead ? session_submit(&bench->runtime->session, step, error)
                        : run_step(bench, step, bench->output_rows, error);
         if (status == STATUS_OK && ahead && t > 0)
-            status = collect(bench, &steps[1 - t % 2], error);
+            status = collect_step(bench, &steps[1 - t % 2], error);
     }
-    return status == STATUS_OK && ahead ? collect(bench, &steps[(bench->n_generate - 1) % 2], error) : status;
+    return status == STATUS_OK && ahead ? collect_step(bench, &steps[(bench->n_generate - 1) % 2], error)
+                                        : status;
 }
 
 static int by_value(const void *a, const void *b)
@@ -193,7 +194,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *values, int n)
+static double median_of(double *values, int n)
 {
     qsort(values, (size_t)n, sizeof *values, by_value);
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
@@ -202,8 +203,8 @@ static double median(double *values, int n)
 // Prompts that take long are computed once: each measurement of the answers starts from the same pages.
 enum { PREFILL_S_MAX = 15 };
 
-static enum status measure(struct bench *bench, struct measurement *measurement, int n_runs,
-                           struct error *error)
+static enum status measure_batch(struct bench *bench, struct measurement *measurement, int n_runs,
+                                 struct error *error)
 {
     double prefills[1000], decodes[1000], prefill_s = 0;
     int32_t batch = measurement->batch;
@@ -212,20 +213,20 @@ static enum status measure(struct bench *bench, struct measurement *measurement,
         enum status status = STATUS_OK;
         double start_s = clock_s(), prefilled_s = start_s;
         if (run == 0 || prefill_s < PREFILL_S_MAX) {
-            status = prefill(bench, batch, error);
+            status = prefill_batch(bench, batch, error);
             prefilled_s = clock_s();
             prefill_s += prefilled_s - start_s;
             prefills[n_prefills++] = (double)batch * bench->n_prompt / (prefilled_s - start_s);
         }
         if (status == STATUS_OK)
-            status = decode(bench, batch, error);
+            status = decode_batch(bench, batch, error);
         double decoded_s = clock_s();
         if (status != STATUS_OK)
             return status;
         decodes[run] = (double)batch * bench->n_generate / (decoded_s - prefilled_s);
     }
-    measurement->prefill = median(prefills, n_prefills);
-    measurement->decode = median(decodes, n_runs);
+    measurement->prefill = median_of(prefills, n_prefills);
+    measurement->decode = median_of(decodes, n_runs);
     return STATUS_OK;
 }
 
@@ -247,10 +248,10 @@ static enum status measure_all(struct bench *bench, const struct settings *setti
         printf("%6s %12s %12s   tokens/s, prompt %d, generate %d, median of %d\n", "batch", "prefill",
                "decode", bench->n_prompt, bench->n_generate, (int)settings->bench.repeat);
     struct measurement warm = {.batch = 1};
-    enum status status = measure(bench, &warm, 1, error);
+    enum status status = measure_batch(bench, &warm, 1, error);
     for (int i = 0; status == STATUS_OK && i < n; i++) {
         struct measurement measurement = {.batch = batches[i]};
-        status = measure(bench, &measurement, (int)settings->bench.repeat, error);
+        status = measure_batch(bench, &measurement, (int)settings->bench.repeat, error);
         if (status == STATUS_OK)
             print_measurement(&measurement, bench, settings->json, i == 0);
     }
@@ -259,8 +260,8 @@ static enum status measure_all(struct bench *bench, const struct settings *setti
     return status;
 }
 
-static enum status plan(struct bench *bench, const struct settings *settings, const int32_t *batches, int n,
-                        int32_t *batch_max, struct error *error)
+static enum status plan_batches(struct bench *bench, const struct settings *settings, const int32_t *batches,
+                                int n, int32_t *batch_max, struct error *error)
 {
     int64_t positions = settings->bench.prompt + settings->bench.generate;
     if (positions > bench->model->shape.n_context)
@@ -280,14 +281,14 @@ static enum status plan(struct bench *bench, const struct settings *settings, co
                                             .page_positions = LIMITS_PAGE_POSITIONS,
                                             .n_pages = *batch_max * bench->n_pages_each,
                                             .kv_type = KV_F16};
-    if (!allocate(bench, *batch_max))
+    if (!allocate_bench(bench, *batch_max))
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "bench: out of memory");
     return STATUS_OK;
 }
 
 // Measures the requested batches, or fails if they do not fit.
-static enum status place(const struct bench *bench, struct runtime *runtime, const struct settings *settings,
-                         struct error *error)
+static enum status place_model(const struct bench *bench, struct runtime *runtime,
+                               const struct settings *settings, struct error *error)
 {
     const struct forward_limits *limits = &bench->limits;
     struct limits_wanted wanted = {.n_sequences_max = limits->n_sequences_max,
@@ -313,11 +314,11 @@ enum status command_bench(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
     if (status == STATUS_OK)
-        status = plan(&bench, settings, batches, n, &batch_max, error);
+        status = plan_batches(&bench, settings, batches, n, &batch_max, error);
     if (status == STATUS_OK)
         status = runtime_kv_type(settings, &bench.limits.kv_type, error);
     if (status == STATUS_OK)
-        status = place(&bench, &runtime, settings, error);
+        status = place_model(&bench, &runtime, settings, error);
     double start_s = clock_s();
     if (status == STATUS_OK)
         status = forward_create(&runtime.forward, runtime.model, runtime.device.backend, &bench.limits, NULL,

@@ -24,7 +24,8 @@ static void take_progress(void *context, const struct dataset_progress *progress
     *(struct dataset_progress *)context = *progress;
 }
 
-static enum status report(struct store *store, const char *dataset, int64_t n_cancelled, struct error *error)
+static enum status report_cancelled(struct store *store, const char *dataset, int64_t n_cancelled,
+                                    struct error *error)
 {
     struct dataset_progress progress = {0};
     enum status status = store_progress(store, text_from_string(dataset), take_progress, &progress, error);
@@ -56,7 +57,7 @@ enum status command_cancel(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = store_cancel(store, text_from_string(settings->dataset), &n_cancelled, error);
     if (status == STATUS_OK)
-        status = report(store, settings->dataset, n_cancelled, error);
+        status = report_cancelled(store, settings->dataset, n_cancelled, error);
     store_close(store);
     return status;
 }

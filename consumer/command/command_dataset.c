@@ -70,7 +70,7 @@ static void add_json(void *context, const struct dataset_row *row)
     buffer_add_byte(out, '}');
 }
 
-static enum status list(struct store *store, const struct settings *settings, struct error *error)
+static enum status list_datasets(struct store *store, const struct settings *settings, struct error *error)
 {
     struct listing listing = {.json = settings->json};
     if (listing.json)
@@ -112,7 +112,7 @@ static enum status rename_to(struct store *store, const struct settings *setting
     return status;
 }
 
-static enum status reopen(struct store *store, const struct settings *settings, struct error *error)
+static enum status reopen_dataset(struct store *store, const struct settings *settings, struct error *error)
 {
     int64_t n_reopened = 0;
     enum status status = store_dataset_reopen(store, text_from_string(name_of(settings)),
@@ -129,10 +129,10 @@ static const struct {
     bool changes;
     enum status (*run)(struct store *store, const struct settings *settings, struct error *error);
 } actions[] = {
-    {"list", 0, false, list},
+    {"list", 0, false, list_datasets},
     {"delete", 1, true, delete},
     {"rename", 2, true, rename_to},
-    {"reopen", 1, true, reopen},
+    {"reopen", 1, true, reopen_dataset},
 };
 
 enum status command_dataset(const struct settings *settings, struct error *error)

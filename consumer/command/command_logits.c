@@ -41,8 +41,8 @@ static enum status write_logits(const char *path, const float *logits, size_t n,
     return status;
 }
 
-static enum status compute(struct runtime *runtime, const struct token_array *ids, enum kv_type kv_type,
-                           const char *path, struct error *error)
+static enum status compute_logits(struct runtime *runtime, const struct token_array *ids,
+                                  enum kv_type kv_type, const char *path, struct error *error)
 {
     size_t n;
     if (__builtin_mul_overflow(ids->n_ids, (size_t)runtime->model->shape.n_vocab, &n) ||
@@ -61,8 +61,9 @@ static enum status compute(struct runtime *runtime, const struct token_array *id
     return status;
 }
 
-static enum status place(struct runtime *runtime, const struct token_array *ids,
-                         const struct settings *settings, const enum kv_type *kv_type, struct error *error)
+static enum status place_model(struct runtime *runtime, const struct token_array *ids,
+                               const struct settings *settings, const enum kv_type *kv_type,
+                               struct error *error)
 {
     // a longer text is refused later, with the memory that it needs
     size_t n_context = (size_t)runtime->model->shape.n_context;
@@ -100,9 +101,9 @@ enum status command_logits(const struct settings *settings, struct error *error)
             kv_type = KV_F32_OF_F16; // the same rounding on every backend
     }
     if (status == STATUS_OK)
-        status = place(&runtime, &ids, settings, &kv_type, error);
+        status = place_model(&runtime, &ids, settings, &kv_type, error);
     if (status == STATUS_OK)
-        status = compute(&runtime, &ids, kv_type, settings->output, error);
+        status = compute_logits(&runtime, &ids, kv_type, settings->output, error);
     token_array_finish(&ids);
     runtime_close(&runtime);
     return status;

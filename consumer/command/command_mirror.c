@@ -13,7 +13,7 @@ struct mirror_line {
     bool is_terminal;
 };
 
-static void show(void *context, int64_t n_jobs, int64_t n_results)
+static void show_progress(void *context, int64_t n_jobs, int64_t n_results)
 {
     struct mirror_line *line = context;
     line->n_jobs = n_jobs;
@@ -44,7 +44,7 @@ enum status command_mirror(const struct settings *settings, struct error *error)
                                        .until_end = settings->follow.until_end,
                                        .stop_fd = stop_fd,
                                        .retain_s = settings->worker.retain_s,
-                                       .progress = show,
+                                       .progress = show_progress,
                                        .progress_context = &line};
         status = mirror_run(&config, error);
         if (line.is_terminal)

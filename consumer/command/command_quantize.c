@@ -17,7 +17,7 @@ struct progress {
     bool shown;
 };
 
-static void show(void *context, uint64_t done_bytes, uint64_t total_bytes)
+static void show_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
     struct progress *progress = context;
     int percent = total_bytes ? (int)(100.0 * (double)done_bytes / (double)total_bytes) : 100;
@@ -36,7 +36,7 @@ static uint64_t tensor_bytes(const struct gguf *gguf)
     return bytes;
 }
 
-static enum status check(const struct settings *settings, enum tensor_type *type, struct error *error)
+static enum status check_options(const struct settings *settings, enum tensor_type *type, struct error *error)
 {
     static const char known[] = "q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32";
     if (!settings->tool.type)
@@ -71,7 +71,7 @@ static enum status write_model(const struct gguf *gguf, const struct gguf_writer
     enum status status = output_file_open(&output, path, error);
     if (status != STATUS_OK)
         return status;
-    status = gguf_write(gguf, keys, output.file, show, progress, error);
+    status = gguf_write(gguf, keys, output.file, show_progress, progress, error);
     if (status != STATUS_OK)
         error_prefix(error, "%s", path);
     else
@@ -87,7 +87,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     struct progress progress = {0};
     enum tensor_type type = TENSOR_F32;
     uint64_t bytes_before = 0;
-    enum status status = check(settings, &type, error);
+    enum status status = check_options(settings, &type, error);
     if (status == STATUS_OK)
         status = pool_create(&pool, (int)settings->engine.threads, error);
     if (status == STATUS_OK)

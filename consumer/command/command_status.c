@@ -78,7 +78,7 @@ static void list_row(struct listing *listing, const struct dataset_progress *pro
                           (long long)progress->late, (long long)progress->crashed);
 }
 
-static void list(void *context, const struct dataset_progress *progress)
+static void list_dataset(void *context, const struct dataset_progress *progress)
 {
     struct listing *listing = context;
     if (listing->json)
@@ -248,7 +248,7 @@ static enum status add_fleet(struct listing *listing, struct store *store, struc
     return STATUS_OK;
 }
 
-static enum status rebuild(struct store *store, const struct settings *settings, struct error *error)
+static enum status rebuild_store(struct store *store, const struct settings *settings, struct error *error)
 {
     if (!settings->kafka.brokers)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -266,8 +266,8 @@ static enum status rebuild(struct store *store, const struct settings *settings,
     return status;
 }
 
-static enum status show(struct store *store, const struct settings *settings, int64_t *n_unfinished,
-                        struct error *error)
+static enum status show_status(struct store *store, const struct settings *settings, int64_t *n_unfinished,
+                               struct error *error)
 {
     struct listing listing = {.json = settings->json};
     if (listing.json)
@@ -276,7 +276,8 @@ static enum status show(struct store *store, const struct settings *settings, in
         buffer_add_format(&listing.out, "%-20s %9s %9s %7s %9s %8s %7s %8s %8s\n", "dataset", "submitted",
                           "done", "failed", "cancelled", "running", "", "jobs/s", "left");
     struct store_totals totals;
-    enum status status = store_progress(store, text_from_string(settings->dataset), list, &listing, error);
+    enum status status =
+        store_progress(store, text_from_string(settings->dataset), list_dataset, &listing, error);
     if (status == STATUS_OK && settings->dataset && listing.n_datasets == 0)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %s", store_path(store),
                            settings->dataset);
@@ -308,10 +309,10 @@ enum status command_status(const struct settings *settings, struct error *error)
             ? store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_CREATE, error)
             : store_open_to_read(&store, settings->store ? settings->store : "sheaf.db", error);
     if (status == STATUS_OK && settings->follow.rebuild)
-        status = rebuild(store, settings, error);
+        status = rebuild_store(store, settings, error);
     int64_t n_unfinished = 1;
     while (status == STATUS_OK) {
-        status = show(store, settings, &n_unfinished, error);
+        status = show_status(store, settings, &n_unfinished, error);
         if (!settings->follow.watch || n_unfinished == 0)
             break;
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);

@@ -26,8 +26,8 @@ static enum status submit_to_store(struct input *input, const struct settings *s
     return status;
 }
 
-static enum status produce(struct input *input, const struct kafka_config *config,
-                           const struct settings *settings, struct error *error)
+static enum status produce_lines(struct input *input, const struct kafka_config *config,
+                                 const struct settings *settings, struct error *error)
 {
     struct topic_submitted submitted;
     enum status status = settings->kafka.topics.create ? kafka_create_topics(config, error) : STATUS_OK;
@@ -49,7 +49,7 @@ static enum status submit_to_topic(struct input *input, const struct settings *s
     enum status status = kafka_settings_init(&kafka, settings, NULL, error);
     if (status != STATUS_OK)
         return status;
-    status = produce(input, &kafka.config, settings, error);
+    status = produce_lines(input, &kafka.config, settings, error);
     kafka_settings_finish(&kafka);
     return status;
 }

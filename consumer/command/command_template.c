@@ -112,7 +112,7 @@ static struct text choose_template(const struct source *source, const struct val
     return source->tool_use.size && tools && tools->kind != VALUE_NULL ? source->tool_use : source->text;
 }
 
-static enum status render(const struct source *source, struct error *error)
+static enum status render_line(const struct source *source, struct error *error)
 {
     struct buffer input = {0}, rendered = {0};
     struct arena arena = {0};
@@ -150,7 +150,7 @@ enum status command_template(const struct settings *settings, struct error *erro
     if (status == STATUS_OK)
         status = open_source(&source, settings, error);
     if (status == STATUS_OK)
-        status = render(&source, error);
+        status = render_line(&source, error);
     tokenizer_close(source.tokenizer);
     gguf_close(source.gguf);
     buffer_finish(&source.file);

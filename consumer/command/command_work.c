@@ -18,7 +18,8 @@ static enum status retry_failed(struct store *store, const struct settings *sett
 }
 
 // A worker that was stopped has done its work whatever failed.
-static enum status report(const struct worker_progress *progress, enum status status, struct error *error)
+static enum status report_progress(const struct worker_progress *progress, enum status status,
+                                   struct error *error)
 {
     int64_t n_failed = progress->n_failed - progress->n_cancelled;
     if (status == STATUS_OK || progress->n_done || progress->n_failed)
@@ -61,7 +62,7 @@ enum status command_work(const struct settings *settings, struct error *error)
                                   .dataset = text_from_string(settings->dataset),
                                   .exit_when_idle_s = (int)settings->worker.exit_when_idle_s,
                                   .line = &line};
-        status = report(&progress, service_run(&service, settings, &progress, error), error);
+        status = report_progress(&progress, service_run(&service, settings, &progress, error), error);
     }
     struct closing closing = {0};
     closing_begin(&closing, "the store", status == STATUS_OK ? "the work is done" : error->text);

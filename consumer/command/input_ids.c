@@ -156,7 +156,7 @@ static bool find_second(struct table *table, int64_t after, int64_t *second)
     return found;
 }
 
-static void split(struct table *table)
+static void split_table(struct table *table)
 {
     size_t n = 0;
     table->n_shares *= 2;
@@ -166,7 +166,7 @@ static void split(struct table *table)
     table->n = n;
 }
 
-static bool add(struct table *table, uint64_t hash, int64_t line)
+static bool add_id(struct table *table, uint64_t hash, int64_t line)
 {
     if (hash % table->n_shares != table->share)
         return true;
@@ -256,7 +256,7 @@ static enum status make_room(struct input_lines *lines, struct text dataset, str
     if (status != STATUS_OK)
         return status;
     if (table->share == 0)
-        split(table);
+        split_table(table);
     if (table->n >= table->limit)
         table->limit *= 2;
     return STATUS_OK;
@@ -278,7 +278,7 @@ static enum status check_share(struct input_lines *lines, struct text dataset, u
             break;
         struct arena arena = {0};
         if (id_of(lines, line, dataset, &arena, name, &id) &&
-            !add(table, hash_bytes(id.data, id.size, 0) & mask, lines->number))
+            !add_id(table, hash_bytes(id.data, id.size, 0) & mask, lines->number))
             status = out_of_memory(lines, error);
         arena_finish(&arena);
     }

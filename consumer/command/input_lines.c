@@ -29,14 +29,14 @@ void input_lines_close(struct input_lines *lines)
     *lines = (struct input_lines){0};
 }
 
-static void keep(struct input_lines *lines, const char *bytes, size_t n)
+static void keep_bytes(struct input_lines *lines, const char *bytes, size_t n)
 {
     size_t room = INPUT_LINE_BYTES_MAX - lines->kept.size;
     buffer_add(&lines->kept, bytes, n < room ? n : room);
     lines->line_bytes += n;
 }
 
-static enum status fill(struct input_lines *lines, struct error *error)
+static enum status fill_buffer(struct input_lines *lines, struct error *error)
 {
     lines->begin = lines->end = 0;
     return input_source_read(lines->source, lines->bytes, INPUT_BUFFER_BYTES, &lines->end, error);
@@ -72,7 +72,7 @@ enum status input_lines_next(struct input_lines *lines, struct text *line, struc
     lines->line_bytes = 0;
     *line = (struct text){0};
     for (;;) {
-        enum status status = lines->begin == lines->end ? fill(lines, error) : STATUS_OK;
+        enum status status = lines->begin == lines->end ? fill_buffer(lines, error) : STATUS_OK;
         if (status != STATUS_OK)
             return status;
         if (lines->end == 0 && lines->line_bytes == 0)
@@ -86,7 +86,7 @@ enum status input_lines_next(struct input_lines *lines, struct text *line, struc
         if (whole)
             lines->line_bytes = taken;
         else
-            keep(lines, bytes, taken);
+            keep_bytes(lines, bytes, taken);
         if (lines->kept.failed)
             return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: line %lld: out of memory",
                              lines->source->name, (long long)lines->number + 1);

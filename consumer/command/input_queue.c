@@ -16,7 +16,8 @@ struct queueing {
 };
 
 // The lines up to there are another process's. Both read in groups of one size, so their marks meet.
-static enum status follow(struct queueing *queueing, const struct dataset_mark *upto, struct error *error)
+static enum status follow_dataset(struct queueing *queueing, const struct dataset_mark *upto,
+                                  struct error *error)
 {
     if (upto->n_lines < queueing->others.n_lines)
         return STATUS_OK;
@@ -44,7 +45,7 @@ static enum status find_other(struct queueing *queueing, const struct dataset_ma
         log_write(LOG_INFO, "%s: dataset %.*s: another process submits the same lines; the jobs are shared",
                   store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data);
     queueing->others = now;
-    return follow(queueing, upto, error);
+    return follow_dataset(queueing, upto, error);
 }
 
 static enum status add_group(void *context, const struct submission *submissions, size_t n,
@@ -55,7 +56,7 @@ static enum status add_group(void *context, const struct submission *submissions
     struct dataset_mark upto = {position.n_lines, position.fingerprint};
     size_t n_added = 0;
     if (upto.n_lines <= queueing->others.n_lines)
-        return follow(queueing, &upto, error);
+        return follow_dataset(queueing, &upto, error);
     enum status status = store_submit_lines(queueing->store, queueing->dataset, submissions, n,
                                             &queueing->mark, &upto, &n_added, error);
     if (status == STATUS_RETRY)
@@ -66,7 +67,7 @@ static enum status add_group(void *context, const struct submission *submissions
     return status;
 }
 
-static enum status refuse(const struct queueing *queueing, struct error *error)
+static enum status refuse_line(const struct queueing *queueing, struct error *error)
 {
     struct error cause = *error;
     return error_set(error, STATUS_REFUSE, ERROR_STORE,
@@ -85,7 +86,7 @@ static enum status check_whole(const struct queueing *queueing, struct input *in
         return status;
     error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: its bytes are not the ones submitted before",
               input->name);
-    return refuse(queueing, error);
+    return refuse_line(queueing, error);
 }
 
 // ---- an input that has changed ----
@@ -96,7 +97,7 @@ struct comparison {
     bool was_half; // no job, and the line begins with it
 };
 
-static void compare(void *context, struct text record)
+static void compare_records(void *context, struct text record)
 {
     struct comparison *comparison = context;
     comparison->is_same = text_equal(record, comparison->line);
@@ -165,7 +166,7 @@ static enum status accept_or_refuse(struct queueing *queueing, struct input *inp
         (void)error_set(error, STATUS_REFUSE, ERROR_FILE,
                         "%s: line %lld is not the one submitted before (lines can be appended, not changed)",
                         input->name, (long long)input->lines.number);
-    return refuse(queueing, error);
+    return refuse_line(queueing, error);
 }
 
 static enum status skip_submitted(struct queueing *queueing, struct input *input, struct error *error)

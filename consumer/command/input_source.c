@@ -20,7 +20,7 @@ struct gzip_stream {
     unsigned char bytes[COPY_BYTES]; // compressed, as they were read
 };
 
-static enum status fail(const struct input_source *source, const char *doing, struct error *error)
+static enum status fail_source(const struct input_source *source, const char *doing, struct error *error)
 {
     return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s%s", source->name, doing, strerror(errno));
 }
@@ -47,7 +47,7 @@ static bool write_all(int fd, const char *bytes, size_t n)
 }
 
 // Replaces the descriptor of a stream by one of a temporary file with its bytes.
-static enum status spool(struct input_source *source, struct error *error)
+static enum status spool_source(struct input_source *source, struct error *error)
 {
     char bytes[COPY_BYTES];
     int copy = file_open_temporary(file_temporary_folder());
@@ -63,7 +63,7 @@ static enum status spool(struct input_source *source, struct error *error)
             return error->status;
         }
     if (n < 0) {
-        fail(source, "reading: ", error);
+        fail_source(source, "reading: ", error);
         close(copy);
         return error->status;
     }
@@ -101,7 +101,7 @@ static enum status gzip_fill(struct input_source *source, struct error *error)
     struct gzip_stream *gzip = source->gzip;
     ssize_t n = read_some(source->fd, (char *)gzip->bytes, sizeof gzip->bytes);
     if (n < 0)
-        return fail(source, "reading: ", error);
+        return fail_source(source, "reading: ", error);
     gzip->zlib.next_in = gzip->bytes;
     gzip->zlib.avail_in = (unsigned)n;
     gzip->has_ended = n == 0;
@@ -165,7 +165,7 @@ enum status input_source_open(struct input_source *source, const char *path, str
     source->fd = own >= 0 ? fcntl(own, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC);
     enum status status = STATUS_OK;
     if (source->fd < 0 || fstat(source->fd, &about) != 0)
-        status = fail(source, "", error);
+        status = fail_source(source, "", error);
     else if (S_ISDIR(about.st_mode))
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file or a pipe, got a folder",
                            source->name);
@@ -173,7 +173,7 @@ enum status input_source_open(struct input_source *source, const char *path, str
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file or a pipe, got a device",
                            source->name);
     else if (!S_ISREG(about.st_mode) || (own >= 0 && lseek(source->fd, 0, SEEK_CUR) != 0))
-        status = spool(source, error); // the rest of a partly read file
+        status = spool_source(source, error); // the rest of a partly read file
     if (status == STATUS_OK)
         status = gzip_open(source, error);
     if (status == STATUS_OK)
@@ -197,7 +197,7 @@ enum status input_source_rewind(struct input_source *source, struct error *error
         source->gzip->in_member = source->gzip->has_ended = false;
         source->gzip->zlib.avail_in = 0;
     }
-    return lseek(source->fd, 0, SEEK_SET) < 0 ? fail(source, "reading it again: ", error) : STATUS_OK;
+    return lseek(source->fd, 0, SEEK_SET) < 0 ? fail_source(source, "reading it again: ", error) : STATUS_OK;
 }
 
 enum status input_source_read(struct input_source *source, char *bytes, size_t n_max, size_t *n,
@@ -207,5 +207,5 @@ enum status input_source_read(struct input_source *source, char *bytes, size_t n
         return gzip_read(source, bytes, n_max, n, error);
     ssize_t got = read_some(source->fd, bytes, n_max);
     *n = got > 0 ? (size_t)got : 0;
-    return got < 0 ? fail(source, "reading: ", error) : STATUS_OK;
+    return got < 0 ? fail_source(source, "reading: ", error) : STATUS_OK;
 }

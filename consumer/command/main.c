@@ -26,7 +26,7 @@ static const struct {
     {"annotate", command_annotate}, {"report", command_report},
 };
 
-static int fail(const struct error *error)
+static int fail_command(const struct error *error)
 {
     if (error->code == ERROR_JOBS_FAILED)
         log_write(LOG_WARNING, "%s", error->text);
@@ -37,12 +37,12 @@ static int fail(const struct error *error)
     return error->code == ERROR_USAGE ? 2 : error->code == ERROR_JOBS_FAILED ? 3 : 1;
 }
 
-static int run(const struct settings *settings)
+static int run_command(const struct settings *settings)
 {
     struct error error = {0};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         if (strcmp(commands[i].name, settings->command) == 0)
-            return commands[i].run(settings, &error) == STATUS_OK ? 0 : fail(&error);
+            return commands[i].run(settings, &error) == STATUS_OK ? 0 : fail_command(&error);
     return 2;
 }
 
@@ -74,7 +74,7 @@ static void print_help(int n, char **words)
     option_help_print(command, all);
 }
 
-static int start(int argc, char **argv)
+static int start_process(int argc, char **argv)
 {
     const char *first = argc > 1 ? argv[1] : NULL;
     if (first && (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)) {
@@ -89,7 +89,7 @@ static int start(int argc, char **argv)
     struct error error;
     if (options_parse(&settings, argc - 1, argv + 1, &error) != STATUS_OK) {
         settings_finish(&settings);
-        return fail(&error);
+        return fail_command(&error);
     }
     struct log_settings logs = {settings.log.quiet     ? LOG_ERROR
                                 : settings.log.verbose ? LOG_DEBUG
@@ -97,12 +97,12 @@ static int start(int argc, char **argv)
                                 settings.log.json, settings.log.file};
     int exit_status = 0;
     if (log_configure(&logs, &error) != STATUS_OK) {
-        exit_status = fail(&error);
+        exit_status = fail_command(&error);
     } else if (settings.help || settings.help_all) {
         option_help_print(settings.command, settings.help_all);
     } else {
         options_find_unknown_variables(environ, warn_of_variable);
-        exit_status = run(&settings);
+        exit_status = run_command(&settings);
     }
     settings_finish(&settings);
     return exit_status;
@@ -124,14 +124,14 @@ int main(int argc, char **argv)
     digest_init();
     signal(SIGPIPE, SIG_IGN); // a closed pipe or connection is an error where it is written to
     signal(SIGXFSZ, SIG_IGN); // and so is a file that reaches RLIMIT_FSIZE
-    int exit_status = start(argc, argv);
+    int exit_status = start_process(argc, argv);
     bool failed = ferror(stdout);
     errno = 0;
     if ((fclose(stdout) != 0 && errno != EBADF) || failed) { // EBADF: it was closed from the start
         struct error error;
         error_set(&error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s",
                   strerror(errno ? errno : EIO));
-        exit_status = exit_status ? exit_status : fail(&error);
+        exit_status = exit_status ? exit_status : fail_command(&error);
     }
     return exit_status;
 }

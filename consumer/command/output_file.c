@@ -12,7 +12,7 @@
 
 enum { NAMES_TRIED_MAX = 100 };
 
-static enum status fail(const struct output_file *output, const char *doing, struct error *error)
+static enum status fail_output(const struct output_file *output, const char *doing, struct error *error)
 {
     return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s%s", output->name, doing, strerror(errno));
 }
@@ -81,11 +81,11 @@ static enum status open_regular(struct output_file *output, const char *target, 
                                 struct error *error)
 {
     if (existing && faccessat(AT_FDCWD, target, W_OK, AT_EACCESS) != 0)
-        return fail(output, "", error);
+        return fail_output(output, "", error);
     output->target = strdup(target);
     int fd = output->target ? create_temporary(output) : -1;
     if (fd < 0)
-        return fail(output, "creating a file beside it: ", error);
+        return fail_output(output, "creating a file beside it: ", error);
     if (existing) {
         if (fchown(fd, existing->st_uid, existing->st_gid) != 0)
             errno = 0; // the file of another owner becomes ours
@@ -96,7 +96,7 @@ static enum status open_regular(struct output_file *output, const char *target, 
     if (output->file)
         return STATUS_OK;
     close(fd);
-    return fail(output, "", error);
+    return fail_output(output, "", error);
 }
 
 static enum status open_stream(struct output_file *output, int fd, struct error *error)
@@ -104,7 +104,7 @@ static enum status open_stream(struct output_file *output, int fd, struct error 
     output->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (output->file)
         return STATUS_OK;
-    fail(output, "", error);
+    fail_output(output, "", error);
     if (fd >= 0)
         close(fd);
     return error->status;
@@ -115,11 +115,12 @@ static enum status open_path(struct output_file *output, const char *path, struc
     struct file_place place;
     struct stat about;
     if (!file_follow(path, &place))
-        return fail(output, "", error);
+        return fail_output(output, "", error);
     if (place.descriptor >= 0)
         return open_stream(output, fcntl(place.descriptor, F_DUPFD_CLOEXEC, 3), error);
     if (stat(place.path, &about) != 0)
-        return errno == ENOENT ? open_regular(output, place.path, NULL, error) : fail(output, "", error);
+        return errno == ENOENT ? open_regular(output, place.path, NULL, error)
+                               : fail_output(output, "", error);
     if (S_ISDIR(about.st_mode))
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file, got a folder", path);
     if (S_ISREG(about.st_mode))
@@ -167,15 +168,15 @@ enum status output_file_complete(struct output_file *output, struct error *error
     int fd = fileno(output->file);
     errno = 0;
     if (fflush(output->file) != 0 || (ferror(output->file) && (errno = errno ? errno : EIO)))
-        return fail(output, "writing: ", error);
+        return fail_output(output, "writing: ", error);
     if (!output->target)
         return STATUS_OK;
     if (fsync(fd) != 0)
-        return fail(output, "writing: ", error);
+        return fail_output(output, "writing: ", error);
     if (!output->temporary && !take_name(output, name_unnamed, &fd))
-        return fail(output, "naming it: ", error);
+        return fail_output(output, "naming it: ", error);
     if (rename(output->temporary, output->target) != 0)
-        return fail(output, "renaming: ", error);
+        return fail_output(output, "renaming: ", error);
     free(output->temporary);
     output->temporary = NULL;
     synchronize_folder(output->target);

@@ -19,7 +19,7 @@ static uint64_t hash_of(struct text line)
     return hash ? hash : 1;
 }
 
-static enum status receive(void *context, const struct record *record, struct error *error)
+static enum status receive_record(void *context, const struct record *record, struct error *error)
 {
     struct submitted_lines *lines = context;
     int64_t number = 0;
@@ -43,7 +43,7 @@ static bool is_same(const struct submitted_lines *lines, int64_t number, struct 
     return !input_line_is_blank(line) && (hash == hash_of(line) || hash == hash_of(kept));
 }
 
-static int64_t find(const struct submitted_lines *lines, struct input *input, bool all_found)
+static int64_t find_line(const struct submitted_lines *lines, struct input *input, bool all_found)
 {
     struct text line = {0};
     struct error error;
@@ -68,9 +68,9 @@ int64_t topic_change_find(const struct kafka_config *config, struct text dataset
                                     .n_lines = n_lines};
     struct error error;
     int64_t number = 0;
-    if (lines.hashes &&
-        kafka_read_topic(config, config->jobs, KAFKA_READ_COMMITTED, receive, &lines, &error) == STATUS_OK)
-        number = find(&lines, input, lines.n_found == n_jobs);
+    if (lines.hashes && kafka_read_topic(config, config->jobs, KAFKA_READ_COMMITTED, receive_record, &lines,
+                                         &error) == STATUS_OK)
+        number = find_line(&lines, input, lines.n_found == n_jobs);
     free(lines.hashes);
     return number;
 }

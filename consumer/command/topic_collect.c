@@ -13,8 +13,8 @@ struct reading {
     bool results; // else jobs
 };
 
-static enum status add(const struct reading *reading, struct text job_id, int64_t index, struct text record,
-                       struct error *error)
+static enum status add_result(const struct reading *reading, struct text job_id, int64_t index,
+                              struct text record, struct error *error)
 {
     return reading->results ? spool_add_result(reading->spool, job_id, index, record, error)
                             : spool_add_job(reading->spool, job_id, error);
@@ -36,13 +36,13 @@ static enum status receive_decoded(const struct reading *reading, const struct r
                                                : job_decode(job, record->value, encoding, &ignored);
         (void)decoded;
         if (job->job_id.size && text_equal(job->dataset, reading->dataset))
-            status = add(reading, job->job_id, job->index, record->value, error);
+            status = add_result(reading, job->job_id, job->index, record->value, error);
     }
     job_destroy(job);
     return status;
 }
 
-static enum status receive(void *context, const struct record *record, struct error *error)
+static enum status receive_record(void *context, const struct record *record, struct error *error)
 {
     const struct reading *reading = context;
     if (reading->results && !headers_are_of_topic(record->headers, record->n_headers, reading->jobs))
@@ -51,7 +51,8 @@ static enum status receive(void *context, const struct record *record, struct er
     struct text job_id = headers_find(record->headers, record->n_headers, HEADER_JOB_ID);
     if (reading->results || !dataset.size || !job_id.size)
         return receive_decoded(reading, record, error);
-    return text_equal(dataset, reading->dataset) ? add(reading, job_id, -1, record->value, error) : STATUS_OK;
+    return text_equal(dataset, reading->dataset) ? add_result(reading, job_id, -1, record->value, error)
+                                                 : STATUS_OK;
 }
 
 static enum status write_record(void *context, struct text record, struct error *error)
@@ -63,10 +64,12 @@ static enum status read_topics(struct reading *reading, const struct kafka_confi
                                struct topic_collected *collected, struct error *error)
 {
     int64_t n_jobs = 0;
-    enum status status = kafka_read_topic(config, config->jobs, KAFKA_READ_SETTLED, receive, reading, error);
+    enum status status =
+        kafka_read_topic(config, config->jobs, KAFKA_READ_SETTLED, receive_record, reading, error);
     reading->results = true;
     if (status == STATUS_OK)
-        status = kafka_read_topic(config, config->results, KAFKA_READ_SETTLED, receive, reading, error);
+        status =
+            kafka_read_topic(config, config->results, KAFKA_READ_SETTLED, receive_record, reading, error);
     if (status == STATUS_OK)
         status = spool_count(reading->spool, &n_jobs, &collected->n_results, &collected->n_missing, error);
     collected->n_expected = n_jobs;

@@ -67,7 +67,7 @@ static enum status send_job(struct topic_submit *submit, const struct submission
     return STATUS_OK;
 }
 
-static enum status commit(struct topic_submit *submit, bool complete, struct error *error)
+static enum status commit_chunk(struct topic_submit *submit, bool complete, struct error *error)
 {
     struct input_position position = input_position(submit->input);
     struct marker marker = submit->marker;
@@ -108,7 +108,7 @@ static enum status send_group(void *context, const struct submission *submission
     }
     bool is_due = submit->n_pending >= CHUNK_JOBS || submit->pending_bytes >= CHUNK_BYTES ||
                   clock_ms() - submit->began_ms >= CHUNK_MS;
-    return is_due ? commit(submit, false, error) : STATUS_OK;
+    return is_due ? commit_chunk(submit, false, error) : STATUS_OK;
 }
 
 // ---- where to go on ----
@@ -233,7 +233,7 @@ static enum status open_producer(struct topic_submit *submit, struct error *erro
 
 // Continues after the last committed line. The producer is opened first: it aborts its predecessor's open
 // transaction, so that the marker is decided.
-static enum status run(struct topic_submit *submit, struct error *error)
+static enum status run_submission(struct topic_submit *submit, struct error *error)
 {
     enum status status = find_start(submit, error);
     if (status != STATUS_OK)
@@ -242,7 +242,7 @@ static enum status run(struct topic_submit *submit, struct error *error)
         submit->n_before = submit->marker.n_jobs;
     status = input_read(submit->input, submit->marker.dataset, send_group, submit, error);
     bool has_news = submit->n_pending || !submit->is_marked || !submit->marker.complete;
-    return status == STATUS_OK && has_news ? commit(submit, true, error) : status;
+    return status == STATUS_OK && has_news ? commit_chunk(submit, true, error) : status;
 }
 
 static enum status start_again(struct topic_submit *submit, struct error *error)
@@ -273,13 +273,13 @@ enum status topic_submit(const struct kafka_config *config, struct text dataset,
                                   .n_before = -1};
     enum status status = open_producer(&submit, error);
     if (status == STATUS_OK)
-        status = run(&submit, error);
+        status = run_submission(&submit, error);
     while (status == STATUS_RETRY && clock_ms() - submit.committed_ms < PATIENCE_MS) {
         log_write(LOG_WARNING, "%s; going on behind line %lld", error->text,
                   (long long)submit.marker.n_lines);
         status = start_again(&submit, error);
         if (status == STATUS_OK)
-            status = run(&submit, error);
+            status = run_submission(&submit, error);
     }
     kafka_producer_close(submit.producer);
     if (status == STATUS_OK)

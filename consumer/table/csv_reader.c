@@ -95,7 +95,7 @@ static enum status start_parser(struct csv_reader *reader, struct error *error)
 }
 
 // A CR at the end of what was read waits for the byte behind it.
-static enum status fill(struct csv_reader *reader, struct error *error)
+static enum status fill_bytes(struct csv_reader *reader, struct error *error)
 {
     size_t n = 0;
     if (reader->begin < reader->end)
@@ -145,7 +145,7 @@ static bool is_blank(struct text piece)
            text_equals_string(piece, "\r");
 }
 
-static void pass(struct csv_reader *reader, struct text piece)
+static void pass_piece(struct csv_reader *reader, struct text piece)
 {
     reader->begin += piece.size;
     reader->line_bytes += (int64_t)piece.size;
@@ -164,10 +164,10 @@ static enum status reject(struct csv_reader *reader, struct table_row *row, int6
     enum status status = STATUS_OK;
     bool more = reader->line_bytes > 0;
     while (status == STATUS_OK && more) {
-        status = needs_more(reader) ? fill(reader, error) : STATUS_OK;
+        status = needs_more(reader) ? fill_bytes(reader, error) : STATUS_OK;
         struct text piece = next_piece(reader);
         more = piece.size && piece.data[piece.size - 1] != '\n';
-        pass(reader, piece);
+        pass_piece(reader, piece);
     }
     if (status != STATUS_OK || start_parser(reader, &ignored) != STATUS_OK)
         return status != STATUS_OK ? status : STATUS_REFUSE;
@@ -209,13 +209,13 @@ static enum status check_memory(const struct csv_reader *reader, struct error *e
                      reader->source->name, (long long)reader->line);
 }
 
-static enum status finish(struct csv_reader *reader, size_t *n_fields, struct table_row *row,
-                          struct error *error)
+static enum status finish_record(struct csv_reader *reader, size_t *n_fields, struct table_row *row,
+                                 struct error *error)
 {
     bool was_begun = reader->record.is_begun;
     if (was_begun && csv_fini(&reader->parser, add_field, end_record, reader) != 0)
-        return reject(reader, row, reader->record.first_line, 1,
-                      "a quote is not closed before the file's end", error);
+        return reject_record(reader, row, reader->record.first_line, 1,
+                             "a quote is not closed before the file's end", error);
     *row = (struct table_row){0};
     if (was_begun)
         take_fields(reader, n_fields, row);
@@ -240,8 +240,8 @@ static bool is_ended_oddly(const struct csv_reader *reader, struct text piece)
 }
 
 // Passes one piece of a line to libcsv. After it the record may be complete.
-static enum status parse(struct csv_reader *reader, struct text piece, struct table_row *row,
-                         struct error *error)
+static enum status parse_piece(struct csv_reader *reader, struct text piece, struct table_row *row,
+                               struct error *error)
 {
     if (!reader->record.is_begun)
         reader->record.first_line = reader->line;
@@ -254,13 +254,13 @@ static enum status parse(struct csv_reader *reader, struct text piece, struct ta
     if (csv_error(&reader->parser) == CSV_ENOMEM)
         reader->failed = true;
     else if (taken != piece.size)
-        return reject(reader, row, line, column + (int64_t)taken + 1,
-                      "a quote inside a field must be doubled, and the field quoted", error);
+        return reject_record(reader, row, line, column + (int64_t)taken + 1,
+                             "a quote inside a field must be doubled, and the field quoted", error);
     if (reader->record.has_lone_return || is_ended_oddly(reader, piece))
-        return reject(reader, row, line, column + 1, "a CR without LF must stand in quotes", error);
+        return reject_record(reader, row, line, column + 1, "a CR without LF must stand in quotes", error);
     if (reader->record.n_bytes > TABLE_ROW_BYTES_MAX)
-        return reject(reader, row, reader->record.first_line, 1,
-                      "the row has more than 16 MiB, or a quote is not closed", error);
+        return reject_record(reader, row, reader->record.first_line, 1,
+                             "the row has more than 16 MiB, or a quote is not closed", error);
     return check_memory(reader, error);
 }
 
@@ -272,23 +272,23 @@ enum status csv_reader_next(struct csv_reader *reader, size_t *n_fields, struct 
     while (status == STATUS_OK && !reader->record.is_complete) {
         bool is_start = reader->line == 1 && reader->line_bytes == 0 && reader->begin == 0;
         if (needs_more(reader)) {
-            status = fill(reader, error);
+            status = fill_bytes(reader, error);
             if (status == STATUS_OK && is_start)
                 status = skip_mark(reader, error);
             continue;
         }
         struct text piece = next_piece(reader);
         if (!piece.size)
-            return finish(reader, n_fields, row, error);
+            return finish_record(reader, n_fields, row, error);
         if (piece.size > 1 && memcmp(piece.data + piece.size - 2, "\r\n", 2) == 0)
             reader->style.has_carriage_returns = true;
         if (!reader->record.is_begun && is_blank(piece)) {
             reader->record.first_line = reader->line;
-            pass(reader, piece);
+            pass_piece(reader, piece);
             add_field("", 0, reader);
             reader->record.is_complete = reader->record.is_blank = true;
         } else {
-            status = parse(reader, piece, row, error);
+            status = parse_piece(reader, piece, row, error);
         }
     }
     if (status == STATUS_OK)

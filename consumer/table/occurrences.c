@@ -4,7 +4,7 @@
 
 enum { PLACES_FIRST = 1024 };
 
-static struct occurrence *find(struct occurrence *places, size_t n_places, uint64_t hash)
+static struct occurrence *find_place(struct occurrence *places, size_t n_places, uint64_t hash)
 {
     size_t i = hash & (n_places - 1);
     while (places[i].n && places[i].hash != hash)
@@ -12,7 +12,7 @@ static struct occurrence *find(struct occurrence *places, size_t n_places, uint6
     return &places[i];
 }
 
-static bool grow(struct occurrences *occurrences)
+static bool grow_table(struct occurrences *occurrences)
 {
     if (4 * (occurrences->n_used + 1) <= 3 * occurrences->n_places)
         return true;
@@ -22,7 +22,7 @@ static bool grow(struct occurrences *occurrences)
         return false;
     for (size_t i = 0; i < occurrences->n_places; i++)
         if (occurrences->places[i].n)
-            *find(places, n_places, occurrences->places[i].hash) = occurrences->places[i];
+            *find_place(places, n_places, occurrences->places[i].hash) = occurrences->places[i];
     free(occurrences->places);
     occurrences->places = places;
     occurrences->n_places = n_places;
@@ -31,9 +31,9 @@ static bool grow(struct occurrences *occurrences)
 
 bool occurrences_count(struct occurrences *occurrences, uint64_t hash, uint64_t *n)
 {
-    if (!grow(occurrences))
+    if (!grow_table(occurrences))
         return false;
-    struct occurrence *place = find(occurrences->places, occurrences->n_places, hash);
+    struct occurrence *place = find_place(occurrences->places, occurrences->n_places, hash);
     occurrences->n_used += place->n == 0;
     place->hash = hash;
     *n = place->n++;

@@ -140,7 +140,7 @@ static bool is_done(const struct job *job)
 }
 
 // The first of the most frequent texts; *n_equal: how many votes have it. NULL: none is done.
-static const struct job *choose(const struct row_answer *answer, struct job *const *votes, int *n_equal)
+static const struct job *choose_vote(const struct row_answer *answer, struct job *const *votes, int *n_equal)
 {
     const struct job *best = NULL;
     *n_equal = 0;
@@ -236,7 +236,7 @@ static void take_failure(struct row_answer *answer, const struct job *job)
 void row_answer_take(struct row_answer *answer, struct job *const *votes)
 {
     int n_equal;
-    const struct job *job = choose(answer, votes, &n_equal);
+    const struct job *job = choose_vote(answer, votes, &n_equal);
     arena_finish(&answer->row_arena);
     answer->failed = answer->was_cut = false;
     for (size_t i = 0; i < answer->columns.n; i++)

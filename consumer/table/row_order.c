@@ -34,7 +34,7 @@ struct planner {
     bool failed;    // out of memory
 };
 
-static const struct row_cell *cell(const struct row_order *order, uint32_t row, size_t column)
+static const struct row_cell *cell_at(const struct row_order *order, uint32_t row, size_t column)
 {
     return &order->cells[row * order->n_columns + column];
 }
@@ -82,7 +82,7 @@ static int compare_rows(const void *a, const void *b, void *context)
     const struct row_order *order = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     for (size_t i = 0; i < order->n_columns; i++) {
-        uint32_t p = cell(order, x, i)->hash, q = cell(order, y, i)->hash;
+        uint32_t p = cell_at(order, x, i)->hash, q = cell_at(order, y, i)->hash;
         if (p != q)
             return p < q ? -1 : 1;
     }
@@ -134,13 +134,13 @@ static int compare_values(const void *a, const void *b, void *context)
 {
     const struct column_of *of = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    uint32_t p = cell(of->order, x, of->column)->hash, q = cell(of->order, y, of->column)->hash;
+    uint32_t p = cell_at(of->order, x, of->column)->hash, q = cell_at(of->order, y, of->column)->hash;
     if (p != q)
         return p < q ? -1 : 1;
     return x < y ? -1 : x > y;
 }
 
-static void place(struct planner *planner, const uint32_t *rows, size_t n, size_t at, uint16_t column)
+static void place_rows(struct planner *planner, const uint32_t *rows, size_t n, size_t at, uint16_t column)
 {
     for (size_t i = 0; i < n; i++)
         planner->order->fields[rows[i] * planner->order->n_columns + at] = column;
@@ -148,9 +148,9 @@ static void place(struct planner *planner, const uint32_t *rows, size_t n, size_
 
 static bool is_constant(const struct row_order *order, const struct node *node, uint16_t column)
 {
-    uint32_t hash = cell(order, node->rows[0], column)->hash;
+    uint32_t hash = cell_at(order, node->rows[0], column)->hash;
     for (size_t i = 1; i < node->n; i++)
-        if (cell(order, node->rows[i], column)->hash != hash)
+        if (cell_at(order, node->rows[i], column)->hash != hash)
             return false;
     return true;
 }
@@ -161,7 +161,7 @@ static void place_constants(struct planner *planner, struct node *node)
     for (size_t i = 0; i < node->n_columns; i++) {
         uint16_t column = node->columns[i];
         if (is_constant(planner->order, node, column))
-            place(planner, node->rows, node->n, node->n_placed++, column);
+            place_rows(planner, node->rows, node->n, node->n_placed++, column);
         else
             node->columns[n_left++] = column;
     }
@@ -178,8 +178,9 @@ static bool find_groups(const struct planner *planner, const struct node *node, 
         memcpy(sorted, node->rows, node->n * sizeof *sorted);
         qsort_r(sorted, node->n, sizeof *sorted, compare_values, &of);
         for (size_t start = 0, end; start < node->n; start = end) {
-            const struct row_cell *value = cell(order, sorted[start], of.column);
-            for (end = start + 1; end < node->n && cell(order, sorted[end], of.column)->hash == value->hash;)
+            const struct row_cell *value = cell_at(order, sorted[start], of.column);
+            for (end = start + 1;
+                 end < node->n && cell_at(order, sorted[end], of.column)->hash == value->hash;)
                 end++;
             struct group group = {.first = (uint32_t)(i * node->n + start),
                                   .n = (uint32_t)(end - start),
@@ -222,7 +223,7 @@ static void choose_groups(struct planner *planner, const struct node *node, stru
         struct group *first = &choice->groups[0];
         size_t n = count_free(planner, choice, first);
         double score =
-            n > 1 ? score_of(cell(planner->order, choice->sorted[first->first], first->column), n) : -1;
+            n > 1 ? score_of(cell_at(planner->order, choice->sorted[first->first], first->column), n) : -1;
         if (n > 1 && score >= first->score) {
             take_group(planner, choice, first);
             score = -1;
@@ -248,7 +249,7 @@ static void arrange_rows(struct planner *planner, struct node *node, struct choi
 }
 
 // Replaces the node's rows by those of its groups, one behind the other.
-static bool split(struct planner *planner, struct node *node, struct choice *choice)
+static bool split_node(struct planner *planner, struct node *node, struct choice *choice)
 {
     choice->sorted = malloc(node->n * node->n_columns * sizeof *choice->sorted);
     choice->chosen = malloc(node->n * sizeof *choice->chosen);
@@ -279,7 +280,7 @@ static void plan_group(struct planner *planner, const struct node *node, size_t 
         if (node->columns[i] != column)
             columns[group.n_columns++] = node->columns[i];
     if (columns) {
-        place(planner, group.rows, group.n, node->n_placed, column);
+        place_rows(planner, group.rows, group.n, node->n_placed, column);
         plan_node(planner, &group);
     }
     free(columns);
@@ -291,12 +292,12 @@ static void plan_node(struct planner *planner, struct node *node)
     if (node->n > 1)
         place_constants(planner, node);
     if (node->n > 1 && node->n_columns)
-        planner->failed |= !split(planner, node, &choice);
+        planner->failed |= !split_node(planner, node, &choice);
     size_t start = 0;
     for (size_t i = 0; i < choice.n_ends && !planner->failed; start = choice.ends[i++])
         plan_group(planner, node, start, choice.ends[i], choice.of[i]);
     for (size_t i = 0; i < node->n_columns; i++)
-        place(planner, node->rows + start, node->n - start, node->n_placed + i, node->columns[i]);
+        place_rows(planner, node->rows + start, node->n - start, node->n_placed + i, node->columns[i]);
     free(choice.ends);
     free(choice.of);
 }

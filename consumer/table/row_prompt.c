@@ -13,7 +13,7 @@ static enum status refuse_memory(struct error *error)
 }
 
 // A fault of something that all rows share.
-static enum status refuse(struct error *error, const char *what)
+static enum status refuse_prompt(struct error *error, const char *what)
 {
     error_prefix(error, "%s", what);
     error->code = ERROR_USAGE;
@@ -110,7 +110,7 @@ static enum status read_object(struct row_prompt *prompt, const char *path, stru
     if (status == STATUS_OK) {
         struct text text = {content.data ? content.data : "", content.size};
         if (json_decode(text, &prompt->arena, object, error) != STATUS_OK)
-            status = refuse(error, path);
+            status = refuse_prompt(error, path);
         else if (object->kind != VALUE_OBJECT)
             status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected a JSON object, got %s", path,
                                value_kind_name(object->kind));
@@ -313,7 +313,7 @@ static enum status check_parameters(const struct row_prompt *prompt, struct erro
     if (job && !record.failed && !prompt->parameters.failed)
         status = job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error);
     if (status == STATUS_REJECT)
-        status = refuse(error, "the parameters of all rows");
+        status = refuse_prompt(error, "the parameters of all rows");
     else if (status == STATUS_OK && job->result.n_warnings)
         status = refuse_parameter(job->result.warnings[0], error);
     job_destroy(job);
@@ -386,7 +386,8 @@ static enum status take_fields(struct row_prompt *prompt, const struct table_row
     return STATUS_OK;
 }
 
-static enum status render(struct row_prompt *prompt, const struct template *template, struct error *error)
+static enum status render_template(struct row_prompt *prompt, const struct template *template,
+                                   struct error *error)
 {
     struct template_environment environment = {.now = 0, .none_is_empty = true};
     if (template == prompt->messages) {
@@ -413,12 +414,12 @@ enum status row_prompt_render(struct row_prompt *prompt, const struct table_row 
     enum status status = take_fields(prompt, row, error);
     buffer_add_string(record, "{\"messages\":[");
     if (status == STATUS_OK && prompt->system) {
-        status = render(prompt, prompt->system, error);
+        status = render_template(prompt, prompt->system, error);
         add_message("system", (struct text){prompt->text.data, prompt->text.size}, record);
         buffer_add_byte(record, ',');
     }
     if (status == STATUS_OK)
-        status = render(prompt, prompt->messages ? prompt->messages : prompt->prompt, error);
+        status = render_template(prompt, prompt->messages ? prompt->messages : prompt->prompt, error);
     if (status == STATUS_OK && prompt->messages)
         status = row_messages_add((struct text){prompt->text.data, prompt->text.size}, &prompt->content,
                                   record, error);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static enum status fail(const char *doing, struct error *error)
+static enum status fail_spool(const char *doing, struct error *error)
 {
     return error_set(error, STATUS_REFUSE, ERROR_FILE, "a temporary file in %s: %s: %s",
                      file_temporary_folder(), doing, strerror(errno));
@@ -19,7 +19,7 @@ enum status row_spool_open(struct row_spool *spool, struct error *error)
     spool->file = fd >= 0 ? fdopen(fd, "w+") : NULL;
     if (spool->file)
         return STATUS_OK;
-    fail("opening", error);
+    fail_spool("opening", error);
     if (fd >= 0)
         close(fd);
     return error->status;
@@ -44,7 +44,7 @@ enum status row_spool_add(struct row_spool *spool, struct text request, int64_t 
         spool->capacity = capacity;
     }
     if (request.size && fwrite(request.data, 1, request.size, spool->file) != request.size)
-        return fail("writing", error);
+        return fail_spool("writing", error);
     spool->rows[spool->n++] = (struct row_spooled){spool->end, seed, (uint32_t)request.size};
     spool->end += request.size;
     return STATUS_OK;
@@ -56,12 +56,12 @@ enum status row_spool_read(struct row_spool *spool, size_t i, struct buffer *req
     const struct row_spooled *row = &spool->rows[i];
     buffer_clear(request);
     if (fflush(spool->file) != 0)
-        return fail("writing", error);
+        return fail_spool("writing", error);
     for (uint32_t done = 0; done < row->size;) {
         size_t size = row->size - done < sizeof bytes ? row->size - done : sizeof bytes;
         ssize_t n = pread(fileno(spool->file), bytes, size, (off_t)(row->offset + done));
         if (n <= 0)
-            return fail("reading", error);
+            return fail_spool("reading", error);
         buffer_add(request, bytes, (size_t)n);
         done += (uint32_t)n;
     }

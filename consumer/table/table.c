@@ -45,7 +45,7 @@ size_t table_columns_find(const struct table_columns *columns, struct text name)
 enum { NEAREST_BYTES_MAX = 64 };
 
 // Levenshtein's distance of names of at most NEAREST_BYTES_MAX bytes.
-static size_t distance(struct text a, struct text b)
+static size_t edit_distance(struct text a, struct text b)
 {
     size_t row[NEAREST_BYTES_MAX + 1];
     for (size_t j = 0; j <= b.size; j++)
@@ -72,7 +72,7 @@ struct text table_columns_nearest(const struct table_columns *columns, struct te
     for (size_t i = 0; i < columns->n; i++) {
         if (columns->names[i].size > NEAREST_BYTES_MAX)
             continue;
-        size_t d = distance(name, columns->names[i]);
+        size_t d = edit_distance(name, columns->names[i]);
         if (d < best) {
             best = d;
             nearest = columns->names[i];

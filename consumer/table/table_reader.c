@@ -38,8 +38,8 @@ const char *table_reader_name(const struct table_reader *reader)
     return strcmp(reader->wanted.path, "-") == 0 ? "standard input" : reader->wanted.path;
 }
 
-static enum status reject(const struct table_reader *reader, struct table_row *row, const char *what,
-                          struct error *error)
+static enum status reject_row(const struct table_reader *reader, struct table_row *row, const char *what,
+                              struct error *error)
 {
     row->fields = NULL;
     return error_set(error, STATUS_REJECT, ERROR_FILE, "%s: line %lld: %s", table_reader_name(reader),
@@ -113,7 +113,7 @@ static enum status reject_count(const struct table_reader *reader, struct table_
 {
     char what[96];
     snprintf(what, sizeof what, "expected %zu fields as in the first line, got %zu", reader->columns.n, n);
-    return reject(reader, row, what, error);
+    return reject_row(reader, row, what, error);
 }
 
 static enum status next_csv(struct table_reader *reader, struct table_row *row, struct error *error)
@@ -188,7 +188,7 @@ static enum status next_unquoted(struct table_reader *reader, struct table_row *
     if (status != STATUS_OK || !line.data)
         return status;
     if (reader->lines.line_bytes > TABLE_ROW_BYTES_MAX)
-        return reject(reader, row, "the row has more than 16 MiB", error);
+        return reject_row(reader, row, "the row has more than 16 MiB", error);
     for (; line.data; n++) {
         struct text field = cut_field(reader, &line);
         if (n < reader->columns.n)
@@ -238,10 +238,11 @@ static enum status decode_line(struct table_reader *reader, struct text line, st
     arena_finish(&reader->line_arena);
     *row = (struct table_row){.line = reader->lines.number, .raw = line};
     if (reader->lines.line_bytes > TABLE_ROW_BYTES_MAX)
-        return reject(reader, row, "the row has more than 16 MiB", error);
+        return reject_row(reader, row, "the row has more than 16 MiB", error);
     if (json_decode_spelled(line, &reader->line_arena, object, &fault) != STATUS_OK)
-        return reject(reader, row, fault.text, error);
-    return object->kind == VALUE_OBJECT ? STATUS_OK : reject(reader, row, "expected a JSON object", error);
+        return reject_row(reader, row, fault.text, error);
+    return object->kind == VALUE_OBJECT ? STATUS_OK
+                                        : reject_row(reader, row, "expected a JSON object", error);
 }
 
 static enum status next_object(struct table_reader *reader, struct value *object, struct table_row *row,
@@ -278,7 +279,7 @@ static enum status next_jsonl(struct table_reader *reader, struct table_row *row
         const struct value_member *member = &object.object.members[i];
         size_t column = find_member(reader, i, member->key);
         if (column == reader->columns.n)
-            return reject(reader, row, "it changed while it was read", error);
+            return reject_row(reader, row, "it changed while it was read", error);
         reader->fields[column] = member->value;
     }
     row->fields = reader->fields;

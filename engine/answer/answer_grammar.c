@@ -14,36 +14,36 @@ struct build {
     enum status status;
 };
 
-static uint32_t none(struct build *build)
+static uint32_t rule_none(struct build *build)
 {
     return rules_sequence(build->rules, NULL, 0);
 }
 
-static uint32_t join(struct build *build, uint32_t a, uint32_t b)
+static uint32_t rule_join(struct build *build, uint32_t a, uint32_t b)
 {
     uint32_t symbols[] = {a, b};
     return rules_sequence(build->rules, symbols, 2);
 }
 
-static uint32_t either(struct build *build, uint32_t a, uint32_t b)
+static uint32_t rule_either(struct build *build, uint32_t a, uint32_t b)
 {
     uint32_t symbols[] = {a, b};
     return rules_choice(build->rules, symbols, 2);
 }
 
-static uint32_t optional(struct build *build, uint32_t symbol)
+static uint32_t rule_optional(struct build *build, uint32_t symbol)
 {
-    return either(build, symbol, none(build));
+    return rule_either(build, symbol, rule_none(build));
 }
 
-static uint32_t literal(struct build *build, struct text text)
+static uint32_t rule_literal(struct build *build, struct text text)
 {
     return rules_literal(build->rules, text);
 }
 
 // ---- strings of a format ----
 
-static uint32_t field(struct build *build, char which)
+static uint32_t rule_field(struct build *build, char which)
 {
     static const struct code_range letters[] = {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}};
     struct expressions *pool = rules_expressions(build->rules);
@@ -67,24 +67,25 @@ static size_t special_at(const struct build *build, const char *const tokens[ANS
 }
 
 // A string of the format: its special tokens are tokens, the rest is text.
-static uint32_t spell(struct build *build, const char *const tokens[ANSWER_TOKENS_MAX], const char *string)
+static uint32_t spell_string(struct build *build, const char *const tokens[ANSWER_TOKENS_MAX],
+                             const char *string)
 {
-    uint32_t symbol = none(build);
+    uint32_t symbol = rule_none(build);
     while (string && *string) {
         size_t size = special_at(build, tokens, string);
         uint32_t part;
         if (size) {
             part = rules_special(build->rules, (struct text){string, size});
         } else if (*string == *TOOL_NUMBER || *string == *TOOL_NINE) {
-            part = field(build, *string);
+            part = rule_field(build, *string);
             size = 1;
         } else {
             for (size = 1; string[size] && string[size] != *TOOL_NUMBER && string[size] != *TOOL_NINE &&
                            !special_at(build, tokens, string + size);)
                 size++;
-            part = literal(build, (struct text){string, size});
+            part = rule_literal(build, (struct text){string, size});
         }
-        symbol = join(build, symbol, part);
+        symbol = rule_join(build, symbol, part);
         string += size;
     }
     return symbol;
@@ -92,7 +93,7 @@ static uint32_t spell(struct build *build, const char *const tokens[ANSWER_TOKEN
 
 static uint32_t tool_string(struct build *build, const char *string)
 {
-    return spell(build, build->task->format->tools->tokens, string);
+    return spell_string(build, build->task->format->tools->tokens, string);
 }
 
 // ---- arguments ----
@@ -221,7 +222,7 @@ static uint32_t tagged_parameter(struct build *build, const struct parameters *p
     const struct tool_format *format = build->task->format->tools;
     bool is_bare = call_value_is_bare(&member->value);
     uint32_t symbols[] = {
-        tool_string(build, format->key_open), literal(build, member->key),
+        tool_string(build, format->key_open), rule_literal(build, member->key),
         tool_string(build, !is_bare && format->key_close_json ? format->key_close_json : format->key_close),
         parameter_value(build, parameters, member->key, is_bare), tool_string(build, format->value_close)};
     return rules_sequence(build->rules, symbols, 5);
@@ -230,7 +231,7 @@ static uint32_t tagged_parameter(struct build *build, const struct parameters *p
 static uint32_t python_parameter(struct build *build, const struct parameters *parameters,
                                  const struct value_member *member)
 {
-    uint32_t symbols[] = {literal(build, member->key), literal(build, TEXT("=")),
+    uint32_t symbols[] = {rule_literal(build, member->key), rule_literal(build, TEXT("=")),
                           parameter_value(build, parameters, member->key, false)};
     return rules_sequence(build->rules, symbols, 3);
 }
@@ -241,17 +242,17 @@ static uint32_t list_parameters(struct build *build, const struct parameters *pa
 {
     const struct value *properties = value_get(parameters->value, "properties");
     bool is_python = build->task->format->tools->arguments == ARGUMENTS_PYTHON;
-    uint32_t first = none(build), later = first;
+    uint32_t first = rule_none(build), later = first;
     size_t n = properties && properties->kind == VALUE_OBJECT ? properties->object.n_members : 0;
     while (n-- > 0 && build->status == STATUS_OK) {
         const struct value_member *member = &properties->object.members[n];
         uint32_t symbol = is_python ? python_parameter(build, parameters, member)
                                     : tagged_parameter(build, parameters, member);
-        uint32_t separated = is_python ? join(build, literal(build, TEXT(", ")), symbol) : symbol;
-        uint32_t given = join(build, symbol, later), given_later = join(build, separated, later);
+        uint32_t separated = is_python ? rule_join(build, rule_literal(build, TEXT(", ")), symbol) : symbol;
+        uint32_t given = rule_join(build, symbol, later), given_later = rule_join(build, separated, later);
         bool required = is_required(parameters->value, member->key);
-        first = required ? given : either(build, given, first);
-        later = required ? given_later : either(build, given_later, later);
+        first = required ? given : rule_either(build, given, first);
+        later = required ? given_later : rule_either(build, given_later, later);
     }
     return first;
 }
@@ -266,7 +267,7 @@ static uint32_t parameter_list(struct build *build, const struct value *value)
     struct schema_refusal refusal;
     uint32_t symbol = SYMBOL_NOTHING;
     if (value->kind != VALUE_OBJECT)
-        return none(build);
+        return rule_none(build);
     struct text text = encode_schema(build, value, &buffer);
     if (build->status == STATUS_OK)
         build->status =
@@ -278,7 +279,7 @@ static uint32_t parameter_list(struct build *build, const struct value *value)
     return symbol;
 }
 
-static uint32_t arguments(struct build *build, const struct value *parameters)
+static uint32_t rule_arguments(struct build *build, const struct value *parameters)
 {
     static const struct json_schema_options spaced = {.spacing = JSON_SPACING_SPACED};
     if (build->task->format->tools->arguments == ARGUMENTS_JSON) {
@@ -292,7 +293,7 @@ static uint32_t arguments(struct build *build, const struct value *parameters)
 // ---- calls ----
 
 // One call: `open`, then one of the functions, then `close`.
-static uint32_t call(struct build *build, int32_t *function)
+static uint32_t rule_call(struct build *build, int32_t *function)
 {
     const struct tools *tools = build->task->tools;
     const struct tool_format *format = build->task->format->tools;
@@ -308,7 +309,8 @@ static uint32_t call(struct build *build, int32_t *function)
         if (tools->choice == TOOLS_NAMED && !text_equal(tool->name, tools->named))
             continue;
         *function = i;
-        uint32_t parts[] = {literal(build, tool->name), middle, arguments(build, &tool->parameters)};
+        uint32_t parts[] = {rule_literal(build, tool->name), middle,
+                            rule_arguments(build, &tool->parameters)};
         symbols[n++] = rules_sequence(build->rules, parts, 3);
     }
     if (build->status == STATUS_OK)
@@ -318,13 +320,13 @@ static uint32_t call(struct build *build, int32_t *function)
     return rules_sequence(build->rules, parts, 3);
 }
 
-static uint32_t calls(struct build *build, int32_t *function)
+static uint32_t rule_calls(struct build *build, int32_t *function)
 {
     const struct tools *tools = build->task->tools;
     const struct tool_format *format = build->task->format->tools;
-    uint32_t one = call(build, function), more = none(build);
+    uint32_t one = rule_call(build, function), more = rule_none(build);
     if (!tools->is_single && !format->has_one)
-        more = rules_repeat(build->rules, join(build, tool_string(build, format->between), one), 0,
+        more = rules_repeat(build->rules, rule_join(build, tool_string(build, format->between), one), 0,
                             JOB_TOOL_CALLS_MAX - 1);
     uint32_t parts[] = {tool_string(build, format->begin), one, more, tool_string(build, format->end)};
     return rules_sequence(build->rules, parts, 4);
@@ -364,43 +366,43 @@ static uint32_t free_text(struct build *build)
 
 // ---- answers ----
 
-static uint32_t content(struct build *build)
+static uint32_t rule_content(struct build *build)
 {
     const struct thinking_format *thinking = build->task->format->thinking;
     uint32_t symbol = build->task->has_content ? build->task->content : free_text(build);
     if (!thinking || !thinking->answer_open)
         return symbol;
-    uint32_t parts[] = {spell(build, thinking->tokens, thinking->answer_open), symbol,
-                        optional(build, spell(build, thinking->tokens, thinking->answer_close))};
+    uint32_t parts[] = {spell_string(build, thinking->tokens, thinking->answer_open), symbol,
+                        rule_optional(build, spell_string(build, thinking->tokens, thinking->answer_close))};
     return rules_sequence(build->rules, parts, 3);
 }
 
 // Content, calls, or one before the other, as tool_choice says.
-static uint32_t body(struct build *build, int32_t *function)
+static uint32_t rule_body(struct build *build, int32_t *function)
 {
     const struct answer_task *task = build->task;
     if (task->tools->choice == TOOLS_NONE)
-        return content(build);
-    uint32_t all_calls = calls(build, function);
+        return rule_content(build);
+    uint32_t all_calls = rule_calls(build, function);
     if (task->tools->choice != TOOLS_AUTO || build->status != STATUS_OK)
         return all_calls;
     bool is_framed = task->format->thinking && task->format->thinking->answer_open;
-    uint32_t text = content(build);
+    uint32_t text = rule_content(build);
     if (task->has_content || is_framed || !task->format->tools->trigger)
-        return either(build, text, all_calls);
-    return join(build, text, optional(build, all_calls));
+        return rule_either(build, text, all_calls);
+    return rule_join(build, text, rule_optional(build, all_calls));
 }
 
 // Thoughts behind their opening, with what closes them and blank lines.
-static uint32_t thoughts(struct build *build, bool is_open)
+static uint32_t rule_thoughts(struct build *build, bool is_open)
 {
     const struct thinking_format *thinking = build->task->format->thinking;
     struct expressions *pool = rules_expressions(build->rules);
     uint32_t text = expression_without(pool, text_from_string(thinking->end));
-    uint32_t parts[] = {is_open ? none(build) : spell(build, thinking->tokens, thinking->open),
+    uint32_t parts[] = {is_open ? rule_none(build) : spell_string(build, thinking->tokens, thinking->open),
                         rules_terminal(build->rules, text, TERMINAL_TEXT),
-                        spell(build, thinking->tokens, thinking->close),
-                        rules_repeat(build->rules, literal(build, TEXT("\n")), 0, 2)};
+                        spell_string(build, thinking->tokens, thinking->close),
+                        rules_repeat(build->rules, rule_literal(build, TEXT("\n")), 0, 2)};
     return rules_sequence(build->rules, parts, 4);
 }
 
@@ -409,11 +411,11 @@ enum status answer_grammar_build(const struct answer_task *task, struct rules *r
 {
     struct build build = {.task = task, .rules = rules, .error = error};
     *function = -1;
-    uint32_t symbol = body(&build, function);
+    uint32_t symbol = rule_body(&build, function);
     if (task->format->thinking && task->thinking == THINKING_OPEN)
-        symbol = join(&build, thoughts(&build, true), symbol);
+        symbol = rule_join(&build, rule_thoughts(&build, true), symbol);
     else if (task->format->thinking && task->thinking == THINKING_POSSIBLE)
-        symbol = join(&build, optional(&build, thoughts(&build, false)), symbol);
+        symbol = rule_join(&build, rule_optional(&build, rule_thoughts(&build, false)), symbol);
     *start = symbol;
     arena_finish(&build.arena);
     return build.status == STATUS_OK ? rules_status(rules, error) : build.status;

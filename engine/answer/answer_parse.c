@@ -12,7 +12,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-static struct text trim(struct text text)
+static struct text trim_blanks(struct text text)
 {
     while (text.size && is_blank(text.data[text.size - 1]))
         text.size--;
@@ -28,7 +28,7 @@ static struct text rest_from(struct text text, size_t at)
     return (struct text){text.data + at, text.size - at};
 }
 
-static const char *find(struct text text, const char *string)
+static const char *find_string(struct text text, const char *string)
 {
     return text.size ? memmem(text.data, text.size, string, strlen(string)) : NULL;
 }
@@ -50,7 +50,8 @@ static bool is_known(const struct answer_format *format, bool has_calls, struct 
 }
 
 // The text with the format's special tokens spelled out and the others left out.
-static void spell(const struct answer_format *format, bool has_calls, struct text raw, struct buffer *out)
+static void spell_text(const struct answer_format *format, bool has_calls, struct text raw,
+                       struct buffer *out)
 {
     for (size_t at = 0; at < raw.size;) {
         const char *quote = memchr(raw.data + at, SPECIAL_QUOTE, raw.size - at);
@@ -95,7 +96,7 @@ static size_t field_size(struct text text, char field)
 }
 
 // Passes over a string of the format; blanks may be more or fewer. False: it is not there, and nothing moved.
-static bool take(struct call_reader *reader, const char *string)
+static bool take_string(struct call_reader *reader, const char *string)
 {
     size_t start = reader->at;
     for (; string && *string; string++) {
@@ -163,7 +164,7 @@ static void put_value(struct call_reader *reader, const struct value *schema, st
     struct value value;
     struct error ignored;
     bool is_bare = schema && call_value_is_bare(schema);
-    struct text trimmed = trim(text);
+    struct text trimmed = trim_blanks(text);
     if (!is_bare && json_decode(trimmed, reader->arena, &value, &ignored) == STATUS_OK)
         buffer_add_text(arguments, trimmed);
     else
@@ -173,7 +174,7 @@ static void put_value(struct call_reader *reader, const struct value *schema, st
 // The string without the blanks at its ends, which are counted.
 static struct text core_of(const char *string, size_t *n_before, size_t *n_behind)
 {
-    struct text whole = text_from_string(string), core = trim(whole);
+    struct text whole = text_from_string(string), core = trim_blanks(whole);
     *n_before = core.size ? (size_t)(core.data - whole.data) : 0;
     *n_behind = whole.size - *n_before - core.size;
     return core;
@@ -225,12 +226,12 @@ static bool take_tags(struct call_reader *reader, const struct value *parameters
 {
     bool is_first = true;
     buffer_add_byte(arguments, '{');
-    for (; skip_blanks(reader), take(reader, reader->format->key_open); is_first = false) {
+    for (; skip_blanks(reader), take_string(reader, reader->format->key_open); is_first = false) {
         struct text key, value;
         const char *key_close;
         if (!take_key(reader, &key, &key_close) || !take_tagged_value(reader, key_close, &value))
             return false;
-        key = trim(key);
+        key = trim_blanks(key);
         buffer_add_string(arguments, is_first ? "" : ", ");
         json_encode_string(key, arguments);
         buffer_add_string(arguments, ": ");
@@ -247,12 +248,12 @@ static bool take_python(struct call_reader *reader, struct buffer *arguments)
     for (;; is_first = false) {
         size_t start, size;
         skip_blanks(reader);
-        if (is_first ? take(reader, ")") : !take(reader, ","))
+        if (is_first ? take_string(reader, ")") : !take_string(reader, ","))
             break;
         skip_blanks(reader);
         for (start = reader->at; reader->at < reader->text.size && reader->text.data[reader->at] != '=';)
             reader->at++;
-        struct text key = trim((struct text){reader->text.data + start, reader->at - start});
+        struct text key = trim_blanks((struct text){reader->text.data + start, reader->at - start});
         if (reader->at == reader->text.size)
             return false;
         buffer_add_string(arguments, is_first ? "" : ", ");
@@ -299,14 +300,15 @@ static bool take_call(struct call_reader *reader, struct tool_call *call)
 {
     const struct tool_format *format = reader->format;
     struct text name;
-    return take(reader, format->open) && take_name(reader, &name) && take(reader, format->middle) &&
-           take_arguments(reader, name, call) && take(reader, format->close);
+    return take_string(reader, format->open) && take_name(reader, &name) &&
+           take_string(reader, format->middle) && take_arguments(reader, name, call) &&
+           take_string(reader, format->close);
 }
 
 static bool is_at_end(struct call_reader *reader)
 {
     size_t start = reader->at;
-    bool ends = take(reader, reader->format->end);
+    bool ends = take_string(reader, reader->format->end);
     skip_blanks(reader);
     if (ends && reader->at == reader->text.size)
         return true;
@@ -317,12 +319,12 @@ static bool is_at_end(struct call_reader *reader)
 // All calls, and nothing behind them. False: they are not whole.
 static bool take_calls(struct call_reader *reader, struct answer_parts *parts)
 {
-    if (!take(reader, reader->format->begin))
+    if (!take_string(reader, reader->format->begin))
         return false;
     do {
         if (parts->n_calls == JOB_TOOL_CALLS_MAX || !take_call(reader, &parts->calls[parts->n_calls++]))
             return false;
-    } while (!is_at_end(reader) && take(reader, reader->format->between));
+    } while (!is_at_end(reader) && take_string(reader, reader->format->between));
     return is_at_end(reader) || reader->at == reader->text.size;
 }
 
@@ -330,7 +332,7 @@ static enum status parse_calls(const struct answer_format *format, const struct 
                                struct arena *arena, struct answer_parts *parts, struct error *error)
 {
     const char *trigger = format->tools->trigger;
-    const char *start = trigger ? find(parts->content, trigger) : parts->content.data;
+    const char *start = trigger ? find_string(parts->content, trigger) : parts->content.data;
     size_t n_before = start ? (size_t)(start - parts->content.data) : parts->content.size;
     struct call_reader reader = {format->tools, tools, arena, rest_from(parts->content, n_before), 0};
     if (reader.text.size == 0)
@@ -347,9 +349,9 @@ static enum status parse_calls(const struct answer_format *format, const struct 
 
 // ---- thoughts ----
 
-static bool skip(struct text *text, const char *string)
+static bool skip_string(struct text *text, const char *string)
 {
-    struct text trimmed = trim(*text);
+    struct text trimmed = trim_blanks(*text);
     size_t size = string ? strlen(string) : 0;
     if (size == 0 || trimmed.size < size || memcmp(trimmed.data, string, size) != 0)
         return false;
@@ -364,20 +366,20 @@ static bool split_thoughts(const struct thinking_format *thinking, bool is_open,
     struct text content = parts->content;
     struct buffer thoughts = {0};
     bool has_any = false, failed = false;
-    while (is_open || skip(&content, thinking->open)) {
-        const char *end = find(content, thinking->end);
+    while (is_open || skip_string(&content, thinking->open)) {
+        const char *end = find_string(content, thinking->end);
         struct text thought = {content.data, end ? (size_t)(end - content.data) : content.size};
         content = rest_from(content, thought.size);
-        if (!skip(&content, thinking->close))
-            (void)skip(&content, thinking->end);
-        thought = trim(thought);
+        if (!skip_string(&content, thinking->close))
+            (void)skip_string(&content, thinking->end);
+        thought = trim_blanks(thought);
         buffer_add_string(&thoughts, thoughts.size && thought.size ? "\n" : "");
         buffer_add_text(&thoughts, thought);
         is_open = false;
         has_any = true;
     }
-    (void)skip(&content, thinking->answer_open);
-    const char *close = thinking->answer_close ? find(content, thinking->answer_close) : NULL;
+    (void)skip_string(&content, thinking->answer_open);
+    const char *close = thinking->answer_close ? find_string(content, thinking->answer_close) : NULL;
     if (close)
         content.size = (size_t)(close - content.data);
     while (has_any && content.size && (*content.data == '\n' || *content.data == '\r'))
@@ -399,7 +401,7 @@ enum status answer_parse(const struct answer_format *format, const struct tools 
     struct buffer spelled = {0};
     bool has_calls = format->tools && tools->choice != TOOLS_NONE;
     *parts = (struct answer_parts){0};
-    spell(format, has_calls, raw, &spelled);
+    spell_text(format, has_calls, raw, &spelled);
     char *copy = spelled.failed ? NULL : arena_copy(arena, spelled.data, spelled.size);
     parts->content = (struct text){copy, spelled.size};
     buffer_finish(&spelled);
@@ -410,7 +412,7 @@ enum status answer_parse(const struct answer_format *format, const struct tools 
         return STATUS_OK;
     enum status status = parse_calls(format, tools, arena, parts, error);
     if (parts->n_calls)
-        parts->content = trim(parts->content);
+        parts->content = trim_blanks(parts->content);
     return status;
 }
 

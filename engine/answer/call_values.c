@@ -89,7 +89,7 @@ enum { PYTHON_DEPTH_MAX = VALUE_DEPTH_MAX };
 
 static bool read_literal(struct python *python);
 
-static char next(struct python *python)
+static char next_byte(struct python *python)
 {
     while (python->at < python->text.size && strchr(" \n\r\t", python->text.data[python->at]))
         python->at++;
@@ -189,15 +189,15 @@ static bool read_items(struct python *python, char close)
 {
     bool is_first = true;
     python->at++;
-    for (char c; (c = next(python)) != close; is_first = false) {
+    for (char c; (c = next_byte(python)) != close; is_first = false) {
         if (!is_first && c != ',')
             return false;
         python->at += !is_first;
-        if (!is_first && next(python) == close)
+        if (!is_first && next_byte(python) == close)
             break;
         buffer_add_string(python->json, is_first ? "" : ", ");
-        c = next(python);
-        if (close == '}' && ((c != '"' && c != '\'') || !read_string(python) || next(python) != ':'))
+        c = next_byte(python);
+        if (close == '}' && ((c != '"' && c != '\'') || !read_string(python) || next_byte(python) != ':'))
             return false;
         python->at += close == '}';
         buffer_add_string(python->json, close == '}' ? ": " : "");
@@ -210,7 +210,7 @@ static bool read_items(struct python *python, char close)
 
 static bool read_literal(struct python *python)
 {
-    char c = next(python), close = c == '[' ? ']' : '}';
+    char c = next_byte(python), close = c == '[' ? ']' : '}';
     if (c == '"' || c == '\'')
         return read_string(python);
     if (c != '[' && c != '{')

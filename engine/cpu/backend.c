@@ -24,7 +24,7 @@ static void weight_destroy(struct backend *base, struct weight *weight)
     free(weight);
 }
 
-static int32_t larger(int32_t a, int32_t b)
+static int32_t larger_of(int32_t a, int32_t b)
 {
     return a > b ? a : b;
 }
@@ -60,11 +60,11 @@ static enum status product_create(struct cpu_backend *backend, struct weight *we
             return status;
         weight->n_packed++;
     }
-    backend->capacity.n_inputs_max = larger(backend->capacity.n_inputs_max, (int32_t)tensor->dims[0]);
+    backend->capacity.n_inputs_max = larger_of(backend->capacity.n_inputs_max, (int32_t)tensor->dims[0]);
     if (n_experts > 1) {
-        backend->capacity.n_experts_max = larger(backend->capacity.n_experts_max, (int32_t)n_experts);
+        backend->capacity.n_experts_max = larger_of(backend->capacity.n_experts_max, (int32_t)n_experts);
         backend->capacity.n_expert_outputs_max =
-            larger(backend->capacity.n_expert_outputs_max, (int32_t)tensor->dims[1]);
+            larger_of(backend->capacity.n_expert_outputs_max, (int32_t)tensor->dims[1]);
     }
     return STATUS_OK;
 }
@@ -162,7 +162,7 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     matrix->n_cols = n_cols;
     matrix->stride = stride;
     matrix->bytes = bytes;
-    backend->capacity.n_rows_max = larger(backend->capacity.n_rows_max, n_rows_max);
+    backend->capacity.n_rows_max = larger_of(backend->capacity.n_rows_max, n_rows_max);
     *out = matrix;
     return STATUS_OK;
 }
@@ -214,7 +214,7 @@ static uint64_t memory_available(struct backend *base)
 // ---- a step ----
 
 // The contents are valid within a step only.
-static void *remake(void *old, size_t n_items, size_t item_bytes)
+static void *remake_array(void *old, size_t n_items, size_t item_bytes)
 {
     free(old);
     return calloc(n_items, item_bytes);
@@ -227,8 +227,8 @@ static enum status experts_reserve(struct cpu_backend *backend, struct error *er
     size_t n_rows = (size_t)backend->capacity.n_rows_max;
     size_t x_bytes = (size_t)matrix_stride(backend->capacity.n_inputs_max) * sizeof(float);
     size_t y_bytes = (size_t)matrix_stride(backend->capacity.n_expert_outputs_max) * sizeof(float);
-    backend->buffers.gathered_x = remake(backend->buffers.gathered_x, n_rows, x_bytes);
-    backend->buffers.gathered_y = remake(backend->buffers.gathered_y, n_rows, y_bytes);
+    backend->buffers.gathered_x = remake_array(backend->buffers.gathered_x, n_rows, x_bytes);
+    backend->buffers.gathered_y = remake_array(backend->buffers.gathered_y, n_rows, y_bytes);
     if (!backend->buffers.gathered_x || !backend->buffers.gathered_y)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for experts' rows");
     return routing_reserve(&backend->routing, backend->capacity.n_rows_max, backend->capacity.n_experts_max,
@@ -237,17 +237,18 @@ static enum status experts_reserve(struct cpu_backend *backend, struct error *er
 
 // Allocates the scratch of the largest step. The sizes depend only on created weights and matrices, so later
 // steps allocate nothing.
-static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struct error *error)
+static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, struct error *error)
 {
     if (n_outputs > backend->capacity.n_results_max) {
         size_t n = (size_t)n_outputs;
-        backend->buffers.results = remake(backend->buffers.results, n, sizeof *backend->buffers.results);
+        backend->buffers.results =
+            remake_array(backend->buffers.results, n, sizeof *backend->buffers.results);
         backend->buffers.output_places =
-            remake(backend->buffers.output_places, n, sizeof *backend->buffers.output_places);
+            remake_array(backend->buffers.output_places, n, sizeof *backend->buffers.output_places);
         backend->buffers.place_outputs =
-            remake(backend->buffers.place_outputs, n, sizeof *backend->buffers.place_outputs);
+            remake_array(backend->buffers.place_outputs, n, sizeof *backend->buffers.place_outputs);
         backend->buffers.place_masks =
-            remake(backend->buffers.place_masks, n, sizeof *backend->buffers.place_masks);
+            remake_array(backend->buffers.place_masks, n, sizeof *backend->buffers.place_masks);
         bool complete = backend->buffers.results && backend->buffers.output_places &&
                         backend->buffers.place_outputs && backend->buffers.place_masks;
         backend->capacity.n_results_max = complete ? n_outputs : 0;
@@ -255,7 +256,7 @@ static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struc
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d results",
                              n_outputs);
     }
-    int32_t n_rows = backend->capacity.n_rows_max, n_inputs = larger(backend->capacity.n_inputs_max, 1);
+    int32_t n_rows = backend->capacity.n_rows_max, n_inputs = larger_of(backend->capacity.n_inputs_max, 1);
     if (n_rows == backend->capacity.n_rows_reserved && n_inputs == backend->capacity.n_inputs_reserved)
         return STATUS_OK;
     prepared_finish(&backend->prepared);
@@ -267,7 +268,7 @@ static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struc
     if (status != STATUS_OK)
         return status;
     backend->buffers.row_sequences =
-        remake(backend->buffers.row_sequences, (size_t)n_rows, sizeof *backend->buffers.row_sequences);
+        remake_array(backend->buffers.row_sequences, (size_t)n_rows, sizeof *backend->buffers.row_sequences);
     if (!backend->buffers.row_sequences)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for steps of %d rows", n_rows);
     backend->capacity.n_rows_reserved = n_rows;
@@ -275,13 +276,13 @@ static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struc
     return STATUS_OK;
 }
 
-static void trace(struct backend *base, struct step_times *times)
+static void trace_steps(struct backend *base, struct step_times *times)
 {
     cpu_backend_of(base)->timing.times = times;
 }
 
 // Operations are synchronous, so phases are measured by the clock.
-static void phase(struct backend *base, enum step_phase next)
+static void start_phase(struct backend *base, enum step_phase next)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
     if (!backend->timing.times)
@@ -292,7 +293,7 @@ static void phase(struct backend *base, enum step_phase next)
     backend->timing.phase = next;
 }
 
-static void begin(struct backend *base, const struct step *step)
+static void begin_step(struct backend *base, const struct step *step)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->timing.times) {
@@ -302,7 +303,7 @@ static void begin(struct backend *base, const struct step *step)
     }
     assert(!backend->step && step->n_tokens <= backend->capacity.n_rows_max);
     backend->step = step;
-    backend->failed = reserve(backend, step->n_outputs, &backend->error) != STATUS_OK;
+    backend->failed = reserve_rows(backend, step->n_outputs, &backend->error) != STATUS_OK;
     if (backend->failed)
         return;
     for (int32_t i = 0; i < step->n_outputs; i++)
@@ -318,12 +319,12 @@ static void begin(struct backend *base, const struct step *step)
         attention_begin(backend->attention, (struct attention_sequences){step->sequences, step->n_sequences});
 }
 
-static enum status end(struct backend *base, struct sample_result *results, struct error *error)
+static enum status end_step(struct backend *base, struct sample_result *results, struct error *error)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
     const struct step *step = backend->step;
     assert(step);
-    phase(base, PHASE_DOWNLOAD);
+    start_phase(base, PHASE_DOWNLOAD);
     backend->step = NULL;
     if (backend->failed) {
         *error = backend->error;
@@ -331,13 +332,13 @@ static enum status end(struct backend *base, struct sample_result *results, stru
     }
     if (results && step->n_outputs > 0)
         memcpy(results, backend->buffers.results, (size_t)step->n_outputs * sizeof *results);
-    phase(base, PHASE_UPLOAD);
+    start_phase(base, PHASE_UPLOAD);
     return STATUS_OK;
 }
 
 // ---- the backend table ----
 
-static void destroy(struct backend *base)
+static void destroy_backend(struct backend *base)
 {
     if (!base)
         return;
@@ -361,7 +362,7 @@ static void destroy(struct backend *base)
     free(backend);
 }
 
-static const struct backend_device device_cpu = {.destroy = destroy,
+static const struct backend_device device_cpu = {.destroy = destroy_backend,
                                                  .weight_create = weight_create,
                                                  .weight_destroy = weight_destroy,
                                                  .matrix_create = matrix_create,
@@ -370,10 +371,10 @@ static const struct backend_device device_cpu = {.destroy = destroy,
                                                  .kv_read = kv_read,
                                                  .kv_write = kv_write,
                                                  .memory_available = memory_available,
-                                                 .trace = trace};
+                                                 .trace = trace_steps};
 
-static const struct backend_operations operations_cpu = {.begin = begin,
-                                                         .phase = phase,
+static const struct backend_operations operations_cpu = {.begin = begin_step,
+                                                         .phase = start_phase,
                                                          .embed = cpu_embed,
                                                          .norm = cpu_norm,
                                                          .products = cpu_products,
@@ -395,7 +396,7 @@ static const struct backend_operations operations_cpu = {.begin = begin,
                                                          .sample = cpu_sample,
                                                          .write = cpu_write,
                                                          .read = cpu_read,
-                                                         .end = end};
+                                                         .end = end_step};
 
 static const char *const names[CPU_LEVEL_COUNT] = {
     [CPU_PLAIN] = "cpu/plain",

@@ -78,7 +78,7 @@ static void keep_groups(float *choice, int32_t n_experts, const struct route_par
 
 // The expert with the largest choice value, the lowest index on ties; NaN: selected already, or not eligible.
 // If none is left because the logits are NaN: the first expert that is not among the `n` selected.
-static int32_t pick(const float *choice, int32_t n_experts, const int32_t *picked, int32_t n)
+static int32_t pick_experts(const float *choice, int32_t n_experts, const int32_t *picked, int32_t n)
 {
     int32_t best = -1;
     for (int32_t expert = 0; expert < n_experts; expert++)
@@ -116,7 +116,7 @@ static void route_row(void *context, int32_t row, int thread)
     float *weights = routing->weights + (int64_t)row * routing->n_used;
     float sum = 1e-20f; // avoids division by zero when all sigmoids underflow
     for (int32_t place = 0; place < routing->n_used; place++) {
-        experts[place] = pick(choice, n_experts, experts, place);
+        experts[place] = pick_experts(choice, n_experts, experts, place);
         weights[place] = probabilities[experts[place]];
         sum += weights[place];
         choice[experts[place]] = NAN;

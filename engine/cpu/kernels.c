@@ -10,7 +10,7 @@ struct level {
     void (*products)(struct product_kernels *kernels);
 };
 
-static bool always(void)
+static bool is_always(void)
 {
     return true;
 }
@@ -49,7 +49,7 @@ static bool has_avx512(void)
 }
 
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"plain", always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_PLAIN] = {"plain", is_always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
     [CPU_AVX2] = {"avx2", has_avx2, row_kernels_avx2, attention_kernels_avx2, product_kernels_avx2},
     [CPU_AVX512] = {"avx512", has_avx512, row_kernels_avx512, attention_kernels_avx512,
                     product_kernels_avx512},

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static bool multiply(size_t *product, size_t factor)
+static bool multiply_size(size_t *product, size_t factor)
 {
     return !__builtin_mul_overflow(*product, factor, product);
 }
@@ -41,11 +41,11 @@ enum status pages_create(struct pages *pages, const struct kv_shape *shape, stru
     pages->values_offset = n_blocks * pages->key_block_bytes;
     pages->head_bytes = n_blocks * (pages->key_block_bytes + pages->value_block_bytes);
     pages->page_bytes = pages->layer_bytes = pages->head_bytes;
-    bool fits = multiply(&pages->page_bytes, (size_t)shape->n_kv_heads);
+    bool fits = multiply_size(&pages->page_bytes, (size_t)shape->n_kv_heads);
     pages->layer_bytes = pages->page_bytes;
-    fits = fits && multiply(&pages->layer_bytes, (size_t)shape->n_pages);
+    fits = fits && multiply_size(&pages->layer_bytes, (size_t)shape->n_pages);
     pages->memory_bytes = pages->layer_bytes;
-    fits = fits && multiply(&pages->memory_bytes, (size_t)shape->n_layers);
+    fits = fits && multiply_size(&pages->memory_bytes, (size_t)shape->n_layers);
     if (!fits)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "key-value cache: %d layers of %d pages of %d positions: the size overflows",

@@ -25,7 +25,7 @@ size_t gguf_kind_bytes(enum gguf_kind kind)
     return kinds[kind].bytes;
 }
 
-static uint64_t load(const unsigned char *bytes, size_t size)
+static uint64_t load_little_endian(const unsigned char *bytes, size_t size)
 {
     uint64_t value = 0;
     for (size_t i = 0; i < size; i++)
@@ -41,7 +41,7 @@ static bool is_integer(enum gguf_kind kind)
 // A uint64 above INT64_MAX is read as negative; no key has such a value.
 static int64_t load_integer(enum gguf_kind kind, const unsigned char *bytes)
 {
-    uint64_t bits = load(bytes, gguf_kind_bytes(kind));
+    uint64_t bits = load_little_endian(bytes, gguf_kind_bytes(kind));
     switch (kind) {
     case GGUF_I8:
         return (int8_t)bits;
@@ -56,7 +56,7 @@ static int64_t load_integer(enum gguf_kind kind, const unsigned char *bytes)
 
 static double load_number(enum gguf_kind kind, const unsigned char *bytes)
 {
-    uint64_t bits = load(bytes, gguf_kind_bytes(kind));
+    uint64_t bits = load_little_endian(bytes, gguf_kind_bytes(kind));
     if (kind == GGUF_F32) {
         uint32_t bits32 = (uint32_t)bits;
         float value;
@@ -78,7 +78,7 @@ static enum status wrong_type(const char *key, const char *expected, const struc
                      expected, gguf_kind_name(entry->kind));
 }
 
-static const struct gguf_entry *find(const struct gguf_part *part, const char *key, bool *found)
+static const struct gguf_entry *find_entry(const struct gguf_part *part, const char *key, bool *found)
 {
     const struct gguf_entry *entry = gguf_part_entry(part, text_from_string(key));
     if (found)
@@ -88,13 +88,13 @@ static const struct gguf_entry *find(const struct gguf_part *part, const char *k
 
 bool gguf_has(const struct gguf *gguf, const char *key)
 {
-    return find(&gguf->parts[0], key, NULL) != NULL;
+    return find_entry(&gguf->parts[0], key, NULL) != NULL;
 }
 
 enum status gguf_part_u32(const struct gguf_part *part, const char *key, uint32_t *value, bool *found,
                           struct error *error)
 {
-    const struct gguf_entry *entry = find(part, key, found);
+    const struct gguf_entry *entry = find_entry(part, key, found);
     if (!entry)
         return STATUS_OK;
     if (!is_integer(entry->kind))
@@ -115,7 +115,7 @@ enum status gguf_u32(const struct gguf *gguf, const char *key, uint32_t *value, 
 
 enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, bool *found, struct error *error)
 {
-    const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
+    const struct gguf_entry *entry = find_entry(&gguf->parts[0], key, found);
     if (!entry)
         return STATUS_OK;
     if (entry->kind != GGUF_F32 && entry->kind != GGUF_F64)
@@ -127,7 +127,7 @@ enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, boo
 enum status gguf_number(const struct gguf *gguf, const char *key, double *value, bool *found,
                         struct error *error)
 {
-    const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
+    const struct gguf_entry *entry = find_entry(&gguf->parts[0], key, found);
     if (!entry)
         return STATUS_OK;
     if (entry->kind != GGUF_F32 && entry->kind != GGUF_F64 && !is_integer(entry->kind))
@@ -138,7 +138,7 @@ enum status gguf_number(const struct gguf *gguf, const char *key, double *value,
 
 enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, bool *found, struct error *error)
 {
-    const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
+    const struct gguf_entry *entry = find_entry(&gguf->parts[0], key, found);
     if (!entry)
         return STATUS_OK;
     if (entry->kind != GGUF_BOOL)
@@ -150,7 +150,7 @@ enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, boo
 enum status gguf_text(const struct gguf *gguf, const char *key, struct text *value, bool *found,
                       struct error *error)
 {
-    const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
+    const struct gguf_entry *entry = find_entry(&gguf->parts[0], key, found);
     if (!entry)
         return STATUS_OK;
     if (entry->kind != GGUF_STRING)
@@ -162,7 +162,7 @@ enum status gguf_text(const struct gguf *gguf, const char *key, struct text *val
 enum status gguf_array(const struct gguf *gguf, const char *key, struct gguf_array *value, bool *found,
                        struct error *error)
 {
-    const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
+    const struct gguf_entry *entry = find_entry(&gguf->parts[0], key, found);
     if (!entry)
         return STATUS_OK;
     if (entry->kind != GGUF_ARRAY)
@@ -221,7 +221,7 @@ static void render_scalar(enum gguf_kind kind, const unsigned char *bytes, struc
     else if (kind == GGUF_F32 || kind == GGUF_F64)
         buffer_add_format(out, "%g", load_number(kind, bytes));
     else if (kind == GGUF_U64)
-        buffer_add_format(out, "%llu", (unsigned long long)load(bytes, 8));
+        buffer_add_format(out, "%llu", (unsigned long long)load_little_endian(bytes, 8));
     else
         buffer_add_format(out, "%lld", (long long)load_integer(kind, bytes));
 }

@@ -48,8 +48,8 @@ static enum status add_keys(struct gguf *gguf, const char *path, const struct gg
     return status;
 }
 
-static enum status build(struct gguf *gguf, const char *path, const struct gguf_writer *keys,
-                         const struct gguf_made_tensor *tensors, size_t n_tensors, struct error *error)
+static enum status build_parts(struct gguf *gguf, const char *path, const struct gguf_writer *keys,
+                               const struct gguf_made_tensor *tensors, size_t n_tensors, struct error *error)
 {
     gguf->parts = arena_allocate_array(&gguf->arena, 1, sizeof *gguf->parts);
     gguf->tensors = arena_allocate_array(&gguf->arena, n_tensors + 1, sizeof *gguf->tensors);
@@ -78,7 +78,7 @@ enum status gguf_create(struct gguf **gguf, const char *path, const struct gguf_
         return gguf_out_of_memory(error);
     }
     created->regions = regions;
-    enum status status = build(created, path, keys, tensors, n_tensors, error);
+    enum status status = build_parts(created, path, keys, tensors, n_tensors, error);
     if (status == STATUS_OK)
         *gguf = created;
     else

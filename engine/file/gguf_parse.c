@@ -20,12 +20,12 @@ struct reader {
     struct error *error;
 };
 
-static enum status refuse(struct reader *reader, const char *what)
+static enum status refuse_file(struct reader *reader, const char *what)
 {
     return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s at byte %zu", what, reader->at);
 }
 
-static enum status take(struct reader *reader, size_t size, const unsigned char **bytes)
+static enum status take_bytes(struct reader *reader, size_t size, const unsigned char **bytes)
 {
     if (size > reader->part->size - reader->at)
         return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
@@ -36,7 +36,7 @@ static enum status take(struct reader *reader, size_t size, const unsigned char 
     return STATUS_OK;
 }
 
-static uint64_t load(const unsigned char *bytes, size_t size)
+static uint64_t load_little_endian(const unsigned char *bytes, size_t size)
 {
     uint64_t value = 0;
     for (size_t i = 0; i < size; i++)
@@ -47,18 +47,18 @@ static uint64_t load(const unsigned char *bytes, size_t size)
 static enum status take_u32(struct reader *reader, uint32_t *value)
 {
     const unsigned char *bytes = NULL;
-    enum status status = take(reader, 4, &bytes);
+    enum status status = take_bytes(reader, 4, &bytes);
     if (status == STATUS_OK)
-        *value = (uint32_t)load(bytes, 4);
+        *value = (uint32_t)load_little_endian(bytes, 4);
     return status;
 }
 
 static enum status take_u64(struct reader *reader, uint64_t *value)
 {
     const unsigned char *bytes = NULL;
-    enum status status = take(reader, 8, &bytes);
+    enum status status = take_bytes(reader, 8, &bytes);
     if (status == STATUS_OK)
-        *value = load(bytes, 8);
+        *value = load_little_endian(bytes, 8);
     return status;
 }
 
@@ -70,8 +70,8 @@ static enum status take_string(struct reader *reader, struct text *string)
     if (status != STATUS_OK)
         return status;
     if (size > SIZE_MAX)
-        return refuse(reader, "string longer than the file");
-    status = take(reader, (size_t)size, &bytes);
+        return refuse_file(reader, "string longer than the file");
+    status = take_bytes(reader, (size_t)size, &bytes);
     if (status == STATUS_OK)
         *string = (struct text){(const char *)bytes, (size_t)size};
     return status;
@@ -113,7 +113,7 @@ static enum status check_bools(struct reader *reader, const unsigned char *bytes
 static enum status parse_strings(struct reader *reader, struct gguf_array *array)
 {
     if (array->n_items > (reader->part->size - reader->at) / 8)
-        return refuse(reader, "truncated: array of strings longer than the file");
+        return refuse_file(reader, "truncated: array of strings longer than the file");
     struct text *strings = arena_allocate_array(reader->arena, array->n_items, sizeof *strings);
     if (!strings)
         return gguf_out_of_memory(reader->error);
@@ -149,7 +149,7 @@ static enum status parse_array(struct reader *reader, struct gguf_array *array)
     if (kind == GGUF_STRING)
         return parse_strings(reader, array);
     // At most 2^24 items of 8 bytes: no overflow.
-    status = take(reader, (size_t)n_items * gguf_kind_bytes(array->kind), &array->data);
+    status = take_bytes(reader, (size_t)n_items * gguf_kind_bytes(array->kind), &array->data);
     if (status == STATUS_OK && kind == GGUF_BOOL)
         status = check_bools(reader, array->data, array->n_items);
     return status;
@@ -168,7 +168,7 @@ static enum status parse_value(struct reader *reader, struct gguf_entry *entry)
         return take_string(reader, &entry->string);
     if (kind == GGUF_ARRAY)
         return parse_array(reader, &entry->array);
-    status = take(reader, gguf_kind_bytes(entry->kind), &entry->scalar);
+    status = take_bytes(reader, gguf_kind_bytes(entry->kind), &entry->scalar);
     if (status == STATUS_OK && kind == GGUF_BOOL)
         status = check_bools(reader, entry->scalar, 1);
     return status;
@@ -306,7 +306,7 @@ static enum status place_tensors(struct reader *reader, const uint64_t *offsets,
     struct gguf_part *part = reader->part;
     size_t padding = (size_t)(alignment - reader->at % alignment) % alignment;
     if (padding > part->size - reader->at)
-        return refuse(reader, "truncated: the data section is missing");
+        return refuse_file(reader, "truncated: the data section is missing");
     size_t start = reader->at + padding;
     size_t available = part->size - start;
     for (size_t i = 0; i < part->n_tensors; i++) {
@@ -344,7 +344,7 @@ static enum status parse_tensors(struct reader *reader)
     if (status != STATUS_OK || part->n_tensors == 0)
         return status;
     if (part->n_tensors > (part->size - reader->at) / TENSOR_BYTES_MIN)
-        return refuse(reader, "truncated: more tensors declared than the file has room for");
+        return refuse_file(reader, "truncated: more tensors declared than the file has room for");
     part->tensors = arena_allocate_array(reader->arena, part->n_tensors, sizeof *part->tensors);
     uint64_t *offsets = arena_allocate_array(reader->arena, part->n_tensors, sizeof *offsets);
     if (!part->tensors || !offsets)
@@ -360,7 +360,7 @@ static enum status parse_header(struct reader *reader)
 {
     const unsigned char *magic = NULL;
     uint32_t version = 0;
-    enum status status = take(reader, 4, &magic);
+    enum status status = take_bytes(reader, 4, &magic);
     if (status != STATUS_OK || memcmp(magic, "GGUF", 4))
         return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "not a GGUF file");
     status = take_u32(reader, &version);
@@ -384,7 +384,7 @@ static enum status parse_header(struct reader *reader)
         return error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%llu keys, at most %d",
                          (unsigned long long)n_keys, GGUF_KEYS_MAX);
     if (n_keys > (reader->part->size - reader->at) / KEY_BYTES_MIN)
-        return refuse(reader, "truncated: more keys declared than the file has room for");
+        return refuse_file(reader, "truncated: more keys declared than the file has room for");
     reader->part->n_tensors = (size_t)n_tensors;
     reader->part->n_entries = (size_t)n_keys;
     return STATUS_OK;

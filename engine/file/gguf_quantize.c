@@ -115,7 +115,7 @@ static enum status run_rows(struct rows *rows, struct pool *pool, struct error *
     return status;
 }
 
-static enum status make(void *context, size_t index, void *data, struct error *error)
+static enum status make_tensor(void *context, size_t index, void *data, struct error *error)
 {
     struct quantizing *quantizing = context;
     const struct tensor *tensor = gguf_tensor_at(quantizing->source, index);
@@ -136,7 +136,7 @@ static enum status make(void *context, size_t index, void *data, struct error *e
     return status;
 }
 
-static void finish(void *context)
+static void finish_quantizing(void *context)
 {
     struct quantizing *quantizing = context;
     gguf_close(quantizing->source);
@@ -242,11 +242,12 @@ enum status gguf_quantize(struct gguf **gguf, struct gguf *source, enum tensor_t
         status = plan_tensor(quantizing, i, type, &made[i], error);
     write_keys(&keys, source, type);
     if (status == STATUS_OK)
-        status =
-            gguf_create(gguf, gguf_path(source), &keys, made, n_tensors,
-                        (struct gguf_source){quantizing, make, finish, hash_source, check_source}, error);
+        status = gguf_create(gguf, gguf_path(source), &keys, made, n_tensors,
+                             (struct gguf_source){quantizing, make_tensor, finish_quantizing, hash_source,
+                                                  check_source},
+                             error);
     else
-        finish(quantizing);
+        finish_quantizing(quantizing);
     gguf_writer_finish(&keys);
     free(made);
     if (status == STATUS_OK)

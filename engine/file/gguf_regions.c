@@ -97,7 +97,7 @@ bool gguf_regions_contain(const struct gguf_regions *regions, const void *data)
     return region_of(regions, data) != NULL;
 }
 
-static void drop(struct region *region)
+static void drop_region(struct region *region)
 {
     madvise(region->data, region->size, MADV_DONTNEED);
     region->loaded = false;
@@ -109,7 +109,7 @@ enum status gguf_regions_load(struct gguf_regions *regions, const void *data, st
     if (!region || region->loaded)
         return STATUS_OK;
     if (regions->passing) {
-        drop(regions->passing);
+        drop_region(regions->passing);
         regions->passing = NULL;
     }
     enum status status = regions->source.make(regions->source.context, region->index, region->data, error);

@@ -35,7 +35,7 @@ static void put_padding(struct buffer *out)
 
 // --- Key-values ---
 
-static void fault(struct gguf_writer *writer, const char *what, struct text name)
+static void note_fault(struct gguf_writer *writer, const char *what, struct text name)
 {
     if (writer->fault.status == STATUS_OK)
         error_set(&writer->fault, STATUS_REFUSE, ERROR_MODEL_FILE, "%s %.*s: can't stand in a GGUF file",
@@ -45,7 +45,7 @@ static void fault(struct gguf_writer *writer, const char *what, struct text name
 static void put_key(struct gguf_writer *writer, struct text key, enum gguf_kind kind)
 {
     if (key.size == 0 || key.size > GGUF_KEY_BYTES_MAX || !utf8_valid(key.data, key.size))
-        fault(writer, "key", key);
+        note_fault(writer, "key", key);
     put_text(&writer->keys, key);
     put_integer(&writer->keys, kind, 4);
     writer->n_keys++;
@@ -55,7 +55,7 @@ static void put_array(struct gguf_writer *writer, const char *key, enum gguf_kin
 {
     put_key(writer, text_from_string(key), GGUF_ARRAY);
     if (n_items > GGUF_ARRAY_ITEMS_MAX)
-        fault(writer, "array", text_from_string(key));
+        note_fault(writer, "array", text_from_string(key));
     put_integer(&writer->keys, kind, 4);
     put_integer(&writer->keys, n_items, 8);
 }
@@ -149,7 +149,7 @@ void gguf_writer_append(struct gguf_writer *writer, const struct gguf_writer *mo
 
 // --- Tensors ---
 
-static uint64_t padded(uint64_t size)
+static uint64_t padded_size(uint64_t size)
 {
     return (size + GGUF_WRITE_ALIGNMENT - 1) / GGUF_WRITE_ALIGNMENT * GGUF_WRITE_ALIGNMENT;
 }
@@ -162,7 +162,7 @@ void gguf_writer_tensor(struct gguf_writer *writer, const struct tensor *tensor)
                 tensor->n_dims <= TENSOR_DIMS_MAX && tensor->dims[0] % traits->block_items == 0 &&
                 tensor->size_bytes == tensor_row_bytes(tensor) * tensor_n_rows(tensor);
     if (!fits) {
-        fault(writer, "tensor", tensor->name);
+        note_fault(writer, "tensor", tensor->name);
         return;
     }
     put_text(&writer->infos, tensor->name);
@@ -171,7 +171,7 @@ void gguf_writer_tensor(struct gguf_writer *writer, const struct tensor *tensor)
         put_integer(&writer->infos, tensor->dims[i], 8);
     put_integer(&writer->infos, tensor->type, 4);
     put_integer(&writer->infos, writer->data_bytes, 8);
-    writer->data_bytes += padded(tensor->size_bytes);
+    writer->data_bytes += padded_size(tensor->size_bytes);
     writer->n_tensors++;
 }
 
@@ -196,7 +196,7 @@ enum status gguf_writer_encode(const struct gguf_writer *writer, struct buffer *
 
 // --- The file ---
 
-static enum status put(FILE *file, const void *data, size_t size, struct error *error)
+static enum status put_bytes(FILE *file, const void *data, size_t size, struct error *error)
 {
     if (fwrite(data, 1, size, file) == size)
         return STATUS_OK;
@@ -216,9 +216,9 @@ static enum status write_tensors(const struct gguf *gguf, FILE *file,
         const struct tensor *tensor = gguf_tensor_at(gguf, i);
         status = gguf_load(gguf, tensor, error);
         if (status == STATUS_OK)
-            status = put(file, tensor->data, tensor->size_bytes, error);
+            status = put_bytes(file, tensor->data, tensor->size_bytes, error);
         if (status == STATUS_OK)
-            status = put(file, zeros, padded(tensor->size_bytes) - tensor->size_bytes, error);
+            status = put_bytes(file, zeros, padded_size(tensor->size_bytes) - tensor->size_bytes, error);
         gguf_release(gguf, tensor);
         done += tensor->size_bytes;
         if (progress)
@@ -245,7 +245,7 @@ static enum status write_header(const struct gguf *gguf, const struct gguf_write
         gguf_writer_tensor(&writer, gguf_tensor_at(gguf, i));
     enum status status = gguf_writer_encode(&writer, &header, error);
     if (status == STATUS_OK)
-        status = put(file, header.data, header.size, error);
+        status = put_bytes(file, header.data, header.size, error);
     buffer_finish(&header);
     gguf_writer_finish(&writer);
     return status;

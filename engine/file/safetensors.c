@@ -42,7 +42,7 @@ static enum status out_of_memory(struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the index of the weights");
 }
 
-static enum status refuse(struct error *error, struct text name, const char *what)
+static enum status refuse_tensor(struct error *error, struct text name, const char *what)
 {
     return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: %s", (int)name.size, name.data,
                      what);
@@ -54,7 +54,7 @@ static enum status parse_shape(const struct value *shape, struct text name, stru
                                uint64_t *n_items, struct error *error)
 {
     if (!shape || shape->kind != VALUE_ARRAY)
-        return refuse(error, name, "\"shape\" is missing or no array");
+        return refuse_tensor(error, name, "\"shape\" is missing or no array");
     size_t n_dims = shape->array.n_items;
     if (n_dims > TENSOR_DIMS_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
@@ -67,10 +67,10 @@ static enum status parse_shape(const struct value *shape, struct text name, stru
     for (size_t i = 0; i < n_dims; i++) {
         const struct value *dim = &shape->array.items[n_dims - 1 - i];
         if (dim->kind != VALUE_INTEGER || dim->integer < 1)
-            return refuse(error, name, "\"shape\": expected whole numbers above 0");
+            return refuse_tensor(error, name, "\"shape\": expected whole numbers above 0");
         out->tensor.dims[i] = (uint64_t)dim->integer;
         if (__builtin_mul_overflow(*n_items, out->tensor.dims[i], n_items) || *n_items > INT64_MAX / 8)
-            return refuse(error, name, "\"shape\": too many items");
+            return refuse_tensor(error, name, "\"shape\": too many items");
     }
     return STATUS_OK;
 }
@@ -82,7 +82,7 @@ static enum status parse_offsets(const struct value *offsets, struct text name, 
         offsets->array.items[0].kind != VALUE_INTEGER || offsets->array.items[1].kind != VALUE_INTEGER ||
         offsets->array.items[0].integer < 0 ||
         offsets->array.items[1].integer < offsets->array.items[0].integer)
-        return refuse(error, name, "\"data_offsets\": expected two ascending whole numbers");
+        return refuse_tensor(error, name, "\"data_offsets\": expected two ascending whole numbers");
     *begin = (uint64_t)offsets->array.items[0].integer;
     *end = (uint64_t)offsets->array.items[1].integer;
     if (*end > available)
@@ -90,7 +90,7 @@ static enum status parse_offsets(const struct value *offsets, struct text name, 
                          "tensor %.*s: ends at byte %llu of the data, which has %zu (truncated?)",
                          (int)name.size, name.data, (unsigned long long)*end, available);
     if (*begin % item_bytes)
-        return refuse(error, name, "its offset is not a multiple of its items' size");
+        return refuse_tensor(error, name, "its offset is not a multiple of its items' size");
     return STATUS_OK;
 }
 
@@ -103,7 +103,7 @@ static enum status parse_tensor(struct text name, const struct value *entry, con
                          "a tensor's name has %zu bytes, expected 1 to %d", name.size,
                          SAFETENSORS_NAME_BYTES_MAX);
     if (entry->kind != VALUE_OBJECT || !dtype || dtype->kind != VALUE_STRING)
-        return refuse(error, name, "\"dtype\" is missing or no string");
+        return refuse_tensor(error, name, "\"dtype\" is missing or no string");
     size_t d = 0;
     while (d < sizeof dtypes / sizeof *dtypes && !text_equals_string(dtype->text, dtypes[d].name))
         d++;
@@ -148,9 +148,9 @@ static enum status check_places(struct safetensors_tensor *tensors, size_t n_ten
     for (size_t i = 0; i < n_tensors; i++) {
         const struct tensor *tensor = &tensors[i].tensor;
         if ((const unsigned char *)tensor->data != at)
-            return refuse(error, tensor->name,
-                          (const unsigned char *)tensor->data < at ? "overlaps another tensor"
-                                                                   : "a hole is before its data");
+            return refuse_tensor(error, tensor->name,
+                                 (const unsigned char *)tensor->data < at ? "overlaps another tensor"
+                                                                          : "a hole is before its data");
         at += tensor->size_bytes;
     }
     if ((size_t)(at - data) != available)
@@ -159,7 +159,7 @@ static enum status check_places(struct safetensors_tensor *tensors, size_t n_ten
     return STATUS_OK;
 }
 
-static enum status reserve(struct safetensors *safetensors, size_t n_more, struct error *error)
+static enum status reserve_tensors(struct safetensors *safetensors, size_t n_more, struct error *error)
 {
     size_t wanted = safetensors->n_tensors + n_more;
     if (wanted > SAFETENSORS_TENSORS_MAX)
@@ -201,7 +201,7 @@ static enum status parse_header(struct safetensors *safetensors, const struct pa
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "header: expected an object");
     const unsigned char *data = part->file.data + 8 + size;
     size_t available = part->file.size - 8 - (size_t)size, first = safetensors->n_tensors;
-    enum status status = reserve(safetensors, header.object.n_members, error);
+    enum status status = reserve_tensors(safetensors, header.object.n_members, error);
     for (size_t i = 0; i < header.object.n_members && status == STATUS_OK; i++) {
         const struct value_member *member = &header.object.members[i];
         if (text_equals_string(member->key, "__metadata__"))

@@ -66,7 +66,7 @@ static bool grow_table(struct byte_automaton *automaton)
     return true;
 }
 
-static uint32_t intern(struct byte_automaton *automaton, struct byte_state state)
+static uint32_t intern_state(struct byte_automaton *automaton, struct byte_state state)
 {
     if (automaton->pool->status != STATUS_OK)
         return BYTE_STATE_DEAD;
@@ -84,32 +84,33 @@ static uint32_t intern(struct byte_automaton *automaton, struct byte_state state
     return automaton->table[at & mask] = (uint32_t)automaton->states.n - 1;
 }
 
-static uint32_t between(struct byte_automaton *automaton, const struct byte_state *state, uint32_t expression)
+static uint32_t state_between(struct byte_automaton *automaton, const struct byte_state *state,
+                              uint32_t expression)
 {
     if (!is_live(automaton, expression))
         return BYTE_STATE_DEAD;
-    return intern(automaton, (struct byte_state){.expression = expression,
-                                                 .encoding = state->encoding,
-                                                 .place = PLACE_BETWEEN});
+    return intern_state(automaton, (struct byte_state){.expression = expression,
+                                                       .encoding = state->encoding,
+                                                       .place = PLACE_BETWEEN});
 }
 
 // The code point is whole.
 static uint32_t finish_code_point(struct byte_automaton *automaton, const struct byte_state *state,
                                   uint32_t code_point)
 {
-    return between(automaton, state,
-                   state->uniform ? state->expression
-                                  : expression_step(automaton->pool, state->expression, code_point));
+    return state_between(automaton, state,
+                         state->uniform ? state->expression
+                                        : expression_step(automaton->pool, state->expression, code_point));
 }
 
 // A state in the middle of a code point that will be one of first..last, none of them a surrogate.
 // `canonical` represents the spelling so far where the code point does not matter any more.
-static uint32_t spell(struct byte_automaton *automaton, struct byte_state state, uint32_t first,
-                      uint32_t last, uint32_t canonical)
+static uint32_t spell_range(struct byte_automaton *automaton, struct byte_state state, uint32_t first,
+                            uint32_t last, uint32_t canonical)
 {
     uint32_t target;
     if (state.uniform || first > last)
-        return first > last ? BYTE_STATE_DEAD : intern(automaton, state);
+        return first > last ? BYTE_STATE_DEAD : intern_state(automaton, state);
     if (expression_step_range(automaton->pool, state.expression, first, last, &target)) {
         if (!is_live(automaton, target))
             return BYTE_STATE_DEAD;
@@ -118,9 +119,10 @@ static uint32_t spell(struct byte_automaton *automaton, struct byte_state state,
             state.expression = target;
             state.value = canonical;
         }
-        return intern(automaton, state);
+        return intern_state(automaton, state);
     }
-    return any_live(automaton, state.expression, first, last) ? intern(automaton, state) : BYTE_STATE_DEAD;
+    return any_live(automaton, state.expression, first, last) ? intern_state(automaton, state)
+                                                              : BYTE_STATE_DEAD;
 }
 
 // The code points that the bits so far can become, without those that UTF-8 spells otherwise (RFC 3629,
@@ -145,7 +147,7 @@ static uint32_t utf8_state(struct byte_automaton *automaton, struct byte_state s
 {
     uint32_t first, last, shift = 6u * state.n;
     if (state.uniform)
-        return intern(automaton, state);
+        return intern_state(automaton, state);
     utf8_range(&state, &first, &last);
     bool complete = first == state.value << shift && last == first + (1u << shift) - 1;
     if (complete) { // any continuation bytes will do: the bytes before do not matter any more
@@ -155,7 +157,7 @@ static uint32_t utf8_state(struct byte_automaton *automaton, struct byte_state s
         if (expression_step_range(automaton->pool, state.expression, first, last, &target))
             state = any;
     }
-    return spell(automaton, state, first, last, complete ? 0 : UINT32_MAX);
+    return spell_range(automaton, state, first, last, complete ? 0 : UINT32_MAX);
 }
 
 static uint32_t step_lead(struct byte_automaton *automaton, const struct byte_state *from, unsigned char byte)
@@ -202,7 +204,7 @@ static int hex_value(unsigned char byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-static uint32_t pair(uint32_t high, uint32_t low)
+static uint32_t surrogate_pair(uint32_t high, uint32_t low)
 {
     return 0x10000 + ((high - HIGH_FIRST) << 10) + (low - LOW_FIRST);
 }
@@ -212,8 +214,8 @@ static uint32_t after_high_surrogate(struct byte_automaton *automaton, struct by
     state.place = PLACE_LOW;
     state.n = 0;
     state.low = 0;
-    uint32_t first = pair(state.value, LOW_FIRST);
-    return spell(automaton, state, first, first + 0x3FF, HIGH_FIRST);
+    uint32_t first = surrogate_pair(state.value, LOW_FIRST);
+    return spell_range(automaton, state, first, first + 0x3FF, HIGH_FIRST);
 }
 
 static uint32_t step_hex(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
@@ -223,7 +225,7 @@ static uint32_t step_hex(struct byte_automaton *automaton, struct byte_state sta
         return BYTE_STATE_DEAD;
     state.n++;
     if (state.uniform)
-        return state.n == 4 ? finish_code_point(automaton, &state, 0) : intern(automaton, state);
+        return state.n == 4 ? finish_code_point(automaton, &state, 0) : intern_state(automaton, state);
     state.value = state.value << 4 | (uint32_t)digit;
     uint32_t shift = 4u * (4 - state.n), first = state.value << shift, last = first + (1u << shift) - 1;
     if (state.n == 4 && first >= HIGH_FIRST && first < LOW_FIRST)
@@ -233,14 +235,15 @@ static uint32_t step_hex(struct byte_automaton *automaton, struct byte_state sta
     if (state.n == 4)
         return finish_code_point(automaton, &state, state.value);
     if (last < HIGH_FIRST || first > LOW_LAST)
-        return spell(automaton, state, first, last, 0);
+        return spell_range(automaton, state, first, last, 0);
     // Surrogates among them: only \ud..., and then the digits 8 to b.
     uint32_t high_first = first > HIGH_FIRST ? first : HIGH_FIRST,
              high_last = last < LOW_FIRST - 1 ? last : LOW_FIRST - 1;
     bool live = (first < HIGH_FIRST && any_live(automaton, state.expression, first, HIGH_FIRST - 1)) ||
-                (high_first <= high_last && any_live(automaton, state.expression, pair(high_first, LOW_FIRST),
-                                                     pair(high_last, LOW_LAST)));
-    return live ? intern(automaton, state) : BYTE_STATE_DEAD;
+                (high_first <= high_last &&
+                 any_live(automaton, state.expression, surrogate_pair(high_first, LOW_FIRST),
+                          surrogate_pair(high_last, LOW_LAST)));
+    return live ? intern_state(automaton, state) : BYTE_STATE_DEAD;
 }
 
 static uint32_t step_low(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
@@ -248,19 +251,20 @@ static uint32_t step_low(struct byte_automaton *automaton, struct byte_state sta
     int digit = hex_value(byte);
     state.n++;
     if (state.n <= 2)
-        return byte == (state.n == 1 ? '\\' : 'u') ? intern(automaton, state) : BYTE_STATE_DEAD;
+        return byte == (state.n == 1 ? '\\' : 'u') ? intern_state(automaton, state) : BYTE_STATE_DEAD;
     if (digit < 0 || (state.n == 3 && digit != 0xD) || (state.n == 4 && digit < 0xC))
         return BYTE_STATE_DEAD;
     if (state.uniform)
-        return state.n == 6 ? finish_code_point(automaton, &state, 0) : intern(automaton, state);
+        return state.n == 6 ? finish_code_point(automaton, &state, 0) : intern_state(automaton, state);
     state.low = state.low << 4 | (uint32_t)digit;
     if (state.n < 4)
-        return intern(automaton, state);
-    uint32_t shift = 4u * (6 - state.n), first = pair(state.value, state.low << shift);
+        return intern_state(automaton, state);
+    uint32_t shift = 4u * (6 - state.n), first = surrogate_pair(state.value, state.low << shift);
     if (state.n == 6)
         return finish_code_point(automaton, &state, first);
-    return any_live(automaton, state.expression, first, first + (1u << shift) - 1) ? intern(automaton, state)
-                                                                                   : BYTE_STATE_DEAD;
+    return any_live(automaton, state.expression, first, first + (1u << shift) - 1)
+               ? intern_state(automaton, state)
+               : BYTE_STATE_DEAD;
 }
 
 static uint32_t step_escape(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
@@ -269,7 +273,7 @@ static uint32_t step_escape(struct byte_automaton *automaton, struct byte_state 
     if (byte == 'u') {
         state.place = PLACE_HEX;
         state.n = 0;
-        return intern(automaton, state);
+        return intern_state(automaton, state);
     }
     const char *letter = byte ? strchr(letters, byte) : NULL;
     return letter ? finish_code_point(automaton, &state, (unsigned char)values[letter - letters])
@@ -282,29 +286,30 @@ static int quote_of(unsigned encoding)
     return encoding == TERMINAL_JSON_STRING ? '"' : encoding == TERMINAL_SPECIAL ? SPECIAL_QUOTE : -1;
 }
 
-static uint32_t closed(struct byte_automaton *automaton, unsigned encoding)
+static uint32_t closed_state(struct byte_automaton *automaton, unsigned encoding)
 {
-    return intern(automaton, (struct byte_state){.expression = EXPRESSION_EMPTY,
-                                                 .encoding = (uint8_t)encoding,
-                                                 .place = PLACE_CLOSED});
+    return intern_state(automaton, (struct byte_state){.expression = EXPRESSION_EMPTY,
+                                                       .encoding = (uint8_t)encoding,
+                                                       .place = PLACE_CLOSED});
 }
 
 uint32_t byte_automaton_closed(struct byte_automaton *automaton)
 {
-    return closed(automaton, TERMINAL_JSON_STRING);
+    return closed_state(automaton, TERMINAL_JSON_STRING);
 }
 
 static uint32_t step_between(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
 {
     bool is_json = state.encoding == TERMINAL_JSON_STRING || state.encoding == TERMINAL_JSON_CONTENT;
     if (byte == quote_of(state.encoding))
-        return expression_is_nullable(automaton->pool, state.expression) ? closed(automaton, state.encoding)
-                                                                         : BYTE_STATE_DEAD;
+        return expression_is_nullable(automaton->pool, state.expression)
+                   ? closed_state(automaton, state.encoding)
+                   : BYTE_STATE_DEAD;
     if (is_json && byte == '"')
         return BYTE_STATE_DEAD;
     if (is_json && byte == '\\') {
         state.place = PLACE_ESCAPE;
-        return any_live(automaton, state.expression, 0, CODE_POINT_MAX) ? intern(automaton, state)
+        return any_live(automaton, state.expression, 0, CODE_POINT_MAX) ? intern_state(automaton, state)
                                                                         : BYTE_STATE_DEAD;
     }
     if (byte >= 0x80)
@@ -312,13 +317,13 @@ static uint32_t step_between(struct byte_automaton *automaton, struct byte_state
     return is_json && byte < 0x20 ? BYTE_STATE_DEAD : finish_code_point(automaton, &state, byte);
 }
 
-static uint32_t step(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
+static uint32_t step_state(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
 {
     switch ((enum byte_place)state.place) {
     case PLACE_BETWEEN:
         return step_between(automaton, state, byte);
     case PLACE_OPEN:
-        return byte == quote_of(state.encoding) ? between(automaton, &state, state.expression)
+        return byte == quote_of(state.encoding) ? state_between(automaton, &state, state.expression)
                                                 : BYTE_STATE_DEAD;
     case PLACE_CLOSED:
         return BYTE_STATE_DEAD;
@@ -346,7 +351,7 @@ uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t id, unsi
         automaton->n_bytes += ROW_BYTES;
     }
     if (row[byte] == BYTE_STATE_UNKNOWN) {
-        uint32_t target = step(automaton, automaton->states.items[id], byte);
+        uint32_t target = step_state(automaton, automaton->states.items[id], byte);
         if (automaton->pool->status != STATUS_OK)
             return BYTE_STATE_DEAD;
         row[byte] = target;
@@ -407,10 +412,10 @@ uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t express
 {
     if (!is_live(automaton, expression))
         return BYTE_STATE_DEAD;
-    return intern(automaton,
-                  (struct byte_state){.expression = expression,
-                                      .encoding = (uint8_t)encoding,
-                                      .place = quote_of(encoding) >= 0 ? PLACE_OPEN : PLACE_BETWEEN});
+    return intern_state(automaton,
+                        (struct byte_state){.expression = expression,
+                                            .encoding = (uint8_t)encoding,
+                                            .place = quote_of(encoding) >= 0 ? PLACE_OPEN : PLACE_BETWEEN});
 }
 
 bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t id)

@@ -38,19 +38,20 @@ struct closing {
     uint32_t *levels;    // [depth_max + 2] sets by depth in the trie
 };
 
-static uint32_t sum(uint32_t a, uint32_t b)
+static uint32_t cost_sum(uint32_t a, uint32_t b)
 {
     return a >= CLOSING_NEVER || b >= CLOSING_NEVER || a + b >= CLOSING_NEVER ? CLOSING_NEVER : a + b;
 }
 
-static uint32_t product(uint32_t a, uint32_t n)
+static uint32_t cost_product(uint32_t a, uint32_t n)
 {
     uint64_t all = (uint64_t)a * n;
     return all >= CLOSING_NEVER ? CLOSING_NEVER : (uint32_t)all;
 }
 
 // Makes it have `size` items, new ones of this value. False: no memory.
-static bool extend(struct recognizer *recognizer, struct numbers *numbers, size_t size, uint32_t value)
+static bool extend_numbers(struct recognizer *recognizer, struct numbers *numbers, size_t size,
+                           uint32_t value)
 {
     if (!VECTOR_RESERVE(numbers, size)) {
         expressions_fail_memory(recognizer->pool);
@@ -66,7 +67,7 @@ static bool extend(struct recognizer *recognizer, struct numbers *numbers, size_
 static bool find_state(struct recognizer *recognizer, uint32_t state, uint32_t before, unsigned char byte)
 {
     struct closing *closing = recognizer->closing;
-    if (!extend(recognizer, &closing->visits, (size_t)state + 1, 0))
+    if (!extend_numbers(recognizer, &closing->visits, (size_t)state + 1, 0))
         return false;
     if (closing->visits.items[state] == closing->visit)
         return true;
@@ -79,7 +80,7 @@ static bool find_state(struct recognizer *recognizer, uint32_t state, uint32_t b
 
 // Looks for the nearest accepting state, breadth first, bytes in their order. Its place in `found`; UNKNOWN:
 // too far.
-static uint32_t search(struct recognizer *recognizer, uint32_t state)
+static uint32_t search_end(struct recognizer *recognizer, uint32_t state)
 {
     struct closing *closing = recognizer->closing;
     closing->visit++;
@@ -129,7 +130,7 @@ static uint32_t first_step(struct recognizer *recognizer, uint32_t state)
 {
     const struct closing *closing = recognizer->closing;
     unsigned char bytes[CLOSING_BYTES_MAX];
-    uint32_t end = search(recognizer, state);
+    uint32_t end = search_end(recognizer, state);
     size_t n = 0;
     if (end == UNKNOWN)
         return BYTE_STATE_DEAD;
@@ -152,7 +153,7 @@ static uint32_t state_cost(struct recognizer *recognizer, uint32_t state)
     uint32_t cost = UNKNOWN;
     closing->path.n = 0;
     while (cost == UNKNOWN) {
-        if (!extend(recognizer, &closing->states, (size_t)state + 1, UNKNOWN))
+        if (!extend_numbers(recognizer, &closing->states, (size_t)state + 1, UNKNOWN))
             return CLOSING_NEVER;
         cost = closing->states.items[state];
         if (cost != UNKNOWN)
@@ -168,7 +169,7 @@ static uint32_t state_cost(struct recognizer *recognizer, uint32_t state)
             cost = CLOSING_NEVER;
     }
     for (size_t i = closing->path.n; i-- > 0;) {
-        cost = sum(cost, 1);
+        cost = cost_sum(cost, 1);
         closing->states.items[closing->path.items[i]] = cost;
     }
     return cost;
@@ -189,10 +190,10 @@ static uint32_t derived_cost(const struct rules *rules, const struct rule_node *
     const uint32_t *children = rules->children.items + node->first_child;
     uint32_t cost = node->kind == RULE_CHOICE ? CLOSING_NEVER : 0;
     for (uint32_t i = 0; i < node->n_children && node->kind != RULE_REPEAT; i++)
-        cost = node->kind == RULE_SEQUENCE ? sum(cost, costs[children[i]])
+        cost = node->kind == RULE_SEQUENCE ? cost_sum(cost, costs[children[i]])
                : costs[children[i]] < cost ? costs[children[i]]
                                            : cost;
-    return node->kind == RULE_REPEAT && node->min ? product(costs[children[0]], node->min) : cost;
+    return node->kind == RULE_REPEAT && node->min ? cost_product(costs[children[0]], node->min) : cost;
 }
 
 // The least fixed point. Definitions stand before and behind their uses, so both directions take turns.
@@ -285,9 +286,9 @@ static uint32_t rest_cost(const struct recognizer *recognizer, const struct item
     const uint32_t *children = rules->children.items + node->first_child;
     uint32_t cost = 0;
     for (uint32_t i = item->b + 1; i < node->n_children && node->kind == RULE_SEQUENCE; i++)
-        cost = sum(cost, costs[children[i]]);
+        cost = cost_sum(cost, costs[children[i]]);
     if (node->kind == RULE_REPEAT && node->min > item->b + 1)
-        cost = product(costs[children[0]], node->min - item->b - 1);
+        cost = cost_product(costs[children[0]], node->min - item->b - 1);
     return cost;
 }
 
@@ -303,7 +304,7 @@ static uint32_t look_behind(struct recognizer *recognizer, struct end_node node)
         uint32_t next = find_end(recognizer, item->kind == ITEM_TAIL ? item->b : item->a, origin);
         if (next == UNKNOWN)
             return cost;
-        uint32_t all = sum(rest_cost(recognizer, item), recognizer->closing->ends.items[next].cost);
+        uint32_t all = cost_sum(rest_cost(recognizer, item), recognizer->closing->ends.items[next].cost);
         cost = all < cost ? all : cost;
     }
     return cost;
@@ -338,13 +339,13 @@ static uint32_t find_set_cost(struct recognizer *recognizer, uint32_t id)
         find_end_costs(recognizer, n_known);
         if (recognizer->pool->status != STATUS_OK)
             return CLOSING_NEVER;
-        uint32_t all = sum(state_cost(recognizer, scan.a), closing->ends.items[end].cost);
+        uint32_t all = cost_sum(state_cost(recognizer, scan.a), closing->ends.items[end].cost);
         cost = all < cost ? all : cost;
     }
     return cost;
 }
 
-static bool prepare(struct recognizer *recognizer)
+static bool prepare_costs(struct recognizer *recognizer)
 {
     if (!recognizer->closing) {
         recognizer->closing = calloc(1, sizeof *recognizer->closing);
@@ -361,7 +362,8 @@ static bool prepare(struct recognizer *recognizer)
 
 uint32_t closing_cost(struct recognizer *recognizer, uint32_t set)
 {
-    if (!prepare(recognizer) || !extend(recognizer, &recognizer->closing->sets, recognizer->sets.n, UNKNOWN))
+    if (!prepare_costs(recognizer) ||
+        !extend_numbers(recognizer, &recognizer->closing->sets, recognizer->sets.n, UNKNOWN))
         return CLOSING_NEVER;
     uint32_t cost = recognizer->closing->sets.items[set];
     if (cost == UNKNOWN) {
@@ -374,7 +376,7 @@ uint32_t closing_cost(struct recognizer *recognizer, uint32_t set)
 
 // ---- tokens ----
 
-static void forbid(const struct grammar_vocabulary *vocabulary, uint32_t token, uint32_t *bits)
+static void forbid_token(const struct grammar_vocabulary *vocabulary, uint32_t token, uint32_t *bits)
 {
     for (; token != NO_TOKEN; token = vocabulary->next_same[token])
         bits[token / 32] &= ~(1u << token % 32);
@@ -382,7 +384,7 @@ static void forbid(const struct grammar_vocabulary *vocabulary, uint32_t token, 
 
 // Forbids allowed tokens behind which the text costs more than `cost_max`. The cost behind the one that costs
 // most.
-static uint32_t walk(struct recognizer *recognizer, uint32_t set, uint32_t cost_max, uint32_t *bits)
+static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_t cost_max, uint32_t *bits)
 {
     const struct trie *trie = &recognizer->vocabulary->all;
     uint32_t *levels = recognizer->closing->levels, worst = 0;
@@ -400,7 +402,7 @@ static uint32_t walk(struct recognizer *recognizer, uint32_t set, uint32_t cost_
             uint32_t cost = closing_cost(recognizer, target);
             worst = cost > worst ? cost : worst;
             if (cost > cost_max)
-                forbid(recognizer->vocabulary, node->token, bits);
+                forbid_token(recognizer->vocabulary, node->token, bits);
         }
         at++;
     }
@@ -410,12 +412,13 @@ static uint32_t walk(struct recognizer *recognizer, uint32_t set, uint32_t cost_
 void closing_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
-    if (!prepare(recognizer) || !extend(recognizer, &recognizer->closing->worst, recognizer->sets.n, UNKNOWN))
+    if (!prepare_costs(recognizer) ||
+        !extend_numbers(recognizer, &recognizer->closing->worst, recognizer->sets.n, UNKNOWN))
         return;
     uint32_t cost_max = n_left ? n_left - 1 : 0, worst = recognizer->closing->worst.items[set];
     if (worst <= cost_max) // UNKNOWN is more
         return;
-    worst = walk(recognizer, set, cost_max, bits);
+    worst = walk_tokens(recognizer, set, cost_max, bits);
     if (recognizer->pool->status == STATUS_OK)
         recognizer->closing->worst.items[set] = worst;
     for (size_t i = 0; i < vocabulary->n_ends && recognizer->sets.items[set].may_end; i++)

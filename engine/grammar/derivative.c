@@ -24,7 +24,7 @@ static bool add_piece(struct expressions *pool, struct piece_list *list, uint32_
     return false;
 }
 
-static bool keep(struct expressions *pool, uint32_t id, const struct piece_list *list)
+static bool keep_pieces(struct expressions *pool, uint32_t id, const struct piece_list *list)
 {
     pool->work += list->n;
     if (pool->work > pool->limits.values[GRAMMAR_LIMIT_WORK])
@@ -263,7 +263,7 @@ bool expression_derive(struct expressions *pool, uint32_t id)
         return false;
     struct piece_list list = {0};
     derive_node(pool, &node, &list);
-    bool whole = pool->status == STATUS_OK && keep(pool, id, &list);
+    bool whole = pool->status == STATUS_OK && keep_pieces(pool, id, &list);
     VECTOR_FINISH(&list);
     return whole;
 }
@@ -329,7 +329,7 @@ static bool matches_something(const struct expressions *pool, uint32_t id)
 }
 
 // Adds what follows from the expressions at places first..behind.
-static void expand(struct search *search, size_t first, size_t behind)
+static void expand_search(struct search *search, size_t first, size_t behind)
 {
     struct expressions *pool = search->pool;
     for (size_t at = first; at < behind && expression_derive(pool, search->found.items[at]); at++) {
@@ -358,7 +358,7 @@ static bool search_from(struct search *search, size_t *place)
         for (*place = first; *place < behind; ++*place)
             if (matches_something(search->pool, search->found.items[*place]))
                 return true;
-        expand(search, first, behind);
+        expand_search(search, first, behind);
         if (search->pool->status != STATUS_OK)
             return true;
         first = behind;

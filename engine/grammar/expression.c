@@ -155,8 +155,8 @@ struct id_list {
 };
 
 // The parts, with those of nested nodes of the same kind in their place; ascending, each once.
-static bool flatten(const struct expressions *pool, enum expression_kind kind, const uint32_t *parts,
-                    size_t n_parts, struct id_list *list)
+static bool flatten_parts(const struct expressions *pool, enum expression_kind kind, const uint32_t *parts,
+                          size_t n_parts, struct id_list *list)
 {
     for (size_t i = 0; i < n_parts; i++) {
         const struct expression_node *node = expression_node(pool, parts[i]);
@@ -204,7 +204,7 @@ static uint32_t take_sets(struct expressions *pool, struct id_list *list)
     return whole ? set : expressions_fail_memory(pool);
 }
 
-static bool insert(struct id_list *list, uint32_t id)
+static bool insert_id(struct id_list *list, uint32_t id)
 {
     if (!VECTOR_RESERVE(list, list->n + 1))
         return false;
@@ -231,7 +231,7 @@ static uint32_t either_of(struct expressions *pool, struct id_list *list)
     if (nullable && list->n && list->items[0] == EXPRESSION_EMPTY)
         memmove(list->items, list->items + 1, --list->n * sizeof *list->items);
     uint32_t set = take_sets(pool, list);
-    if (set != EXPRESSION_NOTHING && !insert(list, set))
+    if (set != EXPRESSION_NOTHING && !insert_id(list, set))
         return expressions_fail_memory(pool);
     if (list->n < 2)
         return list->n ? list->items[0] : EXPRESSION_NOTHING;
@@ -245,7 +245,7 @@ uint32_t expression_either_many(struct expressions *pool, const uint32_t *parts,
     if (pool->status != STATUS_OK)
         return EXPRESSION_NOTHING;
     struct id_list list = {0};
-    bool whole = flatten(pool, KIND_EITHER, parts, n_parts, &list);
+    bool whole = flatten_parts(pool, KIND_EITHER, parts, n_parts, &list);
     uint32_t id = whole ? either_of(pool, &list) : expressions_fail_memory(pool);
     VECTOR_FINISH(&list);
     return id;
@@ -286,7 +286,7 @@ static uint32_t both_of(struct expressions *pool, struct id_list *list)
         return nullable ? EXPRESSION_EMPTY : EXPRESSION_NOTHING;
     if (has_set && set == EXPRESSION_NOTHING)
         return EXPRESSION_NOTHING;
-    if (has_set && !insert(list, set))
+    if (has_set && !insert_id(list, set))
         return expressions_fail_memory(pool);
     if (list->n < 2)
         return list->n ? list->items[0] : EXPRESSION_ALL;
@@ -300,7 +300,7 @@ uint32_t expression_both_many(struct expressions *pool, const uint32_t *parts, s
     if (pool->status != STATUS_OK)
         return EXPRESSION_NOTHING;
     struct id_list list = {0};
-    bool whole = flatten(pool, KIND_BOTH, parts, n_parts, &list);
+    bool whole = flatten_parts(pool, KIND_BOTH, parts, n_parts, &list);
     uint32_t id = whole ? both_of(pool, &list) : expressions_fail_memory(pool);
     VECTOR_FINISH(&list);
     return pool->status == STATUS_OK ? id : EXPRESSION_NOTHING;

@@ -119,7 +119,7 @@ static void describe_many(const struct expressions *pool, struct expression_node
 }
 
 // Sets the node's properties that follow from its children.
-static void describe(const struct expressions *pool, struct expression_node *node)
+static void describe_node(const struct expressions *pool, struct expression_node *node)
 {
     const struct expression_node *a = node->kind >= KIND_CONCAT ? expression_node(pool, node->a) : NULL;
     switch ((enum expression_kind)node->kind) {
@@ -186,7 +186,7 @@ static uint32_t add_node(struct expressions *pool, struct expression_node node, 
         return expressions_fail(pool, GRAMMAR_LIMIT_NODES);
     if (has_payload(node.kind) && !copy_payload(pool, &node, payload, n))
         return expressions_fail_memory(pool);
-    describe(pool, &node);
+    describe_node(pool, &node);
     if (node.depth > pool->limits.values[GRAMMAR_LIMIT_DEPTH])
         return expressions_fail(pool, GRAMMAR_LIMIT_DEPTH);
     if (!VECTOR_ADD(&pool->nodes, node))

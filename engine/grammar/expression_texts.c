@@ -35,10 +35,10 @@ static size_t character_bytes(struct text text, size_t at)
     return size ? size : 1;
 }
 
-static uint32_t build(const struct text_trie *trie, size_t first, size_t behind, size_t from);
+static uint32_t build_node(const struct text_trie *trie, size_t first, size_t behind, size_t from);
 
 // Of texts first..behind, that share `shared` bytes and no more.
-static uint32_t branches(const struct text_trie *trie, size_t first, size_t behind, size_t shared)
+static uint32_t join_branches(const struct text_trie *trie, size_t first, size_t behind, size_t shared)
 {
     VECTOR(uint32_t) ids = {0};
     bool whole = true;
@@ -52,7 +52,7 @@ static uint32_t branches(const struct text_trie *trie, size_t first, size_t behi
             while (end < behind && trie->texts[end].size >= shared + n &&
                    memcmp(trie->texts[end].data + shared, text.data + shared, n) == 0)
                 end++;
-            whole = VECTOR_ADD(&ids, build(trie, at, end, shared));
+            whole = VECTOR_ADD(&ids, build_node(trie, at, end, shared));
         }
         at = end;
     }
@@ -64,13 +64,13 @@ static uint32_t branches(const struct text_trie *trie, size_t first, size_t behi
 
 // The texts first..behind without their first `from` bytes, which they share. The recursion is as deep as
 // texts are beginnings of one another.
-static uint32_t build(const struct text_trie *trie, size_t first, size_t behind, size_t from)
+static uint32_t build_node(const struct text_trie *trie, size_t first, size_t behind, size_t from)
 {
     struct text text = trie->texts[first];
     size_t shared = first + 1 == behind ? text.size : shared_bytes(text, trie->texts[behind - 1], from);
     uint32_t rest = EXPRESSION_EMPTY;
     if (first + 1 < behind)
-        rest = branches(trie, first, behind, shared);
+        rest = join_branches(trie, first, behind, shared);
     return expression_concat(trie->pool,
                              expression_literal(trie->pool, (struct text){text.data + from, shared - from}),
                              rest);
@@ -85,5 +85,5 @@ uint32_t expression_texts(struct expressions *pool, struct text *texts, size_t n
     for (size_t i = 1; i < n_texts; i++)
         if (!text_equal(texts[n - 1], texts[i]))
             texts[n++] = texts[i];
-    return build(&(struct text_trie){pool, texts}, 0, n, 0);
+    return build_node(&(struct text_trie){pool, texts}, 0, n, 0);
 }

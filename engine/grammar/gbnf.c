@@ -129,7 +129,7 @@ static enum status read_repeated(struct gbnf *gbnf, struct operand *operand)
     return status;
 }
 
-static bool add(struct gbnf *gbnf, struct operands *list, struct operand operand)
+static bool add_operand(struct gbnf *gbnf, struct operands *list, struct operand operand)
 {
     if (VECTOR_ADD(list, operand))
         return true;
@@ -148,7 +148,7 @@ static enum status read_sequence(struct gbnf *gbnf, struct operand *operand)
             (source->depth == 0 && at_rule(source)))
             break;
         status = read_repeated(gbnf, &part);
-        if (status == STATUS_OK && !add(gbnf, &parts, part))
+        if (status == STATUS_OK && !add_operand(gbnf, &parts, part))
             status = source_check(source);
     }
     if (status == STATUS_OK) {
@@ -167,7 +167,7 @@ static enum status read_choice(struct gbnf *gbnf, struct operand *operand)
     do {
         struct operand part;
         status = read_sequence(gbnf, &part);
-        if (status == STATUS_OK && !add(gbnf, &parts, part))
+        if (status == STATUS_OK && !add_operand(gbnf, &parts, part))
             status = source_check(source);
     } while (status == STATUS_OK && source_take(source, "|"));
     if (status == STATUS_OK) {

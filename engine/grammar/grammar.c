@@ -45,7 +45,7 @@ static bool find_parents(const struct rules *rules, struct parents *out)
 
 // The least fixed point, by a list of nodes that became true. A sequence waits for all of its children,
 // others for one.
-static bool spread(struct rules *rules, const struct parents *parents, bool nullable)
+static bool spread_nullable(struct rules *rules, const struct parents *parents, bool nullable)
 {
     size_t n = rules->nodes.n, n_list = 0;
     uint32_t *list = malloc((n + 1) * sizeof *list), *missing = malloc((n + 1) * sizeof *missing);
@@ -90,7 +90,7 @@ static void classify_terminals(struct rules *rules)
 
 // Removes nodes that derive nothing: a choice loses children, other nodes become empty choices. A repetition
 // of such a node is "".
-static void prune(struct rules *rules)
+static void prune_rules(struct rules *rules)
 {
     for (size_t id = 0; id < rules->nodes.n; id++) {
         struct rule_node *node = &rules->nodes.items[id];
@@ -111,7 +111,7 @@ static void prune(struct rules *rules)
     }
 }
 
-static enum status compile(struct rules *rules, uint32_t start, struct error *error)
+static enum status compile_rules(struct rules *rules, uint32_t start, struct error *error)
 {
     struct parents parents = {0};
     enum status status = rules_status(rules, error);
@@ -119,14 +119,14 @@ static enum status compile(struct rules *rules, uint32_t start, struct error *er
         classify_terminals(rules);
         status = rules_status(rules, error);
     }
-    if (status == STATUS_OK &&
-        !(find_parents(rules, &parents) && spread(rules, &parents, false) && spread(rules, &parents, true)))
+    if (status == STATUS_OK && !(find_parents(rules, &parents) && spread_nullable(rules, &parents, false) &&
+                                 spread_nullable(rules, &parents, true)))
         status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
     free(parents.first);
     free(parents.parents);
     if (status != STATUS_OK)
         return status;
-    prune(rules);
+    prune_rules(rules);
     if (!rules->nodes.items[start].productive)
         return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "the grammar matches no text");
     return STATUS_OK;
@@ -135,7 +135,7 @@ static enum status compile(struct rules *rules, uint32_t start, struct error *er
 enum status grammar_create(struct grammar **grammar, struct rules *rules, uint32_t start, struct error *error)
 {
     *grammar = NULL;
-    enum status status = compile(rules, start, error);
+    enum status status = compile_rules(rules, start, error);
     if (status == STATUS_OK) {
         *grammar = malloc(sizeof **grammar);
         if (*grammar)

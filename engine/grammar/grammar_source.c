@@ -224,8 +224,8 @@ static bool any_symbol(const struct operands *parts)
 }
 
 // Of the parts first..behind, all expressions.
-static uint32_t join(struct rules *rules, const struct operands *parts, size_t first, size_t behind,
-                     bool either)
+static uint32_t join_parts(struct rules *rules, const struct operands *parts, size_t first, size_t behind,
+                           bool either)
 {
     uint32_t *ids = malloc((behind - first + 1) * sizeof *ids);
     if (!ids)
@@ -251,7 +251,7 @@ static struct operand join_mixed(struct rules *rules, const struct operands *par
         while (behind < parts->n && !parts->items[behind].is_symbol)
             behind++;
         if (behind > i)
-            symbols[n++] = rules_terminal(rules, join(rules, parts, i, behind, either), TERMINAL_TEXT);
+            symbols[n++] = rules_terminal(rules, join_parts(rules, parts, i, behind, either), TERMINAL_TEXT);
         else
             symbols[n++] = parts->items[behind++].id;
         i = behind;
@@ -264,13 +264,13 @@ static struct operand join_mixed(struct rules *rules, const struct operands *par
 struct operand operand_sequence(struct rules *rules, const struct operands *parts)
 {
     return any_symbol(parts) ? join_mixed(rules, parts, false)
-                             : (struct operand){false, join(rules, parts, 0, parts->n, false)};
+                             : (struct operand){false, join_parts(rules, parts, 0, parts->n, false)};
 }
 
 struct operand operand_choice(struct rules *rules, const struct operands *parts)
 {
     return any_symbol(parts) ? join_mixed(rules, parts, true)
-                             : (struct operand){false, join(rules, parts, 0, parts->n, true)};
+                             : (struct operand){false, join_parts(rules, parts, 0, parts->n, true)};
 }
 
 // A long expression many times is counted by the parser, which does not write it out.

@@ -46,7 +46,7 @@ static bool grow_builder_table(struct set_builder *builder)
 }
 
 // Puts the item on the list unless it was there.
-static void push(struct recognizer *recognizer, struct item item)
+static void push_item(struct recognizer *recognizer, struct item item)
 {
     struct set_builder *builder = &recognizer->builder;
     const uint64_t *limits = recognizer->pool->limits.values;
@@ -139,21 +139,21 @@ static void follow_chain(struct recognizer *recognizer, uint32_t *symbol, uint32
     }
 }
 
-static void complete(struct recognizer *recognizer, uint32_t symbol, uint32_t origin)
+static void complete_symbol(struct recognizer *recognizer, uint32_t symbol, uint32_t origin)
 {
     if (origin == ORIGIN_SELF)
         return; // "": whoever waits for a nullable symbol has gone behind it already
     follow_chain(recognizer, &symbol, &origin);
-    push(recognizer, symbol == SYMBOL_ROOT ? (struct item){ITEM_END, 0, 0, ORIGIN_ROOT}
-                                           : (struct item){ITEM_COMPLETE, symbol, 0, origin});
+    push_item(recognizer, symbol == SYMBOL_ROOT ? (struct item){ITEM_END, 0, 0, ORIGIN_ROOT}
+                                                : (struct item){ITEM_COMPLETE, symbol, 0, origin});
 }
 
 static void add_tail(struct recognizer *recognizer, uint32_t awaited, uint32_t symbol, uint32_t origin)
 {
     follow_chain(recognizer, &symbol, &origin);
-    push(recognizer, (struct item){ITEM_TAIL, awaited, symbol, origin});
+    push_item(recognizer, (struct item){ITEM_TAIL, awaited, symbol, origin});
     if (node_of(recognizer, awaited)->nullable)
-        complete(recognizer, symbol, origin);
+        complete_symbol(recognizer, symbol, origin);
 }
 
 static void add_sequence(struct recognizer *recognizer, uint32_t symbol, uint32_t behind, uint32_t origin)
@@ -165,37 +165,37 @@ static void add_sequence(struct recognizer *recognizer, uint32_t symbol, uint32_
             add_tail(recognizer, child, symbol, origin);
             return;
         }
-        push(recognizer, (struct item){ITEM_NODE, symbol, behind, origin});
+        push_item(recognizer, (struct item){ITEM_NODE, symbol, behind, origin});
         if (!node_of(recognizer, child)->nullable)
             return;
     }
-    complete(recognizer, symbol, origin);
+    complete_symbol(recognizer, symbol, origin);
 }
 
 static void add_repeat(struct recognizer *recognizer, uint32_t symbol, uint32_t count, uint32_t origin)
 {
     const struct rule_node *node = node_of(recognizer, symbol);
     if (count >= node->min)
-        complete(recognizer, symbol, origin);
+        complete_symbol(recognizer, symbol, origin);
     if (node->max == EXPRESSION_UNBOUNDED && count > node->min)
         count = node->min;
     if (count + 1 == node->max && origin != ORIGIN_SELF)
         add_tail(recognizer, child_of(recognizer, node, 0), symbol, origin);
     else if (count < node->max)
-        push(recognizer, (struct item){ITEM_NODE, symbol, count, origin});
+        push_item(recognizer, (struct item){ITEM_NODE, symbol, count, origin});
 }
 
 // The waiter's symbol is behind what it waited for, which began at `begun`.
-static void advance(struct recognizer *recognizer, struct item item, uint32_t begun)
+static void advance_item(struct recognizer *recognizer, struct item item, uint32_t begun)
 {
     uint32_t origin = item.origin == ORIGIN_SELF ? begun : item.origin;
     if (item.kind == ITEM_TAIL) {
-        complete(recognizer, item.b, origin);
+        complete_symbol(recognizer, item.b, origin);
         return;
     }
     switch ((enum rule_kind)node_of(recognizer, item.a)->kind) {
     case RULE_CHOICE:
-        complete(recognizer, item.a, origin);
+        complete_symbol(recognizer, item.a, origin);
         break;
     case RULE_SEQUENCE:
         add_sequence(recognizer, item.a, item.b + 1, origin);
@@ -218,7 +218,7 @@ static void run_completions(struct recognizer *recognizer)
         size_t n;
         const struct waiter *waiters = recognizer_waiters(recognizer, item.origin, item.a, &n);
         for (size_t i = 0; i < n; i++)
-            advance(recognizer, waiters[i].item, item.origin);
+            advance_item(recognizer, waiters[i].item, item.origin);
     }
 }
 
@@ -251,16 +251,16 @@ void builder_add(struct recognizer *recognizer, struct item item)
     if (item.kind == ITEM_TAIL)
         add_tail(recognizer, item.a, item.b, item.origin);
     else
-        push(recognizer, item);
+        push_item(recognizer, item);
     run_completions(recognizer);
 }
 
 void builder_scan(struct recognizer *recognizer, uint32_t byte_state, uint32_t terminal, uint32_t origin)
 {
     if (!byte_automaton_ends(&recognizer->bytes, byte_state))
-        push(recognizer, (struct item){ITEM_SCAN, byte_state, terminal, origin});
+        push_item(recognizer, (struct item){ITEM_SCAN, byte_state, terminal, origin});
     if (byte_automaton_accepts(&recognizer->bytes, byte_state))
-        complete(recognizer, terminal, origin);
+        complete_symbol(recognizer, terminal, origin);
     run_completions(recognizer);
 }
 
@@ -271,7 +271,7 @@ static void await_symbol(struct recognizer *recognizer, struct item item, uint32
     const struct rule_node *node = node_of(recognizer, symbol);
     switch ((enum rule_kind)node->kind) {
     case RULE_CHOICE:
-        push(recognizer, (struct item){ITEM_NODE, symbol, 0, ORIGIN_SELF});
+        push_item(recognizer, (struct item){ITEM_NODE, symbol, 0, ORIGIN_SELF});
         break;
     case RULE_SEQUENCE:
         add_sequence(recognizer, symbol, 0, ORIGIN_SELF);
@@ -282,14 +282,14 @@ static void await_symbol(struct recognizer *recognizer, struct item item, uint32
     case RULE_TERMINAL: {
         uint32_t state = byte_automaton_start(&recognizer->bytes, node->expression, node->encoding);
         if (state != BYTE_STATE_DEAD && !byte_automaton_ends(&recognizer->bytes, state))
-            push(recognizer, (struct item){ITEM_SCAN, state, symbol, ORIGIN_SELF});
+            push_item(recognizer, (struct item){ITEM_SCAN, state, symbol, ORIGIN_SELF});
         break;
     }
     }
 }
 
 // Looks at all items once more: who waits for what, and what is predicted for that.
-static void predict(struct recognizer *recognizer)
+static void predict_items(struct recognizer *recognizer)
 {
     struct set_builder *builder = &recognizer->builder;
     for (size_t i = 0; i < builder->items.n && recognizer->pool->status == STATUS_OK; i++) {
@@ -378,7 +378,7 @@ static uint32_t add_set(struct recognizer *recognizer, uint32_t *slot)
 {
     struct item_set set = {0};
     struct set_builder *builder = &recognizer->builder;
-    predict(recognizer);
+    predict_items(recognizer);
     if (recognizer->pool->status != STATUS_OK)
         return SET_DEAD;
     for (size_t i = 0; i < builder->kernel.n; i++)

@@ -11,7 +11,7 @@ struct reader {
     struct error *error;
 };
 
-static enum status wrong(struct reader *reader, const char *what)
+static enum status fail_document(struct reader *reader, const char *what)
 {
     return error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING, "byte %zu: %s",
                      (size_t)(reader->at - reader->start), what);
@@ -28,7 +28,7 @@ static void skip_space(struct reader *reader)
         reader->at++;
 }
 
-static bool take(struct reader *reader, char wanted)
+static bool take_byte(struct reader *reader, char wanted)
 {
     if (reader->at == reader->end || *reader->at != wanted)
         return false;
@@ -36,7 +36,7 @@ static bool take(struct reader *reader, char wanted)
     return true;
 }
 
-static bool hex4(const char *at, const char *end, uint32_t *value)
+static bool read_hex4(const char *at, const char *end, uint32_t *value)
 {
     *value = 0;
     if (end - at < 4)
@@ -55,13 +55,13 @@ static bool hex4(const char *at, const char *end, uint32_t *value)
 static size_t read_unicode(struct reader *reader, char *out)
 {
     uint32_t high = 0, low = 0;
-    if (!hex4(reader->at, reader->end, &high))
+    if (!read_hex4(reader->at, reader->end, &high))
         return 0;
     reader->at += 4;
     if (high < 0xD800 || high > 0xDFFF)
         return utf8_encode(high, out);
     if (high > 0xDBFF || reader->end - reader->at < 6 || reader->at[0] != '\\' || reader->at[1] != 'u' ||
-        !hex4(reader->at + 2, reader->end, &low) || low < 0xDC00 || low > 0xDFFF)
+        !read_hex4(reader->at + 2, reader->end, &low) || low < 0xDC00 || low > 0xDFFF)
         return 0;
     reader->at += 6;
     return utf8_encode(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00), out);
@@ -89,7 +89,7 @@ static enum status read_string(struct reader *reader, struct text *text)
     while (close < reader->end && *close != '"')
         close += *close == '\\' && reader->end - close > 1 ? 2 : 1;
     if (close >= reader->end)
-        return wrong(reader, "a string without an end");
+        return fail_document(reader, "a string without an end");
     char *out = arena_allocate(reader->arena, (size_t)(close - reader->at) + 1);
     if (!out)
         return no_memory(reader);
@@ -108,7 +108,7 @@ static enum status read_string(struct reader *reader, struct text *text)
             reader->at += n;
         }
         if (n == 0)
-            return wrong(reader, "a string with a bad escape, control character or encoding");
+            return fail_document(reader, "a string with a bad escape, control character or encoding");
         out += n;
         text->size += n;
     }
@@ -127,22 +127,22 @@ static size_t skip_digits(struct reader *reader)
 static enum status read_number(struct reader *reader, struct text *text)
 {
     const char *from = reader->at;
-    take(reader, '-');
-    bool good = take(reader, '0') || skip_digits(reader) > 0;
-    if (good && take(reader, '.'))
+    take_byte(reader, '-');
+    bool good = take_byte(reader, '0') || skip_digits(reader) > 0;
+    if (good && take_byte(reader, '.'))
         good = skip_digits(reader) > 0;
-    if (good && (take(reader, 'e') || take(reader, 'E'))) {
-        if (!take(reader, '+'))
-            take(reader, '-');
+    if (good && (take_byte(reader, 'e') || take_byte(reader, 'E'))) {
+        if (!take_byte(reader, '+'))
+            take_byte(reader, '-');
         good = skip_digits(reader) > 0;
     }
     *text = (struct text){from, (size_t)(reader->at - from)};
-    return good ? STATUS_OK : wrong(reader, "expected a value");
+    return good ? STATUS_OK : fail_document(reader, "expected a value");
 }
 
 static enum status read_value(struct reader *reader, struct json_node *node);
 
-static struct json_node *append(struct reader *reader, struct json_node *parent, struct json_node *last)
+static struct json_node *append_node(struct reader *reader, struct json_node *parent, struct json_node *last)
 {
     struct json_node *child = arena_allocate(reader->arena, sizeof *child);
     if (!child)
@@ -160,14 +160,14 @@ static struct json_node *append(struct reader *reader, struct json_node *parent,
 static enum status read_key(struct reader *reader, struct json_node *child)
 {
     skip_space(reader);
-    if (!take(reader, '"'))
-        return wrong(reader, "expected a key");
+    if (!take_byte(reader, '"'))
+        return fail_document(reader, "expected a key");
     enum status status = read_string(reader, &child->key);
     if (status != STATUS_OK)
         return status;
     skip_space(reader);
-    if (!take(reader, ':'))
-        return wrong(reader, "expected a colon");
+    if (!take_byte(reader, ':'))
+        return fail_document(reader, "expected a colon");
     return STATUS_OK;
 }
 
@@ -175,10 +175,10 @@ static enum status read_children(struct reader *reader, struct json_node *node, 
 {
     struct json_node *last = NULL;
     skip_space(reader);
-    if (take(reader, close))
+    if (take_byte(reader, close))
         return STATUS_OK;
     for (;;) {
-        struct json_node *child = append(reader, node, last);
+        struct json_node *child = append_node(reader, node, last);
         if (!child)
             return no_memory(reader);
         last = child;
@@ -188,10 +188,10 @@ static enum status read_children(struct reader *reader, struct json_node *node, 
         if (status != STATUS_OK)
             return status;
         skip_space(reader);
-        if (take(reader, close))
+        if (take_byte(reader, close))
             return STATUS_OK;
-        if (!take(reader, ','))
-            return wrong(reader, "expected a comma or an end");
+        if (!take_byte(reader, ','))
+            return fail_document(reader, "expected a comma or an end");
     }
 }
 
@@ -210,13 +210,13 @@ static enum status read_value(struct reader *reader, struct json_node *node)
     enum status status = STATUS_OK;
     if (++reader->depth > reader->limits->values[GRAMMAR_LIMIT_DEPTH])
         return grammar_limit_reached(reader->limits, GRAMMAR_LIMIT_DEPTH, reader->error);
-    if (take(reader, '{')) {
+    if (take_byte(reader, '{')) {
         node->kind = JSON_OBJECT;
         status = read_children(reader, node, '}');
-    } else if (take(reader, '[')) {
+    } else if (take_byte(reader, '[')) {
         node->kind = JSON_ARRAY;
         status = read_children(reader, node, ']');
-    } else if (take(reader, '"')) {
+    } else if (take_byte(reader, '"')) {
         node->kind = JSON_STRING;
         status = read_string(reader, &node->text);
     } else if (take_word(reader, "null")) {
@@ -247,7 +247,7 @@ enum status json_document_read(struct text input, const struct grammar_limits *l
         return status;
     skip_space(&reader);
     if (reader.at < reader.end)
-        return wrong(&reader, "something behind the value");
+        return fail_document(&reader, "something behind the value");
     *document = (struct json_document){root, reader.n_nodes};
     return STATUS_OK;
 }

@@ -19,7 +19,7 @@ static uint32_t digit_set(struct expressions *pool, int first, int last)
     return expression_set(pool, &range, 1);
 }
 
-static bool analyze(struct decimal decimal, struct divisor *divisor)
+static bool analyze_divisor(struct decimal decimal, struct divisor *divisor)
 {
     if (decimal.negative || !decimal.digits.size || (int64_t)decimal.digits.size + decimal.exponent > 15 ||
         decimal.digits.size > 15)
@@ -48,7 +48,7 @@ static uint64_t power_of_ten(uint32_t n)
     return power;
 }
 
-static uint32_t zeros(struct expressions *pool)
+static uint32_t zero_digits(struct expressions *pool)
 {
     return expression_repeat(pool, digit_set(pool, 0, 0), 0, EXPRESSION_UNBOUNDED);
 }
@@ -58,9 +58,9 @@ static uint32_t fraction_of(struct expressions *pool, struct text digits)
 {
     while (digits.size && digits.data[digits.size - 1] == '0')
         digits.size--;
-    uint32_t with = expression_concat(pool, expression_literal(pool, digits), zeros(pool));
+    uint32_t with = expression_concat(pool, expression_literal(pool, digits), zero_digits(pool));
     if (!digits.size)
-        with = expression_concat(pool, digit_set(pool, 0, 0), zeros(pool));
+        with = expression_concat(pool, digit_set(pool, 0, 0), zero_digits(pool));
     with = expression_concat(pool, expression_literal(pool, TEXT(".")), with);
     return digits.size ? with : expression_either(pool, EXPRESSION_EMPTY, with);
 }
@@ -91,7 +91,7 @@ static uint32_t fraction_ending(struct endings *endings, uint32_t left, uint32_t
     uint64_t rest = remainder;
     for (uint32_t i = 0; i < left; i++)
         rest = rest * 10 % smooth;
-    uint32_t result = rest == 0 ? zeros(pool) : EXPRESSION_NOTHING;
+    uint32_t result = rest == 0 ? zero_digits(pool) : EXPRESSION_NOTHING;
     for (uint32_t digit = 0; left && digit < 10; digit++) {
         uint32_t next = fraction_ending(endings, left - 1, (remainder * 10 + digit) % smooth);
         uint32_t one = expression_concat(pool, digit_set(pool, (int)digit, (int)digit), next);
@@ -158,8 +158,8 @@ static bool by_endings(struct expressions *pool, const struct divisor *divisor, 
 // Any whole number, and up to s digits and then zeros behind the point.
 static uint32_t any_with_fraction(struct expressions *pool, uint32_t s)
 {
-    uint32_t fraction =
-        expression_concat(pool, expression_repeat(pool, digit_set(pool, 0, 9), s ? 1 : 0, s), zeros(pool));
+    uint32_t fraction = expression_concat(pool, expression_repeat(pool, digit_set(pool, 0, 9), s ? 1 : 0, s),
+                                          zero_digits(pool));
     fraction = expression_both(pool, fraction,
                                expression_repeat(pool, digit_set(pool, 0, 9), 1, EXPRESSION_UNBOUNDED));
     fraction = expression_concat(pool, expression_literal(pool, TEXT(".")), fraction);
@@ -227,7 +227,7 @@ bool number_multiple_of(struct expressions *pool, struct decimal decimal, struct
 {
     struct divisor divisor;
     uint32_t endings, result;
-    if (!analyze(decimal, &divisor) || divisor.q >= NUMBER_MULTIPLE_REMAINDERS_MAX ||
+    if (!analyze_divisor(decimal, &divisor) || divisor.q >= NUMBER_MULTIPLE_REMAINDERS_MAX ||
         (divisor.q > 1 && divisor.fraction > 2))
         return false;
     if (divisor.smooth == 1)

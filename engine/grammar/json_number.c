@@ -14,7 +14,7 @@ static uint32_t any_digit(struct expressions *pool)
     return digits_between(pool, 0, 9);
 }
 
-static uint32_t letter(struct expressions *pool, char byte)
+static uint32_t byte_letter(struct expressions *pool, char byte)
 {
     struct code_range range = {(uint32_t)byte, (uint32_t)byte};
     return expression_set(pool, &range, 1);
@@ -22,7 +22,7 @@ static uint32_t letter(struct expressions *pool, char byte)
 
 static uint32_t either_letter(struct expressions *pool, char a, char b)
 {
-    return expression_either(pool, letter(pool, a), letter(pool, b));
+    return expression_either(pool, byte_letter(pool, a), byte_letter(pool, b));
 }
 
 static uint32_t join3(struct expressions *pool, uint32_t a, uint32_t b, uint32_t c)
@@ -42,25 +42,26 @@ static uint32_t digits(struct expressions *pool, uint32_t min, uint32_t max)
 
 static uint32_t zeros(struct expressions *pool, uint32_t min)
 {
-    return expression_repeat(pool, letter(pool, '0'), min, EXPRESSION_UNBOUNDED);
+    return expression_repeat(pool, byte_letter(pool, '0'), min, EXPRESSION_UNBOUNDED);
 }
 
 static uint32_t any_fraction(struct expressions *pool)
 {
-    return optional(pool, expression_concat(pool, letter(pool, '.'), digits(pool, 1, EXPRESSION_UNBOUNDED)));
+    return optional(pool,
+                    expression_concat(pool, byte_letter(pool, '.'), digits(pool, 1, EXPRESSION_UNBOUNDED)));
 }
 
 static uint32_t zero_fraction(struct expressions *pool)
 {
-    return optional(pool, expression_concat(pool, letter(pool, '.'), zeros(pool, 1)));
+    return optional(pool, expression_concat(pool, byte_letter(pool, '.'), zeros(pool, 1)));
 }
 
 // Integers without a sign and leading zeros.
-static uint32_t whole(struct expressions *pool)
+static uint32_t whole_digits(struct expressions *pool)
 {
     uint32_t positive =
         expression_concat(pool, digits_between(pool, 1, 9), digits(pool, 0, EXPRESSION_UNBOUNDED));
-    return expression_either(pool, letter(pool, '0'), positive);
+    return expression_either(pool, byte_letter(pool, '0'), positive);
 }
 
 static uint32_t any_exponent(struct expressions *pool)
@@ -70,9 +71,9 @@ static uint32_t any_exponent(struct expressions *pool)
 }
 
 // [1-9](\.[0-9]{0,k-1}[1-9])? : k digits behind the point at most.
-static uint32_t mantissa(struct expressions *pool, uint32_t k)
+static uint32_t mantissa_digits(struct expressions *pool, uint32_t k)
 {
-    uint32_t tail = join3(pool, letter(pool, '.'), digits(pool, 0, k - 1), digits_between(pool, 1, 9));
+    uint32_t tail = join3(pool, byte_letter(pool, '.'), digits(pool, 0, k - 1), digits_between(pool, 1, 9));
     return expression_concat(pool, digits_between(pool, 1, 9), k ? optional(pool, tail) : EXPRESSION_EMPTY);
 }
 
@@ -80,19 +81,20 @@ enum { MANTISSA_FRACTION = 20, DISTINCT_DIGITS = 15 };
 
 static uint32_t either_sign(struct expressions *pool, uint32_t magnitude)
 {
-    return expression_concat(pool, optional(pool, letter(pool, '-')), magnitude);
+    return expression_concat(pool, optional(pool, byte_letter(pool, '-')), magnitude);
 }
 
 static uint32_t family_magnitude(struct expressions *pool)
 {
-    uint32_t plain = expression_concat(pool, whole(pool), any_fraction(pool));
-    uint32_t scientific = expression_concat(pool, mantissa(pool, MANTISSA_FRACTION), any_exponent(pool));
+    uint32_t plain = expression_concat(pool, whole_digits(pool), any_fraction(pool));
+    uint32_t scientific =
+        expression_concat(pool, mantissa_digits(pool, MANTISSA_FRACTION), any_exponent(pool));
     return expression_either(pool, plain, scientific);
 }
 
 uint32_t number_any(struct expressions *pool)
 {
-    uint32_t plain = expression_concat(pool, whole(pool), any_fraction(pool));
+    uint32_t plain = expression_concat(pool, whole_digits(pool), any_fraction(pool));
     return either_sign(pool, expression_concat(pool, plain, optional(pool, any_exponent(pool))));
 }
 
@@ -113,7 +115,7 @@ static uint32_t compare_digits(struct expressions *pool, struct text text, bool 
         int least = i == 0 && !first_may_be_zero ? 1 : 0;
         uint32_t other = more ? digits_between(pool, digit + 1, 9) : digits_between(pool, least, digit - 1);
         uint32_t decided = expression_concat(pool, other, rest(pool, text.size - i - 1));
-        uint32_t same = expression_concat(pool, letter(pool, text.data[i]), result);
+        uint32_t same = expression_concat(pool, byte_letter(pool, text.data[i]), result);
         result = expression_either(pool, decided, same);
     }
     return result;
@@ -129,7 +131,7 @@ static uint32_t rest_of_fraction(struct expressions *pool, size_t n)
 // `equal`.
 static uint32_t compare_fraction(struct expressions *pool, struct text text, bool more, bool equal)
 {
-    uint32_t point = letter(pool, '.');
+    uint32_t point = byte_letter(pool, '.');
     uint32_t positive =
         join3(pool, zeros(pool, 0), digits_between(pool, 1, 9), digits(pool, 0, EXPRESSION_UNBOUNDED));
     if (!text.size && more)
@@ -145,7 +147,7 @@ static uint32_t compare_fraction(struct expressions *pool, struct text text, boo
     // A shorter fraction that is a prefix of the text is less, because the text does not end in 0.
     uint32_t shorter = EXPRESSION_EMPTY;
     for (size_t i = text.size - 1; i-- > 0;)
-        shorter = optional(pool, expression_concat(pool, letter(pool, text.data[i]), shorter));
+        shorter = optional(pool, expression_concat(pool, byte_letter(pool, text.data[i]), shorter));
     uint32_t first = text.size > 1 ? shorter : EXPRESSION_EMPTY;
     uint32_t prefixes = text.size > 1 ? expression_both(pool, first, digits(pool, 1, EXPRESSION_UNBOUNDED))
                                       : EXPRESSION_NOTHING;
@@ -194,7 +196,7 @@ static uint32_t compare_plain(struct expressions *pool, struct decimal limit, bo
         other = expression_concat(pool, digits_between(pool, 1, 9), digits(pool, k, EXPRESSION_UNBOUNDED));
     else if (k > 1)
         other =
-            expression_either(pool, letter(pool, '0'),
+            expression_either(pool, byte_letter(pool, '0'),
                               expression_concat(pool, digits_between(pool, 1, 9), digits(pool, 0, k - 2)));
     return expression_either(pool, result, expression_concat(pool, other, any_fraction(pool)));
 }
@@ -224,7 +226,7 @@ static uint32_t compare_exponent_digits(struct expressions *pool, uint64_t magni
 // Exponents with their letter: more (less) than `exponent`, or equal where `equal`.
 static uint32_t compare_exponent(struct expressions *pool, int64_t exponent, bool more, bool equal)
 {
-    uint32_t minus = letter(pool, '-'), plus = optional(pool, letter(pool, '+'));
+    uint32_t minus = byte_letter(pool, '-'), plus = optional(pool, byte_letter(pool, '+'));
     uint32_t result;
     if (exponent == 0 || (exponent > 0) == more) {
         // One sign only, but for zero, which has both.
@@ -246,7 +248,7 @@ static uint32_t compare_exponent(struct expressions *pool, int64_t exponent, boo
 
 static uint32_t compare_scientific(struct expressions *pool, struct decimal limit, bool more, bool equal)
 {
-    uint32_t any = mantissa(pool, MANTISSA_FRACTION);
+    uint32_t any = mantissa_digits(pool, MANTISSA_FRACTION);
     if (!limit.digits.size)
         return more ? expression_concat(pool, any, any_exponent(pool)) : EXPRESSION_NOTHING;
     int64_t exponent = (int64_t)limit.digits.size + limit.exponent - 1;
@@ -270,8 +272,8 @@ uint32_t number_bounded(struct expressions *pool, enum number_bound bound, struc
 {
     bool more = bound == NUMBER_AT_LEAST || bound == NUMBER_MORE;
     bool equal = bound == NUMBER_AT_LEAST || bound == NUMBER_AT_MOST;
-    uint32_t minus = letter(pool, '-');
-    uint32_t zero = expression_concat(pool, letter(pool, '0'), zero_fraction(pool));
+    uint32_t minus = byte_letter(pool, '-');
+    uint32_t zero = expression_concat(pool, byte_letter(pool, '0'), zero_fraction(pool));
     if (!limit.digits.size) { // the sign decides
         uint32_t positive = compare_magnitude(pool, limit, true, false);
         uint32_t side = more ? positive : expression_concat(pool, minus, positive);
@@ -298,15 +300,15 @@ static uint32_t scientific_integer(struct expressions *pool)
 {
     uint32_t parts[MANTISSA_FRACTION + 1];
     for (uint32_t k = 0; k <= MANTISSA_FRACTION; k++)
-        parts[k] = expression_concat(pool, mantissa(pool, k), compare_exponent(pool, k, true, true));
+        parts[k] = expression_concat(pool, mantissa_digits(pool, k), compare_exponent(pool, k, true, true));
     return expression_either_many(pool, parts, MANTISSA_FRACTION + 1);
 }
 
 static uint32_t make_integer(struct expressions *pool, bool with_zeros)
 {
     if (!with_zeros)
-        return either_sign(pool, whole(pool));
-    uint32_t plain = expression_concat(pool, whole(pool), zero_fraction(pool));
+        return either_sign(pool, whole_digits(pool));
+    uint32_t plain = expression_concat(pool, whole_digits(pool), zero_fraction(pool));
     return either_sign(pool, expression_either(pool, plain, scientific_integer(pool)));
 }
 
@@ -322,7 +324,7 @@ static uint32_t make_distinct(struct expressions *pool)
     others = expression_repeat(pool, others, 0, EXPRESSION_UNBOUNDED);
     uint32_t one = expression_concat(pool, others, any_digit(pool));
     uint32_t few = expression_concat(pool, expression_repeat(pool, one, 0, DISTINCT_DIGITS), others);
-    return expression_either(pool, either_sign(pool, whole(pool)), few);
+    return expression_either(pool, either_sign(pool, whole_digits(pool)), few);
 }
 
 uint32_t number_distinct(struct expressions *pool)

@@ -36,7 +36,7 @@ static uint32_t strings_among(struct schema_compiler *compiler, const struct for
     return texts ? expression_texts(compiler->pool, texts, n) : EXPRESSION_NOTHING;
 }
 
-static struct shape combine(struct schema_compiler *compiler, struct formula formula)
+static struct shape combine_shapes(struct schema_compiler *compiler, struct formula formula)
 {
     struct shape result = {0};
     bool either = formula.kind == FORMULA_OR;
@@ -59,7 +59,7 @@ static struct shape combine(struct schema_compiler *compiler, struct formula for
     return result;
 }
 
-static struct shape expand(struct schema_compiler *compiler, uint32_t id)
+static struct shape expand_formula(struct schema_compiler *compiler, uint32_t id)
 {
     struct formula formula = compiler->table.items[id];
     switch (formula.kind) {
@@ -83,7 +83,7 @@ static struct shape expand(struct schema_compiler *compiler, uint32_t id)
         return members_shape(compiler, formula);
     case FORMULA_AND:
     case FORMULA_OR:
-        return combine(compiler, formula);
+        return combine_shapes(compiler, formula);
     }
     return (struct shape){0};
 }
@@ -126,7 +126,7 @@ const struct shape *formula_shape(struct schema_compiler *compiler, uint32_t id)
     compiler->table.items[id].expanding = true;
     struct shape *shape = compiler_allocate(compiler, 1, sizeof *shape);
     if (shape)
-        *shape = expand(compiler, id);
+        *shape = expand_formula(compiler, id);
     compiler->table.items[id].expanding = false;
     compiler->depth--;
     if (!compiler->probe_failed && compiler->status == STATUS_OK)
@@ -186,7 +186,7 @@ bool formula_is_nothing(struct schema_compiler *compiler, uint32_t id, uint32_t 
     return nothing && compiler->status == STATUS_OK;
 }
 
-static bool start(struct schema_compiler *compiler, struct text schema)
+static bool start_compiler(struct schema_compiler *compiler, struct text schema)
 {
     struct json_document document;
     compiler->status =
@@ -227,7 +227,7 @@ enum status json_schema_open(struct json_schema **opened, struct text text,
                                                 .refusal = refusal,
                                                 .error = error};
     *refusal = (struct schema_refusal){0};
-    if (start(&schema->compiler, text) && schema_rules_init(&schema->symbols, &schema->compiler))
+    if (start_compiler(&schema->compiler, text) && schema_rules_init(&schema->symbols, &schema->compiler))
         return STATUS_OK;
     enum status status = schema->compiler.status;
     json_schema_close(schema);

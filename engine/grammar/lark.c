@@ -230,7 +230,7 @@ static enum status read_repeated(struct lark *lark, struct operand *operand)
     return status;
 }
 
-static enum status add(struct lark *lark, struct operands *list, struct operand operand)
+static enum status add_operand(struct lark *lark, struct operands *list, struct operand operand)
 {
     if (!VECTOR_ADD(list, operand))
         expressions_fail_memory(lark->source.rules->expressions);
@@ -253,7 +253,7 @@ static enum status read_sequence(struct lark *lark, struct operand *operand)
         struct operand part;
         status = read_repeated(lark, &part);
         if (status == STATUS_OK)
-            status = add(lark, &parts, part);
+            status = add_operand(lark, &parts, part);
     }
     if (status == STATUS_OK && source_take(source, "->")) { // the alternative's name in Lark's tree
         lark_skip(source);
@@ -279,7 +279,7 @@ enum status lark_read_choice(struct lark *lark, struct operand *operand)
         struct operand part;
         status = read_sequence(lark, &part);
         if (status == STATUS_OK)
-            status = add(lark, &parts, part);
+            status = add_operand(lark, &parts, part);
     } while (status == STATUS_OK && source_take(&lark->source, "|"));
     if (status == STATUS_OK) {
         *operand = operand_choice(lark->source.rules, &parts);

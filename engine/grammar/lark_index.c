@@ -89,7 +89,7 @@ static enum status no_memory(struct lark *lark)
     return source_check(&lark->source);
 }
 
-static enum status define(struct lark *lark, struct text name, struct grammar_name **out)
+static enum status define_name(struct lark *lark, struct text name, struct grammar_name **out)
 {
     struct grammar_name *found = *out = names_find(&lark->names, name);
     if (!found)
@@ -126,7 +126,7 @@ static enum status index_definition(struct lark *lark)
     lark_skip(source);
     if (!source_take(source, ":"))
         return source_refuse(source, "expected ':' after the name of a definition");
-    enum status status = define(lark, name, &found);
+    enum status status = define_name(lark, name, &found);
     if (status != STATUS_OK)
         return status;
     found->body = source->at;
@@ -140,7 +140,7 @@ static enum status import_one(struct lark *lark, struct text name, struct text a
     if (!pattern)
         return source_refuse(&lark->source, "common.%.*s is not known",
                              (int)(name.size < 100 ? name.size : 100), name.data);
-    enum status status = define(lark, alias.size ? alias : name, &found);
+    enum status status = define_name(lark, alias.size ? alias : name, &found);
     if (status != STATUS_OK)
         return status;
     found->body = SIZE_MAX;

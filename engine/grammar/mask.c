@@ -40,8 +40,8 @@ static void set_tokens(const struct grammar_vocabulary *vocabulary, const struct
             bits[token / 32] |= 1u << token % 32;
 }
 
-static void walk(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
-                 uint32_t set, struct mask_making *making);
+static void walk_trie(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
+                      uint32_t set, struct mask_making *making);
 
 // The set behind the string's end.
 static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const struct item *scan)
@@ -95,8 +95,8 @@ static void take_below(struct recognizer *recognizer, uint32_t at, uint32_t set,
     }
     for (; exit < tokens->exits.n && tokens->exits.items[exit].node < behind && making->closed != SET_DEAD;
          exit++)
-        walk(recognizer, &vocabulary->all, tokens->exits.items[exit].node + 1,
-             vocabulary->all.nodes[tokens->exits.items[exit].node].behind, making->closed, making);
+        walk_trie(recognizer, &vocabulary->all, tokens->exits.items[exit].node + 1,
+                  vocabulary->all.nodes[tokens->exits.items[exit].node].behind, making->closed, making);
 }
 
 static struct walk_level level_of(const struct recognizer *recognizer, uint32_t set)
@@ -105,8 +105,8 @@ static struct walk_level level_of(const struct recognizer *recognizer, uint32_t 
 }
 
 // Walks the nodes first..behind, which begin at one depth.
-static void walk(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
-                 uint32_t set, struct mask_making *making)
+static void walk_trie(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
+                      uint32_t set, struct mask_making *making)
 {
     struct walk_level *levels = recognizer->walk;
     if (first < behind)
@@ -181,8 +181,8 @@ static void mask_string(struct recognizer *recognizer, uint32_t set, const struc
     for (size_t i = 0; i < tokens->exits.n && closed != SET_DEAD; i++) {
         struct string_token exit = tokens->exits.items[i];
         if (exit.n_letters >= string->min && exit.n_letters <= string->max)
-            walk(recognizer, &vocabulary->all, exit.id + 1, vocabulary->all.nodes[exit.id].behind, closed,
-                 making);
+            walk_trie(recognizer, &vocabulary->all, exit.id + 1, vocabulary->all.nodes[exit.id].behind,
+                      closed, making);
     }
 }
 
@@ -237,7 +237,7 @@ static void walk_nearly_open(struct recognizer *recognizer, uint32_t set, struct
             string_tokens_below(tokens, trie, n_words, at, false, making->bits);
     for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].behind) {
         making->has_inside = is_open_behind(recognizer, set, &trie->nodes[at]);
-        walk(recognizer, trie, at, trie->nodes[at].behind, set, making);
+        walk_trie(recognizer, trie, at, trie->nodes[at].behind, set, making);
     }
 }
 
@@ -281,7 +281,7 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
     }
     if (trie == &vocabulary->all)
         trie = take_class(recognizer, set, making->bits);
-    walk(recognizer, trie, 0, (uint32_t)trie->n_nodes, set, making);
+    walk_trie(recognizer, trie, 0, (uint32_t)trie->n_nodes, set, making);
 }
 
 const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)

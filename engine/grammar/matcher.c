@@ -48,7 +48,7 @@ static enum status start_over(struct matcher *matcher, struct error *error)
 
 // Before each call: a recognizer that failed or grew too large forgets, and the matcher's state is found
 // again.
-static enum status prepare(struct matcher *matcher, struct error *error)
+static enum status prepare_set(struct matcher *matcher, struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;
     recognizer_forgive(recognizer);
@@ -73,7 +73,7 @@ static bool should_repeat(struct matcher *matcher, bool *repeated)
 enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer, struct error *error)
 {
     *matcher = (struct matcher){.recognizer = recognizer, .generation = UINT64_MAX};
-    return prepare(matcher, error);
+    return prepare_set(matcher, error);
 }
 
 enum status matcher_copy(struct matcher *copy, const struct matcher *matcher, struct error *error)
@@ -102,7 +102,7 @@ enum status matcher_accept_bytes(struct matcher *matcher, struct text bytes, siz
     uint32_t set = SET_DEAD;
     do {
         *n_accepted = 0;
-        enum status status = prepare(matcher, error);
+        enum status status = prepare_set(matcher, error);
         if (status != STATUS_OK)
             return status;
         set = step_bytes(recognizer, matcher->state, bytes, n_accepted);
@@ -162,7 +162,7 @@ enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *
     const uint32_t *mask;
     bool repeated = false;
     do {
-        enum status status = prepare(matcher, error);
+        enum status status = prepare_set(matcher, error);
         if (status != STATUS_OK)
             return status;
         mask = recognizer_mask(recognizer, matcher->state);
@@ -197,7 +197,7 @@ enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, ui
     struct recognizer *recognizer = matcher->recognizer;
     bool repeated = false;
     do {
-        enum status status = prepare(matcher, error);
+        enum status status = prepare_set(matcher, error);
         if (status != STATUS_OK)
             return status;
         size_t n_accepted;
@@ -212,7 +212,7 @@ enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, ui
 enum status matcher_find_state(struct matcher *matcher, uint32_t *state, uint64_t *generation,
                                struct error *error)
 {
-    enum status status = prepare(matcher, error);
+    enum status status = prepare_set(matcher, error);
     *state = matcher->state;
     *generation = matcher->generation;
     return status;
@@ -225,7 +225,7 @@ enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct b
     bool repeated = false;
     size_t size = out->size;
     do {
-        enum status status = prepare(matcher, error);
+        enum status status = prepare_set(matcher, error);
         if (status != STATUS_OK)
             return status;
         out->size = size;
@@ -250,7 +250,7 @@ enum status matcher_safe_size(struct matcher *matcher, struct text forced, size_
     struct recognizer *recognizer = matcher->recognizer;
     bool repeated = false;
     do {
-        enum status status = prepare(matcher, error);
+        enum status status = prepare_set(matcher, error);
         if (status != STATUS_OK)
             return status;
         size_t n_accepted;
@@ -266,7 +266,7 @@ enum status matcher_must_end(struct matcher *matcher, bool *must_end, struct err
 {
     bool repeated = false;
     do {
-        enum status status = prepare(matcher, error);
+        enum status status = prepare_set(matcher, error);
         if (status != STATUS_OK)
             return status;
         *must_end = matcher->recognizer->vocabulary->n_ends > 0 &&
@@ -277,7 +277,7 @@ enum status matcher_must_end(struct matcher *matcher, bool *must_end, struct err
 
 enum status matcher_may_end(struct matcher *matcher, bool *may_end, struct error *error)
 {
-    enum status status = prepare(matcher, error);
+    enum status status = prepare_set(matcher, error);
     *may_end = status == STATUS_OK && matcher->recognizer->sets.items[matcher->state].may_end;
     return status;
 }

@@ -53,7 +53,7 @@ static uint32_t positive(struct expressions *pool, uint32_t n_digits)
                     : positive_int64(pool);
 }
 
-static uint32_t max(uint32_t a, uint32_t b)
+static uint32_t larger_of(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
 }
@@ -66,7 +66,7 @@ static uint32_t shortest(struct expressions *pool, struct number_form form, bool
     uint32_t integer = expression_either(pool, zero, expression_concat(pool, sign, whole));
     if (!has_fraction)
         return integer;
-    uint32_t n = max(form.n_fraction, NUMBER_FRACTION_DIGITS);
+    uint32_t n = larger_of(form.n_fraction, NUMBER_FRACTION_DIGITS);
     uint32_t parts[] = {sign, expression_either(pool, zero, whole), literal(pool, "."),
                         digits(pool, 0, n - 1), digit_set(pool, 1, 9)};
     return expression_either(pool, integer, expression_concat_many(pool, parts, 5));
@@ -85,11 +85,11 @@ static uint32_t exponent(struct expressions *pool)
 
 static uint32_t decimal(struct expressions *pool, struct number_form form)
 {
-    uint32_t point = literal(pool, "."), n = max(form.n_fraction, NUMBER_FRACTION_DIGITS);
+    uint32_t point = literal(pool, "."), n = larger_of(form.n_fraction, NUMBER_FRACTION_DIGITS);
     uint32_t whole =
         expression_either(pool, digit_set(pool, 0, 0),
                           expression_concat(pool, digit_set(pool, 1, 9),
-                                            digits(pool, 0, max(form.n_whole, INT64_DIGITS) - 1)));
+                                            digits(pool, 0, larger_of(form.n_whole, INT64_DIGITS) - 1)));
     uint32_t plain =
         expression_concat(pool, whole, optional(pool, expression_concat(pool, point, digits(pool, 1, n))));
     uint32_t mantissa =
@@ -143,12 +143,12 @@ struct number_form number_form_of_multiples(struct decimal divisor)
 
 struct number_form number_form_both(struct number_form a, struct number_form b)
 {
-    return (struct number_form){a.spelling < b.spelling ? a.spelling : b.spelling, max(a.n_whole, b.n_whole),
-                                max(a.n_fraction, b.n_fraction)};
+    return (struct number_form){a.spelling < b.spelling ? a.spelling : b.spelling,
+                                larger_of(a.n_whole, b.n_whole), larger_of(a.n_fraction, b.n_fraction)};
 }
 
 struct number_form number_form_either(struct number_form a, struct number_form b)
 {
-    return (struct number_form){a.spelling > b.spelling ? a.spelling : b.spelling, max(a.n_whole, b.n_whole),
-                                max(a.n_fraction, b.n_fraction)};
+    return (struct number_form){a.spelling > b.spelling ? a.spelling : b.spelling,
+                                larger_of(a.n_whole, b.n_whole), larger_of(a.n_fraction, b.n_fraction)};
 }

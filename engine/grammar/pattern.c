@@ -203,7 +203,7 @@ static enum status read_choice(struct pattern_reader *reader, uint32_t *id)
     return status;
 }
 
-static enum status parse(struct pattern_reader *reader, bool search, uint32_t *expression)
+static enum status parse_pattern(struct pattern_reader *reader, bool search, uint32_t *expression)
 {
     uint32_t root = 0;
     enum status status = read_choice(reader, &root);
@@ -228,7 +228,7 @@ enum status expression_parse(struct expressions *pool, struct text pattern, enum
         expressions_fail(pool, GRAMMAR_LIMIT_SOURCE_BYTES);
     enum status status = check_pool(&reader);
     if (status == STATUS_OK)
-        status = parse(&reader, dialect == PATTERN_SEARCH, expression);
+        status = parse_pattern(&reader, dialect == PATTERN_SEARCH, expression);
     pattern_tree_finish(&reader.tree);
     return status;
 }

@@ -29,7 +29,7 @@ bool pattern_take(struct pattern_reader *reader, const char *string)
     return there;
 }
 
-static uint32_t one(struct expressions *pool, uint32_t code_point)
+static uint32_t one_code_point(struct expressions *pool, uint32_t code_point)
 {
     return expression_set(pool, &(struct code_range){code_point, code_point}, 1);
 }
@@ -98,7 +98,7 @@ static enum status read_unicode(struct pattern_reader *reader, uint32_t *set)
     }
     if (value >= 0xD800 && value <= 0xDFFF)
         return pattern_refuse(reader, "a lone surrogate (\\u%04x) is no character", value);
-    *set = one(reader->pool, value);
+    *set = one_code_point(reader->pool, value);
     return STATUS_OK;
 }
 
@@ -144,7 +144,7 @@ enum status pattern_read_escape(struct pattern_reader *reader, bool in_class, ui
     const char *letter = c ? strchr(letters, c) : NULL;
     uint32_t value;
     if (letter) {
-        *set = one(reader->pool, (uint32_t)values[letter - letters]);
+        *set = one_code_point(reader->pool, (uint32_t)values[letter - letters]);
     } else if (read_class_escape(reader, c, set)) {
         return STATUS_OK;
     } else if (c == 'u') {
@@ -152,21 +152,21 @@ enum status pattern_read_escape(struct pattern_reader *reader, bool in_class, ui
     } else if (c == 'x') {
         if (!read_hex(reader, 2, &value))
             return pattern_refuse(reader, "\\x needs two hexadecimal digits");
-        *set = one(reader->pool, value);
+        *set = one_code_point(reader->pool, value);
     } else if (c == 'c' && reader->at < reader->text.size &&
                ((reader->text.data[reader->at] | 0x20) >= 'a') &&
                ((reader->text.data[reader->at] | 0x20) <= 'z')) {
-        *set = one(reader->pool, (uint32_t)reader->text.data[reader->at++] & 31);
+        *set = one_code_point(reader->pool, (uint32_t)reader->text.data[reader->at++] & 31);
     } else if (c == '0' && !(reader->at < reader->text.size && reader->text.data[reader->at] >= '0' &&
                              reader->text.data[reader->at] <= '9')) {
-        *set = one(reader->pool, 0);
+        *set = one_code_point(reader->pool, 0);
     } else if (c == 'b' && in_class) {
-        *set = one(reader->pool, '\b');
+        *set = one_code_point(reader->pool, '\b');
     } else if (((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c >= '0' && c <= '9')) {
         reader->at--;
         return refuse_escape(reader, c);
     } else {
-        *set = one(reader->pool, (uint32_t)c);
+        *set = one_code_point(reader->pool, (uint32_t)c);
     }
     return STATUS_OK;
 }
@@ -178,7 +178,7 @@ enum status pattern_read_character(struct pattern_reader *reader, uint32_t *set)
     if (size == 0)
         return pattern_refuse(reader, "not UTF-8");
     reader->at += size;
-    *set = one(reader->pool, code_point);
+    *set = one_code_point(reader->pool, code_point);
     return STATUS_OK;
 }
 

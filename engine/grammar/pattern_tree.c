@@ -21,7 +21,8 @@ uint32_t pattern_word_characters(struct expressions *pool)
     return expression_set(pool, word, sizeof word / sizeof *word);
 }
 
-static uint32_t add(struct pattern_tree *tree, struct pattern_node node, const uint32_t *children, size_t n)
+static uint32_t add_node(struct pattern_tree *tree, struct pattern_node node, const uint32_t *children,
+                         size_t n)
 {
     node.first_child = (uint32_t)tree->children.n;
     node.n_children = (uint32_t)n;
@@ -37,13 +38,13 @@ static uint32_t add(struct pattern_tree *tree, struct pattern_node node, const u
 
 uint32_t pattern_plain(struct pattern_tree *tree, uint32_t expression)
 {
-    return add(tree, (struct pattern_node){.kind = PATTERN_PLAIN, .expression = expression}, NULL, 0);
+    return add_node(tree, (struct pattern_node){.kind = PATTERN_PLAIN, .expression = expression}, NULL, 0);
 }
 
 uint32_t pattern_assertion(struct pattern_tree *tree, enum pattern_kind kind, bool negative, uint32_t child)
 {
     struct pattern_node node = {.kind = (uint8_t)kind, .negative = negative};
-    return add(tree, node, &child, child == NO_PATTERN ? 0 : 1);
+    return add_node(tree, node, &child, child == NO_PATTERN ? 0 : 1);
 }
 
 static uint32_t plain_many(struct pattern_tree *tree, enum pattern_kind kind, const uint32_t *children,
@@ -70,7 +71,7 @@ uint32_t pattern_many(struct pattern_tree *tree, enum pattern_kind kind, const u
     for (size_t i = 0; i < n; i++)
         all_plain &= tree->nodes.items[children[i]].kind == PATTERN_PLAIN;
     return all_plain ? plain_many(tree, kind, children, n)
-                     : add(tree, (struct pattern_node){.kind = (uint8_t)kind}, children, n);
+                     : add_node(tree, (struct pattern_node){.kind = (uint8_t)kind}, children, n);
 }
 
 uint32_t pattern_repeat(struct pattern_tree *tree, uint32_t child, uint32_t min, uint32_t max)
@@ -78,7 +79,7 @@ uint32_t pattern_repeat(struct pattern_tree *tree, uint32_t child, uint32_t min,
     struct pattern_node node = tree->nodes.items[child];
     if (node.kind == PATTERN_PLAIN)
         return pattern_plain(tree, expression_repeat(tree->pool, node.expression, min, max));
-    return add(tree, (struct pattern_node){.kind = PATTERN_REPEAT, .min = min, .max = max}, &child, 1);
+    return add_node(tree, (struct pattern_node){.kind = PATTERN_REPEAT, .min = min, .max = max}, &child, 1);
 }
 
 static bool same_everywhere(const struct rest *rest)
@@ -137,14 +138,14 @@ static struct rest boundary_rest(struct expressions *pool, bool negative, const 
     return out;
 }
 
-static bool resolve(struct pattern_tree *tree, uint32_t id, const struct rest *rest, struct rest *out);
+static bool resolve_node(struct pattern_tree *tree, uint32_t id, const struct rest *rest, struct rest *out);
 
 static bool resolve_ahead(struct pattern_tree *tree, const struct pattern_node *node, const struct rest *rest,
                           struct rest *out)
 {
     const struct rest anything = {{EXPRESSION_ALL, EXPRESSION_ALL, EXPRESSION_ALL}};
     struct rest ahead;
-    if (!resolve(tree, tree->children.items[node->first_child], &anything, &ahead))
+    if (!resolve_node(tree, tree->children.items[node->first_child], &anything, &ahead))
         return false;
     for (int i = 0; i < N_BEFORE; i++) {
         uint32_t wanted = node->negative ? expression_complement(tree->pool, ahead.of[i]) : ahead.of[i];
@@ -162,7 +163,7 @@ static bool resolve_repeat(struct pattern_tree *tree, const struct pattern_node 
     struct rest now = *rest; // from the last of the repetitions to the first
     for (uint32_t n = node->max; n > 0; n--) {
         struct rest once;
-        if (!resolve(tree, child, &now, &once))
+        if (!resolve_node(tree, child, &now, &once))
             return false;
         for (int i = 0; i < N_BEFORE; i++)
             now.of[i] = n > node->min ? expression_either(tree->pool, once.of[i], rest->of[i]) : once.of[i];
@@ -177,7 +178,7 @@ static bool resolve_choice(struct pattern_tree *tree, const struct pattern_node 
     *out = no_rest;
     for (uint32_t i = 0; i < node->n_children; i++) {
         struct rest one;
-        if (!resolve(tree, tree->children.items[node->first_child + i], rest, &one))
+        if (!resolve_node(tree, tree->children.items[node->first_child + i], rest, &one))
             return false;
         for (int at = 0; at < N_BEFORE; at++)
             out->of[at] = expression_either(tree->pool, out->of[at], one.of[at]);
@@ -186,7 +187,7 @@ static bool resolve_choice(struct pattern_tree *tree, const struct pattern_node 
 }
 
 // *out: the rest of a text from where the pattern begins, when `rest` is what follows it.
-static bool resolve(struct pattern_tree *tree, uint32_t id, const struct rest *rest, struct rest *out)
+static bool resolve_node(struct pattern_tree *tree, uint32_t id, const struct rest *rest, struct rest *out)
 {
     struct expressions *pool = tree->pool;
     const struct pattern_node node = tree->nodes.items[id];
@@ -203,7 +204,7 @@ static bool resolve(struct pattern_tree *tree, uint32_t id, const struct rest *r
         *out = *rest;
         for (uint32_t i = node.n_children; i > 0; i--) {
             struct rest after = *out;
-            if (!resolve(tree, tree->children.items[node.first_child + i - 1], &after, out))
+            if (!resolve_node(tree, tree->children.items[node.first_child + i - 1], &after, out))
                 return false;
         }
         return true;
@@ -231,7 +232,7 @@ bool pattern_language(struct pattern_tree *tree, uint32_t root, bool search, uin
 {
     uint32_t after = search ? EXPRESSION_ALL : EXPRESSION_EMPTY;
     struct rest rest = {{after, after, after}}, out;
-    if (!resolve(tree, root, &rest, &out))
+    if (!resolve_node(tree, root, &rest, &out))
         return false;
     if (search)
         out = plain_rest(tree->pool, EXPRESSION_ALL, &out);

@@ -115,7 +115,7 @@ uint32_t recognizer_first_step(struct recognizer *recognizer, uint32_t set, unsi
     return row->work ? recognizer_counted_step(recognizer, row, byte) : row->sets[byte];
 }
 
-static void forget(struct recognizer *recognizer)
+static void forget_sets(struct recognizer *recognizer)
 {
     for (size_t i = 0; i < recognizer->sets.n; i++) {
         if (recognizer->sets.items[i].row)
@@ -162,7 +162,7 @@ static uint32_t make_start(struct recognizer *recognizer)
 
 enum status recognizer_restart(struct recognizer *recognizer, struct error *error)
 {
-    forget(recognizer);
+    forget_sets(recognizer);
     recognizer->generation++;
     recognizer->pool = expressions_copy(recognizer->grammar->rules->expressions);
     if (!recognizer->pool)
@@ -209,7 +209,7 @@ void recognizer_destroy(struct recognizer *recognizer)
 {
     if (!recognizer)
         return;
-    forget(recognizer);
+    forget_sets(recognizer);
     builder_free(&recognizer->builder);
     closing_destroy(recognizer->closing);
     free(recognizer->walk);

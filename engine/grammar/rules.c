@@ -54,7 +54,7 @@ static bool add_children(struct rules *rules, const uint32_t *symbols, size_t n)
     return true;
 }
 
-static uint32_t add(struct rules *rules, struct rule_node node, const uint32_t *symbols, size_t n)
+static uint32_t add_node(struct rules *rules, struct rule_node node, const uint32_t *symbols, size_t n)
 {
     node.first_child = (uint32_t)rules->children.n;
     node.n_children = (uint32_t)n;
@@ -69,7 +69,7 @@ static uint32_t add(struct rules *rules, struct rule_node node, const uint32_t *
 
 uint32_t rules_nonterminal(struct rules *rules)
 {
-    return add(rules, (struct rule_node){.kind = RULE_CHOICE, .is_nonterminal = true}, NULL, 0);
+    return add_node(rules, (struct rule_node){.kind = RULE_CHOICE, .is_nonterminal = true}, NULL, 0);
 }
 
 void rules_define(struct rules *rules, uint32_t nonterminal, uint32_t symbol)
@@ -90,7 +90,7 @@ uint32_t rules_terminal(struct rules *rules, uint32_t expression, enum terminal_
     if (expression_positions(pool, expression) > pool->limits.values[GRAMMAR_LIMIT_POSITIONS])
         expressions_fail(pool, GRAMMAR_LIMIT_POSITIONS);
     struct rule_node node = {.kind = RULE_TERMINAL, .encoding = (uint8_t)encoding, .expression = expression};
-    return add(rules, node, NULL, 0);
+    return add_node(rules, node, NULL, 0);
 }
 
 uint32_t rules_literal(struct rules *rules, struct text utf8)
@@ -105,12 +105,12 @@ uint32_t rules_special(struct rules *rules, struct text name)
 
 uint32_t rules_sequence(struct rules *rules, const uint32_t *symbols, size_t n)
 {
-    return n == 1 ? symbols[0] : add(rules, (struct rule_node){.kind = RULE_SEQUENCE}, symbols, n);
+    return n == 1 ? symbols[0] : add_node(rules, (struct rule_node){.kind = RULE_SEQUENCE}, symbols, n);
 }
 
 uint32_t rules_choice(struct rules *rules, const uint32_t *symbols, size_t n)
 {
-    return n == 1 ? symbols[0] : add(rules, (struct rule_node){.kind = RULE_CHOICE}, symbols, n);
+    return n == 1 ? symbols[0] : add_node(rules, (struct rule_node){.kind = RULE_CHOICE}, symbols, n);
 }
 
 uint32_t rules_repeat(struct rules *rules, uint32_t symbol, uint32_t min, uint32_t max)
@@ -121,5 +121,5 @@ uint32_t rules_repeat(struct rules *rules, uint32_t symbol, uint32_t min, uint32
         return rules_sequence(rules, NULL, 0);
     if (min == 1 && max == 1)
         return symbol;
-    return add(rules, (struct rule_node){.kind = RULE_REPEAT, .min = min, .max = max}, &symbol, 1);
+    return add_node(rules, (struct rule_node){.kind = RULE_REPEAT, .min = min, .max = max}, &symbol, 1);
 }

@@ -1,7 +1,7 @@
 // Keywords that apply schemas to the value itself, as formulas.
 #include "engine/grammar/schema_shape.h"
 
-static bool is(const struct json_node *keyword, const char *name)
+static bool is_keyword(const struct json_node *keyword, const char *name)
 {
     return text_equals_string(keyword->key, name);
 }
@@ -78,7 +78,7 @@ static uint32_t one_of(struct schema_compiler *compiler, const struct json_node 
     return result;
 }
 
-static uint32_t condition(struct schema_compiler *compiler, const struct json_node *keyword)
+static uint32_t condition_formula(struct schema_compiler *compiler, const struct json_node *keyword)
 {
     const struct json_node *then = json_member_named(keyword->parent, "then"),
                            *other = json_member_named(keyword->parent, "else");
@@ -102,12 +102,12 @@ const struct json_node *keyword_target(struct schema_compiler *compiler, const s
     const struct json_node *target = schema_source_resolve(&compiler->source, keyword->parent, keyword->text);
     if (!target)
         compiler_refuse(compiler, keyword, "leads to no schema of this document");
-    else if (!is(keyword, "$ref") && !schema_source_is_static(&compiler->source, keyword, target))
+    else if (!is_keyword(keyword, "$ref") && !schema_source_is_static(&compiler->source, keyword, target))
         compiler_refuse(compiler, keyword, "more than one place can be meant");
     return compiler->status == STATUS_OK ? target : NULL;
 }
 
-static uint32_t reference(struct schema_compiler *compiler, const struct json_node *keyword)
+static uint32_t reference_formula(struct schema_compiler *compiler, const struct json_node *keyword)
 {
     const struct json_node *target = keyword_target(compiler, keyword);
     return target ? formula_schema(compiler, target) : FORMULA_FALSE;
@@ -125,8 +125,8 @@ static uint32_t has_all(struct schema_compiler *compiler, const struct json_node
 }
 
 // Members of the keyword: a key, and what an object with that key must be.
-static uint32_t dependencies(struct schema_compiler *compiler, const struct json_node *keyword, bool lists,
-                             bool schemas)
+static uint32_t dependencies_formula(struct schema_compiler *compiler, const struct json_node *keyword,
+                                     bool lists, bool schemas)
 {
     uint32_t result = FORMULA_TRUE;
     if (keyword->kind != JSON_OBJECT)
@@ -150,28 +150,28 @@ static uint32_t dependencies(struct schema_compiler *compiler, const struct json
 bool keyword_formula(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *formula)
 {
     enum schema_draft draft = compiler->source.draft;
-    if (is(keyword, "allOf"))
+    if (is_keyword(keyword, "allOf"))
         *formula = all_of(compiler, keyword);
-    else if (is(keyword, "anyOf"))
+    else if (is_keyword(keyword, "anyOf"))
         *formula = any_of(compiler, keyword);
-    else if (is(keyword, "oneOf"))
+    else if (is_keyword(keyword, "oneOf"))
         *formula = one_of(compiler, keyword);
-    else if (is(keyword, "not"))
+    else if (is_keyword(keyword, "not"))
         *formula = formula_not(compiler, formula_schema(compiler, keyword));
-    else if (is(keyword, "if") && draft >= SCHEMA_DRAFT_7)
-        *formula = condition(compiler, keyword);
-    else if (is(keyword, "$ref"))
-        *formula = reference(compiler, keyword);
-    else if ((is(keyword, "$recursiveRef") && draft == SCHEMA_DRAFT_2019_09) ||
-             (is(keyword, "$dynamicRef") && draft == SCHEMA_DRAFT_2020_12))
-        *formula = reference(compiler, keyword);
-    else if (is(keyword, "dependencies") && draft <= SCHEMA_DRAFT_7)
-        *formula = dependencies(compiler, keyword, true, true);
-    else if (is(keyword, "dependentRequired") && draft >= SCHEMA_DRAFT_2019_09)
-        *formula = dependencies(compiler, keyword, true, false);
-    else if (is(keyword, "dependentSchemas") && draft >= SCHEMA_DRAFT_2019_09)
-        *formula = dependencies(compiler, keyword, false, true);
-    else if ((is(keyword, "unevaluatedProperties") || is(keyword, "unevaluatedItems")) &&
+    else if (is_keyword(keyword, "if") && draft >= SCHEMA_DRAFT_7)
+        *formula = condition_formula(compiler, keyword);
+    else if (is_keyword(keyword, "$ref"))
+        *formula = reference_formula(compiler, keyword);
+    else if ((is_keyword(keyword, "$recursiveRef") && draft == SCHEMA_DRAFT_2019_09) ||
+             (is_keyword(keyword, "$dynamicRef") && draft == SCHEMA_DRAFT_2020_12))
+        *formula = reference_formula(compiler, keyword);
+    else if (is_keyword(keyword, "dependencies") && draft <= SCHEMA_DRAFT_7)
+        *formula = dependencies_formula(compiler, keyword, true, true);
+    else if (is_keyword(keyword, "dependentRequired") && draft >= SCHEMA_DRAFT_2019_09)
+        *formula = dependencies_formula(compiler, keyword, true, false);
+    else if (is_keyword(keyword, "dependentSchemas") && draft >= SCHEMA_DRAFT_2019_09)
+        *formula = dependencies_formula(compiler, keyword, false, true);
+    else if ((is_keyword(keyword, "unevaluatedProperties") || is_keyword(keyword, "unevaluatedItems")) &&
              draft >= SCHEMA_DRAFT_2019_09)
         *formula = unevaluated_formula(compiler, keyword);
     else

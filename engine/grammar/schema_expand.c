@@ -1,7 +1,7 @@
 // A schema expanded: its own keywords by type, then the schemas it applies to the same value.
 #include "engine/grammar/schema_shape.h"
 
-static const struct json_node *get(const struct json_node *schema, const char *name)
+static const struct json_node *get_member(const struct json_node *schema, const char *name)
 {
     return json_member_named(schema, name);
 }
@@ -17,7 +17,7 @@ static uint32_t count_or(struct schema_compiler *compiler, const struct json_nod
 static const struct json_node *object_keyword(struct schema_compiler *compiler,
                                               const struct json_node *schema, const char *name)
 {
-    const struct json_node *keyword = get(schema, name);
+    const struct json_node *keyword = get_member(schema, name);
     if (keyword && keyword->kind != JSON_OBJECT)
         compiler_malformed(compiler, keyword, "an object of schemas");
     return keyword && compiler->status == STATUS_OK ? keyword : NULL;
@@ -101,7 +101,7 @@ static void add_properties(struct schema_compiler *compiler, const struct json_n
 
 static const struct json_node *required_list(struct schema_compiler *compiler, const struct json_node *schema)
 {
-    const struct json_node *required = get(schema, "required");
+    const struct json_node *required = get_member(schema, "required");
     if (required && required->kind != JSON_ARRAY)
         compiler_malformed(compiler, required, "a list of keys");
     return required && compiler->status == STATUS_OK ? required : NULL;
@@ -110,8 +110,8 @@ static const struct json_node *required_list(struct schema_compiler *compiler, c
 struct object_shape schema_object(struct schema_compiler *compiler, const struct json_node *schema)
 {
     struct object_shape object = object_any();
-    const struct json_node *additional = get(schema, "additionalProperties"),
-                           *names = get(schema, "propertyNames");
+    const struct json_node *additional = get_member(schema, "additionalProperties"),
+                           *names = get_member(schema, "propertyNames");
     add_patterns(compiler, schema, &object);
     if (additional)
         object.rest = formula_schema(compiler, additional);
@@ -123,9 +123,9 @@ struct object_shape schema_object(struct schema_compiler *compiler, const struct
             object = with_class(compiler, object, expression_complement(compiler->pool, allowed->string),
                                 FORMULA_FALSE);
     }
-    object.min_keyword = get(schema, "minProperties");
+    object.min_keyword = get_member(schema, "minProperties");
     uint32_t min = count_or(compiler, object.min_keyword, 0),
-             max = count_or(compiler, get(schema, "maxProperties"), COUNT_UNBOUNDED);
+             max = count_or(compiler, get_member(schema, "maxProperties"), COUNT_UNBOUNDED);
     object.min = min > object.min ? min : object.min;
     object.max = max < object.max ? max : object.max;
     return object;
@@ -143,13 +143,13 @@ static void add_items(struct schema_compiler *compiler, const struct json_node *
                       struct array_shape *array)
 {
     bool latest = compiler->source.draft == SCHEMA_DRAFT_2020_12;
-    const struct json_node *items = get(schema, "items"),
-                           *prefix = latest ? get(schema, "prefixItems") : NULL, *rest = items;
+    const struct json_node *items = get_member(schema, "items"),
+                           *prefix = latest ? get_member(schema, "prefixItems") : NULL, *rest = items;
     if (prefix && prefix->kind != JSON_ARRAY)
         compiler_malformed(compiler, prefix, "a list of schemas");
     if (items && items->kind == JSON_ARRAY && !latest) {
         prefix = items;
-        rest = get(schema, "additionalItems");
+        rest = get_member(schema, "additionalItems");
     }
     if (prefix)
         add_prefix(compiler, prefix, array);
@@ -160,11 +160,12 @@ static void add_items(struct schema_compiler *compiler, const struct json_node *
 struct array_shape schema_array(struct schema_compiler *compiler, const struct json_node *schema)
 {
     struct array_shape array = array_any();
-    const struct json_node *contains = get(schema, "contains"), *unique = get(schema, "uniqueItems");
+    const struct json_node *contains = get_member(schema, "contains"),
+                           *unique = get_member(schema, "uniqueItems");
     bool counted = compiler->source.draft >= SCHEMA_DRAFT_2019_09;
     add_items(compiler, schema, &array);
-    array.min = count_or(compiler, get(schema, "minItems"), 0);
-    array.max = count_or(compiler, get(schema, "maxItems"), COUNT_UNBOUNDED);
+    array.min = count_or(compiler, get_member(schema, "minItems"), 0);
+    array.max = count_or(compiler, get_member(schema, "maxItems"), COUNT_UNBOUNDED);
     if (unique && unique->kind == JSON_TRUE)
         array.unique = unique;
     if (contains && compiler->source.draft >= SCHEMA_DRAFT_6) {
@@ -174,8 +175,8 @@ struct array_shape schema_array(struct schema_compiler *compiler, const struct j
         array.n_contains = 1;
         array.contains[0] = (struct array_contains){formula_schema(compiler, contains), 1, COUNT_UNBOUNDED};
         if (counted) {
-            array.contains[0].min = count_or(compiler, get(schema, "minContains"), 1);
-            array.contains[0].max = count_or(compiler, get(schema, "maxContains"), COUNT_UNBOUNDED);
+            array.contains[0].min = count_or(compiler, get_member(schema, "minContains"), 1);
+            array.contains[0].max = count_or(compiler, get_member(schema, "maxContains"), COUNT_UNBOUNDED);
         }
     }
     return array;
@@ -209,7 +210,7 @@ static struct shape own_keywords(struct schema_compiler *compiler, const struct 
     return result;
 }
 
-static bool is(const struct json_node *keyword, const char *name)
+static bool is_keyword(const struct json_node *keyword, const char *name)
 {
     return text_equals_string(keyword->key, name);
 }
@@ -219,11 +220,11 @@ static bool keyword_values(struct schema_compiler *compiler, const struct json_n
                            uint32_t *formula)
 {
     *formula = FORMULA_FALSE;
-    if (is(keyword, "const") && compiler->source.draft >= SCHEMA_DRAFT_6) {
+    if (is_keyword(keyword, "const") && compiler->source.draft >= SCHEMA_DRAFT_6) {
         *formula = formula_value(compiler, keyword);
         return true;
     }
-    if (!is(keyword, "enum"))
+    if (!is_keyword(keyword, "enum"))
         return false;
     if (keyword->kind != JSON_ARRAY)
         compiler_malformed(compiler, keyword, "a list of values");
@@ -236,7 +237,7 @@ static bool keyword_values(struct schema_compiler *compiler, const struct json_n
 
 struct shape schema_shape(struct schema_compiler *compiler, const struct json_node *schema)
 {
-    const struct json_node *reference = get(schema, "$ref");
+    const struct json_node *reference = get_member(schema, "$ref");
     bool alone = reference && compiler->source.draft <= SCHEMA_DRAFT_7;
     struct shape result = alone ? shape_any(compiler) : own_keywords(compiler, schema);
     uint32_t formula;

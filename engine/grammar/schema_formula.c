@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void fail(struct schema_compiler *compiler, enum status status)
+static void fail_compiler(struct schema_compiler *compiler, enum status status)
 {
     if (compiler->status == STATUS_OK)
         compiler->status = status;
@@ -31,8 +31,9 @@ void compiler_refuse(struct schema_compiler *compiler, const struct json_node *k
     if (compiler->status != STATUS_OK)
         return;
     name_keyword(compiler, keyword);
-    fail(compiler, error_set(compiler->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD, "schema: %s at %s: %s",
-                             compiler->refusal->keyword, compiler->refusal->pointer, why));
+    fail_compiler(compiler,
+                  error_set(compiler->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD, "schema: %s at %s: %s",
+                            compiler->refusal->keyword, compiler->refusal->pointer, why));
 }
 
 void compiler_malformed(struct schema_compiler *compiler, const struct json_node *keyword,
@@ -41,16 +42,16 @@ void compiler_malformed(struct schema_compiler *compiler, const struct json_node
     if (compiler->status != STATUS_OK)
         return;
     name_keyword(compiler, keyword);
-    fail(compiler,
-         error_set(compiler->error, STATUS_REJECT, ERROR_INVALID_FIELD, "schema: %s at %s: expected %s",
-                   compiler->refusal->keyword, compiler->refusal->pointer, expected));
+    fail_compiler(compiler, error_set(compiler->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                                      "schema: %s at %s: expected %s", compiler->refusal->keyword,
+                                      compiler->refusal->pointer, expected));
 }
 
 void compiler_limit(struct schema_compiler *compiler, const char *name, uint64_t limit)
 {
     if (compiler->status == STATUS_OK)
-        fail(compiler, error_set(compiler->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
-                                 "schema: %s: more than %llu", name, (unsigned long long)limit));
+        fail_compiler(compiler, error_set(compiler->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                                          "schema: %s: more than %llu", name, (unsigned long long)limit));
 }
 
 void *compiler_allocate(struct schema_compiler *compiler, size_t count, size_t size)
@@ -62,13 +63,13 @@ void *compiler_allocate(struct schema_compiler *compiler, size_t count, size_t s
         return NULL;
     if (__builtin_mul_overflow(count ? count : 1, size, &bytes) || bytes > bytes_max ||
         before > bytes_max - bytes) {
-        fail(compiler, grammar_limit_reached(limits, GRAMMAR_LIMIT_SCHEMA_BYTES, compiler->error));
+        fail_compiler(compiler, grammar_limit_reached(limits, GRAMMAR_LIMIT_SCHEMA_BYTES, compiler->error));
         return NULL;
     }
     void *memory = arena_allocate(compiler->arena, bytes);
     if (!memory)
-        fail(compiler,
-             error_set(compiler->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a JSON Schema"));
+        fail_compiler(compiler, error_set(compiler->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
+                                          "no memory for a JSON Schema"));
     return memory;
 }
 
@@ -78,7 +79,7 @@ bool compiler_work(struct schema_compiler *compiler, uint64_t amount)
     if (compiler->work > SCHEMA_WORK_MAX)
         compiler_limit(compiler, "schema_work", SCHEMA_WORK_MAX);
     if (compiler->status == STATUS_OK && expressions_status(compiler->pool, NULL) != STATUS_OK)
-        fail(compiler, expressions_status(compiler->pool, compiler->error));
+        fail_compiler(compiler, expressions_status(compiler->pool, compiler->error));
     return compiler->status == STATUS_OK;
 }
 
@@ -91,20 +92,20 @@ static uint64_t hash_of(const struct formula *formula)
     return hash ^ hash >> 29;
 }
 
-static bool same(const struct formula *a, const struct formula *b)
+static bool formulas_equal(const struct formula *a, const struct formula *b)
 {
     return a->hash == b->hash && a->kind == b->kind && a->node == b->node && a->n_parts == b->n_parts &&
            (a->n_parts == 0 || memcmp(a->parts, b->parts, a->n_parts * sizeof *a->parts) == 0);
 }
 
-static uint32_t intern(struct schema_compiler *compiler, struct formula formula)
+static uint32_t intern_formula(struct schema_compiler *compiler, struct formula formula)
 {
     if (compiler->status != STATUS_OK)
         return FORMULA_FALSE;
     formula.hash = hash_of(&formula);
     uint32_t *bucket = &compiler->table.buckets[formula.hash % compiler->table.n_buckets];
     for (uint32_t id = *bucket; id; id = compiler->table.items[id].next_of_hash)
-        if (same(&compiler->table.items[id], &formula))
+        if (formulas_equal(&compiler->table.items[id], &formula))
             return id;
     if (compiler->table.n == SCHEMA_FORMULAS_MAX) {
         compiler_limit(compiler, "schema_formulas", SCHEMA_FORMULAS_MAX);
@@ -143,17 +144,17 @@ uint32_t formula_schema(struct schema_compiler *compiler, const struct json_node
         compiler_malformed(compiler, node, "a schema");
     else if (!node->n_children)
         return FORMULA_TRUE;
-    return intern(compiler, (struct formula){.kind = FORMULA_SCHEMA, .node = node});
+    return intern_formula(compiler, (struct formula){.kind = FORMULA_SCHEMA, .node = node});
 }
 
 uint32_t formula_value(struct schema_compiler *compiler, const struct json_node *node)
 {
-    return intern(compiler, (struct formula){.kind = FORMULA_VALUE, .node = node});
+    return intern_formula(compiler, (struct formula){.kind = FORMULA_VALUE, .node = node});
 }
 
 uint32_t formula_has(struct schema_compiler *compiler, const struct json_node *key)
 {
-    return intern(compiler, (struct formula){.kind = FORMULA_HAS, .node = key});
+    return intern_formula(compiler, (struct formula){.kind = FORMULA_HAS, .node = key});
 }
 
 uint32_t formula_members(struct schema_compiler *compiler, enum formula_kind kind,
@@ -165,12 +166,12 @@ uint32_t formula_members(struct schema_compiler *compiler, enum formula_kind kin
         return FORMULA_FALSE;
     formula.parts[0] = which;
     formula.parts[1] = value;
-    return intern(compiler, formula);
+    return intern_formula(compiler, formula);
 }
 
 // Adds the parts of `id`, or itself, to a sorted set.
-static uint32_t merge(struct schema_compiler *compiler, enum formula_kind kind, uint32_t a, uint32_t b,
-                      uint32_t **parts)
+static uint32_t merge_parts(struct schema_compiler *compiler, enum formula_kind kind, uint32_t a, uint32_t b,
+                            uint32_t **parts)
 {
     const struct formula *left = &compiler->table.items[a], *right = &compiler->table.items[b];
     const uint32_t *from_a = left->kind == kind ? left->parts : &a,
@@ -212,7 +213,7 @@ static const uint32_t *given_parts(struct schema_compiler *compiler, uint32_t a,
 }
 
 // Whether some two of the parts are different values, or a schema and its negation.
-static bool contradicts(struct schema_compiler *compiler, const uint32_t *parts, uint32_t n_parts)
+static bool parts_contradict(struct schema_compiler *compiler, const uint32_t *parts, uint32_t n_parts)
 {
     const struct json_node *value = NULL;
     for (uint32_t i = 0; i < n_parts; i++) {
@@ -230,7 +231,8 @@ static bool contradicts(struct schema_compiler *compiler, const uint32_t *parts,
     return false;
 }
 
-static uint32_t combine(struct schema_compiler *compiler, enum formula_kind kind, uint32_t a, uint32_t b)
+static uint32_t combine_parts(struct schema_compiler *compiler, enum formula_kind kind, uint32_t a,
+                              uint32_t b)
 {
     uint32_t zero = kind == FORMULA_AND ? FORMULA_FALSE : FORMULA_TRUE,
              one = kind == FORMULA_AND ? FORMULA_TRUE : FORMULA_FALSE;
@@ -241,26 +243,26 @@ static uint32_t combine(struct schema_compiler *compiler, enum formula_kind kind
     if (b == one)
         return a;
     struct formula formula = {.kind = kind};
-    formula.n_parts = merge(compiler, kind, a, b, &formula.parts);
+    formula.n_parts = merge_parts(compiler, kind, a, b, &formula.parts);
     if (compiler->status != STATUS_OK)
         return FORMULA_FALSE;
     if (formula.n_parts == 1)
         return formula.parts[0];
-    if (kind == FORMULA_AND && contradicts(compiler, formula.parts, formula.n_parts))
+    if (kind == FORMULA_AND && parts_contradict(compiler, formula.parts, formula.n_parts))
         return FORMULA_FALSE;
     if (kind == FORMULA_AND)
         formula.given = given_parts(compiler, a, b, formula.n_parts);
-    return intern(compiler, formula);
+    return intern_formula(compiler, formula);
 }
 
 uint32_t formula_and(struct schema_compiler *compiler, uint32_t a, uint32_t b)
 {
-    return combine(compiler, FORMULA_AND, a, b);
+    return combine_parts(compiler, FORMULA_AND, a, b);
 }
 
 uint32_t formula_or(struct schema_compiler *compiler, uint32_t a, uint32_t b)
 {
-    return combine(compiler, FORMULA_OR, a, b);
+    return combine_parts(compiler, FORMULA_OR, a, b);
 }
 
 static int compare_ids(const void *a, const void *b)
@@ -280,7 +282,7 @@ uint32_t formula_or_many(struct schema_compiler *compiler, uint32_t *ids, uint32
             ids[n_parts++] = ids[i];
     if (n_parts == 1)
         return ids[0];
-    return intern(compiler, (struct formula){.kind = FORMULA_OR, .parts = ids, .n_parts = n_parts});
+    return intern_formula(compiler, (struct formula){.kind = FORMULA_OR, .parts = ids, .n_parts = n_parts});
 }
 
 uint32_t formula_not(struct schema_compiler *compiler, uint32_t a)
@@ -291,17 +293,17 @@ uint32_t formula_not(struct schema_compiler *compiler, uint32_t a)
     case FORMULA_CONSTANT:
         return a == FORMULA_FALSE ? FORMULA_TRUE : FORMULA_FALSE;
     case FORMULA_SCHEMA:
-        return intern(compiler, (struct formula){.kind = FORMULA_NOT, .node = formula.node});
+        return intern_formula(compiler, (struct formula){.kind = FORMULA_NOT, .node = formula.node});
     case FORMULA_NOT:
-        return intern(compiler, (struct formula){.kind = FORMULA_SCHEMA, .node = formula.node});
+        return intern_formula(compiler, (struct formula){.kind = FORMULA_SCHEMA, .node = formula.node});
     case FORMULA_VALUE:
-        return intern(compiler, (struct formula){.kind = FORMULA_NOT_VALUE, .node = formula.node});
+        return intern_formula(compiler, (struct formula){.kind = FORMULA_NOT_VALUE, .node = formula.node});
     case FORMULA_NOT_VALUE:
-        return intern(compiler, (struct formula){.kind = FORMULA_VALUE, .node = formula.node});
+        return intern_formula(compiler, (struct formula){.kind = FORMULA_VALUE, .node = formula.node});
     case FORMULA_HAS:
-        return intern(compiler, (struct formula){.kind = FORMULA_HAS_NOT, .node = formula.node});
+        return intern_formula(compiler, (struct formula){.kind = FORMULA_HAS_NOT, .node = formula.node});
     case FORMULA_HAS_NOT:
-        return intern(compiler, (struct formula){.kind = FORMULA_HAS, .node = formula.node});
+        return intern_formula(compiler, (struct formula){.kind = FORMULA_HAS, .node = formula.node});
     case FORMULA_KEYS:
     case FORMULA_ITEMS:
         return formula_members(compiler, formula.kind == FORMULA_KEYS ? FORMULA_NOT_KEYS : FORMULA_NOT_ITEMS,

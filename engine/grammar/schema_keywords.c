@@ -2,7 +2,7 @@
 #include "engine/grammar/json_number.h"
 #include "engine/grammar/schema_shape.h"
 
-static bool is(const struct json_node *keyword, const char *name)
+static bool is_keyword(const struct json_node *keyword, const char *name)
 {
     return text_equals_string(keyword->key, name);
 }
@@ -42,13 +42,13 @@ static bool find_bound(struct schema_compiler *compiler, const struct json_node 
                        enum number_bound *bound)
 {
     bool draft_4 = compiler->source.draft == SCHEMA_DRAFT_4;
-    if (is(keyword, "minimum"))
+    if (is_keyword(keyword, "minimum"))
         *bound = exclusive_by_flag(compiler, keyword, "exclusiveMinimum") ? NUMBER_MORE : NUMBER_AT_LEAST;
-    else if (is(keyword, "maximum"))
+    else if (is_keyword(keyword, "maximum"))
         *bound = exclusive_by_flag(compiler, keyword, "exclusiveMaximum") ? NUMBER_LESS : NUMBER_AT_MOST;
-    else if (is(keyword, "exclusiveMinimum") && !draft_4)
+    else if (is_keyword(keyword, "exclusiveMinimum") && !draft_4)
         *bound = NUMBER_MORE;
-    else if (is(keyword, "exclusiveMaximum") && !draft_4)
+    else if (is_keyword(keyword, "exclusiveMaximum") && !draft_4)
         *bound = NUMBER_LESS;
     else
         return false;
@@ -67,7 +67,7 @@ bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *k
         *form = number_form_of_bound(bound, limit);
         return true;
     }
-    if (!is(keyword, "multipleOf") || !read_limit(compiler, keyword, &limit))
+    if (!is_keyword(keyword, "multipleOf") || !read_limit(compiler, keyword, &limit))
         return false;
     if (limit.negative || !limit.digits.size)
         compiler_malformed(compiler, keyword, "a number above 0");
@@ -111,13 +111,13 @@ static bool format_strings(struct schema_compiler *compiler, const struct json_n
 bool keyword_strings(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set)
 {
     uint32_t count;
-    if (is(keyword, "minLength") && keyword_count(compiler, keyword, &count))
+    if (is_keyword(keyword, "minLength") && keyword_count(compiler, keyword, &count))
         *set = expression_repeat(compiler->pool, EXPRESSION_ANY, count, EXPRESSION_UNBOUNDED);
-    else if (is(keyword, "maxLength") && keyword_count(compiler, keyword, &count))
+    else if (is_keyword(keyword, "maxLength") && keyword_count(compiler, keyword, &count))
         *set = expression_repeat(compiler->pool, EXPRESSION_ANY, 0, count);
-    else if (is(keyword, "pattern"))
+    else if (is_keyword(keyword, "pattern"))
         return pattern_strings(compiler, keyword, set);
-    else if (is(keyword, "format"))
+    else if (is_keyword(keyword, "format"))
         return format_strings(compiler, keyword, set);
     else
         return false;
@@ -141,7 +141,7 @@ static bool add_type(struct schema_compiler *compiler, const struct json_node *n
     return false;
 }
 
-static uint32_t integers(struct schema_compiler *compiler, bool are)
+static uint32_t integers_formula(struct schema_compiler *compiler, bool are)
 {
     bool with_zeros = compiler->source.draft != SCHEMA_DRAFT_4;
     if (are && compiler->numbers.integer == EXPRESSION_NOTHING)
@@ -159,7 +159,7 @@ static struct shape types_shape(struct schema_compiler *compiler, const struct t
     if (types->number ? !are : !types->integer && are)
         shape.number = EXPRESSION_NOTHING;
     else if (types->integer && !types->number)
-        shape.number = integers(compiler, are);
+        shape.number = integers_formula(compiler, are);
     if (are && types->integer && !types->number)
         shape.form.spelling = NUMBER_INTEGER;
     if (types->string != are)
@@ -173,7 +173,7 @@ bool keyword_types(struct schema_compiler *compiler, const struct json_node *key
                    struct shape *others)
 {
     struct type_set types = {0};
-    if (!is(keyword, "type"))
+    if (!is_keyword(keyword, "type"))
         return false;
     if (keyword->kind != JSON_ARRAY && !add_type(compiler, keyword, keyword, &types))
         return false;

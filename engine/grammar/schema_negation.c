@@ -2,19 +2,19 @@
 #include "engine/grammar/json_number.h"
 #include "engine/grammar/schema_shape.h"
 
-static const struct json_node *get(const struct json_node *schema, const char *name)
+static const struct json_node *get_member(const struct json_node *schema, const char *name)
 {
     return json_member_named(schema, name);
 }
 
-static void add(struct schema_compiler *compiler, struct shape *result, struct shape more)
+static void add_shape(struct schema_compiler *compiler, struct shape *result, struct shape more)
 {
     shape_add(compiler, result, &more);
 }
 
 static void add_object(struct schema_compiler *compiler, struct shape *result, struct object_shape object)
 {
-    add(compiler, result, shape_of_objects(compiler, object));
+    add_shape(compiler, result, shape_of_objects(compiler, object));
 }
 
 static struct object_shape with_name(struct schema_compiler *compiler, struct text key, uint32_t value,
@@ -52,10 +52,10 @@ static uint32_t pattern_keys(struct schema_compiler *compiler, const struct json
 static void negate_members(struct schema_compiler *compiler, const struct json_node *schema,
                            struct shape *result)
 {
-    const struct json_node *properties = get(schema, "properties"),
-                           *patterns = get(schema, "patternProperties");
-    const struct json_node *additional = get(schema, "additionalProperties"),
-                           *names = get(schema, "propertyNames");
+    const struct json_node *properties = get_member(schema, "properties"),
+                           *patterns = get_member(schema, "patternProperties");
+    const struct json_node *additional = get_member(schema, "additionalProperties"),
+                           *names = get_member(schema, "propertyNames");
     uint32_t known = EXPRESSION_NOTHING;
     for (const struct json_node *member = properties ? properties->first : NULL; member;
          member = member->next) {
@@ -87,27 +87,27 @@ static void negate_members(struct schema_compiler *compiler, const struct json_n
 static void negate_object(struct schema_compiler *compiler, const struct json_node *schema,
                           struct shape *result)
 {
-    const struct json_node *required = get(schema, "required");
+    const struct json_node *required = get_member(schema, "required");
     struct object_shape checked = schema_object(compiler, schema); // for what is malformed
     negate_members(compiler, schema, result);
     for (const struct json_node *key = required ? required->first : NULL; key; key = key->next)
         add_object(compiler, result, with_name(compiler, key->text, FORMULA_FALSE, false));
-    if (get(schema, "minProperties") && checked.min > 0) {
+    if (get_member(schema, "minProperties") && checked.min > 0) {
         struct object_shape fewer = object_any();
         fewer.max = checked.min - 1;
         add_object(compiler, result, fewer);
     }
-    if (get(schema, "maxProperties") && checked.max != COUNT_UNBOUNDED) {
+    if (get_member(schema, "maxProperties") && checked.max != COUNT_UNBOUNDED) {
         struct object_shape more = object_any();
         more.min = checked.max + 1;
-        more.min_keyword = get(schema, "maxProperties");
+        more.min_keyword = get_member(schema, "maxProperties");
         add_object(compiler, result, more);
     }
 }
 
 static void add_array(struct schema_compiler *compiler, struct shape *result, struct array_shape array)
 {
-    add(compiler, result, shape_of_arrays(compiler, array));
+    add_shape(compiler, result, shape_of_arrays(compiler, array));
 }
 
 static void negate_items(struct schema_compiler *compiler, const struct json_node *schema,
@@ -130,7 +130,8 @@ static void negate_items(struct schema_compiler *compiler, const struct json_nod
         other.min = array->n_prefix + 1;
         add_array(compiler, result, other);
     } else if (not_rest != FORMULA_FALSE && array->n_prefix) {
-        compiler_refuse(compiler, get(schema, "items"), "the negation of items behind a prefix is not built");
+        compiler_refuse(compiler, get_member(schema, "items"),
+                        "the negation of items behind a prefix is not built");
     } else if (not_rest != FORMULA_FALSE) {
         struct array_contains contains = {not_rest, 1, COUNT_UNBOUNDED};
         other.contains = &contains;
@@ -249,18 +250,18 @@ static void negate_values(struct schema_compiler *compiler, const struct json_no
         formula = formula_or(compiler, formula, formula_value(compiler, value));
     const struct shape *shape = formula_shape(compiler, formula_not(compiler, formula));
     if (shape)
-        add(compiler, result, *shape);
+        add_shape(compiler, result, *shape);
 }
 
 struct shape schema_negation(struct schema_compiler *compiler, const struct json_node *schema)
 {
-    const struct json_node *reference = get(schema, "$ref");
+    const struct json_node *reference = get_member(schema, "$ref");
     bool alone = reference && compiler->source.draft <= SCHEMA_DRAFT_7;
     struct shape result = {0};
     uint32_t formula;
     for (const struct json_node *keyword = alone ? reference : schema->first; keyword;
          keyword = alone ? NULL : keyword->next) {
-        add(compiler, &result, negate_scalar(compiler, keyword));
+        add_shape(compiler, &result, negate_scalar(compiler, keyword));
         negate_values(compiler, keyword, &result);
         const struct shape *shape = keyword_formula(compiler, keyword, &formula)
                                         ? formula_shape(compiler, formula_not(compiler, formula))
@@ -268,7 +269,7 @@ struct shape schema_negation(struct schema_compiler *compiler, const struct json
         if (compiler->status != STATUS_OK)
             return result;
         if (shape)
-            add(compiler, &result, *shape);
+            add_shape(compiler, &result, *shape);
     }
     if (!alone) {
         negate_object(compiler, schema, &result);

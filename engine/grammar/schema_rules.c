@@ -32,8 +32,8 @@ uint32_t schema_rules_pair(struct schema_rules *rules, uint32_t a, uint32_t b)
                                                       : rules_sequence(rules->compiler->rules, symbols, 2);
 }
 
-static uint32_t literal(struct schema_rules *rules, const char *text, uint32_t n_spaces, bool line,
-                        const char *after)
+static uint32_t literal_symbol(struct schema_rules *rules, const char *text, uint32_t n_spaces, bool line,
+                               const char *after)
 {
     struct buffer out = {0};
     buffer_add_string(&out, text);
@@ -58,20 +58,20 @@ const struct schema_marks *schema_rules_marks(struct schema_rules *rules, uint32
     bool compact = options->spacing == JSON_SPACING_COMPACT;
     uint32_t inner = (depth + 1) * options->indent, outer = depth * options->indent;
     *marks = (struct schema_marks){
-        .open_object = literal(rules, "{", inner, lines, ""),
-        .close_object = literal(rules, "", outer, lines, "}"),
-        .empty_object = literal(rules, "{}", 0, false, ""),
-        .open_array = literal(rules, "[", inner, lines, ""),
-        .close_array = literal(rules, "", outer, lines, "]"),
-        .empty_array = literal(rules, "[]", 0, false, ""),
-        .comma = literal(rules, compact || lines ? "," : ", ", inner, lines, ""),
-        .colon = literal(rules, compact ? ":" : ": ", 0, false, ""),
+        .open_object = literal_symbol(rules, "{", inner, lines, ""),
+        .close_object = literal_symbol(rules, "", outer, lines, "}"),
+        .empty_object = literal_symbol(rules, "{}", 0, false, ""),
+        .open_array = literal_symbol(rules, "[", inner, lines, ""),
+        .close_array = literal_symbol(rules, "", outer, lines, "]"),
+        .empty_array = literal_symbol(rules, "[]", 0, false, ""),
+        .comma = literal_symbol(rules, compact || lines ? "," : ", ", inner, lines, ""),
+        .colon = literal_symbol(rules, compact ? ":" : ": ", 0, false, ""),
     };
     rules->has_marks[depth] = true;
     return marks;
 }
 
-static bool grow(struct schema_rules *rules)
+static bool grow_symbols(struct schema_rules *rules)
 {
     if (rules->n_symbols < rules->symbols_max)
         return true;
@@ -97,7 +97,7 @@ uint32_t schema_rules_symbol(struct schema_rules *rules, uint32_t formula, uint3
     for (uint32_t i = *bucket; i; i = rules->symbols[i].next_of_hash)
         if (rules->symbols[i].formula == formula && rules->symbols[i].depth == depth)
             return rules->symbols[i].symbol;
-    if (!grow(rules))
+    if (!grow_symbols(rules))
         return SYMBOL_NOTHING;
     uint32_t symbol = rules_nonterminal(rules->compiler->rules);
     rules->symbols[rules->n_symbols] = (struct schema_symbol){formula, depth, symbol, *bucket};
@@ -127,7 +127,8 @@ static uint32_t number_terminal(struct schema_rules *rules, const struct shape *
                           TERMINAL_TEXT);
 }
 
-static void define(struct schema_rules *rules, const struct schema_symbol *symbol, struct text bare_end)
+static void define_symbol(struct schema_rules *rules, const struct schema_symbol *symbol,
+                          struct text bare_end)
 {
     struct schema_compiler *compiler = rules->compiler;
     const struct shape *shape = formula_shape(compiler, symbol->formula);
@@ -167,14 +168,14 @@ uint32_t schema_rules_add(struct schema_rules *rules, uint32_t formula, struct t
         return start;
     if (bare_end.data) { // a symbol of its own
         struct schema_symbol bare = {.formula = formula, .symbol = rules_nonterminal(compiler->rules)};
-        define(rules, &bare, bare_end);
+        define_symbol(rules, &bare, bare_end);
         start = bare.symbol;
     } else {
         start = schema_rules_symbol(rules, formula, 0);
     }
     while (rules->n_defined < rules->n_symbols && compiler_work(compiler, 1)) {
         struct schema_symbol symbol = rules->symbols[rules->n_defined++];
-        define(rules, &symbol, (struct text){0});
+        define_symbol(rules, &symbol, (struct text){0});
         if (rules_status(compiler->rules, NULL) != STATUS_OK)
             break;
     }

@@ -2,13 +2,13 @@
 // nonterminals.
 #include "engine/grammar/schema_rules.h"
 
-static uint32_t item(struct schema_rules *rules, const struct array_shape *array, uint32_t index,
-                     uint32_t depth)
+static uint32_t item_symbol(struct schema_rules *rules, const struct array_shape *array, uint32_t index,
+                            uint32_t depth)
 {
     return schema_rules_symbol(rules, array_value(array, index), depth + 1);
 }
 
-static uint32_t sequence(struct schema_rules *rules, const struct array_shape *array, uint32_t depth)
+static uint32_t sequence_symbol(struct schema_rules *rules, const struct array_shape *array, uint32_t depth)
 {
     const struct schema_marks *marks = schema_rules_marks(rules, depth);
     struct symbol_list list = {0};
@@ -18,17 +18,18 @@ static uint32_t sequence(struct schema_rules *rules, const struct array_shape *a
         symbol_list_add(rules, &list, marks->empty_array);
     if (array->max > from && array->rest != FORMULA_FALSE) {
         uint32_t max = array->max == COUNT_UNBOUNDED ? EXPRESSION_UNBOUNDED : array->max - from;
-        uint32_t one = schema_rules_pair(rules, marks->comma, item(rules, array, from, depth));
+        uint32_t one = schema_rules_pair(rules, marks->comma, item_symbol(rules, array, from, depth));
         tail = rules_repeat(rules->compiler->rules, one, array->min > from ? array->min - from : 0, max);
     }
     for (uint32_t i = array->n_prefix; i-- > 1;) {
-        tail = schema_rules_pair(rules, schema_rules_pair(rules, marks->comma, item(rules, array, i, depth)),
+        tail = schema_rules_pair(rules,
+                                 schema_rules_pair(rules, marks->comma, item_symbol(rules, array, i, depth)),
                                  tail);
         uint32_t choices[] = {rules_sequence(rules->compiler->rules, NULL, 0), tail};
         if (i >= array->min)
             tail = rules_choice(rules->compiler->rules, choices, 2);
     }
-    uint32_t first = item(rules, array, 0, depth);
+    uint32_t first = item_symbol(rules, array, 0, depth);
     if (array->max > 0 && first != SYMBOL_NOTHING && tail != SYMBOL_NOTHING) {
         uint32_t symbols[] = {marks->open_array, first, tail, marks->close_array};
         symbol_list_add(rules, &list, rules_sequence(rules->compiler->rules, symbols, 4));
@@ -56,7 +57,7 @@ struct counted_state {
     uint32_t length, counts[CONTAINS_MAX];
 };
 
-static uint32_t pack(const struct counted_rules *build, struct counted_state state)
+static uint32_t pack_state(const struct counted_rules *build, struct counted_state state)
 {
     uint32_t index = state.length;
     for (uint32_t i = 0; i < build->array->n_contains; i++)
@@ -64,7 +65,7 @@ static uint32_t pack(const struct counted_rules *build, struct counted_state sta
     return index;
 }
 
-static struct counted_state unpack(const struct counted_rules *build, uint32_t index)
+static struct counted_state unpack_state(const struct counted_rules *build, uint32_t index)
 {
     struct counted_state state = {0};
     for (uint32_t i = build->array->n_contains; i-- > 0; index /= build->n_counts[i])
@@ -75,7 +76,7 @@ static struct counted_state unpack(const struct counted_rules *build, uint32_t i
 
 static uint32_t state_symbol(struct counted_rules *build, struct counted_state state)
 {
-    uint32_t index = pack(build, state);
+    uint32_t index = pack_state(build, state);
     if (build->symbols[index] == SYMBOL_NOTHING) {
         build->symbols[index] = rules_nonterminal(build->compiler->rules);
         build->queue[build->n_queue++] = index;
@@ -84,7 +85,7 @@ static uint32_t state_symbol(struct counted_rules *build, struct counted_state s
 }
 
 // An item that matches those `contains` that are in the set, and not those others whose matches are bounded.
-static uint32_t step(struct counted_rules *build, struct counted_state state, uint32_t set)
+static uint32_t step_state(struct counted_rules *build, struct counted_state state, uint32_t set)
 {
     struct schema_compiler *compiler = build->compiler;
     const struct array_shape *array = build->array;
@@ -112,9 +113,9 @@ static uint32_t step(struct counted_rules *build, struct counted_state state, ui
     return rules_sequence(compiler->rules, symbols + first, 3 - first);
 }
 
-static void define(struct counted_rules *build, uint32_t index)
+static void define_state(struct counted_rules *build, uint32_t index)
 {
-    struct counted_state state = unpack(build, index);
+    struct counted_state state = unpack_state(build, index);
     const struct array_shape *array = build->array;
     struct symbol_list list = {0};
     bool complete = state.length >= array->min;
@@ -123,11 +124,11 @@ static void define(struct counted_rules *build, uint32_t index)
     if (complete && state.length > 0)
         symbol_list_add(build->rules, &list, build->marks->close_array);
     for (uint32_t set = 0; state.length < array->max && set < 1u << array->n_contains; set++)
-        symbol_list_add(build->rules, &list, step(build, state, set));
+        symbol_list_add(build->rules, &list, step_state(build, state, set));
     rules_define(build->compiler->rules, build->symbols[index], symbol_list_choice(build->rules, &list));
 }
 
-static uint32_t counted(struct schema_rules *rules, const struct array_shape *array, uint32_t depth)
+static uint32_t counted_symbol(struct schema_rules *rules, const struct array_shape *array, uint32_t depth)
 {
     struct counted_rules build = {.rules = rules,
                                   .compiler = rules->compiler,
@@ -164,7 +165,7 @@ static uint32_t counted(struct schema_rules *rules, const struct array_shape *ar
                     schema_rules_pair(rules, build.marks->open_array,
                                       state_symbol(&build, (struct counted_state){0})));
     for (uint32_t i = 0; i < build.n_queue && compiler_work(build.compiler, 1); i++)
-        define(&build, build.queue[i]);
+        define_state(&build, build.queue[i]);
     return symbol_list_choice(rules, &list);
 }
 
@@ -172,5 +173,5 @@ uint32_t schema_rules_array(struct schema_rules *rules, const struct array_shape
 {
     if (array->unique && array->max > 1)
         return schema_rules_unique(rules, array, depth);
-    return array->n_contains ? counted(rules, array, depth) : sequence(rules, array, depth);
+    return array->n_contains ? counted_symbol(rules, array, depth) : sequence_symbol(rules, array, depth);
 }

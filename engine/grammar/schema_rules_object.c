@@ -200,8 +200,8 @@ static uint32_t state_symbol(struct object_rules *build, struct object_state sta
     return *symbol;
 }
 
-static uint32_t member(struct object_rules *build, uint32_t key, uint32_t value, struct object_state from,
-                       struct object_state to)
+static uint32_t member_symbol(struct object_rules *build, uint32_t key, uint32_t value,
+                              struct object_state from, struct object_state to)
 {
     uint32_t value_symbol = schema_rules_symbol(build->rules, value, build->depth + 1);
     if (value_symbol == SYMBOL_NOTHING)
@@ -231,7 +231,7 @@ static void add_member(struct object_rules *build, struct symbol_list *list, uin
         bool useless = set && (next.mask == to.mask || keys == EXPRESSION_NOTHING);
         if (!useless && wanted != FORMULA_FALSE &&
             (!set || !expression_is_empty_language(build->compiler->pool, keys)))
-            symbol_list_add(build->rules, list, member(build, keys, wanted, from, next));
+            symbol_list_add(build->rules, list, member_symbol(build, keys, wanted, from, next));
     }
 }
 
@@ -305,7 +305,7 @@ static void follow_chains(struct object_rules *build, struct symbol_list *list, 
         symbol_list_add(build->rules, list, state_symbol(build, last));
 }
 
-static void define(struct object_rules *build, struct object_state state)
+static void define_state(struct object_rules *build, struct object_state state)
 {
     struct symbol_list list = {0};
     uint32_t symbol = build->states.symbols[state_index(build, state)];
@@ -371,6 +371,6 @@ uint32_t schema_rules_object(struct schema_rules *rules, const struct object_sha
                         schema_rules_pair(rules, build.marks->open_object,
                                           state_symbol(&build, (struct object_state){.first = true})));
     for (uint32_t i = 0; i < build.states.n_queue && compiler_work(build.compiler, 1); i++)
-        define(&build, build.states.queue[i]);
+        define_state(&build, build.states.queue[i]);
     return symbol_list_choice(rules, &list);
 }

@@ -176,7 +176,7 @@ static uint32_t state_symbol(struct unique_rules *build, uint32_t length, uint32
     return symbol;
 }
 
-static void define(struct unique_rules *build, struct unique_state state)
+static void define_state(struct unique_rules *build, struct unique_state state)
 {
     const struct array_shape *array = build->array;
     struct symbol_list list = {0};
@@ -229,6 +229,6 @@ uint32_t schema_rules_unique(struct schema_rules *rules, const struct array_shap
     symbol_list_add(rules, &list,
                     schema_rules_pair(rules, build.marks->open_array, state_symbol(&build, 0, 0)));
     for (uint32_t i = 0; i < build.n_states && compiler_work(build.compiler, 1); i++)
-        define(&build, build.states[i]);
+        define_state(&build, build.states[i]);
     return symbol_list_choice(rules, &list);
 }

@@ -145,7 +145,7 @@ static bool object_intersect(struct schema_compiler *compiler, const struct obje
     return result->min <= result->max && n_required <= result->max;
 }
 
-static void cap(struct array_shape *array, uint32_t max)
+static void cap_items(struct array_shape *array, uint32_t max)
 {
     if (array->max > max)
         array->max = max;
@@ -157,9 +157,9 @@ static bool array_settle(struct array_shape *array)
     uint32_t n = 0;
     for (uint32_t i = 0; i < array->n_prefix; i++)
         if (array->prefix[i] == FORMULA_FALSE)
-            cap(array, i);
+            cap_items(array, i);
     if (array->rest == FORMULA_FALSE)
-        cap(array, array->n_prefix);
+        cap_items(array, array->n_prefix);
     for (uint32_t i = 0; i < array->n_contains; i++) {
         struct array_contains contains = array->contains[i];
         if (contains.min > contains.max || (contains.formula == FORMULA_FALSE && contains.min))
@@ -167,7 +167,7 @@ static bool array_settle(struct array_shape *array)
         if (contains.min > array->min)
             array->min = contains.min;
         if (contains.formula == FORMULA_TRUE)
-            cap(array, contains.max);
+            cap_items(array, contains.max);
         else if (contains.formula != FORMULA_FALSE && (contains.min || contains.max != COUNT_UNBOUNDED))
             array->contains[n++] = contains;
     }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct text slice(struct text text, size_t from, size_t to)
+static struct text slice_text(struct text text, size_t from, size_t to)
 {
     return (struct text){from ? text.data + from : text.data, to - from};
 }
@@ -36,7 +36,7 @@ static bool find_draft(const struct json_node *root, enum schema_draft *draft)
         uri.size--;
     if (!starts_with(uri, "http"))
         return false;
-    uri = slice(uri, starts_with(uri, "https") ? 5 : 4, uri.size);
+    uri = slice_text(uri, starts_with(uri, "https") ? 5 : 4, uri.size);
     for (size_t i = 0; i < sizeof drafts / sizeof drafts[0]; i++)
         if (text_equals_string(uri, drafts[i].uri)) {
             *draft = drafts[i].draft;
@@ -57,25 +57,25 @@ static size_t find_any(struct text text, size_t from, const char *bytes)
     return from;
 }
 
-static struct uri split(struct text text)
+static struct uri split_uri(struct text text)
 {
     struct uri uri = {0};
     size_t at = 0, colon = find_any(text, 0, ":/?#");
     if (colon > 0 && colon < text.size && text.data[colon] == ':') {
-        uri.scheme = slice(text, 0, colon + 1);
+        uri.scheme = slice_text(text, 0, colon + 1);
         at = colon + 1;
     }
-    if (starts_with(slice(text, at, text.size), "//")) {
+    if (starts_with(slice_text(text, at, text.size), "//")) {
         size_t end = find_any(text, at + 2, "/?#");
-        uri.authority = slice(text, at, end);
+        uri.authority = slice_text(text, at, end);
         at = end;
     }
     size_t end = find_any(text, at, "?#");
-    uri.path = slice(text, at, end);
+    uri.path = slice_text(text, at, end);
     at = end;
     end = find_any(text, at, "#");
-    uri.query = slice(text, at, end);
-    uri.fragment = slice(text, end, text.size);
+    uri.query = slice_text(text, at, end);
+    uri.fragment = slice_text(text, end, text.size);
     return uri;
 }
 
@@ -108,7 +108,7 @@ static void remove_dots(struct buffer *path, size_t from)
 // Writes the reference resolved against the base, without its fragment.
 static void resolve_uri(struct text base_text, struct text reference_text, struct buffer *out)
 {
-    struct uri base = split(base_text), reference = split(reference_text);
+    struct uri base = split_uri(base_text), reference = split_uri(reference_text);
     bool own = reference.scheme.size > 0, host = own || reference.authority.size > 0;
     bool path = host || reference.path.size > 0;
     buffer_add_text(out, own ? reference.scheme : base.scheme);
@@ -118,7 +118,7 @@ static void resolve_uri(struct text base_text, struct text reference_text, struc
         size_t keep = base.path.size;
         while (keep > 0 && base.path.data[keep - 1] != '/')
             keep--;
-        buffer_add_text(out, slice(base.path, 0, keep));
+        buffer_add_text(out, slice_text(base.path, 0, keep));
         if (!keep && base.authority.size)
             buffer_add_byte(out, '/');
     }
@@ -184,7 +184,7 @@ static bool add_names(struct schema_source *source, const struct json_node *node
     const struct json_node *id = own_id(source, node);
     bool good = true;
     if (id && id->text.size) {
-        struct uri parts = split(id->text);
+        struct uri parts = split_uri(id->text);
         if (id->text.data[0] != '#') {
             struct buffer uri = {0};
             write_base(source, node, &uri);
@@ -193,7 +193,7 @@ static bool add_names(struct schema_source *source, const struct json_node *node
             source->n_embedded += node != source->root;
         }
         if (good && source->draft <= SCHEMA_DRAFT_7 && parts.fragment.size > 1)
-            good = add_anchor(source, node, slice(parts.fragment, 1, parts.fragment.size));
+            good = add_anchor(source, node, slice_text(parts.fragment, 1, parts.fragment.size));
     }
     static const char *const anchors[] = {"$anchor", "$dynamicAnchor"};
     for (int i = 0; good && i < 2 && source->draft >= SCHEMA_DRAFT_2019_09; i++) {
@@ -340,7 +340,7 @@ const struct json_node *schema_source_resolve(const struct schema_source *source
                                               const struct json_node *from, struct text reference)
 {
     struct buffer base = {0}, uri = {0};
-    struct uri parts = split(reference);
+    struct uri parts = split_uri(reference);
     const struct json_node *found = NULL;
     char *fragment = malloc(parts.fragment.size + 1);
     write_base(source, from, &base);
@@ -363,10 +363,10 @@ bool schema_source_is_static(const struct schema_source *source, const struct js
         const struct json_node *anchor = json_member_named(target, "$recursiveAnchor");
         return source->n_embedded == 0 || !anchor || anchor->kind != JSON_TRUE;
     }
-    struct text fragment = split(keyword->text).fragment;
+    struct text fragment = split_uri(keyword->text).fragment;
     const struct json_node *anchor = json_member_named(target, "$dynamicAnchor");
     if (fragment.size < 2 || !anchor || anchor->kind != JSON_STRING ||
-        !text_equal(anchor->text, slice(fragment, 1, fragment.size)))
+        !text_equal(anchor->text, slice_text(fragment, 1, fragment.size)))
         return true;
     for (size_t i = 0; i < source->n_places; i++) {
         const struct json_node *other = json_member_named(source->places[i].node, "$dynamicAnchor");

@@ -27,7 +27,7 @@ struct collector {
 
 static const struct evaluated nothing = {FORMULA_TRUE, EXPRESSION_NOTHING, 0, FORMULA_FALSE};
 
-static bool is(const struct json_node *keyword, const char *name)
+static bool is_keyword(const struct json_node *keyword, const char *name)
 {
     return text_equals_string(keyword->key, name);
 }
@@ -37,7 +37,7 @@ static bool evaluates_the_same(const struct evaluated *a, const struct evaluated
     return a->keys == b->keys && a->n_items == b->n_items && a->items == b->items;
 }
 
-static void add(struct collector *collector, struct evaluated_list *list, struct evaluated one)
+static void add_evaluated(struct collector *collector, struct evaluated_list *list, struct evaluated one)
 {
     if (one.condition == FORMULA_FALSE)
         return;
@@ -53,8 +53,8 @@ static void add(struct collector *collector, struct evaluated_list *list, struct
         list->items[list->n++] = one;
 }
 
-static struct evaluated join(struct schema_compiler *compiler, const struct evaluated *a,
-                             const struct evaluated *b)
+static struct evaluated join_evaluated(struct schema_compiler *compiler, const struct evaluated *a,
+                                       const struct evaluated *b)
 {
     return (struct evaluated){formula_and(compiler, a->condition, b->condition),
                               expression_either(compiler->pool, a->keys, b->keys),
@@ -63,8 +63,8 @@ static struct evaluated join(struct schema_compiler *compiler, const struct eval
 }
 
 // Each of the list together with each of the others.
-static void multiply(struct collector *collector, struct evaluated_list *list,
-                     const struct evaluated_list *others)
+static void multiply_lists(struct collector *collector, struct evaluated_list *list,
+                           const struct evaluated_list *others)
 {
     struct evaluated_list *before = compiler_allocate(collector->compiler, 1, sizeof *before);
     if (!before)
@@ -73,7 +73,8 @@ static void multiply(struct collector *collector, struct evaluated_list *list,
     list->n = 0;
     for (uint32_t i = 0; i < before->n; i++)
         for (uint32_t j = 0; j < others->n && compiler_work(collector->compiler, 1); j++)
-            add(collector, list, join(collector->compiler, &before->items[i], &others->items[j]));
+            add_evaluated(collector, list,
+                          join_evaluated(collector->compiler, &before->items[i], &others->items[j]));
 }
 
 static struct evaluated_list *list_of_nothing(struct collector *collector)
@@ -84,8 +85,8 @@ static struct evaluated_list *list_of_nothing(struct collector *collector)
     return list;
 }
 
-static struct evaluated_list *collect(struct collector *collector, const struct json_node *schema,
-                                      uint32_t depth);
+static struct evaluated_list *collect_evaluated(struct collector *collector, const struct json_node *schema,
+                                                uint32_t depth);
 
 // Adds the properties or items that the schema evaluates to the list, as alternatives that hold where it and
 // `condition` hold.
@@ -93,17 +94,17 @@ static void add_branch(struct collector *collector, struct evaluated_list *list,
                        const struct json_node *schema, uint32_t condition, uint32_t depth)
 {
     struct schema_compiler *compiler = collector->compiler;
-    const struct evaluated_list *branch = collect(collector, schema, depth);
+    const struct evaluated_list *branch = collect_evaluated(collector, schema, depth);
     condition = formula_and(compiler, condition, formula_schema(compiler, schema));
     for (uint32_t i = 0; branch && i < branch->n; i++) {
         struct evaluated one = branch->items[i];
         bool empty = evaluates_the_same(&one, &nothing);
         one.condition = empty ? FORMULA_TRUE : formula_and(compiler, condition, one.condition);
-        add(collector, list, one);
+        add_evaluated(collector, list, one);
     }
 }
 
-static uint32_t literals(struct schema_compiler *compiler, const struct json_node *members)
+static uint32_t name_literals(struct schema_compiler *compiler, const struct json_node *members)
 {
     struct text *keys = compiler_allocate(compiler, members->n_children, sizeof *keys);
     size_t n = 0;
@@ -112,7 +113,7 @@ static uint32_t literals(struct schema_compiler *compiler, const struct json_nod
     return expression_texts(compiler->pool, keys, n);
 }
 
-static uint32_t patterns(struct schema_compiler *compiler, const struct json_node *keyword)
+static uint32_t name_patterns(struct schema_compiler *compiler, const struct json_node *keyword)
 {
     uint32_t keys = EXPRESSION_NOTHING, one;
     struct error error = {0};
@@ -133,19 +134,19 @@ static bool own_keyword(struct collector *collector, const struct json_node *key
          has_prefix = json_member_named(keyword->parent, "items") &&
                       json_member_named(keyword->parent, "items")->kind == JSON_ARRAY;
     *one = nothing;
-    if (is(keyword, "properties") && keyword->kind == JSON_OBJECT)
-        one->keys = literals(collector->compiler, keyword);
-    else if (is(keyword, "patternProperties") && keyword->kind == JSON_OBJECT)
-        one->keys = patterns(collector->compiler, keyword);
-    else if (is(keyword, "additionalProperties") || is(keyword, "unevaluatedProperties"))
+    if (is_keyword(keyword, "properties") && keyword->kind == JSON_OBJECT)
+        one->keys = name_literals(collector->compiler, keyword);
+    else if (is_keyword(keyword, "patternProperties") && keyword->kind == JSON_OBJECT)
+        one->keys = name_patterns(collector->compiler, keyword);
+    else if (is_keyword(keyword, "additionalProperties") || is_keyword(keyword, "unevaluatedProperties"))
         one->keys = EXPRESSION_ALL;
-    else if ((is(keyword, "items") && is_list && !latest) ||
-             (is(keyword, "prefixItems") && is_list && latest))
+    else if ((is_keyword(keyword, "items") && is_list && !latest) ||
+             (is_keyword(keyword, "prefixItems") && is_list && latest))
         one->n_items = keyword->n_children;
-    else if (is(keyword, "items") || is(keyword, "unevaluatedItems") ||
-             (is(keyword, "additionalItems") && has_prefix && !latest))
+    else if (is_keyword(keyword, "items") || is_keyword(keyword, "unevaluatedItems") ||
+             (is_keyword(keyword, "additionalItems") && has_prefix && !latest))
         one->n_items = COUNT_UNBOUNDED;
-    else if (is(keyword, "contains") && latest)
+    else if (is_keyword(keyword, "contains") && latest)
         one->items = formula_schema(collector->compiler, keyword);
     else
         return false;
@@ -161,38 +162,39 @@ static void add_condition(struct collector *collector, const struct json_node *k
     uint32_t test = formula_schema(compiler, keyword);
     struct evaluated_list *passed = list_of_nothing(collector),
                           *choices = compiler_allocate(compiler, 1, sizeof *choices);
-    const struct evaluated_list *inner = collect(collector, keyword, depth),
-                                *chosen = then ? collect(collector, then, depth) : list_of_nothing(collector);
+    const struct evaluated_list *inner = collect_evaluated(collector, keyword, depth),
+                                *chosen = then ? collect_evaluated(collector, then, depth)
+                                               : list_of_nothing(collector);
     if (!passed || !choices || !inner || !chosen)
         return;
-    multiply(collector, passed, inner);
-    multiply(collector, passed, chosen);
+    multiply_lists(collector, passed, inner);
+    multiply_lists(collector, passed, chosen);
     for (uint32_t i = 0; i < passed->n; i++) {
         passed->items[i].condition = formula_and(compiler, passed->items[i].condition, test);
-        add(collector, choices, passed->items[i]);
+        add_evaluated(collector, choices, passed->items[i]);
     }
-    add(collector, choices, nothing);
-    const struct evaluated_list *failed = other ? collect(collector, other, depth) : NULL;
+    add_evaluated(collector, choices, nothing);
+    const struct evaluated_list *failed = other ? collect_evaluated(collector, other, depth) : NULL;
     for (uint32_t i = 0; failed && i < failed->n; i++) {
         struct evaluated one = failed->items[i];
         if (evaluates_the_same(&one, &nothing))
             continue;
         one.condition = formula_and(compiler, one.condition, formula_not(compiler, test));
-        add(collector, choices, one);
+        add_evaluated(collector, choices, one);
     }
-    multiply(collector, list, choices);
+    multiply_lists(collector, list, choices);
 }
 
 static void add_branches(struct collector *collector, const struct json_node *keyword,
                          struct evaluated_list *list, uint32_t depth)
 {
     struct evaluated_list *choices = NULL;
-    bool all = is(keyword, "allOf"), dependent = is(keyword, "dependentSchemas"),
-         one_of = is(keyword, "oneOf");
+    bool all = is_keyword(keyword, "allOf"), dependent = is_keyword(keyword, "dependentSchemas"),
+         one_of = is_keyword(keyword, "oneOf");
     for (const struct json_node *branch = keyword->first; branch; branch = branch->next) {
-        const struct evaluated_list *held = all ? collect(collector, branch, depth) : NULL;
+        const struct evaluated_list *held = all ? collect_evaluated(collector, branch, depth) : NULL;
         if (held)
-            multiply(collector, list, held);
+            multiply_lists(collector, list, held);
         if (all)
             continue;
         if (!choices || !one_of)
@@ -200,14 +202,14 @@ static void add_branches(struct collector *collector, const struct json_node *ke
         if (!choices)
             return;
         if (choices->n == 0)
-            add(collector, choices, nothing);
+            add_evaluated(collector, choices, nothing);
         add_branch(collector, choices, branch,
                    dependent ? formula_has(collector->compiler, branch) : FORMULA_TRUE, depth);
         if (!one_of)
-            multiply(collector, list, choices);
+            multiply_lists(collector, list, choices);
     }
     if (one_of && choices)
-        multiply(collector, list, choices);
+        multiply_lists(collector, list, choices);
 }
 
 static void add_keyword(struct collector *collector, const struct json_node *keyword,
@@ -216,23 +218,24 @@ static void add_keyword(struct collector *collector, const struct json_node *key
     enum schema_draft draft = collector->compiler->source.draft;
     struct evaluated_list own = {.n = 1};
     if (own_keyword(collector, keyword, &own.items[0])) {
-        multiply(collector, list, &own);
-    } else if (is(keyword, "$ref") || (is(keyword, "$recursiveRef") && draft == SCHEMA_DRAFT_2019_09) ||
-               (is(keyword, "$dynamicRef") && draft == SCHEMA_DRAFT_2020_12)) {
+        multiply_lists(collector, list, &own);
+    } else if (is_keyword(keyword, "$ref") ||
+               (is_keyword(keyword, "$recursiveRef") && draft == SCHEMA_DRAFT_2019_09) ||
+               (is_keyword(keyword, "$dynamicRef") && draft == SCHEMA_DRAFT_2020_12)) {
         const struct json_node *target = keyword_target(collector->compiler, keyword);
-        const struct evaluated_list *branch = target ? collect(collector, target, depth) : NULL;
+        const struct evaluated_list *branch = target ? collect_evaluated(collector, target, depth) : NULL;
         if (branch)
-            multiply(collector, list, branch);
-    } else if (is(keyword, "if")) {
+            multiply_lists(collector, list, branch);
+    } else if (is_keyword(keyword, "if")) {
         add_condition(collector, keyword, list, depth);
-    } else if (is(keyword, "allOf") || is(keyword, "anyOf") || is(keyword, "oneOf") ||
-               is(keyword, "dependentSchemas")) {
+    } else if (is_keyword(keyword, "allOf") || is_keyword(keyword, "anyOf") || is_keyword(keyword, "oneOf") ||
+               is_keyword(keyword, "dependentSchemas")) {
         add_branches(collector, keyword, list, depth);
     }
 }
 
-static struct evaluated_list *collect(struct collector *collector, const struct json_node *schema,
-                                      uint32_t depth)
+static struct evaluated_list *collect_evaluated(struct collector *collector, const struct json_node *schema,
+                                                uint32_t depth)
 {
     struct evaluated_list *list = list_of_nothing(collector);
     if (depth == 0)
@@ -251,11 +254,11 @@ uint32_t unevaluated_formula(struct schema_compiler *compiler, const struct json
     uint32_t value = formula_schema(compiler, keyword), result = FORMULA_FALSE;
     if (value == FORMULA_TRUE)
         return FORMULA_TRUE;
-    const struct evaluated_list *list = collect(&collector, keyword->parent, EVALUATED_DEPTH_MAX);
+    const struct evaluated_list *list = collect_evaluated(&collector, keyword->parent, EVALUATED_DEPTH_MAX);
     for (uint32_t i = 0; list && i < list->n; i++) {
         const struct evaluated *one = &list->items[i];
         uint32_t rest = FORMULA_TRUE;
-        if (is(keyword, "unevaluatedProperties"))
+        if (is_keyword(keyword, "unevaluatedProperties"))
             rest = one->keys == EXPRESSION_ALL
                        ? FORMULA_TRUE
                        : formula_members(compiler, FORMULA_KEYS, keyword,

@@ -53,7 +53,7 @@ struct shape value_shape(struct schema_compiler *compiler, const struct json_nod
     return shape;
 }
 
-static void add(struct schema_compiler *compiler, struct shape *result, struct shape more)
+static void add_shape(struct schema_compiler *compiler, struct shape *result, struct shape more)
 {
     shape_add(compiler, result, &more);
 }
@@ -63,7 +63,7 @@ static void add_other_arrays(struct schema_compiler *compiler, const struct json
 {
     struct array_shape shorter = array_any(), longer = array_any();
     longer.min = value->n_children + 1;
-    add(compiler, result, shape_of_arrays(compiler, longer));
+    add_shape(compiler, result, shape_of_arrays(compiler, longer));
     for (const struct json_node *item = value->first; item; item = item->next) {
         struct array_shape other = array_any();
         other.prefix = compiler_allocate(compiler, (size_t)item->index + 1, sizeof *other.prefix);
@@ -72,11 +72,11 @@ static void add_other_arrays(struct schema_compiler *compiler, const struct json
                 i < item->index ? FORMULA_TRUE : formula_not(compiler, formula_value(compiler, item));
         other.n_prefix = other.prefix ? item->index + 1 : 0;
         other.min = item->index + 1;
-        add(compiler, result, shape_of_arrays(compiler, other));
+        add_shape(compiler, result, shape_of_arrays(compiler, other));
     }
     shorter.max = value->n_children - 1;
     if (value->n_children)
-        add(compiler, result, shape_of_arrays(compiler, shorter));
+        add_shape(compiler, result, shape_of_arrays(compiler, shorter));
 }
 
 static void add_other_objects(struct schema_compiler *compiler, const struct json_node *value,
@@ -94,8 +94,8 @@ static void add_other_objects(struct schema_compiler *compiler, const struct jso
         *other.names =
             (struct object_name){member->key, formula_not(compiler, formula_value(compiler, member)), true,
                                  false, NULL};
-        add(compiler, result, shape_of_objects(compiler, without));
-        add(compiler, result, shape_of_objects(compiler, other));
+        add_shape(compiler, result, shape_of_objects(compiler, without));
+        add_shape(compiler, result, shape_of_objects(compiler, other));
         keys = expression_either(compiler->pool, keys, expression_literal(compiler->pool, member->key));
     }
     struct object_shape more = object_any();
@@ -105,7 +105,7 @@ static void add_other_objects(struct schema_compiler *compiler, const struct jso
     more.needs[0] = (struct object_class){expression_complement(compiler->pool, keys), FORMULA_TRUE};
     more.n_needs = 1;
     more.needs_keyword = value;
-    add(compiler, result, shape_of_objects(compiler, more));
+    add_shape(compiler, result, shape_of_objects(compiler, more));
 }
 
 struct shape value_negation(struct schema_compiler *compiler, const struct json_node *value)

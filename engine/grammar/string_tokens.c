@@ -50,14 +50,14 @@ static uint8_t state_number(struct string_tokens *tokens, const struct byte_stat
     return (uint8_t)at;
 }
 
-static void skip(struct string_tokens *tokens, uint32_t first, uint32_t behind)
+static void skip_subtrees(struct string_tokens *tokens, uint32_t first, uint32_t behind)
 {
     for (; first < behind; first++)
         tokens->n_inside[first] = (uint32_t)tokens->inside.n;
 }
 
-static bool walk(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
-                 struct byte_automaton *automaton, struct place *places)
+static bool walk_vocabulary(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
+                            struct byte_automaton *automaton, struct place *places)
 {
     uint32_t start = byte_automaton_start(automaton, EXPRESSION_ALL, TERMINAL_JSON_STRING);
     uint32_t between = places[0].state = byte_automaton_step(automaton, start, '"');
@@ -70,11 +70,11 @@ static bool walk(struct string_tokens *tokens, struct grammar_vocabulary *vocabu
         if (to.state == BYTE_STATE_DEAD || closes) {
             if (closes && !add_closing(tokens, vocabulary, at, to.n_letters))
                 return false;
-            skip(tokens, at, node->behind);
+            skip_subtrees(tokens, at, node->behind);
             at = node->behind;
             continue;
         }
-        skip(tokens, at, at + 1);
+        skip_subtrees(tokens, at, at + 1);
         node->string_state = state_number(tokens, &automaton->states.items[to.state]);
         to.n_letters += from.state == between;
         if (node->token != NO_TOKEN && !add_inside(tokens, vocabulary, node->token, to.n_letters))
@@ -82,7 +82,7 @@ static bool walk(struct string_tokens *tokens, struct grammar_vocabulary *vocabu
         places[node->depth + 1] = to;
         at++;
     }
-    skip(tokens, (uint32_t)vocabulary->all.n_nodes, (uint32_t)vocabulary->all.n_nodes + 1);
+    skip_subtrees(tokens, (uint32_t)vocabulary->all.n_nodes, (uint32_t)vocabulary->all.n_nodes + 1);
     return automaton->pool->status == STATUS_OK;
 }
 
@@ -123,7 +123,7 @@ bool string_tokens_create(struct string_tokens **out, struct grammar_vocabulary 
         tokens->n_inside = malloc((vocabulary->all.n_nodes + 1) * sizeof *tokens->n_inside);
         whole = tokens->masks && tokens->all && tokens->n_inside &&
                 VECTOR_ADD(&tokens->states, (struct byte_state){0}) &&
-                walk(tokens, vocabulary, &automaton, places) &&
+                walk_vocabulary(tokens, vocabulary, &automaton, places) &&
                 make_blocks(tokens, &vocabulary->all, n_words);
     }
     byte_automaton_finish(&automaton);

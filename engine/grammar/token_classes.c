@@ -26,8 +26,8 @@ static bool all_in_class(int class, struct text token)
     return token.size <= TOKEN_CLASS_BYTES_MAX;
 }
 
-static bool create(struct token_class *class, int which, struct grammar_vocabulary *vocabulary,
-                   const uint32_t *ids, size_t n)
+static bool create_class(struct token_class *class, int which, struct grammar_vocabulary *vocabulary,
+                         const uint32_t *ids, size_t n)
 {
     size_t n_others = 0;
     uint32_t *others = malloc((n + 1) * sizeof *others);
@@ -52,7 +52,7 @@ bool token_classes_create(struct token_class **out, struct grammar_vocabulary *v
     struct token_class *classes = *out = calloc(TOKEN_CLASSES, sizeof *classes);
     bool whole = classes;
     for (int i = 0; i < TOKEN_CLASSES && whole; i++)
-        whole = create(&classes[i], i, vocabulary, ids, n);
+        whole = create_class(&classes[i], i, vocabulary, ids, n);
     return whole;
 }
 

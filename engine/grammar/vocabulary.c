@@ -98,7 +98,7 @@ static bool copy_tokens(struct grammar_vocabulary *vocabulary, const struct text
     return true;
 }
 
-static bool build(struct grammar_vocabulary *vocabulary)
+static bool build_trie(struct grammar_vocabulary *vocabulary)
 {
     uint32_t *ids = malloc((vocabulary->n_tokens + 1) * sizeof *ids);
     if (!ids)
@@ -128,7 +128,7 @@ enum status grammar_vocabulary_create(struct grammar_vocabulary **out, const str
     if (whole) {
         vocabulary->n_tokens = n_tokens;
         vocabulary->ends = calloc(n_ends + 1, sizeof *ends);
-        whole = vocabulary->ends && copy_tokens(vocabulary, tokens) && build(vocabulary);
+        whole = vocabulary->ends && copy_tokens(vocabulary, tokens) && build_trie(vocabulary);
     }
     if (!whole) {
         grammar_vocabulary_destroy(vocabulary);

@@ -88,7 +88,7 @@ static uint64_t source_row(const struct folder_shape *shape, enum folder_form fo
     return first * width + at;
 }
 
-static enum status make(void *context, size_t index, void *data, struct error *error)
+static enum status make_tensor(void *context, size_t index, void *data, struct error *error)
 {
     struct folder *folder = context;
     const struct origin *origin = &folder->origins[index];
@@ -203,7 +203,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     return STATUS_OK;
 }
 
-static bool reserve(struct folder *folder)
+static bool reserve_tensors(struct folder *folder)
 {
     if (folder->n_made < folder->capacity)
         return true;
@@ -226,8 +226,8 @@ static const struct {
 } language_names[] = {{"language_model.model.", "language_model."}, {"model.language_model.", ""}};
 
 // `from` with the layer for * and the index for {}, then the suffix.
-static struct text expand(const struct folder *folder, const char *from, int64_t layer, size_t index,
-                          const char *suffix, char out[512])
+static struct text expand_name(const struct folder *folder, const char *from, int64_t layer, size_t index,
+                               const char *suffix, char out[512])
 {
     size_t size = 0;
     from += *from == '=';
@@ -255,7 +255,7 @@ static enum status find_blocks(struct folder *folder, struct origin *origin, int
                                struct error *error)
 {
     char name[512];
-    struct text blocks = expand(folder, origin->rule->from, layer, 0, "", name);
+    struct text blocks = expand_name(folder, origin->rule->from, layer, 0, "", name);
     size_t index[2] = {safetensors_find(folder->weights, blocks), SIZE_MAX};
     if (index[0] == SIZE_MAX)
         return STATUS_OK;
@@ -287,7 +287,7 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
     if (form >= FORM_EVEN_MXFP4)
         return find_blocks(folder, origin, layer, error);
     for (size_t i = 0; i == 0 || form == FORM_STACKED; i++) {
-        struct text whole = expand(folder, origin->rule->from, layer, i, suffix, name);
+        struct text whole = expand_name(folder, origin->rule->from, layer, i, suffix, name);
         size_t index = safetensors_find(folder->weights, whole);
         if (index == SIZE_MAX)
             break;
@@ -320,7 +320,7 @@ static enum status add_tensor(struct folder *folder, const struct folder_rule *r
     int size = layer < 0 ? snprintf(name, sizeof name, "%s%s", rule->to, suffix)
                          : snprintf(name, sizeof name, "blk.%lld.%s%s", (long long)layer, rule->to, suffix);
     char *copy = arena_copy(&folder->arena, name, (size_t)size);
-    if (!copy || !reserve(folder))
+    if (!copy || !reserve_tensors(folder))
         return out_of_memory(error);
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin.sources])->tensor;
     struct gguf_made_tensor *made = &folder->made[folder->n_made];
@@ -355,7 +355,7 @@ static enum status add_divisors(struct folder *folder, struct error *error)
     for (int i = 0; i < 3; i++) {
         if (!folder->config.divisors[i])
             continue;
-        if (!reserve(folder))
+        if (!reserve_tensors(folder))
             return out_of_memory(error);
         folder->origins[folder->n_made] = (struct origin){0};
         folder->made[folder->n_made++].tensor = (struct tensor){.name = text_from_string(names[i]),
@@ -498,7 +498,8 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
     if (status == STATUS_OK)
         status =
             gguf_create(gguf, path, &keys, folder->made, folder->n_made,
-                        (struct gguf_source){folder, make, folder_destroy, hash_content, check_files}, error);
+                        (struct gguf_source){folder, make_tensor, folder_destroy, hash_content, check_files},
+                        error);
     else
         folder_destroy(folder);
     gguf_writer_finish(&keys);

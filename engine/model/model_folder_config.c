@@ -19,7 +19,8 @@ struct config {
     enum status status; // the first fault is kept
 };
 
-static void refuse(struct config *config, enum error_code code, const char *name, const struct value *value)
+static void refuse_setting(struct config *config, enum error_code code, const char *name,
+                           const struct value *value)
 {
     char text[VALUE_DESCRIPTION_BYTES] = "missing";
     if (value)
@@ -52,19 +53,19 @@ static const struct value *find_first(const struct value *object, const char *na
 }
 
 // In config.json, else among the model_type's defaults.
-static const struct value *find(const struct config *config, const char *names)
+static const struct value *find_setting(const struct config *config, const char *names)
 {
     const struct value *value = find_first(config->json, names);
     return value ? value : find_first(&config->defaults, names);
 }
 
-static int64_t integer(struct config *config, const char *names, int64_t otherwise)
+static int64_t read_integer(struct config *config, const char *names, int64_t otherwise)
 {
-    const struct value *value = find(config, names);
+    const struct value *value = find_setting(config, names);
     if (!value)
         return otherwise;
     if (value->kind != VALUE_INTEGER || value->integer < 0 || value->integer > INT32_MAX) {
-        refuse(config, ERROR_MODEL_FILE, names, value);
+        refuse_setting(config, ERROR_MODEL_FILE, names, value);
         return 0;
     }
     return value->integer;
@@ -76,33 +77,33 @@ static double number_in(struct config *config, const struct value *object, const
     if (!value)
         return otherwise;
     if (value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT) {
-        refuse(config, ERROR_MODEL_FILE, name, value);
+        refuse_setting(config, ERROR_MODEL_FILE, name, value);
         return otherwise;
     }
     return value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
 }
 
-static double number(struct config *config, const char *names, double otherwise)
+static double read_number(struct config *config, const char *names, double otherwise)
 {
-    const struct value *value = find(config, names);
+    const struct value *value = find_setting(config, names);
     if (!value)
         return otherwise;
     if (value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT) {
-        refuse(config, ERROR_MODEL_FILE, names, value);
+        refuse_setting(config, ERROR_MODEL_FILE, names, value);
         return otherwise;
     }
     return value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
 }
 
-static bool truth(struct config *config, const char *name, bool otherwise)
+static bool read_truth(struct config *config, const char *name, bool otherwise)
 {
-    const struct value *value = find(config, name);
+    const struct value *value = find_setting(config, name);
     if (value && value->kind != VALUE_BOOL)
-        refuse(config, ERROR_MODEL_FILE, name, value);
+        refuse_setting(config, ERROR_MODEL_FILE, name, value);
     return value && value->kind == VALUE_BOOL ? value->boolean : otherwise;
 }
 
-static const char *key(const struct config *config, const char *suffix, char out[128])
+static const char *format_key(const struct config *config, const char *suffix, char out[128])
 {
     snprintf(out, 128, "%s.%s", config->out->family->name, suffix);
     return out;
@@ -111,13 +112,13 @@ static const char *key(const struct config *config, const char *suffix, char out
 static void put_integer(struct config *config, const char *suffix, int64_t value)
 {
     char name[128];
-    gguf_writer_u32(config->keys, key(config, suffix, name), (uint32_t)value);
+    gguf_writer_u32(config->keys, format_key(config, suffix, name), (uint32_t)value);
 }
 
 static void put_number(struct config *config, const char *suffix, double value)
 {
     char name[128];
-    gguf_writer_f32(config->keys, key(config, suffix, name), (float)value);
+    gguf_writer_f32(config->keys, format_key(config, suffix, name), (float)value);
 }
 
 // --- Sizes ---
@@ -127,21 +128,21 @@ static bool is_text(const struct value *value, const char *text)
     return value && value->kind == VALUE_STRING && text_equals_string(value->text, text);
 }
 
-static bool is(const struct config *config, const char *model_type)
+static bool is_model_type(const struct config *config, const char *model_type)
 {
     return strcmp(config->out->family->model_type, model_type) == 0;
 }
 
 static int64_t falcon_kv_heads(struct config *config, int64_t n_heads)
 {
-    if (truth(config, "new_decoder_architecture", false))
-        return integer(config, "num_kv_heads n_head_kv", n_heads);
-    return truth(config, "multi_query", true) ? 1 : n_heads;
+    if (read_truth(config, "new_decoder_architecture", false))
+        return read_integer(config, "num_kv_heads n_head_kv", n_heads);
+    return read_truth(config, "multi_query", true) ? 1 : n_heads;
 }
 
 static bool is_dynamic(const struct config *config)
 {
-    const struct value *scaling = find(config, "rope_scaling rope_parameters");
+    const struct value *scaling = find_setting(config, "rope_scaling rope_parameters");
     return config->out->family->rotates && scaling && scaling->kind == VALUE_OBJECT &&
            is_text(find_first(scaling, "rope_type type"), "dynamic");
 }
@@ -149,22 +150,24 @@ static bool is_dynamic(const struct config *config)
 // Latent attention: head_dim here is that of the rotated part.
 static void put_latent(struct config *config)
 {
-    int64_t plain = integer(config, "qk_nope_head_dim", 0), rotated = integer(config, "qk_rope_head_dim", 0);
+    int64_t plain = read_integer(config, "qk_nope_head_dim", 0),
+            rotated = read_integer(config, "qk_rope_head_dim", 0);
     config->out->shape.head_dim = rotated;
-    put_integer(config, "attention.kv_lora_rank", integer(config, "kv_lora_rank", 0));
-    put_integer(config, "attention.q_lora_rank", integer(config, "q_lora_rank", 0));
+    put_integer(config, "attention.kv_lora_rank", read_integer(config, "kv_lora_rank", 0));
+    put_integer(config, "attention.q_lora_rank", read_integer(config, "q_lora_rank", 0));
     put_integer(config, "attention.key_length", plain <= MODEL_HEAD_DIM_MAX ? plain + rotated : plain);
-    put_integer(config, "attention.value_length", integer(config, "v_head_dim", 0));
+    put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", 0));
 }
 
 static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
-    int64_t n_embd = integer(config, "hidden_size n_embd", 0);
-    shape->n_layers = integer(config, "num_hidden_layers n_layer", 0);
-    shape->n_heads = integer(config, "num_attention_heads n_head", 0);
-    shape->n_kv_heads = is(config, "falcon") ? falcon_kv_heads(config, shape->n_heads)
-                                             : integer(config, "num_key_value_heads", shape->n_heads);
+    int64_t n_embd = read_integer(config, "hidden_size n_embd", 0);
+    shape->n_layers = read_integer(config, "num_hidden_layers n_layer", 0);
+    shape->n_heads = read_integer(config, "num_attention_heads n_head", 0);
+    shape->n_kv_heads = is_model_type(config, "falcon")
+                            ? falcon_kv_heads(config, shape->n_heads)
+                            : read_integer(config, "num_key_value_heads", shape->n_heads);
     if (config->status != STATUS_OK)
         return;
     if (n_embd < 1 || shape->n_layers < 1 || shape->n_layers > MODEL_LAYERS_MAX || shape->n_heads < 1 ||
@@ -175,49 +178,50 @@ static void read_sizes(struct config *config)
                                    (long long)shape->n_kv_heads);
         return;
     }
-    if (find(config, "kv_lora_rank"))
+    if (find_setting(config, "kv_lora_rank"))
         put_latent(config);
     else
-        shape->head_dim = integer(config, "head_dim", n_embd / shape->n_heads);
+        shape->head_dim = read_integer(config, "head_dim", n_embd / shape->n_heads);
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
-        refuse(config, ERROR_LIMIT_EXCEEDED, "head_dim", find(config, "head_dim"));
+        refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
     put_integer(config, "attention.head_count", shape->n_heads);
     put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
-    if (!find(config, "kv_lora_rank")) {
+    if (!find_setting(config, "kv_lora_rank")) {
         put_integer(config, "attention.key_length", shape->head_dim);
         put_integer(config, "attention.value_length", shape->head_dim);
     }
     put_integer(config, "feed_forward_length",
-                integer(config, "intermediate_size n_inner ffn_hidden_size", 4 * n_embd));
+                read_integer(config, "intermediate_size n_inner ffn_hidden_size", 4 * n_embd));
     if (!is_dynamic(config)) // else put_dynamic says
         put_integer(config, "context_length",
-                    integer(config, "max_position_embeddings n_positions n_ctx", 0));
-    shape->tied = truth(config, "tie_word_embeddings", config->out->family->tied);
+                    read_integer(config, "max_position_embeddings n_positions n_ctx", 0));
+    shape->tied = read_truth(config, "tie_word_embeddings", config->out->family->tied);
 }
 
 // How experts are picked, of the model_types that tell (by default at least).
 static void put_routing(struct config *config)
 {
-    const struct value *function = find(config, "scoring_func"), *method = find(config, "topk_method");
+    const struct value *function = find_setting(config, "scoring_func"),
+                       *method = find_setting(config, "topk_method");
     bool sigmoid = is_text(function, "sigmoid"), grouped = !is_text(method, "greedy");
     char name[128];
     // Groups go by their best expert with softmax and by their two best with sigmoid.
     bool fits = sigmoid ? is_text(method, "noaux_tc")
                         : is_text(method, "greedy") || is_text(method, "group_limited_greedy");
     if (!sigmoid && !is_text(function, "softmax"))
-        refuse(config, ERROR_UNKNOWN_TYPE, "scoring_func", function);
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "scoring_func", function);
     else if (!fits)
-        refuse(config, ERROR_UNKNOWN_TYPE, "topk_method", method);
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "topk_method", method);
     put_integer(config, "expert_gating_func", sigmoid ? 2 : 1);
-    put_integer(config, "leading_dense_block_count", integer(config, "first_k_dense_replace", 0));
-    gguf_writer_bool(config->keys, key(config, "expert_weights_norm", name),
-                     truth(config, "norm_topk_prob", false));
-    if (!grouped || !find(config, "n_group"))
+    put_integer(config, "leading_dense_block_count", read_integer(config, "first_k_dense_replace", 0));
+    gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
+                     read_truth(config, "norm_topk_prob", false));
+    if (!grouped || !find_setting(config, "n_group"))
         return;
-    put_integer(config, "expert_group_count", integer(config, "n_group", 1));
-    put_integer(config, "expert_group_used_count", integer(config, "topk_group", 1));
+    put_integer(config, "expert_group_count", read_integer(config, "n_group", 1));
+    put_integer(config, "expert_group_used_count", read_integer(config, "topk_group", 1));
 }
 
 static void read_numbers(struct config *config)
@@ -247,21 +251,21 @@ static void read_numbers(struct config *config)
     };
     char name[128];
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (find(config, numbers[i].from))
-            put_number(config, numbers[i].to, number(config, numbers[i].from, 0.0));
+        if (find_setting(config, numbers[i].from))
+            put_number(config, numbers[i].to, read_number(config, numbers[i].from, 0.0));
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (find(config, integers[i].from))
-            put_integer(config, integers[i].to, integer(config, integers[i].from, 0));
-    if (is(config, "qwen2_moe") || is(config, "qwen3_moe"))
-        gguf_writer_bool(config->keys, key(config, "expert_weights_norm", name),
-                         truth(config, "norm_topk_prob", false));
-    if (find(config, "scoring_func"))
+        if (find_setting(config, integers[i].from))
+            put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
+    if (is_model_type(config, "qwen2_moe") || is_model_type(config, "qwen3_moe"))
+        gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
+                         read_truth(config, "norm_topk_prob", false));
+    if (find_setting(config, "scoring_func"))
         put_routing(config);
-    if (is(config, "gpt_neox"))
-        gguf_writer_bool(config->keys, key(config, "use_parallel_residual", name),
-                         truth(config, "use_parallel_residual", true));
-    if (find(config, "query_pre_attn_scalar"))
-        put_number(config, "attention.scale", 1.0 / sqrt(number(config, "query_pre_attn_scalar", 1.0)));
+    if (is_model_type(config, "gpt_neox"))
+        gguf_writer_bool(config->keys, format_key(config, "use_parallel_residual", name),
+                         read_truth(config, "use_parallel_residual", true));
+    if (find_setting(config, "query_pre_attn_scalar"))
+        put_number(config, "attention.scale", 1.0 / sqrt(read_number(config, "query_pre_attn_scalar", 1.0)));
 }
 
 // --- What would change the computation ---
@@ -274,11 +278,11 @@ static bool is_empty(const struct value *value)
 // The family leaves every fourth layer without positions.
 static void check_unrotated(struct config *config)
 {
-    const struct value *list = find(config, "no_rope_layers");
+    const struct value *list = find_setting(config, "no_rope_layers");
     if (!list) {
-        if (integer(config, "no_rope_layer_interval", 4) != 4)
-            refuse(config, ERROR_MODEL_FILE, "no_rope_layer_interval",
-                   find(config, "no_rope_layer_interval"));
+        if (read_integer(config, "no_rope_layer_interval", 4) != 4)
+            refuse_setting(config, ERROR_MODEL_FILE, "no_rope_layer_interval",
+                           find_setting(config, "no_rope_layer_interval"));
         return;
     }
     bool fits = list->kind == VALUE_ARRAY && list->array.n_items >= (size_t)config->out->shape.n_layers;
@@ -286,7 +290,7 @@ static void check_unrotated(struct config *config)
         fits = list->array.items[i].kind == VALUE_INTEGER &&
                (list->array.items[i].integer != 0) == ((i + 1) % 4 != 0);
     if (!fits)
-        refuse(config, ERROR_MODEL_FILE, "no_rope_layers", list);
+        refuse_setting(config, ERROR_MODEL_FILE, "no_rope_layers", list);
 }
 
 static void refuse_unknown(struct config *config)
@@ -310,30 +314,31 @@ static void refuse_unknown(struct config *config)
     const char *quantization = "quantization_config",
                *activation = "hidden_activation hidden_act activation_function activation";
     for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
-        if (is(config, truths[i].model_type) &&
-            truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
-            refuse(config, ERROR_MODEL_FILE, truths[i].name, find(config, truths[i].name));
+        if (is_model_type(config, truths[i].model_type) &&
+            read_truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
+            refuse_setting(config, ERROR_MODEL_FILE, truths[i].name, find_setting(config, truths[i].name));
     // gpt-oss's own: tensors with blocks and scales, which are known by their names.
-    const struct value *method = find(config, quantization);
-    bool own = is(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
+    const struct value *method = find_setting(config, quantization);
+    bool own = is_model_type(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
                is_text(find_in(method, "quant_method"), "mxfp4");
     if (method && !own)
-        refuse(config, ERROR_UNKNOWN_TYPE, quantization, find(config, quantization));
-    if (find(config, "clip_qkv"))
-        refuse(config, ERROR_MODEL_FILE, "clip_qkv", find(config, "clip_qkv"));
-    if (integer(config, "decoder_sparse_step", 1) != 1)
-        refuse(config, ERROR_MODEL_FILE, "decoder_sparse_step", find(config, "decoder_sparse_step"));
-    if (integer(config, "moe_layer_freq", 1) != 1)
-        refuse(config, ERROR_MODEL_FILE, "moe_layer_freq", find(config, "moe_layer_freq"));
-    if (number(config, "swiglu_limit", 7.0) != 7.0)
-        refuse(config, ERROR_MODEL_FILE, "swiglu_limit", find(config, "swiglu_limit"));
-    if (fabs(number(config, "swiglu_alpha", 1.702) - 1.702) > 1e-6)
-        refuse(config, ERROR_MODEL_FILE, "swiglu_alpha", find(config, "swiglu_alpha"));
-    if (is(config, "smollm3"))
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, quantization, find_setting(config, quantization));
+    if (find_setting(config, "clip_qkv"))
+        refuse_setting(config, ERROR_MODEL_FILE, "clip_qkv", find_setting(config, "clip_qkv"));
+    if (read_integer(config, "decoder_sparse_step", 1) != 1)
+        refuse_setting(config, ERROR_MODEL_FILE, "decoder_sparse_step",
+                       find_setting(config, "decoder_sparse_step"));
+    if (read_integer(config, "moe_layer_freq", 1) != 1)
+        refuse_setting(config, ERROR_MODEL_FILE, "moe_layer_freq", find_setting(config, "moe_layer_freq"));
+    if (read_number(config, "swiglu_limit", 7.0) != 7.0)
+        refuse_setting(config, ERROR_MODEL_FILE, "swiglu_limit", find_setting(config, "swiglu_limit"));
+    if (fabs(read_number(config, "swiglu_alpha", 1.702) - 1.702) > 1e-6)
+        refuse_setting(config, ERROR_MODEL_FILE, "swiglu_alpha", find_setting(config, "swiglu_alpha"));
+    if (is_model_type(config, "smollm3"))
         check_unrotated(config);
-    if (!is_empty(find(config, "mlp_only_layers")))
-        refuse(config, ERROR_MODEL_FILE, "mlp_only_layers", find(config, "mlp_only_layers"));
-    const struct value *named = find(config, activation);
+    if (!is_empty(find_setting(config, "mlp_only_layers")))
+        refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
+    const struct value *named = find_setting(config, activation);
     if (!named)
         return;
     char padded[80], list[160];
@@ -341,7 +346,7 @@ static void refuse_unknown(struct config *config)
              named->kind == VALUE_STRING ? named->text.data : "?");
     snprintf(list, sizeof list, " %s ", config->out->family->activations);
     if (!strstr(list, padded))
-        refuse(config, ERROR_UNKNOWN_TYPE, "hidden_act", named);
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "hidden_act", named);
 }
 
 // --- Windows ---
@@ -359,10 +364,10 @@ static void put_layer_types(struct config *config, const struct value *types)
             windowed[i] || (type->kind == VALUE_STRING && text_equals_string(type->text, "full_attention"));
     }
     if (fits)
-        gguf_writer_bools(config->keys, key(config, "attention.sliding_window_pattern", name), windowed,
-                          n_layers);
+        gguf_writer_bools(config->keys, format_key(config, "attention.sliding_window_pattern", name),
+                          windowed, n_layers);
     else
-        refuse(config, ERROR_MODEL_FILE, "layer_types", types);
+        refuse_setting(config, ERROR_MODEL_FILE, "layer_types", types);
 }
 
 // Qwen2: layers from max_window_layers on.
@@ -370,29 +375,30 @@ static void put_last_windowed(struct config *config)
 {
     bool windowed[MODEL_LAYERS_MAX];
     char name[128];
-    int64_t n_layers = config->out->shape.n_layers, first = integer(config, "max_window_layers", n_layers);
+    int64_t n_layers = config->out->shape.n_layers,
+            first = read_integer(config, "max_window_layers", n_layers);
     for (int64_t i = 0; i < n_layers; i++)
         windowed[i] = i >= first;
-    gguf_writer_bools(config->keys, key(config, "attention.sliding_window_pattern", name), windowed,
+    gguf_writer_bools(config->keys, format_key(config, "attention.sliding_window_pattern", name), windowed,
                       (size_t)n_layers);
 }
 
 static void read_windows(struct config *config)
 {
     enum folder_windows windows = config->out->family->windows;
-    int64_t window = integer(config, "sliding_window", 0);
+    int64_t window = read_integer(config, "sliding_window", 0);
     bool used = windows == WINDOWS_GIVEN ||
-                (windows == WINDOWS_IF_USED && truth(config, "use_sliding_window", false));
+                (windows == WINDOWS_IF_USED && read_truth(config, "use_sliding_window", false));
     if (!used || window == 0 || config->status != STATUS_OK)
         return;
     put_integer(config, "attention.sliding_window", window);
-    if (find(config, "layer_types"))
-        put_layer_types(config, find(config, "layer_types"));
+    if (find_setting(config, "layer_types"))
+        put_layer_types(config, find_setting(config, "layer_types"));
     else if (windows == WINDOWS_IF_USED)
         put_last_windowed(config);
-    else if (find(config, "sliding_window_pattern _sliding_window_pattern"))
+    else if (find_setting(config, "sliding_window_pattern _sliding_window_pattern"))
         put_integer(config, "attention.sliding_window_pattern",
-                    integer(config, "sliding_window_pattern _sliding_window_pattern", 0));
+                    read_integer(config, "sliding_window_pattern _sliding_window_pattern", 0));
 }
 
 // --- Rope ---
@@ -418,7 +424,7 @@ static void put_llama3(struct config *config, const struct value *scaling, doubl
     double high = number_in(config, scaling, "high_freq_factor", 4.0);
     double original = number_in(config, scaling, "original_max_position_embeddings", 8192.0);
     if (!(factor >= 1.0 && factor < 1e6 && low > 0.0 && high > low && original >= 1.0 && base > 1.0)) {
-        refuse(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
         return;
     }
     float *divisors = create_divisors(config, 0, (size_t)n_dims / 2);
@@ -437,7 +443,7 @@ static void put_factors(struct config *config, const struct value *scaling, cons
 {
     const struct value *list = find_in(scaling, name);
     if (!list || list->kind != VALUE_ARRAY || list->array.n_items != (size_t)n_dims / 2) {
-        refuse(config, ERROR_MODEL_FILE, name, list);
+        refuse_setting(config, ERROR_MODEL_FILE, name, list);
         return;
     }
     float *divisors = create_divisors(config, index, list->array.n_items);
@@ -459,14 +465,14 @@ static void put_yarn(struct config *config, const struct value *scaling, int64_t
 {
     double factor = number_in(config, scaling, "factor", 0.0), usual, whole;
     if (factor == 0.0)
-        factor = (double)integer(config, "max_position_embeddings", 0) / (double)n_original;
+        factor = (double)read_integer(config, "max_position_embeddings", 0) / (double)n_original;
     double m = number_in(config, scaling, "mscale", 0.0),
            all = number_in(config, scaling, "mscale_all_dim", 0.0);
     double temperature = number_in(config, scaling, "llama_4_scaling_beta", 0.0);
-    bool latent = find(config, "kv_lora_rank") != NULL, exact = is(config, "gpt_oss");
+    bool latent = find_setting(config, "kv_lora_rank") != NULL, exact = is_model_type(config, "gpt_oss");
     const struct value *truncate = find_in(scaling, "truncate");
     if (factor < 1.0 || (truncate && (truncate->kind != VALUE_BOOL || truncate->boolean == exact))) {
-        refuse(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
         return;
     }
     put_number(config, "rope.scaling.factor", factor);
@@ -497,7 +503,7 @@ static void put_dynamic(struct config *config, const struct value *scaling, int6
     double factor = number_in(config, scaling, "factor", 1.0);
     int64_t n_longer = (int64_t)((double)n_context * factor);
     if (!(factor >= 1.0 && factor <= 1e3) || n_context < 1 || n_longer > MODEL_CONTEXT_MAX || n_dims < 4) {
-        refuse(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
         return;
     }
     // base' = base * growth^(d / (d - 2)), so that pair i turns growth^(2 i / (d - 2)) times as slowly
@@ -519,11 +525,11 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
     const struct value *type = find_in(scaling, "rope_type");
     type = type ? type : find_in(scaling, "type");
     struct text kind = type && type->kind == VALUE_STRING ? type->text : TEXT("default");
-    int64_t n_context = integer(config, "max_position_embeddings", 0);
-    int64_t n_original = integer(config, "original_max_position_embeddings", n_context);
+    int64_t n_context = read_integer(config, "max_position_embeddings", 0);
+    int64_t n_original = read_integer(config, "original_max_position_embeddings", n_context);
     n_original = (int64_t)number_in(config, scaling, "original_max_position_embeddings", (double)n_original);
     if (n_original < 1 || n_original > MODEL_CONTEXT_MAX) {
-        refuse(config, ERROR_MODEL_FILE, "original_max_position_embeddings", NULL);
+        refuse_setting(config, ERROR_MODEL_FILE, "original_max_position_embeddings", NULL);
         return;
     }
     if (text_equals_string(kind, "default"))
@@ -547,10 +553,10 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
     }
     bool yarn = text_equals_string(kind, "yarn");
     if (!yarn && !text_equals_string(kind, "linear")) {
-        refuse(config, ERROR_UNKNOWN_TYPE, "rope_scaling", scaling);
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "rope_scaling", scaling);
         return;
     }
-    gguf_writer_text(config->keys, key(config, "rope.scaling.type", name),
+    gguf_writer_text(config->keys, format_key(config, "rope.scaling.type", name),
                      yarn ? TEXT("yarn") : TEXT("linear"));
     if (yarn)
         put_yarn(config, scaling, n_original);
@@ -562,25 +568,26 @@ static void read_rope(struct config *config)
 {
     if (!config->out->family->rotates || config->status != STATUS_OK)
         return;
-    const struct value *scaling = find(config, "rope_scaling rope_parameters");
+    const struct value *scaling = find_setting(config, "rope_scaling rope_parameters");
     if (scaling && scaling->kind != VALUE_OBJECT) {
-        refuse(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
         return;
     }
     // Newer files nest one set for each kind of layer.
     const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
-    if (windowed && windowed->kind == VALUE_OBJECT && !find(config, "rope_local_base_freq"))
+    if (windowed && windowed->kind == VALUE_OBJECT && !find_setting(config, "rope_local_base_freq"))
         put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
     if (scaling && find_in(scaling, "full_attention"))
         scaling = find_in(scaling, "full_attention");
-    double base = number(config, "rope_theta rotary_emb_base", 10000.0);
+    double base = read_number(config, "rope_theta rotary_emb_base", 10000.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         base = number_in(config, scaling, "rope_theta", base);
-    double fraction = number(config, "partial_rotary_factor rotary_pct rope_pct", 1.0);
+    double fraction = read_number(config, "partial_rotary_factor rotary_pct rope_pct", 1.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         fraction = number_in(config, scaling, "partial_rotary_factor", fraction);
     if (!(fraction > 0.0 && fraction <= 1.0))
-        refuse(config, ERROR_MODEL_FILE, "partial_rotary_factor", find(config, "partial_rotary_factor"));
+        refuse_setting(config, ERROR_MODEL_FILE, "partial_rotary_factor",
+                       find_setting(config, "partial_rotary_factor"));
     if (config->status != STATUS_OK)
         return;
     int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * fraction);
@@ -603,7 +610,7 @@ static enum status take_text_config(struct config *config, const struct value *j
                              "model_type \"%s\": expected an object \"text_config\"", kinds[i][0]);
         quantized = find_in(json, "quantization_config");
         if (quantized)
-            refuse(config, ERROR_UNKNOWN_TYPE, "quantization_config", quantized);
+            refuse_setting(config, ERROR_UNKNOWN_TYPE, "quantization_config", quantized);
         const struct value *own = find_in(part, "model_type");
         *type = own && own->kind == VALUE_STRING ? own->text : text_from_string(kinds[i][1]);
         config->json = part;
@@ -635,7 +642,7 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     gguf_writer_text(keys, "general.architecture", text_from_string(out->family->name));
     read_sizes(&config);
     out->n_layers_used =
-        integer(&config, "num_nextn_predict_layers", 0) > 0 ? out->shape.n_layers : INT64_MAX;
+        read_integer(&config, "num_nextn_predict_layers", 0) > 0 ? out->shape.n_layers : INT64_MAX;
     if (config.status == STATUS_OK)
         refuse_unknown(&config);
     if (config.status == STATUS_OK)

@@ -435,7 +435,7 @@ const struct folder_family *folder_family_find(struct text model_type)
     return NULL;
 }
 
-static bool begins(struct text name, const char *prefix)
+static bool begins_with(struct text name, const char *prefix)
 {
     size_t size = strlen(prefix);
     return name.size > size && memcmp(name.data, prefix, size) == 0;
@@ -447,7 +447,7 @@ static bool is_beyond(struct text name, int64_t n_layers)
     static const char prefix[] = "model.layers.";
     int64_t layer = 0;
     size_t i = sizeof prefix - 1;
-    if (!begins(name, prefix))
+    if (!begins_with(name, prefix))
         return false;
     for (; i < name.size && name.data[i] >= '0' && name.data[i] <= '9' && layer < n_layers; i++)
         layer = 10 * layer + (name.data[i] - '0');
@@ -469,6 +469,6 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
 
 bool folder_is_sight(struct text name)
 {
-    return begins(name, "vision_tower.") || begins(name, "model.vision_tower.") ||
-           begins(name, "multi_modal_projector.") || begins(name, "model.multi_modal_projector.");
+    return begins_with(name, "vision_tower.") || begins_with(name, "model.vision_tower.") ||
+           begins_with(name, "multi_modal_projector.") || begins_with(name, "model.multi_modal_projector.");
 }

@@ -156,7 +156,8 @@ static enum status wrong_shape(struct search *search, const struct tensor *tenso
 
 // Looks `name` up and takes note of it; *tensor is NULL when it is absent, which is an error only if
 // `required`.
-static enum status find(struct search *search, const char *name, bool required, const struct tensor **tensor)
+static enum status find_tensor(struct search *search, const char *name, bool required,
+                               const struct tensor **tensor)
 {
     *tensor = gguf_tensor(search->model->gguf, name);
     if (!*tensor)
@@ -173,11 +174,11 @@ static enum status find(struct search *search, const char *name, bool required, 
 }
 
 // Finds a tensor and demands these dims; absent and not required leaves *out alone.
-static enum status take(struct search *search, const char *name, bool required, const int64_t dims[3],
-                        struct tensor *out)
+static enum status take_tensor(struct search *search, const char *name, bool required, const int64_t dims[3],
+                               struct tensor *out)
 {
     const struct tensor *tensor;
-    enum status status = find(search, name, required, &tensor);
+    enum status status = find_tensor(search, name, required, &tensor);
     if (status != STATUS_OK || !tensor)
         return status;
     if (!has_dims(tensor, dims))
@@ -190,7 +191,7 @@ static enum status take(struct search *search, const char *name, bool required, 
 static enum status take_vectors(struct search *search, const char *name, bool required, int64_t n_items,
                                 int64_t n_vectors, struct tensor *out)
 {
-    enum status status = take(search, name, required, (int64_t[3]){n_items, n_vectors, 1}, out);
+    enum status status = take_tensor(search, name, required, (int64_t[3]){n_items, n_vectors, 1}, out);
     if (status == STATUS_OK && out->data && tensor_traits(out->type)->block_items != 1)
         return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "tensor %s: a vector of type %s can't be used", name,
@@ -220,7 +221,7 @@ static enum status take_qk_norm(struct search *search, const char *name, bool re
     if (search->model->family->qk_norm_full)
         return take_vector(search, name, required, n_heads * shape->attention.key_dim, out);
     if (tensor && has_dims(tensor, each))
-        return take(search, name, required, each, out);
+        return take_tensor(search, name, required, each, out);
     return take_vector(search, name, required, shape->attention.key_dim, out);
 }
 
@@ -237,7 +238,7 @@ static enum status take_weight(struct search *search, int32_t index, enum layer_
         dims[i] = search->widths[slots[slot].dims[i]];
     if (model_slot_is_vector(slot))
         return take_vector(search, name, required, dims[0], weight);
-    return take(search, name, required, dims, weight);
+    return take_tensor(search, name, required, dims, weight);
 }
 
 // A weight, and its bias if it has one.
@@ -259,7 +260,7 @@ static enum status take_slot(struct search *search, int32_t index, enum layer_sl
 }
 
 // Rows [first, first + n_rows) of a matrix, or items of a vector.
-static struct tensor slice(const struct tensor *whole, int64_t first, int64_t n_rows, bool vector)
+static struct tensor slice_tensor(const struct tensor *whole, int64_t first, int64_t n_rows, bool vector)
 {
     struct tensor part = *whole;
     uint64_t row_bytes = vector ? tensor_traits(whole->type)->block_bytes : tensor_row_bytes(whole);
@@ -300,7 +301,8 @@ static enum status take_fused(struct search *search, int32_t index, const struct
         biased |= search->model->family->biased & 1u << fused->parts[i];
     struct tensor weight = {0}, bias = {0};
     layer_name(name, index, fused->name, "weight");
-    enum status status = take(search, name, true, (int64_t[3]){search->widths[EMBD], n_rows, 1}, &weight);
+    enum status status =
+        take_tensor(search, name, true, (int64_t[3]){search->widths[EMBD], n_rows, 1}, &weight);
     layer_name(name, index, fused->name, "bias");
     if (status == STATUS_OK && fused->has_bias)
         status = take_vector(search, name, biased != 0, n_rows, &bias);
@@ -310,9 +312,9 @@ static enum status take_fused(struct search *search, int32_t index, const struct
     for (int i = 0; i < fused->n_parts; i++) {
         enum layer_slot slot = fused->parts[i];
         int64_t n = search->widths[slots[slot].dims[1]];
-        layer->tensors[slot] = slice(&weight, first, n, false);
+        layer->tensors[slot] = slice_tensor(&weight, first, n, false);
         if (bias.data)
-            layer->biases[slot] = slice(&bias, first, n, true);
+            layer->biases[slot] = slice_tensor(&bias, first, n, true);
         first += n;
     }
     return STATUS_OK;
@@ -431,9 +433,9 @@ static enum status take_globals(struct search *search)
     int64_t n_embd = search->widths[EMBD], n_vocab = search->widths[VOCABULARY];
     int64_t table[3] = {n_embd, n_vocab, 1}, positions[3] = {n_embd, search->widths[CONTEXT], 1};
     bool norm_biased = (family->biased & SLOT(ATTN_NORM)) != 0;
-    enum status status = take(search, "token_embd.weight", true, table, &model->token_embd);
+    enum status status = take_tensor(search, "token_embd.weight", true, table, &model->token_embd);
     if (status == STATUS_OK && family->has_position_embd)
-        status = take(search, "position_embd.weight", true, positions, &model->position_embd);
+        status = take_tensor(search, "position_embd.weight", true, positions, &model->position_embd);
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.weight", true, n_embd, &model->embd_norm);
     if (status == STATUS_OK && family->has_embd_norm)
@@ -443,7 +445,7 @@ static enum status take_globals(struct search *search)
     if (status == STATUS_OK)
         status = take_vector(search, "output_norm.bias", norm_biased, n_embd, &model->output_norm_bias);
     if (status == STATUS_OK)
-        status = take(search, "output.weight", false, table, &model->output);
+        status = take_tensor(search, "output.weight", false, table, &model->output);
     if (status == STATUS_OK)
         status = take_vector(search, "output.bias", family->has_output_bias, n_vocab, &model->output_bias);
     if (status == STATUS_OK && !model->output.data)
@@ -452,7 +454,7 @@ static enum status take_globals(struct search *search)
     static const char *const ropes[] = {"rope_freqs.weight", "rope_factors_short.weight",
                                         "rope_factors_long.weight"};
     for (int i = 0; i < 3 && status == STATUS_OK && family->rope_style != ROPE_NONE; i++)
-        status = find(search, ropes[i], false, &rope);
+        status = find_tensor(search, ropes[i], false, &rope);
     return status;
 }
 

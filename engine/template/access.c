@@ -116,8 +116,8 @@ struct object access_item(struct rendering *rendering, const struct object *owne
     return owner->sequence->items[position];
 }
 
-static int64_t bound(struct rendering *rendering, const struct object *part, int64_t missing, int64_t length,
-                     int64_t lowest, int64_t highest)
+static int64_t slice_bound(struct rendering *rendering, const struct object *part, int64_t missing,
+                           int64_t length, int64_t lowest, int64_t highest)
 {
     if (part->kind == OBJECT_MISSING || part->kind == OBJECT_NONE)
         return missing;
@@ -140,8 +140,8 @@ static size_t text_bound(struct text text, int64_t position)
 static struct object slice_text(struct rendering *rendering, struct text text, const struct object *start,
                                 const struct object *stop)
 {
-    int64_t first = bound(rendering, start, 0, 0, INT64_MIN, INT64_MAX);
-    int64_t last = bound(rendering, stop, INT64_MAX, 0, INT64_MIN, INT64_MAX);
+    int64_t first = slice_bound(rendering, start, 0, 0, INT64_MIN, INT64_MAX);
+    int64_t last = slice_bound(rendering, stop, INT64_MAX, 0, INT64_MIN, INT64_MAX);
     size_t from = text_bound(text, first), to = text_bound(text, last);
     size_t walked = first < 0 ? text.size - from : from;
     if (last != INT64_MAX)
@@ -156,8 +156,8 @@ static struct object slice_sequence(struct rendering *rendering, const struct ob
 {
     int64_t length = (int64_t)owner->sequence->n_items, stride = step < 0 ? -step : step;
     int64_t lowest = step < 0 ? -1 : 0, highest = step < 0 ? length - 1 : length;
-    int64_t first = bound(rendering, start, step < 0 ? highest : lowest, length, lowest, highest);
-    int64_t last = bound(rendering, stop, step < 0 ? lowest : highest, length, lowest, highest);
+    int64_t first = slice_bound(rendering, start, step < 0 ? highest : lowest, length, lowest, highest);
+    int64_t last = slice_bound(rendering, stop, step < 0 ? lowest : highest, length, lowest, highest);
     int64_t distance = step < 0 ? first - last : last - first;
     size_t n = distance <= 0 ? 0 : (size_t)((distance - 1) / stride + 1);
     const struct object *from = owner->sequence->items;
@@ -177,7 +177,7 @@ struct object access_slice(struct rendering *rendering, const struct object *own
         rendering_fail(rendering, "unhashable type: 'slice'");
     if (!object_is_sequence(owner) && owner->kind != OBJECT_STRING)
         rendering_fail(rendering, "'%s' object cannot be sliced", object_type_name(owner));
-    int64_t stride = bound(rendering, step, 1, 0, -INT64_MAX, INT64_MAX);
+    int64_t stride = slice_bound(rendering, step, 1, 0, -INT64_MAX, INT64_MAX);
     if (stride == 0)
         rendering_fail(rendering, "slice step cannot be zero");
     if (owner->kind != OBJECT_STRING)

@@ -49,8 +49,8 @@ bool character_is_printable(uint32_t codepoint)
     return !is_in(unprintable, COUNT(unprintable), codepoint);
 }
 
-static size_t map(uint32_t codepoint, const struct case_run *runs, size_t n_runs,
-                  const struct case_expansion *expansions, size_t n_expansions, uint32_t *out)
+static size_t map_case(uint32_t codepoint, const struct case_run *runs, size_t n_runs,
+                       const struct case_expansion *expansions, size_t n_expansions, uint32_t *out)
 {
     for (size_t i = 0; i < n_expansions && expansions[i].codepoint <= codepoint; i++)
         for (size_t n = 0; expansions[i].codepoint == codepoint; n++) {
@@ -80,16 +80,16 @@ size_t character_upper(uint32_t codepoint, uint32_t *out)
 {
     out[0] = codepoint >= 'a' && codepoint <= 'z' ? codepoint - 32 : codepoint;
     return codepoint < 128 ? 1
-                           : map(codepoint, upper_runs, COUNT(upper_runs), upper_expansions,
-                                 COUNT(upper_expansions), out);
+                           : map_case(codepoint, upper_runs, COUNT(upper_runs), upper_expansions,
+                                      COUNT(upper_expansions), out);
 }
 
 size_t character_lower(uint32_t codepoint, uint32_t *out)
 {
     out[0] = codepoint >= 'A' && codepoint <= 'Z' ? codepoint + 32 : codepoint;
     return codepoint < 128 ? 1
-                           : map(codepoint, lower_runs, COUNT(lower_runs), lower_expansions,
-                                 COUNT(lower_expansions), out);
+                           : map_case(codepoint, lower_runs, COUNT(lower_runs), lower_expansions,
+                                      COUNT(lower_expansions), out);
 }
 
 size_t character_title(uint32_t codepoint, uint32_t *out)

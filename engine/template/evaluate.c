@@ -296,7 +296,8 @@ void evaluate_check_target(struct rendering *rendering, const struct expression 
     }
 }
 
-static void unpack(struct rendering *rendering, const struct expression *target, const struct object *value)
+static void unpack_value(struct rendering *rendering, const struct expression *target,
+                         const struct object *value)
 {
     size_t n = target->items.n_items;
     if (!iterator_possible(value))
@@ -319,7 +320,7 @@ void evaluate_assign(struct rendering *rendering, const struct expression *targe
     rendering->failing.line = target->line;
     evaluate_check_target(rendering, target);
     if (target->kind == EXPRESSION_TUPLE)
-        unpack(rendering, target, value);
+        unpack_value(rendering, target, value);
     else
         dict_set_text(rendering, evaluate_place(rendering->scope.activation, target->name.place)->dict,
                       target->name.attribute, value);

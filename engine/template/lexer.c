@@ -111,7 +111,7 @@ void lexer_start(struct lexer *lexer, struct text source)
     lexer->source = (struct text){copy, size};
 }
 
-static bool at(const struct lexer *lexer, size_t position, const char *string)
+static bool is_at(const struct lexer *lexer, size_t position, const char *string)
 {
     size_t size = strlen(string);
     return lexer->source.size - position >= size && memcmp(lexer->source.data + position, string, size) == 0;
@@ -133,7 +133,7 @@ static size_t skip_space(const struct lexer *lexer, size_t position)
     return position;
 }
 
-static void advance(struct lexer *lexer, size_t position)
+static void advance_to(struct lexer *lexer, size_t position)
 {
     for (size_t i = lexer->position; i < position; i++)
         lexer->line += lexer->source.data[i] == '\n';
@@ -144,11 +144,11 @@ static void advance(struct lexer *lexer, size_t position)
 static size_t tag_end(const struct lexer *lexer, size_t position, const char *closing, bool is_block)
 {
     char sign = byte_at(lexer, position);
-    if (sign == '-' && at(lexer, position + 1, closing))
+    if (sign == '-' && is_at(lexer, position + 1, closing))
         return skip_space(lexer, position + 3);
-    if (is_block && sign == '+' && at(lexer, position + 1, closing))
+    if (is_block && sign == '+' && is_at(lexer, position + 1, closing))
         return position + 3;
-    if (!at(lexer, position, closing))
+    if (!is_at(lexer, position, closing))
         return NOWHERE;
     return position + 2 + (is_block && byte_at(lexer, position + 2) == '\n');
 }
@@ -182,7 +182,7 @@ static bool is_sign(char byte)
     return byte == '-' || byte == '+';
 }
 
-static size_t find(const struct lexer *lexer, size_t position, const char *what)
+static size_t find_text(const struct lexer *lexer, size_t position, const char *what)
 {
     const char *found =
         memmem(lexer->source.data + position, lexer->source.size - position, what, strlen(what));
@@ -191,19 +191,19 @@ static size_t find(const struct lexer *lexer, size_t position, const char *what)
 
 static void skip_comment(struct lexer *lexer, size_t position)
 {
-    advance(lexer, position + 2 + is_sign(byte_at(lexer, position + 2)));
-    size_t close = find(lexer, lexer->position, "#}");
+    advance_to(lexer, position + 2 + is_sign(byte_at(lexer, position + 2)));
+    size_t close = find_text(lexer, lexer->position, "#}");
     if (close == NOWHERE)
         lexer_fail(lexer, ERROR_TEMPLATE, lexer->line, "missing end of comment tag");
     if (close > lexer->position && is_sign(lexer->source.data[close - 1]))
         close--;
-    advance(lexer, tag_end(lexer, close, "#}", true));
+    advance_to(lexer, tag_end(lexer, close, "#}", true));
 }
 
 static size_t find_tag(const struct lexer *lexer)
 {
     for (size_t position = lexer->position;; position++) {
-        position = find(lexer, position, "{");
+        position = find_text(lexer, position, "{");
         if (position == NOWHERE)
             return lexer->source.size;
         char next = byte_at(lexer, position + 1);
@@ -220,7 +220,7 @@ static void lex_tag(struct lexer *lexer, struct token *token)
     *token =
         (struct token){.kind = type == '{' ? TOKEN_VARIABLE_BEGIN : TOKEN_BLOCK_BEGIN, .line = lexer->line};
     lexer->state = type == '{' ? LEXER_VARIABLE : LEXER_BLOCK;
-    advance(lexer, tag + 2 + is_sign(byte_at(lexer, tag + 2)));
+    advance_to(lexer, tag + 2 + is_sign(byte_at(lexer, tag + 2)));
 }
 
 // Text, or when there is none before the next tag, the opening of that.
@@ -234,7 +234,7 @@ static void lex_data(struct lexer *lexer, struct token *token)
         token->text = (struct text){lexer->source.data + start, tag - start};
         if (!at_end)
             token->text = strip_data(lexer, start, tag, byte_at(lexer, tag + 2), type == '{');
-        advance(lexer, tag);
+        advance_to(lexer, tag);
         if (token->text.size)
             return;
         token->kind = TOKEN_END;
@@ -266,10 +266,10 @@ static void lex_string(struct lexer *lexer, size_t stop, struct token *token)
         if (problem)
             lexer_fail(lexer, ERROR_TEMPLATE, lexer->line, "%s", problem);
     }
-    advance(lexer, stop);
+    advance_to(lexer, stop);
 }
 
-static void balance(struct lexer *lexer, enum token_kind kind)
+static void balance_brackets(struct lexer *lexer, enum token_kind kind)
 {
     static const char closing[] = {
         [TOKEN_LEFT_BRACKET] = ']', [TOKEN_LEFT_PARENTHESIS] = ')', [TOKEN_LEFT_BRACE] = '}'};
@@ -291,12 +291,12 @@ static void balance(struct lexer *lexer, enum token_kind kind)
 static void lex_operator(struct lexer *lexer, struct token *token)
 {
     for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++) {
-        if (!at(lexer, lexer->position, operators[i].text))
+        if (!is_at(lexer, lexer->position, operators[i].text))
             continue;
         token->kind = operators[i].kind;
         token->text = (struct text){lexer->source.data + lexer->position, strlen(operators[i].text)};
         lexer->position += token->text.size;
-        balance(lexer, token->kind);
+        balance_brackets(lexer, token->kind);
         return;
     }
     size_t stop = lexer->position;
@@ -357,7 +357,7 @@ void lexer_next(struct lexer *lexer, struct token *token)
         lex_data(lexer, token);
         return;
     }
-    advance(lexer, skip_space(lexer, lexer->position));
+    advance_to(lexer, skip_space(lexer, lexer->position));
     *token = (struct token){.kind = TOKEN_END, .line = lexer->line};
     if (lexer->position == lexer->source.size)
         return;
@@ -370,6 +370,6 @@ void lexer_next(struct lexer *lexer, struct token *token)
         return;
     }
     token->kind = is_block ? TOKEN_BLOCK_END : TOKEN_VARIABLE_END;
-    advance(lexer, end);
+    advance_to(lexer, end);
     lexer->state = LEXER_DATA;
 }

@@ -121,7 +121,7 @@ static int digit_at(struct text text, size_t position)
     return digit ? (int)(digit - digits) : 99;
 }
 
-static bool hexadecimal(struct text body, size_t *position, size_t n_digits, uint32_t *codepoint)
+static bool read_hexadecimal(struct text body, size_t *position, size_t n_digits, uint32_t *codepoint)
 {
     *codepoint = 0;
     for (size_t i = 0; i < n_digits; i++, ++*position) {
@@ -154,7 +154,7 @@ static const char *unescape_one(struct text body, size_t *position, char *out, s
         ++*position;
     } else if (letter == 'x' || letter == 'u' || letter == 'U') {
         ++*position;
-        if (!hexadecimal(body, position, letter == 'x' ? 2 : letter == 'u' ? 4 : 8, &codepoint))
+        if (!read_hexadecimal(body, position, letter == 'x' ? 2 : letter == 'u' ? 4 : 8, &codepoint))
             return hexadecimal_problem(letter);
         if (codepoint > 0x10FFFF || (codepoint >= 0xD800 && codepoint < 0xE000))
             return "an escape that is no character";

@@ -23,7 +23,7 @@ static struct object collect_target(struct rendering *rendering, const struct ex
 }
 
 // The next item that passes the filter. The loop's own variables are seen: `loop` may be in a macro by now.
-static bool fetch(struct rendering *rendering, struct loop *loop, struct object *item)
+static bool fetch_item(struct rendering *rendering, struct loop *loop, struct object *item)
 {
     const struct expression *target = loop->statement->loop.test_target, *test = loop->statement->loop.test;
     struct activation *activation = rendering->scope.activation;
@@ -42,9 +42,9 @@ static bool fetch(struct rendering *rendering, struct loop *loop, struct object 
     return more;
 }
 
-static bool peek(struct rendering *rendering, struct loop *loop)
+static bool peek_item(struct rendering *rendering, struct loop *loop)
 {
-    if (loop->next.kind == OBJECT_MISSING && !loop->peeked_end && !fetch(rendering, loop, &loop->next)) {
+    if (loop->next.kind == OBJECT_MISSING && !loop->peeked_end && !fetch_item(rendering, loop, &loop->next)) {
         loop->next.kind = OBJECT_MISSING;
         loop->peeked_end = true;
     }
@@ -53,7 +53,7 @@ static bool peek(struct rendering *rendering, struct loop *loop)
 
 bool loop_next(struct rendering *rendering, struct loop *loop)
 {
-    if (!peek(rendering, loop))
+    if (!peek_item(rendering, loop))
         return false;
     loop->index0++;
     loop->previous = loop->current;
@@ -67,7 +67,7 @@ static void collect_rest(struct rendering *rendering, struct loop *loop)
 {
     struct list_builder builder = {0};
     struct object item;
-    while (fetch(rendering, loop, &item))
+    while (fetch_item(rendering, loop, &item))
         list_add(rendering, &builder, &item);
     loop->n_items = (int64_t)builder.n_items + loop->index0 + 1 + (loop->next.kind != OBJECT_MISSING);
     loop->collected = true;
@@ -102,7 +102,7 @@ bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text 
         *value = object_bool(loop->index0 == 0);
         return true;
     case LAST:
-        *value = object_bool(!peek(rendering, loop));
+        *value = object_bool(!peek_item(rendering, loop));
         return true;
     case LENGTH:
         *value = object_integer(loop_length(rendering, loop));
@@ -115,7 +115,7 @@ bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text 
         *value = loop->index0 == 0 ? object_undefined_hint("there is no previous item") : loop->previous;
         return true;
     case NEXTITEM:
-        *value = peek(rendering, loop) ? loop->next : object_undefined_hint("there is no next item");
+        *value = peek_item(rendering, loop) ? loop->next : object_undefined_hint("there is no next item");
         return true;
     default:
         return false;

@@ -46,7 +46,7 @@ static struct provenance_page *page_for(struct rendering *rendering, uintptr_t n
 }
 
 // Ones from bit `low` to below bit `high` of a word; high up to 64.
-static uint64_t ones(size_t low, size_t high)
+static uint64_t bits_between(size_t low, size_t high)
 {
     uint64_t below = high >= 64 ? UINT64_MAX : (1ull << high) - 1;
     return below & ~((1ull << low) - 1);
@@ -56,7 +56,7 @@ static void mark_page(struct provenance_page *page, size_t start, size_t end)
 {
     for (size_t at = start; at < end;) {
         size_t word = at / 64, stop = (word + 1) * 64 < end ? (word + 1) * 64 : end;
-        page->marks[word] |= ones(at % 64, stop - word * 64);
+        page->marks[word] |= bits_between(at % 64, stop - word * 64);
         at = stop;
     }
 }
@@ -74,14 +74,14 @@ void provenance_mark(struct rendering *rendering, const char *data, size_t size)
 }
 
 // The first address from `at` on, up to `end`, whose mark is `wanted`; else `end`.
-static uintptr_t find(const struct provenance *provenance, uintptr_t at, uintptr_t end, bool wanted)
+static uintptr_t find_boundary(const struct provenance *provenance, uintptr_t at, uintptr_t end, bool wanted)
 {
     while (at < end) {
         const struct provenance_page *page = provenance->slots[slot_of(provenance, at / PAGE_BYTES)];
         uintptr_t first = at / PAGE_BYTES * PAGE_BYTES, behind = first + PAGE_BYTES;
         for (size_t word = (at - first) / 64; at < end && at < behind; word++) {
             uint64_t marks = page ? page->marks[word] : 0;
-            uint64_t found = (wanted ? marks : ~marks) & ones(at % 64, 64);
+            uint64_t found = (wanted ? marks : ~marks) & bits_between(at % 64, 64);
             if (found) {
                 at = first + word * 64 + (uintptr_t)__builtin_ctzll(found);
                 return at < end ? at : end;
@@ -98,9 +98,9 @@ bool provenance_next(const struct provenance *provenance, struct text text, size
     if (!provenance->slots || from >= text.size)
         return false;
     uintptr_t data = (uintptr_t)text.data, end = data + text.size;
-    uintptr_t start = find(provenance, data + from, end, true);
+    uintptr_t start = find_boundary(provenance, data + from, end, true);
     if (start == end)
         return false;
-    *run = (struct text_span){start - data, find(provenance, start, end, false) - data};
+    *run = (struct text_span){start - data, find_boundary(provenance, start, end, false) - data};
     return true;
 }

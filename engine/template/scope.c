@@ -75,7 +75,7 @@ static struct place place_of(const struct scope_draft *from, const struct bindin
     return (struct place){from->depth - binding->draft->depth, binding->slot};
 }
 
-static struct binding *bind(struct resolver *resolver, struct open_scope *open, uint32_t name)
+static struct binding *bind_name(struct resolver *resolver, struct open_scope *open, uint32_t name)
 {
     struct binding *binding = parser_allocate(resolver->parser, sizeof *binding);
     *binding = (struct binding){resolver->innermost[name], open->bindings, open->draft, name,
@@ -86,7 +86,7 @@ static struct binding *bind(struct resolver *resolver, struct open_scope *open, 
 
 static void bind_loaded(struct resolver *resolver, struct open_scope *open, uint32_t name, struct load load)
 {
-    load.slot = bind(resolver, open, name)->slot;
+    load.slot = bind_name(resolver, open, name)->slot;
     load.name = name;
     open->loads = parser_grow(resolver->parser, open->loads, open->n_loads, &open->capacity, sizeof load);
     open->loads[open->n_loads++] = load;
@@ -99,7 +99,7 @@ static void bind_mention(struct resolver *resolver, struct open_scope *open, con
     if (outer && (outer->draft == open->draft || mention->kind == MENTION_READ))
         return;
     if (mention->kind == MENTION_DECLARED) {
-        bind(resolver, open, name);
+        bind_name(resolver, open, name);
         return;
     }
     struct load load = {.kind = mention->kind == MENTION_SET ? LOAD_NOTHING : LOAD_GLOBAL};
@@ -110,11 +110,11 @@ static void bind_mention(struct resolver *resolver, struct open_scope *open, con
     bind_loaded(resolver, open, name, load);
 }
 
-static void resolve(struct resolver *resolver, const struct scope_draft *draft)
+static void resolve_scope(struct resolver *resolver, const struct scope_draft *draft)
 {
     struct open_scope open = {.draft = draft};
     if (draft->loop)
-        draft->loop->loop.loop_slot = bind(resolver, &open, resolver->loop_name)->slot;
+        draft->loop->loop.loop_slot = bind_name(resolver, &open, resolver->loop_name)->slot;
     size_t n = draft->n_mentions;
     for (size_t i = 0; i < 2 * n; i++) { // first what is declared: a parameter's default may read the next
         const struct mention *mention = &draft->mentions[i % n];
@@ -129,7 +129,7 @@ static void resolve(struct resolver *resolver, const struct scope_draft *draft)
             binding->draft->loop->loop.uses_loop = true;
     }
     for (const struct scope_draft *inside = draft->first_inside; inside; inside = inside->next)
-        resolve(resolver, inside);
+        resolve_scope(resolver, inside);
     for (struct binding *binding = open.bindings; binding; binding = binding->previous)
         resolver->innermost[binding->name] = binding->outer;
     *draft->scope = (struct scope){open.loads, (uint32_t)open.n_loads};
@@ -141,5 +141,5 @@ void scope_resolve(struct parser *parser, struct scope_draft *root)
     uint32_t n_names = parser->template->n_names;
     resolver.innermost = parser_allocate(parser, n_names * sizeof *resolver.innermost);
     parser->template->is_outside = parser_allocate(parser, n_names * sizeof *parser->template->is_outside);
-    resolve(&resolver, root);
+    resolve_scope(&resolver, root);
 }

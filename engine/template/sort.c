@@ -46,8 +46,8 @@ struct object *sort_keys(struct rendering *rendering, const struct sequence *ite
 }
 
 // Merges order[0..middle) and order[middle..n), both sorted, through spare.
-static void merge(struct rendering *rendering, const struct object *keys, bool reverse, size_t *order,
-                  size_t *spare, size_t middle, size_t n)
+static void merge_runs(struct rendering *rendering, const struct object *keys, bool reverse, size_t *order,
+                       size_t *spare, size_t middle, size_t n)
 {
     memcpy(spare, order, middle * sizeof *order);
     size_t left = 0, right = middle, out = 0;
@@ -70,7 +70,7 @@ size_t *sort_order(struct rendering *rendering, const struct object *keys, size_
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t start = 0; start + width < n; start += 2 * width) {
             size_t stop = start + 2 * width < n ? start + 2 * width : n;
-            merge(rendering, keys, reverse, positions + start, spare, width, stop - start);
+            merge_runs(rendering, keys, reverse, positions + start, spare, width, stop - start);
         }
     }
     return positions;

@@ -14,7 +14,7 @@ struct end_tags {
 
 static struct statement *parse_statement(struct parser *parser);
 
-static struct statement *create(struct parser *parser, enum statement_kind kind, uint32_t line)
+static struct statement *create_statement(struct parser *parser, enum statement_kind kind, uint32_t line)
 {
     struct statement *statement = parser_allocate(parser, sizeof *statement);
     statement->kind = kind;
@@ -22,7 +22,7 @@ static struct statement *create(struct parser *parser, enum statement_kind kind,
     return statement;
 }
 
-static void add(struct parser *parser, struct statement_list *list, struct statement *statement)
+static void add_statement(struct parser *parser, struct statement_list *list, struct statement *statement)
 {
     list->items = parser_grow(parser, list->items, list->n_items, &list->capacity, sizeof *list->items);
     list->items[list->n_items++] = statement;
@@ -37,14 +37,14 @@ static bool is_end_tag(const struct parser *parser, const struct end_tags *ends)
 }
 
 // Text and {{ }} that follow each other are one output statement.
-static void flush(struct parser *parser, struct expression_list *output, struct statement_list *list)
+static void flush_output(struct parser *parser, struct expression_list *output, struct statement_list *list)
 {
     if (!output->n_items)
         return;
-    struct statement *statement = create(parser, STATEMENT_OUTPUT, output->items[0]->line);
+    struct statement *statement = create_statement(parser, STATEMENT_OUTPUT, output->items[0]->line);
     statement->output = (struct expressions){output->items, output->n_items};
     *output = (struct expression_list){0};
-    add(parser, list, statement);
+    add_statement(parser, list, statement);
 }
 
 // Refuses filters and tests that do not exist, as Jinja does while it compiles; in a branch that may not run,
@@ -90,18 +90,18 @@ static struct statements parse_until(struct parser *parser, const struct end_tag
             parse_variable(parser, &output);
             break;
         case TOKEN_BLOCK_BEGIN:
-            flush(parser, &output, &list);
+            flush_output(parser, &output, &list);
             parser_advance(parser);
             if (is_end_tag(parser, ends))
                 return (struct statements){list.items, list.n_items};
-            add(parser, &list, parse_statement(parser));
+            add_statement(parser, &list, parse_statement(parser));
             parser_expect(parser, TOKEN_BLOCK_END);
             break;
         default: // the end
             if (ends)
                 parser_fail(parser, parser->token.line, "unexpected end of template, looking for '%s'",
                             ends->names[ends->names[1] ? 1 : 0]);
-            flush(parser, &output, &list);
+            flush_output(parser, &output, &list);
             return (struct statements){list.items, list.n_items};
         }
     }
@@ -338,7 +338,7 @@ static struct statement *parse_statement(struct parser *parser)
     for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++) {
         if (!text_equals_string(token.text, tags[i].name))
             continue;
-        struct statement *statement = create(parser, tags[i].kind, token.line);
+        struct statement *statement = create_statement(parser, tags[i].kind, token.line);
         parser_advance(parser);
         tags[i].parse(parser, statement);
         check_known(parser);

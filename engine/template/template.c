@@ -10,7 +10,7 @@
 enum { TEXT_BYTES_FIRST = 4096 };
 
 // False: an error was raised through the parser's `failure`.
-static bool parse(struct parser *parser, struct text source)
+static bool parse_source(struct parser *parser, struct text source)
 {
     if (setjmp(parser->lexer.failure))
         return false;
@@ -25,7 +25,7 @@ enum status template_parse(struct template **template, struct text source, struc
     if (!*template)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a chat template");
     struct parser parser = {.template = *template, .lexer = {.arena = &(*template)->arena, .error = error}};
-    if (parse(&parser, source))
+    if (parse_source(&parser, source))
         return STATUS_OK;
     template_destroy(*template);
     *template = NULL;
@@ -61,7 +61,7 @@ void template_mentions(const struct template *template,
 }
 
 // False: an error was raised through `failure`.
-static bool render(struct rendering *rendering)
+static bool render_template(struct rendering *rendering)
 {
     const struct template *template = rendering->template;
     if (setjmp(rendering->failing.target))
@@ -103,7 +103,7 @@ enum status template_render(const struct template *template, const struct value 
         .steps_left = TEMPLATE_STEPS_MAX,
     };
     enum status status = STATUS_OK;
-    if (render(&rendering)) {
+    if (render_template(&rendering)) {
         if (environment->content)
             copy_spans(&rendering, out->size, environment->content);
         buffer_add(out, rendering.text.data, rendering.text.size);

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-static void add(struct rendering *rendering, const struct object *object, const struct json_style *style,
-                unsigned level);
+static void add_json(struct rendering *rendering, const struct object *object, const struct json_style *style,
+                     unsigned level);
 
 static void add_character(struct buffer *buffer, uint32_t codepoint, bool ensure_ascii)
 {
@@ -80,7 +80,7 @@ static void add_items(struct rendering *rendering, const struct sequence *sequen
         if (i)
             buffer_add_text(buffer, style->item_separator);
         add_line(buffer, style, level + 1);
-        add(rendering, &sequence->items[i], style, level + 1);
+        add_json(rendering, &sequence->items[i], style, level + 1);
     }
     if (sequence->n_items)
         add_line(buffer, style, level);
@@ -95,7 +95,7 @@ static void add_key(struct rendering *rendering, const struct object *key, const
                        object_type_name(key));
     if (is_plain)
         buffer_add_byte(&rendering->text, '"');
-    add(rendering, key, style, 0);
+    add_json(rendering, key, style, 0);
     if (is_plain)
         buffer_add_byte(&rendering->text, '"');
 }
@@ -112,15 +112,15 @@ static void add_dict(struct rendering *rendering, const struct dict *dict, const
         add_line(buffer, style, level + 1);
         add_key(rendering, &entry->key, style);
         buffer_add_text(buffer, style->key_separator);
-        add(rendering, &entry->value, style, level + 1);
+        add_json(rendering, &entry->value, style, level + 1);
     }
     if (dict->n_entries)
         add_line(buffer, style, level);
     buffer_add_byte(buffer, '}');
 }
 
-static void add(struct rendering *rendering, const struct object *object, const struct json_style *style,
-                unsigned level)
+static void add_json(struct rendering *rendering, const struct object *object, const struct json_style *style,
+                     unsigned level)
 {
     struct buffer *buffer = &rendering->text;
     rendering_spend(rendering, 1);
@@ -162,5 +162,5 @@ static void add(struct rendering *rendering, const struct object *object, const 
 void represent_add_json(struct rendering *rendering, const struct object *object,
                         const struct json_style *style)
 {
-    add(rendering, object, style, 0);
+    add_json(rendering, object, style, 0);
 }

@@ -30,7 +30,7 @@ static struct merge_rule *find_slot(const struct merge_table *table, uint64_t pa
 }
 
 // Keeps the table at most half full.
-static bool grow(struct merge_table *table)
+static bool grow_table(struct merge_table *table)
 {
     if (table->rules && table->n_rules < (table->mask + 1) / 2)
         return true;
@@ -49,7 +49,7 @@ static bool grow(struct merge_table *table)
 bool merge_table_add(struct merge_table *table, int32_t left, int32_t right, uint32_t rank, int32_t merged)
 {
     assert(left >= 0 && right >= 0 && merged >= 0 && rank < no_rank);
-    if (!grow(table))
+    if (!grow_table(table))
         return false;
     struct merge_rule *rule = find_slot(table, pair_of(left, right));
     if (rule->pair)
@@ -101,7 +101,7 @@ static size_t merge_short(const struct merge_table *table, int32_t *symbols, siz
 
 // --- Long words: a linked list of symbols and a heap of rank << 32 | position of the left symbol ---
 
-static bool reserve(struct merge_scratch *scratch, size_t n_symbols)
+static bool reserve_scratch(struct merge_scratch *scratch, size_t n_symbols)
 {
     if (n_symbols <= scratch->capacity)
         return true;
@@ -190,7 +190,7 @@ static size_t merge_long(const struct merge_table *table, struct merge_scratch *
                          size_t n_symbols)
 {
     assert(n_symbols < UINT32_MAX);
-    if (!reserve(scratch, n_symbols))
+    if (!reserve_scratch(scratch, n_symbols))
         return SIZE_MAX;
     scratch->n_heap = 0;
     for (uint32_t i = 0; i < n_symbols; i++) {

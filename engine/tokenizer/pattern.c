@@ -61,7 +61,7 @@ static size_t rewrite_escape(struct text expression, size_t at, bool in_class, s
     return size;
 }
 
-static void rewrite(struct text expression, struct buffer *out)
+static void rewrite_expression(struct text expression, struct buffer *out)
 {
     bool in_class = false;
     size_t class_start = 0;
@@ -84,7 +84,7 @@ static void rewrite(struct text expression, struct buffer *out)
     }
 }
 
-static enum status compile(struct pattern *pattern, struct text expression, struct error *error)
+static enum status compile_expression(struct pattern *pattern, struct text expression, struct error *error)
 {
     int code;
     size_t offset;
@@ -116,10 +116,12 @@ enum status pattern_open(struct pattern **pattern, struct text expression, struc
                          expression.size, PATTERN_BYTES_MAX);
     struct pattern *opened = calloc(1, sizeof *opened);
     struct buffer rewritten = {0};
-    rewrite(expression, &rewritten);
+    rewrite_expression(expression, &rewritten);
     enum status status = out_of_memory(error);
     if (opened && !rewritten.failed)
-        status = compile(opened, (struct text){rewritten.data ? rewritten.data : "", rewritten.size}, error);
+        status =
+            compile_expression(opened, (struct text){rewritten.data ? rewritten.data : "", rewritten.size},
+                               error);
     buffer_finish(&rewritten);
     if (status == STATUS_OK)
         *pattern = opened;
@@ -139,8 +141,8 @@ void pattern_close(struct pattern *pattern)
 
 // A match, PCRE2_ERROR_NOMATCH, or lack of memory. The machine-code matcher has a small stack: where it does
 // not suffice the interpreter, which uses the heap, does the match over.
-static int match(const struct pattern *pattern, struct text text, size_t at, uint32_t options,
-                 pcre2_match_data *data)
+static int match_at(const struct pattern *pattern, struct text text, size_t at, uint32_t options,
+                    pcre2_match_data *data)
 {
     PCRE2_SPTR subject = (PCRE2_SPTR)(text.data ? text.data : "");
     int result = pcre2_match(pattern->code, subject, text.size, at, options, data, pattern->context);
@@ -155,7 +157,7 @@ bool pattern_find(const struct pattern *pattern, struct text text, size_t at, si
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
     if (!data)
         return false;
-    int result = match(pattern, text, at, PCRE2_NOTEMPTY, data);
+    int result = match_at(pattern, text, at, PCRE2_NOTEMPTY, data);
     if (result >= 0) {
         const size_t *offsets = pcre2_get_ovector_pointer(data);
         *start = offsets[0];

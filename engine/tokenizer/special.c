@@ -69,7 +69,7 @@ void special_finish(struct special_matcher *matcher)
     *matcher = (struct special_matcher){0};
 }
 
-static bool counts(struct special_controls controls, size_t start, size_t end)
+static bool counts_at(struct special_controls controls, size_t start, size_t end)
 {
     return controls.any && !(controls.plain && text_spans_touch(controls.plain, start, end));
 }
@@ -83,7 +83,7 @@ static bool match_at(const struct special_matcher *matcher, struct text text, si
     bool found = false;
     while (node >= 0) {
         const struct special_node *reached = &matcher->nodes[node];
-        if (reached->id >= 0 && (!reached->is_control || counts(controls, start, at))) {
+        if (reached->id >= 0 && (!reached->is_control || counts_at(controls, start, at))) {
             *match = (struct special_match){start, at, reached->id};
             found = true;
         }

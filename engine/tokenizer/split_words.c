@@ -5,12 +5,12 @@
 
 #include <string.h>
 
-static struct unicode_character look(const struct split_stage *stage, const char *at, const char *end)
+static struct unicode_character character_at(const struct split_stage *stage, const char *at, const char *end)
 {
     return unicode_at(stage->table, at, end);
 }
 
-static uint64_t repeated(unsigned char byte)
+static uint64_t repeated_byte(unsigned char byte)
 {
     return byte * (UINT64_MAX / 255);
 }
@@ -19,9 +19,9 @@ static uint64_t repeated(unsigned char byte)
 // compared with bounds by a sum that carries into its top bit only).
 static uint64_t no_letters(uint64_t bytes)
 {
-    uint64_t small = (bytes | repeated(0x20)) & repeated(0x7F);
-    uint64_t from_a = small + repeated(0x80 - 'a'), beyond_z = small + repeated(0x80 - 'z' - 1);
-    return (bytes | ~from_a | beyond_z) & repeated(0x80);
+    uint64_t small = (bytes | repeated_byte(0x20)) & repeated_byte(0x7F);
+    uint64_t from_a = small + repeated_byte(0x80 - 'a'), beyond_z = small + repeated_byte(0x80 - 'z' - 1);
+    return (bytes | ~from_a | beyond_z) & repeated_byte(0x80);
 }
 
 // Beyond the ASCII letters at `at`, eight at a time; it may stop before their end only when less than eight
@@ -55,7 +55,8 @@ static const char *skip_table(const struct split_stage *stage, const char *at, c
 }
 
 // Where the run of characters of these classes ends.
-static const char *skip(const struct split_stage *stage, const char *at, const char *end, unsigned classes)
+static const char *skip_classes(const struct split_stage *stage, const char *at, const char *end,
+                                unsigned classes)
 {
     if ((classes & CLASS_LETTER) == CLASS_LETTER)
         at = skip_ascii_letters(at, end);
@@ -67,7 +68,7 @@ static const char *skip_others(const struct split_stage *stage, const char *at, 
                                unsigned classes)
 {
     for (struct unicode_character character; at < end; at += character.size) {
-        character = look(stage, at, end);
+        character = character_at(stage, at, end);
         if (character.class & classes)
             break;
     }
@@ -79,9 +80,9 @@ static const char *skip_counted(const struct split_stage *stage, const char *at,
                                 unsigned classes, unsigned limit)
 {
     if (limit == 0)
-        return skip(stage, at, end, classes);
+        return skip_classes(stage, at, end, classes);
     for (unsigned i = 0; i < limit; i++) {
-        struct unicode_character character = look(stage, at, end);
+        struct unicode_character character = character_at(stage, at, end);
         if (!(character.class & classes))
             break;
         at += character.size;
@@ -102,7 +103,7 @@ static const char *end_of_space(const struct split_stage *stage, const char *at,
     const char *last = at; // the run's last character
     struct unicode_character character;
     const char *next = at;
-    while ((character = look(stage, next, end)).class & CLASS_SPACE) {
+    while ((character = character_at(stage, next, end)).class & CLASS_SPACE) {
         last = next;
         next += character.size;
         if (is_newline(*last))
@@ -113,7 +114,7 @@ static const char *end_of_space(const struct split_stage *stage, const char *at,
     return next == end || last == at ? next : last;
 }
 
-static char lower(char byte)
+static char lower_case(char byte)
 {
     return byte >= 'A' && byte <= 'Z' ? (char)(byte + 'a' - 'A') : byte;
 }
@@ -123,10 +124,10 @@ static const char *end_of_contraction(const char *at, const char *end, bool any_
 {
     if (end - at < 2 || *at != '\'')
         return at;
-    char first = any_case ? lower(at[1]) : at[1];
+    char first = any_case ? lower_case(at[1]) : at[1];
     if (first == 's' || first == 't' || first == 'm' || first == 'd')
         return at + 2;
-    char second = end - at < 3 ? '\0' : any_case ? lower(at[2]) : at[2];
+    char second = end - at < 3 ? '\0' : any_case ? lower_case(at[2]) : at[2];
     bool two =
         (first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l');
     return two ? at + 3 : at;
@@ -140,11 +141,11 @@ static __attribute__((noinline)) const char *end_of_other(const struct split_sta
     if (after > at)
         return after;
     const char *body = *at == ' ' ? at + 1 : at;
-    struct unicode_character character = look(stage, body, end);
+    struct unicode_character character = character_at(stage, body, end);
     if (character.class & CLASS_LETTER)
-        return skip(stage, body + character.size, end, CLASS_LETTER);
+        return skip_classes(stage, body + character.size, end, CLASS_LETTER);
     if (character.class & CLASS_NUMBER)
-        return skip(stage, body + character.size, end, CLASS_NUMBER);
+        return skip_classes(stage, body + character.size, end, CLASS_NUMBER);
     if (character.size && !(character.class & CLASS_SPACE))
         return skip_others(stage, body, end, CLASS_SPACE | CLASS_LETTER | CLASS_NUMBER);
     return end_of_space(stage, at, end, false);
@@ -181,9 +182,9 @@ static const char *end_of_punctuation(const struct split_stage *stage, const cha
 // digits, and the other options.
 const char *split_words(const struct split_stage *stage, const char *at, const char *end)
 {
-    struct unicode_character character = look(stage, at, end);
+    struct unicode_character character = character_at(stage, at, end);
     if (character.class & stage->definition.letters && character.class & CLASS_LETTER)
-        return skip(stage, at + character.size, end, stage->definition.letters);
+        return skip_classes(stage, at + character.size, end, stage->definition.letters);
     if (character.class & CLASS_NUMBER)
         return skip_counted(stage, at, end, CLASS_NUMBER, stage->definition.digits_max);
     if (stage->definition.contractions) {
@@ -191,8 +192,8 @@ const char *split_words(const struct split_stage *stage, const char *at, const c
         if (after > at)
             return after;
     }
-    if (!is_newline(*at) && look(stage, at + character.size, end).class & stage->definition.letters)
-        return skip(stage, at + character.size, end, stage->definition.letters);
+    if (!is_newline(*at) && character_at(stage, at + character.size, end).class & stage->definition.letters)
+        return skip_classes(stage, at + character.size, end, stage->definition.letters);
     if (character.class & stage->definition.letters) // a mark that no letter follows
         return at + character.size;
     const char *after =
@@ -208,7 +209,7 @@ enum {
 // As look, but letters of a script that is set apart are none.
 static struct unicode_character look_in_word(const struct split_stage *stage, const char *at, const char *end)
 {
-    struct unicode_character character = look(stage, at, end);
+    struct unicode_character character = character_at(stage, at, end);
     if (character.codepoint >= 128 && stage->definition.set_is_apart && split_set_contains(stage, character))
         character.class = 0;
     return character;
@@ -218,7 +219,7 @@ static const char *skip_in_word(const struct split_stage *stage, const char *at,
                                 unsigned classes)
 {
     if (!stage->definition.set_is_apart)
-        return skip(stage, at, end, classes);
+        return skip_classes(stage, at, end, classes);
     for (struct unicode_character character; (character = look_in_word(stage, at, end)).class & classes;)
         at += character.size;
     return at;
@@ -252,7 +253,7 @@ static const char *end_of_upper_word(const struct split_stage *stage, const char
 // [^\r\n\p{L}\p{N}]? and one of the two words, the one with lower letters first; `at` for none.
 static const char *end_of_cased_word(const struct split_stage *stage, const char *at, const char *end)
 {
-    struct unicode_character character = look(stage, at, end);
+    struct unicode_character character = character_at(stage, at, end);
     bool leads = !is_newline(*at) && !(character.class & (CLASS_LETTER | CLASS_NUMBER));
     const char *body = at + character.size;
     const char *after;
@@ -270,7 +271,7 @@ static const char *end_of_cased_word(const struct split_stage *stage, const char
 // | ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ and [SET]+ before all of it where the set is apart.
 const char *split_cased(const struct split_stage *stage, const char *at, const char *end)
 {
-    if (stage->definition.set_is_apart && split_set_contains(stage, look(stage, at, end)))
+    if (stage->definition.set_is_apart && split_set_contains(stage, character_at(stage, at, end)))
         return split_run(stage, at, end);
     const char *after = end_of_cased_word(stage, at, end);
     if (after > at)
@@ -303,14 +304,14 @@ static const char *match_deepseek3(const struct split_stage *stage, const char *
             after++;
         return after;
     }
-    struct unicode_character character = look(stage, at, end);
+    struct unicode_character character = character_at(stage, at, end);
     bool leads = !is_newline(*at) && !(character.class & (CLASS_LETTER | PUNCTUATION));
-    if (leads && look(stage, at + character.size, end).class & WORD)
-        return skip(stage, at + character.size, end, WORD);
+    if (leads && character_at(stage, at + character.size, end).class & WORD)
+        return skip_classes(stage, at + character.size, end, WORD);
     if (character.class & WORD)
-        return skip(stage, at, end, WORD);
+        return skip_classes(stage, at, end, WORD);
     const char *body = *at == ' ' ? at + 1 : at;
-    const char *after = skip(stage, body, end, PUNCTUATION);
+    const char *after = skip_classes(stage, body, end, PUNCTUATION);
     if (after > body) {
         while (after < end && is_newline(*after))
             after++;
@@ -328,7 +329,7 @@ const char *split_deepseek3(const struct split_stage *stage, const char *at, con
     if (after > at)
         return after;
     do
-        at += look(stage, at, end).size;
+        at += character_at(stage, at, end).size;
     while (at < end && match_deepseek3(stage, at, end) == at);
     return at;
 }

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t hash(struct text text)
+static uint32_t hash_text(struct text text)
 {
     return (uint32_t)hash_bytes(text.data, text.size, 0);
 }
 
-static void insert(struct token_map *map, struct token_map_slot slot)
+static void insert_slot(struct token_map *map, struct token_map_slot slot)
 {
     size_t i = slot.hash & map->mask;
     while (map->slots[i].id >= 0)
@@ -19,7 +19,7 @@ static void insert(struct token_map *map, struct token_map_slot slot)
 }
 
 // Keeps the table at most half full.
-static bool grow(struct token_map *map)
+static bool grow_map(struct token_map *map)
 {
     if (map->slots && map->n_ids < (map->mask + 1) / 2)
         return true;
@@ -30,7 +30,7 @@ static bool grow(struct token_map *map)
     memset(grown.slots, 0xFF, n_slots * sizeof *grown.slots);
     for (size_t i = 0; map->slots && i <= map->mask; i++)
         if (map->slots[i].id >= 0)
-            insert(&grown, map->slots[i]);
+            insert_slot(&grown, map->slots[i]);
     free(map->slots);
     *map = grown;
     return true;
@@ -40,9 +40,9 @@ bool token_map_add(struct token_map *map, const struct text *texts, int32_t id)
 {
     if (token_map_find(map, texts, texts[id]) >= 0)
         return true;
-    if (!grow(map))
+    if (!grow_map(map))
         return false;
-    insert(map, (struct token_map_slot){hash(texts[id]), id});
+    insert_slot(map, (struct token_map_slot){hash_text(texts[id]), id});
     map->n_ids++;
     return true;
 }
@@ -51,7 +51,7 @@ int32_t token_map_find(const struct token_map *map, const struct text *texts, st
 {
     if (!map->slots)
         return -1;
-    uint32_t wanted = hash(text);
+    uint32_t wanted = hash_text(text);
     for (size_t i = wanted & map->mask; map->slots[i].id >= 0; i = (i + 1) & map->mask)
         if (map->slots[i].hash == wanted && text_equal(texts[map->slots[i].id], text))
             return map->slots[i].id;

@@ -131,7 +131,7 @@ size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text wo
 }
 
 // A symbol beyond the vocabulary, or MERGE_NO_SYMBOL, is given as bytes.
-static void emit(struct encoder *encoder, int32_t symbol)
+static void emit_symbol(struct encoder *encoder, int32_t symbol)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     if (symbol >= 0 && symbol < tokenizer->n_tokens) {
@@ -182,7 +182,7 @@ static void merge_word(struct encoder *encoder, struct text word)
         return;
     }
     for (size_t i = 0; i < n_symbols; i++)
-        emit(encoder, symbols[i]);
+        emit_symbol(encoder, symbols[i]);
 }
 
 // A word that the cache does not know by this key, or, without one, does not keep.
@@ -268,7 +268,7 @@ static struct text prepared_text(struct encoder *encoder)
 }
 
 // Blanks become U+2581.
-static struct text prepare(struct encoder *encoder, struct text text, bool is_first)
+static struct text prepare_text(struct encoder *encoder, struct text text, bool is_first)
 {
     buffer_clear(&encoder->prepared);
     if (wants_space(encoder, text, is_first))
@@ -307,7 +307,7 @@ static void encode_plain(struct encoder *encoder, struct text text)
     if (text.size == 0)
         return;
     text = tokenizer->rules.byte_level ? prepare_bytes(encoder, text, is_first)
-                                       : prepare(encoder, text, is_first);
+                                       : prepare_text(encoder, text, is_first);
     encoder->end = text.data + text.size;
     take_words *words = tokenizer->rules.byte_level ? encode_words : encode_blank_words;
     if (!tokenizer->splitter)

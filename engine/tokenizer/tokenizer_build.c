@@ -47,7 +47,7 @@ static bool add_symbol(struct builder *builder, struct text text)
 }
 
 // The symbol with that text, made where there is none; -1: no memory.
-static int32_t intern(struct builder *builder, struct text text)
+static int32_t intern_text(struct builder *builder, struct text text)
 {
     int32_t id = token_map_find(&builder->by_text, builder->symbol_texts, text);
     if (id >= 0)
@@ -80,9 +80,9 @@ static bool add_listed_merges(struct builder *builder)
         assert(size <= sizeof joined);
         memcpy(joined, merge->left.data, merge->left.size);
         memcpy(joined + merge->left.size, merge->right.data, merge->right.size);
-        int32_t left = intern(builder, merge->left);
-        int32_t right = intern(builder, merge->right);
-        int32_t merged = intern(builder, (struct text){joined, size});
+        int32_t left = intern_text(builder, merge->left);
+        int32_t right = intern_text(builder, merge->right);
+        int32_t merged = intern_text(builder, (struct text){joined, size});
         if (left < 0 || right < 0 || merged < 0 ||
             !merge_table_add(&builder->tokenizer->merges, left, right, (uint32_t)i, merged))
             return false;
@@ -109,7 +109,7 @@ static int32_t part_symbol(struct builder *builder, struct text part, bool *fail
     uint32_t codepoint;
     if (id >= 0 || utf8_decode(part.data, part.size, &codepoint) != part.size)
         return id;
-    id = intern(builder, part);
+    id = intern_text(builder, part);
     *failed |= id < 0;
     return id;
 }
@@ -237,7 +237,7 @@ static bool find_whole_words(struct builder *builder)
 // --- Pieces, special tokens ---
 
 // U+2581 becomes a blank.
-static struct text unescape(struct arena *arena, struct text text)
+static struct text unescape_text(struct arena *arena, struct text text)
 {
     char *piece = arena_allocate(arena, text.size + 1);
     size_t size = 0;
@@ -249,7 +249,7 @@ static struct text unescape(struct arena *arena, struct text text)
     return (struct text){piece, piece ? size : 0};
 }
 
-static int hexadecimal(char digit)
+static int hexadecimal_digit(char digit)
 {
     return digit >= '0' && digit <= '9' ? digit - '0' : digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
 }
@@ -258,9 +258,9 @@ static int hexadecimal(char digit)
 static struct text named_byte(struct arena *arena, struct text text)
 {
     if (text.size != 6 || memcmp(text.data, "<0x", 3) || text.data[5] != '>' ||
-        hexadecimal(text.data[3]) < 0 || hexadecimal(text.data[4]) < 0)
+        hexadecimal_digit(text.data[3]) < 0 || hexadecimal_digit(text.data[4]) < 0)
         return text;
-    char byte = (char)(hexadecimal(text.data[3]) * 16 + hexadecimal(text.data[4]));
+    char byte = (char)(hexadecimal_digit(text.data[3]) * 16 + hexadecimal_digit(text.data[4]));
     return copy_text(arena, (struct text){&byte, 1});
 }
 
@@ -276,7 +276,7 @@ static struct text piece_of(struct tokenizer *tokenizer, int32_t id)
         return (struct text){"", 0};
     if (tokenizer->rules.byte_level)
         return tokenizer->symbols.forms[id].data ? tokenizer->symbols.forms[id] : text;
-    return unescape(&tokenizer->arena, text);
+    return unescape_text(&tokenizer->arena, text);
 }
 
 static bool make_pieces(struct tokenizer *tokenizer)
@@ -318,7 +318,7 @@ static bool copy_normalizer(struct tokenizer *tokenizer, const struct normalizer
     return true;
 }
 
-static bool build(struct builder *builder)
+static bool build_tokenizer(struct builder *builder)
 {
     struct tokenizer *tokenizer = builder->tokenizer;
     if (!copy_normalizer(tokenizer, &builder->vocabulary->normalizer))
@@ -344,7 +344,7 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
         created->ids = vocabulary->ids;
         struct builder builder = {.tokenizer = created, .vocabulary = vocabulary};
         created->cache = word_cache_create();
-        built = created->cache && build(&builder);
+        built = created->cache && build_tokenizer(&builder);
         free(builder.symbol_texts);
         token_map_finish(&builder.by_text);
         merge_scratch_finish(&builder.scratch);

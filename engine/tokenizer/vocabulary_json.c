@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static enum status refuse(struct json_source *source, const char *what)
+static enum status refuse_source(struct json_source *source, const char *what)
 {
     return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tokenizer.json: %s", what);
 }
@@ -25,17 +25,17 @@ static enum status find_size(struct json_source *source, const struct value *voc
     for (size_t i = 0; i < vocab->object.n_members; i++) {
         const struct value *id = &vocab->object.members[i].value;
         if (!is_id(id))
-            return refuse(source, "model.vocab: an id is no whole number below 2^20");
+            return refuse_source(source, "model.vocab: an id is no whole number below 2^20");
         last = id->integer > last ? id->integer : last;
     }
     for (size_t i = 0; added && i < added->array.n_items; i++) {
         const struct value *id = value_get(&added->array.items[i], "id");
         if (!is_id(id))
-            return refuse(source, "added_tokens: an id is no whole number below 2^20");
+            return refuse_source(source, "added_tokens: an id is no whole number below 2^20");
         last = id->integer > last ? id->integer : last;
     }
     if (last < 0)
-        return refuse(source, "model.vocab is empty");
+        return refuse_source(source, "model.vocab is empty");
     source->vocabulary->n_tokens = (size_t)last + 1;
     return STATUS_OK;
 }
@@ -61,7 +61,7 @@ static enum status add_added(struct json_source *source, const struct value *tok
     const struct value *content = value_get(token, "content");
     int64_t id = value_get(token, "id")->integer;
     if (!content || content->kind != VALUE_STRING)
-        return refuse(source, "added_tokens: \"content\" is missing or no string");
+        return refuse_source(source, "added_tokens: \"content\" is missing or no string");
     if (json_truth(token, "single_word", false))
         return json_refuse(source, "single_word of added token", content->text);
     unsigned flags = json_truth(token, "special", false) ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
@@ -93,7 +93,7 @@ static enum status read_tokens(struct json_source *source, const struct value *r
     struct vocabulary *vocabulary = source->vocabulary;
     const struct value *vocab = value_get(model, "vocab"), *added = value_get(root, "added_tokens");
     if (!vocab || vocab->kind != VALUE_OBJECT)
-        return refuse(source, "model.vocab is missing or no object");
+        return refuse_source(source, "model.vocab is missing or no object");
     added = added && added->kind == VALUE_ARRAY ? added : NULL;
     enum status status = find_size(source, vocab, added);
     if (status != STATUS_OK)
@@ -106,7 +106,7 @@ static enum status read_tokens(struct json_source *source, const struct value *r
     for (size_t i = 0; i < vocab->object.n_members && status == STATUS_OK; i++) {
         const struct value_member *member = &vocab->object.members[i];
         if (vocabulary->texts[member->value.integer].data)
-            return refuse(source, "model.vocab: two tokens have the same id");
+            return refuse_source(source, "model.vocab: two tokens have the same id");
         status = set_token(source, member->value.integer, member->key,
                            bytes && is_byte_token(member->key) ? TOKEN_BYTE : TOKEN_NORMAL);
     }
@@ -143,7 +143,7 @@ static enum status read_merges(struct json_source *source, const struct value *m
     struct vocabulary *vocabulary = source->vocabulary;
     const struct value *merges = value_get(model, "merges");
     if (!merges || merges->kind != VALUE_ARRAY)
-        return refuse(source, "model.merges is missing or no array");
+        return refuse_source(source, "model.merges is missing or no array");
     if (merges->array.n_items > VOCABULARY_MERGES_MAX)
         return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "tokenizer.json: %zu merges, at most %d", merges->array.n_items,
@@ -173,7 +173,7 @@ static enum status check_model(struct json_source *source, const struct value *m
     static const char *const unknown[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
     struct text type = json_type(model);
     if (model->kind != VALUE_OBJECT)
-        return refuse(source, "\"model\" is missing or no object");
+        return refuse_source(source, "\"model\" is missing or no object");
     if (type.size && !text_equals_string(type, "BPE"))
         return json_refuse(source, "model", type);
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
@@ -208,7 +208,7 @@ static enum status read_template(struct json_source *source, const struct value 
     const struct value *single = value_get(processor, "single");
     bool after = false;
     if (!single || single->kind != VALUE_ARRAY)
-        return refuse(source, "TemplateProcessing without \"single\"");
+        return refuse_source(source, "TemplateProcessing without \"single\"");
     for (size_t i = 0; i < single->array.n_items; i++) {
         const struct value *special = value_get(&single->array.items[i], "SpecialToken");
         if (!special) {
@@ -219,8 +219,8 @@ static enum status read_template(struct json_source *source, const struct value 
         int32_t id = text && text->kind == VALUE_STRING ? id_of(source->vocabulary, text->text) : -1;
         bool twice = after ? source->vocabulary->rules.adds_eos : source->vocabulary->rules.adds_bos;
         if (id < 0 || twice)
-            return refuse(source,
-                          "TemplateProcessing: expected at most one token of the vocabulary on either side");
+            return refuse_source(
+                source, "TemplateProcessing: expected at most one token of the vocabulary on either side");
         *(after ? &source->vocabulary->ids.eos : &source->vocabulary->ids.bos) = id;
         *(after ? &source->vocabulary->rules.adds_eos : &source->vocabulary->rules.adds_bos) = true;
     }
@@ -241,7 +241,7 @@ static enum status read_processor(struct json_source *source, const struct value
     for (size_t i = 0; i < list->array.n_items && status == STATUS_OK; i++) {
         const struct value *item = &list->array.items[i];
         status = text_equals_string(json_type(item), "Sequence")
-                     ? refuse(source, "post-processors within others")
+                     ? refuse_source(source, "post-processors within others")
                      : read_processor(source, item);
     }
     return status;
@@ -291,7 +291,8 @@ static enum status read_root(struct json_source *source, const struct value *roo
     return status == STATUS_OK ? read_settings(source, root, config) : status;
 }
 
-static enum status parse(struct json_source *source, const char *name, struct text text, struct value *value)
+static enum status parse_source(struct json_source *source, const char *name, struct text text,
+                                struct value *value)
 {
     *value = (struct value){.kind = VALUE_NULL};
     if (text.size == 0)
@@ -309,9 +310,9 @@ enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tok
     struct value root, settings;
     vocabulary->ids.bos = vocabulary->ids.eos = vocabulary->ids.unknown = -1;
     vocabulary->ids.unk_token = vocabulary->ids.padding = -1;
-    enum status status = parse(&source, "tokenizer.json", tokenizer, &root);
+    enum status status = parse_source(&source, "tokenizer.json", tokenizer, &root);
     if (status == STATUS_OK)
-        status = parse(&source, "tokenizer_config.json", config, &settings);
+        status = parse_source(&source, "tokenizer_config.json", config, &settings);
     if (status == STATUS_OK)
         status = read_root(&source, &root, &settings, pre);
     if (status != STATUS_OK)

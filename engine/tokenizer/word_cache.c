@@ -45,7 +45,7 @@ void word_cache_destroy(struct word_cache *cache)
     free(cache);
 }
 
-static uint64_t load8(const char *at)
+static uint64_t load_word(const char *at)
 {
     uint64_t value;
     memcpy(&value, at, sizeof value);
@@ -54,9 +54,9 @@ static uint64_t load8(const char *at)
 
 // The last `size` of the eight bytes before `end`, as a number's first bytes. Little-endian, as all of the
 // engine.
-static uint64_t tail(const char *end, size_t size)
+static uint64_t load_tail(const char *end, size_t size)
 {
-    return size ? load8(end - 8) >> (64 - 8 * size) : 0;
+    return size ? load_word(end - 8) >> (64 - 8 * size) : 0;
 }
 
 // Reads nothing but the word.
@@ -80,9 +80,9 @@ static __attribute__((noinline)) struct word_key key_of(struct text word)
     }
     size_t n_whole = word.size / 8;
     for (size_t i = 0; i < n_whole; i++)
-        key.bytes[i] = load8(data + 8 * i);
+        key.bytes[i] = load_word(data + 8 * i);
     if (n_whole < KEY_WORDS)
-        key.bytes[n_whole] = tail(end, word.size % 8);
+        key.bytes[n_whole] = load_tail(end, word.size % 8);
     return key;
 }
 
@@ -95,8 +95,9 @@ _Static_assert(KEY_WORDS == 3, "each word of a key is written out below: loops c
 static inline struct word_key key_of_inner(struct text word)
 {
     const char *mask = (const char *)mask_bytes + WORD_CACHE_BYTES_MAX - word.size;
-    return (struct word_key){{load8(word.data) & load8(mask), load8(word.data + 8) & load8(mask + 8),
-                              load8(word.data + 16) & load8(mask + 16)},
+    return (struct word_key){{load_word(word.data) & load_word(mask),
+                              load_word(word.data + 8) & load_word(mask + 8),
+                              load_word(word.data + 16) & load_word(mask + 16)},
                              (uint32_t)word.size};
 }
 
@@ -110,7 +111,7 @@ static inline size_t place_of(struct word_key key)
 }
 
 // Bits that differ between word `i` of the slot's key and of the given key.
-static inline uint64_t difference(const struct slot *slot, struct word_key key, int i)
+static inline uint64_t key_difference(const struct slot *slot, struct word_key key, int i)
 {
     return atomic_load_explicit(&slot->bytes[i], memory_order_acquire) ^ key.bytes[i];
 }
@@ -122,12 +123,12 @@ static inline void copy_ids(const struct slot *slot, int i, int32_t *ids)
 }
 
 // How many tokens the word of that key became, written to `ids`. -1: not known.
-static inline int find(const struct word_cache *cache, struct word_key key, int32_t *ids)
+static inline int find_key(const struct word_cache *cache, struct word_key key, int32_t *ids)
 {
     const struct slot *slot = &cache->slots[place_of(key)];
     uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
     uint64_t other = (state >> 8 & 0x1FF) ^ key.size; // the change's lowest bit too: an even one
-    if (other | difference(slot, key, 0) | difference(slot, key, 1) | difference(slot, key, 2))
+    if (other | key_difference(slot, key, 0) | key_difference(slot, key, 1) | key_difference(slot, key, 2))
         return -1;
     copy_ids(slot, 0, ids);
     copy_ids(slot, 1, ids);
@@ -148,7 +149,7 @@ size_t word_cache_find(const struct word_cache *cache, const char *data, const s
         if (word.size - 1 >= WORD_CACHE_BYTES_MAX) // 0 too
             break;
         struct word_key key = end - data >= WORD_CACHE_BYTES_MAX ? key_of_inner(word) : key_of(word);
-        int n = find(cache, key, next);
+        int n = find_key(cache, key, next);
         if (n < 0) {
             *unknown = key;
             break;
