@@ -63,7 +63,7 @@ static size_t map_case(uint32_t codepoint, const struct case_run *runs, size_t n
     while (low < high) {
         size_t middle = (low + high) / 2;
         const struct case_run *run = &runs[middle];
-        if (codepoint > run->last) {
+        if (codepoint > run->first + (run->n - 1u) * run->stride) {
             low = middle + 1;
         } else if (codepoint < run->first) {
             high = middle;

@@ -11,8 +11,9 @@
 
 enum { CHARACTER_EXPANSION_MAX = 3 };
 
-struct case_run { // first, first + stride, ... last each map to themselves + delta
-    uint32_t first, last;
+struct case_run { // `n` from `first` on, `stride` apart, each map to themselves + delta
+    uint32_t first;
+    uint16_t n;
     uint8_t stride;
     int32_t delta;
 };

@@ -38,7 +38,7 @@ static const struct object *load_global(struct rendering *rendering, uint32_t na
     if (rendering->scope.globals_known[name])
         return global;
     struct text text = rendering->template->names[name];
-    const struct function *function = functions_find_global(text);
+    const struct function *function = functions_find(&globals_table, text);
     const struct value *variable = NULL;
     for (size_t i = 0; i < rendering->variables->object.n_members && !variable; i++)
         if (text_equal(rendering->variables->object.members[i].key, text))

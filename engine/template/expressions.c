@@ -165,7 +165,7 @@ static bool skip_comparison_operator(struct parser *parser, enum operator* opera
         [TOKEN_LESS] = OPERATOR_LESS,       [TOKEN_LESS_EQUAL] = OPERATOR_LESS_EQUAL,
     };
     enum token_kind kind = parser->token.kind;
-    if (kind >= TOKEN_EQUAL && kind <= TOKEN_LESS_EQUAL) {
+    if (kind >= TOKEN_EQUAL && kind <= TOKEN_LESS) {
         *operator= operators[kind];
         parser_advance(parser);
         return true;

@@ -113,7 +113,7 @@ static void find_function(struct rendering *rendering, const struct call *call, 
                           struct mapping *mapping)
 {
     struct text text = call->items[name++].text;
-    mapping->function = is_test ? functions_find_test(text) : functions_find_filter(text);
+    mapping->function = is_test ? functions_find(&tests_table, text) : functions_find_filter(text);
     mapping->rest = (struct call){call->items + name, call->n_items - name, call->keywords, call->n_keywords};
     if (!mapping->function)
         rendering_fail(rendering, "no %s named '%.*s'", is_test ? "test" : "filter", codepoints_cut(text),

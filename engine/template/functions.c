@@ -3,7 +3,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-static const struct function *find_in(const struct function_table *table, struct text name)
+const struct function *functions_find(const struct function_table *table, struct text name)
 {
     for (size_t i = 0; i < table->n_functions; i++)
         if (text_equals_string(name, table->functions[i].name))
@@ -17,32 +17,17 @@ const struct function *functions_find_filter(struct text name)
                                                           &filters_of_sequences};
     const struct function *function = NULL;
     for (size_t i = 0; i < COUNT(tables) && !function; i++)
-        function = find_in(tables[i], name);
+        function = functions_find(tables[i], name);
     return function;
-}
-
-const struct function *functions_find_test(struct text name)
-{
-    return find_in(&tests_table, name);
-}
-
-const struct function *functions_find_global(struct text name)
-{
-    return find_in(&globals_table, name);
 }
 
 const struct function *functions_find_method(enum object_kind kind, struct text name)
 {
-    switch (kind) {
-    case OBJECT_STRING:
-        return find_in(&methods_of_strings, name);
-    case OBJECT_DICT:
-        return find_in(&methods_of_dicts, name);
-    case OBJECT_LIST:
-        return find_in(&methods_of_lists, name);
-    default:
-        return NULL;
-    }
+    static const struct function_table *const tables[OBJECT_FUNCTION + 1] = {
+        [OBJECT_STRING] = &methods_of_strings,
+        [OBJECT_DICT] = &methods_of_dicts,
+        [OBJECT_LIST] = &methods_of_lists};
+    return tables[kind] ? functions_find(tables[kind], name) : NULL;
 }
 
 bool functions_is_refused(enum object_kind kind, struct text name)

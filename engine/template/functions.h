@@ -34,22 +34,16 @@ struct function {
 };
 
 // A row of a table; further arguments: the names of the parameters.
+#define FUNCTION_ROW(name, run, variant, n_required, positional_only, any_arguments, unsafe, ...)            \
+    {                                                                                                        \
+        name, run, n_required, {__VA_ARGS__}, variant, positional_only, any_arguments, unsafe                \
+    }
 #define FUNCTION(name, run, variant, n_required, ...)                                                        \
-    {                                                                                                        \
-        name, run, n_required, {__VA_ARGS__}, variant, false, false, false                                   \
-    }
+    FUNCTION_ROW(name, run, variant, n_required, false, false, false, __VA_ARGS__)
 #define METHOD(name, run, variant, n_required, ...)                                                          \
-    {                                                                                                        \
-        name, run, n_required, {__VA_ARGS__}, variant, true, false, false                                    \
-    }
-#define ANY_ARGUMENTS(name, run, variant)                                                                    \
-    {                                                                                                        \
-        name, run, 0, {NULL}, variant, false, true, false                                                    \
-    }
-#define UNSAFE(name)                                                                                         \
-    {                                                                                                        \
-        name, NULL, 0, {NULL}, 0, false, false, true                                                         \
-    }
+    FUNCTION_ROW(name, run, variant, n_required, true, false, false, __VA_ARGS__)
+#define ANY_ARGUMENTS(name, run, variant) FUNCTION_ROW(name, run, variant, 0, false, true, false, NULL)
+#define UNSAFE(name)                      FUNCTION_ROW(name, NULL, 0, 0, false, false, true, NULL)
 
 struct function_table {
     const struct function *functions;
@@ -70,9 +64,8 @@ extern const struct function_table methods_of_strings;
 extern const struct function_table methods_of_dicts;
 extern const struct function_table methods_of_lists;
 
-const struct function *functions_find_filter(struct text name); // NULL: none
-const struct function *functions_find_test(struct text name);
-const struct function *functions_find_global(struct text name);
+const struct function *functions_find(const struct function_table *table, struct text name); // NULL: none
+const struct function *functions_find_filter(struct text name);
 // A method of that kind of object, an unsafe one too.
 const struct function *functions_find_method(enum object_kind kind, struct text name);
 // Whether Python's type has an attribute of that name, which is refused here.

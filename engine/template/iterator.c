@@ -5,19 +5,10 @@
 
 bool iterator_possible(const struct object *over)
 {
-    switch ((enum object_kind)over->kind) {
-    case OBJECT_UNDEFINED:
-    case OBJECT_STRING:
-    case OBJECT_LIST:
-    case OBJECT_TUPLE:
-    case OBJECT_DICT:
-    case OBJECT_RANGE:
-    case OBJECT_VIEW:
-    case OBJECT_GENERATOR:
-        return true;
-    default:
-        return false;
-    }
+    const unsigned kinds = 1u << OBJECT_UNDEFINED | 1u << OBJECT_STRING | 1u << OBJECT_LIST |
+                           1u << OBJECT_TUPLE | 1u << OBJECT_DICT | 1u << OBJECT_RANGE | 1u << OBJECT_VIEW |
+                           1u << OBJECT_GENERATOR;
+    return kinds >> over->kind & 1;
 }
 
 struct iterator iterator_start(struct rendering *rendering, const struct object *over)

@@ -9,54 +9,20 @@
 
 #define NOWHERE SIZE_MAX
 
-static const struct operator_text {
-    char text[3];
-    enum token_kind kind;
-} operators[] = {{"//", TOKEN_FLOOR_DIVIDE},
-                 {"**", TOKEN_POWER},
-                 {"==", TOKEN_EQUAL},
-                 {"!=", TOKEN_NOT_EQUAL},
-                 {">=", TOKEN_GREATER_EQUAL},
-                 {"<=", TOKEN_LESS_EQUAL},
-                 {"+", TOKEN_ADD},
-                 {"-", TOKEN_SUBTRACT},
-                 {"/", TOKEN_DIVIDE},
-                 {"*", TOKEN_MULTIPLY},
-                 {"%", TOKEN_MODULO},
-                 {"~", TOKEN_TILDE},
-                 {"[", TOKEN_LEFT_BRACKET},
-                 {"]", TOKEN_RIGHT_BRACKET},
-                 {"(", TOKEN_LEFT_PARENTHESIS},
-                 {")", TOKEN_RIGHT_PARENTHESIS},
-                 {"{", TOKEN_LEFT_BRACE},
-                 {"}", TOKEN_RIGHT_BRACE},
-                 {">", TOKEN_GREATER},
-                 {"<", TOKEN_LESS},
-                 {"=", TOKEN_ASSIGN},
-                 {".", TOKEN_DOT},
-                 {":", TOKEN_COLON},
-                 {"|", TOKEN_PIPE},
-                 {",", TOKEN_COMMA},
-                 {";", TOKEN_SEMICOLON}};
+// By kind.
+// clang-format off
+static const char *const token_names[] = {
+    "end of template", "template text", "begin of print statement", "end of print statement",
+    "begin of statement block", "end of statement block", "name", "string", "integer", "float",
+    "//", "**", "==", "!=", ">=", "<=", ">", "<", "+", "-", "/", "*", "%", "~",
+    "[", "]", "(", ")", "{", "}", "=", ".", ":", "|", ",", ";",
+};
+// clang-format on
+_Static_assert(sizeof token_names / sizeof *token_names == TOKEN_SEMICOLON + 1, "a name a kind");
 
 const char *token_kind_name(enum token_kind kind)
 {
-    static const char *const names[] = {[TOKEN_END] = "end of template",
-                                        [TOKEN_DATA] = "template text",
-                                        [TOKEN_VARIABLE_BEGIN] = "begin of print statement",
-                                        [TOKEN_VARIABLE_END] = "end of print statement",
-                                        [TOKEN_BLOCK_BEGIN] = "begin of statement block",
-                                        [TOKEN_BLOCK_END] = "end of statement block",
-                                        [TOKEN_NAME] = "name",
-                                        [TOKEN_STRING] = "string",
-                                        [TOKEN_INTEGER] = "integer",
-                                        [TOKEN_FLOAT] = "float"};
-    if (kind < TOKEN_ADD)
-        return names[kind];
-    for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++)
-        if (operators[i].kind == kind)
-            return operators[i].text;
-    return "?";
+    return token_names[kind];
 }
 
 void lexer_fail(struct lexer *lexer, enum error_code code, uint32_t line, const char *format, ...)
@@ -166,14 +132,10 @@ static struct text strip_data(const struct lexer *lexer, size_t start, size_t st
             break;
         end = before;
     }
-    if (sign == '-') {
+    bool line_start =
+        end > 0 ? text.data[end - 1] == '\n' : start == 0 || lexer->source.data[start - 1] == '\n';
+    if (sign == '-' || (sign != '+' && !is_variable && line_start))
         text.size = end;
-    } else if (sign != '+' && !is_variable) {
-        bool line_start =
-            end > 0 ? text.data[end - 1] == '\n' : start == 0 || lexer->source.data[start - 1] == '\n';
-        if (line_start)
-            text.size = end;
-    }
     return text;
 }
 
@@ -290,11 +252,11 @@ static void balance_brackets(struct lexer *lexer, enum token_kind kind)
 
 static void lex_operator(struct lexer *lexer, struct token *token)
 {
-    for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++) {
-        if (!is_at(lexer, lexer->position, operators[i].text))
+    for (unsigned kind = TOKEN_FLOOR_DIVIDE; kind <= TOKEN_SEMICOLON; kind++) {
+        if (!is_at(lexer, lexer->position, token_names[kind]))
             continue;
-        token->kind = operators[i].kind;
-        token->text = (struct text){lexer->source.data + lexer->position, strlen(operators[i].text)};
+        token->kind = kind;
+        token->text = (struct text){lexer->source.data + lexer->position, strlen(token_names[kind])};
         lexer->position += token->text.size;
         balance_brackets(lexer, token->kind);
         return;

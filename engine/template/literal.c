@@ -114,11 +114,8 @@ const char *literal_number(struct text text, bool after_dot, struct literal_numb
 
 static int digit_at(struct text text, size_t position)
 {
-    const char *digits = "0123456789abcdef";
-    const char *digit = position < text.size && text.data[position]
-                            ? strchr(digits, tolower((unsigned char)text.data[position]))
-                            : NULL;
-    return digit ? (int)(digit - digits) : 99;
+    int byte = position < text.size ? tolower((unsigned char)text.data[position]) : 0;
+    return byte >= '0' && byte <= '9' ? byte - '0' : byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : 99;
 }
 
 static bool read_hexadecimal(struct text body, size_t *position, size_t n_digits, uint32_t *codepoint)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes character_tables.h from Python's own Unicode database, so that upper and lower give what the Python gives that chat
-templates were written against. Run: python3 make_character_tables.py > character_tables.h"""
+"""Writes character_tables.h from Python's own Unicode database, so that upper and lower give what the Python gives
+that chat templates were written against. Run: python3 make_character_tables.py > character_tables.h"""
 import unicodedata
 
 
@@ -44,9 +44,11 @@ def main():
     for name, function in (("upper", str.upper), ("lower", str.lower)):
         runs, expansions = mappings(function)
         print("\nstatic const struct case_run %s_runs[] = {" % name)
-        print_wrapped("{%d,%d,%d,%d}," % run for run in runs)
+        print_wrapped("{%d,%d,%d,%d}," % (first, (last - first) // stride + 1, stride, delta)
+                      for first, last, stride, delta in runs)
         print("};\nstatic const struct case_expansion %s_expansions[] = {" % name)
-        print_wrapped("{%d,{%s}}," % (codepoint, ",".join(str(c) for c in mapped)) for codepoint, mapped in expansions)
+        print_wrapped("{%d,{%s}}," % (codepoint, ",".join(str(c) for c in mapped))
+                      for codepoint, mapped in expansions)
         print("};")
 
 

@@ -14,23 +14,13 @@ static const char *const view_names[] = {
 
 const char *object_type_name(const struct object *object)
 {
-    static const char *const names[] = {[OBJECT_MISSING] = "Undefined",
-                                        [OBJECT_UNDEFINED] = "Undefined",
-                                        [OBJECT_NONE] = "NoneType",
-                                        [OBJECT_BOOL] = "bool",
-                                        [OBJECT_INTEGER] = "int",
-                                        [OBJECT_FLOAT] = "float",
-                                        [OBJECT_STRING] = "str",
-                                        [OBJECT_LIST] = "list",
-                                        [OBJECT_TUPLE] = "tuple",
-                                        [OBJECT_DICT] = "dict",
-                                        [OBJECT_RANGE] = "range",
-                                        [OBJECT_VIEW] = "dict_keys",
-                                        [OBJECT_GENERATOR] = "generator",
-                                        [OBJECT_NAMESPACE] = "Namespace",
-                                        [OBJECT_LOOP] = "LoopContext",
-                                        [OBJECT_MACRO] = "Macro",
-                                        [OBJECT_FUNCTION] = "builtin_function_or_method"};
+    // clang-format off
+    static const char *const names[] = {
+        "Undefined", "Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple", "dict", "range",
+        "dict_keys", "generator", "Namespace", "LoopContext", "Macro", "builtin_function_or_method",
+    };
+    // clang-format on
+    _Static_assert(sizeof names / sizeof *names == OBJECT_FUNCTION + 1, "a name a kind");
     if (object->kind == OBJECT_VIEW)
         return view_names[object->detail];
     return names[object->kind];
@@ -178,13 +168,6 @@ bool object_equal(struct rendering *rendering, const struct object *a, const str
     }
 }
 
-static int compare_texts(struct text a, struct text b)
-{
-    size_t common = a.size < b.size ? a.size : b.size;
-    int order = common ? memcmp(a.data, b.data, common) : 0; // the order of bytes is that of codepoints
-    return order ? order : (a.size > b.size) - (a.size < b.size);
-}
-
 int object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
                    const char *symbol)
 {
@@ -196,7 +179,10 @@ int object_compare(struct rendering *rendering, const struct object *a, const st
         rendering_fail(rendering, "'%s' not supported between instances of '%s' and '%s'", symbol,
                        object_type_name(a), object_type_name(b));
     rendering_spend_bytes(rendering, a->text.size);
-    return compare_texts(a->text, b->text);
+    size_t x = a->text.size, y = b->text.size, common = x < y ? x : y;
+    int order =
+        common ? memcmp(a->text.data, b->text.data, common) : 0; // of bytes, which is that of codepoints
+    return order ? order : (x > y) - (x < y);
 }
 
 void object_fail_undefined(struct rendering *rendering, const struct object *undefined)

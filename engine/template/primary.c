@@ -336,7 +336,7 @@ static struct expression *create_filter(struct parser *parser, enum expression_k
     filter->filter.input = input;
     filter->filter.name = name;
     filter->filter.function =
-        kind == EXPRESSION_TEST ? functions_find_test(name) : functions_find_filter(name);
+        kind == EXPRESSION_TEST ? functions_find(&tests_table, name) : functions_find_filter(name);
     filter->filter.arguments = arguments;
     if (!filter->filter.function && !parser->scope->n_branches && !parser->unknown)
         parser->unknown = filter;

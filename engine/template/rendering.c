@@ -53,11 +53,6 @@ void rendering_check_text(struct rendering *rendering)
         rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
 }
 
-static char *allocate_text(struct rendering *rendering, size_t size)
-{
-    return rendering_allocate(rendering, size ? size : 1);
-}
-
 void rendering_add_text(struct rendering *rendering, struct text text)
 {
     size_t start = rendering->text.size;
@@ -109,7 +104,7 @@ struct object rendering_take(struct rendering *rendering, size_t start)
 {
     rendering_check_text(rendering);
     size_t size = rendering->text.size - start;
-    char *data = allocate_text(rendering, size);
+    char *data = rendering_allocate(rendering, size ? size : 1);
     if (size)
         memcpy(data, rendering->text.data + start, size);
     mark_tail(rendering, start, data);
@@ -138,7 +133,7 @@ struct object rendering_concatenate(struct rendering *rendering, struct text a, 
     struct growing_text small, *growing = find_growing(rendering, a, b.size);
     if (!growing) {
         size_t capacity = size >= GROWING_BYTES_MIN ? size * 2 : size;
-        char *data = allocate_text(rendering, capacity);
+        char *data = rendering_allocate(rendering, capacity);
         memcpy(data, a.data, a.size);
         mark_copy(rendering, a, data);
         growing = &small;

@@ -10,12 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t represent_digits(double number, char digits[REPRESENT_DIGITS_MAX + 1], int *point)
+enum { DIGITS_MAX = 17 };
+
+// Of the shortest decimal, without point: number = 0.d1d2d3... x 10^*point. Finite, not 0 or less.
+static size_t shortest_digits(double number, char digits[DIGITS_MAX + 1], int *point)
 {
     char text[40];
-    for (int n = 1; n <= REPRESENT_DIGITS_MAX; n++) {
+    for (int n = 1; n <= DIGITS_MAX; n++) {
         snprintf(text, sizeof text, "%.*e", n - 1, number);
-        if (n == REPRESENT_DIGITS_MAX || strtod(text, NULL) == number)
+        if (n == DIGITS_MAX || strtod(text, NULL) == number)
             break;
     }
     size_t n_digits = 0;
@@ -43,9 +46,9 @@ void represent_add_float(struct buffer *buffer, double number)
         buffer_add_string(buffer, number == 0 ? "0.0" : "inf");
         return;
     }
-    char digits[REPRESENT_DIGITS_MAX + 1];
+    char digits[DIGITS_MAX + 1];
     int point;
-    int n_digits = (int)represent_digits(number, digits, &point);
+    int n_digits = (int)shortest_digits(number, digits, &point);
     if (point > 16 || point < -3) {
         buffer_add_byte(buffer, digits[0]);
         if (n_digits > 1)
@@ -96,44 +99,27 @@ static void add_string_repr(struct rendering *rendering, const struct object *ob
     rendering_spend_bytes(rendering, text.size * 8);
 }
 
-static void add_items_repr(struct rendering *rendering, const struct sequence *sequence, bool tuple)
+static void add_container_repr(struct rendering *rendering, const struct object *object)
 {
     struct buffer *buffer = &rendering->text;
-    buffer_add_byte(buffer, tuple ? '(' : '[');
-    for (size_t i = 0; i < sequence->n_items; i++) {
-        if (i)
-            buffer_add_string(buffer, ", ");
-        represent_add_repr(rendering, &sequence->items[i]);
-    }
-    if (tuple && sequence->n_items == 1)
-        buffer_add_byte(buffer, ',');
-    buffer_add_byte(buffer, tuple ? ')' : ']');
-}
-
-static void add_dict_repr(struct rendering *rendering, const struct dict *dict)
-{
-    struct buffer *buffer = &rendering->text;
-    buffer_add_byte(buffer, '{');
-    for (uint32_t i = 0; i < dict->n_entries; i++) {
-        if (i)
-            buffer_add_string(buffer, ", ");
-        represent_add_repr(rendering, &dict->entries[i].key);
-        buffer_add_string(buffer, ": ");
-        represent_add_repr(rendering, &dict->entries[i].value);
-    }
-    buffer_add_byte(buffer, '}');
-}
-
-static void add_nested_repr(struct rendering *rendering, const struct object *object)
-{
-    rendering_enter(rendering);
-    if (object_is_sequence(object))
-        add_items_repr(rendering, object->sequence, object->kind == OBJECT_TUPLE);
-    else if (object->kind == OBJECT_DICT)
-        add_dict_repr(rendering, object->dict);
-    else // Python adds an address to most
+    bool is_dict = object->kind == OBJECT_DICT, is_tuple = object->kind == OBJECT_TUPLE;
+    if (!is_dict && !object_is_sequence(object)) // Python adds an address to most
         rendering_fail(rendering, "printing '%s' objects is not supported in chat templates",
                        object_type_name(object));
+    size_t n = is_dict ? object->dict->n_entries : object->sequence->n_items;
+    rendering_enter(rendering);
+    buffer_add_byte(buffer, is_dict ? '{' : is_tuple ? '(' : '[');
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            buffer_add_string(buffer, ", ");
+        if (is_dict) {
+            represent_add_repr(rendering, &object->dict->entries[i].key);
+            buffer_add_string(buffer, ": ");
+        }
+        represent_add_repr(rendering,
+                           is_dict ? &object->dict->entries[i].value : &object->sequence->items[i]);
+    }
+    buffer_add_string(buffer, is_dict ? "}" : !is_tuple ? "]" : n == 1 ? ",)" : ")");
     rendering_leave(rendering);
 }
 
@@ -166,7 +152,7 @@ void represent_add_repr(struct rendering *rendering, const struct object *object
         add_string_repr(rendering, object);
         break;
     default:
-        add_nested_repr(rendering, object);
+        add_container_repr(rendering, object);
     }
 }
 

@@ -10,10 +10,6 @@ void represent_add_repr(struct rendering *rendering, const struct object *object
 // The shortest decimal that reads back as the same double, in Python's layout ("1.0", "1e-05", "inf").
 void represent_add_float(struct buffer *buffer, double number);
 
-// Decimal digits of the shortest such decimal, without point: number = 0.d1d2d3... x 10^*point. Finite, not 0
-// or less.
-enum { REPRESENT_DIGITS_MAX = 17 };
-size_t represent_digits(double number, char digits[REPRESENT_DIGITS_MAX + 1], int *point);
 // HTML escaping, as markupsafe does it: a marked string; one that is marked already stays as it is. Others
 // than strings are printed first.
 struct object represent_escape(struct rendering *rendering, const struct object *object);

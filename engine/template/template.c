@@ -53,7 +53,7 @@ void template_mentions(const struct template *template,
 {
     for (const struct outside_mention *mention = template->first_mention; mention; mention = mention->next) {
         struct text name = template->names[mention->name];
-        if (!template->is_outside[mention->name] || functions_find_global(name))
+        if (!template->is_outside[mention->name] || functions_find(&globals_table, name))
             continue;
         struct template_mention found = {name, mention->member, mention->line};
         receive(context, &found);

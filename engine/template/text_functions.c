@@ -15,15 +15,6 @@ static struct object change_case(struct rendering *rendering, const struct call 
     return text_change_case(rendering, string.text, (enum text_case)call->variant);
 }
 
-static struct object replace(struct rendering *rendering, const struct call *call)
-{
-    struct object string = represent_str(rendering, &call->items[0]),
-                  from = represent_str(rendering, &call->items[1]),
-                  to = represent_str(rendering, &call->items[2]);
-    int64_t count = argument_integer(rendering, &call->items[3], -1);
-    return text_replace(rendering, string.text, from.text, to.text, count);
-}
-
 static struct object string(struct rendering *rendering, const struct call *call)
 {
     return represent_str(rendering, &call->items[0]);
@@ -157,12 +148,15 @@ static struct object find(struct rendering *rendering, const struct call *call)
     return object_integer(found == SIZE_MAX ? -1 : (int64_t)codepoints_count(text));
 }
 
-static struct object replace_text(struct rendering *rendering, const struct call *call)
+// The method, variant true, takes strings alone.
+static struct object replace(struct rendering *rendering, const struct call *call)
 {
-    struct text from = required_text(rendering, &call->items[1]),
-                to = required_text(rendering, &call->items[2]);
-    int64_t n = argument_integer(rendering, &call->items[3], -1);
-    return text_replace(rendering, call->items[0].text, from, to, n);
+    struct text texts[3];
+    for (size_t i = 0; i < 3; i++)
+        texts[i] = call->variant && i > 0 ? required_text(rendering, &call->items[i])
+                                          : represent_str(rendering, &call->items[i]).text;
+    int64_t count = argument_integer(rendering, &call->items[3], -1);
+    return text_replace(rendering, texts[0], texts[1], texts[2], count);
 }
 
 static struct object join_texts(struct rendering *rendering, const struct call *call)
@@ -188,7 +182,7 @@ static const struct function filters[] = {
     FUNCTION("capitalize", change_case, CASE_CAPITAL, 1, "s"),
     FUNCTION("title", change_case, CASE_TITLE_WORDS, 1, "s"),
     FUNCTION("trim", strip, STRIP_LEFT | STRIP_RIGHT, 1, "value", "chars"),
-    FUNCTION("replace", replace, 0, 3, "s", "old", "new", "count"),
+    FUNCTION("replace", replace, false, 3, "s", "old", "new", "count"),
     FUNCTION("string", string, 0, 1, "s"),
     FUNCTION("indent", indent, 0, 1, "s", "width", "first", "blank"),
     FUNCTION("truncate", truncate_text, 0, 1, "s", "length", "killwords", "end", "leeway"),
@@ -213,7 +207,7 @@ static const struct function methods[] = {
     METHOD("endswith", starts_or_ends_with, AT_END, 2, "self", "suffix"),
     METHOD("find", find, false, 2, "self", "sub"),
     METHOD("rfind", find, true, 2, "self", "sub"),
-    METHOD("replace", replace_text, 0, 3, "self", "old", "new", "count"),
+    METHOD("replace", replace, true, 3, "self", "old", "new", "count"),
     METHOD("join", join_texts, 0, 2, "self", "iterable"),
 };
 

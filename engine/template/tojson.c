@@ -71,22 +71,6 @@ static void add_line(struct buffer *buffer, const struct json_style *style, unsi
         buffer_add_text(buffer, style->indent);
 }
 
-static void add_items(struct rendering *rendering, const struct sequence *sequence,
-                      const struct json_style *style, unsigned level)
-{
-    struct buffer *buffer = &rendering->text;
-    buffer_add_byte(buffer, '[');
-    for (size_t i = 0; i < sequence->n_items; i++) {
-        if (i)
-            buffer_add_text(buffer, style->item_separator);
-        add_line(buffer, style, level + 1);
-        add_json(rendering, &sequence->items[i], style, level + 1);
-    }
-    if (sequence->n_items)
-        add_line(buffer, style, level);
-    buffer_add_byte(buffer, ']');
-}
-
 static void add_key(struct rendering *rendering, const struct object *key, const struct json_style *style)
 {
     bool is_plain = key->kind == OBJECT_NONE || object_is_number(key);
@@ -100,23 +84,27 @@ static void add_key(struct rendering *rendering, const struct object *key, const
         buffer_add_byte(&rendering->text, '"');
 }
 
-static void add_dict(struct rendering *rendering, const struct dict *dict, const struct json_style *style,
-                     unsigned level)
+static void add_container(struct rendering *rendering, const struct object *object,
+                          const struct json_style *style, unsigned level)
 {
     struct buffer *buffer = &rendering->text;
-    buffer_add_byte(buffer, '{');
-    for (uint32_t i = 0; i < dict->n_entries; i++) {
-        const struct dict_entry *entry = &dict->entries[i];
+    bool is_dict = object->kind == OBJECT_DICT;
+    size_t n = is_dict ? object->dict->n_entries : object->sequence->n_items;
+    buffer_add_byte(buffer, is_dict ? '{' : '[');
+    for (size_t i = 0; i < n; i++) {
         if (i)
             buffer_add_text(buffer, style->item_separator);
         add_line(buffer, style, level + 1);
-        add_key(rendering, &entry->key, style);
-        buffer_add_text(buffer, style->key_separator);
-        add_json(rendering, &entry->value, style, level + 1);
+        if (is_dict) {
+            add_key(rendering, &object->dict->entries[i].key, style);
+            buffer_add_text(buffer, style->key_separator);
+        }
+        add_json(rendering, is_dict ? &object->dict->entries[i].value : &object->sequence->items[i], style,
+                 level + 1);
     }
-    if (dict->n_entries)
+    if (n)
         add_line(buffer, style, level);
-    buffer_add_byte(buffer, '}');
+    buffer_add_byte(buffer, is_dict ? '}' : ']');
 }
 
 static void add_json(struct rendering *rendering, const struct object *object, const struct json_style *style,
@@ -148,10 +136,7 @@ static void add_json(struct rendering *rendering, const struct object *object, c
     case OBJECT_TUPLE:
     case OBJECT_DICT:
         rendering_enter(rendering);
-        if (object->kind == OBJECT_DICT)
-            add_dict(rendering, object->dict, style, level);
-        else
-            add_items(rendering, object->sequence, style, level);
+        add_container(rendering, object, style, level);
         rendering_leave(rendering);
         break;
     default:
