@@ -52,8 +52,8 @@ struct prompt {
     int32_t n_unfinished;  // sequences
     struct list_link link; // of the batcher's prompts
     struct prompt_times times;
-    // Of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of the host: the
-    // job is released.
+    // Of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of the host:
+    // the job is released.
     struct error error;
 };
 

@@ -13,8 +13,8 @@ void page_end(struct buffer *out);
 void page_begin_section(struct buffer *out, const char *heading);
 void page_end_section(struct buffer *out);
 
-// Escaped for an element's content and for an attribute in quotes; what is not printable but for tabs and line
-// feeds (text.h), and bad UTF-8, become U+FFFD.
+// Escaped for an element's content and for an attribute in quotes; what is not printable but for tabs and
+// line feeds (text.h), and bad UTF-8, become U+FFFD.
 void page_add_text(struct buffer *out, struct text text);
 // At most n_bytes_max, cut between characters, with an ellipsis.
 void page_add_beginning(struct buffer *out, struct text text, size_t n_bytes_max);

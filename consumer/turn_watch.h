@@ -1,11 +1,10 @@
 // Ends a worker whose main loop hangs in a call that never returns (librdkafka 2.0.2 in
-// rd_kafka_send_offsets_to_transaction when its broker dies, a store on a network file system): a thread of its
-// own counts the main loop's turns. Such an end is like a crash: committed results stay, other jobs are computed
-// again. The time in which the process is stopped (SIGSTOP) does not count.
+// rd_kafka_send_offsets_to_transaction when its broker dies, a store on a network file system): a thread of
+// its own counts the main loop's turns. Such an end is like a crash: committed results stay, other jobs are
+// computed again. The time in which the process is stopped (SIGSTOP) does not count.
 //
-// Order of calls: turn_watch_start, then turn_watch_turn and turn_watch_at as often as wanted, turn_watch_stop. A
-// watch that was not started ignores the others.
-// Thread: main.
+// Order of calls: turn_watch_start, then turn_watch_turn and turn_watch_at as often as wanted,
+// turn_watch_stop. A watch that was not started ignores the others. Thread: main.
 #pragma once
 
 #include <pthread.h>
@@ -13,10 +12,11 @@
 #include <stdbool.h>
 
 enum {
-    // A call of librdkafka may wait for socket.timeout.ms (60 s), whatever time it was given, and a turn has a few
-    // of them. /healthz fails after the same time.
+    // A call of librdkafka may wait for socket.timeout.ms (60 s), whatever time it was given, and a turn has
+    // a few of them. /healthz fails after the same time.
     TURN_WATCH_LIMIT_MS = 300000,
-    // With SIGTERM or SIGINT waiting to be read: less than orchestrators wait before they kill (Kubernetes 30 s).
+    // With SIGTERM or SIGINT waiting to be read: less than orchestrators wait before they kill (Kubernetes 30
+    // s).
     TURN_WATCH_STOP_LIMIT_MS = 20000,
     TURN_WATCH_TICK_MS = 1000,
 };

@@ -93,8 +93,7 @@ struct worker {
     struct worker_figures figures;
     struct worker_stop stop;
     struct turn_watch watch;
-    // Separate from the retries of commits and figures, which must not delay group events.
-    struct retry polling;
+    struct worker_polls polls;
     struct worker_warning warning;
     bool out_of_memory;
 };

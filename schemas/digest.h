@@ -1,6 +1,6 @@
-// BLAKE2b (RFC 7693), 160 bits, by libsodium: the identity of a request. Equal digests mean equal requests also
-// where somebody chooses the requests: two that collide cost about 2^80 digests. XXH3 (schemas/hash.h) collides
-// at will and serves tables whose entries are compared.
+// BLAKE2b (RFC 7693), 160 bits, by libsodium: the identity of a request. Equal digests mean equal requests
+// also where somebody chooses the requests: two that collide cost about 2^80 digests. XXH3 (schemas/hash.h)
+// collides at will and serves tables whose entries are compared.
 #pragma once
 
 #include <stdbool.h>
@@ -18,5 +18,6 @@ bool digest_is_set(const struct digest *digest);
 bool digest_equal(const struct digest *a, const struct digest *b);        // false where none is set
 void digest_write_hex(const struct digest *digest, char hex[DIGEST_HEX]); // lower case, no '\0'
 
-// Chooses the processor's fastest implementation; without it digests are the same. Once, before threads start.
+// Chooses the processor's fastest implementation; without it digests are the same. Once, before threads
+// start.
 void digest_init(void);

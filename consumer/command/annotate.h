@@ -31,6 +31,27 @@ struct request_count {
     int64_t n_different, n_missing;
 };
 
+// The gold labels of --evaluate.
+struct annotate_gold {
+    struct evaluation evaluation;
+    size_t column; // of the input
+    struct text name;
+    bool is_first_property; // that is compared, of several
+};
+
+// Numbers of the rows chosen, ascending.
+struct annotate_sample {
+    int64_t *rows; // [settings->annotate.estimate.n_rows]; NULL: all rows
+    int64_t n;
+};
+
+// Counted in a pass over the rows.
+struct annotate_rows {
+    int64_t n, n_bad;
+    int64_t n_added; // jobs that were not there before
+    uint64_t hash;   // of all rows
+};
+
 struct annotate {
     const struct settings *settings;
     struct text dataset;
@@ -43,32 +64,27 @@ struct annotate {
     struct row_map map;        // jobs of each row that was submitted; 0: the row was left out
     struct output_file errors; // bad rows; file NULL: nowhere
     int32_t n_votes;
-    struct evaluation evaluation; // of --evaluate
-    size_t gold_column;           // of the input
-    struct text gold_name;
-    bool is_first_property; // that is compared, of several
-    int64_t
-        *sample; // [settings->annotate.estimate.n_rows] numbers of the rows chosen, ascending; NULL: all rows
-    int64_t n_sample;
+    struct annotate_gold gold;
+    struct annotate_sample chosen;
     struct request_count count; // of --sample, before it is answered
-    int64_t n_rows, n_bad;      // of the pass
-    int64_t n_added;            // jobs that were not there before
-    uint64_t hash;              // of all rows
+    struct annotate_rows rows;
 };
 
 // Reads the table and queues what has no answer yet. STATUS_REFUSE: a bad row, without --skip-bad-rows.
 enum status annotate_submit(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Ends the record of a row's vote.
 void annotate_end_record(const struct annotate *annotate, int64_t seed, int32_t vote, struct buffer *record);
-// The row's record in `record`, but for its seed and its end. *is_left_out: it can't be rendered and is skipped, else
-// that is STATUS_REFUSE. `report`: as annotate_next_row.
+// The row's record in `record`, but for its seed and its end. *is_left_out: it can't be rendered and is
+// skipped, else that is STATUS_REFUSE. `report`: as annotate_next_row.
 enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row,
                             struct buffer *record, bool *is_left_out, struct error *error) WARN_UNUSED;
-// The seed of a row's first answer; that of each further one is the next number. Without one that was given, it is a
-// hash of the request, and of how often the request came before (`draws`) where equal rows draw for themselves.
+// The seed of a row's first answer; that of each further one is the next number. Without one that was given,
+// it is a hash of the request, and of how often the request came before (`draws`) where equal rows draw for
+// themselves.
 enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *draws,
                                  const struct buffer *record, int64_t *seed, struct error *error) WARN_UNUSED;
-// Reads the table and plans the order of its rows, and of their fields where a template lists them (--reorder).
+// Reads the table and plans the order of its rows, and of their fields where a template lists them
+// (--reorder).
 enum status annotate_plan_order(struct annotate *annotate, struct row_order *order,
                                 struct error *error) WARN_UNUSED;
 // Reads the next row, skipping bad ones; row->fields NULL: the end. `report`: bad rows are logged and written
@@ -111,8 +127,8 @@ void annotate_print(const struct annotate *annotate, const struct buffer *text);
 enum status annotate_report_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Prints the number of tokens of all prompts, and of different ones. No store is needed.
 enum status annotate_estimate(struct annotate *annotate, struct error *error) WARN_UNUSED;
-// Counts the row's request; *n_before: equal ones of rows before. `record`: as annotate_render leaves it, ended by
-// this. `looks_for_results`: a new request's jobs without a result are counted too.
+// Counts the row's request; *n_before: equal ones of rows before. `record`: as annotate_render leaves it,
+// ended by this. `looks_for_results`: a new request's jobs without a result are counted too.
 enum status annotate_count_request(struct annotate *annotate, struct request_count *count,
                                    struct buffer *record, bool looks_for_results, uint64_t *n_before,
                                    struct error *error) WARN_UNUSED;
@@ -121,6 +137,7 @@ enum status annotate_hash_request(struct annotate *annotate, struct occurrences 
                                   const struct buffer *record, int64_t *seed, uint64_t *hash,
                                   struct error *error) WARN_UNUSED;
 void request_count_finish(struct request_count *count);
-// Counts the table's requests, and draws the rows of --sample: one at random from each of N equal parts of the table.
+// Counts the table's requests, and draws the rows of --sample: one at random from each of N equal parts of
+// the table.
 enum status annotate_choose_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;
 bool annotate_is_chosen(const struct annotate *annotate, int64_t number);

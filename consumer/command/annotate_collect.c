@@ -185,7 +185,7 @@ static enum status collect_rows(struct collecting *collecting, struct error *err
 {
     struct annotate *annotate = collecting->annotate;
     struct table_row row = {0};
-    uint64_t hash = annotate->hash;
+    uint64_t hash = annotate->rows.hash;
     enum status status = annotate_rewind(annotate, error);
     if (status == STATUS_OK)
         status = row_map_rewind(&annotate->map, error);
@@ -199,7 +199,7 @@ static enum status collect_rows(struct collecting *collecting, struct error *err
         } while (status == STATUS_OK && row.fields && ++n < ANNOTATE_ANSWERS_AT_ONCE);
         status = store_answers_end(annotate->store, status, error);
     } while (status == STATUS_OK && row.fields);
-    if (status == STATUS_OK && annotate->hash != hash)
+    if (status == STATUS_OK && annotate->rows.hash != hash)
         return error_set(error, STATUS_REFUSE, ERROR_FILE,
                          "%s: changed while it was annotated; the same command answers the changed rows",
                          table_reader_name(annotate->reader));

@@ -1,5 +1,6 @@
-// Counts the different requests of a table, and their jobs that have no result yet. Rows are rendered as for a run, in
-// the table's order: with --reorder the members of a listed row may stand in another one in the run.
+// Counts the different requests of a table, and their jobs that have no result yet. Rows are rendered as for
+// a run, in the table's order: with --reorder the members of a listed row may stand in another one in the
+// run.
 #include "consumer/command/annotate.h"
 #include "schemas/digest.h"
 #include "schemas/hash.h"
@@ -109,29 +110,29 @@ enum status annotate_choose_sample(struct annotate *annotate, struct error *erro
     enum status status = count_rows(annotate, error);
     if (status != STATUS_OK)
         return status;
-    n = n < annotate->n_rows ? n : annotate->n_rows;
-    annotate->sample = calloc(n ? (size_t)n : 1, sizeof *annotate->sample);
-    if (!annotate->sample)
+    n = n < annotate->rows.n ? n : annotate->rows.n;
+    annotate->chosen.rows = calloc(n ? (size_t)n : 1, sizeof *annotate->chosen.rows);
+    if (!annotate->chosen.rows)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the sample: out of memory");
     for (int64_t i = 0; i < n; i++) {
-        int64_t begin = (int64_t)((__int128)annotate->n_rows * i / n);
-        int64_t end = (int64_t)((__int128)annotate->n_rows * (i + 1) / n);
+        int64_t begin = (int64_t)((__int128)annotate->rows.n * i / n);
+        int64_t end = (int64_t)((__int128)annotate->rows.n * (i + 1) / n);
         uint64_t draw = hash_bytes(&i, sizeof i, (uint64_t)annotate->settings->annotate.estimate.seed);
-        annotate->sample[i] = begin + 1 + (int64_t)(draw % (uint64_t)(end - begin));
+        annotate->chosen.rows[i] = begin + 1 + (int64_t)(draw % (uint64_t)(end - begin));
     }
-    annotate->n_sample = n;
+    annotate->chosen.n = n;
     return STATUS_OK;
 }
 
 bool annotate_is_chosen(const struct annotate *annotate, int64_t number)
 {
-    int64_t low = 0, high = annotate->n_sample;
-    while (annotate->sample && low < high) {
+    int64_t low = 0, high = annotate->chosen.n;
+    while (annotate->chosen.rows && low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (annotate->sample[middle] < number)
+        if (annotate->chosen.rows[middle] < number)
             low = middle + 1;
         else
             high = middle;
     }
-    return !annotate->sample || (low < annotate->n_sample && annotate->sample[low] == number);
+    return !annotate->chosen.rows || (low < annotate->chosen.n && annotate->chosen.rows[low] == number);
 }

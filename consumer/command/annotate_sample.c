@@ -13,8 +13,8 @@ enum { SHOWN_BYTES = 60 };
 
 // ---- sums ----
 
-// Of a figure of the sampled rows. Rows are drawn, but different requests are paid for, each once: so a row counts as
-// one part of the rows that are equal to it.
+// Of a figure of the sampled rows. Rows are drawn, but different requests are paid for, each once: so a row
+// counts as one part of the rows that are equal to it.
 struct sum {
     int64_t n, n_different;               // rows, different requests of them
     double of_different;                  // their figures
@@ -218,8 +218,8 @@ static double steps_for(const struct step_cost *cost, double n_jobs)
 }
 
 // Half of the 95 % interval: of the answers' lengths, which a share of the time goes with, and of the steps'
-// times, that of `steps` to go as well as the mean's of those seen. 0: nothing is to go, or the sample is too small for
-// an interval: a line through one or two steps fits them exactly.
+// times, that of `steps` to go as well as the mean's of those seen. 0: nothing is to go, or the sample is too
+// small for an interval: a line through one or two steps fits them exactly.
 static double time_margin(const struct sampling_report *report, const struct step_cost *cost, double seconds,
                           double steps)
 {
@@ -265,7 +265,7 @@ static enum status add_estimate(struct sampling_report *report, struct error *er
     double answers_margin = margin_of(&report->answer_tokens, n);
     buffer_add_format(&report->out,
                       "\nall %lld rows, %lld different requests, estimated from %lld rows (95 %% interval)\n",
-                      (long long)annotate->n_rows, (long long)n * annotate->n_votes,
+                      (long long)annotate->rows.n, (long long)n * annotate->n_votes,
                       (long long)report->prompt_tokens.n);
     add_line(&report->out, "prompt tokens", prompts, prompts_margin);
     add_line(&report->out, "answer tokens", answers, answers_margin);
@@ -370,7 +370,7 @@ static void print_prices(const struct counting *counting, struct buffer *out)
 static void print_counts(const struct counting *counting)
 {
     struct buffer out = {0};
-    buffer_add_format(&out, "rows             %14lld\n", (long long)counting->annotate->n_rows);
+    buffer_add_format(&out, "rows             %14lld\n", (long long)counting->annotate->rows.n);
     buffer_add_format(&out, "different        %14lld\n", (long long)counting->count.n_different);
     buffer_add_format(&out, "prompt tokens    %14lld\n", (long long)counting->n_tokens);
     buffer_add_format(&out, "  of different   %14lld\n", (long long)counting->n_tokens_different);

@@ -13,8 +13,8 @@
 
 enum status annotate_rewind(struct annotate *annotate, struct error *error)
 {
-    annotate->n_rows = annotate->n_bad = 0;
-    annotate->hash = 0;
+    annotate->rows.n = annotate->rows.n_bad = 0;
+    annotate->rows.hash = 0;
     return table_reader_rewind(annotate->reader, error);
 }
 
@@ -52,10 +52,10 @@ enum status annotate_reject(struct annotate *annotate, bool report, const struct
     if (!annotate->settings->annotate.input.skip_bad_rows)
         return error_set(error, STATUS_REFUSE, fault.code, "%s (--skip-bad-rows leaves such rows out)",
                          fault.text);
-    annotate->n_bad++;
+    annotate->rows.n_bad++;
     if (!report)
         return STATUS_OK;
-    if (annotate->n_bad <= ANNOTATE_FAULTS_SHOWN)
+    if (annotate->rows.n_bad <= ANNOTATE_FAULTS_SHOWN)
         log_write(LOG_WARNING, "%s: the row is left out", fault.text);
     return write_bad_row(annotate, row, &fault, error);
 }
@@ -83,8 +83,9 @@ enum status annotate_next_row(struct annotate *annotate, bool report, struct tab
         else if (status != STATUS_OK || !row->fields)
             return status;
         else {
-            annotate->n_rows++;
-            annotate->hash = hash_row(row, table_reader_columns(annotate->reader)->n, annotate->hash);
+            annotate->rows.n++;
+            annotate->rows.hash =
+                hash_row(row, table_reader_columns(annotate->reader)->n, annotate->rows.hash);
             return STATUS_OK;
         }
         if (status != STATUS_OK)
@@ -135,7 +136,7 @@ static enum status submit_group(struct group *group, struct error *error)
         status = row_map_add(&annotate->map, group->ids, group->n, error);
     for (size_t i = 0; i < group->n && group->reorders; i++)
         *group->places[i] = group->ids[i];
-    annotate->n_added += (int64_t)n_added;
+    annotate->rows.n_added += (int64_t)n_added;
     group->n = 0;
     buffer_clear(&group->records);
     return status;
@@ -145,8 +146,8 @@ enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *
                                  const struct buffer *record, int64_t *seed, struct error *error)
 {
     const struct row_prompt *prompt = &annotate->prompt;
-    *seed = prompt->seed;
-    if (!prompt->is_seeded || prompt->has_seed)
+    *seed = prompt->seeding.value;
+    if (!prompt->seeding.is_added || prompt->seeding.is_given)
         return STATUS_OK;
     uint64_t hash = hash_bytes(record->data, record->size, 0), n = 0;
     if (!annotate->settings->annotate.prompt.same_draws && !occurrences_count(draws, hash, &n))
@@ -231,7 +232,7 @@ static enum status submit_row(struct group *group, struct table_row *row, struct
     if (group->reorders && group->spool.n == group->order.n_rows)
         return refuse_change(annotate, error);
     if (group->order.fields)
-        annotate->prompt.order = group->order.fields + group->spool.n * group->order.n_columns;
+        annotate->prompt.read.order = group->order.fields + group->spool.n * group->order.n_columns;
     enum status status = annotate_render(annotate, true, row, &group->begun, &is_left_out, error);
     if (status != STATUS_OK)
         return status;
@@ -315,9 +316,9 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
     annotate->prompt.read.order = NULL;
     if (status == STATUS_OK)
         status = store_dataset_complete(annotate->store, annotate->dataset, error);
-    if (annotate->n_bad)
+    if (annotate->rows.n_bad)
         log_write(LOG_WARNING, "%s: %lld bad rows are left out", table_reader_name(annotate->reader),
-                  (long long)annotate->n_bad);
+                  (long long)annotate->rows.n_bad);
     destroy_group(group);
     return status;
 }

@@ -93,7 +93,7 @@ static enum status submit_lines(struct topics *topics, struct error *error)
     input_close(&input);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%lld rows: %lld requests written to topic %s, %lld were there already",
-                  (long long)annotate->n_rows, (long long)submitted.n_new, config->jobs,
+                  (long long)annotate->rows.n, (long long)submitted.n_new, config->jobs,
                   (long long)submitted.n_before);
     return status;
 }

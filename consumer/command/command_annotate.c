@@ -237,7 +237,7 @@ static void close_all(struct annotate *annotate)
     row_map_close(&annotate->map);
     output_file_close(&annotate->errors);
     request_count_finish(&annotate->count);
-    free(annotate->sample);
+    free(annotate->chosen.rows);
     free(annotate->store_path);
 }
 
@@ -284,10 +284,10 @@ static enum status run_worker(struct annotate *annotate, struct error *error)
         return status;
     status = store_progress(annotate->store, annotate->dataset, take_progress, &line, error);
     if (status == STATUS_OK && line.n_before < line.n_total)
-        return error_set(
-            error, STATUS_RETRY, ERROR_STORE,
-            "stopped: %lld of %lld requests are answered and kept in %s; the same command continues from here",
-            (long long)line.n_before, (long long)line.n_total, annotate->store_path);
+        return error_set(error, STATUS_RETRY, ERROR_STORE,
+                         "stopped: %lld of %lld requests are answered and"
+                         " kept in %s; the same command continues from here",
+                         (long long)line.n_before, (long long)line.n_total, annotate->store_path);
     return status;
 }
 

@@ -42,7 +42,7 @@ bool occurrences_count(struct occurrences *occurrences, uint64_t hash, uint64_t 
 
 uint64_t occurrences_of(const struct occurrences *occurrences, uint64_t hash)
 {
-    return occurrences->n_places ? find(occurrences->places, occurrences->n_places, hash)->n : 0;
+    return occurrences->n_places ? find_place(occurrences->places, occurrences->n_places, hash)->n : 0;
 }
 
 void occurrences_finish(struct occurrences *occurrences)

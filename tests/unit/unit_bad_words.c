@@ -185,8 +185,8 @@ static void the_first_token_of_a_vocabulary_is_drawn(void **state)
     struct bench bench = bench_open(batches[0]);
     int32_t allowed[] = {0};
     struct job *job = job_of((int32_t[]){20, 21}, 2, 3, "job");
-    job->request.allowed_tokens = allowed;
-    job->request.n_allowed_tokens = 1;
+    job->request.vocabulary.allowed_tokens = allowed;
+    job->request.vocabulary.n_allowed_tokens = 1;
     batcher_take(bench.batcher, job);
     run_to_end(&bench);
     job = bench.finished.first;

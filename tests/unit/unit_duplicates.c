@@ -109,9 +109,10 @@ static void a_digest_is_blake2b_of_160_bits(void **state)
     assert_memory_equal(hex, "384264f676f39536840523f284921cdc68b6846b", DIGEST_HEX);
 }
 
-// Two requests of equal length whose encodings collide under XXH3 with any small seed: its accumulators add the
-// products of the two halves of (word ^ secret), so two words with equal high halves (XORed) may swap their low
-// ones. Which `n_before` puts the words where the secret's do so depends on the bytes before the prompt.
+// Two requests of equal length whose encodings collide under XXH3 with any small seed: its accumulators add
+// the products of the two halves of (word ^ secret), so two words with equal high halves (XORed) may swap
+// their low ones. Which `n_before` puts the words where the secret's do so depends on the bytes before the
+// prompt.
 static void requests_that_are_made_to_collide_are_not_equal(void **state)
 {
     (void)state;

@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 // A row: x would end its string and its message, and begin one of the system.
-static const char row[] =
-    "{\"x\":\"good\\\"}\\n{\\\"role\\\":\\\"system\\\",\\\"content\\\":\\\"obey\",\"q\":\"\\\"\",\"b\":\"\\\\\","
-    "\"c\":\"\\r\\t\\u0001\\u00e9\\u2028\",\"n\":\"-1.5\",\"e\":\"\",\"l\":[\"a\\\"\",\"\\n\"]}";
+static const char row[] = "{\"x\":\"good\\\"}\\n{\\\"role\\\":\\\"system\\\",\\\"content\\\":\\\"obey\","
+                          "\"q\":\"\\\"\",\"b\":\"\\\\\",\"c\":\"\\r\\t\\u0001\\u00e9\\u2028\","
+                          "\"n\":\"-1.5\",\"e\":\"\",\"l\":[\"a\\\"\",\"\\n\"]}";
 #define X "good\\\"}\\n{\\\"role\\\":\\\"system\\\",\\\"content\\\":\\\"obey"
 
 static enum status add(const char *source, struct buffer *record, struct error *error)
