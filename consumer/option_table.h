@@ -1,5 +1,5 @@
-// The tables behind the command line, which options.c defines: the parser reads them there, and help
-// (option_help.c), manual pages and completion (manual.c) here, so that none of them has names of its own.
+// The tables behind the command line: the parser (options.c), help (option_help.c), manual pages and
+// completion (manual.c) read them, so that none of them has names of its own.
 #pragma once
 
 #include "consumer/options.h"
@@ -51,6 +51,9 @@ struct option {
 
 // In the order of the overview.
 const struct command *option_table_commands(int *n);
-// A name may have several rows, each for other commands.
+// A name may have several rows, each for other commands. n may be NULL.
+enum { OPTIONS_MAX = 256 };
 const struct option *option_table_options(int *n);
+// The command's option of that name, else another command's. NULL: none.
+const struct option *option_table_find(const struct command *command, const char *name, size_t length);
 const struct command *option_table_find_command(const char *name); // NULL: none

@@ -70,9 +70,7 @@ enum {
     DURATION_DAYS_MAX = 36525,
     RETAIN_DAYS_DEFAULT = 30,
     PROGRESS_S_DEFAULT = 60,
-    CRASH_LIMIT_DEFAULT = 5 /* two among few, three alone: a worker
-       killed from outside is no proof */
-    ,
+    CRASH_LIMIT_DEFAULT = 5, // two among few, three alone: a worker killed from outside is no proof
     DEAD_SHARE_DEFAULT = 50,
     MODEL_FAILURES_DEFAULT = 16
 };
@@ -519,7 +517,9 @@ static enum status add_properties(struct settings *settings, const char *lines, 
 static enum status apply_environment(struct settings *settings, const struct command *command,
                                      const bool *given, struct error *error)
 {
-    for (int i = 0; i < N_OPTIONS; i++) {
+    int n_options;
+    const struct option *options = option_table_options(&n_options);
+    for (int i = 0; i < n_options; i++) {
         if (!(options[i].commands & command->mask) || (given[i] && options[i].kind != PROPERTY))
             continue;
         char name[VARIABLE_BYTES_MAX];
@@ -556,11 +556,12 @@ static enum status apply_line(struct settings *settings, const struct command *c
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "expected name = value, got \"%s\"", text);
     *equals = '\0';
     char *name = trim_blanks(text), *value = trim_blanks(equals + 1);
-    const struct option *option = find_option(command, name, strlen(name));
-    if (!option || option->offset == AT(config))
+    const struct option *option = option_table_find(command, name, strlen(name));
+    if (!option || option->offset == offsetof(struct settings, config))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "no option is named \"%s\"", name);
     // One file may serve all commands: options of other commands are skipped.
-    if (!(option->commands & command->mask) || (given[option - options] && option->kind != PROPERTY))
+    if (!(option->commands & command->mask) ||
+        (given[option - option_table_options(NULL)] && option->kind != PROPERTY))
         return STATUS_OK;
     return set_value(settings, option, value, error);
 }
@@ -621,6 +622,8 @@ static bool is_variable_of_tests(const char *name)
 void options_find_unknown_variables(char *const *environment,
                                     void (*receive)(const char *name, const char *nearest))
 {
+    int n_options;
+    const struct option *options = option_table_options(&n_options);
     for (; *environment; environment++) {
         char name[VARIABLE_BYTES_MAX], known[VARIABLE_BYTES_MAX], nearest[VARIABLE_BYTES_MAX] = "";
         size_t length = strcspn(*environment, "=");
@@ -630,7 +633,7 @@ void options_find_unknown_variables(char *const *environment,
         // fewer than half of the letters differ
         int best = (int)(length - sizeof VARIABLE_PREFIX + 2) / 2;
         bool found = is_variable_of_tests(name);
-        for (int i = 0; i < N_OPTIONS && !found; i++) {
+        for (int i = 0; i < n_options && !found; i++) {
             variable_of(&options[i], known);
             int d = edit_distance(name, known);
             found = d == 0;
@@ -649,16 +652,18 @@ void options_find_unknown_variables(char *const *environment,
 static enum status parse_option(struct settings *settings, const struct command *command, bool *given,
                                 int argc, char **argv, int *i, struct error *error)
 {
+    int n_options;
+    const struct option *options = option_table_options(&n_options);
     const char *argument = argv[*i];
     const struct option *option = NULL;
     const char *value = NULL;
     if (argument[1] == '-') {
         const char *equals = strchr(argument, '=');
         size_t length = equals ? (size_t)(equals - argument) - 2 : strlen(argument) - 2;
-        option = find_option(command, argument + 2, length);
+        option = option_table_find(command, argument + 2, length);
         value = equals ? equals + 1 : NULL;
     } else {
-        for (int o = 0; o < N_OPTIONS && !option; o++)
+        for (int o = 0; o < n_options && !option; o++)
             if (options[o].letter == argument[1] && options[o].commands & command->mask)
                 option = &options[o];
         value = argument[2] ? argument + 2 : NULL;
@@ -761,7 +766,7 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
                          argc > 0 ? "there is no command \"%s\"; see sheaf help" : "%s",
                          argc > 0 ? argv[0] : "which command? see sheaf help");
     settings->command = command->name;
-    bool given[N_OPTIONS] = {false};
+    bool given[OPTIONS_MAX] = {false}; // by place in the table
     enum status status = parse_arguments(settings, command, given, argc, argv, error);
     if (status != STATUS_OK || settings->help || settings->help_all)
         return status;
@@ -773,7 +778,9 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
     if (status == STATUS_OK)
         status = apply_environment(settings, command, given, error);
     if (status == STATUS_OK)
-        status = place_model(settings, command, given[find_option(command, "model", 5) - options], error);
+        status =
+            place_model(settings, command,
+                        given[option_table_find(command, "model", 5) - option_table_options(NULL)], error);
     move_to_end(settings->kafka.properties, settings->kafka.n_properties, n_of_line);
     return status;
 }

@@ -375,7 +375,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     if (status == STATUS_OK) {
         if (config->closing)
             turn_watch_start(&worker.watch);
-        status = loop(&worker, error);
+        status = run_loop(&worker, error);
         turn_watch_stop(&worker.watch);
         progress->was_stopped = worker.stop.mode >= LEAVING;
         if (status != STATUS_OK)

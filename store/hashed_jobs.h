@@ -1,4 +1,4 @@
-// Jobs of the embedded queue that are named by the hash of their request (store/queue.c). Thread: the
+// Jobs of the embedded queue that are named by the hash of their request (store/submit.c). Thread: the
 // store's.
 #pragma once
 

@@ -1,0 +1,339 @@
+#include "consumer/option_table.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct command commands[] = {
+    {"work", WORK, 0, 1, 0, "MODEL [--brokers HOSTS | --store FILE]",
+     "The worker: computes jobs from the queue."},
+    {"submit", SUBMIT, 1, 1, -1, "FILE.jsonl --dataset NAME [--brokers HOSTS | --store FILE]",
+     "Queues the lines of a file (- is standard input): OpenAI batch lines, or "
+     "objects with prompt or messages."},
+    {"collect", COLLECT, 0, 0, -1,
+     "--dataset NAME -o OUT.jsonl [--errors ERR.jsonl] [--brokers HOSTS | --store FILE]",
+     "Writes a dataset's results in input order, in the OpenAI batch output format."},
+    {"run", RUN, 1, 2, 1, "IN.jsonl MODEL -o OUT.jsonl",
+     "Submit, work and collect in one process; resumes after an interruption."},
+    {"annotate", ANNOTATE, 1, 2, 1,
+     "TABLE MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] -o OUT",
+     "Adds columns with answers to a table (CSV, TSV, JSON lines, SQLite); "
+     "resumes, and computes nothing twice.",
+     "A row of CSV or TSV is a line, or several where a quoted field holds line "
+     "feeds; the first line names the columns.\n"
+     "A row of JSON lines is an object, its members are the columns. A prompt reads "
+     "a column by its name, {{ title }}, or\n"
+     "all of them as row. Each row is written again as it was, with the answers' "
+     "columns behind it: answer, label (--choice)\n"
+     "or the schema's properties, then sheaf_finish_reason and sheaf_error. In CSV and TSV a BLOB is "
+     "base64; no prompt reads one.\n"
+     "With --brokers the workers of a jobs topic answer (sheaf work --brokers),"
+     " and no MODEL is needed here.\n"},
+    {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
+     "Writes a page with a dataset's figures, plots, errors, labels and evaluation."},
+    {"status", STATUS, 0, 0, -1,
+     "[--dataset NAME] [--watch] [--json] --store FILE [--rebuild --brokers HOSTS]",
+     "Progress, rate and time left of each dataset."},
+    {"mirror", MIRROR, 0, 0, -1, "--brokers HOSTS --store FILE",
+     "Builds the store of a whole fleet from the topics and keeps it up to date."},
+    {"cancel", CANCEL, 0, 0, -1, "--dataset NAME [--brokers HOSTS | --store FILE]",
+     "Cancels the unfinished jobs of a dataset."},
+    {"dataset", DATASET, 1, 3, -1, "list|delete|rename|reopen [NAME [NEW-NAME]] [--store FILE]",
+     "Lists, deletes, renames datasets of a store, or queues their failed and cancelled jobs again."},
+    {"inspect", INSPECT, 1, 1, 0, "MODEL [--json]",
+     "Family, shape, tensor types, tokenizer, template, memory needed."},
+    {"tokenize", TOKENIZE, 1, 1, 0, "MODEL [--special]",
+     "Standard input: lines {\"text\": ...}. Standard output: an array of token ids per line."},
+    {"grammar", GRAMMAR, 1, 2, 0,
+     "MODEL (--json-schema FILE | --regex R | --choice A,B | --grammar FILE) "
+     "[FILE] | --cases CASES.jsonl --json",
+     "Compiles a constraint; of each line of FILE or standard input: accepted or not, and where; tokens, "
+     "forced tokens. Times are processor time of one thread."},
+    {"template", TEMPLATE, 1, 1, 0, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
+     "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt."},
+    {"logits", LOGITS, 1, 1, 0, "MODEL --tokens \"3 17 9\" -o OUT.f32",
+     "float32 logits of every position, row-major [tokens, vocabulary]."},
+    {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
+     "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
+    {"bench", BENCH, 1, 1, 0, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",
+     "Prefill and decode tokens per second by batch size."},
+};
+
+#define AT(field) offsetof(struct settings, field)
+
+static const struct option options[] = {
+    {"model", 'm', TEXT_VALUE, WITH_MODEL, AT(model.path), 0, 0, "MODEL",
+     "GGUF file, or Hugging Face folder: the same as MODEL in the usage"},
+    {"brokers", 'b', TEXT_VALUE, ON_KAFKA, AT(kafka.brokers), 0, 0, "HOSTS",
+     "Kafka bootstrap servers; default: the embedded queue"},
+    {"jobs", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.jobs), 0, 0, "TOPIC", "topic of jobs (sheaf-jobs)"},
+    {"results", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.results), 0, 0, "TOPIC",
+     "topic of results (sheaf-results)"},
+    {"dead", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.dead), 0, 0, "TOPIC",
+     "topic of dead letters (sheaf-dead)"},
+    {"control", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.control), 0, 0, "TOPIC",
+     "compacted topic of cancellations (sheaf-control)"},
+    {"group", 'g', TEXT_VALUE, WORK | MIRROR | STATUS, AT(kafka.group.name), 0, 0, "NAME",
+     "consumer group (sheaf)"},
+    {"member-name", 0, TEXT_VALUE, WORK, AT(kafka.group.member_name), 0, 0, "NAME",
+     "static member name and transactional id, e.g. of a"
+     " pod; default: generated and stored beside the store"},
+    {"dynamic-member", 0, FLAG, WORK, AT(kafka.group.is_dynamic), 0, 0, NULL,
+     "leave the group at exit; default: static membership, partitions are kept until the session times out"},
+    {"group-protocol", 0, TEXT_VALUE, WORK, AT(kafka.group.protocol), 0, 0, "HOW",
+     "rebalance protocol: eager, cooperative (librdkafka 2.6.1) or consumer "
+     "(KIP-848: librdkafka 2.12, Kafka 4) (eager)"},
+    {"membership-timeout", 0, DURATION, WORK, AT(kafka.group.membership_timeout_s), 0, 0, "TIME",
+     "the worker ends after this time without confirmed membership in the group (three times "
+     "max.poll.interval.ms: 3m)"},
+    {"create-topics", 0, FLAG, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.create), 0, 0, NULL,
+     "create missing topics"},
+    {"partitions", 0, INTEGER, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.n_partitions), 1, 65536, "N",
+     "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
+    {"refuse-deleted", 0, FLAG, WORK, AT(kafka.refuse_deleted), 0, 0, NULL,
+     "end if retention deleted jobs before the group had read them, or was there; default: a warning"},
+    {"ignore-offset-map", 0, FLAG, WORK, AT(kafka.ignore_offset_map), 0, 0, NULL,
+     "start even if the group's offset map cannot be read: finished jobs above the offset run again"},
+    {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",
+     "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
+    {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH | QUANTIZE | GRAMMAR),
+     AT(store), 0, 0, "FILE",
+     "SQLite file (sheaf.db; run: OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
+    {"dataset", 'd', TEXT_VALUE,
+     SUBMIT | COLLECT | STATUS | CANCEL | WORK | RUN | ANNOTATE | DATASET | REPORT, AT(dataset), 0, 0, "NAME",
+     "dataset"},
+    {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS | REPORT, AT(output), 0, 0, "FILE",
+     "where to write (- is standard output)"},
+    {"errors", 0, TEXT_VALUE, COLLECT | RUN | ANNOTATE, AT(errors), 0, 0, "FILE",
+     "file for failed jobs, instead of the output; annotate: for bad rows, with --skip-bad-rows"},
+    {"until-end", 0, FLAG, MIRROR, AT(follow.until_end), 0, 0, NULL, "exit at the end of the topics"},
+    {"force", 0, FLAG, COLLECT | DATASET, AT(force), 0, 0, NULL,
+     "collect: even if some jobs have not finished; delete: even if jobs are running"},
+    {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
+     "if the dataset has answers of another model or other options, compute all "
+     "of its jobs again (embedded queue)"},
+    {"require-arithmetic", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.require_arithmetic), 0, 0, "PARTS",
+     "end unless answers have this system_fingerprint, whole, or these parts of one, e.g. "
+     "\"backend=cuda-sm90 kv-type=f16\""},
+    {"retry-failed", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.retry_failed), 0, 0, NULL,
+     "first queue the failed jobs again (embedded queue)"},
+    {"model-failures", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.model_failures), 0, 1024, "N",
+     "end if the first N jobs all fail because of the model, e.g. by NaN logits, "
+     "and leave them unfinished (16; 0: never)"},
+    {"backend", 0, TEXT_VALUE, ENGINE, AT(engine.backend), 0, 0, "NAME",
+     "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 limit the instruction set"},
+    {"threads", 't', INTEGER, ENGINE, AT(engine.threads), 1, 256, "N",
+     "threads of the engine (one per core)"},
+    {"gpu-memory", 0, SIZE, ENGINE, AT(engine.gpu.memory_bytes), 0, 0, "SIZE",
+     "GPU memory for weights, pages and scratch (the free memory)"},
+    {"gpu-device", 0, INTEGER, ENGINE, AT(engine.gpu.device), 0, 1023, "N",
+     "index among the visible GPUs (0)"},
+    {"placement", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.placement), 0, 0, "HOW",
+     "computed by the GPU: auto, device (everything), layers[:N] (the last N), "
+     "attention-cpu[:N] (without attention)"},
+    {"check-cpu", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.check_cpu), 1, 1 << 30, "N",
+     "compute every Nth step again on the CPU and log the difference of the logits"},
+    {"cached-tokens", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.cached_tokens), 0, 0, NULL,
+     "report usage.prompt_tokens_details.cached_tokens in results, the only "
+     "figure that differs from run to run"},
+    {"no-graphs", 0, FLAG, ENGINE, AT(engine.gpu.no_graphs), 0, 0, NULL,
+     "on a GPU, run all steps eagerly, without CUDA graphs: for comparisons"},
+    {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
+     "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
+    {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE, AT(engine.no_ahead), 0, 0, NULL,
+     "on a GPU, schedule a step after the one before has ended: for comparisons"},
+    {"trace-steps", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.trace_steps), 0, 0, "FILE",
+     "write each step's tokens and times by phase, as JSON lines"},
+    {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH, AT(engine.kv_memory_bytes), 0, 0, "SIZE",
+     "memory for KV pages, e.g. 512M or 4G (derived from the machine)"},
+    {"kv-type", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH | LOGITS, AT(engine.kv_type), 0, 0, "TYPE",
+     "KV cache type: f16, 16 bits per item, or q8_0, 8 bits (f16; on a CPU f32 for a model in f32)"},
+    {"max-batch", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.n_sequences_max), 1, 4096, "N",
+     "sequences in one step (derived)"},
+    {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.n_tokens_max), 1, 16384, "N",
+     "tokens in one step, prefill and decode together (derived)"},
+    {"window", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.window), 1, 16384, "N",
+     "jobs read ahead of the batch (derived; embedded queue: two batches, more for short jobs)"},
+    {"max-tokens", 0, INTEGER, WORK | RUN | ANNOTATE, AT(model.max_tokens_default), 1, 1 << 20, "N",
+     "default of jobs (up to the end of the context)"},
+    {"sampling-defaults", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.defaults), 0, 0, "WHOSE",
+     "source of sampling defaults: model (generation_config.json or general.sampling.*) or none (model)"},
+    {"temperature", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.temperature), 0, 0, "X",
+     "sampling temperature of jobs that give none"},
+    {"top-p", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.top_p), 0, 0, "X",
+     "nucleus sampling, of jobs that give none"},
+    {"top-k", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.top_k), 0, 0, "N",
+     "most probable tokens to draw from, of jobs that give none"},
+    {"min-p", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.min_p), 0, 0, "X",
+     "least probability, as a share of the largest, of jobs that give none"},
+    {"presence-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.presence_penalty), 0, 0, "X",
+     "of jobs that give none"},
+    {"frequency-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.frequency_penalty), 0, 0, "X",
+     "of jobs that give none"},
+    {"repetition-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.repetition_penalty), 0, 0, "X",
+     "of jobs that give none"},
+    {"chat-template", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.chat_template), 0, 0, "FILE",
+     "chat template instead of the model's"},
+    {"tool-format", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.tool_format), 0, 0, "NAME",
+     "how the model writes calls of tools, instead of the format that its chat template implies"},
+    {"special-in-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(model.special_in_content), 0, 0, NULL,
+     "encode control tokens in the text of messages, as transformers and vLLM do"},
+    {"pre", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | TOKENIZE | INSPECT, AT(model.pre), 0, 0, "NAME",
+     "the tokenizer's split pattern instead of the model's"},
+    {"model-name", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(model.name), 0, 0, "NAME",
+     "the model's name in results"},
+    {"engine-test", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.test), 0, 0, "SPEC",
+     "mock engine for tests, with random words; time per step: instant, fixed:MS or random:MS"},
+    {"exit-when-idle", 0, INTEGER, WORK, AT(worker.exit_when_idle_s), 0, 1 << 30, "SECONDS",
+     "exit after this time without a job; on Kafka: in the worker's own "
+     "partitions, when each partition has an owner"},
+    {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics), 0, 0, "HOST:PORT",
+     "serve Prometheus metrics and a status page; a port alone: on the loopback"},
+    {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics_token), 0, 0, "FILE",
+     "secret of the page and the metrics, as Bearer token or password; needed "
+     "where other machines reach them"},
+    {"metrics-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.metrics_content), 0, 0, NULL,
+     "show the last prompts, answers and messages of errors on the page of --metrics"},
+    {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
+     "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
+    {"dead-share", 0, INTEGER, WORK, AT(worker.dead_share), 1, 100, "PERCENT",
+     "end the worker if the share of dead letters among Kafka's records exceeds this (50)"},
+    {"retain", 0, DURATION, WORK | RUN | ANNOTATE | MIRROR, AT(worker.retain_s), 0, 0, "TIME",
+     "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never)"},
+    {"progress", 0, DURATION, WORK | RUN | ANNOTATE, AT(worker.progress_s), 0, 0, "TIME",
+     "interval of progress lines if standard error is not a terminal (60; 0: never)"},
+    {"rebuild", 0, FLAG, STATUS, AT(follow.rebuild), 0, 0, NULL,
+     "first rebuild the store's rows of Kafka jobs from the topics"},
+    {"watch", 'w', FLAG, STATUS, AT(follow.watch), 0, 0, NULL, "refresh every second"},
+    {"json", 0, FLAG, STATUS | INSPECT | BENCH | DATASET | GRAMMAR, AT(json), 0, 0, NULL, "write JSON"},
+    {"json-schema", 0, TEXT_VALUE, GRAMMAR, AT(grammar.json_schema), 0, 0, "FILE",
+     "a JSON Schema, drafts 4 to 2020-12"},
+    {"regex", 0, TEXT_VALUE, GRAMMAR, AT(grammar.regex), 0, 0, "R",
+     "a regular expression that the whole text matches"},
+    {"choice", 0, TEXT_VALUE, GRAMMAR | ANNOTATE, AT(grammar.choice), 0, 0, "A,B",
+     "texts, separated by commas; annotate: labels, without the blanks around them"},
+    {"grammar", 0, TEXT_VALUE, GRAMMAR, AT(grammar.grammar), 0, 0, "FILE",
+     "a grammar in GBNF or in Lark's notation"},
+    {"cases", 0, TEXT_VALUE, GRAMMAR, AT(grammar.cases), 0, 0, "FILE",
+     "lines {\"name\", \"schema\", \"tests\": [{\"data\"}]}: verdicts and times of each, as JSON lines"},
+    {"spaces", 0, FLAG, GRAMMAR, AT(grammar.spaces), 0, 0, NULL,
+     "JSON with a blank behind each comma and colon (compact)"},
+    {"special", 0, FLAG, TOKENIZE, AT(tool.special), 0, 0, NULL,
+     "encode control tokens in the text as control tokens"},
+    {"type", 0, TEXT_VALUE, QUANTIZE, AT(tool.type), 0, 0, "TYPE", "tensor type of the matrices"},
+    {"quantize", 0, TEXT_VALUE, ENGINE, AT(model.quantize), 0, 0, "TYPE",
+     "quantize the weights while loading: q8_0, q4_k, ..."},
+    {"bos", 0, TEXT_VALUE, TEMPLATE, AT(tool.bos), 0, 0, "TEXT", "bos_token (the model's)"},
+    {"eos", 0, TEXT_VALUE, TEMPLATE, AT(tool.eos), 0, 0, "TEXT", "eos_token (the model's)"},
+    {"now", 0, TEXT_VALUE, TEMPLATE, AT(tool.now), 0, 0, "YYYY-MM-DD", "date for strftime_now (today)"},
+    {"tokens", 0, TEXT_VALUE, LOGITS, AT(tool.tokens), 0, 0, "IDS",
+     "token ids, separated by spaces or commas"},
+    {"prompt", 'p', INTEGER, BENCH, AT(bench.prompt), 1, 1 << 20, "N",
+     "prompt tokens of each sequence (128)"},
+    {"generate", 'n', INTEGER, BENCH, AT(bench.generate), 1, 1 << 20, "N", "tokens generated by each (32)"},
+    {"batch", 0, TEXT_VALUE, BENCH, AT(bench.batch), 0, 0, "LIST", "batch sizes (1,8,32)"},
+    {"repeat", 'r', INTEGER, BENCH, AT(bench.repeat), 1, 1000, "N",
+     "runs per size; the median is reported (3)"},
+    {"prompt", 'p', TEXT_VALUE, ANNOTATE, AT(annotate.prompt.file), 0, 0, "FILE.jinja",
+     "template of the prompt: the columns are its variables, row has all of them"},
+    {"system", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.system), 0, 0, "FILE.jinja",
+     "template of a system message before it"},
+    {"messages", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.messages), 0, 0, "FILE.jsonl.jinja",
+     "instead of --prompt: template of whole conversations, a JSON message per line; text of the table is escaped "
+     "inside JSON strings and refused outside them: \"content\": \"{{ text }}\" or {{ text | tojson }}"},
+    {"parameters", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.parameters), 0, 0, "FILE.json",
+     "an object of parameters in OpenAI's names, for all rows; without a temperature: 0"},
+    {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 0, 0, "FILE.json",
+     "JSON Schema of the answers: each top-level property is a column"},
+    {"prefix", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.prefix), 0, 0, "TEXT",
+     "before the names of the answers' columns (answer; with --choice label; the schema's properties)"},
+    {"figures", 0, FLAG, ANNOTATE, AT(annotate.output.figures), 0, 0, NULL,
+     "columns with the numbers of tokens"},
+    {"delimiter", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.delimiter), 0, 0, "C",
+     "between the fields of a CSV file (a comma; of TSV a tab)"},
+    {"no-header", 0, FLAG, ANNOTATE, AT(annotate.input.no_header), 0, 0, NULL,
+     "the first line is a row: columns are column1, column2, ..."},
+    {"no-quotes", 0, FLAG, ANNOTATE, AT(annotate.input.no_quotes), 0, 0, NULL,
+     "TSV without quoting: a quote is a letter; in answers tabs and line feeds are written \\t and \\n"},
+    {"skip-bad-rows", 0, FLAG, ANNOTATE, AT(annotate.input.skip_bad_rows), 0, 0, NULL,
+     "leave out rows that can't be read or rendered, and go on; default: an error"},
+    {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.format), 0, 0, "NAME",
+     "csv, tsv, jsonl or sqlite (by the file's name; of standard input csv)"},
+    {"output-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.format), 0, 0, "NAME",
+     "csv, tsv, jsonl or sqlite (by the file's name, else the input's)"},
+    {"table", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.table), 0, 0, "NAME",
+     "table of a SQLite database to read"},
+    {"sql", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.sql), 0, 0, "QUERY",
+     "query of a SQLite database to read"},
+    {"into", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.into), 0, 0, "NAME",
+     "table of a SQLite database to write, in place of one of that name"},
+    {"same-draws", 0, FLAG, WORK | RUN, AT(worker.same_draws), 0, 0, NULL,
+     "jobs without a seed draw by their prompt alone: equal requests get one answer, computed once"},
+    {"same-draws", 0, FLAG, ANNOTATE, AT(annotate.prompt.same_draws), 0, 0, NULL,
+     "equal rows get one answer also where answers are drawn at random"},
+    {"reorder", 0, FLAG, ANNOTATE, AT(annotate.reorder), 0, 0, NULL,
+     "compute rows in an order in which prompts share beginnings; where a template lists row's fields, order "
+     "those too"},
+    {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
+     "with --choice: a column a label with its probability, and the margin of the first to the second; the "
+     "label, of one vote, is the most probable one, and nothing is generated"},
+    {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
+     "ask N times with N seeds; the answer is the majority's, a column has its share (1)"},
+    {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 0, 0, "COLUMN[=PROPERTY]",
+     "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of "
+     "a schema the property named, else the one of the column's name, else the first"},
+    {"estimate", 0, FLAG, ANNOTATE, AT(annotate.estimate.wanted), 0, 0, NULL,
+     "print the number of tokens of all prompts, without computing a step, and end"},
+    {"price-in", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_in), 0, 0, "X",
+     "of a million prompt tokens, for the estimate"},
+    {"price-out", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_out), 0, 0, "X",
+     "of a million tokens of answers, for the estimate"},
+    {"seed", 0, INTEGER, ANNOTATE, AT(annotate.estimate.seed), 0, INT64_MAX, "N",
+     "seed of the sample's rows (0)"},
+    {"sample", 0, INTEGER, ANNOTATE, AT(annotate.estimate.n_rows), 1, 1 << 20, "N",
+     "answer N rows drawn evenly over the table, print them and an estimate for all, and end"},
+    {"config", 0, TEXT_VALUE, ALL, AT(config), 0, 0, "FILE", "options as \"name = value\" lines"},
+    {"log", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(log.file), 0, 0, "FILE",
+     "append messages to a file; standard error gets only the reason of a failure; SIGHUP reopens the file"},
+    {"quiet", 'q', FLAG, ALL, AT(log.quiet), 0, 0, NULL, "errors only"},
+    {"verbose", 'v', FLAG, ALL, AT(log.verbose), 0, 0, NULL, "more messages"},
+    {"log-json", 0, FLAG, ALL, AT(log.json), 0, 0, NULL, "messages as JSON lines"},
+    {"help", 'h', FLAG, ALL, AT(help), 0, 0, NULL, "print the usual options"},
+    {"help-all", 0, FLAG, ALL, AT(help_all), 0, 0, NULL, "print the rare ones too"},
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof commands[0], N_OPTIONS = sizeof options / sizeof options[0] };
+_Static_assert((int)N_OPTIONS <= (int)OPTIONS_MAX, "a bit for each in a parser's array");
+
+const struct command *option_table_commands(int *n)
+{
+    *n = N_COMMANDS;
+    return commands;
+}
+
+const struct option *option_table_options(int *n)
+{
+    if (n)
+        *n = N_OPTIONS;
+    return options;
+}
+
+const struct command *option_table_find_command(const char *name)
+{
+    for (int i = 0; name && i < N_COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+const struct option *option_table_find(const struct command *command, const char *name, size_t length)
+{
+    const struct option *found = NULL;
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (strlen(options[i].name) != length || memcmp(options[i].name, name, length) != 0)
+            continue;
+        if (options[i].commands & command->mask)
+            return &options[i];
+        found = &options[i];
+    }
+    return found;
+}

@@ -1,0 +1,270 @@
+// Submitting to the embedded queue, and how far a dataset's file was submitted.
+#include "schemas/clock.h"
+#include "store/dataset_name.h"
+#include "store/hashed_jobs.h"
+#include "store/workers.h"
+
+static enum status ensure_dataset(struct store *store, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *insert = database_statement(
+        &store->database,
+        "INSERT INTO datasets (dataset, submitted_at_us) VALUES (?, ?) ON CONFLICT DO NOTHING", error);
+    if (!insert)
+        return error->status;
+    bind_text(insert, 1, dataset);
+    bind_integer(insert, 2, clock_wall_us());
+    enum status status = database_run(&store->database, insert, error);
+    if (status != STATUS_OK)
+        return status;
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT cancelled_at_us IS NOT NULL, compacted_at_us IS NOT NULL FROM datasets WHERE dataset = ?",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    int code = sqlite3_step(select);
+    bool found = code == SQLITE_ROW;
+    bool cancelled = found && sqlite3_column_int(select, 0),
+         compacted = found && sqlite3_column_int(select, 1);
+    sqlite3_reset(select);
+    if (!found)
+        return database_error(&store->database, "looking for the dataset", error);
+    if (compacted)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                         "%s: dataset %.*s is finished and old, its jobs were"
+                         " removed (--retain): submit under another name",
+                         store->database.path, (int)dataset.size, dataset.data);
+    if (cancelled)
+        return error_set(error, STATUS_REFUSE, ERROR_CANCELLED,
+                         "%s: dataset %.*s was cancelled: submit under another name", store->database.path,
+                         (int)dataset.size, dataset.data);
+    return STATUS_OK;
+}
+
+// The id for the first job that is added. 0: SQLite's next one; another only if the highest ids belonged to
+// deleted jobs.
+static enum status first_id(struct store *store, int64_t *id, struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT coalesce((SELECT iif(last > (SELECT coalesce(max(id), 0)"
+                           " FROM jobs), last + 1, 0) FROM deleted_jobs), 0)",
+                           error);
+    if (!select)
+        return error->status;
+    int code = sqlite3_step(select);
+    *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? STATUS_OK
+                              : database_error(&store->database, "reading the last job's id", error);
+}
+
+static enum status submit_one(struct store *store, struct text dataset, const struct submission *submission,
+                              int64_t first, int64_t now_us, size_t *n_added, int64_t *id,
+                              struct error *error)
+{
+    struct database *database = &store->database;
+    *id = 0;
+    sqlite3_stmt *job =
+        database_statement(database,
+                           "INSERT INTO jobs (dataset, job_id, custom_id, job_index, status, submitted_at_us,"
+                           " priority, deadline_us, id) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?)"
+                           " ON CONFLICT (dataset, job_id) DO NOTHING",
+                           error);
+    sqlite3_stmt *record =
+        job ? database_statement(database, "INSERT INTO records (job, record, encoding) VALUES (?, ?, ?)",
+                                 error)
+            : NULL;
+    if (!record)
+        return error->status;
+    bind_text(job, 1, dataset);
+    bind_text(job, 2, submission->job_id);
+    bind_text(job, 3, submission->custom_id);
+    if (submission->index >= 0)
+        bind_integer(job, 4, submission->index);
+    BIND_INTEGERS(job, 5, now_us, submission->priority);
+    bind_nonzero(job, 7, submission->deadline_s * 1000000);
+    if (first && *n_added == 0)
+        bind_integer(job, 8, first);
+    enum status status = database_run(database, job, error);
+    if (status != STATUS_OK || sqlite3_changes(database->sqlite) == 0)
+        return status;
+    *id = sqlite3_last_insert_rowid(database->sqlite);
+    bind_integer(record, 1, *id);
+    bind_blob(record, 2, submission->record);
+    bind_integer(record, 3, submission->encoding);
+    *n_added += 1;
+    return database_run(database, record, error);
+}
+
+// The jobs that this transaction has added: their ids are the highest.
+static enum status queue_added(struct store *store, int64_t first, struct error *error)
+{
+    sqlite3_stmt *queue = database_statement(
+        &store->database,
+        "INSERT INTO queue (job, priority, deadline_us) SELECT id, priority, coalesce(deadline_us, "
+        "9223372036854775807) FROM jobs WHERE id >= ? ORDER BY id",
+        error);
+    if (!queue)
+        return error->status;
+    bind_integer(queue, 1, first);
+    return database_run(&store->database, queue, error);
+}
+
+static enum status find_id(struct store *store, struct text dataset, struct text job_id, int64_t *id,
+                           struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT id FROM jobs WHERE dataset = ? AND job_id = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    bind_text(select, 2, job_id);
+    int code = sqlite3_step(select);
+    *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for a job", error);
+}
+
+// ids: [n] of the jobs, those that were there before too; may be NULL.
+static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions,
+                              size_t n, size_t *n_added, int64_t *ids, struct error *error)
+{
+    int64_t now_us = clock_wall_us(), first = 0, first_added = 0;
+    enum status status = ensure_dataset(store, dataset, error);
+    if (status == STATUS_OK)
+        status = first_id(store, &first, error);
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        int64_t id;
+        status = submit_one(store, dataset, &submissions[i], first, now_us, n_added, &id, error);
+        first_added = first_added ? first_added : id;
+        if (status == STATUS_OK && ids && !id)
+            status = find_id(store, dataset, submissions[i].job_id, &id, error);
+        if (ids)
+            ids[i] = id;
+    }
+    if (status == STATUS_OK && *n_added)
+        status = queue_added(store, first_added, error);
+    if (status != STATUS_OK || !*n_added)
+        return status;
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE datasets SET n_submitted = n_submitted + ?, collected_at_us = NULL WHERE dataset = ?", error);
+    if (!update)
+        return error->status;
+    bind_integer(update, 1, (int64_t)*n_added);
+    bind_text(update, 2, dataset);
+    return database_run(&store->database, update, error);
+}
+
+enum status store_submit_requests(struct store *store, struct text dataset,
+                                  const struct submission *submissions, size_t n, int64_t *ids,
+                                  size_t *n_added, struct error *error)
+{
+    *n_added = 0;
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = submit_all(store, dataset, submissions, n, n_added, ids, error);
+    return database_end(&store->database, status, error);
+}
+
+enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions,
+                         size_t n, size_t *n_added, struct error *error)
+{
+    return store_submit_requests(store, dataset, submissions, n, NULL, n_added, error);
+}
+
+// ---- progress of a dataset's submission ----
+
+static enum status read_mark(struct store *store, struct text dataset, struct dataset_mark *mark,
+                             bool *complete, struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT fingerprint, n_lines, complete FROM datasets WHERE dataset = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    *mark = (struct dataset_mark){0};
+    *complete = false;
+    int code = sqlite3_step(select);
+    if (code == SQLITE_ROW && sqlite3_column_type(select, 0) == SQLITE_INTEGER) {
+        bool by_lines = sqlite3_column_type(select, 1) == SQLITE_INTEGER;
+        *mark = (struct dataset_mark){by_lines ? sqlite3_column_int64(select, 1) : STORE_WHOLE_FILE,
+                                      (uint64_t)sqlite3_column_int64(select, 0)};
+        *complete = sqlite3_column_int(select, 2);
+    }
+    sqlite3_reset(select);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for the dataset", error);
+}
+
+static enum status move_mark(struct store *store, struct text dataset, const struct dataset_mark *from,
+                             const struct dataset_mark *upto, struct error *error)
+{
+    struct dataset_mark now;
+    bool complete;
+    enum status status = read_mark(store, dataset, &now, &complete, error);
+    if (status != STATUS_OK)
+        return status;
+    if (now.n_lines != from->n_lines || now.hash != from->hash)
+        return error_set(error, STATUS_RETRY, ERROR_STORE,
+                         "%s: dataset %.*s: another process has submitted to it meanwhile; try again",
+                         store->database.path, (int)dataset.size, dataset.data);
+    sqlite3_stmt *update =
+        database_statement(&store->database,
+                           "UPDATE datasets SET fingerprint = ?, n_lines = ? WHERE dataset = ?", error);
+    if (!update)
+        return error->status;
+    BIND_INTEGERS(update, 1, (int64_t)upto->hash, upto->n_lines);
+    bind_text(update, 3, dataset);
+    return database_run(&store->database, update, error);
+}
+
+enum status store_submit_lines(struct store *store, struct text dataset, const struct submission *submissions,
+                               size_t n, const struct dataset_mark *from, const struct dataset_mark *upto,
+                               size_t *n_added, struct error *error)
+{
+    *n_added = 0;
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = submit_all(store, dataset, submissions, n, n_added, NULL, error);
+    if (status == STATUS_OK)
+        status = move_mark(store, dataset, from, upto, error);
+    return database_end(&store->database, status, error);
+}
+
+enum status store_dataset_begin(struct store *store, struct text dataset, struct dataset_mark *mark,
+                                struct error *error)
+{
+    bool complete = false;
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = dataset_name_check_queue(store, dataset, error);
+    if (status == STATUS_OK)
+        status = ensure_dataset(store, dataset, error);
+    if (status == STATUS_OK)
+        status = read_mark(store, dataset, mark, &complete, error);
+    if (status == STATUS_OK && mark->n_lines == STORE_WHOLE_FILE && !complete)
+        status = error_set(
+            error, STATUS_REFUSE, ERROR_STORE,
+            "%s: dataset %.*s: an older version of sheaf began to submit it and did not end: submit under"
+            " another name, or start with a new store",
+            store->database.path, (int)dataset.size, dataset.data);
+    return database_end(&store->database, status, error);
+}
+
+enum status store_dataset_complete(struct store *store, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *update =
+        database_statement(&store->database, "UPDATE datasets SET complete = 1 WHERE dataset = ?", error);
+    if (!update)
+        return error->status;
+    bind_text(update, 1, dataset);
+    return database_run(&store->database, update, error);
+}
