@@ -111,15 +111,11 @@ static enum status read_repeated(struct gbnf *gbnf, struct operand *operand)
     struct grammar_source *source = &gbnf->source;
     enum status status = read_item(gbnf, operand);
     while (status == STATUS_OK) {
-        uint32_t min = 0, max = EXPRESSION_UNBOUNDED;
+        uint32_t min, max;
+        bool found;
         skip_blanks(source);
-        if (source_take(source, "+"))
-            min = 1;
-        else if (source_take(source, "?"))
-            max = 1;
-        else if (source_take(source, "{"))
-            status = source_braces(source, &min, &max);
-        else if (!source_take(source, "*"))
+        status = source_repetition(source, &found, &min, &max);
+        if (!found)
             break;
         if (status == STATUS_OK) {
             *operand = operand_repeat(source->rules, *operand, min, max);

@@ -151,7 +151,7 @@ static void skip_spaces(struct grammar_source *source)
         source->at++;
 }
 
-enum status source_braces(struct grammar_source *source, uint32_t *min, uint32_t *max)
+static enum status read_braces(struct grammar_source *source, uint32_t *min, uint32_t *max)
 {
     skip_spaces(source);
     bool has_min = source_number(source, min), has_max = has_min;
@@ -168,6 +168,22 @@ enum status source_braces(struct grammar_source *source, uint32_t *min, uint32_t
     if ((!has_min && !has_max) || !source_take(source, "}"))
         return source_refuse(source, "a repetition is not {n}, {n,}, {n,m} or {,m}");
     return *min <= *max ? STATUS_OK : source_refuse(source, "a repetition has its numbers out of order");
+}
+
+enum status source_repetition(struct grammar_source *source, bool *found, uint32_t *min, uint32_t *max)
+{
+    *found = true;
+    *min = 0;
+    *max = EXPRESSION_UNBOUNDED;
+    if (source_take(source, "+"))
+        *min = 1;
+    else if (source_take(source, "?"))
+        *max = 1;
+    else if (source_take(source, "{"))
+        return read_braces(source, min, max);
+    else
+        *found = source_take(source, "*");
+    return STATUS_OK;
 }
 
 static bool grow_names(struct grammar_names *names)

@@ -27,8 +27,8 @@ bool source_number(struct grammar_source *source, uint32_t *number);
 enum status source_quoted(struct grammar_source *source, struct buffer *out);
 // Letters, digits, '_' and, with `hyphens`, '-'.
 struct text source_name(struct grammar_source *source, bool hyphens);
-// {n}, {n,}, {n,m} or {,m} after '{'.
-enum status source_braces(struct grammar_source *source, uint32_t *min, uint32_t *max);
+// What may follow an item: +, ?, *, {n}, {n,}, {n,m} or {,m}. *found false: none of these.
+enum status source_repetition(struct grammar_source *source, bool *found, uint32_t *min, uint32_t *max);
 
 struct grammar_name {
     struct text name;

@@ -210,17 +210,14 @@ static enum status read_repeated(struct lark *lark, struct operand *operand)
     struct grammar_source *source = &lark->source;
     enum status status = read_item(lark, operand);
     while (status == STATUS_OK) {
-        uint32_t min = 0, max = EXPRESSION_UNBOUNDED;
+        uint32_t min, max;
+        bool found = true;
         lark_skip(source);
-        if (source_take(source, "+"))
-            min = 1;
-        else if (source_take(source, "?"))
-            max = 1;
-        else if (source_take(source, "~"))
+        if (source_take(source, "~"))
             status = read_count(lark, &min, &max);
-        else if (source_take(source, "{"))
-            status = source_braces(source, &min, &max);
-        else if (!source_take(source, "*"))
+        else
+            status = source_repetition(source, &found, &min, &max);
+        if (!found)
             break;
         if (status == STATUS_OK) {
             *operand = repeat_operand(lark, *operand, min, max);
