@@ -66,12 +66,14 @@ static const char *const queries[REPORT_QUERY_COUNT] = {
         "WITH given AS (SELECT iif(json_valid(answer) AND substr(ltrim(answer), 1, 1) = '{', answer,"
         "  json_object('answer', trim(answer))) AS object FROM answers WHERE dataset = ?1 AND status = 'done'"
         "  AND (SELECT n_table_rows FROM datasets WHERE dataset = ?1) IS NULL),"
-        " counted AS (SELECT key, iif(type IN ('true', 'false', 'null'), type, CAST(value AS TEXT)) AS label, count(*) AS n"
+        " counted AS (SELECT key, iif(type IN ('true', 'false', 'null'), type, CAST(value AS TEXT)) AS label,"
+        "  count(*) AS n"
         "  FROM given, json_each(object) WHERE type NOT IN ('array', 'object') GROUP BY 1, 2)"
-        " SELECT key, label, n, NULL FROM (SELECT *, count(*) OVER (PARTITION BY key) AS n_labels, max(n) OVER (PARTITION BY key) AS"
-        "  most FROM counted) WHERE n_labels <= " NUMBER(
+        " SELECT key, label, n, NULL FROM (SELECT *, count(*) OVER (PARTITION BY key) AS n_labels,"
+        "  max(n) OVER (PARTITION BY key) AS most FROM counted) WHERE n_labels <= " NUMBER(
             LABELS) " AND most > 1"
-                    " UNION ALL SELECT property, label, n, n_table_rows FROM table_labels JOIN datasets USING (dataset) WHERE dataset = ?1"
+                    " UNION ALL SELECT property, label, n, n_table_rows FROM table_labels"
+                    "  JOIN datasets USING (dataset) WHERE dataset = ?1"
                     " ORDER BY 1, 3 DESC, 2",
     [REPORT_WORKERS] =
         "SELECT id, host || ' ' || pid, backend, generated_tokens, generated_tokens * 1e6 / max(busy_us, 1),"

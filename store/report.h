@@ -29,8 +29,8 @@ enum report_query {
     REPORT_ANSWER_LENGTHS,
     // code, jobs of the code, an example's custom_id, its message; up to REPORT_EXAMPLES rows a code
     REPORT_ERRORS,
-    // property, value, rows, rows of the table: of the table that annotate wrote last, else property ("answer": the whole
-    // text), value, answers of jobs, null; by property, the most frequent first
+    // property, value, rows, rows of the table: of the table that annotate wrote last, else property
+    // ("answer": the whole text), value, answers of jobs, null; by property, the most frequent first
     REPORT_LABELS_BY_PROPERTY,
     // gold label, answer, rows
     REPORT_EVALUATION,

@@ -12,8 +12,9 @@ struct csv_record { // being read
     bool has_lone_return; // a CR without LF, which libcsv takes for the end of a record
     int64_t first_line;
     uint64_t n_bytes;
-    struct buffer text; // of its fields
-    size_t *ends;       // [capacity]: of each field in `text`
+    struct buffer bytes; // as they are in the file
+    struct buffer text;  // of its fields
+    size_t *ends;        // [capacity]: of each field in `text`
     struct value *fields;
     size_t n_fields, capacity;
 };
@@ -27,16 +28,7 @@ struct csv_reader {
     bool at_end; // of the source
     struct table_style style;
     int64_t line, line_bytes; // being read, from 1; bytes of it parsed
-    // the record being read
-    bool is_begun, is_complete, is_blank;
-    bool has_lone_return; // a CR without LF, which libcsv takes for the end of a record
-    int64_t first_line;
-    uint64_t record_bytes;
-    struct buffer record; // its bytes
-    struct buffer text;   // of its fields
-    size_t *ends;         // [capacity]: of each field in `text`
-    struct value *fields;
-    size_t n_fields, capacity;
+    struct csv_record record;
     bool failed; // out of memory
 };
 
@@ -75,11 +67,12 @@ static void end_record(int byte, void *context)
 
 static void clear_record(struct csv_reader *reader)
 {
-    reader->is_begun = reader->is_complete = reader->is_blank = reader->has_lone_return = false;
-    reader->record_bytes = 0;
-    reader->n_fields = 0;
-    buffer_clear(&reader->record);
-    buffer_clear(&reader->text);
+    reader->record.is_begun = reader->record.is_complete = reader->record.is_blank =
+        reader->record.has_lone_return = false;
+    reader->record.n_bytes = 0;
+    reader->record.n_fields = 0;
+    buffer_clear(&reader->record.bytes);
+    buffer_clear(&reader->record.text);
 }
 
 static enum status start_parser(struct csv_reader *reader, struct error *error)
@@ -185,7 +178,8 @@ static enum status reject(struct csv_reader *reader, struct table_row *row, int6
 
 static struct text record_of(const struct csv_reader *reader)
 {
-    struct text record = {reader->record.data ? reader->record.data : "", reader->record.size};
+    struct text record = {reader->record.bytes.data ? reader->record.bytes.data : "",
+                          reader->record.bytes.size};
     record.size -= record.size && record.data[record.size - 1] == '\n';
     record.size -= record.size && record.data[record.size - 1] == '\r';
     return record;
@@ -193,17 +187,19 @@ static struct text record_of(const struct csv_reader *reader)
 
 static void take_fields(struct csv_reader *reader, size_t *n_fields, struct table_row *row)
 {
-    for (size_t i = 0, start = 0; i < reader->n_fields; start = reader->ends[i++])
-        reader->fields[i] = value_string(
-            (struct text){reader->text.data ? reader->text.data + start : "", reader->ends[i] - start});
-    *n_fields = reader->is_blank ? 0 : reader->n_fields;
-    *row =
-        (struct table_row){.fields = reader->fields, .line = reader->first_line, .record = record_of(reader)};
+    for (size_t i = 0, start = 0; i < reader->record.n_fields; start = reader->record.ends[i++])
+        reader->record.fields[i] =
+            value_string((struct text){reader->record.text.data ? reader->record.text.data + start : "",
+                                       reader->record.ends[i] - start});
+    *n_fields = reader->record.is_blank ? 0 : reader->record.n_fields;
+    *row = (struct table_row){.fields = reader->record.fields,
+                              .line = reader->record.first_line,
+                              .record = record_of(reader)};
 }
 
 static enum status check_memory(const struct csv_reader *reader, struct error *error)
 {
-    if (!reader->failed && !reader->text.failed && !reader->record.failed)
+    if (!reader->failed && !reader->record.text.failed && !reader->record.bytes.failed)
         return STATUS_OK;
     return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: line %lld: out of memory",
                      reader->source->name, (long long)reader->line);
@@ -248,8 +244,8 @@ static enum status parse_piece(struct csv_reader *reader, struct text piece, str
     reader->record.is_begun = true;
     int64_t line = reader->line, column = reader->line_bytes;
     size_t taken = csv_parse(&reader->parser, piece.data, piece.size, add_field, end_record, reader);
-    buffer_add(&reader->record, piece.data, piece.size);
-    pass(reader, piece);
+    buffer_add(&reader->record.bytes, piece.data, piece.size);
+    pass_piece(reader, piece);
     reader->record.n_bytes += piece.size;
     if (csv_error(&reader->parser) == CSV_ENOMEM)
         reader->failed = true;
@@ -329,8 +325,8 @@ void csv_reader_close(struct csv_reader *reader)
     if (!reader)
         return;
     csv_free(&reader->parser);
-    buffer_finish(&reader->record);
-    buffer_finish(&reader->text);
+    buffer_finish(&reader->record.bytes);
+    buffer_finish(&reader->record.text);
     free(reader->bytes);
     free(reader->record.ends);
     free(reader->record.fields);

@@ -1,5 +1,5 @@
-// Rows of each label in the table that annotate writes, for `sheaf report`: of columns whose labels are known, and of
-// others with at most LABEL_VALUES_MAX different values. Thread: main.
+// Rows of each label in the table that annotate writes, for `sheaf report`: of columns whose labels are
+// known, and of others with at most LABEL_VALUES_MAX different values. Thread: main.
 #pragma once
 
 #include "consumer/table/row_answer.h"

@@ -1,5 +1,5 @@
-// The labels that an answer may be: those of --choice, or of a property whose schema enumerates them (enum, const,
-// boolean, null, unions of these, $ref within the schema). Thread: main.
+// The labels that an answer may be: those of --choice, or of a property whose schema enumerates them (enum,
+// const, boolean, null, unions of these, $ref within the schema). Thread: main.
 #pragma once
 
 #include "schemas/arena.h"

@@ -13,10 +13,10 @@ struct table_target {
     struct table_style style;
     bool no_header;
     bool no_quotes; // TSV: a tab, CR, LF or backslash is written as an escape of C
-    bool
-        is_verbatim; // CSV and TSV: the input is such a table too, and its fields are written as they stand there
-    struct text header; // with is_verbatim: the input's, as it stands there; data NULL: none
-    const char *into;   // SQLite: the table
+    // CSV and TSV: the input is such a table too, and its fields are written unchanged
+    bool is_verbatim;
+    struct text header;                        // with is_verbatim: the input's, unchanged; data NULL: none
+    const char *into;                          // SQLite: the table
     const struct table_columns *input, *added; // copied
 };
 

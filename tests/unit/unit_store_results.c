@@ -1,5 +1,5 @@
-// Results that the store has of jobs that its own queue did not compute: kept for equal requests, and taken for a
-// table's rows.
+// Results that the store has of jobs that its own queue did not compute: kept for equal requests, and taken
+// for a table's rows.
 #include "store/equal_requests.h"
 #include "store/hashed_jobs.h"
 #include "tests/store_jobs.h"

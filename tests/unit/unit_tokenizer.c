@@ -332,7 +332,8 @@ static void tokens_known_to_end_a_turn_end_the_generation(void **state)
     tokenizer_close(tokenizer);
 }
 
-// gpt-oss and Solar: where a vocabulary has both of its marks, at whichever ids, <|end|> ends one message of several.
+// gpt-oss and Solar: where a vocabulary has both of its marks, at whichever ids, <|end|> ends one message of
+// several.
 static void an_end_of_a_part_ends_no_answer(void **state)
 {
     static const struct {
