@@ -787,7 +787,9 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
 
 void settings_finish(struct settings *settings)
 {
-    for (int i = 0; i < N_OPTIONS; i++) {
+    int n_options;
+    const struct option *options = option_table_options(&n_options);
+    for (int i = 0; i < n_options; i++) {
         if (options[i].kind != TEXT_VALUE)
             continue;
         char **value = (char **)((char *)settings + options[i].offset);

@@ -59,9 +59,9 @@ enum status annotate_evaluate(struct annotate *annotate, const struct table_row 
         return STATUS_OK;
     const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];
     struct buffer texts[4] = {{0}};
-    struct text gold = label_text(&row->fields[annotate->gold_column], &texts[0]);
+    struct text gold = label_text(&row->fields[annotate->gold.column], &texts[0]);
     struct text answer = label_text(row_answer_label(&annotate->answer), &texts[1]);
-    enum status status = evaluation_add(&annotate->evaluation, label_set_match(labels, gold, &texts[2]),
+    enum status status = evaluation_add(&annotate->gold.evaluation, label_set_match(labels, gold, &texts[2]),
                                         label_set_match(labels, answer, &texts[3]), error);
     for (int i = 0; i < 4; i++)
         buffer_finish(&texts[i]);
@@ -89,7 +89,7 @@ static struct text nearest_label(const struct label_set *labels, struct text gol
 static void write_impossible(const struct annotate *annotate, struct buffer *out)
 {
     const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];
-    const struct evaluation *evaluation = &annotate->evaluation;
+    const struct evaluation *evaluation = &annotate->gold.evaluation;
     long long n_rows = 0;
     int n_shown = 0;
     for (size_t i = 0; labels->is_closed && i < evaluation->n_classes; i++) {
@@ -135,7 +135,7 @@ void annotate_write_evaluation(const struct annotate *annotate, struct buffer *o
     }
     buffer_add_byte(out, '\n');
     write_impossible(annotate, out);
-    evaluation_write(&annotate->evaluation, out);
+    evaluation_write(&annotate->gold.evaluation, out);
 }
 
 enum status annotate_store_evaluation(const struct annotate *annotate, struct error *error)

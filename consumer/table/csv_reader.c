@@ -150,8 +150,8 @@ static void pass_piece(struct csv_reader *reader, struct text piece)
 
 // Skips the rest of the line; reading continues with the next one. `line`: of the fault, perhaps behind the one in which
 // the row begins.
-static enum status reject(struct csv_reader *reader, struct table_row *row, int64_t line, int64_t column,
-                          const char *what, struct error *error)
+static enum status reject_record(struct csv_reader *reader, struct table_row *row, int64_t line,
+                                 int64_t column, const char *what, struct error *error)
 {
     struct error ignored;
     enum status status = STATUS_OK;
@@ -164,14 +164,14 @@ static enum status reject(struct csv_reader *reader, struct table_row *row, int6
     }
     if (status != STATUS_OK || start_parser(reader, &ignored) != STATUS_OK)
         return status != STATUS_OK ? status : STATUS_REFUSE;
-    bool is_later = line > reader->first_line;
+    bool is_later = line > reader->record.first_line;
     char begin[96] = "";
-    *row = (struct table_row){.line = reader->first_line,
-                              .n_lines = reader->line + (reader->line_bytes > 0) - reader->first_line,
+    *row = (struct table_row){.line = reader->record.first_line,
+                              .n_lines = reader->line + (reader->line_bytes > 0) - reader->record.first_line,
                               .column = is_later ? 0 : column};
     if (is_later)
         snprintf(begin, sizeof begin, "; the row begins in line %lld: is a quote not closed there?",
-                 (long long)reader->first_line);
+                 (long long)reader->record.first_line);
     return error_set(error, STATUS_REJECT, ERROR_FILE, "%s: line %lld, column %lld: %s%s",
                      reader->source->name, (long long)line, (long long)column, what, begin);
 }
