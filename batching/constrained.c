@@ -286,8 +286,8 @@ static void end_where_nothing_follows(struct sequence *sequence)
     if (matcher_must_end(&sequence->constrained.matcher, &must_end, &sequence->constrained.error) !=
         STATUS_OK)
         fail_matching(sequence);
-    sequence->n_end_tokens = must_end;
-    sequence->n_forced += must_end;
+    sequence->answer.n_end_tokens = must_end;
+    sequence->answer.n_forced += must_end;
     if (must_end)
         sequence->answer.finish_reason = FINISH_STOP;
 }

@@ -89,7 +89,7 @@ struct sequence_answer {
     // n_generated, or n_generated + 1: then `output` of the submitted step is its newest token
     int32_t n_drawn;
     int32_t output;
-    int32_t n_forced;               // of n_generated: not drawn (batching/constrained.h)
+    int32_t n_forced;               // of n_generated and n_end_tokens: not drawn (batching/constrained.h)
     struct buffer text;             // bytes of the generated tokens
     struct logprob_entry *logprobs; // [generated_capacity] if requested, texts in the job's arena
     enum finish_reason finish_reason;
@@ -111,28 +111,10 @@ struct sequence {
     struct sequence_wait wait;
     int64_t admission; // serial number: the youngest is preempted first
     bool running;
-    // Tokens that it scores: row first_target + i gives the logprob of targets[i]. NULL: none.
-    const int32_t *targets;
-    int32_t n_targets, first_target;
-    int32_t n_submitted, n_scored; // of the targets: in a submitted step; with their result
-    double logprob;                // sum over the scored targets
-    bool only_scores;              // draws no token: it ends with its last target
-    // The answer.
-    int32_t *generated; // [n_generated]
-    int32_t n_generated, generated_capacity;
-    // n_generated, or n_generated + 1: then `output` of the submitted step is its newest token
-    int32_t n_drawn;
-    int32_t output;
-    int32_t n_forced;       // of n_generated and n_end_tokens: not drawn (batching/constrained.h)
-    struct matcher matcher; // of a constrained sequence: its text; zeroed until it is asked for
-    struct error matching;  // of a constrained sequence: why it has no mask
-    // of a constrained sequence: no token can follow, not even one that ends the answer
-    bool is_complete;
-    struct buffer text;             // bytes of the generated tokens
-    struct logprob_entry *logprobs; // [generated_capacity] if requested, texts in the job's arena
-    enum finish_reason finish_reason;
-    // 1: a stop token ended the answer: it is counted as generated, not part of text or logprobs
-    int32_t n_end_tokens;
+    struct sequence_cache cache;
+    struct sequence_targets scoring;
+    struct sequence_answer answer;
+    struct sequence_constraint constrained;
 };
 
 struct prompt_limits {

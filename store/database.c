@@ -221,7 +221,7 @@ static enum status set_log_mode(struct database *database, int patience_ms, stru
     return status;
 }
 
-static enum status configure(struct database *database, enum store_mode mode, struct error *error)
+static enum status configure_connection(struct database *database, enum store_mode mode, struct error *error)
 {
     int patience_ms = mode == STORE_CREATE_SOON ? STORE_TURN_MS : STORE_BUSY_MS;
     sqlite3_busy_timeout(database->sqlite, patience_ms);

@@ -110,7 +110,7 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
         return STATUS_OK; // it needs none
     bool beside_input = file_is_stream(settings->output);
     if (!settings->store && beside_input && file_is_stream(annotate->source.path))
-        return refuse(error, "between two pipes there is no name for the store: give --store FILE");
+        return refuse_options(error, "between two pipes there is no name for the store: give --store FILE");
     int length = settings->store ? asprintf(&annotate->store_path, "%s", settings->store)
                                  : asprintf(&annotate->store_path, "%s.db",
                                             beside_input ? annotate->source.path : settings->output);
@@ -274,8 +274,9 @@ static enum status run_worker(struct annotate *annotate, struct error *error)
     if (status != STATUS_OK || !line.n_total)
         return status;
     log_write(LOG_INFO, "%lld row%s: %lld different request%s new, %lld of the dataset's %lld are answered",
-              (long long)annotate->n_rows, annotate->n_rows == 1 ? "" : "s", (long long)annotate->n_added,
-              annotate->n_added == 1 ? " is" : "s are", (long long)line.n_before, (long long)line.n_total);
+              (long long)annotate->rows.n, annotate->rows.n == 1 ? "" : "s",
+              (long long)annotate->rows.n_added, annotate->rows.n_added == 1 ? " is" : "s are",
+              (long long)line.n_before, (long long)line.n_total);
     struct service service = {
         .store = annotate->store, .dataset = annotate->dataset, .requests_differ = true, .line = &line};
     struct worker_progress progress;

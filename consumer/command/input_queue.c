@@ -126,8 +126,8 @@ static enum status find_change(const struct queueing *queueing, struct input *in
             break;
         *change = (struct comparison){.line = line, .is_same = input_line_is_blank(line)};
         bool is_blank = change->is_same;
-        status = store_submitted(queueing->store, queueing->dataset, input->lines.number, &after, compare,
-                                 change, &found, error);
+        status = store_submitted(queueing->store, queueing->dataset, input->lines.number, &after,
+                                 compare_records, change, &found, error);
         change->is_same = found ? change->is_same : is_blank;
     }
     return status;
