@@ -39,8 +39,9 @@ enum status store_step_cost(struct store *store, struct step_cost *cost, struct 
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT count(*), total(s.prefill_tokens), total(s.generated), max(workers.n_sequences_max), max(workers.n_tokens_max), total(x), total(y),"
-        " total(x * x), total(x * y), total(y * y), total(s.n_sequences),"
+        "SELECT count(*), total(s.prefill_tokens), total(s.generated),"
+        " max(workers.n_sequences_max), max(workers.n_tokens_max), total(x),"
+        " total(y), total(x * x), total(x * y), total(y * y), total(s.n_sequences),"
         " (SELECT count(*) FROM jobs WHERE worker IN " ALIKE " AND finished_at_us IS NOT NULL),"
         " coalesce(avg(s.n_sequences) FILTER (WHERE s.waiting > 0), max(workers.n_sequences_max))"
         " FROM (SELECT worker, n_sequences, waiting, prefill_tokens, generated, CAST(n_tokens AS REAL) AS x,"

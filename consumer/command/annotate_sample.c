@@ -46,8 +46,8 @@ static double total_of(const struct sum *sum, int64_t n_all)
     return sum->of_different + fmax((double)(n_all - sum->n_different), 0) * mean_of(sum);
 }
 
-// Student's t of a 95 % interval. From 3 degrees of freedom on Fisher's expansion, within 1 % (Abramowitz and Stegun,
-// "Handbook of Mathematical Functions", 26.7.5).
+// Student's t of a 95 % interval. From 3 degrees of freedom on Fisher's expansion, within 1 % (Abramowitz and
+// Stegun, "Handbook of Mathematical Functions", 26.7.5).
 static double student_of(double degrees)
 {
     const double z = 1.959964, z2 = z * z;
@@ -58,8 +58,9 @@ static double student_of(double degrees)
     return z + (first + (second + third / degrees) / degrees) / degrees;
 }
 
-// Half of the 95 % interval of total_of: of a ratio of two sums over the sample (Cochran, "Sampling Techniques"), for a
-// sample without repetition. 0: nothing is left to estimate, or one row alone says nothing of it.
+// Half of the 95 % interval of total_of: of a ratio of two sums over the sample (Cochran, "Sampling
+// Techniques"), for a sample without repetition. 0: nothing is left to estimate, or one row alone says
+// nothing of it.
 static double margin_of(const struct sum *sum, int64_t n_all)
 {
     if (sum->n < 2 || sum->n_different >= n_all)
