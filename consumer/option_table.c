@@ -26,7 +26,8 @@ static const struct command commands[] = {
      "columns behind it: answer, label (--choice)\n"
      "or the schema's properties, then sheaf_finish_reason and sheaf_error. In CSV and TSV a BLOB is "
      "base64; no prompt reads one.\n"
-     "With --brokers the workers of a jobs topic answer (sheaf work --brokers), and no MODEL is needed here.\n"},
+     "With --brokers the workers of a jobs topic answer (sheaf work --brokers),"
+     " and no MODEL is needed here.\n"},
     {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
      "Writes a page with a dataset's figures, plots, errors, labels and evaluation."},
     {"status", STATUS, 0, 0, -1,
@@ -49,7 +50,8 @@ static const struct command commands[] = {
      "forced tokens. Times are processor time of one thread."},
     {"template", TEMPLATE, 1, 1, 0, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
      "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt. Of a "
-     "model, tools and documents that are absent are none, as in jobs; of a file undefined, as in plain Jinja2."},
+     "model, tools and documents that are absent are none,"
+     " as in jobs; of a file undefined, as in plain Jinja2."},
     {"logits", LOGITS, 1, 1, 0, "MODEL --tokens \"3 17 9\" -o OUT.f32",
      "float32 logits of every position, row-major [tokens, vocabulary]."},
     {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
@@ -75,7 +77,8 @@ static const struct option options[] = {
     {"group", 'g', TEXT_VALUE, WORK | MIRROR | STATUS, AT(kafka.group.name), 0, 0, "NAME",
      "consumer group (sheaf)"},
     {"member-name", 0, TEXT_VALUE, WORK, AT(kafka.group.member_name), 0, 0, "NAME",
-     "static member name and transactional id, e.g. of a pod; default: generated and stored beside the store"},
+     "static member name and transactional id, e.g. of a"
+     " pod; default: generated and stored beside the store"},
     {"dynamic-member", 0, FLAG, WORK, AT(kafka.group.is_dynamic), 0, 0, NULL,
      "leave the group at exit; default: static membership, partitions are kept until the session times out"},
     {"group-protocol", 0, TEXT_VALUE, WORK, AT(kafka.group.protocol), 0, 0, "HOW",
@@ -244,15 +247,15 @@ static const struct option options[] = {
     {"system", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.system), 0, 0, "FILE.jinja",
      "template of a system message before it"},
     {"messages", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.messages), 0, 0, "FILE.jsonl.jinja",
-     "instead of --prompt: template of whole conversations, a JSON message per line; text of the table is escaped "
-     "inside JSON strings and refused outside them: \"content\": \"{{ text }}\" or {{ text | tojson }}"},
+     "instead of --prompt: template of whole conversations, a JSON message per line; text of the table is"
+     " escaped inside JSON strings and refused outside them: \"content\": \"{{ text }}\" or {{ text | tojson }}"},
     {"parameters", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.parameters), 0, 0, "FILE.json",
      "an object of parameters in OpenAI's names, for all rows; without a temperature: 0"},
     {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 0, 0, "FILE.json",
      "JSON Schema of the answers: each top-level property is a column"},
     {"prefix", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.prefix), 0, 0, "TEXT",
-     "before the names of all columns that are added: the answers' (answer; with --choice label; the schema's "
-     "properties), sheaf_finish_reason, sheaf_error, and those of other options"},
+     "before the names of all columns that are added: the answers' (answer; with --choice label; the"
+     " schema's properties), sheaf_finish_reason, sheaf_error, and those of other options"},
     {"figures", 0, FLAG, ANNOTATE, AT(annotate.output.figures), 0, 0, NULL,
      "columns with the numbers of tokens"},
     {"delimiter", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.delimiter), 0, 0, "C",
@@ -260,7 +263,8 @@ static const struct option options[] = {
     {"no-header", 0, FLAG, ANNOTATE, AT(annotate.input.no_header), 0, 0, NULL,
      "the first line is a row: columns are column1, column2, ..."},
     {"no-quotes", 0, FLAG, ANNOTATE, AT(annotate.input.no_quotes), 0, 0, NULL,
-     "TSV without quoting: a quote is an ordinary character; in answers tabs and line feeds are written \\t and \\n"},
+     "TSV without quoting: a quote is an ordinary character;"
+     " in answers tabs and line feeds are written \\t and \\n"},
     {"skip-bad-rows", 0, FLAG, ANNOTATE, AT(annotate.input.skip_bad_rows), 0, 0, NULL,
      "leave out rows that can't be read or rendered, and go on; default: an error"},
     {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.format), 0, 0, "NAME",

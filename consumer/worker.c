@@ -155,11 +155,11 @@ static enum status check_share(const struct worker *worker, struct error *error)
 static void tell_of_suspects(struct worker *worker)
 {
     if (worker->records.n_suspects > 0 && !worker->records.told_suspects)
-        log_write(
-            LOG_INFO,
-            "%d job%s may have been running when a worker died or stalled (more may be found): until they are answered "
-            "at most %d of them are computed at a time, and each alone that was there at two such ends",
-            worker->records.n_suspects, worker->records.n_suspects == 1 ? "" : "s", GATE_FEW);
+        log_write(LOG_INFO,
+                  "%d job%s may have been running when a worker died or stalled (more"
+                  " may be found): until they are answered at most %d of them are"
+                  " computed at a time, and each alone that was there at two such ends",
+                  worker->records.n_suspects, worker->records.n_suspects == 1 ? "" : "s", GATE_FEW);
     if (worker->records.n_suspects == 0 && worker->records.told_suspects)
         log_write(LOG_INFO,
                   "the jobs that may have been running when a worker died are answered: full batches again");

@@ -208,8 +208,9 @@ static enum status create_file(const char *path, enum store_mode mode, struct er
     return STATUS_OK;
 }
 
-// Processes that open a new file at once all read it before they change its mode. SQLite does not call the busy
-// handler of one that would wait for a lock while others wait for its own (https://sqlite.org/c3ref/busy_handler.html).
+// Processes that open a new file at once all read it before they change its mode. SQLite does not call the
+// busy handler of one that would wait for a lock while others wait for its own
+// (https://sqlite.org/c3ref/busy_handler.html).
 static enum status set_log_mode(struct database *database, int patience_ms, struct error *error)
 {
     const int64_t until_us = clock_us() + (int64_t)patience_ms * 1000;

@@ -2,8 +2,8 @@
 #include "store/database.h"
 #include "store/hashed_jobs.h"
 
-// A job's id has the name that its dataset had when it was submitted, so a line is found by its number: it is the
-// next row of the dataset, or there is none.
+// A job's id has the name that its dataset had when it was submitted, so a line is found by its number: it is
+// the next row of the dataset, or there is none.
 enum status store_submitted(struct store *store, struct text dataset, int64_t line, int64_t *after,
                             void (*receive)(void *context, struct text record), void *context, bool *found,
                             struct error *error)
@@ -55,10 +55,11 @@ enum status store_each_record(struct store *store, struct text dataset,
 static enum status find_job(struct store *store, struct text dataset, int64_t line, int64_t *id,
                             bool *has_failed, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &store->database,
-        "SELECT id, status = 'failed' FROM jobs WHERE dataset = ? AND job_index = ? AND status IN ('queued', 'failed')",
-        error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT id, status = 'failed' FROM jobs WHERE dataset = ? AND job_index = ?"
+                           " AND status IN ('queued', 'failed')",
+                           error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);

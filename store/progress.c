@@ -161,8 +161,10 @@ enum status store_totals(struct store *store, struct store_totals *totals, struc
     sqlite3_stmt *select = database_statement(
         &store->database,
         "SELECT total(n_steps), total(prefill_tokens), total(generated_tokens), total(busy_us),"
-        " total(n_sequence_steps) / max(total(n_steps), 1), total(prefix_hits) / max(total(prefix_lookups), 1),"
-        " total(tokens_saved) / max(total(prefix_tokens), 1), count(*) = 0 AND EXISTS (SELECT 1 FROM mirrored) FROM workers",
+        " total(n_sequence_steps) / max(total(n_steps), 1),"
+        " total(prefix_hits) / max(total(prefix_lookups), 1),"
+        " total(tokens_saved) / max(total(prefix_tokens), 1),"
+        " count(*) = 0 AND EXISTS (SELECT 1 FROM mirrored) FROM workers",
         error);
     if (!select)
         return error->status;

@@ -86,8 +86,9 @@ static enum status parse_now(const struct settings *settings, int64_t *now_s, st
     return STATUS_OK;
 }
 
-// Of a model as for a job (make_variables of schemas/prompt.c): tools and documents that are absent are none. A file's
-// are undefined, as in plain Jinja2: a template named "tool_use", which no job without tools gets, may need them.
+// Of a model as for a job (make_variables of schemas/prompt.c): tools and documents that are absent are none.
+// A file's are undefined, as in plain Jinja2: a template named "tool_use", which no job without tools gets,
+// may need them.
 static enum status add_absent(struct value *variables, struct arena *arena, struct error *error)
 {
     static const char *const names[] = {"tools", "documents"};

@@ -53,11 +53,11 @@ static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_
     for (; n_named < list->cnt && size + 16 < sizeof ids; n_named++)
         size += (size_t)snprintf(ids + size, sizeof ids - size, "%s%" PRId32, n_named ? ", " : "",
                                  list->elems[n_named].partition);
-    return error_set(
-        error, STATUS_RETRY, ERROR_BROKER,
-        "Kafka at %.100s: reading the group's offsets: offsets of partition(s) %s%s of topic %.100s are held by a "
-        "transaction of some producer that is not decided (ops/RUNBOOK.md: \"held by a transaction\")",
-        kafka->config->brokers, ids, n_named < list->cnt ? ", ..." : "", kafka->config->jobs);
+    return error_set(error, STATUS_RETRY, ERROR_BROKER,
+                     "Kafka at %.100s: reading the group's offsets: offsets of partition(s)"
+                     " %s%s of topic %.100s are held by a transaction of some producer that"
+                     " is not decided (ops/RUNBOOK.md: \"held by a transaction\")",
+                     kafka->config->brokers, ids, n_named < list->cnt ? ", ..." : "", kafka->config->jobs);
 }
 
 // librdkafka waits here while a transaction has pending offsets: of the previous owner of the partition, or

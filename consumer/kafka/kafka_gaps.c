@@ -1,14 +1,14 @@
 // Gaps between the last delivered offset and the next one; before the group's first commit, from offset 0 on.
-// Transaction markers, aborted records and compaction leave gaps without losing a job. Retention leaves one if it
-// deletes records that this group had not read: only then does the log start beyond the position. Each answer to a
-// fetch has the log start. If it is no later than the position, all offsets of the gap were there when they were
-// fetched, and nothing is lost. Else the gap is kept, and the log starts of all partitions that have some are
-// queried at once: at most every watch.gaps_interval_ms, and with config->refuse_deleted before each commit, which
-// would skip them.
+// Transaction markers, aborted records and compaction leave gaps without losing a job. Retention leaves one
+// if it deletes records that this group had not read: only then does the log start beyond the position. Each
+// answer to a fetch has the log start. If it is no later than the position, all offsets of the gap were there
+// when they were fetched, and nothing is lost. Else the gap is kept, and the log starts of all partitions
+// that have some are queried at once: at most every watch.gaps_interval_ms, and with config->refuse_deleted
+// before each commit, which would skip them.
 //
-// The figure is an upper bound: all offsets that were deleted unread are counted, and among them may be markers,
-// aborted records and records that compaction had removed. Where retention passes a gap between the fetch of the
-// record behind it and its delivery, the gap's offsets count as well.
+// The figure is an upper bound: all offsets that were deleted unread are counted, and among them may be
+// markers, aborted records and records that compaction had removed. Where retention passes a gap between the
+// fetch of the record behind it and its delivery, the gap's offsets count as well.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"

@@ -98,8 +98,8 @@ static void look_at_silence(struct kafka_transport *kafka)
         report(kafka, hindrance->text);
 }
 
-// An outage ends with the first answer to a question asked after it began, however long the answer takes. librdkafka
-// reports that all brokers are down, and not that one is up again.
+// An outage ends with the first answer to a question asked after it began, however long the answer takes.
+// librdkafka reports that all brokers are down, and not that one is up again.
 static void look_for_brokers(struct kafka_transport *kafka)
 {
     struct kafka_hindrance *hindrance = &kafka->hindrance;

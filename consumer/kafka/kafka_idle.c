@@ -1,5 +1,6 @@
-// Ends of partitions, and whether the queue is empty: all of this worker's partitions were read to their end, and
-// no partition of the topic waits for an owner. A worker does not wait for the partitions of other members.
+// Ends of partitions, and whether the queue is empty: all of this worker's partitions were read to their end,
+// and no partition of the topic waits for an owner. A worker does not wait for the partitions of other
+// members.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"

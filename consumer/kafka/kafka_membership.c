@@ -266,8 +266,8 @@ static enum status end_outside(struct kafka_transport *kafka, struct error *erro
     }
     (void)error_set(
         error, STATUS_RESTART, ERROR_BROKER,
-        "no confirmed member of group %s for %lld s (--membership-timeout): %s. The group is %s and has %d members, "
-        "this worker is %s of them",
+        "no confirmed member of group %s for %lld s (--membership-timeout): %s. The group is %s and has %d"
+        " members, this worker is %s of them",
         kafka->config->group, (long long)kafka->outside.time_ms / 1000, kafka->outside.waiting,
         is_stable ? "stable" : "being rebalanced", view.n_members, view.has_us ? "one" : "none");
     return kafka_stop(kafka, error);

@@ -148,8 +148,8 @@ static void pass_piece(struct csv_reader *reader, struct text piece)
     }
 }
 
-// Skips the rest of the line; reading continues with the next one. `line`: of the fault, perhaps behind the one in which
-// the row begins.
+// Skips the rest of the line; reading continues with the next one. `line`: of the fault, perhaps behind the
+// one in which the row begins.
 static enum status reject_record(struct csv_reader *reader, struct table_row *row, int64_t line,
                                  int64_t column, const char *what, struct error *error)
 {

@@ -25,7 +25,8 @@ static void note_refusal(void *context, int code, const char *message)
         sem_post(&is_refused);
 }
 
-// Another process that is about to change the new file's mode: it is done once the store was refused the lock.
+// Another process that is about to change the new file's mode: it is done once the store was refused the
+// lock.
 static void *hold(void *context)
 {
     (void)context;
