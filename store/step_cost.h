@@ -1,5 +1,5 @@
-// Costs of the steps of the newest worker, and of those before it on its host with its model, dataset and batch, for
-// estimates: the newest may have had few jobs. Thread: main.
+// Costs of the steps of the newest worker, and of those before it on its host with its model, dataset and
+// batch, for estimates: the newest may have had few jobs. Thread: main.
 #pragma once
 
 #include "schemas/error.h"

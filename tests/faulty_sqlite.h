@@ -21,7 +21,7 @@ void faults_disarm(void);
 void faults_pause(bool paused); // accesses are not counted meanwhile; pauses don't nest
 bool faults_met(void);          // since faults_arm
 
-// SQLite sleeps where another connection has a lock: no time passes here. How long it asked for, and a function that
-// is called once, at the next sleep (NULL: none).
+// SQLite sleeps where another connection has a lock: no time passes here. How long it asked for, and a
+// function that is called once, at the next sleep (NULL: none).
 int64_t faults_slept_us(void);
 void faults_at_sleep(void (*call)(void *context), void *context);

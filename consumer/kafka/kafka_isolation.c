@@ -2,8 +2,9 @@
 // topic's schema or size, a policy. Retried together with its neighbors such a record would keep them, and
 // its partition, for ever.
 //
-//   a batch is refused              librdkafka before 2.6 names all its records: each of them is doubted, and sent in a
-//                                   batch of its own by the next commit, which finds the first that is refused
+//   a batch is refused              librdkafka before 2.6 names all its records: each of them is doubted, and
+//                                   sent in a batch of its own by the next commit, which finds the first that
+//                                   is refused
 //   a record is refused alone       it is committed apart from the others from now on
 //   KAFKA_REFUSALS_MAX times        its job fails with ERROR_RESULT_REFUSED, and its record is a dead letter
 //   twice that                      without key, value and headers of its own
@@ -34,8 +35,8 @@ static enum status give_up(struct kafka_transport *kafka, struct job *job, struc
     if (++refusals->n_given_up > KAFKA_GIVEN_UP_MAX)
         return error_set(
             error, STATUS_REFUSE, ERROR_BROKER,
-            "Kafka at %s: topic %s refused the results of %d jobs in a row, %d times each: %s; is it the right "
-            "topic, with the right schema?",
+            "Kafka at %s: topic %s refused the results of %d jobs in a row, %d times each: %s; is it the"
+            " right topic, with the right schema?",
             kafka->config->brokers, refusals->topic, refusals->n_given_up, KAFKA_REFUSALS_MAX,
             rd_kafka_err2str(refusals->code));
     report_given_up(kafka, job, &refused);

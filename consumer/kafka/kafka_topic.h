@@ -18,7 +18,8 @@ struct kafka_topic {
 // Creates missing topics or checks that they exist. STATUS_REFUSE names a missing one.
 enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
                                  size_t n_topics, struct error *error) WARN_UNUSED;
-// Waits for a topic that was just created: a broker knows of it a moment after another. STATUS_REFUSE after 15 s.
+// Waits for a topic that was just created: a broker knows of it a moment after another. STATUS_REFUSE after
+// 15 s.
 enum status kafka_topic_await(struct kafka_handle *handle, const char *topic,
                               struct error *error) WARN_UNUSED;
 

@@ -9,7 +9,8 @@
 //   itself                    a later call has learned what became of it
 //                 abort       as above
 //   any           fatal       a new producer takes over, and learns from the group's offsets what became
-//                             of the transaction; but fenced by another worker of that id: the process must end
+//                             of the transaction; but fenced by another worker of that id: the process
+//                             must end
 //
 // Jobs stay in the caller's memory until it knows, so an aborted group is simply published again.
 #include "consumer/fault.h"

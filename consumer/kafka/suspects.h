@@ -1,11 +1,13 @@
 // Suspects: jobs of a partition that may have crashed a worker. The state is committed with the partition's
 // offset, behind the offset map, so that it follows the partition to its next owner:
 //
-//   - `promised`: the offset up to which jobs may be computed. Unfinished offsets below it may have been running when a
-//     worker crashed and are suspects then. It is set ahead of the position by commits that are made anyway;
-//   - suspects of one crash: all unfinished offsets below `doubtful`. They are computed a few at a time; each group is
-//     committed before it starts;
-//   - suspects of more crashes, by offset, with their number. They are computed alone, committed before they start;
+//   - `promised`: the offset up to which jobs may be computed. Unfinished offsets below it may have been
+//     running when a worker crashed and are suspects then. It is set ahead of the position by commits that
+//     are made anyway;
+//   - suspects of one crash: all unfinished offsets below `doubtful`. They are computed a few at a time; each
+//     group is committed before it starts;
+//   - suspects of more crashes, by offset, with their number. They are computed alone, committed before they
+//     start;
 //   - the owner: a worker that leaves or releases a partition commits that, so it does not count as a crash.
 //
 // The text is ".S1:" and the base64 of
