@@ -41,6 +41,9 @@ struct store {
     int32_t n_batch;   // the worker's sequences in one step
     int32_t n_sharing; // workers that share the jobs, as last counted; 0: not counted yet
     int64_t shared_looked_us;
+    bool has_finished;   // some jobs, since n_held_most was computed
+    int64_t n_held_most; // near the end (store/share.c)
+    int64_t n_free_seen; // then; -1: no longer valid
 };
 
 enum status database_open(struct database *database, const char *path, enum store_mode mode,

@@ -23,6 +23,8 @@ static enum status count_workers(struct store *store, struct text dataset, struc
     bind_integer(select, 2, STORE_SHARING_MAX);
     int64_t n = 0;
     enum status status = workers_count_alive(store, select, &n, error);
+    if (n != store->n_sharing)
+        store->n_free_seen = -1;
     store->n_sharing = status == STATUS_OK ? (int32_t)n : 0;
     store->shared_looked_us = now_us;
     return status;
@@ -60,9 +62,59 @@ static enum status count_held(struct store *store, int64_t *n, struct error *err
     return read_count(store, select, n, error);
 }
 
+// At most n_max: no more rows are read.
+static enum status count_free(struct store *store, struct text dataset, int64_t n_max, int64_t *n,
+                              struct error *error)
+{
+    static const char *const queries[] = {
+        "SELECT count(*) FROM (SELECT 1 FROM queue WHERE worker IS NULL LIMIT ?1)",
+        "SELECT count(*) FROM (SELECT 1 FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
+        " WHERE queue.worker IS NULL AND jobs.dataset = ?2 LIMIT ?1)"};
+    sqlite3_stmt *select = database_statement(&store->database, queries[dataset.size > 0], error);
+    if (select)
+        bind_integer(select, 1, n_max);
+    if (select && dataset.size)
+        bind_text(select, 2, dataset);
+    return read_count(store, select, n, error);
+}
+
 static int64_t divide_up(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
+}
+
+// The jobs to hold so that all workers have equally many left. After a commit, of what each of the others
+// holds beyond this worker only a third is counted: where equal batches end at one time, the first worker to
+// commit sees the others hold theirs, which are about to end too. With none of it the last pieces would
+// shrink to single jobs, and with all of it the first workers would take all of them.
+static int64_t level(int64_t n_free, int64_t n_held, int64_t n_others_hold, int64_t n_others,
+                     bool has_finished)
+{
+    int64_t n_more = n_others_hold - n_others * n_held;
+    if (has_finished && n_more > 0)
+        n_others_hold = n_others * n_held + n_more / 3;
+    return divide_up(n_free + n_held + n_others_hold, n_others + 1);
+}
+
+// Near the end: lowers *n_most. The level is that of the last commit, or of the last time that jobs became
+// free (submitted, released, a dead worker's) or workers came or went: computed at every claim it would rise
+// with this worker's own.
+static enum status lower_to_level(struct store *store, struct text dataset, int64_t n_unfinished,
+                                  int64_t n_held, int64_t *n_most, struct error *error)
+{
+    int64_t n_free = 0;
+    enum status status = count_free(store, dataset, *n_most * store->n_sharing, &n_free, error);
+    if (status != STATUS_OK)
+        return status;
+    if (store->has_finished || n_held == 0 || n_free > store->n_free_seen) {
+        int64_t n_others_hold = n_unfinished - n_free - n_held;
+        store->n_held_most = level(n_free, n_held, n_others_hold > 0 ? n_others_hold : 0,
+                                   store->n_sharing - 1, store->has_finished);
+        store->has_finished = false;
+    }
+    store->n_free_seen = n_free;
+    *n_most = *n_most < store->n_held_most ? *n_most : store->n_held_most;
+    return STATUS_OK;
 }
 
 enum status share_limit(struct store *store, struct text dataset, size_t *n_max, struct error *error)
@@ -79,9 +131,12 @@ enum status share_limit(struct store *store, struct text dataset, size_t *n_max,
     int64_t share = divide_up(n_unfinished, store->n_sharing), most = divide_up(share, 2);
     // it remains full during a commit
     int64_t batch = store->n_batch + divide_up(store->n_batch, 2);
-    most = most > batch ? most : batch;
+    if (most < batch) {
+        most = batch;
+        status = lower_to_level(store, dataset, n_unfinished, n_held, &most, error);
+    }
     most = most < share ? most : share;
     int64_t room = most > n_held ? most - n_held : 0;
     *n_max = (int64_t)*n_max < room ? *n_max : (size_t)room;
-    return STATUS_OK;
+    return status;
 }
