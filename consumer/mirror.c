@@ -41,6 +41,7 @@ struct mirror {
     size_t n_jobs, n_results;
     struct mirror_partitions partitions;
     int64_t compact_at_ms, n_jobs_stored, n_results_stored;
+    bool told_groups; // a warning of results of other groups
 };
 
 // ---- records ----
@@ -92,6 +93,19 @@ enum status mirror_decode_result(struct job *job, const struct record *record)
     return STATUS_OK;
 }
 
+static bool is_of_other_group(struct mirror *mirror, const struct record *record)
+{
+    const char *group = mirror->config->kafka->group;
+    if (headers_are_of_group(record->headers, record->n_headers, group))
+        return false;
+    if (!mirror->told_groups)
+        log_write(LOG_WARNING,
+                  "topic %s has results of other groups than %s: a job's first result counts, and the "
+                  "table of workers is of group %s alone",
+                  mirror->topics[TOPIC_RESULTS], group, group);
+    return mirror->told_groups = true;
+}
+
 // A record that is not a result of sheaf is skipped.
 static enum status receive_result(struct mirror *mirror, struct job *job, const struct record *record)
 {
@@ -100,7 +114,8 @@ static enum status receive_result(struct mirror *mirror, struct job *job, const 
         return status;
     struct mirrored_result *result = &mirror->results[mirror->n_results];
     *result = (struct mirrored_result){.job = job,
-                                       .finished_at_us = header_integer(record, "sheaf-finished-us", 0)};
+                                       .finished_at_us = header_integer(record, "sheaf-finished-us", 0),
+                                       .is_of_other_group = is_of_other_group(mirror, record)};
     if (!job_set_text(job, &result->worker, header_text(record, "sheaf-worker")) ||
         !job_set_text(job, &job->source.topic, header_text(record, "sheaf-source-topic")))
         return STATUS_RETRY;

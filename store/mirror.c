@@ -84,7 +84,8 @@ static enum status add_result(struct mirroring *mirroring, const struct mirrored
         return status;
     struct published_job published = {&job, mirrored->worker, mirrored->finished_at_us};
     status = projection_add_job(store, &published, &mirroring->totals, error);
-    return status == STATUS_OK && mirrored->worker.size ? add_to_fleet(store, mirrored, error) : status;
+    bool counts = mirrored->worker.size > 0 && !mirrored->is_of_other_group;
+    return status == STATUS_OK && counts ? add_to_fleet(store, mirrored, error) : status;
 }
 
 static enum status set_position(struct store *store, const struct mirrored_position *position,

@@ -258,6 +258,7 @@ struct mirrored_result {
     const struct job *job; // identity, source (the job's record), figures and result
     struct text worker;    // its name; may be empty
     int64_t finished_at_us;
+    bool is_of_other_group; // it ends its job, but is not counted in the fleet
 };
 
 struct mirrored_position {

@@ -8,7 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { WORKER_NAME_BYTES_MAX = 255, SEGMENT_BYTES_MAX = 255 };
+enum { WORKER_NAME_BYTES_MAX = 255, SEGMENT_BYTES_MAX = 255, ESCAPED_BYTES = 4 };
+
+// A result's ce_source is /sheaf/GROUP/TOPIC.
+#define SOURCE_PREFIX "/sheaf/"
 
 static void add(struct record_headers *headers, struct text name, struct text value)
 {
@@ -84,6 +87,34 @@ bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const
     return source.size == 0 || text_equals_string(source, topic);
 }
 
+// A byte of a segment of a URI's path (RFC 3986, section 2.3).
+static void escape(char segment_byte, char escaped[ESCAPED_BYTES])
+{
+    unsigned char byte = (unsigned char)segment_byte;
+    bool is_plain = (byte < 128 && isalnum(byte)) || byte == '-' || byte == '.' || byte == '_' || byte == '~';
+    snprintf(escaped, ESCAPED_BYTES, is_plain ? "%c" : "%%%02X", byte);
+}
+
+bool headers_are_of_group(const struct header *headers, int32_t n_headers, const char *group)
+{
+    struct text source = headers_find(headers, n_headers, "ce_source");
+    const size_t n_prefix = sizeof SOURCE_PREFIX - 1;
+    if (source.size < n_prefix || memcmp(source.data, SOURCE_PREFIX, n_prefix) != 0)
+        return true; // not of sheaf
+    const char *at = source.data + n_prefix, *end = memchr(at, '/', source.size - n_prefix);
+    if (!end)
+        return true; // the topic alone, of an earlier version
+    for (size_t i = 0; group[i] && i < SEGMENT_BYTES_MAX; i++) {
+        char escaped[ESCAPED_BYTES];
+        escape(group[i], escaped);
+        size_t size = strlen(escaped);
+        if ((size_t)(end - at) < size || memcmp(at, escaped, size) != 0)
+            return false;
+        at += size;
+    }
+    return at == end;
+}
+
 bool headers_read_integer(const struct header *headers, int32_t n_headers, const char *name, int64_t *value)
 {
     struct text text = headers_find(headers, n_headers, name);
@@ -115,15 +146,11 @@ static void clear(struct record_headers *headers)
     headers->used_bytes = 0;
 }
 
-// A segment of a URI's path (RFC 3986, section 2.3).
 static void append_segment(struct record_headers *headers, struct text *value, struct text segment)
 {
     for (size_t i = 0; i < segment.size && i < SEGMENT_BYTES_MAX; i++) {
-        unsigned char byte = (unsigned char)segment.data[i];
-        char escaped[4];
-        bool is_plain =
-            (byte < 128 && isalnum(byte)) || byte == '-' || byte == '.' || byte == '_' || byte == '~';
-        snprintf(escaped, sizeof escaped, is_plain ? "%c" : "%%%02X", byte);
+        char escaped[ESCAPED_BYTES];
+        escape(segment.data[i], escaped);
         append(headers, value, text_from_string(escaped));
     }
 }
@@ -143,7 +170,7 @@ void headers_of_result(struct record_headers *headers, const struct job *job, co
     append(headers, &id, TEXT("-"));
     append_integer(headers, &id, source->offset);
     add(headers, TEXT("ce_id"), id);
-    append(headers, &from, TEXT("/sheaf/"));
+    append(headers, &from, TEXT(SOURCE_PREFIX));
     append_segment(headers, &from, text_from_string(group));
     append(headers, &from, TEXT("/"));
     append_segment(headers, &from, source->topic);

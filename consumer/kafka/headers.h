@@ -29,5 +29,7 @@ void headers_of_dead_letter(struct record_headers *headers, const struct job *jo
 struct text headers_find(const struct header *headers, int32_t n_headers, const char *name);
 // Whether it is a result of a job of this topic, or has no source topic.
 bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const char *topic);
+// Whether it is a result of a worker of this consumer group, by `ce_source`, which may lack a group.
+bool headers_are_of_group(const struct header *headers, int32_t n_headers, const char *group);
 // Parses a decimal number >= 0. False: invalid, `value` is unchanged.
 bool headers_read_integer(const struct header *headers, int32_t n_headers, const char *name, int64_t *value);

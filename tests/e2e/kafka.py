@@ -722,6 +722,22 @@ def two_groups_over_one_topic_give_results_of_different_identities(test):
 
 
 @case
+def a_mirror_s_table_of_workers_is_of_its_group_alone(test):
+    topics = Topics(test, 1)
+    test.write("in.jsonl", [{"prompt": text_of(i, 3), "max_tokens": 2, "temperature": 0} for i in range(20)])
+    test.run("submit", "in.jsonl", "--dataset", "d", *topics.options)
+    for group in ("a", "b"):
+        topics.group = group
+        topics.work_to_the_end("--store", f"{group}.db")
+    for group in ("a", "b"):
+        mirrored = test.run("mirror", "--until-end", "--store", f"{group}-fleet.db", "--group", group, *topics.options)
+        assert test.query("SELECT n_submitted, n_done FROM datasets", f"{group}-fleet.db") == [(20, 20)]
+        workers = test.query("SELECT worker, n_done FROM fleet", f"{group}-fleet.db")
+        assert len(workers) == 1 and workers[0][1] == 20, workers
+        assert f"results of other groups than {group}" in mirrored.err, mirrored
+
+
+@case
 def missing_topics_are_made_with_the_partitions_asked_for(test):
     topics = Topics(test, 1)
     test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}] * 3)

@@ -626,6 +626,40 @@ static void only_results_of_the_topic_s_jobs_are_its_own(void **state)
     assert_true(headers_are_of_topic(headers, 1, "jobs")); // it does not say
 }
 
+static void only_results_of_the_group_are_its_own(void **state)
+{
+    (void)state;
+    struct record_headers result;
+    struct job *job = job_create();
+    assert_non_null(job);
+    job->source.topic = TEXT("jobs");
+    headers_of_result(&result, job, "a group/\xc3\xa4", "w", 1);
+    assert_true(headers_are_of_group(result.items, result.n_items, "a group/\xc3\xa4"));
+    static const char *const others[] = {"a group/\xc3",
+                                         "a group/\xc3\xa4"
+                                         "b",
+                                         "a group",
+                                         "",
+                                         "a%20group%2F%C3%A4",
+                                         "b"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(headers_are_of_group(result.items, result.n_items, others[i]));
+    char name[302];
+    memset(name, '/', sizeof name);
+    name[300] = name[301] = '\0';
+    headers_of_result(&result, job, name, "w", 1); // it is cut
+    assert_true(headers_are_of_group(result.items, result.n_items, name));
+    name[200] = '\0';
+    assert_false(headers_are_of_group(result.items, result.n_items, name));
+    static const char *const without[] = {"/sheaf/jobs", "/sheaf/", "/sheaf", "", "elsewhere/b/jobs"};
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        struct header header = {TEXT("ce_source"), text_from_string(without[i])};
+        assert_true(headers_are_of_group(&header, 1, "a"));
+    }
+    assert_true(headers_are_of_group(NULL, 0, "a"));
+    job_destroy(job);
+}
+
 static void a_header_s_integer_is_digits_that_fit(void **state)
 {
     (void)state;
@@ -695,6 +729,7 @@ int main(void)
         cmocka_unit_test(a_marker_is_read_back_as_written_and_no_cancellation),
         cmocka_unit_test(names_and_numbers_of_a_marker_have_their_limits),
         cmocka_unit_test(only_results_of_the_topic_s_jobs_are_its_own),
+        cmocka_unit_test(only_results_of_the_group_are_its_own),
         cmocka_unit_test(a_header_s_integer_is_digits_that_fit),
         cmocka_unit_test(partitions_are_made_up_to_their_limit),
     };
