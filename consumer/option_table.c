@@ -125,7 +125,7 @@ static const struct option options[] = {
     {"retry-failed", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.retry_failed), 0, 0, NULL,
      "first queue the failed jobs again (embedded queue)"},
     {"model-failures", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.model_failures), 0, 1024, "N",
-     "end if the first N jobs all fail because of the model, e.g. by NaN logits, "
+     "end once N or more jobs have failed because of the model, e.g. by NaN logits, and none was answered, "
      "and leave them unfinished (16; 0: never)"},
     {"backend", 0, TEXT_VALUE, ENGINE, AT(engine.backend), 0, 0, "NAME",
      "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 limit the instruction set"},

@@ -34,8 +34,10 @@ enum status trial_check(const struct trial *trial, struct error *error)
     if (trial->limit == 0 || trial->passed || trial->n_failed < trial->limit)
         return STATUS_OK;
     const struct job *first = trial->held.first;
-    return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                     "the first %d jobs all failed for the model's reasons (%s): is its file damaged? The "
-                     "jobs that wait stay unfinished; --model-failures 0 would answer them all so",
-                     trial->n_failed, first ? first->result.error.text : "");
+    return error_set(
+        error, STATUS_REFUSE, ERROR_MODEL_FILE,
+        "%d jobs failed for the model's reasons (%s) and none was answered, the limit is %d "
+        "(--model-failures): is the model's file damaged? The %zu that are not published yet stay unfinished; "
+        "--model-failures 0 would publish them",
+        trial->n_failed, first ? first->result.error.text : "", trial->limit, trial->held.n_jobs);
 }

@@ -140,8 +140,8 @@ static void a_model_that_fails_its_first_jobs_is_found_before_any_is_published(v
         const char *ends;
         size_t n_ready;
         bool fails;
-    } cases[] = {{3, "mm", 0, false},    {3, "mmm", 0, true},   {3, "mjjm", 2, false}, {3, "mmdm", 4, false},
-                 {3, "dmmmm", 5, false}, {0, "mmmm", 4, false}, {1, "m", 0, true}};
+    } cases[] = {{3, "mm", 0, false},   {3, "mmmmm", 0, true},  {3, "mmm", 0, true},   {3, "mjjm", 2, false},
+                 {3, "mmdm", 4, false}, {3, "dmmmm", 5, false}, {0, "mmmm", 4, false}, {1, "m", 0, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct trial trial = {.limit = cases[i].limit};
         struct job_list ready = {0};
@@ -149,6 +149,13 @@ static void a_model_that_fails_its_first_jobs_is_found_before_any_is_published(v
         add_to_trial(&trial, cases[i].ends, &ready);
         assert_int_equal(ready.n_jobs, cases[i].n_ready);
         assert_int_equal(trial_check(&trial, &error), cases[i].fails ? STATUS_REFUSE : STATUS_OK);
+        if (cases[i].fails) {
+            char counted[64];
+            snprintf(counted, sizeof counted, "%zu jobs failed", strlen(cases[i].ends));
+            assert_non_null(strstr(error.text, counted));
+            snprintf(counted, sizeof counted, "limit is %d", cases[i].limit);
+            assert_non_null(strstr(error.text, counted));
+        }
         trial_release(&trial, true, &ready, 1000 + TRIAL_HOLD_MS - 1);
         trial_release(&trial, false, &ready, 1000 + TRIAL_HOLD_MS);
         assert_int_equal(ready.n_jobs, cases[i].n_ready);
