@@ -44,6 +44,14 @@ def each_row_of_faults_is_shown_by_tests_that_exist(test):
 
 
 @case
+def no_fault_has_two_rows(test):
+    """Nor does the first cell of a row go on with a comma where another one ends."""
+    faults = sorted(line.split("|")[1].strip() for line in text_of_file("ops/FAULTS.md").splitlines() if line.startswith("| "))
+    assert len(faults) > 60, len(faults)
+    assert not [pair for pair in zip(faults, faults[1:]) if pair[0] == pair[1] or pair[1].startswith(pair[0] + ",")]
+
+
+@case
 def each_option_of_a_command_in_the_documents_is_one_of_it(test):
     n_options = 0
     for path in DOCUMENTS:

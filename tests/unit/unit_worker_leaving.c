@@ -1,8 +1,10 @@
-// A worker that is stopped by SIGTERM while jobs wait at the gate.
+// A worker that is stopped by SIGTERM while jobs wait at the gate, or for their commit.
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
 
+#include <stdatomic.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -83,8 +85,70 @@ static void sigterm_gives_suspects_back_before_the_running_job_has_ended(void **
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+// A clock that only the script's polls move.
+static atomic_llong now_ms; // 0: the real one
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+    long long now = atomic_load(&now_ms);
+    if (clock != CLOCK_MONOTONIC || now == 0)
+        return __real_clock_gettime(clock, t);
+    *t = (struct timespec){.tv_sec = now / 1000, .tv_nsec = now % 1000 * 1000000};
+    return 0;
+}
+
+enum { POLL_MS = 1000 };
+
+static long long signal_ms; // 0: not sent yet
+
+// SIGTERM is sent once a commit has failed.
+static enum status poll_by_the_clock(struct transport *transport, int timeout_ms, int n_max,
+                                     const struct transport_events *events, struct error *error)
+{
+    atomic_fetch_add(&now_ms, POLL_MS);
+    if (signal_ms == 0 && ((struct script *)transport)->n_failed_commits > 0) {
+        signal_ms = atomic_load(&now_ms);
+        raise(SIGTERM);
+    }
+    return script_impl.poll(transport, timeout_ms, n_max, events, error);
+}
+
+static void finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_error(void **state)
+{
+    (void)state;
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    struct stage stage = stage_open(10, 10);
+    struct transport_impl impl = script_impl;
+    impl.poll = poll_by_the_clock;
+    stage.script->base.impl = &impl;
+    stage.script->fail_commits = INT32_MAX;
+    stage.config.limits.idle_s = -1;
+    stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    atomic_store(&now_ms, POLL_MS);
+    assert_int_equal(stage_run(&stage), STATUS_RESTART);
+    long long left_ms = atomic_exchange(&now_ms, 0) - signal_ms;
+    assert_non_null(
+        strstr(stage.error.text, "10 finished jobs that could not be committed (the broker is away)"));
+    assert_in_range(left_ms, 3 * WORKER_GRACE_MS + 1, 3 * WORKER_GRACE_MS + POLL_MS);
+    int n_answered, n_released;
+    check_outcomes(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_released, 10);
+    close(stage.config.stop.fd);
+    stage_close(&stage);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CASE(sigterm_gives_suspects_back_before_the_running_job_has_ended)};
+    const struct CMUnitTest tests[] = {
+        CASE(sigterm_gives_suspects_back_before_the_running_job_has_ended),
+        CASE(finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_error),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
