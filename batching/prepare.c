@@ -21,7 +21,6 @@ struct prompt *prompt_create(struct job *job)
     prompt->n_sequences = n;
     for (int32_t i = 0; i < n; i++)
         sequences[i] = (struct sequence){.prompt = prompt, .choice = (uint32_t)i};
-    job->running = prompt;
     return prompt;
 }
 
@@ -41,7 +40,6 @@ void prompt_destroy(struct prompt *prompt)
     token_array_finish(&prompt->vocabulary.bad_words);
     free(prompt->sequences);
     free(prompt->vocabulary.masks);
-    prompt->job->running = NULL;
     free(prompt);
 }
 

@@ -248,7 +248,8 @@ static const struct option options[] = {
      "template of a system message before it"},
     {"messages", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.messages), 0, 0, "FILE.jsonl.jinja",
      "instead of --prompt: template of whole conversations, a JSON message per line; text of the table is"
-     " escaped inside JSON strings and refused outside them: \"content\": \"{{ text }}\" or {{ text | tojson }}"},
+     " escaped inside JSON strings and refused outside them: \"content\": \"{{ text }}\" or"
+     " {{ text | tojson }}"},
     {"parameters", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.parameters), 0, 0, "FILE.json",
      "an object of parameters in OpenAI's names, for all rows; without a temperature: 0"},
     {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 0, 0, "FILE.json",

@@ -37,7 +37,7 @@ enum status trial_check(const struct trial *trial, struct error *error)
     return error_set(
         error, STATUS_REFUSE, ERROR_MODEL_FILE,
         "%d jobs failed for the model's reasons (%s) and none was answered, the limit is %d "
-        "(--model-failures): is the model's file damaged? The %zu that are not published yet stay unfinished; "
-        "--model-failures 0 would publish them",
+        "(--model-failures): is the model's file damaged? The %zu that are not published yet stay "
+        "unfinished; --model-failures 0 would publish them",
         trial->n_failed, first ? first->result.error.text : "", trial->limit, trial->held.n_jobs);
 }

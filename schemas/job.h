@@ -328,7 +328,6 @@ struct job {
     struct result result;
     struct job_figures figures;
     struct job_source source;
-    void *running; // batching/'s own, while it owns the job
 };
 
 #define CONTENT_TYPE_JSON    "application/json"

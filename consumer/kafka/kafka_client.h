@@ -18,8 +18,8 @@ typedef enum status kafka_receive(void *context, const struct record *record, st
 
 enum kafka_end {
     KAFKA_READ_COMMITTED, // up to the last stable offset: the first transaction that is open now
-    KAFKA_READ_SETTLED, // up to the log end; waits up to KAFKA_SETTLE_MS for the transactions that are open now
-    KAFKA_READ_WRITTEN, // up to the log end; waits for the transactions that are open now
+    KAFKA_READ_SETTLED,   // up to the log end; waits up to KAFKA_SETTLE_MS for transactions that are open now
+    KAFKA_READ_WRITTEN,   // up to the log end; waits for the transactions that are open now
 };
 
 // A producer's commit returns once the coordinator has decided it; the partitions get their markers, which

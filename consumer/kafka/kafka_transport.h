@@ -1,11 +1,18 @@
 // The Kafka transport from inside. Each file calls only those named before it:
-//   kafka_state.c        what all ask, and how the transport stops     kafka_control.c  follows the control topic
-//   kafka_committed.c    reads the group's offsets                     kafka_gaps.c     offsets that retention deleted
-//   kafka_membership.c   bounds the time without a place in the group  kafka_refusals.c delivery reports of refused records
-//   kafka_publish.c      results and dead letters                      kafka_isolation.c retries refused records alone
-//   kafka_transaction.c  commits                                       kafka_suspects.c who may have killed a worker
-//   kafka_group.c        partitions come and go                        kafka_connect.c  starts the transport
-//   kafka_idle.c         is the queue empty?                           kafka_hindrance.c what keeps it from work
+//   kafka_state.c        what all ask, and how the transport stops
+//   kafka_committed.c    reads the group's offsets
+//   kafka_membership.c   bounds the time without a place in the group
+//   kafka_control.c      follows the control topic
+//   kafka_gaps.c         offsets that retention deleted
+//   kafka_refusals.c     delivery reports of refused records
+//   kafka_publish.c      results and dead letters
+//   kafka_isolation.c    retries refused records alone
+//   kafka_transaction.c  commits
+//   kafka_suspects.c     jobs that may have killed a worker
+//   kafka_group.c        partitions assigned and revoked
+//   kafka_idle.c         is the queue empty?
+//   kafka_hindrance.c    obstacles to the work of a member of the group
+//   kafka_connect.c      starts the transport
 //   kafka.c              polls, and the transport's table
 // Thread: main, all of it; librdkafka's threads run none of our code. kafka_metadata.h has its own thread.
 #pragma once
@@ -350,8 +357,8 @@ enum { KAFKA_START_PATIENCE_MS = 30000 };
 enum status kafka_control_open(struct kafka_control *control, const struct kafka_config *config,
                                const char *id, int wake_file, int patience_ms,
                                struct error *error) WARN_UNUSED;
-// The topic was deleted and made again: reads the new one from its beginning. Earlier cancellations stay. After
-// an error it is to be called again.
+// The topic was deleted and made again: reads the new one from its beginning. Earlier cancellations stay.
+// After an error it is to be called again.
 enum status kafka_control_reopen(struct kafka_transport *kafka, int32_t n_partitions,
                                  struct error *error) WARN_UNUSED;
 // Reads available records. Until the topic was read to its end at the start, waits up to timeout_ms.

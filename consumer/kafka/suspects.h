@@ -13,7 +13,9 @@
 // The text is ".S1:" and the base64 of
 //
 //   CRC-32 of what follows and the offset | owner, 8 bytes | flags: 1 = being computed | promised - offset |
-//   max(doubtful - offset, 0) | n | n times: offset - the one before, crashes * 4 + (0 may be computed, 1 is, 2 is alone)
+//   max(doubtful - offset, 0) | n | n times: offset - the one before, crashes * 4 + state
+//
+// state: 0 may be computed, 1 is, 2 is alone;
 //
 // numbers little-endian, from `promised` on as varints (7 bits a byte, the low ones first). Plain memory, no
 // thread.

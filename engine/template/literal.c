@@ -43,11 +43,6 @@ enum literal_status literal_read_integer(struct text text, int64_t *integer)
     return errno ? LITERAL_TOO_LARGE : LITERAL_OK;
 }
 
-static bool is_special(const char *word)
-{
-    return strcasecmp(word, "nan") == 0 || strcasecmp(word, "inf") == 0 || strcasecmp(word, "infinity") == 0;
-}
-
 bool literal_read_float(struct text text, double *number)
 {
     char plain[NUMBER_BYTES_MAX], *end;
@@ -55,7 +50,10 @@ bool literal_read_float(struct text text, double *number)
         return false;
     bool is_decimal = plain[strspn(plain, "0123456789+-.eE")] == '\0';
     *number = strtod(plain, &end);
-    return (is_decimal || is_special(plain + (plain[0] == '-' || plain[0] == '+'))) && end > plain && !*end;
+    const char *word = plain + (plain[0] == '-' || plain[0] == '+');
+    bool is_word =
+        strcasecmp(word, "nan") == 0 || strcasecmp(word, "inf") == 0 || strcasecmp(word, "infinity") == 0;
+    return (is_decimal || is_word) && end > plain && !*end;
 }
 
 double literal_round(double number, int64_t precision)
@@ -130,13 +128,6 @@ static bool read_hexadecimal(struct text body, size_t *position, size_t n_digits
     return true;
 }
 
-static const char *hexadecimal_problem(char letter)
-{
-    return letter == 'x'   ? "truncated \\xXX escape"
-           : letter == 'u' ? "truncated \\uXXXX escape"
-                           : "truncated \\UXXXXXXXX escape";
-}
-
 // Decodes an escape sequence behind its backslash, at *position. Returns a problem or NULL.
 static const char *unescape_one(struct text body, size_t *position, char *out, size_t *size)
 {
@@ -152,7 +143,9 @@ static const char *unescape_one(struct text body, size_t *position, char *out, s
     } else if (letter == 'x' || letter == 'u' || letter == 'U') {
         ++*position;
         if (!read_hexadecimal(body, position, letter == 'x' ? 2 : letter == 'u' ? 4 : 8, &codepoint))
-            return hexadecimal_problem(letter);
+            return letter == 'x'   ? "truncated \\xXX escape"
+                   : letter == 'u' ? "truncated \\uXXXX escape"
+                                   : "truncated \\UXXXXXXXX escape";
         if (codepoint > 0x10FFFF || (codepoint >= 0xD800 && codepoint < 0xE000))
             return "an escape that is no character";
         *size += utf8_encode(codepoint, out + *size);

@@ -11,11 +11,10 @@ struct loop {
     struct activation *activation;
     struct object iterable;
     struct iterator iterator;
-    bool collected;  // the iterator is over a list of items that passed
-    int64_t index0;  // -1 before the first item
-    int64_t n_items; // -1 while unknown
-    struct object current, previous;
-    struct object next; // MISSING unless peeked at
+    bool collected;                        // the iterator is over a list of items that passed
+    int64_t index0;                        // -1 before the first item
+    int64_t n_items;                       // -1 while unknown
+    struct object current, previous, next; // next: MISSING unless peeked at
     bool peeked_end;
     struct loop *next_spare;
 };

@@ -1,5 +1,5 @@
-// Equal workers of one store answer equal shares of equal jobs: claims as a worker's loop makes them (consumer/ahead.h,
-// store/share.h), without a clock.
+// Equal workers of one store answer equal shares of equal jobs: claims as a worker's loop makes them
+// (consumer/ahead.h, store/share.h), without a clock.
 #include "consumer/ahead.h"
 #include "tests/store_jobs.h"
 
