@@ -6,7 +6,7 @@ import sqlite3
 from session import case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ops/RUNBOOK.md", "ops/FAULTS.md", "store/QUERIES.md")
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ops/RUNBOOK.md", "ops/FAULTS.md", "store/QUERIES.md", "consumer/table/README.md")
 
 
 def text_of_file(path):
