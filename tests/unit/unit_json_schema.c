@@ -83,8 +83,8 @@ static void what_is_no_schema_is_an_error(void **state)
         "[]",
         "{\"$ref\": \"#\"}",
         "{\"allOf\": [{\"$ref\": \"#\"}]}",
-        "{\"$defs\": {\"a\": {\"$ref\": \"#/$defs/b\"}, \"b\": {\"$ref\": \"#/$defs/a\"}},"
-        " \"$ref\": \"#/$defs/a\"}",
+        ("{\"$defs\": {\"a\": {\"$ref\": \"#/$defs/b\"}, \"b\": {\"$ref\": \"#/$defs/a\"}},"
+         " \"$ref\": \"#/$defs/a\"}"),
     };
     for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++) {
         struct schema_refusal refusal;

@@ -636,8 +636,8 @@ static void only_results_of_the_group_are_its_own(void **state)
     headers_of_result(&result, job, "a group/\xc3\xa4", "w", 1);
     assert_true(headers_are_of_group(result.items, result.n_items, "a group/\xc3\xa4"));
     static const char *const others[] = {"a group/\xc3",
-                                         "a group/\xc3\xa4"
-                                         "b",
+                                         ("a group/\xc3\xa4"
+                                          "b"),
                                          "a group",
                                          "",
                                          "a%20group%2F%C3%A4",
