@@ -13,7 +13,7 @@ ALTER TABLE datasets ADD COLUMN duplicate_completion_tokens INTEGER NOT NULL DEF
 ALTER TABLE datasets ADD COLUMN n_duplicate_rows INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE datasets ADD COLUMN duplicate_row_tokens INTEGER NOT NULL DEFAULT 0; -- of prompts and answers
 
--- Progress and time left of each dataset. The rate is that of the last minute of work; cancelled jobs are none.
+-- Progress and time left of each dataset. The rate is that of the last minute of work.
 DROP VIEW progress;
 CREATE VIEW progress AS
 WITH newest (finished_at_us) AS (
@@ -21,10 +21,9 @@ WITH newest (finished_at_us) AS (
              (SELECT coalesce(max(finished_at_us), 0) FROM jobs WHERE topic IS NULL AND finished_at_us IS NOT NULL))),
 recent AS (
   SELECT dataset, finished_at_us FROM jobs
-  WHERE topic IS NOT NULL AND finished_at_us > (SELECT finished_at_us FROM newest) - 60000000 AND status <> 'cancelled'
+  WHERE topic IS NOT NULL AND finished_at_us > (SELECT finished_at_us FROM newest) - 60000000
   UNION ALL SELECT dataset, finished_at_us FROM jobs
-  WHERE topic IS NULL AND finished_at_us IS NOT NULL AND finished_at_us > (SELECT finished_at_us FROM newest) - 60000000
-    AND status <> 'cancelled')
+  WHERE topic IS NULL AND finished_at_us IS NOT NULL AND finished_at_us > (SELECT finished_at_us FROM newest) - 60000000)
 SELECT d.dataset,
        d.n_submitted AS submitted,
        d.n_done AS done,
