@@ -367,7 +367,7 @@ static void constraints_are_kept_for_later_jobs_and_the_oldest_dropped_beyond_th
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 2, .n_tokens_max = 40, .n_jobs_max = 9, .n_pages = 60, .page_positions = 4});
     bench_compile = NULL;
-    static char regexes[CONSTRAINTS_MAX + 1][16];
+    static char regexes[CONSTRAINTS_MAX + 1][32];
     for (int i = 0; i <= CONSTRAINTS_MAX; i++)
         snprintf(regexes[i], sizeof regexes[i], "[ab]{%d}", i + 1);
     const struct {
