@@ -499,7 +499,7 @@ def an_interrupted_run_says_what_is_kept_and_how_to_go_on(test):
     test.wait_until("answers", lambda: (test.query("SELECT count(*) FROM results", "out.csv.db") or [(0,)])[0][0] >= 20)
     os.kill(process.pid, signal.SIGINT)
     done = test.wait(process)
-    assert done.status == 1 and "of 400 requests are answered and kept in out.csv.db; the same command goes on" in done.err, done
+    assert done.status == 1 and "of 400 requests are answered and kept in out.csv.db; the same command continues" in done.err, done
     annotate(test)
     assert len(read_csv(test, "out.csv")) == 401
 

@@ -623,7 +623,7 @@ def an_annotation_over_the_topics_that_is_killed_goes_on_and_submits_no_job_twic
     stopped.send_signal(signal.SIGTERM)
     stopped = test.wait(stopped)
     if stopped.status == 1:  # unless it was done by then
-        assert "the same command goes on" in stopped.err, stopped
+        assert "the same command continues" in stopped.err, stopped
     test.run(*options, *topics.options)
     worker.send_signal(signal.SIGTERM)
     assert test.wait(worker).status == 0
