@@ -4,7 +4,8 @@
 // connected: librdkafka's coordinator request outlives the admin request and returns its freed reference
 // (rdkafka_admin.c: rd_kafka_admin_coord_request, from 2.0.2 to 2.15). So a request gets librdkafka's longest
 // time, on a client of its own. One that is not answered in the caller's time is waited for by the next call,
-// and after GIVE_UP_MS its client is destroyed, which is safe.
+// and after GIVE_UP_MS its client is destroyed, which is safe. So is that of a request which went to a broker
+// that is not the coordinator any more.
 #pragma once
 
 #include "consumer/kafka/kafka_handle.h"

@@ -1,6 +1,7 @@
 // A cluster of three brokers: starts while coordinators and leaders are away or move, topics that one broker
 // knows before another. The group's and the transactions' coordinator is the second broker, else the third.
 #include "consumer/fault.h"
+#include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
 #include "tests/kafka/kafka_broker.h"
@@ -57,7 +58,10 @@ static void answer_all(void)
 {
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; member.n_jobs < N_JOBS;) {
         member_poll_well(&member, N_JOBS);
-        assert_true(clock_ms() < until_ms);
+        if (clock_ms() >= until_ms)
+            fail_msg("%zu of %d jobs came; waiting: \"%s\"; last log line: \"%s\"; warnings: %s",
+                     member.n_jobs, N_JOBS, member.transport->impl->waiting(member.transport),
+                     member.last_log, member.warnings);
     }
     member_commit(&member, NULL);
     probe_assert_one_each(brokers, member.config.results, "job-", N_JOBS);
@@ -151,6 +155,69 @@ static void a_coordinator_that_moves_costs_no_job(void **state)
     member_finish(&member);
 }
 
+// The broker that leads the group's offsets, as `address` knows it; -1: it gave no answer.
+static int32_t find_coordinator(const char *address)
+{
+    const rd_kafka_metadata_t *metadata;
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set(conf, "bootstrap.servers", address, NULL, 0);
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, "__consumer_offsets", NULL);
+    int32_t leader = -1;
+    if (rd_kafka_metadata(rk, 0, topic, &metadata, 2000) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        if (metadata->topic_cnt == 1 && metadata->topics[0].partition_cnt > 0)
+            leader = metadata->topics[0].partitions[0].leader;
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(topic);
+    rd_kafka_destroy(rk);
+    return leader;
+}
+
+static void ignore_member(void *context, const rd_kafka_MemberDescription_t *description)
+{
+    (void)context, (void)description;
+}
+
+static void ask_until_answered(struct kafka_asking *asking)
+{
+    rd_kafka_resp_err_t code;
+    bool is_stable;
+    int64_t until_ms = clock_ms() + PATIENCE_MS;
+    do {
+        code = kafka_members(asking, &member.config, 1000, ignore_member, NULL, &is_stable);
+        if (clock_ms() >= until_ms)
+            fail_msg("%s", rd_kafka_err2str(code));
+    } while (code != RD_KAFKA_RESP_ERR_NO_ERROR);
+}
+
+// By a client that knows the old one.
+static void a_coordinator_that_moved_is_found(void **state)
+{
+    struct kafka_asking asking = {0}, other = {0};
+    begin("asks");
+    ask_until_answered(&asking);
+    int32_t old = find_coordinator(brokers);
+    assert_true(old > 0);
+    cluster_pause(old);
+    ask_until_answered(&other);
+    cluster_resume(old);
+    int64_t until_ms = clock_ms() + PATIENCE_MS;
+    for (int32_t leader = old; leader == old || leader < 0;) { // until the old one knows that it is none
+        leader = find_coordinator(cluster_address(old));
+        assert_true(clock_ms() < until_ms);
+    }
+    // it still answers until it has let its groups go
+    bool is_stable, has_moved = false;
+    for (int64_t moved_ms = clock_ms() + PATIENCE_MS / 6; clock_ms() < moved_ms && !has_moved;)
+        has_moved = kafka_members(&asking, &member.config, 1000, ignore_member, NULL, &is_stable) ==
+                    RD_KAFKA_RESP_ERR_NOT_COORDINATOR;
+    ask_until_answered(&asking);
+    kafka_asking_close(&asking, clock_ms() + 1000);
+    kafka_asking_close(&other, clock_ms() + 1000);
+    member_finish(&member);
+}
+
 // ---- topics ----
 
 static enum status count_record(void *context, const struct record *record, struct error *error)
@@ -189,6 +256,7 @@ int main(void)
         BROKER_TEST(a_worker_starts_once_a_coordinator_is_back),
         BROKER_TEST(a_start_that_waits_for_a_coordinator_can_be_stopped),
         BROKER_TEST(a_coordinator_that_moves_costs_no_job),
+        BROKER_TEST(a_coordinator_that_moved_is_found),
         BROKER_TEST(topics_that_were_just_created_are_used_by_every_broker),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
