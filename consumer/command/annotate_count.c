@@ -1,6 +1,5 @@
 // Counts the different requests of a table, and their jobs that have no result yet. Rows are rendered as for
-// a run, in the table's order: with --reorder the members of a listed row may stand in another one in the
-// run.
+// a run, but in the table's order: with --reorder a run may order the fields of a listed row otherwise.
 #include "consumer/command/annotate.h"
 #include "schemas/digest.h"
 #include "schemas/hash.h"

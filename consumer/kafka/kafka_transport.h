@@ -141,7 +141,7 @@ struct kafka_watch {
     int64_t held_looked_ms; // last look for them
 };
 
-// What keeps a member of the group from its work.
+// Obstacles to the work of a member of the group.
 struct kafka_hindrance {
     struct kafka_metadata metadata; // of all topics
     bool is_reported[KAFKA_METADATA_TOPICS_MAX];

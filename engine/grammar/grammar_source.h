@@ -27,7 +27,7 @@ bool source_number(struct grammar_source *source, uint32_t *number);
 enum status source_quoted(struct grammar_source *source, struct buffer *out);
 // Letters, digits, '_' and, with `hyphens`, '-'.
 struct text source_name(struct grammar_source *source, bool hyphens);
-// What may follow an item: +, ?, *, {n}, {n,}, {n,m} or {,m}. *found false: none of these.
+// Reads the repetition behind an item: +, ?, *, {n}, {n,}, {n,m} or {,m}. *found false: none of these.
 enum status source_repetition(struct grammar_source *source, bool *found, uint32_t *min, uint32_t *max);
 
 struct grammar_name {

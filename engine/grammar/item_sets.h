@@ -9,7 +9,7 @@ void builder_add(struct recognizer *recognizer, struct item item);
 void builder_scan(struct recognizer *recognizer, uint32_t byte_state, uint32_t terminal, uint32_t origin);
 // The set, new or found; SET_DEAD for an empty one, or when the pool has failed.
 uint32_t builder_finish(struct recognizer *recognizer);
-// Who waits in the set for the end of the symbol. *n: how many. Valid until a set is added.
+// The items that wait in the set for the end of the symbol. *n: how many. Valid until a set is added.
 const struct waiter *recognizer_waiters(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
                                         size_t *n);
 void builder_free(struct set_builder *builder);
