@@ -441,10 +441,9 @@ enum status store_is_finished(struct store *store, struct text dataset, struct t
         return error->status;
     bind_text(select, 1, dataset);
     bind_text(select, 2, job_id);
-    int code = sqlite3_step(select);
-    *is_finished = code == SQLITE_ROW;
-    sqlite3_reset(select);
-    return code == SQLITE_ROW || code == SQLITE_DONE
-               ? STATUS_OK
-               : database_error(&store->database, "looking for a result", error);
+    int64_t found = 0;
+    enum status status =
+        database_read_integer(&store->database, select, 0, &found, "looking for a result", error);
+    *is_finished = found;
+    return status;
 }
