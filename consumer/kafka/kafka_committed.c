@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { ANSWER_TIMEOUT_MS = 500 }; // asking the coordinator whether it answers
+enum { ANSWER_TIMEOUT_MS_MAX = 500 }; // asking the coordinator whether it answers
 
 enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
                               struct suspects *suspects, const rd_kafka_topic_partition_t *committed,
@@ -34,16 +34,16 @@ static void ignore_member(void *context, const rd_kafka_MemberDescription_t *mem
     (void)context, (void)member;
 }
 
-static bool coordinator_answers(struct kafka_transport *kafka)
+static bool coordinator_answers(struct kafka_transport *kafka, int timeout_ms)
 {
     bool is_stable;
-    return kafka_members(&kafka->asking, kafka->config, ANSWER_TIMEOUT_MS, ignore_member, NULL, &is_stable) ==
+    return kafka_members(&kafka->asking, kafka->config, timeout_ms, ignore_member, NULL, &is_stable) ==
            RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 // librdkafka repeats a request answered by UNSTABLE_OFFSET_COMMIT until its timeout, and reports only the
-// timeout. If the coordinator answers other requests, the cause is an undecided transaction, perhaps of one
-// partition of the list.
+// timeout. If the coordinator answers another request within the same time, the cause is an undecided
+// transaction, perhaps of one partition of the list; else a slow connection.
 static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
                             struct error *error)
 {
@@ -73,7 +73,8 @@ enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_p
     enum status status = kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY;
     bool may_be_held =
         code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;
-    if (may_be_held && !kafka_is_down(kafka) && coordinator_answers(kafka))
+    if (may_be_held && !kafka_is_down(kafka) &&
+        coordinator_answers(kafka, timeout_ms < ANSWER_TIMEOUT_MS_MAX ? timeout_ms : ANSWER_TIMEOUT_MS_MAX))
         return set_held(kafka, list, error);
     return kafka_error_set(error, status, &kafka->consumer, "reading the group's offsets", code);
 }

@@ -103,6 +103,7 @@ RELEASED = {
     "store-6.sql": "0fbce8b62e4ae81e",
     "store-7.sql": "f7f1566ce757fc19",
     "store-8.sql": "bd993c74157972e1",
+    "store-9.sql": "f7f03f8b9c592129",
 }
 
 
