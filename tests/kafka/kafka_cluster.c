@@ -1,5 +1,5 @@
 // A cluster of three brokers: starts while coordinators and leaders are away or move, topics that one broker
-// knows before another. The group's and the transactions' coordinator is the second broker, else the third.
+// knows before another. The group's and the transactions' coordinator is the second or the third broker.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
@@ -68,15 +68,43 @@ static void answer_all(void)
     member_finish(&member);
 }
 
+// The broker that leads the group's offsets, as `address` knows it; -1: it gave no answer.
+static int32_t find_coordinator(const char *address)
+{
+    const rd_kafka_metadata_t *metadata;
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set(conf, "bootstrap.servers", address, NULL, 0);
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, "__consumer_offsets", NULL);
+    int32_t leader = -1;
+    if (rd_kafka_metadata(rk, 0, topic, &metadata, 2000) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        if (metadata->topic_cnt == 1 && metadata->topics[0].partition_cnt > 0)
+            leader = metadata->topics[0].partitions[0].leader;
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(topic);
+    rd_kafka_destroy(rk);
+    return leader;
+}
+
+static int32_t pause_coordinator(void)
+{
+    int32_t coordinator = find_coordinator(brokers);
+    if (coordinator < 2)
+        fail_msg("the coordinator is broker %d, expected 2 or 3", (int)coordinator);
+    cluster_pause(coordinator);
+    return coordinator;
+}
+
 // ---- starting ----
 
 static void a_worker_starts_while_the_coordinator_moves(void **state)
 {
     begin("moves");
     member.config.start_timeout_ms = START_MS;
-    cluster_pause(2); // its partitions have other leaders once the controller misses it
+    int32_t paused = pause_coordinator(); // its partitions have other leaders once the controller misses it
     member_open(&member);
-    cluster_resume(2);
+    cluster_resume(paused);
     answer_all();
 }
 
@@ -141,10 +169,10 @@ static void a_coordinator_that_moves_costs_no_job(void **state)
     member_receive(&member, N_JOBS / 2);
     member_commit(&member, NULL);
     member_receive(&member, N_JOBS / 4);
-    cluster_pause(2);
+    int32_t paused = pause_coordinator();
     // its connection stays, so the answer is waited for; then another broker has its place
     enum status status = member_commit_once(&member, NULL, &error);
-    cluster_resume(2);
+    cluster_resume(paused);
     assert_true(status == STATUS_OK || status == STATUS_RETRY);
     if (status == STATUS_RETRY)
         member_commit(&member, NULL);
@@ -153,25 +181,6 @@ static void a_coordinator_that_moves_costs_no_job(void **state)
     probe_assert_one_each(brokers, member.config.results, "job-", N_JOBS);
     assert_int_equal(member.n_dropped, 0);
     member_finish(&member);
-}
-
-// The broker that leads the group's offsets, as `address` knows it; -1: it gave no answer.
-static int32_t find_coordinator(const char *address)
-{
-    const rd_kafka_metadata_t *metadata;
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    rd_kafka_conf_set(conf, "bootstrap.servers", address, NULL, 0);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, "__consumer_offsets", NULL);
-    int32_t leader = -1;
-    if (rd_kafka_metadata(rk, 0, topic, &metadata, 2000) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        if (metadata->topic_cnt == 1 && metadata->topics[0].partition_cnt > 0)
-            leader = metadata->topics[0].partitions[0].leader;
-        rd_kafka_metadata_destroy(metadata);
-    }
-    rd_kafka_topic_destroy(topic);
-    rd_kafka_destroy(rk);
-    return leader;
 }
 
 static void ignore_member(void *context, const rd_kafka_MemberDescription_t *description)
@@ -197,9 +206,7 @@ static void a_coordinator_that_moved_is_found(void **state)
     struct kafka_asking asking = {0}, other = {0};
     begin("asks");
     ask_until_answered(&asking);
-    int32_t old = find_coordinator(brokers);
-    assert_true(old > 0);
-    cluster_pause(old);
+    int32_t old = pause_coordinator();
     ask_until_answered(&other);
     cluster_resume(old);
     int64_t until_ms = clock_ms() + PATIENCE_MS;
