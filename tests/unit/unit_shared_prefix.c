@@ -1,5 +1,6 @@
 // Which segments of attention are computed for several sequences at once, found from block tables.
 #include "gpu/shared_prefix.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -136,6 +137,30 @@ static void prefixes_branch(void **state)
     assert_int_equal(world->shared.n_tiles, 3 + 3 * 2);
 }
 
+// Sequences of three lengths in any order: those that read further share on, whichever are between them.
+static void sequences_that_end_within_a_prefix_part_no_others(void **state)
+{
+    struct world *world = *state;
+    uint64_t random = random_seed(20261123);
+    for (int round = 0; round < 20; round++) {
+        clear(world);
+        int32_t n_whole[60], n_longer[3] = {0};
+        for (int s = 0; s < 60; s++) {
+            n_whole[s] = 1 + (int32_t)random_below(&random, 3);
+            for (int i = 0; i < n_whole[s]; i++)
+                n_longer[i]++;
+            add(world, n_whole[s] * ATTENTION_SEGMENT + 40, 1, s ? 0 : -1, 3);
+        }
+        find(world, &llama);
+        int32_t n_tiles = 0;
+        for (int i = 0; i < 3; i++)
+            n_tiles += (n_longer[i] + 15) / 16;
+        for (int s = 0; s < 60; s++)
+            assert_int_equal(world->shared.n_shared[s], n_whole[s]);
+        assert_int_equal(world->shared.n_tiles, n_tiles);
+    }
+}
+
 static void few_sequences_short_prefixes_and_prompts_share_nothing(void **state)
 {
     struct world *world = *state;
@@ -211,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_hundred_and_fifty_six_sequences_read_512_positions_16_times),
         cmocka_unit_test(prefixes_branch),
+        cmocka_unit_test(sequences_that_end_within_a_prefix_part_no_others),
         cmocka_unit_test(few_sequences_short_prefixes_and_prompts_share_nothing),
         cmocka_unit_test(who_fills_tiles_alone_shares_nothing),
         cmocka_unit_test(scratch_and_tiles_bound_what_is_shared),
