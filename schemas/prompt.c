@@ -25,11 +25,12 @@ static enum status check_part(struct decoding *decoding, const char *path, const
     const struct value *text = value_get(part, "text");
     if (part->kind != VALUE_OBJECT || !type || type->kind != VALUE_STRING)
         return request_expected(decoding, path, "a part with a type", part);
-    char description[VALUE_DESCRIPTION_BYTES];
-    value_describe(type, description);
-    if (!text_equals_string(type->text, "text"))
+    if (!text_equals_string(type->text, "text")) {
+        char description[VALUE_DESCRIPTION_BYTES];
+        value_describe(type, description);
         return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                          "%s.type: only \"text\" is supported, got %s", path, description);
+    }
     if (!text || text->kind != VALUE_STRING)
         return request_expected(decoding, path, "a part with a string as text", part);
     for (size_t i = 0; i < part->object.n_members; i++) {

@@ -1,6 +1,6 @@
-// Every single allocation of a batch fails, alone and with all after it: no job fails because of it. Finished jobs have their
-// answers, the others are released, and the round reports it. The linker redirects malloc, calloc and realloc
-// to this file.
+// Every single allocation of a batch fails, alone and with all after it: no job fails because of it.
+// Finished jobs have their answers, the others are released, and the round reports it. The linker redirects
+// malloc, calloc and realloc to this file.
 #include "batching/prefix.h"
 #include "consumer/intake.h"
 #include "tests/fake_model.h"

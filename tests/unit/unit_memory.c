@@ -1,4 +1,5 @@
-// Every single allocation fails once: the result is an error or a failed buffer, never a crash or half a job.
+// Every single allocation fails, alone and with all after it: the result is an error or a failed buffer, never
+// a crash or half a job.
 // The linker redirects malloc, calloc and realloc of schemas/ to this file.
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
@@ -11,14 +12,25 @@ void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
 
 static long allocations_left = -1; // -1: no limit
+static bool fails_alone;           // all after the one that fails succeed
+static bool has_failed;
 
 static bool may_allocate(void)
 {
-    if (allocations_left == 0)
+    if (allocations_left == 0) {
+        has_failed = true;
+        allocations_left = fails_alone ? -1 : 0;
         return false;
+    }
     if (allocations_left > 0)
         allocations_left--;
     return true;
+}
+
+static void fail_after(long n_good)
+{
+    allocations_left = n_good;
+    has_failed = false;
 }
 
 void *__wrap_malloc(size_t size)
@@ -59,17 +71,19 @@ static void a_job_is_decoded_whole_or_tried_again_later(void **state)
 {
     struct buffer json = make_record(), msgpack = to_msgpack(json.data);
     const struct buffer *const records[] = {&json, &msgpack};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
         long n_failures = 0;
         enum status status = STATUS_RETRY;
+        fails_alone = i / 2;
         for (; status != STATUS_OK; n_failures++) {
             struct job *job = job_create();
             struct error error;
             assert_non_null(job);
-            allocations_left = n_failures;
-            status = job_decode(job, (struct text){records[i]->data, records[i]->size},
-                                i ? ENCODING_MSGPACK : ENCODING_JSON, &error);
+            fail_after(n_failures);
+            status = job_decode(job, (struct text){records[i % 2]->data, records[i % 2]->size},
+                                i % 2 ? ENCODING_MSGPACK : ENCODING_JSON, &error);
             allocations_left = -1;
+            assert_int_equal(status != STATUS_OK, has_failed);
             if (status != STATUS_OK) {
                 assert_int_equal(status, STATUS_RETRY);
                 assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
@@ -85,16 +99,18 @@ static void a_job_is_decoded_whole_or_tried_again_later(void **state)
 static void a_result_is_decoded_whole_or_tried_again_later(void **state)
 {
     static const char *const names[] = {"result.json", "result.msgpack", "result_failed.json"};
-    for (int i = 0; i < 3; i++) {
-        struct buffer record = golden_read(names[i]);
+    for (int i = 0; i < 6; i++) {
+        struct buffer record = golden_read(names[i % 3]);
+        fails_alone = i / 3;
         enum status status = STATUS_RETRY;
         for (long n_failures = 0; status != STATUS_OK; n_failures++) {
             struct job *job = job_create();
             struct error error;
-            allocations_left = n_failures;
+            fail_after(n_failures);
             status = result_decode(job, (struct text){record.data, record.size},
-                                   i == 1 ? ENCODING_MSGPACK : ENCODING_JSON, &error);
+                                   i % 3 == 1 ? ENCODING_MSGPACK : ENCODING_JSON, &error);
             allocations_left = -1;
+            assert_int_equal(status != STATUS_OK, has_failed);
             assert_true(status == STATUS_OK || (status == STATUS_RETRY && error.code == ERROR_OUT_OF_MEMORY));
             assert_in_range(n_failures, 0, 1000);
             job_destroy(job);
@@ -120,14 +136,16 @@ static void what_is_written_is_whole_or_says_that_it_failed(void **state)
                      STATUS_OK);
     assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, &error),
                      STATUS_OK);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 12; i++) {
         bool failed = true;
+        fails_alone = i / 6;
         for (long n_failures = 0; failed; n_failures++) {
             struct buffer out = {0};
-            allocations_left = n_failures;
-            encoders[i / 2](job, i % 2 ? ENCODING_MSGPACK : ENCODING_JSON, &out);
+            fail_after(n_failures);
+            encoders[i % 6 / 2](job, i % 2 ? ENCODING_MSGPACK : ENCODING_JSON, &out);
             allocations_left = -1;
             failed = out.failed;
+            assert_int_equal(failed, has_failed);
             assert_true(failed || out.size > 0);
             assert_in_range(n_failures, 0, 1000);
             buffer_finish(&out);
@@ -140,6 +158,7 @@ static void what_is_written_is_whole_or_says_that_it_failed(void **state)
 
 static void a_job_is_named_and_warned_or_says_that_it_was_not(void **state)
 {
+    fails_alone = false;
     allocations_left = 0;
     assert_null(job_create());
     allocations_left = -1;
