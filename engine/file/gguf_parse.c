@@ -13,19 +13,19 @@ enum {
 };
 
 // A cursor over a part's bytes.
-struct reader {
+struct gguf_reader {
     struct gguf_part *part;
     size_t at;
     struct arena *arena;
     struct error *error;
 };
 
-static enum status refuse_file(struct reader *reader, const char *what)
+static enum status refuse_file(struct gguf_reader *reader, const char *what)
 {
     return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s at byte %zu", what, reader->at);
 }
 
-static enum status take_bytes(struct reader *reader, size_t size, const unsigned char **bytes)
+static enum status take_bytes(struct gguf_reader *reader, size_t size, const unsigned char **bytes)
 {
     if (size > reader->part->size - reader->at)
         return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
@@ -44,7 +44,7 @@ static uint64_t load_little_endian(const unsigned char *bytes, size_t size)
     return value;
 }
 
-static enum status take_u32(struct reader *reader, uint32_t *value)
+static enum status take_u32(struct gguf_reader *reader, uint32_t *value)
 {
     const unsigned char *bytes = NULL;
     enum status status = take_bytes(reader, 4, &bytes);
@@ -53,7 +53,7 @@ static enum status take_u32(struct reader *reader, uint32_t *value)
     return status;
 }
 
-static enum status take_u64(struct reader *reader, uint64_t *value)
+static enum status take_u64(struct gguf_reader *reader, uint64_t *value)
 {
     const unsigned char *bytes = NULL;
     enum status status = take_bytes(reader, 8, &bytes);
@@ -62,7 +62,7 @@ static enum status take_u64(struct reader *reader, uint64_t *value)
     return status;
 }
 
-static enum status take_string(struct reader *reader, struct text *string)
+static enum status take_string(struct gguf_reader *reader, struct text *string)
 {
     uint64_t size;
     const unsigned char *bytes = NULL;
@@ -78,7 +78,7 @@ static enum status take_string(struct reader *reader, struct text *string)
 }
 
 // Keys and names stand in messages and logs: text without control characters.
-static enum status take_name(struct reader *reader, const char *noun, size_t size_max, struct text *name)
+static enum status take_name(struct gguf_reader *reader, const char *noun, size_t size_max, struct text *name)
 {
     enum status status = take_string(reader, name);
     if (status != STATUS_OK)
@@ -101,7 +101,7 @@ static enum status take_name(struct reader *reader, const char *noun, size_t siz
 
 // --- Key-values ---
 
-static enum status check_bools(struct reader *reader, const unsigned char *bytes, size_t n_items)
+static enum status check_bools(struct gguf_reader *reader, const unsigned char *bytes, size_t n_items)
 {
     for (size_t i = 0; i < n_items; i++)
         if (bytes[i] > 1)
@@ -110,7 +110,7 @@ static enum status check_bools(struct reader *reader, const unsigned char *bytes
     return STATUS_OK;
 }
 
-static enum status parse_strings(struct reader *reader, struct gguf_array *array)
+static enum status parse_strings(struct gguf_reader *reader, struct gguf_array *array)
 {
     if (array->n_items > (reader->part->size - reader->at) / 8)
         return refuse_file(reader, "truncated: array of strings longer than the file");
@@ -126,7 +126,7 @@ static enum status parse_strings(struct reader *reader, struct gguf_array *array
     return STATUS_OK;
 }
 
-static enum status parse_array(struct reader *reader, struct gguf_array *array)
+static enum status parse_array(struct gguf_reader *reader, struct gguf_array *array)
 {
     uint32_t kind = 0;
     uint64_t n_items = 0;
@@ -155,7 +155,7 @@ static enum status parse_array(struct reader *reader, struct gguf_array *array)
     return status;
 }
 
-static enum status parse_value(struct reader *reader, struct gguf_entry *entry)
+static enum status parse_value(struct gguf_reader *reader, struct gguf_entry *entry)
 {
     uint32_t kind = 0;
     enum status status = take_u32(reader, &kind);
@@ -174,7 +174,7 @@ static enum status parse_value(struct reader *reader, struct gguf_entry *entry)
     return status;
 }
 
-static enum status parse_keys(struct reader *reader)
+static enum status parse_keys(struct gguf_reader *reader)
 {
     struct gguf_part *part = reader->part;
     enum status status = gguf_names_create(&part->keys, part->n_entries, reader->arena, reader->error);
@@ -201,13 +201,13 @@ static enum status parse_keys(struct reader *reader)
 
 // --- Tensor infos ---
 
-static enum status refuse_tensor(struct reader *reader, const struct tensor *tensor, const char *what)
+static enum status refuse_tensor(struct gguf_reader *reader, const struct tensor *tensor, const char *what)
 {
     return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: %s",
                      (int)tensor->name.size, tensor->name.data, what);
 }
 
-static enum status parse_dims(struct reader *reader, struct tensor *tensor)
+static enum status parse_dims(struct gguf_reader *reader, struct tensor *tensor)
 {
     enum status status = take_u32(reader, &tensor->n_dims);
     if (status != STATUS_OK)
@@ -232,7 +232,7 @@ static enum status parse_dims(struct reader *reader, struct tensor *tensor)
     return STATUS_OK;
 }
 
-static enum status parse_tensor_type(struct reader *reader, struct tensor *tensor)
+static enum status parse_tensor_type(struct gguf_reader *reader, struct tensor *tensor)
 {
     uint32_t type = 0;
     enum status status = take_u32(reader, &type);
@@ -257,7 +257,7 @@ static enum status parse_tensor_type(struct reader *reader, struct tensor *tenso
 }
 
 // Offsets count from the data section, whose start is known only after the last info: kept in `offsets`.
-static enum status parse_tensor(struct reader *reader, struct tensor *tensor, uint64_t alignment,
+static enum status parse_tensor(struct gguf_reader *reader, struct tensor *tensor, uint64_t alignment,
                                 uint64_t *offset)
 {
     enum status status = take_name(reader, "tensor name", GGUF_TENSOR_NAME_BYTES_MAX, &tensor->name);
@@ -282,7 +282,7 @@ static int compare_places(const void *a, const void *b)
 }
 
 // Each byte belongs to one tensor at most.
-static enum status check_overlaps(struct reader *reader)
+static enum status check_overlaps(struct gguf_reader *reader)
 {
     struct gguf_part *part = reader->part;
     struct tensor **sorted = arena_allocate_array(reader->arena, part->n_tensors, sizeof *sorted);
@@ -301,7 +301,7 @@ static enum status check_overlaps(struct reader *reader)
     return STATUS_OK;
 }
 
-static enum status place_tensors(struct reader *reader, const uint64_t *offsets, uint64_t alignment)
+static enum status place_tensors(struct gguf_reader *reader, const uint64_t *offsets, uint64_t alignment)
 {
     struct gguf_part *part = reader->part;
     size_t padding = (size_t)(alignment - reader->at % alignment) % alignment;
@@ -322,7 +322,7 @@ static enum status place_tensors(struct reader *reader, const uint64_t *offsets,
     return check_overlaps(reader);
 }
 
-static enum status parse_alignment(struct reader *reader, uint64_t *alignment)
+static enum status parse_alignment(struct gguf_reader *reader, uint64_t *alignment)
 {
     uint32_t value = ALIGNMENT_DEFAULT;
     enum status status = gguf_part_u32(reader->part, "general.alignment", &value, NULL, reader->error);
@@ -336,7 +336,7 @@ static enum status parse_alignment(struct reader *reader, uint64_t *alignment)
     return STATUS_OK;
 }
 
-static enum status parse_tensors(struct reader *reader)
+static enum status parse_tensors(struct gguf_reader *reader)
 {
     struct gguf_part *part = reader->part;
     uint64_t alignment = 0;
@@ -356,7 +356,7 @@ static enum status parse_tensors(struct reader *reader)
 
 // --- Header ---
 
-static enum status parse_header(struct reader *reader)
+static enum status parse_header(struct gguf_reader *reader)
 {
     const unsigned char *magic = NULL;
     uint32_t version = 0;
@@ -392,7 +392,7 @@ static enum status parse_header(struct reader *reader)
 
 enum status gguf_parse(struct gguf_part *part, struct arena *arena, struct error *error)
 {
-    struct reader reader = {.part = part, .arena = arena, .error = error};
+    struct gguf_reader reader = {.part = part, .arena = arena, .error = error};
     enum status status = parse_header(&reader);
     if (status == STATUS_OK)
         status = parse_keys(&reader);

@@ -60,7 +60,7 @@ static enum tensor_type type_for(const struct gguf *gguf, const struct tensor *t
 // --- Rows ---
 
 // One tensor's rows, a few at a time.
-struct rows {
+struct tensor_rows {
     const struct tensor *tensor;
     enum tensor_type type;
     char *out;
@@ -72,7 +72,7 @@ struct rows {
 
 static void quantize_rows(void *context, int index, int thread)
 {
-    struct rows *rows = context;
+    struct tensor_rows *rows = context;
     uint64_t n_cols = rows->tensor->dims[0], row_bytes = tensor_row_bytes(rows->tensor);
     float *items = rows->items + (uint64_t)thread * n_cols;
     struct error *error = &rows->errors[thread];
@@ -89,7 +89,7 @@ static void quantize_rows(void *context, int index, int thread)
     }
 }
 
-static enum status run_rows(struct rows *rows, struct pool *pool, struct error *error)
+static enum status run_rows(struct tensor_rows *rows, struct pool *pool, struct error *error)
 {
     enum { TASK_ITEMS = 1 << 16, TASKS_MAX = 1 << 20 };
     int n_threads = pool ? pool_n_threads(pool) : 1;
@@ -123,11 +123,11 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
     enum status status = gguf_load(quantizing->source, tensor, error);
     if (status != STATUS_OK)
         return status;
-    struct rows rows = {.tensor = tensor,
-                        .type = quantizing->types[index],
-                        .out = data,
-                        .out_row_bytes = tensor->dims[0] / traits->block_items * traits->block_bytes,
-                        .n_rows = (int64_t)tensor_n_rows(tensor)};
+    struct tensor_rows rows = {.tensor = tensor,
+                               .type = quantizing->types[index],
+                               .out = data,
+                               .out_row_bytes = tensor->dims[0] / traits->block_items * traits->block_bytes,
+                               .n_rows = (int64_t)tensor_n_rows(tensor)};
     if (tensor->type == rows.type)
         memcpy(data, tensor->data, tensor->size_bytes);
     else

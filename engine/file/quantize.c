@@ -37,12 +37,12 @@ uint16_t float_to_half(float value)
 }
 
 // Rounds to the nearest integer, ties to even; |value| below 2^22. Unlike rintf it needs no call.
-static inline float nearest(float value)
+static inline float round_nearest(float value)
 {
     return (value + 0x1.8p23f) - 0x1.8p23f;
 }
 
-static inline float clamp(float value, float least, float most)
+static inline float clamp_float(float value, float least, float most)
 {
     return value < least ? least : value > most ? most : value;
 }
@@ -77,7 +77,7 @@ static float search_scale(const float *x, int n, float least, float most)
         float inverse = (least + (float)step / STEPS) / peak;
         float xq = 0.0f, qq = 0.0f;
         for (int i = 0; i < n; i++) {
-            float q = clamp(nearest(x[i] * inverse), least, most);
+            float q = clamp_float(round_nearest(x[i] * inverse), least, most);
             xq += x[i] * q;
             qq += q * q;
         }
@@ -94,7 +94,7 @@ static float squared_error(const float *x, int n, float scale, float least, floa
 {
     float inverse = scale != 0.0f ? 1.0f / scale : 0.0f, sum = 0.0f;
     for (int i = 0; i < n; i++) {
-        float difference = x[i] - scale * clamp(nearest(x[i] * inverse), least, most);
+        float difference = x[i] - scale * clamp_float(round_nearest(x[i] * inverse), least, most);
         sum += difference * difference;
     }
     return sum;
@@ -106,7 +106,7 @@ static bool quantize_q8_0(const float *x, uint8_t *block)
     store_u16(block, float_to_half(d));
     float inverse = d != 0.0f ? 1.0f / d : 0.0f;
     for (int i = 0; i < 32; i++)
-        block[2 + i] = (uint8_t)(int8_t)clamp(nearest(x[i] * inverse), -127.0f, 127.0f);
+        block[2 + i] = (uint8_t)(int8_t)clamp_float(round_nearest(x[i] * inverse), -127.0f, 127.0f);
     return isfinite(d);
 }
 
@@ -116,8 +116,8 @@ static bool quantize_q4_0(const float *x, uint8_t *block)
     store_u16(block, float_to_half(d));
     float inverse = d != 0.0f ? 1.0f / d : 0.0f;
     for (int i = 0; i < 16; i++) {
-        int low = (int)clamp(nearest(x[i] * inverse), -8.0f, 7.0f) + 8;
-        int high = (int)clamp(nearest(x[i + 16] * inverse), -8.0f, 7.0f) + 8;
+        int low = (int)clamp_float(round_nearest(x[i] * inverse), -8.0f, 7.0f) + 8;
+        int high = (int)clamp_float(round_nearest(x[i + 16] * inverse), -8.0f, 7.0f) + 8;
         block[2 + i] = (uint8_t)(low | high << 4);
     }
     return isfinite(d);
@@ -130,7 +130,7 @@ static float round_run_scales(const float *x, const float scales[16], float d, i
 {
     float total = 0.0f;
     for (int run = 0; run < 16; run++) {
-        float middle = d != 0.0f ? clamp(nearest(scales[run] / d), -127.0f, 126.0f) : 0.0f;
+        float middle = d != 0.0f ? clamp_float(round_nearest(scales[run] / d), -127.0f, 126.0f) : 0.0f;
         float best = FLT_MAX;
         for (float scale = middle - 1.0f; scale <= middle + 1.0f; scale += 1.0f) {
             float error = squared_error(x + 16 * run, 16, d * scale, -32.0f, 31.0f);
@@ -150,7 +150,7 @@ static void pack_q6_k(const float *x, float d, const int8_t scales[16], uint8_t 
     for (int i = 0; i < 256; i++) {
         float scale = d * (float)scales[i / 16];
         float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-        unsigned q = (unsigned)((int)clamp(nearest(x[i] * inverse), -32.0f, 31.0f) + 32);
+        unsigned q = (unsigned)((int)clamp_float(round_nearest(x[i] * inverse), -32.0f, 31.0f) + 32);
         int half = i / 128, run = i % 128 / 32, j = i % 32;
         block[half * 64 + run % 2 * 32 + j] |= (uint8_t)((q & 15) << (run / 2 * 4));
         block[128 + half * 32 + j] |= (uint8_t)(q >> 4 << (run * 2));
@@ -193,7 +193,7 @@ static float line_error(const float x[32], struct line line, float most)
 {
     float inverse = line.scale != 0.0f ? 1.0f / line.scale : 0.0f, sum = 0.0f;
     for (int i = 0; i < 32; i++) {
-        float q = clamp(nearest((x[i] + line.minimum) * inverse), 0.0f, most);
+        float q = clamp_float(round_nearest((x[i] + line.minimum) * inverse), 0.0f, most);
         float difference = x[i] - (line.scale * q - line.minimum);
         sum += difference * difference;
     }
@@ -206,7 +206,7 @@ static struct line fit_line(const float x[32], float lowest, float inverse, floa
 {
     float sum_q = 0.0f, sum_qq = 0.0f, sum_x = 0.0f, sum_xq = 0.0f;
     for (int i = 0; i < 32; i++) {
-        float q = clamp(nearest((x[i] - lowest) * inverse), 0.0f, most);
+        float q = clamp_float(round_nearest((x[i] - lowest) * inverse), 0.0f, most);
         sum_q += q;
         sum_qq += q * q;
         sum_x += x[i];
@@ -257,13 +257,15 @@ struct k_header {
 
 static void round_line(const float x[32], struct line line, float most, struct k_header *header, int run)
 {
-    float scale = header->d != 0.0f ? clamp(nearest(line.scale / header->d), 0.0f, 63.0f) : 0.0f;
-    float minimum =
-        header->d_minimum != 0.0f ? clamp(nearest(line.minimum / header->d_minimum), 0.0f, 63.0f) : 0.0f;
+    float scale = header->d != 0.0f ? clamp_float(round_nearest(line.scale / header->d), 0.0f, 63.0f) : 0.0f;
+    float minimum = header->d_minimum != 0.0f
+                        ? clamp_float(round_nearest(line.minimum / header->d_minimum), 0.0f, 63.0f)
+                        : 0.0f;
     float best = FLT_MAX;
     for (int i = 0; i < 9 && best > 0.0f; i++) {
         static const float steps[3] = {0.0f, -1.0f, 1.0f};
-        float s = clamp(scale + steps[i / 3], 0.0f, 63.0f), m = clamp(minimum + steps[i % 3], 0.0f, 63.0f);
+        float s = clamp_float(scale + steps[i / 3], 0.0f, 63.0f),
+              m = clamp_float(minimum + steps[i % 3], 0.0f, 63.0f);
         float error = line_error(x, (struct line){header->d * s, header->d_minimum * m}, most);
         if (error < best) {
             best = error;
@@ -318,7 +320,8 @@ static void pack_lines(const float *x, const struct k_header *header, float most
         float minimum = header->d_minimum * (float)header->minima[run];
         float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
         for (int i = 0; i < 32; i++) {
-            unsigned q = (unsigned)clamp(nearest((x[32 * run + i] + minimum) * inverse), 0.0f, most);
+            unsigned q =
+                (unsigned)clamp_float(round_nearest((x[32 * run + i] + minimum) * inverse), 0.0f, most);
             nibbles[run / 2 * 32 + i] |= (uint8_t)((q & 15) << (run % 2 * 4));
             if (high)
                 high[i] |= (uint8_t)(q >> 4 << run);

@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct part {
+struct safetensors_part {
     struct mapped_file file;
     char *path; // in the arena
 };
 
 struct safetensors {
-    struct part parts[SAFETENSORS_FILES_MAX];
+    struct safetensors_part parts[SAFETENSORS_FILES_MAX];
     size_t n_parts;
     struct safetensors_tensor *tensors; // by name, once all are there
     size_t n_tensors, capacity;
@@ -176,7 +176,8 @@ static enum status reserve_tensors(struct safetensors *safetensors, size_t n_mor
     return STATUS_OK;
 }
 
-static enum status parse_header(struct safetensors *safetensors, const struct part *part, struct error *error)
+static enum status parse_header(struct safetensors *safetensors, const struct safetensors_part *part,
+                                struct error *error)
 {
     uint64_t size = 0;
     if (part->file.size < 8)
@@ -221,8 +222,8 @@ static enum status open_part(struct safetensors *safetensors, const char *path, 
     if (safetensors->n_parts == SAFETENSORS_FILES_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "more than %d files of weights",
                          SAFETENSORS_FILES_MAX);
-    struct part *part = &safetensors->parts[safetensors->n_parts];
-    *part = (struct part){.path = arena_copy(&safetensors->arena, path, strlen(path))};
+    struct safetensors_part *part = &safetensors->parts[safetensors->n_parts];
+    *part = (struct safetensors_part){.path = arena_copy(&safetensors->arena, path, strlen(path))};
     enum status status = part->path ? mapped_file_open(&part->file, path, error) : out_of_memory(error);
     if (status == STATUS_OK) {
         safetensors->n_parts++;

@@ -23,7 +23,7 @@ struct numbers {
     size_t n, capacity;
 };
 
-struct closing {
+struct closing_costs {
     uint32_t *symbols;     // [rules' nodes] cost of each; NULL: not computed yet
     struct numbers states; // by state of the byte automaton
     struct numbers sets;   // by set
@@ -66,7 +66,7 @@ static bool extend_numbers(struct recognizer *recognizer, struct numbers *number
 
 static bool find_state(struct recognizer *recognizer, uint32_t state, uint32_t before, unsigned char byte)
 {
-    struct closing *closing = recognizer->closing;
+    struct closing_costs *closing = recognizer->closing;
     if (!extend_numbers(recognizer, &closing->visits, (size_t)state + 1, 0))
         return false;
     if (closing->visits.items[state] == closing->visit)
@@ -82,7 +82,7 @@ static bool find_state(struct recognizer *recognizer, uint32_t state, uint32_t b
 // too far.
 static uint32_t search_end(struct recognizer *recognizer, uint32_t state)
 {
-    struct closing *closing = recognizer->closing;
+    struct closing_costs *closing = recognizer->closing;
     closing->visit++;
     closing->found.n = 0;
     if (!find_state(recognizer, state, UNKNOWN, 0))
@@ -128,7 +128,7 @@ static size_t longest_token(const struct trie *trie, const unsigned char *bytes,
 // The state behind the first token on the shortest way; BYTE_STATE_DEAD: there is none.
 static uint32_t first_step(struct recognizer *recognizer, uint32_t state)
 {
-    const struct closing *closing = recognizer->closing;
+    const struct closing_costs *closing = recognizer->closing;
     unsigned char bytes[CLOSING_BYTES_MAX];
     uint32_t end = search_end(recognizer, state);
     size_t n = 0;
@@ -149,7 +149,7 @@ static uint32_t first_step(struct recognizer *recognizer, uint32_t state)
 
 static uint32_t state_cost(struct recognizer *recognizer, uint32_t state)
 {
-    struct closing *closing = recognizer->closing;
+    struct closing_costs *closing = recognizer->closing;
     uint32_t cost = UNKNOWN;
     closing->path.n = 0;
     while (cost == UNKNOWN) {
@@ -199,7 +199,7 @@ static uint32_t derived_cost(const struct rules *rules, const struct rule_node *
 // The least fixed point. Definitions stand before and behind their uses, so both directions take turns.
 static bool find_symbol_costs(struct recognizer *recognizer)
 {
-    struct closing *closing = recognizer->closing;
+    struct closing_costs *closing = recognizer->closing;
     const struct rules *rules = recognizer->grammar->rules;
     size_t n = rules->nodes.n;
     closing->symbols = malloc((n + 1) * sizeof *closing->symbols);
@@ -233,7 +233,7 @@ static bool find_symbol_costs(struct recognizer *recognizer)
 
 // ---- sets ----
 
-static bool grow_table(struct closing *closing)
+static bool grow_table(struct closing_costs *closing)
 {
     size_t size = closing->table_size ? closing->table_size * 2 : NODES_TABLE_FIRST;
     uint32_t *table = calloc(size, sizeof *table);
@@ -254,7 +254,7 @@ static bool grow_table(struct closing *closing)
 // The node's place, new or found. UNKNOWN: no memory.
 static uint32_t find_end(struct recognizer *recognizer, uint32_t symbol, uint32_t origin)
 {
-    struct closing *closing = recognizer->closing;
+    struct closing_costs *closing = recognizer->closing;
     struct end_node node = {symbol, origin, symbol == SYMBOL_ROOT ? 0 : CLOSING_NEVER};
     if (closing->ends.n * 2 >= closing->table_size && !grow_table(closing)) {
         expressions_fail_memory(recognizer->pool);
@@ -313,7 +313,7 @@ static uint32_t look_behind(struct recognizer *recognizer, struct end_node node)
 // Nodes from `first` on are new: their costs are found together, because they may follow one another.
 static void find_end_costs(struct recognizer *recognizer, size_t first)
 {
-    struct closing *closing = recognizer->closing;
+    struct closing_costs *closing = recognizer->closing;
     bool has_changed = true;
     while (has_changed && recognizer->pool->status == STATUS_OK) {
         size_t n = closing->ends.n;
@@ -329,7 +329,7 @@ static void find_end_costs(struct recognizer *recognizer, size_t first)
 
 static uint32_t find_set_cost(struct recognizer *recognizer, uint32_t id)
 {
-    struct closing *closing = recognizer->closing;
+    struct closing_costs *closing = recognizer->closing;
     const struct item_set set = recognizer->sets.items[id];
     uint32_t cost = set.may_end ? 0 : CLOSING_NEVER;
     for (uint32_t i = 0; i < set.n_scans && cost > 0; i++) {
@@ -425,7 +425,7 @@ void closing_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left
         bits[vocabulary->ends[i] / 32] |= 1u << vocabulary->ends[i] % 32;
 }
 
-void closing_forget(struct closing *closing)
+void closing_forget(struct closing_costs *closing)
 {
     if (!closing)
         return;
@@ -441,7 +441,7 @@ void closing_forget(struct closing *closing)
     closing->table_size = 0;
 }
 
-void closing_destroy(struct closing *closing)
+void closing_destroy(struct closing_costs *closing)
 {
     if (!closing)
         return;

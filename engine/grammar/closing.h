@@ -7,7 +7,7 @@
 
 #include "engine/grammar/recognizer.h"
 
-struct closing;
+struct closing_costs;
 
 enum {
     CLOSING_NEVER = INT32_MAX,  // no tokens spell the shortest bytes
@@ -21,5 +21,5 @@ uint32_t closing_cost(struct recognizer *recognizer, uint32_t set);
 // cost.
 void closing_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits);
 // The recognizer forgets its sets (closing_destroy: is destroyed).
-void closing_forget(struct closing *closing);
-void closing_destroy(struct closing *closing);
+void closing_forget(struct closing_costs *closing);
+void closing_destroy(struct closing_costs *closing);

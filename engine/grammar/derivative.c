@@ -316,7 +316,7 @@ bool expression_matches(struct expressions *pool, uint32_t a, struct text utf8)
     return pool->status == STATUS_OK && expression_node(pool, a)->nullable;
 }
 
-struct search {
+struct state_search {
     struct expressions *pool;
     VECTOR(uint32_t) found;   // in the order of their discovery
     VECTOR(uint32_t) parents; // places in `found`
@@ -329,7 +329,7 @@ static bool matches_something(const struct expressions *pool, uint32_t id)
 }
 
 // Adds what follows from the expressions at places first..behind.
-static void expand_search(struct search *search, size_t first, size_t behind)
+static void expand_search(struct state_search *search, size_t first, size_t behind)
 {
     struct expressions *pool = search->pool;
     for (size_t at = first; at < behind && expression_derive(pool, search->found.items[at]); at++) {
@@ -351,7 +351,7 @@ static void expand_search(struct search *search, size_t first, size_t behind)
 // Whether one of the expressions that are found matches something: the one at *place, one of the nearest.
 // True too when the pool fails. It looks at whole steps, and at no answer to another search: so the limit is
 // reached or not whatever is known, and who succeeds, succeeds from each place on the way.
-static bool search_from(struct search *search, size_t *place)
+static bool search_from(struct state_search *search, size_t *place)
 {
     for (size_t first = 0; first < search->found.n;) {
         size_t behind = search->found.n;
@@ -373,7 +373,7 @@ bool expression_is_empty_language(struct expressions *pool, uint32_t a)
         return pool->status == STATUS_OK;
     if (node->nullable || !node->uncertain || node->liveness != LIVENESS_UNKNOWN)
         return node->liveness == LIVENESS_DEAD;
-    struct search search = {.pool = pool};
+    struct state_search search = {.pool = pool};
     if (!VECTOR_ADD(&search.found, a) || !VECTOR_ADD(&search.parents, 0))
         expressions_fail_memory(pool);
     node->in_search = true;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-struct reader {
+struct document_reader {
     const char *start, *at, *end;
     const struct grammar_limits *limits;
     struct arena *arena;
@@ -11,24 +11,24 @@ struct reader {
     struct error *error;
 };
 
-static enum status fail_document(struct reader *reader, const char *what)
+static enum status fail_document(struct document_reader *reader, const char *what)
 {
     return error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING, "byte %zu: %s",
                      (size_t)(reader->at - reader->start), what);
 }
 
-static enum status no_memory(struct reader *reader)
+static enum status no_memory(struct document_reader *reader)
 {
     return error_set(reader->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a JSON document");
 }
 
-static void skip_space(struct reader *reader)
+static void skip_space(struct document_reader *reader)
 {
     while (reader->at < reader->end && strchr(" \t\r\n", *reader->at) && *reader->at)
         reader->at++;
 }
 
-static bool take_byte(struct reader *reader, char wanted)
+static bool take_byte(struct document_reader *reader, char wanted)
 {
     if (reader->at == reader->end || *reader->at != wanted)
         return false;
@@ -52,7 +52,7 @@ static bool read_hex4(const char *at, const char *end, uint32_t *value)
 }
 
 // The escape behind "\u": one code unit or a pair of surrogates. 0 bytes written is a fault.
-static size_t read_unicode(struct reader *reader, char *out)
+static size_t read_unicode(struct document_reader *reader, char *out)
 {
     uint32_t high = 0, low = 0;
     if (!read_hex4(reader->at, reader->end, &high))
@@ -67,7 +67,7 @@ static size_t read_unicode(struct reader *reader, char *out)
     return utf8_encode(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00), out);
 }
 
-static size_t read_escape(struct reader *reader, char *out)
+static size_t read_escape(struct document_reader *reader, char *out)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     if (reader->at == reader->end)
@@ -83,7 +83,7 @@ static size_t read_escape(struct reader *reader, char *out)
 }
 
 // Behind the opening quote. A decoded string is never longer than its text.
-static enum status read_string(struct reader *reader, struct text *text)
+static enum status read_string(struct document_reader *reader, struct text *text)
 {
     const char *close = reader->at;
     while (close < reader->end && *close != '"')
@@ -116,7 +116,7 @@ static enum status read_string(struct reader *reader, struct text *text)
     return STATUS_OK;
 }
 
-static size_t skip_digits(struct reader *reader)
+static size_t skip_digits(struct document_reader *reader)
 {
     const char *from = reader->at;
     while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9')
@@ -124,7 +124,7 @@ static size_t skip_digits(struct reader *reader)
     return (size_t)(reader->at - from);
 }
 
-static enum status read_number(struct reader *reader, struct text *text)
+static enum status read_number(struct document_reader *reader, struct text *text)
 {
     const char *from = reader->at;
     take_byte(reader, '-');
@@ -140,9 +140,10 @@ static enum status read_number(struct reader *reader, struct text *text)
     return good ? STATUS_OK : fail_document(reader, "expected a value");
 }
 
-static enum status read_value(struct reader *reader, struct json_node *node);
+static enum status read_value(struct document_reader *reader, struct json_node *node);
 
-static struct json_node *append_node(struct reader *reader, struct json_node *parent, struct json_node *last)
+static struct json_node *append_node(struct document_reader *reader, struct json_node *parent,
+                                     struct json_node *last)
 {
     struct json_node *child = arena_allocate(reader->arena, sizeof *child);
     if (!child)
@@ -157,7 +158,7 @@ static struct json_node *append_node(struct reader *reader, struct json_node *pa
     return child;
 }
 
-static enum status read_key(struct reader *reader, struct json_node *child)
+static enum status read_key(struct document_reader *reader, struct json_node *child)
 {
     skip_space(reader);
     if (!take_byte(reader, '"'))
@@ -171,7 +172,7 @@ static enum status read_key(struct reader *reader, struct json_node *child)
     return STATUS_OK;
 }
 
-static enum status read_children(struct reader *reader, struct json_node *node, char close)
+static enum status read_children(struct document_reader *reader, struct json_node *node, char close)
 {
     struct json_node *last = NULL;
     skip_space(reader);
@@ -195,7 +196,7 @@ static enum status read_children(struct reader *reader, struct json_node *node, 
     }
 }
 
-static bool take_word(struct reader *reader, const char *word)
+static bool take_word(struct document_reader *reader, const char *word)
 {
     size_t size = strlen(word);
     if ((size_t)(reader->end - reader->at) < size || memcmp(reader->at, word, size) != 0)
@@ -204,7 +205,7 @@ static bool take_word(struct reader *reader, const char *word)
     return true;
 }
 
-static enum status read_value(struct reader *reader, struct json_node *node)
+static enum status read_value(struct document_reader *reader, struct json_node *node)
 {
     skip_space(reader);
     enum status status = STATUS_OK;
@@ -238,7 +239,8 @@ enum status json_document_read(struct text input, const struct grammar_limits *l
 {
     if (input.size > limits->values[GRAMMAR_LIMIT_SOURCE_BYTES])
         return grammar_limit_reached(limits, GRAMMAR_LIMIT_SOURCE_BYTES, error);
-    struct reader reader = {input.data, input.data, input.data + input.size, limits, arena, 1, 0, error};
+    struct document_reader reader = {input.data, input.data, input.data + input.size, limits, arena, 1,
+                                     0,          error};
     struct json_node *root = arena_allocate(arena, sizeof *root);
     if (!root)
         return no_memory(&reader);

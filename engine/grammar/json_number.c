@@ -25,63 +25,66 @@ static uint32_t either_letter(struct expressions *pool, char a, char b)
     return expression_either(pool, byte_letter(pool, a), byte_letter(pool, b));
 }
 
-static uint32_t join3(struct expressions *pool, uint32_t a, uint32_t b, uint32_t c)
+static uint32_t concat_three(struct expressions *pool, uint32_t a, uint32_t b, uint32_t c)
 {
     return expression_concat(pool, a, expression_concat(pool, b, c));
 }
 
-static uint32_t optional(struct expressions *pool, uint32_t a)
+static uint32_t make_optional(struct expressions *pool, uint32_t a)
 {
     return expression_either(pool, EXPRESSION_EMPTY, a);
 }
 
-static uint32_t digits(struct expressions *pool, uint32_t min, uint32_t max)
+static uint32_t repeat_digit(struct expressions *pool, uint32_t min, uint32_t max)
 {
     return expression_repeat(pool, any_digit(pool), min, max);
 }
 
-static uint32_t zeros(struct expressions *pool, uint32_t min)
+static uint32_t repeat_zero(struct expressions *pool, uint32_t min)
 {
     return expression_repeat(pool, byte_letter(pool, '0'), min, EXPRESSION_UNBOUNDED);
 }
 
 static uint32_t any_fraction(struct expressions *pool)
 {
-    return optional(pool,
-                    expression_concat(pool, byte_letter(pool, '.'), digits(pool, 1, EXPRESSION_UNBOUNDED)));
+    return make_optional(pool, expression_concat(pool, byte_letter(pool, '.'),
+                                                 repeat_digit(pool, 1, EXPRESSION_UNBOUNDED)));
 }
 
 static uint32_t zero_fraction(struct expressions *pool)
 {
-    return optional(pool, expression_concat(pool, byte_letter(pool, '.'), zeros(pool, 1)));
+    return make_optional(pool, expression_concat(pool, byte_letter(pool, '.'), repeat_zero(pool, 1)));
 }
 
 // Integers without a sign and leading zeros.
 static uint32_t whole_digits(struct expressions *pool)
 {
     uint32_t positive =
-        expression_concat(pool, digits_between(pool, 1, 9), digits(pool, 0, EXPRESSION_UNBOUNDED));
+        expression_concat(pool, digits_between(pool, 1, 9), repeat_digit(pool, 0, EXPRESSION_UNBOUNDED));
     return expression_either(pool, byte_letter(pool, '0'), positive);
 }
 
 static uint32_t any_exponent(struct expressions *pool)
 {
-    uint32_t sign = optional(pool, either_letter(pool, '+', '-'));
-    return join3(pool, either_letter(pool, 'e', 'E'), sign, digits(pool, 1, EXPRESSION_UNBOUNDED));
+    uint32_t sign = make_optional(pool, either_letter(pool, '+', '-'));
+    return concat_three(pool, either_letter(pool, 'e', 'E'), sign,
+                        repeat_digit(pool, 1, EXPRESSION_UNBOUNDED));
 }
 
 // [1-9](\.[0-9]{0,k-1}[1-9])? : k digits behind the point at most.
 static uint32_t mantissa_digits(struct expressions *pool, uint32_t k)
 {
-    uint32_t tail = join3(pool, byte_letter(pool, '.'), digits(pool, 0, k - 1), digits_between(pool, 1, 9));
-    return expression_concat(pool, digits_between(pool, 1, 9), k ? optional(pool, tail) : EXPRESSION_EMPTY);
+    uint32_t tail =
+        concat_three(pool, byte_letter(pool, '.'), repeat_digit(pool, 0, k - 1), digits_between(pool, 1, 9));
+    return expression_concat(pool, digits_between(pool, 1, 9),
+                             k ? make_optional(pool, tail) : EXPRESSION_EMPTY);
 }
 
 enum { MANTISSA_FRACTION = 20, DISTINCT_DIGITS = 15 };
 
 static uint32_t either_sign(struct expressions *pool, uint32_t magnitude)
 {
-    return expression_concat(pool, optional(pool, byte_letter(pool, '-')), magnitude);
+    return expression_concat(pool, make_optional(pool, byte_letter(pool, '-')), magnitude);
 }
 
 static uint32_t family_magnitude(struct expressions *pool)
@@ -95,7 +98,7 @@ static uint32_t family_magnitude(struct expressions *pool)
 uint32_t number_any(struct expressions *pool)
 {
     uint32_t plain = expression_concat(pool, whole_digits(pool), any_fraction(pool));
-    return either_sign(pool, expression_concat(pool, plain, optional(pool, any_exponent(pool))));
+    return either_sign(pool, expression_concat(pool, plain, make_optional(pool, any_exponent(pool))));
 }
 
 uint32_t number_family(struct expressions *pool)
@@ -124,7 +127,7 @@ static uint32_t compare_digits(struct expressions *pool, struct text text, bool 
 static uint32_t rest_of_fraction(struct expressions *pool, size_t n)
 {
     (void)n;
-    return digits(pool, 0, EXPRESSION_UNBOUNDED);
+    return repeat_digit(pool, 0, EXPRESSION_UNBOUNDED);
 }
 
 // Texts that may follow equal whole digits so that the fraction is more (less) than `text`, or equal where
@@ -132,41 +135,42 @@ static uint32_t rest_of_fraction(struct expressions *pool, size_t n)
 static uint32_t compare_fraction(struct expressions *pool, struct text text, bool more, bool equal)
 {
     uint32_t point = byte_letter(pool, '.');
-    uint32_t positive =
-        join3(pool, zeros(pool, 0), digits_between(pool, 1, 9), digits(pool, 0, EXPRESSION_UNBOUNDED));
+    uint32_t positive = concat_three(pool, repeat_zero(pool, 0), digits_between(pool, 1, 9),
+                                     repeat_digit(pool, 0, EXPRESSION_UNBOUNDED));
     if (!text.size && more)
         return equal ? any_fraction(pool) : expression_concat(pool, point, positive);
     if (!text.size)
         return equal ? zero_fraction(pool) : EXPRESSION_NOTHING;
     uint32_t end = more ? positive : EXPRESSION_NOTHING;
     if (equal)
-        end = more ? digits(pool, 0, EXPRESSION_UNBOUNDED) : zeros(pool, 0);
+        end = more ? repeat_digit(pool, 0, EXPRESSION_UNBOUNDED) : repeat_zero(pool, 0);
     uint32_t compared = compare_digits(pool, text, more, rest_of_fraction, end, true);
     if (more)
         return expression_concat(pool, point, compared);
     // A shorter fraction that is a prefix of the text is less, because the text does not end in 0.
     uint32_t shorter = EXPRESSION_EMPTY;
     for (size_t i = text.size - 1; i-- > 0;)
-        shorter = optional(pool, expression_concat(pool, byte_letter(pool, text.data[i]), shorter));
+        shorter = make_optional(pool, expression_concat(pool, byte_letter(pool, text.data[i]), shorter));
     uint32_t first = text.size > 1 ? shorter : EXPRESSION_EMPTY;
-    uint32_t prefixes = text.size > 1 ? expression_both(pool, first, digits(pool, 1, EXPRESSION_UNBOUNDED))
-                                      : EXPRESSION_NOTHING;
-    return optional(pool, expression_concat(pool, point, expression_either(pool, compared, prefixes)));
+    uint32_t prefixes = text.size > 1
+                            ? expression_both(pool, first, repeat_digit(pool, 1, EXPRESSION_UNBOUNDED))
+                            : EXPRESSION_NOTHING;
+    return make_optional(pool, expression_concat(pool, point, expression_either(pool, compared, prefixes)));
 }
 
 static uint32_t rest_of_whole(struct expressions *pool, size_t n)
 {
-    return expression_concat(pool, digits(pool, (uint32_t)n, (uint32_t)n), any_fraction(pool));
+    return expression_concat(pool, repeat_digit(pool, (uint32_t)n, (uint32_t)n), any_fraction(pool));
 }
 
 // A decimal cut at its point. Whole digits are "0" for numbers below one.
-struct cut {
+struct decimal_parts {
     struct text whole, fraction;
 };
 
 enum { CUT_BYTES = DECIMAL_DIGITS_MAX + DECIMAL_EXPONENT_MAX + 8 };
 
-static struct cut cut_at_point(struct decimal decimal, char buffer[CUT_BYTES])
+static struct decimal_parts cut_at_point(struct decimal decimal, char buffer[CUT_BYTES])
 {
     size_t n = 0, zeros_before = 0, n_whole;
     int64_t top = (int64_t)decimal.digits.size + decimal.exponent; // whole digits, when positive
@@ -180,30 +184,31 @@ static struct cut cut_at_point(struct decimal decimal, char buffer[CUT_BYTES])
     for (int64_t i = 0; i < decimal.exponent; i++)
         buffer[n++] = '0';
     n_whole = top <= 0 ? 1 : (size_t)top;
-    return (struct cut){{buffer, n_whole}, {buffer + n_whole, n - n_whole}};
+    return (struct decimal_parts){{buffer, n_whole}, {buffer + n_whole, n - n_whole}};
 }
 
 // Plain spellings without a sign whose value is more (less) than the magnitude, or equal where `equal`.
 static uint32_t compare_plain(struct expressions *pool, struct decimal limit, bool more, bool equal)
 {
     char buffer[CUT_BYTES];
-    struct cut cut = cut_at_point(limit, buffer);
+    struct decimal_parts cut = cut_at_point(limit, buffer);
     uint32_t k = (uint32_t)cut.whole.size;
     uint32_t tail = compare_fraction(pool, cut.fraction, more, equal);
     uint32_t result = compare_digits(pool, cut.whole, more, rest_of_whole, tail, k == 1);
     uint32_t other = EXPRESSION_NOTHING;
     if (more)
-        other = expression_concat(pool, digits_between(pool, 1, 9), digits(pool, k, EXPRESSION_UNBOUNDED));
-    else if (k > 1)
         other =
-            expression_either(pool, byte_letter(pool, '0'),
-                              expression_concat(pool, digits_between(pool, 1, 9), digits(pool, 0, k - 2)));
+            expression_concat(pool, digits_between(pool, 1, 9), repeat_digit(pool, k, EXPRESSION_UNBOUNDED));
+    else if (k > 1)
+        other = expression_either(pool, byte_letter(pool, '0'),
+                                  expression_concat(pool, digits_between(pool, 1, 9),
+                                                    repeat_digit(pool, 0, k - 2)));
     return expression_either(pool, result, expression_concat(pool, other, any_fraction(pool)));
 }
 
 static uint32_t rest_of_exponent(struct expressions *pool, size_t n)
 {
-    return digits(pool, (uint32_t)n, (uint32_t)n);
+    return repeat_digit(pool, (uint32_t)n, (uint32_t)n);
 }
 
 // Digits, leading zeros allowed, of an integer that is more (less) than `magnitude`, or equal where `equal`.
@@ -215,18 +220,18 @@ static uint32_t compare_exponent_digits(struct expressions *pool, uint64_t magni
     uint32_t end = equal ? EXPRESSION_EMPTY : EXPRESSION_NOTHING;
     uint32_t same_length = compare_digits(pool, decimal, more, rest_of_exponent, end, true);
     if (!more) {
-        uint32_t shorter = k > 1 ? digits(pool, 1, k - 1) : EXPRESSION_NOTHING;
-        return expression_concat(pool, zeros(pool, 0), expression_either(pool, same_length, shorter));
+        uint32_t shorter = k > 1 ? repeat_digit(pool, 1, k - 1) : EXPRESSION_NOTHING;
+        return expression_concat(pool, repeat_zero(pool, 0), expression_either(pool, same_length, shorter));
     }
-    uint32_t longer =
-        join3(pool, digits_between(pool, 1, 9), digits(pool, k, k), digits(pool, 0, EXPRESSION_UNBOUNDED));
-    return expression_concat(pool, zeros(pool, 0), expression_either(pool, same_length, longer));
+    uint32_t longer = concat_three(pool, digits_between(pool, 1, 9), repeat_digit(pool, k, k),
+                                   repeat_digit(pool, 0, EXPRESSION_UNBOUNDED));
+    return expression_concat(pool, repeat_zero(pool, 0), expression_either(pool, same_length, longer));
 }
 
 // Exponents with their letter: more (less) than `exponent`, or equal where `equal`.
 static uint32_t compare_exponent(struct expressions *pool, int64_t exponent, bool more, bool equal)
 {
-    uint32_t minus = byte_letter(pool, '-'), plus = optional(pool, byte_letter(pool, '+'));
+    uint32_t minus = byte_letter(pool, '-'), plus = make_optional(pool, byte_letter(pool, '+'));
     uint32_t result;
     if (exponent == 0 || (exponent > 0) == more) {
         // One sign only, but for zero, which has both.
@@ -234,12 +239,12 @@ static uint32_t compare_exponent(struct expressions *pool, int64_t exponent, boo
         uint32_t side = compare_exponent_digits(pool, magnitude, true, equal);
         result = expression_concat(pool, more ? plus : minus, side);
         if (exponent == 0 && equal)
-            result =
-                expression_either(pool, result, expression_concat(pool, more ? minus : plus, zeros(pool, 1)));
+            result = expression_either(pool, result,
+                                       expression_concat(pool, more ? minus : plus, repeat_zero(pool, 1)));
     } else {
         uint64_t magnitude = (uint64_t)(exponent < 0 ? -exponent : exponent);
         uint32_t other =
-            expression_concat(pool, exponent > 0 ? minus : plus, digits(pool, 1, EXPRESSION_UNBOUNDED));
+            expression_concat(pool, exponent > 0 ? minus : plus, repeat_digit(pool, 1, EXPRESSION_UNBOUNDED));
         uint32_t side = compare_exponent_digits(pool, magnitude, false, equal);
         result = expression_either(pool, other, expression_concat(pool, exponent > 0 ? plus : minus, side));
     }

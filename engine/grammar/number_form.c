@@ -11,12 +11,12 @@ static uint32_t digit_set(struct expressions *pool, int first, int last)
     return first > last ? EXPRESSION_NOTHING : expression_set(pool, &range, 1);
 }
 
-static uint32_t digits(struct expressions *pool, uint32_t min, uint32_t max)
+static uint32_t repeat_digit(struct expressions *pool, uint32_t min, uint32_t max)
 {
     return expression_repeat(pool, digit_set(pool, 0, 9), min, max);
 }
 
-static uint32_t optional(struct expressions *pool, uint32_t a)
+static uint32_t make_optional(struct expressions *pool, uint32_t a)
 {
     return expression_either(pool, EXPRESSION_EMPTY, a);
 }
@@ -27,7 +27,7 @@ static uint32_t one_of(struct expressions *pool, char a, char b)
     return expression_set(pool, ranges, 2);
 }
 
-static uint32_t literal(struct expressions *pool, const char *text)
+static uint32_t literal_text(struct expressions *pool, const char *text)
 {
     return expression_literal(pool, text_from_string(text));
 }
@@ -39,17 +39,18 @@ static uint32_t positive_int64(struct expressions *pool)
     for (uint32_t i = INT64_DIGITS; i-- > 0;) {
         int digit = int64_digits[i] - '0';
         uint32_t less = expression_concat(pool, digit_set(pool, i == 0, digit - 1),
-                                          digits(pool, INT64_DIGITS - 1 - i, INT64_DIGITS - 1 - i));
+                                          repeat_digit(pool, INT64_DIGITS - 1 - i, INT64_DIGITS - 1 - i));
         result =
             expression_either(pool, less, expression_concat(pool, digit_set(pool, digit, digit), result));
     }
-    uint32_t shorter = expression_concat(pool, digit_set(pool, 1, 9), digits(pool, 0, INT64_DIGITS - 2));
+    uint32_t shorter =
+        expression_concat(pool, digit_set(pool, 1, 9), repeat_digit(pool, 0, INT64_DIGITS - 2));
     return expression_either(pool, shorter, result);
 }
 
-static uint32_t positive(struct expressions *pool, uint32_t n_digits)
+static uint32_t positive_integer(struct expressions *pool, uint32_t n_digits)
 {
-    return n_digits ? expression_concat(pool, digit_set(pool, 1, 9), digits(pool, 0, n_digits - 1))
+    return n_digits ? expression_concat(pool, digit_set(pool, 1, 9), repeat_digit(pool, 0, n_digits - 1))
                     : positive_int64(pool);
 }
 
@@ -59,52 +60,52 @@ static uint32_t larger_of(uint32_t a, uint32_t b)
 }
 
 // 1, -7, 0; and with `has_fraction`, 0.5, -1.25.
-static uint32_t shortest(struct expressions *pool, struct number_form form, bool has_fraction)
+static uint32_t shortest_number(struct expressions *pool, struct number_form form, bool has_fraction)
 {
-    uint32_t zero = digit_set(pool, 0, 0), whole = positive(pool, form.n_whole);
-    uint32_t sign = optional(pool, literal(pool, "-"));
+    uint32_t zero = digit_set(pool, 0, 0), whole = positive_integer(pool, form.n_whole);
+    uint32_t sign = make_optional(pool, literal_text(pool, "-"));
     uint32_t integer = expression_either(pool, zero, expression_concat(pool, sign, whole));
     if (!has_fraction)
         return integer;
     uint32_t n = larger_of(form.n_fraction, NUMBER_FRACTION_DIGITS);
-    uint32_t parts[] = {sign, expression_either(pool, zero, whole), literal(pool, "."),
-                        digits(pool, 0, n - 1), digit_set(pool, 1, 9)};
+    uint32_t parts[] = {sign, expression_either(pool, zero, whole), literal_text(pool, "."),
+                        repeat_digit(pool, 0, n - 1), digit_set(pool, 1, 9)};
     return expression_either(pool, integer, expression_concat_many(pool, parts, 5));
 }
 
 // Each exponent that a double holds with any mantissa: -307 to 307.
-static uint32_t exponent(struct expressions *pool)
+static uint32_t exponent_part(struct expressions *pool)
 {
-    uint32_t parts[] = {digits(pool, 1, 2),
-                        expression_concat(pool, digit_set(pool, 1, 2), digits(pool, 2, 2)),
-                        expression_concat(pool, literal(pool, "30"), digit_set(pool, 0, 7))};
-    uint32_t sign = optional(pool, one_of(pool, '+', '-'));
+    uint32_t parts[] = {repeat_digit(pool, 1, 2),
+                        expression_concat(pool, digit_set(pool, 1, 2), repeat_digit(pool, 2, 2)),
+                        expression_concat(pool, literal_text(pool, "30"), digit_set(pool, 0, 7))};
+    uint32_t sign = make_optional(pool, one_of(pool, '+', '-'));
     return expression_concat(pool, one_of(pool, 'e', 'E'),
                              expression_concat(pool, sign, expression_either_many(pool, parts, 3)));
 }
 
-static uint32_t decimal(struct expressions *pool, struct number_form form)
+static uint32_t decimal_number(struct expressions *pool, struct number_form form)
 {
-    uint32_t point = literal(pool, "."), n = larger_of(form.n_fraction, NUMBER_FRACTION_DIGITS);
-    uint32_t whole =
-        expression_either(pool, digit_set(pool, 0, 0),
-                          expression_concat(pool, digit_set(pool, 1, 9),
-                                            digits(pool, 0, larger_of(form.n_whole, INT64_DIGITS) - 1)));
-    uint32_t plain =
-        expression_concat(pool, whole, optional(pool, expression_concat(pool, point, digits(pool, 1, n))));
-    uint32_t mantissa =
+    uint32_t point = literal_text(pool, "."), n = larger_of(form.n_fraction, NUMBER_FRACTION_DIGITS);
+    uint32_t whole = expression_either(
+        pool, digit_set(pool, 0, 0),
         expression_concat(pool, digit_set(pool, 1, 9),
-                          optional(pool,
-                                   expression_concat(pool, point, digits(pool, 1, NUMBER_MANTISSA_DIGITS))));
-    uint32_t scientific = expression_concat(pool, mantissa, exponent(pool));
-    return expression_concat(pool, optional(pool, literal(pool, "-")),
+                          repeat_digit(pool, 0, larger_of(form.n_whole, INT64_DIGITS) - 1)));
+    uint32_t plain =
+        expression_concat(pool, whole,
+                          make_optional(pool, expression_concat(pool, point, repeat_digit(pool, 1, n))));
+    uint32_t mantissa = expression_concat(
+        pool, digit_set(pool, 1, 9),
+        make_optional(pool, expression_concat(pool, point, repeat_digit(pool, 1, NUMBER_MANTISSA_DIGITS))));
+    uint32_t scientific = expression_concat(pool, mantissa, exponent_part(pool));
+    return expression_concat(pool, make_optional(pool, literal_text(pool, "-")),
                              expression_either(pool, plain, scientific));
 }
 
 uint32_t number_generated(struct expressions *pool, struct number_form form)
 {
-    return form.spelling == NUMBER_DECIMAL ? decimal(pool, form)
-                                           : shortest(pool, form, form.spelling == NUMBER_SHORTEST);
+    return form.spelling == NUMBER_DECIMAL ? decimal_number(pool, form)
+                                           : shortest_number(pool, form, form.spelling == NUMBER_SHORTEST);
 }
 
 // Whole digits beyond an int64; 0 where it has room.

@@ -88,7 +88,7 @@ struct recognizer_visit {
     uint64_t step_work; // of the step that is computed now
 };
 
-struct closing;
+struct closing_costs;
 
 struct recognizer {
     const struct grammar *grammar;
@@ -106,8 +106,8 @@ struct recognizer {
     uint32_t start;
     struct recognizer_visit visit;
     uint64_t generation;
-    size_t n_bytes;          // of rows, masks
-    struct closing *closing; // NULL: nobody asked for it
+    size_t n_bytes;                // of rows, masks
+    struct closing_costs *closing; // NULL: nobody asked for it
 };
 
 enum {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-struct place {
+struct string_place {
     uint32_t state, n_letters;
 };
 
@@ -57,15 +57,15 @@ static void skip_subtrees(struct string_tokens *tokens, uint32_t first, uint32_t
 }
 
 static bool walk_vocabulary(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
-                            struct byte_automaton *automaton, struct place *places)
+                            struct byte_automaton *automaton, struct string_place *places)
 {
     uint32_t start = byte_automaton_start(automaton, EXPRESSION_ALL, TERMINAL_JSON_STRING);
     uint32_t between = places[0].state = byte_automaton_step(automaton, start, '"');
     places[0].n_letters = 0;
     for (uint32_t at = 0; at < vocabulary->all.n_nodes;) {
         struct trie_node *node = &vocabulary->all.nodes[at];
-        struct place from = places[node->depth],
-                     to = {byte_automaton_step(automaton, from.state, node->byte), from.n_letters};
+        struct string_place from = places[node->depth],
+                            to = {byte_automaton_step(automaton, from.state, node->byte), from.n_letters};
         bool closes = to.state != BYTE_STATE_DEAD && byte_automaton_ends(automaton, to.state);
         if (to.state == BYTE_STATE_DEAD || closes) {
             if (closes && !add_closing(tokens, vocabulary, at, to.n_letters))
@@ -115,7 +115,7 @@ bool string_tokens_create(struct string_tokens **out, struct grammar_vocabulary 
     struct string_tokens *tokens = *out = calloc(1, sizeof *tokens);
     struct expressions *pool = expressions_create(NULL);
     struct byte_automaton automaton = {0};
-    struct place *places = malloc((vocabulary->depth_max + 1) * sizeof *places);
+    struct string_place *places = malloc((vocabulary->depth_max + 1) * sizeof *places);
     bool whole = tokens && pool && places && byte_automaton_init(&automaton, pool);
     if (whole) {
         tokens->masks = calloc(n_words * STRING_TOKENS_MASKS, sizeof *tokens->masks);

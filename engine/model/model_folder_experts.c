@@ -19,34 +19,34 @@ static const struct {
 };
 
 // Both as n_experts matrices: vectors have one column.
-struct shape {
+struct expert_shape {
     uint64_t n_experts, n_rows, n_cols;
 };
 
 static bool read_shape(enum folder_form form, const struct tensor *from, const struct tensor *scales,
-                       struct shape *shape)
+                       struct expert_shape *shape)
 {
     const uint64_t *dims = from->dims;
     bool vectors = from->n_dims == 2;
     if (forms[form].packed) {
-        *shape = (struct shape){dims[3], dims[2], dims[1] * MXFP4_ITEMS};
+        *shape = (struct expert_shape){dims[3], dims[2], dims[1] * MXFP4_ITEMS};
         return from->n_dims == 4 && dims[0] == MXFP4_ITEMS / 2 && dims[1] <= UINT64_MAX / MXFP4_ITEMS &&
                scales->n_dims == 3 && scales->dims[0] == dims[1] && scales->dims[1] == dims[2] &&
                scales->dims[2] == dims[3] && dims[2] % (uint64_t)forms[form].n_parts == 0;
     }
     if (vectors)
-        *shape = (struct shape){dims[1], dims[0], 1};
+        *shape = (struct expert_shape){dims[1], dims[0], 1};
     else if (forms[form].transposed)
-        *shape = (struct shape){dims[2], dims[0], dims[1]};
+        *shape = (struct expert_shape){dims[2], dims[0], dims[1]};
     else
-        *shape = (struct shape){dims[2], dims[1], dims[0]};
+        *shape = (struct expert_shape){dims[2], dims[1], dims[0]};
     return (vectors || from->n_dims == 3) && shape->n_rows % (uint64_t)forms[form].n_parts == 0;
 }
 
 bool folder_part_shape(enum folder_form form, const struct tensor *from, const struct tensor *scales,
                        struct tensor *out)
 {
-    struct shape shape;
+    struct expert_shape shape;
     if (!read_shape(form, from, scales, &shape))
         return false;
     uint64_t n_rows = shape.n_rows / (uint64_t)forms[form].n_parts;
@@ -77,7 +77,7 @@ static void put_block(const unsigned char *items, unsigned char exponent, unsign
 void folder_part_make(enum folder_form form, const struct tensor *from, const struct tensor *scales,
                       const struct tensor *out, char *data)
 {
-    struct shape shape;
+    struct expert_shape shape;
     if (!read_shape(form, from, scales, &shape))
         return; // was asked before
     uint64_t n_parts = (uint64_t)forms[form].n_parts, part = (uint64_t)forms[form].part;

@@ -97,7 +97,7 @@ bool model_slot_is_vector(enum layer_slot slot)
 }
 
 // The search over one file; `found` collects the file's tensors that got a place.
-struct search {
+struct tensor_search {
     struct model *model;
     struct error *error;
     int64_t widths[WIDTH_COUNT];
@@ -105,7 +105,7 @@ struct search {
     size_t n_found;
 };
 
-static void set_widths(struct search *search)
+static void set_widths(struct tensor_search *search)
 {
     const struct model_shape *shape = &search->model->shape;
     int64_t *widths = search->widths;
@@ -141,7 +141,8 @@ static bool has_dims(const struct tensor *tensor, const int64_t dims[3])
            tensor->dims[2] == (uint64_t)dims[2] && tensor->dims[3] == 1;
 }
 
-static enum status wrong_shape(struct search *search, const struct tensor *tensor, const int64_t dims[3])
+static enum status wrong_shape(struct tensor_search *search, const struct tensor *tensor,
+                               const int64_t dims[3])
 {
     char expected[64], got[64];
     struct tensor wanted = {.n_dims = dims[2] > 1   ? 3
@@ -156,7 +157,7 @@ static enum status wrong_shape(struct search *search, const struct tensor *tenso
 
 // Looks `name` up and takes note of it; *tensor is NULL when it is absent, which is an error only if
 // `required`.
-static enum status find_tensor(struct search *search, const char *name, bool required,
+static enum status find_tensor(struct tensor_search *search, const char *name, bool required,
                                const struct tensor **tensor)
 {
     *tensor = gguf_tensor(search->model->gguf, name);
@@ -174,8 +175,8 @@ static enum status find_tensor(struct search *search, const char *name, bool req
 }
 
 // Finds a tensor and demands these dims; absent and not required leaves *out alone.
-static enum status take_tensor(struct search *search, const char *name, bool required, const int64_t dims[3],
-                               struct tensor *out)
+static enum status take_tensor(struct tensor_search *search, const char *name, bool required,
+                               const int64_t dims[3], struct tensor *out)
 {
     const struct tensor *tensor;
     enum status status = find_tensor(search, name, required, &tensor);
@@ -188,8 +189,8 @@ static enum status take_tensor(struct search *search, const char *name, bool req
 }
 
 // Vectors are read item by item, so a block may not hold several. Several vectors: one an expert.
-static enum status take_vectors(struct search *search, const char *name, bool required, int64_t n_items,
-                                int64_t n_vectors, struct tensor *out)
+static enum status take_vectors(struct tensor_search *search, const char *name, bool required,
+                                int64_t n_items, int64_t n_vectors, struct tensor *out)
 {
     enum status status = take_tensor(search, name, required, (int64_t[3]){n_items, n_vectors, 1}, out);
     if (status == STATUS_OK && out->data && tensor_traits(out->type)->block_items != 1)
@@ -199,7 +200,7 @@ static enum status take_vectors(struct search *search, const char *name, bool re
     return status;
 }
 
-static enum status take_vector(struct search *search, const char *name, bool required, int64_t n_items,
+static enum status take_vector(struct tensor_search *search, const char *name, bool required, int64_t n_items,
                                struct tensor *out)
 {
     return take_vectors(search, name, required, n_items, 1, out);
@@ -211,8 +212,8 @@ static void layer_name(char name[NAME_BYTES], int32_t index, const char *slot, c
 }
 
 // The norm of q or k: one vector for all heads, one for each head, or one over the full width.
-static enum status take_qk_norm(struct search *search, const char *name, bool required, enum layer_slot slot,
-                                struct tensor *out)
+static enum status take_qk_norm(struct tensor_search *search, const char *name, bool required,
+                                enum layer_slot slot, struct tensor *out)
 {
     const struct model_shape *shape = &search->model->shape;
     int64_t n_heads = slot == SLOT_ATTN_Q_NORM ? shape->attention.n_heads : shape->attention.n_kv_heads;
@@ -225,7 +226,8 @@ static enum status take_qk_norm(struct search *search, const char *name, bool re
     return take_vector(search, name, required, shape->attention.key_dim, out);
 }
 
-static enum status take_weight(struct search *search, int32_t index, enum layer_slot slot, bool required)
+static enum status take_weight(struct tensor_search *search, int32_t index, enum layer_slot slot,
+                               bool required)
 {
     char name[NAME_BYTES];
     struct tensor *weight = &search->model->layers[index].tensors[slot];
@@ -242,7 +244,7 @@ static enum status take_weight(struct search *search, int32_t index, enum layer_
 }
 
 // A weight, and its bias if it has one.
-static enum status take_slot(struct search *search, int32_t index, enum layer_slot slot, bool required)
+static enum status take_slot(struct tensor_search *search, int32_t index, enum layer_slot slot, bool required)
 {
     enum status status = take_weight(search, index, slot, required);
     const struct tensor *weight = &search->model->layers[index].tensors[slot];
@@ -283,7 +285,7 @@ static const struct fused fused_gate_up = {"ffn_up", true, 2, {SLOT_FFN_GATE, SL
 static const struct fused fused_kv_a = {
     "attn_kv_a_mqa", false, 2, {SLOT_ATTN_KV_A_LATENT, SLOT_ATTN_KV_A_ROPE}};
 
-static int64_t fused_rows(const struct search *search, const struct fused *fused)
+static int64_t fused_rows(const struct tensor_search *search, const struct fused *fused)
 {
     int64_t n_rows = 0;
     for (int i = 0; i < fused->n_parts; i++)
@@ -291,7 +293,7 @@ static int64_t fused_rows(const struct search *search, const struct fused *fused
     return n_rows;
 }
 
-static enum status take_fused(struct search *search, int32_t index, const struct fused *fused)
+static enum status take_fused(struct tensor_search *search, int32_t index, const struct fused *fused)
 {
     struct model_layer *layer = &search->model->layers[index];
     char name[NAME_BYTES];
@@ -321,7 +323,7 @@ static enum status take_fused(struct search *search, int32_t index, const struct
 }
 
 // Whether the layer has that tensor with as many rows as the parts together.
-static bool is_fused(const struct search *search, int32_t index, const struct fused *fused)
+static bool is_fused(const struct tensor_search *search, int32_t index, const struct fused *fused)
 {
     char name[NAME_BYTES];
     layer_name(name, index, fused->name, "weight");
@@ -330,7 +332,7 @@ static bool is_fused(const struct search *search, int32_t index, const struct fu
 }
 
 // A name of its own, so that a wrong shape is the fused tensor's fault, not three missing ones'.
-static bool has_qkv(const struct search *search, int32_t index)
+static bool has_qkv(const struct tensor_search *search, int32_t index)
 {
     char name[NAME_BYTES];
     layer_name(name, index, fused_qkv.name, "weight");
@@ -353,7 +355,7 @@ static void move_falcon_norms(struct model_layer *layer)
 
 // The router's correction bias, added to the experts' probabilities to select them; a tensor without
 // ".weight".
-static enum status take_pick_bias(struct search *search, int32_t index)
+static enum status take_pick_bias(struct tensor_search *search, int32_t index)
 {
     char name[NAME_BYTES];
     enum layer_slot slot = SLOT_ROUTER_PICK_BIAS;
@@ -365,7 +367,7 @@ static enum status take_pick_bias(struct search *search, int32_t index)
 // Latent attention's own tensors. The projection of the latent to keys and values is one matrix in the
 // authors' order (attn_kv_b: of each head the key's rows, then the value's) or two for each head, the key's
 // transposed.
-static enum status take_latent(struct search *search, int32_t index)
+static enum status take_latent(struct tensor_search *search, int32_t index)
 {
     char name[NAME_BYTES];
     layer_name(name, index, slots[SLOT_ATTN_KV_B].name, "weight");
@@ -386,7 +388,7 @@ static enum status take_latent(struct search *search, int32_t index)
     return status;
 }
 
-static enum status take_layer(struct search *search, int32_t index)
+static enum status take_layer(struct tensor_search *search, int32_t index)
 {
     const struct family *family = search->model->family;
     uint32_t required = family->required, optional = family->optional;
@@ -426,7 +428,7 @@ static enum status take_layer(struct search *search, int32_t index)
     return status;
 }
 
-static enum status take_globals(struct search *search)
+static enum status take_globals(struct tensor_search *search)
 {
     struct model *model = search->model;
     const struct family *family = model->family;
@@ -484,7 +486,7 @@ static bool is_beyond(const struct model *model, struct text name)
     return false;
 }
 
-static enum status refuse_left_over(struct search *search)
+static enum status refuse_left_over(struct tensor_search *search)
 {
     const struct gguf *gguf = search->model->gguf;
     if (search->n_found == gguf_n_tensors(gguf))
@@ -505,7 +507,7 @@ static enum status refuse_left_over(struct search *search)
 
 enum status model_read_tensors(struct model *model, struct error *error)
 {
-    struct search search = {.model = model, .error = error};
+    struct tensor_search search = {.model = model, .error = error};
     // No name is looked for twice, so `found` needs at most one entry a tensor of the file.
     search.found = calloc(gguf_n_tensors(model->gguf) + 1, sizeof(*search.found));
     if (!search.found)

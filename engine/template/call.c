@@ -149,7 +149,7 @@ static void bind_macro(struct rendering *rendering, const struct macro_definitio
         struct object *slot = &slots[parameter->name.place.slot];
         if (slot->kind != OBJECT_MISSING)
             continue;
-        *slot = i >= n_plain ? evaluate(rendering, macro->defaults[i - n_plain])
+        *slot = i >= n_plain ? evaluate_expression(rendering, macro->defaults[i - n_plain])
                              : object_undefined(UNDEFINED_NAME, names[parameter->name.name]);
     }
 }
@@ -165,7 +165,7 @@ static struct object call_macro(struct rendering *rendering, const struct macro 
     evaluate_enter_scope(rendering, &definition->scope);
     bind_macro(rendering, definition, call);
     size_t start = rendering->text.size;
-    execute(rendering, &definition->body);
+    execute_statements(rendering, &definition->body);
     struct object text = rendering_take(rendering, start);
     release_activation(rendering, &definition->procedure, rendering->scope.activation);
     rendering->scope.activation = caller;

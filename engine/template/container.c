@@ -29,8 +29,8 @@ struct object list_finish(struct rendering *rendering, struct list_builder *buil
 struct object list_wrap(struct rendering *rendering, const struct object *items, size_t n_items,
                         enum object_kind kind)
 {
-    struct sequence *sequence = rendering_allocate(rendering, sizeof *sequence);
-    *sequence = (struct sequence){n_items, items};
+    struct object_sequence *sequence = rendering_allocate(rendering, sizeof *sequence);
+    *sequence = (struct object_sequence){n_items, items};
     return (struct object){.kind = (uint8_t)kind, .sequence = sequence};
 }
 
@@ -39,11 +39,11 @@ struct object list_allocate(struct rendering *rendering, size_t n_items, enum ob
 {
     size_t bytes;
     if (__builtin_mul_overflow(n_items, sizeof **items, &bytes) ||
-        __builtin_add_overflow(bytes, sizeof(struct sequence), &bytes))
+        __builtin_add_overflow(bytes, sizeof(struct object_sequence), &bytes))
         bytes = SIZE_MAX;
-    struct sequence *sequence = rendering_allocate(rendering, bytes);
+    struct object_sequence *sequence = rendering_allocate(rendering, bytes);
     *items = (struct object *)(sequence + 1);
-    *sequence = (struct sequence){n_items, *items};
+    *sequence = (struct object_sequence){n_items, *items};
     return (struct object){.kind = (uint8_t)kind, .sequence = sequence};
 }
 

@@ -82,10 +82,10 @@ static NOINLINE struct call evaluate_arguments(struct rendering *rendering,
     if (n_keywords > ARGUMENTS_NEAR)
         keywords = rendering_allocate_array(rendering, n_keywords, sizeof *keywords);
     for (size_t i = 0; i < n_items; i++)
-        items[i] = evaluate(rendering, arguments->positional.items[i]);
+        items[i] = evaluate_expression(rendering, arguments->positional.items[i]);
     for (size_t i = 0; i < n_keywords; i++) {
         keywords[i].name = arguments->keywords[i].name;
-        keywords[i].value = evaluate(rendering, arguments->keywords[i].value);
+        keywords[i].value = evaluate_expression(rendering, arguments->keywords[i].value);
     }
     return (struct call){items, n_items, keywords, n_keywords};
 }
@@ -94,7 +94,7 @@ static NOINLINE struct object evaluate_called(struct rendering *rendering,
                                               const struct expression *expression)
 {
     struct argument_space space;
-    struct object callee = evaluate(rendering, expression->call.callee);
+    struct object callee = evaluate_expression(rendering, expression->call.callee);
     struct call call = evaluate_arguments(rendering, expression->call.arguments, &space);
     return call_object(rendering, &callee, &call);
 }
@@ -122,7 +122,7 @@ struct object evaluate_filter(struct rendering *rendering, const struct expressi
 
 static NOINLINE struct object evaluate_filtered(struct rendering *rendering, const struct expression *filter)
 {
-    struct object input = evaluate(rendering, filter->filter.input);
+    struct object input = evaluate_expression(rendering, filter->filter.input);
     return filter_input(rendering, filter, &input);
 }
 
@@ -131,7 +131,7 @@ static NOINLINE struct object evaluate_items(struct rendering *rendering, const 
     enum object_kind kind = expression->kind == EXPRESSION_LIST ? OBJECT_LIST : OBJECT_TUPLE;
     struct object *items, list = list_allocate(rendering, expression->items.n_items, kind, &items);
     for (size_t i = 0; i < expression->items.n_items; i++)
-        items[i] = evaluate(rendering, expression->items.items[i]);
+        items[i] = evaluate_expression(rendering, expression->items.items[i]);
     return list;
 }
 
@@ -139,8 +139,8 @@ static NOINLINE struct object evaluate_dict(struct rendering *rendering, const s
 {
     struct dict *dict = dict_create(rendering, expression->items.n_items / 2);
     for (size_t i = 0; i < expression->items.n_items; i += 2) {
-        struct object key = evaluate(rendering, expression->items.items[i]);
-        struct object item = evaluate(rendering, expression->items.items[i + 1]);
+        struct object key = evaluate_expression(rendering, expression->items.items[i]);
+        struct object item = evaluate_expression(rendering, expression->items.items[i + 1]);
         dict_set(rendering, dict, &key, &item);
     }
     return dict_object(dict);
@@ -149,15 +149,15 @@ static NOINLINE struct object evaluate_dict(struct rendering *rendering, const s
 static NOINLINE struct object evaluate_concatenation(struct rendering *rendering,
                                                      const struct expression *expression)
 {
-    const struct expressions *operands = &expression->items;
-    struct object operand = evaluate(rendering, operands->items[0]),
+    const struct expression_array *operands = &expression->items;
+    struct object operand = evaluate_expression(rendering, operands->items[0]),
                   first = represent_str(rendering, &operand);
     size_t start = rendering->text.size;
     bool append = first.text.size >= CONCATENATE_BYTES;
     if (!append)
         rendering_add_text(rendering, first.text);
     for (size_t i = 1; i < operands->n_items; i++) {
-        operand = evaluate(rendering, operands->items[i]);
+        operand = evaluate_expression(rendering, operands->items[i]);
         represent_add_str(rendering, &operand);
     }
     return append ? rendering_append_tail(rendering, first.text, start) : rendering_take(rendering, start);
@@ -166,19 +166,19 @@ static NOINLINE struct object evaluate_concatenation(struct rendering *rendering
 static NOINLINE struct object evaluate_binary(struct rendering *rendering,
                                               const struct expression *expression)
 {
-    struct object left = evaluate(rendering, expression->binary.left);
-    struct object right = evaluate(rendering, expression->binary.right);
+    struct object left = evaluate_expression(rendering, expression->binary.left);
+    struct object right = evaluate_expression(rendering, expression->binary.right);
     return operator_arithmetic(rendering, expression->binary.operator, & left, &right);
 }
 
 static NOINLINE struct object evaluate_comparison(struct rendering *rendering,
                                                   const struct expression *expression)
 {
-    struct object left = evaluate(rendering, expression->comparison.first);
+    struct object left = evaluate_expression(rendering, expression->comparison.first);
     bool holds = true;
     for (size_t i = 0; holds && i < expression->comparison.n_operands; i++) {
         const struct comparison_operand *operand = &expression->comparison.operands[i];
-        struct object right = evaluate(rendering, operand->operand);
+        struct object right = evaluate_expression(rendering, operand->operand);
         holds = operator_compare(rendering, operand->operator, & left, &right);
         left = right;
     }
@@ -187,14 +187,14 @@ static NOINLINE struct object evaluate_comparison(struct rendering *rendering,
 
 static NOINLINE struct object evaluate_unary(struct rendering *rendering, const struct expression *expression)
 {
-    struct object operand = evaluate(rendering, expression->binary.left);
+    struct object operand = evaluate_expression(rendering, expression->binary.left);
     return expression->kind == EXPRESSION_NEGATIVE ? operator_negative(rendering, &operand)
                                                    : object_bool(!object_truth(&operand));
 }
 
 static struct object evaluate_optional(struct rendering *rendering, const struct expression *expression)
 {
-    return expression ? evaluate(rendering, expression) : (struct object){0};
+    return expression ? evaluate_expression(rendering, expression) : (struct object){0};
 }
 
 static NOINLINE struct object evaluate_slice(struct rendering *rendering, const struct object *owner,
@@ -209,10 +209,10 @@ static NOINLINE struct object evaluate_slice(struct rendering *rendering, const 
 static NOINLINE struct object evaluate_subscript(struct rendering *rendering,
                                                  const struct expression *expression)
 {
-    struct object owner = evaluate(rendering, expression->subscript.owner);
+    struct object owner = evaluate_expression(rendering, expression->subscript.owner);
     if (expression->subscript.index->kind == EXPRESSION_SLICE)
         return evaluate_slice(rendering, &owner, expression->subscript.index);
-    struct object index = evaluate(rendering, expression->subscript.index);
+    struct object index = evaluate_expression(rendering, expression->subscript.index);
     return access_item(rendering, &owner, &index);
 }
 
@@ -220,7 +220,7 @@ static NOINLINE struct object evaluate_attribute(struct rendering *rendering,
                                                  const struct expression *expression)
 {
     struct text name = expression->attribute.name;
-    struct object owner = evaluate(rendering, expression->attribute.owner);
+    struct object owner = evaluate_expression(rendering, expression->attribute.owner);
     if (owner.kind == OBJECT_DICT)
         return access_attribute_of_dict(rendering, &owner, name, expression->attribute.dict_method);
     if (owner.kind == OBJECT_STRING && expression->attribute.string_method)
@@ -231,11 +231,11 @@ static NOINLINE struct object evaluate_attribute(struct rendering *rendering,
 static NOINLINE struct object evaluate_condition(struct rendering *rendering,
                                                  const struct expression *expression)
 {
-    struct object test = evaluate(rendering, expression->condition.test);
+    struct object test = evaluate_expression(rendering, expression->condition.test);
     if (object_truth(&test))
-        return evaluate(rendering, expression->condition.yes);
+        return evaluate_expression(rendering, expression->condition.yes);
     if (expression->condition.no)
-        return evaluate(rendering, expression->condition.no);
+        return evaluate_expression(rendering, expression->condition.no);
     return object_undefined_hint(
         "the inline if-expression evaluated to false and no else section was defined");
 }
@@ -243,10 +243,10 @@ static NOINLINE struct object evaluate_condition(struct rendering *rendering,
 static NOINLINE struct object evaluate_logical(struct rendering *rendering,
                                                const struct expression *expression)
 {
-    struct object left = evaluate(rendering, expression->binary.left);
+    struct object left = evaluate_expression(rendering, expression->binary.left);
     if (object_truth(&left) == (expression->kind == EXPRESSION_OR))
         return left;
-    return evaluate(rendering, expression->binary.right);
+    return evaluate_expression(rendering, expression->binary.right);
 }
 
 static struct object evaluate_nested(struct rendering *rendering, const struct expression *expression)
@@ -264,7 +264,7 @@ static struct object evaluate_nested(struct rendering *rendering, const struct e
     return functions[expression->kind](rendering, expression);
 }
 
-struct object evaluate(struct rendering *rendering, const struct expression *expression)
+struct object evaluate_expression(struct rendering *rendering, const struct expression *expression)
 {
     if (expression->kind == EXPRESSION_LITERAL)
         return expression->literal;
@@ -302,7 +302,7 @@ static void unpack_value(struct rendering *rendering, const struct expression *t
     size_t n = target->items.n_items;
     if (!iterator_possible(value))
         rendering_fail(rendering, "cannot unpack non-iterable %s object", object_type_name(value));
-    const struct sequence *list = iterator_collect(rendering, value).sequence;
+    const struct object_sequence *list = iterator_collect(rendering, value).sequence;
     if (list->n_items < n)
         rendering_fail(rendering, "not enough values to unpack (expected %zu, got %zu)", n, list->n_items);
     if (list->n_items > n)

@@ -5,7 +5,7 @@
 #include "engine/template/rendering.h"
 
 // In rendering->activation.
-struct object evaluate(struct rendering *rendering, const struct expression *expression);
+struct object evaluate_expression(struct rendering *rendering, const struct expression *expression);
 // A filter expression without input of its own applied to `input`.
 struct object evaluate_filter(struct rendering *rendering, const struct expression *filter,
                               const struct object *input);
@@ -25,4 +25,4 @@ static inline struct object *evaluate_place(struct activation *activation, struc
 
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
 
-enum flow execute(struct rendering *rendering, const struct statements *statements);
+enum flow execute_statements(struct rendering *rendering, const struct statements *statements);

@@ -11,7 +11,7 @@ static void execute_output(struct rendering *rendering, const struct statement *
             buffer_add_text(&rendering->text, expression->literal.text);
             rendering_spend(rendering, 1 + expression->literal.text.size / 64);
         } else {
-            struct object value = evaluate(rendering, expression);
+            struct object value = evaluate_expression(rendering, expression);
             represent_add_str(rendering, &value);
         }
         rendering_check_text(rendering);
@@ -21,7 +21,7 @@ static void execute_output(struct rendering *rendering, const struct statement *
 static void execute_set(struct rendering *rendering, const struct statement *statement)
 {
     evaluate_check_target(rendering, statement->set.target);
-    struct object value = evaluate(rendering, statement->set.value);
+    struct object value = evaluate_expression(rendering, statement->set.value);
     evaluate_assign(rendering, statement->set.target, &value);
 }
 
@@ -30,7 +30,7 @@ static enum flow execute_block(struct rendering *rendering, const struct stateme
 {
     size_t start = rendering->text.size;
     evaluate_enter_scope(rendering, &statement->set.scope);
-    enum flow flow = execute(rendering, &statement->set.body);
+    enum flow flow = execute_statements(rendering, &statement->set.body);
     if (flow != FLOW_NEXT) {
         rendering_cut(rendering, start);
         return flow;
@@ -56,9 +56,9 @@ static enum flow execute_if(struct rendering *rendering, const struct statement 
         const struct branch *branch = &statement->condition.branches[i];
         struct object test = object_bool(true);
         if (branch->test)
-            test = evaluate(rendering, branch->test);
+            test = evaluate_expression(rendering, branch->test);
         if (object_truth(&test))
-            return execute(rendering, &branch->body);
+            return execute_statements(rendering, &branch->body);
     }
     return FLOW_NEXT;
 }
@@ -70,7 +70,7 @@ static enum flow run_body(struct rendering *rendering, struct loop *loop)
         (struct object){.kind = OBJECT_LOOP, .loop = loop};
     evaluate_assign(rendering, statement->loop.target, &loop->current);
     evaluate_enter_scope(rendering, &statement->loop.scope);
-    return execute(rendering, &statement->loop.body);
+    return execute_statements(rendering, &statement->loop.body);
 }
 
 static enum flow run_loop(struct rendering *rendering, struct loop *loop)
@@ -83,7 +83,7 @@ static enum flow run_loop(struct rendering *rendering, struct loop *loop)
     if (ran_through || !loop->statement->loop.otherwise.n_items)
         return FLOW_NEXT;
     evaluate_enter_scope(rendering, &loop->statement->loop.otherwise_scope);
-    return execute(rendering, &loop->statement->loop.otherwise);
+    return execute_statements(rendering, &loop->statement->loop.otherwise);
 }
 
 static enum flow execute_for(struct rendering *rendering, const struct statement *statement)
@@ -94,7 +94,7 @@ static enum flow execute_for(struct rendering *rendering, const struct statement
     else
         loop = rendering_allocate(rendering, sizeof *loop);
     *loop = (struct loop){.statement = statement, .activation = rendering->scope.activation};
-    loop->iterable = evaluate(rendering, statement->loop.iterable);
+    loop->iterable = evaluate_expression(rendering, statement->loop.iterable);
     loop_start(rendering, loop);
     enum flow flow = run_loop(rendering, loop);
     if (!statement->loop.uses_loop) { // a `loop` that the body reads may be kept
@@ -133,7 +133,7 @@ static enum flow execute_one(struct rendering *rendering, const struct statement
         return FLOW_NEXT;
     case STATEMENT_GENERATION:
         evaluate_enter_scope(rendering, &statement->set.scope);
-        return execute(rendering, &statement->set.body);
+        return execute_statements(rendering, &statement->set.body);
     case STATEMENT_BREAK:
         return FLOW_BREAK;
     case STATEMENT_CONTINUE:
@@ -142,7 +142,7 @@ static enum flow execute_one(struct rendering *rendering, const struct statement
     return FLOW_CONTINUE;
 }
 
-enum flow execute(struct rendering *rendering, const struct statements *statements)
+enum flow execute_statements(struct rendering *rendering, const struct statements *statements)
 {
     enum flow flow = FLOW_NEXT;
     uint32_t line = rendering->failing.line;

@@ -32,7 +32,7 @@ struct expression *expression_create_items(struct parser *parser, enum expressio
                                            const struct expression_list *list)
 {
     struct expression *expression = expression_create(parser, kind, line);
-    expression->items = (struct expressions){list->items, list->n_items};
+    expression->items = (struct expression_array){list->items, list->n_items};
     for (size_t i = 0; i < list->n_items; i++)
         expression_cover(parser, expression, list->items[i]);
     return expression;

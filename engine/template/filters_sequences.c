@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static struct object join(struct rendering *rendering, const struct call *call)
+static struct object join_items(struct rendering *rendering, const struct call *call)
 {
     struct object separator = object_string(TEXT("")), items;
     if (call->items[1].kind != OBJECT_MISSING)
@@ -27,12 +27,13 @@ static struct object join(struct rendering *rendering, const struct call *call)
     return rendering_take(rendering, start);
 }
 
-static struct object list(struct rendering *rendering, const struct call *call)
+static struct object list_items(struct rendering *rendering, const struct call *call)
 {
     return iterator_collect(rendering, &call->items[0]);
 }
 
-static struct object pick(struct rendering *rendering, const struct sequence *from, const size_t *order)
+static struct object pick_items(struct rendering *rendering, const struct object_sequence *from,
+                                const size_t *order)
 {
     struct object *items, picked = list_allocate(rendering, from->n_items, OBJECT_LIST, &items);
     for (size_t i = 0; i < from->n_items; i++)
@@ -40,25 +41,25 @@ static struct object pick(struct rendering *rendering, const struct sequence *fr
     return picked;
 }
 
-static struct object sorted(struct rendering *rendering, const struct object *value,
-                            const struct object *path, const struct object *case_sensitive,
-                            const struct object *reverse)
+static struct object sort_items(struct rendering *rendering, const struct object *value,
+                                const struct object *path, const struct object *case_sensitive,
+                                const struct object *reverse)
 {
-    const struct sequence *items = iterator_collect(rendering, value).sequence;
+    const struct object_sequence *items = iterator_collect(rendering, value).sequence;
     struct object *keys = sort_keys(rendering, items, path, argument_truth(case_sensitive, false));
     size_t *order = sort_order(rendering, keys, items->n_items, argument_truth(reverse, false));
-    return pick(rendering, items, order);
+    return pick_items(rendering, items, order);
 }
 
-static struct object sort(struct rendering *rendering, const struct call *call)
+static struct object sort_filter(struct rendering *rendering, const struct call *call)
 {
     const struct object *path = &call->items[3];
     if (path->kind == OBJECT_STRING && path->text.size && memchr(path->text.data, ',', path->text.size))
         rendering_fail(rendering, "sort: several attributes are not supported");
-    return sorted(rendering, &call->items[0], path, &call->items[2], &call->items[1]);
+    return sort_items(rendering, &call->items[0], path, &call->items[2], &call->items[1]);
 }
 
-static struct object dictsort(struct rendering *rendering, const struct call *call)
+static struct object sort_dict(struct rendering *rendering, const struct call *call)
 {
     struct object view = call->items[0];
     struct text by = argument_text(rendering, &call->items[2], TEXT("key"));
@@ -70,22 +71,22 @@ static struct object dictsort(struct rendering *rendering, const struct call *ca
         rendering_fail(rendering, "'%s' object has no attribute 'items'", object_type_name(&view));
     view.kind = OBJECT_VIEW;
     view.detail = VIEW_ITEMS;
-    return sorted(rendering, &view, &position, &call->items[1], &call->items[3]);
+    return sort_items(rendering, &view, &position, &call->items[1], &call->items[3]);
 }
 
-static struct object reverse(struct rendering *rendering, const struct call *call)
+static struct object reverse_items(struct rendering *rendering, const struct call *call)
 {
     const struct object *value = &call->items[0];
     if (value->kind == OBJECT_STRING)
         rendering_fail(rendering, "reverse of text is not supported in chat templates");
-    const struct sequence *from = iterator_collect(rendering, value).sequence;
+    const struct object_sequence *from = iterator_collect(rendering, value).sequence;
     struct object *items, reversed = list_allocate(rendering, from->n_items, OBJECT_LIST, &items);
     for (size_t i = 0; i < from->n_items; i++)
         items[i] = from->items[from->n_items - 1 - i];
     return value->kind == OBJECT_GENERATOR ? reversed : iterator_generator(rendering, &reversed);
 }
 
-static struct object first(struct rendering *rendering, const struct call *call)
+static struct object first_item(struct rendering *rendering, const struct call *call)
 {
     struct object item;
     struct iterator iterator = iterator_start(rendering, &call->items[0]);
@@ -93,11 +94,11 @@ static struct object first(struct rendering *rendering, const struct call *call)
     return exists ? item : object_undefined_hint("no first item, sequence was empty");
 }
 
-static struct object last(struct rendering *rendering, const struct call *call)
+static struct object last_item(struct rendering *rendering, const struct call *call)
 {
     if (call->items[0].kind == OBJECT_GENERATOR)
         rendering_fail(rendering, "'generator' object is not reversible");
-    const struct sequence *items = iterator_collect(rendering, &call->items[0]).sequence;
+    const struct object_sequence *items = iterator_collect(rendering, &call->items[0]).sequence;
     return items->n_items ? items->items[items->n_items - 1]
                           : object_undefined_hint("no last item, sequence was empty");
 }
@@ -154,8 +155,8 @@ static void prepare_select(struct rendering *rendering, const struct call *call,
     find_function(rendering, call, used, true, mapping);
 }
 
-static struct object apply(struct rendering *rendering, const struct mapping *mapping,
-                           const struct object *item)
+static struct object apply_mapping(struct rendering *rendering, const struct mapping *mapping,
+                                   const struct object *item)
 {
     struct object input = sort_attribute(rendering, item, &mapping->path, &mapping->missing);
     return mapping->function ? call_function(rendering, mapping->function, &input, &mapping->rest) : input;
@@ -165,7 +166,7 @@ static struct object apply(struct rendering *rendering, const struct mapping *ma
 enum choice { CHOICE_MAPPED, CHOICE_TRUE, CHOICE_FALSE };
 enum { OF_ATTRIBUTE = 4 }; // besides the choice
 
-static struct object choose(struct rendering *rendering, const struct call *call)
+static struct object choose_items(struct rendering *rendering, const struct call *call)
 {
     enum choice choice = (enum choice)(call->variant & ~OF_ATTRIBUTE);
     struct mapping mapping = {0};
@@ -179,10 +180,10 @@ static struct object choose(struct rendering *rendering, const struct call *call
         prepare_map(rendering, call, &mapping);
     else
         prepare_select(rendering, call, call->variant & OF_ATTRIBUTE, &mapping);
-    const struct sequence *items = iterator_collect(rendering, &value).sequence;
+    const struct object_sequence *items = iterator_collect(rendering, &value).sequence;
     for (size_t i = 0; i < items->n_items; i++) {
         rendering_spend(rendering, 1);
-        struct object mapped = apply(rendering, &mapping, &items->items[i]);
+        struct object mapped = apply_mapping(rendering, &mapping, &items->items[i]);
         if (choice == CHOICE_MAPPED)
             list_add(rendering, &list, &mapped);
         else if (object_truth(&mapped) == (choice == CHOICE_TRUE))
@@ -192,11 +193,11 @@ static struct object choose(struct rendering *rendering, const struct call *call
     return iterator_generator(rendering, &chosen);
 }
 
-static struct object unique(struct rendering *rendering, const struct call *call)
+static struct object unique_items(struct rendering *rendering, const struct call *call)
 {
     struct list_builder list = {0};
     struct dict *seen = dict_create(rendering, 0);
-    const struct sequence *items = iterator_collect(rendering, &call->items[0]).sequence;
+    const struct object_sequence *items = iterator_collect(rendering, &call->items[0]).sequence;
     struct object *keys =
         sort_keys(rendering, items, &call->items[2], argument_truth(&call->items[1], false));
     for (size_t i = 0; i < items->n_items; i++) {
@@ -209,7 +210,7 @@ static struct object unique(struct rendering *rendering, const struct call *call
     return iterator_generator(rendering, &found);
 }
 
-static struct object items(struct rendering *rendering, const struct call *call)
+static struct object item_pairs(struct rendering *rendering, const struct call *call)
 {
     struct object view = call->items[0];
     if (view.kind == OBJECT_DICT) {
@@ -223,20 +224,20 @@ static struct object items(struct rendering *rendering, const struct call *call)
 }
 
 static const struct function functions[] = {
-    FUNCTION("join", join, 0, 1, "value", "d", "attribute"),
-    FUNCTION("list", list, 0, 1, "value"),
-    FUNCTION("sort", sort, 0, 1, "value", "reverse", "case_sensitive", "attribute"),
-    FUNCTION("dictsort", dictsort, 0, 1, "value", "case_sensitive", "by", "reverse"),
-    FUNCTION("reverse", reverse, 0, 1, "value"),
-    FUNCTION("first", first, 0, 1, "seq"),
-    FUNCTION("last", last, 0, 1, "seq"),
-    ANY_ARGUMENTS("map", choose, CHOICE_MAPPED),
-    ANY_ARGUMENTS("select", choose, CHOICE_TRUE),
-    ANY_ARGUMENTS("reject", choose, CHOICE_FALSE),
-    ANY_ARGUMENTS("selectattr", choose, CHOICE_TRUE | OF_ATTRIBUTE),
-    ANY_ARGUMENTS("rejectattr", choose, CHOICE_FALSE | OF_ATTRIBUTE),
-    FUNCTION("unique", unique, 0, 1, "value", "case_sensitive", "attribute"),
-    FUNCTION("items", items, 0, 1, "value"),
+    FUNCTION("join", join_items, 0, 1, "value", "d", "attribute"),
+    FUNCTION("list", list_items, 0, 1, "value"),
+    FUNCTION("sort", sort_filter, 0, 1, "value", "reverse", "case_sensitive", "attribute"),
+    FUNCTION("dictsort", sort_dict, 0, 1, "value", "case_sensitive", "by", "reverse"),
+    FUNCTION("reverse", reverse_items, 0, 1, "value"),
+    FUNCTION("first", first_item, 0, 1, "seq"),
+    FUNCTION("last", last_item, 0, 1, "seq"),
+    ANY_ARGUMENTS("map", choose_items, CHOICE_MAPPED),
+    ANY_ARGUMENTS("select", choose_items, CHOICE_TRUE),
+    ANY_ARGUMENTS("reject", choose_items, CHOICE_FALSE),
+    ANY_ARGUMENTS("selectattr", choose_items, CHOICE_TRUE | OF_ATTRIBUTE),
+    ANY_ARGUMENTS("rejectattr", choose_items, CHOICE_FALSE | OF_ATTRIBUTE),
+    FUNCTION("unique", unique_items, 0, 1, "value", "case_sensitive", "attribute"),
+    FUNCTION("items", item_pairs, 0, 1, "value"),
 };
 
 const struct function_table filters_of_sequences = FUNCTION_TABLE(functions);

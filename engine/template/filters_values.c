@@ -16,7 +16,7 @@ static struct object default_value(struct rendering *rendering, const struct cal
     return call->items[1].kind == OBJECT_MISSING ? object_string(TEXT("")) : call->items[1];
 }
 
-static struct object length(struct rendering *rendering, const struct call *call)
+static struct object length_of_value(struct rendering *rendering, const struct call *call)
 {
     int64_t n = object_length(rendering, &call->items[0]);
     if (n < 0)
@@ -24,7 +24,7 @@ static struct object length(struct rendering *rendering, const struct call *call
     return object_integer(n);
 }
 
-static struct object integer(struct rendering *rendering, const struct call *call)
+static struct object convert_to_integer(struct rendering *rendering, const struct call *call)
 {
     const struct object *value = &call->items[0];
     int64_t number;
@@ -90,7 +90,7 @@ static void read_separators(struct rendering *rendering, const struct object *se
     style->key_separator = separators->sequence->items[1].text;
 }
 
-static struct object tojson(struct rendering *rendering, const struct call *call)
+static struct object convert_to_json(struct rendering *rendering, const struct call *call)
 {
     const struct object *indent = &call->items[2];
     struct json_style style = {.item_separator = TEXT(", "), .key_separator = TEXT(": ")};
@@ -113,12 +113,12 @@ static struct object tojson(struct rendering *rendering, const struct call *call
 static const struct function functions[] = {
     FUNCTION("default", default_value, 0, 1, "value", "default_value", "boolean"),
     FUNCTION("d", default_value, 0, 1, "value", "default_value", "boolean"),
-    METHOD("length", length, 0, 1, "obj"),
-    METHOD("count", length, 0, 1, "obj"),
-    FUNCTION("int", integer, 0, 1, "value", "default", "base"),
+    METHOD("length", length_of_value, 0, 1, "obj"),
+    METHOD("count", length_of_value, 0, 1, "obj"),
+    FUNCTION("int", convert_to_integer, 0, 1, "value", "default", "base"),
     FUNCTION("float", real_number, 0, 1, "value", "default"),
     FUNCTION("round", round_number, 0, 1, "value", "precision", "method"),
-    FUNCTION("tojson", tojson, 0, 1, "x", "ensure_ascii", "indent", "separators", "sort_keys"),
+    FUNCTION("tojson", convert_to_json, 0, 1, "x", "ensure_ascii", "indent", "separators", "sort_keys"),
 };
 
 const struct function_table filters_of_values = FUNCTION_TABLE(functions);

@@ -11,7 +11,7 @@
 
 enum { RANGE_ITEMS_MAX = 100000 }; // of jinja's sandbox
 
-static struct object range(struct rendering *rendering, const struct call *call)
+static struct object make_range(struct rendering *rendering, const struct call *call)
 {
     int64_t numbers[3] = {0, 0, 1};
     size_t n_given = 0;
@@ -42,7 +42,7 @@ static struct object range(struct rendering *rendering, const struct call *call)
 }
 
 // Of keywords alone. The variant is the kind.
-static struct object dict(struct rendering *rendering, const struct call *call)
+static struct object make_dict(struct rendering *rendering, const struct call *call)
 {
     struct dict *dict = dict_create(rendering, call->n_keywords);
     if (call->n_items)
@@ -102,9 +102,9 @@ static struct object strftime_now(struct rendering *rendering, const struct call
 }
 
 static const struct function functions[] = {
-    METHOD("range", range, 0, 1, "start", "stop", "step"),
-    ANY_ARGUMENTS("dict", dict, OBJECT_DICT),
-    ANY_ARGUMENTS("namespace", dict, OBJECT_NAMESPACE),
+    METHOD("range", make_range, 0, 1, "start", "stop", "step"),
+    ANY_ARGUMENTS("dict", make_dict, OBJECT_DICT),
+    ANY_ARGUMENTS("namespace", make_dict, OBJECT_NAMESPACE),
     FUNCTION("raise_exception", raise_exception, 0, 1, "message"),
     FUNCTION("strftime_now", strftime_now, 0, 1, "format"),
 };

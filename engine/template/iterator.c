@@ -18,7 +18,7 @@ struct iterator iterator_start(struct rendering *rendering, const struct object 
     return (struct iterator){.over = *over};
 }
 
-static bool next_of(struct iterator *iterator, const struct sequence *sequence, struct object *item)
+static bool next_of(struct iterator *iterator, const struct object_sequence *sequence, struct object *item)
 {
     if (iterator->position >= sequence->n_items)
         return false;

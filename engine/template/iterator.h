@@ -10,7 +10,7 @@ struct iterator {
 
 // The generator that map, select and similar filters return: its items can be consumed once.
 struct generator {
-    struct sequence items;
+    struct object_sequence items;
     size_t position;
 };
 

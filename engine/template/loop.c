@@ -34,7 +34,7 @@ static bool fetch_item(struct rendering *rendering, struct loop *loop, struct ob
         if (passed)
             break;
         evaluate_assign(rendering, target, item);
-        struct object value = evaluate(rendering, test);
+        struct object value = evaluate_expression(rendering, test);
         passed = object_truth(&value);
         *item = collect_target(rendering, target);
     }

@@ -113,7 +113,8 @@ static bool is_nan(const struct object *object)
     return object->kind == OBJECT_FLOAT && isnan(object->number);
 }
 
-static bool sequences_equal(struct rendering *rendering, const struct sequence *a, const struct sequence *b)
+static bool sequences_equal(struct rendering *rendering, const struct object_sequence *a,
+                            const struct object_sequence *b)
 {
     bool equal = a->n_items == b->n_items;
     for (size_t i = 0; equal && i < a->n_items; i++)

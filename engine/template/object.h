@@ -59,7 +59,7 @@ struct object {
                 *digits; // of a variable that JSON spells otherwise than its number is printed; else NULL
         };
         struct text text; // UTF-8
-        const struct sequence *sequence;
+        const struct object_sequence *sequence;
         struct dict *dict; // of a dict, a view, a namespace
         const struct range *range;
         struct generator *generator;
@@ -69,7 +69,7 @@ struct object {
     };
 };
 
-struct sequence {
+struct object_sequence {
     size_t n_items;
     const struct object *items;
 };

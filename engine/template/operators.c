@@ -92,8 +92,8 @@ static struct object calculate_integers(struct rendering *rendering, enum operat
     return checked_integer(rendering, overflow, integer);
 }
 
-static struct object calculate(struct rendering *rendering, enum operator operator, const struct object * a,
-                               const struct object *b)
+static struct object calculate_number(struct rendering *rendering, enum operator operator,
+                                      const struct object * a, const struct object *b)
 {
     if (operator>= OPERATOR_DIVIDE && object_to_double(b) == 0)
         rendering_fail(rendering, "division by zero");
@@ -105,7 +105,7 @@ static struct object calculate(struct rendering *rendering, enum operator operat
 static struct object join_sequences(struct rendering *rendering, const struct object *a,
                                     const struct object *b)
 {
-    const struct sequence *left = a->sequence, *right = b->sequence;
+    const struct object_sequence *left = a->sequence, *right = b->sequence;
     size_t n = left->n_items + right->n_items; // both are in memory: no overflow
     struct object *items, joined = list_allocate(rendering, n, (enum object_kind)a->kind, &items);
     if (left->n_items)
@@ -128,7 +128,7 @@ struct object operator_repeat_text(struct rendering *rendering, struct text text
 
 static struct object repeat_sequence(struct rendering *rendering, const struct object *sequence, int64_t n)
 {
-    const struct sequence *one = sequence->sequence;
+    const struct object_sequence *one = sequence->sequence;
     size_t total;
     if (__builtin_mul_overflow(one->n_items, n < 0 ? 0 : (size_t)n, &total))
         total = SIZE_MAX;
@@ -139,7 +139,8 @@ static struct object repeat_sequence(struct rendering *rendering, const struct o
     return list;
 }
 
-static struct object repeat(struct rendering *rendering, const struct object *a, const struct object *b)
+static struct object repeat_object(struct rendering *rendering, const struct object *a,
+                                   const struct object *b)
 {
     const struct object *repeated = object_is_integral(b) ? a : b, *times = object_is_integral(b) ? b : a;
     if (object_is_integral(times) && object_is_sequence(repeated))
@@ -166,13 +167,13 @@ struct object operator_arithmetic(struct rendering *rendering, enum operator ope
                                   const struct object * a, const struct object *b)
 {
     if (object_is_number(a) && object_is_number(b))
-        return calculate(rendering, operator, a, b);
+        return calculate_number(rendering, operator, a, b);
     if (operator== OPERATOR_ADD && a->kind == OBJECT_STRING && b->kind == OBJECT_STRING)
         return add_strings(rendering, a, b);
     if (operator== OPERATOR_ADD && a->kind == b->kind && object_is_sequence(a))
         return join_sequences(rendering, a, b);
     if (operator== OPERATOR_MULTIPLY)
-        return repeat(rendering, a, b);
+        return repeat_object(rendering, a, b);
     if (operator== OPERATOR_MODULO && a->kind == OBJECT_STRING)
         rendering_fail(rendering, "%% with text on its left is not supported in chat templates");
     fail_operands(rendering, operator, a, b);
@@ -188,7 +189,8 @@ static bool contains_text(struct rendering *rendering, const struct object *item
            (container.size && memmem(container.data, container.size, item->text.data, item->text.size));
 }
 
-static bool contains(struct rendering *rendering, const struct object *item, const struct object *container)
+static bool contains_item(struct rendering *rendering, const struct object *item,
+                          const struct object *container)
 {
     if (container->kind == OBJECT_STRING)
         return contains_text(rendering, item, container->text);
@@ -210,7 +212,7 @@ bool operator_compare(struct rendering *rendering, enum operator operator, const
     if (operator== OPERATOR_EQUAL || operator== OPERATOR_NOT_EQUAL)
         return object_equal(rendering, a, b) == (operator== OPERATOR_EQUAL);
     if (operator== OPERATOR_IN || operator== OPERATOR_NOT_IN)
-        return contains(rendering, a, b) == (operator== OPERATOR_IN);
+        return contains_item(rendering, a, b) == (operator== OPERATOR_IN);
     int order = object_compare(rendering, a, b, symbols[operator]);
     if ((a->kind == OBJECT_FLOAT && isnan(a->number)) || (b->kind == OBJECT_FLOAT && isnan(b->number)))
         return false;

@@ -266,7 +266,7 @@ static struct argument_expressions *create_arguments(struct parser *parser,
                                                      const struct expression_list *positional)
 {
     struct argument_expressions *arguments = parser_allocate(parser, sizeof *arguments);
-    arguments->positional = (struct expressions){positional->items, positional->n_items};
+    arguments->positional = (struct expression_array){positional->items, positional->n_items};
     return arguments;
 }
 

@@ -33,8 +33,8 @@ struct object sort_attribute(struct rendering *rendering, const struct object *i
     return value.kind == OBJECT_UNDEFINED && has_missing ? *missing : value;
 }
 
-struct object *sort_keys(struct rendering *rendering, const struct sequence *items, const struct object *path,
-                         bool case_sensitive)
+struct object *sort_keys(struct rendering *rendering, const struct object_sequence *items,
+                         const struct object *path, bool case_sensitive)
 {
     struct object *keys = rendering_allocate_array(rendering, items->n_items + 1, sizeof *keys);
     for (size_t i = 0; i < items->n_items; i++) {

@@ -9,8 +9,8 @@
 struct object sort_attribute(struct rendering *rendering, const struct object *item,
                              const struct object *path, const struct object *missing);
 // Keys for all items of a list: attributes, text in lower case unless case_sensitive.
-struct object *sort_keys(struct rendering *rendering, const struct sequence *items, const struct object *path,
-                         bool case_sensitive);
+struct object *sort_keys(struct rendering *rendering, const struct object_sequence *items,
+                         const struct object *path, bool case_sensitive);
 // The positions of keys[0..n) in ascending (or, reversed, descending) order; equal keys keep theirs. Fails
 // where two keys can't be compared.
 size_t *sort_order(struct rendering *rendering, const struct object *keys, size_t n, bool reverse);

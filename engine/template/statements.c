@@ -42,7 +42,7 @@ static void flush_output(struct parser *parser, struct expression_list *output, 
     if (!output->n_items)
         return;
     struct statement *statement = create_statement(parser, STATEMENT_OUTPUT, output->items[0]->line);
-    statement->output = (struct expressions){output->items, output->n_items};
+    statement->output = (struct expression_array){output->items, output->n_items};
     *output = (struct expression_list){0};
     add_statement(parser, list, statement);
 }

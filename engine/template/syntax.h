@@ -80,7 +80,7 @@ enum operator{
     OPERATOR_NOT_IN
 };
 
-struct expressions {
+struct expression_array {
     struct expression **items;
     size_t n_items;
 };
@@ -91,7 +91,7 @@ struct keyword_expression {
 };
 
 struct argument_expressions {
-    struct expressions positional;
+    struct expression_array positional;
     struct keyword_expression *keywords;
     size_t n_keywords;
 };
@@ -112,7 +112,7 @@ struct expression {
             struct place place;
             struct text attribute; // of a namespace target
         } name;
-        struct expressions items; // list, tuple, concatenation; of a dict key, value, key, value...
+        struct expression_array items; // list, tuple, concatenation; of a dict key, value, key, value...
         struct {
             enum operator operator;
             struct expression *left, *right; // an operator of one operand has it in left
@@ -189,7 +189,7 @@ struct statement {
     enum statement_kind kind;
     uint32_t line;
     union {
-        struct expressions output;
+        struct expression_array output;
         struct {
             struct expression *target;
             struct expression *value; // set: the value; set block and filter: the filter, or NULL

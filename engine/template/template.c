@@ -75,7 +75,7 @@ static bool render_template(struct rendering *rendering)
     rendering->scope.activation = call_activation_create(rendering, &template->procedure, NULL);
     evaluate_enter_scope(rendering, &template->scope);
     buffer_reserve(&rendering->text, TEXT_BYTES_FIRST);
-    execute(rendering, &template->body);
+    execute_statements(rendering, &template->body);
     rendering_check_text(rendering);
     return true;
 }

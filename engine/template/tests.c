@@ -33,7 +33,7 @@ static struct object has_remainder(struct rendering *rendering, const struct cal
     return object_bool(object_equal(rendering, &rest, &expected));
 }
 
-static struct object compare(struct rendering *rendering, const struct call *call)
+static struct object compare_values(struct rendering *rendering, const struct call *call)
 {
     return object_bool(
         operator_compare(rendering, (enum operator)call->variant, &call->items[0], &call->items[1]));
@@ -57,22 +57,22 @@ static const struct function functions[] = {
     FUNCTION("odd", has_remainder, 1, 1, "value"),
     FUNCTION("even", has_remainder, 0, 1, "value"),
     FUNCTION("divisibleby", has_remainder, 0, 2, "value", "num"),
-    FUNCTION("in", compare, OPERATOR_IN, 2, "value", "seq"),
-    METHOD("==", compare, OPERATOR_EQUAL, 2, "a", "b"),
-    METHOD("eq", compare, OPERATOR_EQUAL, 2, "a", "b"),
-    METHOD("equalto", compare, OPERATOR_EQUAL, 2, "a", "b"),
-    METHOD("!=", compare, OPERATOR_NOT_EQUAL, 2, "a", "b"),
-    METHOD("ne", compare, OPERATOR_NOT_EQUAL, 2, "a", "b"),
-    METHOD("<", compare, OPERATOR_LESS, 2, "a", "b"),
-    METHOD("lt", compare, OPERATOR_LESS, 2, "a", "b"),
-    METHOD("lessthan", compare, OPERATOR_LESS, 2, "a", "b"),
-    METHOD("<=", compare, OPERATOR_LESS_EQUAL, 2, "a", "b"),
-    METHOD("le", compare, OPERATOR_LESS_EQUAL, 2, "a", "b"),
-    METHOD(">", compare, OPERATOR_GREATER, 2, "a", "b"),
-    METHOD("gt", compare, OPERATOR_GREATER, 2, "a", "b"),
-    METHOD("greaterthan", compare, OPERATOR_GREATER, 2, "a", "b"),
-    METHOD(">=", compare, OPERATOR_GREATER_EQUAL, 2, "a", "b"),
-    METHOD("ge", compare, OPERATOR_GREATER_EQUAL, 2, "a", "b"),
+    FUNCTION("in", compare_values, OPERATOR_IN, 2, "value", "seq"),
+    METHOD("==", compare_values, OPERATOR_EQUAL, 2, "a", "b"),
+    METHOD("eq", compare_values, OPERATOR_EQUAL, 2, "a", "b"),
+    METHOD("equalto", compare_values, OPERATOR_EQUAL, 2, "a", "b"),
+    METHOD("!=", compare_values, OPERATOR_NOT_EQUAL, 2, "a", "b"),
+    METHOD("ne", compare_values, OPERATOR_NOT_EQUAL, 2, "a", "b"),
+    METHOD("<", compare_values, OPERATOR_LESS, 2, "a", "b"),
+    METHOD("lt", compare_values, OPERATOR_LESS, 2, "a", "b"),
+    METHOD("lessthan", compare_values, OPERATOR_LESS, 2, "a", "b"),
+    METHOD("<=", compare_values, OPERATOR_LESS_EQUAL, 2, "a", "b"),
+    METHOD("le", compare_values, OPERATOR_LESS_EQUAL, 2, "a", "b"),
+    METHOD(">", compare_values, OPERATOR_GREATER, 2, "a", "b"),
+    METHOD("gt", compare_values, OPERATOR_GREATER, 2, "a", "b"),
+    METHOD("greaterthan", compare_values, OPERATOR_GREATER, 2, "a", "b"),
+    METHOD(">=", compare_values, OPERATOR_GREATER_EQUAL, 2, "a", "b"),
+    METHOD("ge", compare_values, OPERATOR_GREATER_EQUAL, 2, "a", "b"),
 };
 
 const struct function_table tests_table = FUNCTION_TABLE(functions);

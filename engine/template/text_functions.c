@@ -15,7 +15,7 @@ static struct object change_case(struct rendering *rendering, const struct call 
     return text_change_case(rendering, string.text, (enum text_case)call->variant);
 }
 
-static struct object string(struct rendering *rendering, const struct call *call)
+static struct object convert_to_string(struct rendering *rendering, const struct call *call)
 {
     return represent_str(rendering, &call->items[0]);
 }
@@ -27,7 +27,7 @@ static void check_text(struct rendering *rendering, const struct object *value)
         rendering_fail(rendering, "expected str, not %s", object_type_name(value));
 }
 
-static struct object indent(struct rendering *rendering, const struct call *call)
+static struct object indent_text(struct rendering *rendering, const struct call *call)
 {
     const struct object *value = &call->items[0], *width = &call->items[1];
     struct buffer *buffer = &rendering->text;
@@ -42,7 +42,7 @@ static struct object indent(struct rendering *rendering, const struct call *call
     rendering_add_text(rendering, value->text); // a newline more: the last line is a line too
     buffer_add_byte(buffer, '\n');
     struct object terminated = rendering_take(rendering, start);
-    const struct sequence *lines = text_split_lines(rendering, terminated.text).sequence;
+    const struct object_sequence *lines = text_split_lines(rendering, terminated.text).sequence;
     for (size_t i = 0; i < lines->n_items; i++) {
         struct text line = lines->items[i].text;
         if (i)
@@ -78,12 +78,12 @@ static struct object truncate_text(struct rendering *rendering, const struct cal
     return rendering_concatenate(rendering, kept, end);
 }
 
-static struct object escape(struct rendering *rendering, const struct call *call)
+static struct object escape_text(struct rendering *rendering, const struct call *call)
 {
     return represent_escape(rendering, &call->items[0]);
 }
 
-static struct object safe(struct rendering *rendering, const struct call *call)
+static struct object mark_safe(struct rendering *rendering, const struct call *call)
 {
     struct object string = represent_str(rendering, &call->items[0]);
     string.markup = true;
@@ -97,7 +97,7 @@ static struct text required_text(struct rendering *rendering, const struct objec
     return argument->text;
 }
 
-static struct object split(struct rendering *rendering, const struct call *call)
+static struct object split_text(struct rendering *rendering, const struct call *call)
 {
     struct text separator = argument_text(rendering, &call->items[1], (struct text){0});
     int64_t max_splits = argument_integer(rendering, &call->items[2], -1);
@@ -106,7 +106,7 @@ static struct object split(struct rendering *rendering, const struct call *call)
 
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 
-static struct object strip(struct rendering *rendering, const struct call *call)
+static struct object strip_text(struct rendering *rendering, const struct call *call)
 {
     struct text text = represent_str(rendering, &call->items[0]).text;
     struct text chars = argument_text(rendering, &call->items[1], (struct text){0});
@@ -139,7 +139,7 @@ static struct object starts_or_ends_with(struct rendering *rendering, const stru
     return object_bool(found);
 }
 
-static struct object find(struct rendering *rendering, const struct call *call)
+static struct object find_text(struct rendering *rendering, const struct call *call)
 {
     struct text text = call->items[0].text, wanted = required_text(rendering, &call->items[1]);
     text_spend_search(rendering, text, wanted);
@@ -149,7 +149,7 @@ static struct object find(struct rendering *rendering, const struct call *call)
 }
 
 // The method, variant true, takes strings alone.
-static struct object replace(struct rendering *rendering, const struct call *call)
+static struct object replace_text(struct rendering *rendering, const struct call *call)
 {
     struct text texts[3];
     for (size_t i = 0; i < 3; i++)
@@ -161,7 +161,7 @@ static struct object replace(struct rendering *rendering, const struct call *cal
 
 static struct object join_texts(struct rendering *rendering, const struct call *call)
 {
-    const struct sequence *items = iterator_collect(rendering, &call->items[1]).sequence;
+    const struct object_sequence *items = iterator_collect(rendering, &call->items[1]).sequence;
     size_t start = rendering->text.size;
     for (size_t i = 0; i < items->n_items; i++) {
         const struct object *item = &items->items[i];
@@ -181,14 +181,14 @@ static const struct function filters[] = {
     FUNCTION("lower", change_case, CASE_LOWER, 1, "s"),
     FUNCTION("capitalize", change_case, CASE_CAPITAL, 1, "s"),
     FUNCTION("title", change_case, CASE_TITLE_WORDS, 1, "s"),
-    FUNCTION("trim", strip, STRIP_LEFT | STRIP_RIGHT, 1, "value", "chars"),
-    FUNCTION("replace", replace, false, 3, "s", "old", "new", "count"),
-    FUNCTION("string", string, 0, 1, "s"),
-    FUNCTION("indent", indent, 0, 1, "s", "width", "first", "blank"),
+    FUNCTION("trim", strip_text, STRIP_LEFT | STRIP_RIGHT, 1, "value", "chars"),
+    FUNCTION("replace", replace_text, false, 3, "s", "old", "new", "count"),
+    FUNCTION("string", convert_to_string, 0, 1, "s"),
+    FUNCTION("indent", indent_text, 0, 1, "s", "width", "first", "blank"),
     FUNCTION("truncate", truncate_text, 0, 1, "s", "length", "killwords", "end", "leeway"),
-    FUNCTION("e", escape, 0, 1, "s"),
-    FUNCTION("escape", escape, 0, 1, "s"),
-    FUNCTION("safe", safe, 0, 1, "value"),
+    FUNCTION("e", escape_text, 0, 1, "s"),
+    FUNCTION("escape", escape_text, 0, 1, "s"),
+    FUNCTION("safe", mark_safe, 0, 1, "value"),
 };
 
 const struct function_table filters_of_text = FUNCTION_TABLE(filters);
@@ -198,16 +198,16 @@ static const struct function methods[] = {
     METHOD("lower", change_case, CASE_LOWER, 1, "self"),
     METHOD("title", change_case, CASE_TITLE, 1, "self"),
     METHOD("capitalize", change_case, CASE_CAPITAL, 1, "self"),
-    FUNCTION("split", split, false, 1, "self", "sep", "maxsplit"),
-    FUNCTION("rsplit", split, true, 1, "self", "sep", "maxsplit"),
-    METHOD("strip", strip, STRIP_LEFT | STRIP_RIGHT, 1, "self", "chars"),
-    METHOD("lstrip", strip, STRIP_LEFT, 1, "self", "chars"),
-    METHOD("rstrip", strip, STRIP_RIGHT, 1, "self", "chars"),
+    FUNCTION("split", split_text, false, 1, "self", "sep", "maxsplit"),
+    FUNCTION("rsplit", split_text, true, 1, "self", "sep", "maxsplit"),
+    METHOD("strip", strip_text, STRIP_LEFT | STRIP_RIGHT, 1, "self", "chars"),
+    METHOD("lstrip", strip_text, STRIP_LEFT, 1, "self", "chars"),
+    METHOD("rstrip", strip_text, STRIP_RIGHT, 1, "self", "chars"),
     METHOD("startswith", starts_or_ends_with, AT_START, 2, "self", "prefix"),
     METHOD("endswith", starts_or_ends_with, AT_END, 2, "self", "suffix"),
-    METHOD("find", find, false, 2, "self", "sub"),
-    METHOD("rfind", find, true, 2, "self", "sub"),
-    METHOD("replace", replace, true, 3, "self", "old", "new", "count"),
+    METHOD("find", find_text, false, 2, "self", "sub"),
+    METHOD("rfind", find_text, true, 2, "self", "sub"),
+    METHOD("replace", replace_text, true, 3, "self", "old", "new", "count"),
     METHOD("join", join_texts, 0, 2, "self", "iterable"),
 };
 

@@ -78,17 +78,17 @@ const struct splitter_traits *splitter_traits(const struct splitter *splitter)
     return &splitter->traits;
 }
 
-struct run {
+struct split_run {
     const struct splitter *splitter;
     take_words *words;
     void *context;
     bool failed;
 };
 
-static void run_stage(struct run *run, size_t index, const char *at, const char *end);
+static void run_stage(struct split_run *run, size_t index, const char *at, const char *end);
 
 // A regular expression's pieces: its matches and what lies between.
-static void run_pattern(struct run *run, size_t index, const char *data, size_t size)
+static void run_pattern(struct split_run *run, size_t index, const char *data, size_t size)
 {
     size_t at = 0;
     while (at < size) {
@@ -107,7 +107,8 @@ static void run_pattern(struct run *run, size_t index, const char *data, size_t 
 }
 
 // Several at a time: a call for each would cost as much as most of them need.
-static void run_last_stage(struct run *run, const struct split_stage *stage, const char *at, const char *end)
+static void run_last_stage(struct split_run *run, const struct split_stage *stage, const char *at,
+                           const char *end)
 {
     split_end *end_of_piece = stage->definition.end;
     while (at < end) {
@@ -122,7 +123,7 @@ static void run_last_stage(struct run *run, const struct split_stage *stage, con
     }
 }
 
-static void run_stage(struct run *run, size_t index, const char *at, const char *end)
+static void run_stage(struct split_run *run, size_t index, const char *at, const char *end)
 {
     if (index == run->splitter->n_stages) {
         size_t size = (size_t)(end - at);
@@ -144,7 +145,7 @@ static void run_stage(struct run *run, size_t index, const char *at, const char 
 
 bool splitter_run(const struct splitter *splitter, struct text text, take_words *words, void *context)
 {
-    struct run run = {splitter, words, context, false};
+    struct split_run run = {splitter, words, context, false};
     if (text.size)
         run_stage(&run, 0, text.data, text.data + text.size);
     return !run.failed;

@@ -22,19 +22,19 @@ enum {
     ID_WORDS = WORD_CACHE_IDS_MAX / 2
 };
 
-struct slot {
+struct cache_slot {
     _Atomic uint64_t state, bytes[KEY_WORDS], ids[ID_WORDS];
 };
 
-_Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
+_Static_assert(sizeof(struct cache_slot) == 64, "a slot is a cache line");
 
 struct word_cache {
-    struct slot slots[N_SLOTS];
+    struct cache_slot slots[N_SLOTS];
 };
 
 struct word_cache *word_cache_create(void)
 {
-    struct word_cache *cache = aligned_alloc(sizeof(struct slot), sizeof *cache);
+    struct word_cache *cache = aligned_alloc(sizeof(struct cache_slot), sizeof *cache);
     if (cache)
         memset(cache, 0, sizeof *cache);
     return cache;
@@ -111,12 +111,12 @@ static inline size_t place_of(struct word_key key)
 }
 
 // Bits that differ between word `i` of the slot's key and of the given key.
-static inline uint64_t key_difference(const struct slot *slot, struct word_key key, int i)
+static inline uint64_t key_difference(const struct cache_slot *slot, struct word_key key, int i)
 {
     return atomic_load_explicit(&slot->bytes[i], memory_order_acquire) ^ key.bytes[i];
 }
 
-static inline void copy_ids(const struct slot *slot, int i, int32_t *ids)
+static inline void copy_ids(const struct cache_slot *slot, int i, int32_t *ids)
 {
     uint64_t pair = atomic_load_explicit(&slot->ids[i], memory_order_acquire);
     memcpy(ids + 2 * i, &pair, sizeof pair);
@@ -125,7 +125,7 @@ static inline void copy_ids(const struct slot *slot, int i, int32_t *ids)
 // How many tokens the word of that key became, written to `ids`. -1: not known.
 static inline int find_key(const struct word_cache *cache, struct word_key key, int32_t *ids)
 {
-    const struct slot *slot = &cache->slots[place_of(key)];
+    const struct cache_slot *slot = &cache->slots[place_of(key)];
     uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
     uint64_t other = (state >> 8 & 0x1FF) ^ key.size; // the change's lowest bit too: an even one
     if (other | key_difference(slot, key, 0) | key_difference(slot, key, 1) | key_difference(slot, key, 2))
@@ -163,7 +163,7 @@ size_t word_cache_find(const struct word_cache *cache, const char *data, const s
 void word_cache_put(struct word_cache *cache, const struct word_key *key, const int32_t *ids, size_t n_ids)
 {
     assert(n_ids <= WORD_CACHE_IDS_MAX);
-    struct slot *slot = &cache->slots[place_of(*key)];
+    struct cache_slot *slot = &cache->slots[place_of(*key)];
     uint64_t state = atomic_load_explicit(&slot->state, memory_order_relaxed);
     uint64_t change = state >> 16;
     if (change & 1 || !atomic_compare_exchange_strong_explicit(&slot->state, &state, (change + 1) << 16,
