@@ -11,7 +11,7 @@ static double power_of_two(int32_t n) // -1022..1023
 }
 
 // To the nearest integer, ties to even: adding 1.5 * 2^52 drops the fraction.
-static double nearest(double x)
+static double round_nearest(double x)
 {
     return (x + 0x1.8p52) - 0x1.8p52;
 }
@@ -24,7 +24,7 @@ double elementary_exp(double x)
         return 0.0;
     if (x > 709.0)
         return (double)INFINITY;
-    double n = nearest(x * 0x1.71547652b82fep0);
+    double n = round_nearest(x * 0x1.71547652b82fep0);
     double r = (x - n * 0x1.62e42fefap-1) - n * 0x1.cf79abc9e3b3ap-40; // ln 2 = head of 36 bits + tail
     static const double coefficients[] = {
         1.0 / 87178291200.0,
@@ -74,7 +74,7 @@ void elementary_sincos(double angle, double *sine, double *cosine)
 {
     assert(fabs(angle) < 0x1p26);
     // pi/2 in three parts; the first two have 27 bits, so n * part is exact for |n| < 2^26.
-    double n = nearest(angle * 0x1.45f306dc9c883p-1);
+    double n = round_nearest(angle * 0x1.45f306dc9c883p-1);
     double r = ((angle - n * 0x1.921fb54p0) - n * 0x1.10b4610p-30) - n * 0x1.a62633145c06ep-58;
     double r2 = r * r;
     static const double sines[] = {

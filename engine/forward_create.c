@@ -7,7 +7,7 @@
 
 // ---- weights ----
 
-struct loading {
+struct weight_loading {
     struct forward *forward;
     void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
     void *context;
@@ -16,8 +16,8 @@ struct loading {
 };
 
 // An absent tensor has no weight. GEMM weights are repacked, so their pages of the mapped file are released.
-static enum status load_weight(struct loading *loading, const struct tensor *tensor, enum weight_role role,
-                               struct weight **weight)
+static enum status load_weight(struct weight_loading *loading, const struct tensor *tensor,
+                               enum weight_role role, struct weight **weight)
 {
     struct forward *forward = loading->forward;
     if (!tensor->data)
@@ -77,7 +77,7 @@ static struct weight **global_weight(struct forward *forward, int i)
     return (struct weight **)(void *)((char *)forward + global_weights[i].weight);
 }
 
-static enum status load_globals(struct loading *loading)
+static enum status load_globals(struct weight_loading *loading)
 {
     struct forward *forward = loading->forward;
     enum status status = STATUS_OK;
@@ -137,7 +137,7 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
     return sum;
 }
 
-static enum status load_layer(struct loading *loading, int32_t index)
+static enum status load_layer(struct weight_loading *loading, int32_t index)
 {
     const struct model_layer *tensors = &loading->forward->model->layers[index];
     struct forward_layer *layer = &loading->forward->layers[index];
@@ -152,7 +152,7 @@ static enum status load_layer(struct loading *loading, int32_t index)
     return status == STATUS_OK ? latent_split(loading->forward, index, loading->error) : status;
 }
 
-static enum status load_weights(struct loading *loading)
+static enum status load_weights(struct weight_loading *loading)
 {
     struct forward *forward = loading->forward;
     const struct model *model = forward->model;
@@ -296,7 +296,7 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
 
 // ---- create, destroy ----
 
-static enum status create_parts(struct loading *loading)
+static enum status create_parts(struct weight_loading *loading)
 {
     struct forward *forward = loading->forward;
     const struct model_shape *shape = &forward->model->shape;
@@ -331,11 +331,11 @@ enum status forward_create(struct forward **forward, const struct model *model, 
     if (!created)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a forward pass");
     *created = (struct forward){.model = model, .backend = backend, .limits = *limits};
-    struct loading loading = {.forward = created,
-                              .progress = progress,
-                              .context = context,
-                              .total_bytes = model_weight_bytes(model),
-                              .error = error};
+    struct weight_loading loading = {.forward = created,
+                                     .progress = progress,
+                                     .context = context,
+                                     .total_bytes = model_weight_bytes(model),
+                                     .error = error};
     enum status status = create_parts(&loading);
     if (status != STATUS_OK) {
         forward_destroy(created);

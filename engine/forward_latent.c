@@ -14,12 +14,12 @@
 
 // The per-head GEMM weights: K^T [latent_key_dim inputs,
 // latent_dim outputs], V [latent_dim inputs, latent_value_dim outputs].
-struct split {
+struct latent_split {
     const struct tensor *whole;
     int64_t n_heads, latent, key, value;
 };
 
-static const char *whole_row(const struct split *split, int64_t head, int64_t row)
+static const char *whole_row(const struct latent_split *split, int64_t head, int64_t row)
 {
     uint64_t index = (uint64_t)(head * (split->key + split->value) + row);
     return (const char *)split->whole->data + index * tensor_row_bytes(split->whole);
@@ -27,7 +27,7 @@ static const char *whole_row(const struct split *split, int64_t head, int64_t ro
 
 // The transpose of K breaks the blocks along its rows, so quantized items are converted to F16, within half a
 // unit in the last place; types of two bytes stay exact.
-static void put_keys(const struct split *split, enum tensor_type type, float *row, char *out)
+static void put_keys(const struct latent_split *split, enum tensor_type type, float *row, char *out)
 {
     size_t item = tensor_traits(type)->block_bytes;
     for (int64_t head = 0; head < split->n_heads; head++)
@@ -43,7 +43,7 @@ static void put_keys(const struct split *split, enum tensor_type type, float *ro
         }
 }
 
-static void put_values(const struct split *split, char *out)
+static void put_values(const struct latent_split *split, char *out)
 {
     size_t row_bytes = tensor_row_bytes(split->whole);
     for (int64_t head = 0; head < split->n_heads; head++)
@@ -101,8 +101,8 @@ enum status latent_split(struct forward *forward, int32_t index, struct error *e
     struct forward_layer *layer = &forward->layers[index];
     if (!whole->data)
         return STATUS_OK;
-    struct split split = {whole, shape->attention.n_heads, shape->latent.dim, shape->latent.key_dim,
-                          shape->latent.value_dim};
+    struct latent_split split = {whole, shape->attention.n_heads, shape->latent.dim, shape->latent.key_dim,
+                                 shape->latent.value_dim};
     enum tensor_type key_type = key_type_of(whole);
     size_t n_keys = (size_t)(split.n_heads * split.key * split.latent);
     size_t n_value_rows = (size_t)(split.n_heads * split.value);

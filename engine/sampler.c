@@ -9,16 +9,16 @@
 #include <string.h>
 
 // A candidate token with its logit after bias and penalties.
-struct candidate {
+struct token_candidate {
     float logit;
     int32_t token;
 };
 
 struct sampler {
     int32_t n_vocab;
-    int32_t *counts;                 // [n_vocab] how often a token was generated; 0 between calls
-    bool *seen;                      // [n_vocab] in prompt or generated; false between calls
-    struct candidate *sorted, *heap; // [n_vocab] each
+    int32_t *counts;                       // [n_vocab] how often a token was generated; 0 between calls
+    bool *seen;                            // [n_vocab] in prompt or generated; false between calls
+    struct token_candidate *sorted, *heap; // [n_vocab] each
     float *given; // [n_vocab] the unmodified logits, if logprobs are needed after penalties
 };
 
@@ -120,14 +120,14 @@ static double sum_weights(const float *logits, int32_t n, const uint32_t *allowe
 // ---- candidates in order of logit (highest first), then id (lowest first) ----
 // Sorted lazily: the vocabulary is made a heap in linear time, and each next candidate is popped.
 
-static bool comes_before(struct candidate a, struct candidate b)
+static bool comes_before(struct token_candidate a, struct token_candidate b)
 {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-static void sift_down(struct candidate *heap, int32_t n, int32_t at)
+static void sift_down(struct token_candidate *heap, int32_t n, int32_t at)
 {
-    struct candidate moving = heap[at];
+    struct token_candidate moving = heap[at];
     for (int32_t child; (child = 2 * at + 1) < n; at = child) {
         if (child + 1 < n && comes_before(heap[child + 1], heap[child]))
             child++;
@@ -138,26 +138,26 @@ static void sift_down(struct candidate *heap, int32_t n, int32_t at)
     heap[at] = moving;
 }
 
-struct ranking {
+struct logit_ranking {
     const float *logits;
     const uint32_t *allowed;
     int32_t n_vocab;
     float floor, width; // tokens from `floor` on are in the two arrays; the next band is `width` wide
-    struct candidate *sorted, *heap;
+    struct token_candidate *sorted, *heap;
     int32_t n_sorted, n_heap, n_bands;
 };
 
 // `width`: of the first band, below the largest logit.
-static struct ranking ranking_start(struct sampler *sampler, const float *logits, const uint32_t *allowed,
-                                    float largest, float width)
+static struct logit_ranking ranking_start(struct sampler *sampler, const float *logits,
+                                          const uint32_t *allowed, float largest, float width)
 {
-    return (struct ranking){.logits = logits,
-                            .allowed = allowed,
-                            .n_vocab = sampler->n_vocab,
-                            .floor = nextafterf(largest, INFINITY),
-                            .width = width,
-                            .sorted = sampler->sorted,
-                            .heap = sampler->heap};
+    return (struct logit_ranking){.logits = logits,
+                                  .allowed = allowed,
+                                  .n_vocab = sampler->n_vocab,
+                                  .floor = nextafterf(largest, INFINITY),
+                                  .width = width,
+                                  .sorted = sampler->sorted,
+                                  .heap = sampler->heap};
 }
 
 // The largest logit below `above` among tokens [first, end).
@@ -172,7 +172,7 @@ static float top_below(const float *logits, int32_t first, int32_t end, float ab
 }
 
 // Builds a heap of the next band, from the largest logit not yet taken down. False: none left.
-static bool refill_heap(struct ranking *ranking)
+static bool refill_heap(struct logit_ranking *ranking)
 {
     int32_t n = ranking->n_vocab, step = ranking->allowed ? WORD_TOKENS : n;
     float above = ranking->floor, top = -INFINITY;
@@ -189,7 +189,7 @@ static bool refill_heap(struct ranking *ranking)
         }
         float logit = ranking->logits[i];
         if (logit >= ranking->floor && logit < above && logit > -INFINITY)
-            ranking->heap[ranking->n_heap++] = (struct candidate){logit, i};
+            ranking->heap[ranking->n_heap++] = (struct token_candidate){logit, i};
     }
     if (++ranking->n_bands > 4) // a narrow band must not make many passes
         ranking->width *= 4.0f;
@@ -199,7 +199,7 @@ static bool refill_heap(struct ranking *ranking)
 }
 
 // The index-th best candidate; sorts further if needed. False: there are fewer.
-static bool ranking_at(struct ranking *ranking, int32_t index, struct candidate *candidate)
+static bool ranking_at(struct logit_ranking *ranking, int32_t index, struct token_candidate *candidate)
 {
     while (ranking->n_sorted <= index) {
         if (ranking->n_heap == 0 && !refill_heap(ranking))
@@ -311,16 +311,17 @@ struct kept {
     double total;
 };
 
-static float candidate_weight(struct candidate candidate, float largest, float temperature)
+static float candidate_weight(struct token_candidate candidate, float largest, float temperature)
 {
     return elementary_exp_negative((candidate.logit - largest) / temperature);
 }
 
 // Without a filter n is the size of the vocabulary and nothing is sorted.
-static struct kept filter_candidates(struct ranking *ranking, const struct sampling *sampling, float largest)
+static struct kept filter_candidates(struct logit_ranking *ranking, const struct sampling *sampling,
+                                     float largest)
 {
     struct kept kept = {.n = ranking->n_vocab};
-    struct candidate candidate;
+    struct token_candidate candidate;
     if (sampling->top_k > 0 && sampling->top_k < ranking->n_vocab) {
         for (kept.n = 0; kept.n < sampling->top_k && ranking_at(ranking, kept.n, &candidate); kept.n++)
             kept.total += (double)candidate_weight(candidate, largest, sampling->temperature);
@@ -347,14 +348,14 @@ static int32_t draw_token(struct sampler *sampler, const float *logits, const st
 {
     const struct sampling *sampling = request->sampling;
     // e^-8: few tokens of a trained model weigh more, and rarely is another one drawn.
-    struct ranking ranking =
+    struct logit_ranking ranking =
         ranking_start(sampler, logits, request->allowed, largest, 8.0f * sampling->temperature);
     struct kept kept = filter_candidates(&ranking, sampling, largest);
     struct philox counter = {{request->index, request->choice, 0, 0}};
     double target = philox_uniform(philox4x32(counter, sampling->seed)) * kept.total;
     double sum = 0.0;
     int32_t token = -1;
-    struct candidate candidate;
+    struct token_candidate candidate;
     // If the sum falls short of the target by rounding, the last candidate with a weight is drawn.
     for (int32_t i = 0; i < kept.n && ranking_at(&ranking, i, &candidate); i++) {
         float weight = candidate_weight(candidate, largest, sampling->temperature);
@@ -382,8 +383,8 @@ static double fill_top(struct sampler *sampler, const float *logits, const struc
         sampling->top_logprobs < JOB_TOP_LOGPROBS_MAX ? sampling->top_logprobs : JOB_TOP_LOGPROBS_MAX;
     if (wanted == 0)
         return log_sum;
-    struct ranking ranking = ranking_start(sampler, logits, request->allowed, largest, 8.0f);
-    struct candidate candidate;
+    struct logit_ranking ranking = ranking_start(sampler, logits, request->allowed, largest, 8.0f);
+    struct token_candidate candidate;
     for (int32_t i = 0; i < wanted && ranking_at(&ranking, i, &candidate); i++)
         result->top[result->n_top++] =
             (struct token_logprob){candidate.token, (float)((double)candidate.logit - log_sum)};

@@ -39,7 +39,7 @@ struct attention {
     const struct pages *pages;
     struct pool *pool;
     const struct attention_kernels *kernels;
-    struct scratch *scratch; // [n_threads]
+    struct attention_scratch *scratch; // [n_threads]
     float *scratch_memory;
     size_t scratch_bytes;
 
@@ -54,9 +54,9 @@ struct attention {
 };
 
 // The division of spans into tiles, and of tiles into tasks.
-struct cut {
+struct attention_division {
     struct attention *attention;
-    const struct call *call;
+    const struct attention_call *call;
     const struct span *spans;
     int32_t n_spans;
     int32_t n_kv_heads;
@@ -88,7 +88,7 @@ static void scratch_spread(struct attention *attention, int n_threads)
     size_t width = (size_t)pages->value_width;
     float *at = attention->scratch_memory;
     for (int i = 0; i < n_threads; i++, at += scratch_floats(pages)) {
-        struct scratch *scratch = &attention->scratch[i];
+        struct attention_scratch *scratch = &attention->scratch[i];
         scratch->rows = (struct attention_row *)(void *)at;
         scratch->out = at + rows_floats();
         scratch->tile_out = scratch->out + ATTENTION_QUERIES * width;
@@ -180,7 +180,7 @@ enum status attention_reserve(struct attention *attention, int32_t n_rows_max, s
 // ---- division into tiles and tasks ----
 
 // Tile `index` counts key-value heads fastest.
-static struct tile tile_at(const struct cut *cut, int64_t index)
+static struct attention_tile tile_at(const struct attention_division *cut, int64_t index)
 {
     const int64_t *first = cut->attention->first_tiles;
     int64_t number = index / cut->n_kv_heads;
@@ -194,7 +194,7 @@ static struct tile tile_at(const struct cut *cut, int64_t index)
     }
     const struct span *span = &cut->spans[low];
     int32_t n_group = cut->call->n_group;
-    struct tile tile = {.span = span, .kv_head = (int32_t)(index % cut->n_kv_heads)};
+    struct attention_tile tile = {.span = span, .kv_head = (int32_t)(index % cut->n_kv_heads)};
     tile.query_begin = (number - first[low]) * cut->tile_queries;
     int64_t n_queries = (int64_t)span->n_rows * n_group - tile.query_begin;
     tile.n_queries = n_queries < cut->tile_queries ? (int)n_queries : cut->tile_queries;
@@ -213,10 +213,10 @@ static struct tile tile_at(const struct cut *cut, int64_t index)
 
 static void tile_task(void *context, int index, int thread)
 {
-    const struct cut *cut = context;
-    struct tile tile = tile_at(cut, index);
+    const struct attention_division *cut = context;
+    struct attention_tile tile = tile_at(cut, index);
     if (index + 1 < cut->n_tiles) { // the thread's next task, unless it is stolen
-        struct tile follower = tile_at(cut, index + 1);
+        struct attention_tile follower = tile_at(cut, index + 1);
         tile_compute(cut->call, &tile, &follower, &cut->attention->scratch[thread]);
     } else {
         tile_compute(cut->call, &tile, NULL, &cut->attention->scratch[thread]);
@@ -227,12 +227,12 @@ static void tile_task(void *context, int index, int thread)
 // merges them.
 static void split_task(void *context, int index, int thread)
 {
-    const struct cut *cut = context;
+    const struct attention_division *cut = context;
     struct attention *attention = cut->attention;
     int tile_index = 0;
     while (cut->first_task[tile_index + 1] <= index)
         tile_index++;
-    struct tile tile = tile_at(cut, tile_index);
+    struct attention_tile tile = tile_at(cut, tile_index);
     int32_t begin = tile.segment_begin + (index - cut->first_task[tile_index]) * cut->chunk;
     int32_t end = begin + cut->chunk < tile.segment_end ? begin + cut->chunk : tile.segment_end;
     struct partial *partials = attention->partial.items + cut->first_partial[tile_index];
@@ -245,7 +245,7 @@ static void split_task(void *context, int index, int thread)
 }
 
 // Sets the first tasks and partial results. False: segments are not split.
-static bool deal_tiles(struct cut *cut)
+static bool deal_tiles(struct attention_division *cut)
 {
     int64_t n_tiles = cut->n_tiles;
     struct attention *attention = cut->attention;
@@ -255,7 +255,7 @@ static bool deal_tiles(struct cut *cut)
     int64_t n_segments = 0, n_partials = 0;
     int32_t n_segments_most = 0;
     for (int64_t i = 0; i < n_tiles; i++) {
-        struct tile tile = tile_at(cut, i);
+        struct attention_tile tile = tile_at(cut, i);
         int32_t n = tile.segment_end - tile.segment_begin;
         n_segments += n;
         n_segments_most = n > n_segments_most ? n : n_segments_most;
@@ -267,7 +267,7 @@ static bool deal_tiles(struct cut *cut)
         return false;
     cut->first_task[0] = 0;
     for (int64_t i = 0; i < n_tiles; i++) {
-        struct tile tile = tile_at(cut, i);
+        struct attention_tile tile = tile_at(cut, i);
         int32_t n_chunks = (tile.segment_end - tile.segment_begin + cut->chunk - 1) / cut->chunk;
         cut->first_task[i + 1] = cut->first_task[i] + n_chunks;
         atomic_store_explicit(&attention->partial.n_chunks_left[i], n_chunks, memory_order_relaxed);
@@ -275,7 +275,7 @@ static bool deal_tiles(struct cut *cut)
     return true;
 }
 
-static int64_t tiles_count(struct cut *cut)
+static int64_t tiles_count(struct attention_division *cut)
 {
     int64_t *first_tiles = cut->attention->first_tiles;
     first_tiles[0] = 0;
@@ -286,10 +286,10 @@ static int64_t tiles_count(struct cut *cut)
     return first_tiles[cut->n_spans] * cut->n_kv_heads;
 }
 
-static void spans_compute(struct attention *attention, const struct call *call, const struct span *spans,
-                          int32_t n)
+static void spans_compute(struct attention *attention, const struct attention_call *call,
+                          const struct span *spans, int32_t n)
 {
-    struct cut cut;
+    struct attention_division cut;
     cut.attention = attention;
     cut.call = call;
     cut.spans = spans;
@@ -332,16 +332,16 @@ void attention_run(struct attention *attention, const struct attention_parameter
     const struct kv_shape *shape = &attention->pages->shape;
     const struct sharing *sharing = &attention->sharing;
     assert(parameters->n_heads % shape->n_kv_heads == 0);
-    struct call call = {.pages = attention->pages,
-                        .kernels = attention->kernels,
-                        .parameters = parameters,
-                        .q = q,
-                        .out = out,
-                        .sinks = sinks,
-                        .n_group = parameters->n_heads / shape->n_kv_heads,
-                        .shared_states = attention->shared.states,
-                        .shared_out = attention->shared.out,
-                        .n_shared_rows = sharing->n_rows};
+    struct attention_call call = {.pages = attention->pages,
+                                  .kernels = attention->kernels,
+                                  .parameters = parameters,
+                                  .q = q,
+                                  .out = out,
+                                  .sinks = sinks,
+                                  .n_group = parameters->n_heads / shape->n_kv_heads,
+                                  .shared_states = attention->shared.states,
+                                  .shared_out = attention->shared.out,
+                                  .n_shared_rows = sharing->n_rows};
     bool grouped = groups_usable(attention, parameters);
     if (grouped)
         spans_compute(attention, &call, sharing->groups, sharing->n_groups);

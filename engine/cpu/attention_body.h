@@ -34,7 +34,7 @@ struct values_work {
 };
 
 // Transposes 8 x 16 items by splitting all of them into even and odd items four times.
-ALWAYS_INLINE void turn(struct lanes x[ATTENTION_QUERIES])
+ALWAYS_INLINE void transpose_block(struct lanes x[ATTENTION_QUERIES])
 {
     for (int round = 0; round < 4; round++) {
         struct lanes y[ATTENTION_QUERIES];
@@ -46,7 +46,7 @@ ALWAYS_INLINE void turn(struct lanes x[ATTENTION_QUERIES])
 }
 
 // Prefetches to the second-level cache, because half a segment fills the first level.
-ALWAYS_INLINE void fetch(const char *address)
+ALWAYS_INLINE void prefetch_l2(const char *address)
 {
     __builtin_prefetch(address, 0, 2);
 }
@@ -69,7 +69,7 @@ ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, in
     for (int32_t d = 0; d < key_dim; d++) {
         for (int b = 0; b < n_blocks; b++) {
             struct lanes key = lanes_load(blocks[b] + (size_t)d * PAGE_BLOCK);
-            fetch(ahead[b] + d * ahead_step);
+            prefetch_l2(ahead[b] + d * ahead_step);
             for (int q = 0; q < n_queries; q++)
                 sums[q][b] = lanes_fma(lanes_set(queries[d * ATTENTION_QUERIES + q]), key, sums[q][b]);
         }
@@ -100,7 +100,7 @@ ALWAYS_INLINE void values_tile(const struct values_work *work, int n_queries, in
         for (block_end = block_end < work->end ? block_end : work->end; j < block_end; j++, index += width) {
             for (int i = 0; i < n_vectors; i++) {
                 struct lanes value = lanes_load(block + index + (size_t)i * LANES);
-                fetch(ahead + i * ahead_step);
+                prefetch_l2(ahead + i * ahead_step);
                 for (int q = 0; q < n_queries; q++)
                     sums[q][i] = lanes_fma(lanes_set(work->rows[q].items[j]), value, sums[q][i]);
             }
@@ -210,7 +210,7 @@ static inline int next_count(int n_queries)
     return (n_queries + n_parts - 1) / n_parts;
 }
 
-ALWAYS_INLINE void scores(struct scores_work work, int n_queries, enum page_items items)
+ALWAYS_INLINE void compute_scores(struct scores_work work, int n_queries, enum page_items items)
 {
     size_t query_bytes = items != PAGE_F32 ? 2 * sizeof(int16_t) : sizeof(float);
     for (int n; n_queries > 0; n_queries -= n) {
@@ -222,7 +222,7 @@ ALWAYS_INLINE void scores(struct scores_work work, int n_queries, enum page_item
     }
 }
 
-ALWAYS_INLINE void values(struct values_work work, int n_queries, enum page_items items)
+ALWAYS_INLINE void weigh_values(struct values_work work, int n_queries, enum page_items items)
 {
     for (int n; n_queries > 0; n_queries -= n) {
         n = next_count(n_queries);
@@ -237,15 +237,15 @@ ALWAYS_INLINE void values(struct values_work work, int n_queries, enum page_item
     static void name(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,      \
                      int block_end, int32_t key_dim, struct attention_row *rows)                             \
     {                                                                                                        \
-        scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, rows}, n_queries,        \
-               items);                                                                                       \
+        compute_scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, rows},           \
+                       n_queries, items);                                                                    \
     }
 
 #define VALUES(name, items)                                                                                  \
     static void name(const struct attention_row *rows, int n_queries, struct attention_blocks blocks,        \
                      int begin, int end, int32_t width, float *out)                                          \
     {                                                                                                        \
-        values((struct values_work){rows, blocks, begin, end, width, out}, n_queries, items);                \
+        weigh_values((struct values_work){rows, blocks, begin, end, width, out}, n_queries, items);          \
     }
 
 SCORES(scores_f32, PAGE_F32)
@@ -314,8 +314,8 @@ ALWAYS_INLINE void soften_scores(float *scores, int begin, int end, const struct
     state->sum = lanes_sum(sum);
 }
 
-static void soften(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
-                   struct attention_state *state)
+static void soften_row(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
+                       struct attention_state *state)
 {
     if (scoring->softcap == 0.0f && scoring->slope == 0.0f && scoring->scale > 0.0f)
         soften_scores(row->items, begin, end, scoring, state, true);
@@ -323,14 +323,14 @@ static void soften(struct attention_row *row, int begin, int end, const struct a
         soften_scores(row->items, begin, end, scoring, state, false);
 }
 
-static void pack(float *packed, const float *const *queries, int n_queries, int32_t key_dim)
+static void pack_queries(float *packed, const float *const *queries, int n_queries, int32_t key_dim)
 {
     int32_t d = 0;
     for (; d + LANES <= key_dim; d += LANES) {
         struct lanes x[ATTENTION_QUERIES];
         for (int q = 0; q < ATTENTION_QUERIES; q++)
             x[q] = lanes_load(queries[q < n_queries ? q : 0] + d);
-        turn(x);
+        transpose_block(x);
         for (int i = 0; i < ATTENTION_QUERIES; i++)
             lanes_store(packed + d * ATTENTION_QUERIES + i * LANES, x[i]);
     }
@@ -352,8 +352,8 @@ ALWAYS_INLINE struct factors merge_factors(struct lanes before, struct lanes add
 }
 
 // States are pairs: largest scores in even lanes, sums in odd ones.
-static void merge(int n, struct attention_state *states, float *out, const struct attention_state *parts,
-                  const float *parts_out, int32_t width)
+static void merge_states(int n, struct attention_state *states, float *out,
+                         const struct attention_state *parts, const float *parts_out, int32_t width)
 {
     struct lanes before = lanes_load_first(&states->largest, 2 * n);
     struct lanes added = lanes_load_first(&parts->largest, 2 * n);
@@ -373,8 +373,8 @@ static void merge(int n, struct attention_state *states, float *out, const struc
     }
 }
 
-static void finish(float *out, const struct attention_state *state, const float *state_out, int32_t value_dim,
-                   const float *sink)
+static void finish_output(float *out, const struct attention_state *state, const float *state_out,
+                          int32_t value_dim, const float *sink)
 {
     struct lanes factor = lanes_set(1.0f), sum = lanes_set(state->sum);
     if (sink) {
@@ -394,13 +394,13 @@ static void finish(float *out, const struct attention_state *state, const float 
 void ATTENTION_KERNELS(struct attention_kernels *kernels)
 {
     *kernels = (struct attention_kernels){
-        .pack = pack,
+        .pack = pack_queries,
         .pack_i16 = pack_i16,
         .scores = {[PAGE_F32] = scores_f32, [PAGE_I16] = scores_i16, [PAGE_I8] = scores_i8},
-        .soften = soften,
+        .soften = soften_row,
         .quantize_weights = quantize_weights,
         .values = {[PAGE_F32] = values_f32, [PAGE_I16] = values_i16, [PAGE_I8] = values_i8},
-        .merge = merge,
-        .finish = finish,
+        .merge = merge_states,
+        .finish = finish_output,
     };
 }

@@ -27,7 +27,7 @@ static void pack_i16(int16_t *packed, float *scales, const float *const *queries
             memcpy(moved, items, sizeof moved);
             pairs[q] = lanes_load(moved);
         }
-        turn(pairs);
+        transpose_block(pairs);
         for (int i = 0; i < ATTENTION_QUERIES; i++)
             lanes_store((float *)(void *)packed + i * LANES, pairs[i]);
     }
@@ -58,14 +58,14 @@ ALWAYS_INLINE void scores_tile_integers(const struct scores_work *work, int n_qu
     for (int b = 0; b < n_blocks; b++) {
         blocks[b] = work->keys.items[first_block + b];
         ahead[b] = work->keys.ahead[first_block + b];
-        fetch(ahead[b] + ahead_scales);
+        prefetch_l2(ahead[b] + ahead_scales);
         for (int q = 0; q < n_queries; q++)
             sums[q][b] = integers_zero();
     }
     for (int32_t d = 0; d < n_pairs; d++) {
         for (int b = 0; b < n_blocks; b++) {
             struct integers key = pairs_load(blocks[b], d, items);
-            fetch(ahead[b] + d * ahead_step);
+            prefetch_l2(ahead[b] + d * ahead_step);
             for (int q = 0; q < n_queries; q++)
                 sums[q][b] = integers_dot(sums[q][b], key, queries + 2 * (d * ATTENTION_QUERIES + q));
         }
@@ -100,12 +100,12 @@ ALWAYS_INLINE void values_tile_integers(const struct values_work *work, int n_qu
         for (group_end = group_end < block_end ? group_end : block_end; block < group_end; block++) {
             const char *values = work->values.items[block];
             const char *ahead = (const char *)work->values.ahead[block] + first * ahead_step;
-            fetch((const char *)work->values.ahead[block] + ahead_scales);
+            prefetch_l2((const char *)work->values.ahead[block] + ahead_scales);
 #pragma GCC unroll 1 // unrolled, gcc loads ahead and keeps sums in memory
             for (int pair = 0; pair < PAIRS; pair++) {
                 for (int i = 0; i < n_vectors; i++) {
                     struct integers value = pairs_load(values, first + i * PAIRS + pair, items);
-                    fetch(ahead + (i * PAIRS + pair) * ahead_step);
+                    prefetch_l2(ahead + (i * PAIRS + pair) * ahead_step);
                     for (int q = 0; q < n_queries; q++)
                         sums[q][i] =
                             integers_dot(sums[q][i], value, rows[q].weights + block * PAGE_BLOCK + 2 * pair);

@@ -27,7 +27,7 @@ struct sharing {
     int32_t *rows;        // [n_rows]
     int32_t *group_of;    // [n_sequences] or -1
     int32_t *first_state; // [n_sequences] number of a grouped sequence's first row
-    struct candidate *candidates;
+    struct shared_run *candidates;
 };
 
 // Room for n_max sequences and rows. Errors: ERROR_OUT_OF_MEMORY.
@@ -37,7 +37,7 @@ void sharing_finish(struct sharing *sharing);
 void sharing_find(struct sharing *sharing, struct attention_sequences sequences, int32_t page_positions);
 
 // One thread's memory.
-struct scratch {
+struct attention_scratch {
     float *queries; // [ATTENTION_TILE / ATTENTION_QUERIES] times packed_floats: in the kernels' layout
     float scales[ATTENTION_TILE]; // of the quantized queries; in float32: 1
     struct attention_row *rows;   // [ATTENTION_QUERIES]
@@ -56,7 +56,7 @@ struct partial {
 };
 
 // Arguments of one call of attention_run.
-struct call {
+struct attention_call {
     const struct pages *pages;
     const struct attention_kernels *kernels;
     const struct attention_parameters *parameters;
@@ -70,7 +70,7 @@ struct call {
     int32_t n_shared_rows;
 };
 
-struct tile {
+struct attention_tile {
     const struct span *span;
     int64_t query_begin; // row of the span * n_group + head in group
     int n_queries;
@@ -86,12 +86,14 @@ int32_t visible_begin(const struct attention_parameters *parameters, int32_t pos
 
 // Computes a whole tile, segment by segment. `follower` is the tile that the thread probably computes next,
 // or NULL.
-void tile_compute(const struct call *call, const struct tile *tile, const struct tile *follower,
-                  struct scratch *scratch);
+void tile_compute(const struct attention_call *call, const struct attention_tile *tile,
+                  const struct attention_tile *follower, struct attention_scratch *scratch);
 // Computes segments [begin, end) of a tile separately; writes partial results [segment - tile's
 // first][query].
-void tile_compute_parts(const struct call *call, const struct tile *tile, int32_t begin, int32_t end,
-                        struct scratch *scratch, struct partial *partials, float *partial_out);
+void tile_compute_parts(const struct attention_call *call, const struct attention_tile *tile, int32_t begin,
+                        int32_t end, struct attention_scratch *scratch, struct partial *partials,
+                        float *partial_out);
 // Merges all partial results of a tile, in order.
-void tile_merge_parts(const struct call *call, const struct tile *tile, struct scratch *scratch,
-                      const struct partial *partials, const float *partial_out);
+void tile_merge_parts(const struct attention_call *call, const struct attention_tile *tile,
+                      struct attention_scratch *scratch, const struct partial *partials,
+                      const float *partial_out);

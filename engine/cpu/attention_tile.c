@@ -17,7 +17,7 @@ int32_t visible_begin(const struct attention_parameters *parameters, int32_t pos
 }
 
 // Position of a query's row. All rows of a group see all of its segments.
-static int32_t position_of(const struct call *call, const struct tile *tile, int number)
+static int32_t position_of(const struct attention_call *call, const struct attention_tile *tile, int number)
 {
     const struct span *span = tile->span;
     return span->is_group ? span->position
@@ -30,8 +30,8 @@ struct segment {
     const void *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
 };
 
-static void segment_locate(const struct call *call, const struct tile *tile, int32_t index,
-                           struct segment *segment)
+static void segment_locate(const struct attention_call *call, const struct attention_tile *tile,
+                           int32_t index, struct segment *segment)
 {
     const struct pages *pages = call->pages;
     int32_t page_blocks = pages->shape.page_positions / PAGE_BLOCK, layer = call->parameters->layer;
@@ -73,8 +73,8 @@ struct query_group {
     int n_seeing;
 };
 
-static struct query_group group_gather(const struct call *call, const struct tile *tile,
-                                       const struct scratch *scratch, int first, int32_t segment)
+static struct query_group group_gather(const struct attention_call *call, const struct attention_tile *tile,
+                                       const struct attention_scratch *scratch, int first, int32_t segment)
 {
     struct query_group group = {.first = first,
                                 .begin_least = ATTENTION_SEGMENT,
@@ -101,7 +101,7 @@ static struct query_group group_gather(const struct call *call, const struct til
 
 // The weighted sum of values: positions visible to all queries together, the ragged ends per query, in each
 // query's order.
-static void values_weigh(const struct call *call, const struct query_group *group,
+static void values_weigh(const struct attention_call *call, const struct query_group *group,
                          struct attention_blocks values, const struct attention_row *rows, float *out)
 {
     const size_t width = (size_t)call->pages->value_width;
@@ -124,7 +124,7 @@ static void values_weigh(const struct call *call, const struct query_group *grou
 }
 
 // The same of integers, with weight 0 for positions that are not visible.
-static void values_weigh_integers(const struct call *call, const struct query_group *group,
+static void values_weigh_integers(const struct attention_call *call, const struct query_group *group,
                                   struct attention_blocks values, struct attention_row *rows, float *out)
 {
     const struct pages *pages = call->pages;
@@ -136,13 +136,14 @@ static void values_weigh_integers(const struct call *call, const struct query_gr
                                         pages->value_width, out);
 }
 
-static float *packed_queries(const struct call *call, const struct scratch *scratch, int first)
+static float *packed_queries(const struct attention_call *call, const struct attention_scratch *scratch,
+                             int first)
 {
     return scratch->queries + (size_t)(first / ATTENTION_QUERIES) * packed_floats(call->pages);
 }
 
-static void group_softmax(const struct call *call, const struct query_group *group, int32_t segment,
-                          struct scratch *scratch, struct attention_state *states)
+static void group_softmax(const struct attention_call *call, const struct query_group *group, int32_t segment,
+                          struct attention_scratch *scratch, struct attention_state *states)
 {
     const struct attention_parameters *parameters = call->parameters;
     float scale = parameters->softcap != 0.0f ? parameters->scale : parameters->scale * LOG2_E;
@@ -163,8 +164,9 @@ static void group_softmax(const struct call *call, const struct query_group *gro
 }
 
 // Computes one segment for a group of queries: states, and out [ATTENTION_QUERIES, width].
-static void group_attend(const struct call *call, const struct query_group *group, const struct view *view,
-                         struct scratch *scratch, struct attention_state *states, float *out)
+static void group_attend(const struct attention_call *call, const struct query_group *group,
+                         const struct view *view, struct attention_scratch *scratch,
+                         struct attention_state *states, float *out)
 {
     const struct pages *pages = call->pages;
     const struct attention_kernels *kernels = call->kernels;
@@ -187,7 +189,7 @@ static void group_attend(const struct call *call, const struct query_group *grou
 }
 
 // Merged results of a tile's queries.
-struct progress {
+struct tile_results {
     struct attention_state *states; // [n_queries]
     float *out;                     // [n_queries, width]
     bool *started;                  // [n_queries]
@@ -195,8 +197,8 @@ struct progress {
 
 // Merges a group's result of one segment into the tile's states: runs of queries that all have one already,
 // at once.
-static void group_merge(const struct call *call, const struct query_group *group,
-                        const struct progress *progress, const struct attention_state *states,
+static void group_merge(const struct attention_call *call, const struct query_group *group,
+                        const struct tile_results *progress, const struct attention_state *states,
                         const float *out)
 {
     const size_t width = (size_t)call->pages->value_width;
@@ -222,25 +224,26 @@ static void group_merge(const struct call *call, const struct query_group *group
 
 // ---- input and output ----
 
-static int32_t head_of(const struct call *call, const struct tile *tile, int number)
+static int32_t head_of(const struct attention_call *call, const struct attention_tile *tile, int number)
 {
     return tile->kv_head * call->n_group + (int32_t)((tile->query_begin + number) % call->n_group);
 }
 
-static int64_t row_of(const struct call *call, const struct tile *tile, int number)
+static int64_t row_of(const struct attention_call *call, const struct attention_tile *tile, int number)
 {
     int64_t row = (tile->query_begin + number) / call->n_group;
     return tile->span->is_group ? tile->span->rows[row] : tile->span->first_row + row;
 }
 
 // The contiguous states of a tile's queries after the shared segments.
-static int64_t shared_of(const struct call *call, const struct tile *tile)
+static int64_t shared_of(const struct attention_call *call, const struct attention_tile *tile)
 {
     int64_t first_row = (int64_t)tile->kv_head * call->n_shared_rows + tile->span->first_state;
     return first_row * call->n_group + tile->query_begin;
 }
 
-static void queries_pack(const struct call *call, const struct tile *tile, struct scratch *scratch)
+static void queries_pack(const struct attention_call *call, const struct attention_tile *tile,
+                         struct attention_scratch *scratch)
 {
     int32_t key_dim = call->pages->shape.key_dim;
     const float *queries[ATTENTION_TILE];
@@ -264,7 +267,7 @@ static void queries_pack(const struct call *call, const struct tile *tile, struc
     }
 }
 
-static void result_write(const struct call *call, const struct tile *tile, int number,
+static void result_write(const struct attention_call *call, const struct attention_tile *tile, int number,
                          const struct attention_state *state, const float *state_out)
 {
     int32_t head = head_of(call, tile, number), value_dim = call->pages->shape.value_dim;
@@ -273,10 +276,11 @@ static void result_write(const struct call *call, const struct tile *tile, int n
 }
 
 // A shared tile stores its states, from which the sequences' tiles start.
-static struct progress progress_begin(const struct call *call, const struct tile *tile,
-                                      struct scratch *scratch)
+static struct tile_results progress_begin(const struct attention_call *call,
+                                          const struct attention_tile *tile,
+                                          struct attention_scratch *scratch)
 {
-    struct progress progress = {scratch->states, scratch->tile_out, scratch->started};
+    struct tile_results progress = {scratch->states, scratch->tile_out, scratch->started};
     const struct span *span = tile->span;
     memset(scratch->started, span->first_state >= 0 && !span->is_group, (size_t)tile->n_queries);
     if (span->first_state >= 0) {
@@ -287,12 +291,12 @@ static struct progress progress_begin(const struct call *call, const struct tile
     return progress;
 }
 
-void tile_compute(const struct call *call, const struct tile *tile, const struct tile *follower,
-                  struct scratch *scratch)
+void tile_compute(const struct attention_call *call, const struct attention_tile *tile,
+                  const struct attention_tile *follower, struct attention_scratch *scratch)
 {
     const size_t width = (size_t)call->pages->value_width;
     queries_pack(call, tile, scratch);
-    struct progress progress = progress_begin(call, tile, scratch);
+    struct tile_results progress = progress_begin(call, tile, scratch);
     struct segment segments[2];
     segment_locate(call, tile, tile->segment_begin, &segments[0]);
     for (int32_t i = tile->segment_begin, now = 0; i < tile->segment_end; i++, now ^= 1) {
@@ -317,8 +321,9 @@ void tile_compute(const struct call *call, const struct tile *tile, const struct
         result_write(call, tile, number, &progress.states[number], progress.out + (size_t)number * width);
 }
 
-void tile_compute_parts(const struct call *call, const struct tile *tile, int32_t begin, int32_t end,
-                        struct scratch *scratch, struct partial *partials, float *partial_out)
+void tile_compute_parts(const struct attention_call *call, const struct attention_tile *tile, int32_t begin,
+                        int32_t end, struct attention_scratch *scratch, struct partial *partials,
+                        float *partial_out)
 {
     const size_t width = (size_t)call->pages->value_width;
     queries_pack(call, tile, scratch);
@@ -345,9 +350,9 @@ void tile_compute_parts(const struct call *call, const struct tile *tile, int32_
 
 // Merges a query's partial results [n_segments], n_queries apart, into its state if it has one, or into the
 // first partial result.
-static void parts_merge(const struct call *call, const struct partial *partials, const float *partial_out,
-                        int n_queries, int32_t n_segments, bool started, struct attention_state *state,
-                        float *out)
+static void parts_merge(const struct attention_call *call, const struct partial *partials,
+                        const float *partial_out, int n_queries, int32_t n_segments, bool started,
+                        struct attention_state *state, float *out)
 {
     const size_t width = (size_t)call->pages->value_width;
     for (int32_t segment = 0; segment < n_segments; segment++) {
@@ -366,11 +371,12 @@ static void parts_merge(const struct call *call, const struct partial *partials,
     assert(started);
 }
 
-void tile_merge_parts(const struct call *call, const struct tile *tile, struct scratch *scratch,
-                      const struct partial *partials, const float *partial_out)
+void tile_merge_parts(const struct attention_call *call, const struct attention_tile *tile,
+                      struct attention_scratch *scratch, const struct partial *partials,
+                      const float *partial_out)
 {
     const size_t width = (size_t)call->pages->value_width;
-    struct progress progress = progress_begin(call, tile, scratch);
+    struct tile_results progress = progress_begin(call, tile, scratch);
     for (int number = 0; number < tile->n_queries; number++) {
         float *out = progress.out + (size_t)number * width;
         parts_merge(call, partials + number, partial_out + (size_t)number * width, tile->n_queries,

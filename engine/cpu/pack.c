@@ -149,7 +149,7 @@ static pack_function *const packers[TENSOR_TYPE_COUNT] = {
 };
 
 // The packing of one tensor over the pool: a task is a panel.
-struct packing {
+struct packed_tensor {
     struct packed *packed;
     const struct tensor_traits *traits; // of the tensor's type
     const uint8_t *bytes;
@@ -158,7 +158,7 @@ struct packing {
 };
 
 // As pack_f16, of what the rows widen to: for types that are held as halves.
-static void widen_panel(const struct packing *packing, const uint8_t *const rows[PANEL_OUTPUTS],
+static void widen_panel(const struct packed_tensor *packing, const uint8_t *const rows[PANEL_OUTPUTS],
                         uint8_t *quants)
 {
     enum { ITEMS = 256 };
@@ -180,7 +180,7 @@ static void widen_panel(const struct packing *packing, const uint8_t *const rows
 
 static void pack_panel(void *context, int panel, int thread)
 {
-    const struct packing *packing = context;
+    const struct packed_tensor *packing = context;
     struct packed *packed = packing->packed;
     const uint8_t *rows[PANEL_OUTPUTS] = {NULL};
     for (int o = 0; o < PANEL_OUTPUTS && panel * PANEL_OUTPUTS + o < packed->shape.n_outputs; o++)
@@ -246,8 +246,8 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "tensor %.*s: no memory to pack it",
                          (int)tensor->name.size, tensor->name.data);
     }
-    struct packing packing = {packed, traits, tensor->data, tensor_row_bytes(tensor),
-                              type == tensor->type ? packers[type] : NULL};
+    struct packed_tensor packing = {packed, traits, tensor->data, tensor_row_bytes(tensor),
+                                    type == tensor->type ? packers[type] : NULL};
     pool_run(pool, packed->n_panels, pack_panel, &packing);
     *out = packed;
     return STATUS_OK;

@@ -103,7 +103,7 @@ void prepared_set(struct prepared *prepared, const struct product_kernels *kerne
 
 // Division of a group of GEMMs. Pieces are numbered by GEMM, then by panels, then by rows, so that a thread's
 // range of pieces streams the weights in order.
-struct cut {
+struct product_division {
     const struct product_kernels *kernels;
     const struct product_task *tasks;
     const struct prepared *x;
@@ -116,7 +116,7 @@ struct cut {
 
 static void run_piece(void *context, int index, int thread)
 {
-    const struct cut *cut = context;
+    const struct product_division *cut = context;
     int t = 0;
     while (index >= cut->first_piece[t + 1])
         t++;
@@ -150,7 +150,7 @@ void product_run(const struct product_kernels *kernels, struct pool *pool, const
     assert(n >= 1 && n <= PRODUCT_TASKS_MAX);
     if (x->n_rows == 0)
         return;
-    struct cut cut = {.kernels = kernels, .tasks = tasks, .x = x, .n_tasks = n};
+    struct product_division cut = {.kernels = kernels, .tasks = tasks, .x = x, .n_tasks = n};
     uint64_t bytes = 0;
     for (int t = 0; t < n; t++) {
         assert(tasks[t].weight->shape.n_inputs == x->n_inputs);

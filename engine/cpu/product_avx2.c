@@ -21,7 +21,7 @@ ALWAYS_INLINE int32_t lanes_sum(__m256i x)
     return _mm_cvtsi128_si32(four);
 }
 
-ALWAYS_INLINE __m256i magnitudes(__m256 x)
+ALWAYS_INLINE __m256i absolute_bits(__m256 x)
 {
     return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7FFFFFFF));
 }
@@ -39,10 +39,9 @@ ALWAYS_INLINE int32_t quantize_half(const float *x, __m256 inverse, int8_t *quan
 
 static void quantize_block(const float *x, int lane, struct prepared_block *block)
 {
-    __m256i maxima =
-        _mm256_max_epu32(_mm256_max_epu32(magnitudes(_mm256_loadu_ps(x)), magnitudes(_mm256_loadu_ps(x + 8))),
-                         _mm256_max_epu32(magnitudes(_mm256_loadu_ps(x + 16)),
-                                          magnitudes(_mm256_loadu_ps(x + 24))));
+    __m256i maxima = _mm256_max_epu32(
+        _mm256_max_epu32(absolute_bits(_mm256_loadu_ps(x)), absolute_bits(_mm256_loadu_ps(x + 8))),
+        _mm256_max_epu32(absolute_bits(_mm256_loadu_ps(x + 16)), absolute_bits(_mm256_loadu_ps(x + 24))));
     uint32_t bits = lanes_maximum(maxima);
     float maximum;
     memcpy(&maximum, &bits, sizeof maximum);
@@ -60,7 +59,8 @@ static void quantize_block(const float *x, int lane, struct prepared_block *bloc
     block->minus_sums[lane] = block->minus_half_sums[0][lane] + block->minus_half_sums[1][lane];
 }
 
-static void quantize(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
+static void quantize_matrix(const float *x, int64_t stride, int32_t n_rows, int32_t n,
+                            struct prepared_block *blocks)
 {
     for (int32_t i = 0; i < n; i += PRODUCT_BLOCK, blocks++) {
         for (int r = 0; r < n_rows; r++) {
@@ -114,7 +114,7 @@ static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats
 
 enum float_kind { WEIGHTS_F32, WEIGHTS_F16, WEIGHTS_BF16 };
 
-ALWAYS_INLINE __m256 broadcast(uint32_t word)
+ALWAYS_INLINE __m256 broadcast_word(uint32_t word)
 {
     return _mm256_castsi256_ps(_mm256_set1_epi32((int32_t)word));
 }
@@ -124,19 +124,20 @@ ALWAYS_INLINE void word_add(const enum float_kind kind, const int n_rows, const 
                             const uint32_t *x, const int side, __m256 acc[TILE_ROWS_MAX][2])
 {
     if (kind != WEIGHTS_BF16) {
-        __m256 w = kind == WEIGHTS_F16 ? halves(weights, side) : _mm256_castsi256_ps(plane(weights, 0, side));
+        __m256 w = kind == WEIGHTS_F16 ? load_halves(weights, side)
+                                       : _mm256_castsi256_ps(load_plane(weights, 0, side));
         UNROLL
         for (int r = 0; r < n_rows; r++)
-            acc[r][side] = _mm256_fmadd_ps(w, broadcast(x[r]), acc[r][side]);
+            acc[r][side] = _mm256_fmadd_ps(w, broadcast_word(x[r]), acc[r][side]);
         return;
     }
-    __m256i pairs = plane(weights, 0, side);
+    __m256i pairs = load_plane(weights, 0, side);
     __m256 first = _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32((int32_t)0xFFFF0000u)));
     __m256 second = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
     UNROLL
     for (int r = 0; r < n_rows; r++) {
-        acc[r][side] = _mm256_fmadd_ps(first, broadcast(x[r] & 0xFFFF0000u), acc[r][side]);
-        acc[r][side] = _mm256_fmadd_ps(second, broadcast(x[r] << 16), acc[r][side]);
+        acc[r][side] = _mm256_fmadd_ps(first, broadcast_word(x[r] & 0xFFFF0000u), acc[r][side]);
+        acc[r][side] = _mm256_fmadd_ps(second, broadcast_word(x[r] << 16), acc[r][side]);
     }
 }
 
@@ -150,7 +151,7 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
     for (int r = 0; r < n_rows; r++)
         acc[r][0] = acc[r][1] = _mm256_setzero_ps();
     for (int32_t i = 0; i < tile->n_steps; i++, weights += word_bytes, x += PREPARED_ROWS) {
-        (void)prefetch(weights + PREFETCH_BYTES, word_bytes);
+        (void)prefetch_panel(weights + PREFETCH_BYTES, word_bytes);
         word_add(kind, n_rows, weights, x, 0, acc);
         word_add(kind, n_rows, weights, x, 1, acc);
     }
@@ -176,7 +177,7 @@ void product_avx2_bf16(const struct packed *weight, int32_t panel_begin, int32_t
 void product_kernels_avx2(struct product_kernels *kernels)
 {
     memset(kernels, 0, sizeof *kernels);
-    kernels->quantize = quantize;
+    kernels->quantize = quantize_matrix;
     kernels->round_bfloats = round_bfloats;
     kernels->product[TENSOR_F32] = product_avx2_f32;
     kernels->product[TENSOR_F16] = product_avx2_f16;

@@ -70,25 +70,26 @@ ALWAYS_INLINE int span_of(const enum tensor_type type)
 }
 
 // Shift of 16-bit lanes either way; what crosses into the next byte is masked off by the caller.
-ALWAYS_INLINE __m256i shift(__m256i x, const int left)
+ALWAYS_INLINE __m256i shift_lanes(__m256i x, const int left)
 {
     return left >= 0 ? _mm256_slli_epi16(x, left) : _mm256_srli_epi16(x, -left);
 }
 
-ALWAYS_INLINE __m256i masked(__m256i x, const char mask)
+ALWAYS_INLINE __m256i mask_bytes(__m256i x, const char mask)
 {
     return _mm256_and_si256(x, _mm256_set1_epi8(mask));
 }
 
 // One side of a plane's register.
-ALWAYS_INLINE __m256i plane(const uint8_t *planes, const int reg, const int side)
+ALWAYS_INLINE __m256i load_plane(const uint8_t *planes, const int reg, const int side)
 {
     return _mm256_load_si256((const __m256i *)(const void *)(planes + reg * 64 + side * 32));
 }
 
-ALWAYS_INLINE __m256i nibble(const uint8_t *planes, const int j, const int side)
+ALWAYS_INLINE __m256i load_nibbles(const uint8_t *planes, const int j, const int side)
 {
-    return masked(j < 4 ? plane(planes, j, side) : shift(plane(planes, j - 4, side), -4), 15);
+    return mask_bytes(j < 4 ? load_plane(planes, j, side) : shift_lanes(load_plane(planes, j - 4, side), -4),
+                      15);
 }
 
 ALWAYS_INLINE __m256i look_up(const int8_t values[16], const char offset, __m256i indices)
@@ -99,34 +100,37 @@ ALWAYS_INLINE __m256i look_up(const int8_t values[16], const char offset, __m256
 }
 
 // Inputs 4j .. 4j + 3 of 8 outputs: unsigned unless is_signed.
-ALWAYS_INLINE __m256i unpack(const enum tensor_type type, const uint8_t *planes, const int j, const int side)
+ALWAYS_INLINE __m256i unpack_quants(const enum tensor_type type, const uint8_t *planes, const int j,
+                                    const int side)
 {
     switch (type) {
     case TENSOR_Q8_0:
-        return _mm256_xor_si256(plane(planes, j, side), _mm256_set1_epi8(-128));
+        return _mm256_xor_si256(load_plane(planes, j, side), _mm256_set1_epi8(-128));
     case TENSOR_Q5_0:
     case TENSOR_Q5_1:
     case TENSOR_Q5_K:
-        return _mm256_or_si256(nibble(planes, j, side), masked(shift(plane(planes, 4, side), 4 - j), 16));
+        return _mm256_or_si256(load_nibbles(planes, j, side),
+                               mask_bytes(shift_lanes(load_plane(planes, 4, side), 4 - j), 16));
     case TENSOR_Q6_K:
-        return _mm256_or_si256(nibble(planes, j, side),
-                               masked(shift(plane(planes, 4 + j / 4, side), 4 - 2 * (j % 4)), 48));
+        return _mm256_or_si256(load_nibbles(planes, j, side),
+                               mask_bytes(shift_lanes(load_plane(planes, 4 + j / 4, side), 4 - 2 * (j % 4)),
+                                          48));
     case TENSOR_Q3_K:
-        return _mm256_or_si256(masked(shift(plane(planes, j / 4, side), -2 * (j % 4)), 3),
-                               masked(shift(plane(planes, 2, side), 2 - j), 4));
+        return _mm256_or_si256(mask_bytes(shift_lanes(load_plane(planes, j / 4, side), -2 * (j % 4)), 3),
+                               mask_bytes(shift_lanes(load_plane(planes, 2, side), 2 - j), 4));
     case TENSOR_Q2_K:
-        return masked(shift(plane(planes, j / 4, side), -2 * (j % 4)), 3);
+        return mask_bytes(shift_lanes(load_plane(planes, j / 4, side), -2 * (j % 4)), 3);
     case TENSOR_IQ4_NL:
     case TENSOR_IQ4_XS:
-        return look_up(packed_iq4_values, 0, nibble(planes, j, side));
+        return look_up(packed_iq4_values, 0, load_nibbles(planes, j, side));
     case TENSOR_MXFP4:
-        return look_up(packed_e2m1_values, 16, nibble(planes, j, side));
+        return look_up(packed_e2m1_values, 16, load_nibbles(planes, j, side));
     default:
-        return nibble(planes, j, side);
+        return load_nibbles(planes, j, side);
     }
 }
 
-ALWAYS_INLINE __m256 halves(const uint8_t *scales, const int side)
+ALWAYS_INLINE __m256 load_halves(const uint8_t *scales, const int side)
 {
     return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)(scales + side * 16)));
 }
@@ -165,18 +169,18 @@ struct scales {
 ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint8_t *group, int b,
                                          const int side)
 {
-    __m256 d = type == TENSOR_MXFP4 ? e8m0_halves(group, side) : halves(group, side);
+    __m256 d = type == TENSOR_MXFP4 ? e8m0_halves(group, side) : load_halves(group, side);
     struct scales s = {{d, d}, {d, d}};
     const uint8_t *bytes = group + 64 + b * 32;
     switch (type) {
     case TENSOR_Q4_1:
     case TENSOR_Q5_1: // x's sums come negated
-        s.m[0] = _mm256_xor_ps(halves(group + 32, side), _mm256_set1_ps(-0.0f));
+        s.m[0] = _mm256_xor_ps(load_halves(group + 32, side), _mm256_set1_ps(-0.0f));
         break;
     case TENSOR_Q4_K:
     case TENSOR_Q5_K:
         s.w[0] = _mm256_mul_ps(d, unsigned_bytes(bytes, side));
-        s.m[0] = _mm256_mul_ps(halves(group + 32, side), unsigned_bytes(bytes + 16, side));
+        s.m[0] = _mm256_mul_ps(load_halves(group + 32, side), unsigned_bytes(bytes + 16, side));
         break;
     case TENSOR_Q3_K:
     case TENSOR_Q6_K:
@@ -189,7 +193,8 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
             __m256i both = eight_bytes(bytes + h * 16, side, false);
             __m256i low = _mm256_and_si256(both, _mm256_set1_epi32(15));
             s.w[h] = _mm256_mul_ps(d, _mm256_cvtepi32_ps(low));
-            s.m[h] = _mm256_mul_ps(halves(group + 32, side), _mm256_cvtepi32_ps(_mm256_srli_epi32(both, 4)));
+            s.m[h] =
+                _mm256_mul_ps(load_halves(group + 32, side), _mm256_cvtepi32_ps(_mm256_srli_epi32(both, 4)));
         }
         break;
     case TENSOR_IQ4_XS:
@@ -218,7 +223,7 @@ ALWAYS_INLINE void span_dot(const enum tensor_type type, const int n_rows, const
     for (int i = 0; i < span; i++) {
         // Both halves of a register of nibbles follow one another, so that it need not be loaded twice.
         const int j = span == 8 ? i % 2 * 4 + i / 2 : first + i;
-        __m256i quants[2] = {unpack(type, planes, j, 0), unpack(type, planes, j, 1)};
+        __m256i quants[2] = {unpack_quants(type, planes, j, 0), unpack_quants(type, planes, j, 1)};
         UNROLL
         for (int r = 0; r < n_rows; r++) {
             __m256i four = four_inputs(x, r, j);
@@ -246,9 +251,9 @@ ALWAYS_INLINE __m256i dot_start(const enum tensor_type type, int32_t minus_sum)
 }
 
 // Dot products of registers [first, first + n) with every row, in floats.
-ALWAYS_INLINE void dot(const enum tensor_type type, const int n_rows, const uint8_t *planes,
-                       const struct prepared_block *x, const int first, const int n,
-                       const int32_t *minus_sums, __m256 dots[TILE_ROWS_MAX][2])
+ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, const uint8_t *planes,
+                                 const struct prepared_block *x, const int first, const int n,
+                                 const int32_t *minus_sums, __m256 dots[TILE_ROWS_MAX][2])
 {
     __m256i sums[TILE_ROWS_MAX][2];
     UNROLL
@@ -273,7 +278,7 @@ ALWAYS_INLINE void dot(const enum tensor_type type, const int n_rows, const uint
         dots[r][side] = _mm256_cvtepi32_ps(sums[r][side]);
 }
 
-ALWAYS_INLINE __m256 whole(int32_t value)
+ALWAYS_INLINE __m256 broadcast_integer(int32_t value)
 {
     return _mm256_cvtepi32_ps(_mm256_set1_epi32(value));
 }
@@ -287,10 +292,10 @@ ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, cons
     const bool by_halves = kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM;
     __m256 dots[2][TILE_ROWS_MAX][2];
     if (by_halves) {
-        dot(type, n_rows, planes, x, 0, 4, x->minus_half_sums[0], dots[0]);
-        dot(type, n_rows, planes, x, 4, 4, x->minus_half_sums[1], dots[1]);
+        dot_registers(type, n_rows, planes, x, 0, 4, x->minus_half_sums[0], dots[0]);
+        dot_registers(type, n_rows, planes, x, 4, 4, x->minus_half_sums[1], dots[1]);
     } else {
-        dot(type, n_rows, planes, x, 0, 8, x->minus_sums, dots[0]);
+        dot_registers(type, n_rows, planes, x, 0, 8, x->minus_sums, dots[0]);
     }
     UNROLL
     for (int side = 0; side < 2; side++) {
@@ -301,9 +306,9 @@ ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, cons
             if (by_halves)
                 t = _mm256_fmadd_ps(dots[1][r][side], s.w[1], t);
             if (kind == PACKED_MINIMUM)
-                t = _mm256_fmadd_ps(s.m[0], whole(x->minus_sums[r]), t);
+                t = _mm256_fmadd_ps(s.m[0], broadcast_integer(x->minus_sums[r]), t);
             for (int h = 0; kind == PACKED_HALVES_MINIMUM && h < 2; h++)
-                t = _mm256_fmadd_ps(s.m[h], whole(x->minus_half_sums[h][r]), t);
+                t = _mm256_fmadd_ps(s.m[h], broadcast_integer(x->minus_half_sums[h][r]), t);
             acc[r][side] = _mm256_fmadd_ps(t, _mm256_set1_ps(x->scales[r]), acc[r][side]);
         }
     }
@@ -327,7 +332,7 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, __m256 
 enum { PREFETCH_BYTES = 4096 };
 
 // Fetches the next `bytes` of a panel, or of the next one: `ahead` runs through scales and quants alike.
-ALWAYS_INLINE const uint8_t *prefetch(const uint8_t *ahead, const int bytes)
+ALWAYS_INLINE const uint8_t *prefetch_panel(const uint8_t *ahead, const int bytes)
 {
     UNROLL
     for (int line = 0; line < bytes; line += 64)
@@ -348,8 +353,8 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
         acc[r][side] = _mm256_setzero_ps();
     for (int32_t first = 0; first < tile->n_steps; first += format.group_blocks) {
         for (int b = 0; b < format.group_blocks; b++) {
-            ahead =
-                prefetch(ahead, format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
+            ahead = prefetch_panel(ahead,
+                                   format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
             block_add(type, n_rows, planes, group, b, x, acc);
             planes += format.block_quant_bytes;
             x++;

@@ -74,7 +74,8 @@ ALWAYS_INLINE void quantize_rows(const float *x, int64_t stride, const int n_row
     quantize_block(x + i, stride, n_rows, (__mmask16)items, (__mmask16)(items >> 16), blocks);
 }
 
-static void quantize(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
+static void quantize_matrix(const float *x, int64_t stride, int32_t n_rows, int32_t n,
+                            struct prepared_block *blocks)
 {
     switch (n_rows) {
     case 1:
@@ -144,7 +145,7 @@ static void set_kernels(struct product_kernels *kernels)
 void product_kernels_avx512(struct product_kernels *kernels)
 {
     memset(kernels, 0, sizeof *kernels);
-    kernels->quantize = quantize;
+    kernels->quantize = quantize_matrix;
     kernels->round_bfloats = round_bfloats;
     set_kernels(kernels);
     if (__builtin_cpu_supports("avx512bf16"))

@@ -45,25 +45,26 @@ ALWAYS_INLINE int offset_of(const enum tensor_type type)
 }
 
 // Shift of 16-bit lanes either way; what crosses into the next byte is masked off by the caller.
-ALWAYS_INLINE __m512i shift(__m512i x, const int left)
+ALWAYS_INLINE __m512i shift_lanes(__m512i x, const int left)
 {
     return left >= 0 ? _mm512_slli_epi16(x, (unsigned)left) : _mm512_srli_epi16(x, (unsigned)-left);
 }
 
 // low | (high & mask)
-ALWAYS_INLINE __m512i merge(__m512i low, __m512i high, const char mask)
+ALWAYS_INLINE __m512i merge_bits(__m512i low, __m512i high, const char mask)
 {
     return _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi8(mask), 0xF8);
 }
 
-ALWAYS_INLINE __m512i plane(const uint8_t *planes, const int reg)
+ALWAYS_INLINE __m512i load_plane(const uint8_t *planes, const int reg)
 {
     return _mm512_load_si512(planes + reg * 64);
 }
 
-ALWAYS_INLINE __m512i nibble(const uint8_t *planes, const int j)
+ALWAYS_INLINE __m512i load_nibbles(const uint8_t *planes, const int j)
 {
-    return _mm512_and_si512(j < 4 ? plane(planes, j) : shift(plane(planes, j - 4), -4), _mm512_set1_epi8(15));
+    return _mm512_and_si512(j < 4 ? load_plane(planes, j) : shift_lanes(load_plane(planes, j - 4), -4),
+                            _mm512_set1_epi8(15));
 }
 
 // The values of the 4-bit indices, + 128.
@@ -75,33 +76,35 @@ ALWAYS_INLINE __m512i look_up(const int8_t values[16], __m512i indices)
 }
 
 // Inputs 4j .. 4j + 3 of the 16 outputs, unsigned.
-ALWAYS_INLINE __m512i unpack(const enum tensor_type type, const uint8_t *planes, const int j)
+ALWAYS_INLINE __m512i unpack_quants(const enum tensor_type type, const uint8_t *planes, const int j)
 {
     switch (type) {
     case TENSOR_Q8_0:
-        return plane(planes, j);
+        return load_plane(planes, j);
     case TENSOR_Q5_0:
     case TENSOR_Q5_1:
     case TENSOR_Q5_K:
-        return merge(nibble(planes, j), shift(plane(planes, 4), 4 - j), 16);
+        return merge_bits(load_nibbles(planes, j), shift_lanes(load_plane(planes, 4), 4 - j), 16);
     case TENSOR_Q6_K:
-        return merge(nibble(planes, j), shift(plane(planes, 4 + j / 4), 4 - 2 * (j % 4)), 48);
+        return merge_bits(load_nibbles(planes, j),
+                          shift_lanes(load_plane(planes, 4 + j / 4), 4 - 2 * (j % 4)), 48);
     case TENSOR_Q3_K:
-        return merge(_mm512_and_si512(shift(plane(planes, j / 4), -2 * (j % 4)), _mm512_set1_epi8(3)),
-                     shift(plane(planes, 2), 2 - j), 4);
+        return merge_bits(_mm512_and_si512(shift_lanes(load_plane(planes, j / 4), -2 * (j % 4)),
+                                           _mm512_set1_epi8(3)),
+                          shift_lanes(load_plane(planes, 2), 2 - j), 4);
     case TENSOR_Q2_K:
-        return _mm512_and_si512(shift(plane(planes, j / 4), -2 * (j % 4)), _mm512_set1_epi8(3));
+        return _mm512_and_si512(shift_lanes(load_plane(planes, j / 4), -2 * (j % 4)), _mm512_set1_epi8(3));
     case TENSOR_IQ4_NL:
     case TENSOR_IQ4_XS:
-        return look_up(packed_iq4_values, nibble(planes, j));
+        return look_up(packed_iq4_values, load_nibbles(planes, j));
     case TENSOR_MXFP4:
-        return look_up(packed_e2m1_values, nibble(planes, j));
+        return look_up(packed_e2m1_values, load_nibbles(planes, j));
     default:
-        return nibble(planes, j);
+        return load_nibbles(planes, j);
     }
 }
 
-ALWAYS_INLINE __m512 halves(const uint8_t *scales)
+ALWAYS_INLINE __m512 load_halves(const uint8_t *scales)
 {
     return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)scales));
 }
@@ -172,15 +175,15 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
 }
 
 // Products of registers first .. first + n - 1 of a block with every row, in sums.
-ALWAYS_INLINE void dot(const enum tensor_type type, const int n_rows, const uint8_t *planes,
-                       const struct prepared_block *const x[3], const int first, const int n,
-                       __m512i sums[TILE_ROWS_MAX])
+ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, const uint8_t *planes,
+                                 const struct prepared_block *const x[3], const int first, const int n,
+                                 __m512i sums[TILE_ROWS_MAX])
 {
     UNROLL
     for (int i = 0; i < n; i++) {
         // Both halves of a register of nibbles follow one another, so that it need not be kept.
         const int j = n == 8 && type != TENSOR_Q8_0 ? i % 2 * 4 + i / 2 : first + i;
-        __m512i quants = unpack(type, planes, j);
+        __m512i quants = unpack_quants(type, planes, j);
         UNROLL
         for (int r = 0; r < n_rows; r++) {
             int32_t four;
@@ -198,7 +201,7 @@ ALWAYS_INLINE __m512i sums_start(const enum tensor_type type, int32_t minus_sum)
                              (unsigned)__builtin_ctz((unsigned)offset_of(type)));
 }
 
-ALWAYS_INLINE __m512 whole(int32_t value)
+ALWAYS_INLINE __m512 broadcast_integer(int32_t value)
 {
     return _mm512_cvtepi32_ps(_mm512_set1_epi32(value));
 }
@@ -215,7 +218,7 @@ ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, cons
         UNROLL
         for (int r = 0; r < n_rows; r++)
             sums[r] = sums_start(type, x[r / PREPARED_ROWS]->minus_sums[r % PREPARED_ROWS]);
-        dot(type, n_rows, planes, x, 0, 8, sums);
+        dot_registers(type, n_rows, planes, x, 0, 8, sums);
         UNROLL
         for (int r = 0; r < n_rows; r++)
             t[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), s.w[0]);
@@ -225,7 +228,7 @@ ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, cons
             UNROLL
             for (int r = 0; r < n_rows; r++)
                 sums[r] = sums_start(type, x[r / PREPARED_ROWS]->minus_half_sums[h][r % PREPARED_ROWS]);
-            dot(type, n_rows, planes, x, h * 4, 4, sums);
+            dot_registers(type, n_rows, planes, x, h * 4, 4, sums);
             UNROLL
             for (int r = 0; r < n_rows; r++)
                 t[r] = h == 0 ? _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), s.w[0])
@@ -238,9 +241,9 @@ ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, cons
         const struct prepared_block *block = x[r / PREPARED_ROWS];
         const int lane = r % PREPARED_ROWS;
         if (kind == PACKED_MINIMUM)
-            t[r] = _mm512_fmadd_ps(s.m[0], whole(block->minus_sums[lane]), t[r]);
+            t[r] = _mm512_fmadd_ps(s.m[0], broadcast_integer(block->minus_sums[lane]), t[r]);
         for (int h = 0; kind == PACKED_HALVES_MINIMUM && h < 2; h++)
-            t[r] = _mm512_fmadd_ps(s.m[h], whole(block->minus_half_sums[h][lane]), t[r]);
+            t[r] = _mm512_fmadd_ps(s.m[h], broadcast_integer(block->minus_half_sums[h][lane]), t[r]);
         acc[r] = _mm512_fmadd_ps(t[r], _mm512_set1_ps(block->scales[lane]), acc[r]);
     }
 }
@@ -259,7 +262,7 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, const _
 enum { PREFETCH_BYTES = 4096 };
 
 // Fetches the next `bytes` of a panel, or of the next one: `ahead` runs through scales and quants alike.
-ALWAYS_INLINE const uint8_t *prefetch(const uint8_t *ahead, const int bytes)
+ALWAYS_INLINE const uint8_t *prefetch_panel(const uint8_t *ahead, const int bytes)
 {
     UNROLL
     for (int line = 0; line < bytes; line += 64)
@@ -280,12 +283,12 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
     for (int r = 0; r < n_rows; r++)
         acc[r] = _mm512_setzero_ps();
     for (int32_t first = 0; first < tile->n_steps; first += format.group_blocks) {
-        __m512 d = type == TENSOR_MXFP4 ? e8m0_halves(group) : halves(group);
+        __m512 d = type == TENSOR_MXFP4 ? e8m0_halves(group) : load_halves(group);
         const bool minimum = format.kind == PACKED_MINIMUM || format.kind == PACKED_HALVES_MINIMUM;
-        __m512 d_minimum = minimum ? halves(group + 32) : d;
+        __m512 d_minimum = minimum ? load_halves(group + 32) : d;
         for (int b = 0; b < format.group_blocks; b++) {
-            ahead =
-                prefetch(ahead, format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
+            ahead = prefetch_panel(ahead,
+                                   format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
             block_add(type, n_rows, planes, block_scales(type, group, b, d, d_minimum), x, acc);
             planes += format.block_quant_bytes;
             UNROLL

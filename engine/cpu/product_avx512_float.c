@@ -8,7 +8,7 @@ enum { FLUSH_TO_ZERO = 0x8000, SUBNORMALS_ARE_ZERO = 0x0040 };
 ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint8_t *weights, uint32_t word)
 {
     if (kind != WEIGHTS_BF16) {
-        __m512 w = kind == WEIGHTS_F32 ? _mm512_load_ps(weights) : halves(weights);
+        __m512 w = kind == WEIGHTS_F32 ? _mm512_load_ps(weights) : load_halves(weights);
         return _mm512_fmadd_ps(w, _mm512_castsi512_ps(_mm512_set1_epi32((int32_t)word)), acc);
     }
     __m512i pairs = _mm512_load_si512(weights);

@@ -23,7 +23,7 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
     for (int r = 0; r < n_rows; r++)
         acc[r] = _mm512_setzero_ps();
     for (int32_t i = 0; i < tile->n_steps; i++) {
-        (void)prefetch(weights + PREFETCH_BYTES, word_bytes);
+        (void)prefetch_panel(weights + PREFETCH_BYTES, word_bytes);
         UNROLL
         for (int r = 0; r < n_rows; r++)
             acc[r] = word_add(kind, acc[r], weights, x[r / PREPARED_ROWS][r % PREPARED_ROWS]);

@@ -10,7 +10,7 @@
 enum { HALF = PRODUCT_BLOCK / 2 };
 
 // One block of a panel, unpacked. Types of one scale a block leave the second half's at 0.
-struct block {
+struct unpacked_block {
     int16_t values[PANEL_OUTPUTS][PRODUCT_BLOCK];
     float scales[2][PANEL_OUTPUTS];
     float minima[2][PANEL_OUTPUTS]; // what is added for each unit of x
@@ -83,7 +83,7 @@ static void unpack_quants(enum tensor_type type, const uint8_t *planes,
 }
 
 // Scales of block `b` of the group whose scales are at `group`.
-static void unpack_scales(enum tensor_type type, const uint8_t *group, int b, struct block *block)
+static void unpack_scales(enum tensor_type type, const uint8_t *group, int b, struct unpacked_block *block)
 {
     for (int o = 0; o < PANEL_OUTPUTS; o++) {
         float d = half_at(group, o);
@@ -123,7 +123,7 @@ static void unpack_scales(enum tensor_type type, const uint8_t *group, int b, st
     }
 }
 
-static void unpack_block(const struct packed *weight, int32_t panel, int32_t b, struct block *block)
+static void unpack_block(const struct packed *weight, int32_t panel, int32_t b, struct unpacked_block *block)
 {
     const struct packed_format format = packed_format(weight->shape.type);
     uint8_t quants[PANEL_OUTPUTS][PRODUCT_BLOCK];
@@ -147,7 +147,7 @@ static int32_t dot_half(const int16_t values[HALF], const int8_t quants[HALF])
 }
 
 // One block of one row and output: see product.h.
-static float block_add(float acc, enum packed_kind kind, const struct block *block, int o,
+static float block_add(float acc, enum packed_kind kind, const struct unpacked_block *block, int o,
                        const struct prepared_block *x, int lane)
 {
     int32_t dot_0 = dot_half(block->values[o], x->quants[lane]);
@@ -182,7 +182,7 @@ static void product_quants(const struct packed *weight, int32_t panel_begin, int
     enum { ROWS = 16 }; // share the unpacking of a block
     enum packed_kind kind = packed_format(weight->shape.type).kind;
     int64_t n_blocks = x->n_blocks;
-    struct block block = {0};
+    struct unpacked_block block = {0};
     for (int32_t panel = panel_begin; panel < panel_end; panel++) {
         for (int32_t first = row_begin; first < row_end; first += ROWS) {
             int32_t n = row_end - first < ROWS ? row_end - first : ROWS;
@@ -244,22 +244,22 @@ static void product_f16(const struct packed *weight, int32_t panel_begin, int32_
     }
 }
 
-static float flushed(float value)
+static float flush_subnormal(float value)
 {
     return fabsf(value) < 0x1p-126f ? copysignf(0.0f, value) : value;
 }
 
 static float bfloat_flushed(uint16_t bits)
 {
-    return flushed(bfloat_to_float(bits));
+    return flush_subnormal(bfloat_to_float(bits));
 }
 
 // A pair of inputs: the upper halves of the words are the first.
 static float pair_add(float acc, uint32_t weights, uint32_t items)
 {
-    acc = flushed(
+    acc = flush_subnormal(
         fmaf(bfloat_flushed((uint16_t)(weights >> 16)), bfloat_flushed((uint16_t)(items >> 16)), acc));
-    return flushed(fmaf(bfloat_flushed((uint16_t)weights), bfloat_flushed((uint16_t)items), acc));
+    return flush_subnormal(fmaf(bfloat_flushed((uint16_t)weights), bfloat_flushed((uint16_t)items), acc));
 }
 
 static void product_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
@@ -321,7 +321,8 @@ static void quantize_block(const float *x, int32_t n, int lane, struct prepared_
     block->minus_sums[lane] = block->minus_half_sums[0][lane] + block->minus_half_sums[1][lane];
 }
 
-static void quantize(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
+static void quantize_matrix(const float *x, int64_t stride, int32_t n_rows, int32_t n,
+                            struct prepared_block *blocks)
 {
     for (int32_t first = 0; first < n; first += PRODUCT_BLOCK, blocks++)
         for (int r = 0; r < n_rows; r++)
@@ -352,7 +353,7 @@ static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats
 void product_kernels_plain(struct product_kernels *kernels)
 {
     memset(kernels, 0, sizeof *kernels);
-    kernels->quantize = quantize;
+    kernels->quantize = quantize_matrix;
     kernels->round_bfloats = round_bfloats;
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (packed_format((enum tensor_type)type).form == PRODUCT_QUANTS)

@@ -79,14 +79,14 @@ static void norm_layer(float *out, const float *x, const float *weight, const fl
     }
 }
 
-static inline struct lanes silu(struct lanes x)
+static inline struct lanes silu_lanes(struct lanes x)
 {
     struct lanes e = lanes_exp(lanes_subtract(lanes_set(0.0f), x));
     return lanes_divide(x, lanes_add(lanes_set(1.0f), e));
 }
 
 // x * probability of a standard normal below x (Hendrycks and Gimpel 2016, arXiv:1606.08415).
-static inline struct lanes gelu(struct lanes x)
+static inline struct lanes gelu_lanes(struct lanes x)
 {
     struct lanes small = lanes_multiply(x, lanes_normal_tail(x));
     return lanes_if_less(x, lanes_set(0.0f), small, lanes_subtract(x, small));
@@ -137,8 +137,8 @@ static inline struct lanes relu_squared(struct lanes x)
         }                                                                                                    \
     }
 
-ACTIVATE(activate_silu, silu)
-ACTIVATE(activate_gelu, gelu)
+ACTIVATE(activate_silu, silu_lanes)
+ACTIVATE(activate_gelu, gelu_lanes)
 ACTIVATE(activate_gelu_tanh, gelu_tanh)
 ACTIVATE(activate_relu_squared, relu_squared)
 ACTIVATE(activate_gelu_half, gelu_half)
@@ -200,7 +200,7 @@ static void scale_sigmoid(float *x, int32_t n, float gate)
     }
 }
 
-static void sigmoid(float *x, int32_t n)
+static void sigmoid_row(float *x, int32_t n)
 {
     for (int32_t i = 0; i < n; i += LANES) {
         int count = n - i < LANES ? n - i : LANES;
@@ -208,7 +208,7 @@ static void sigmoid(float *x, int32_t n)
     }
 }
 
-static void softmax(float *x, int32_t n)
+static void softmax_row(float *x, int32_t n)
 {
     const struct lanes lowest = lanes_set(-INFINITY), zero = lanes_set(0.0f);
     struct lanes largest = lowest;
@@ -320,8 +320,8 @@ void ROW_KERNELS(struct row_kernels *kernels)
         .add_scaled = add_scaled,
         .scale_cap = scale_cap,
         .scale_sigmoid = scale_sigmoid,
-        .softmax = softmax,
-        .sigmoid = sigmoid,
+        .softmax = softmax_row,
+        .sigmoid = sigmoid_row,
         .rope_adjacent = rope_adjacent,
         .rope_halves = rope_halves,
         .widen_f16 = widen_f16,
