@@ -14,7 +14,7 @@ static __device__ inline float round_to_half(float x)
     return half_float(half2_make(x, 0.0f));
 }
 
-static __device__ inline float activation(float x, enum activation_kind kind)
+static __device__ inline float activation_value(float x, enum activation_kind kind)
 {
     switch (kind) {
     case ACTIVATION_SILU:
@@ -33,9 +33,9 @@ static __device__ inline float activation(float x, enum activation_kind kind)
     }
 }
 
-// activation(gate) * up
-static __device__ inline float activated(float gate, float up, enum activation_kind kind)
+// activation_value(gate) * up
+static __device__ inline float activate_gated(float gate, float up, enum activation_kind kind)
 {
-    float y = activation(gate, kind);
+    float y = activation_value(gate, kind);
     return y * (kind == ACTIVATION_SWIGLU_CLAMPED ? fminf(fmaxf(up, -7.0f), 7.0f) + 1.0f : up);
 }

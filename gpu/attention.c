@@ -92,10 +92,10 @@ void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
     assert(v->n_cols == backend->kv.n_kv_heads * backend->kv.value_dim);
     struct attention_pages pages = pages_of(&backend->kv, backend->pages.memory);
     launch_attention_store(backend->stream, &pages, layer,
-                           uploaded(backend, backend->current.layout.sequences),
-                           uploaded(backend, backend->current.layout.row_sequences), uploaded(backend, 0),
-                           backend->current.padded.n_rows, k->device.items, k->device.stride, v->device.items,
-                           v->device.stride);
+                           upload_address(backend, backend->current.layout.sequences),
+                           upload_address(backend, backend->current.layout.row_sequences),
+                           upload_address(backend, 0), backend->current.padded.n_rows, k->device.items,
+                           k->device.stride, v->device.items, v->device.stride);
 }
 
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
@@ -110,8 +110,8 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
     struct attention_launch launch = {
         .pages = pages_of(&backend->kv, backend->pages.memory),
         .layer = parameters->layer,
-        .sequences = uploaded(backend, backend->current.layout.sequences),
-        .tables = uploaded(backend, 0),
+        .sequences = upload_address(backend, backend->current.layout.sequences),
+        .tables = upload_address(backend, 0),
         .n_sequences = backend->current.padded.n_sequences,
         .n_rows = backend->current.padded.n_rows,
         .n_rows_most = backend->current.n_rows_most,
@@ -127,9 +127,9 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
         .window = parameters->window,
         .alibi_bias_max = parameters->alibi_bias_max,
         .sinks = parameters->sinks ? parameters->sinks->items : NULL,
-        .shared_tiles = uploaded(backend, backend->current.layout.shared_tiles),
-        .shared_members = uploaded(backend, backend->current.layout.shared_members),
-        .positions = uploaded(backend, backend->current.layout.positions),
+        .shared_tiles = upload_address(backend, backend->current.layout.shared_tiles),
+        .shared_members = upload_address(backend, backend->current.layout.shared_members),
+        .positions = upload_address(backend, backend->current.layout.positions),
         .n_shared_tiles = backend->current.padded.n_shared_tiles,
         .n_shared_segments = backend->current.padded.n_shared_tiles ? backend->current.n_shared_segments : 0,
         .scratch = backend->memory.attention.memory,

@@ -63,7 +63,7 @@ static struct tile_choice choose_tile(const struct attention_pages *pages, uint6
     if (choice.n_strips > strips[choice.width])
         choice.n_strips = strips[choice.width];
     while (choice.n_strips > 1 &&
-           tile_memory::bytes(choice.n_strips, (pages->key_dim + 31) / 32) > shared_bytes_max)
+           tile_memory::size_bytes(choice.n_strips, (pages->key_dim + 31) / 32) > shared_bytes_max)
         choice.n_strips /= 2;
     return choice;
 }

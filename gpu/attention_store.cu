@@ -91,7 +91,7 @@ static __device__ uint16_t group_scale(float item)
 }
 
 // 128 + item / scale, rounded to the nearest integer.
-static __device__ unsigned char quantized(float item, uint16_t scale)
+static __device__ unsigned char quantize_item(float item, uint16_t scale)
 {
     float unit = half_float(scale);
     if (!(unit > 0.0f)) // all items are zero or underflow, or one is NaN
@@ -124,9 +124,9 @@ static __global__ void __launch_bounds__(THREADS) store_bytes(const struct store
             scales[key ? (place.at / 8 * shape.key_steps + group) * 8 + place.at % 8
                        : group * ATTENTION_BLOCK + place.at] = scale;
         if (key)
-            block[key_place(shape, place.at, d)] = quantized(item, scale);
+            block[key_place(shape, place.at, d)] = quantize_item(item, scale);
         else if (d < shape.value_blocks * 16)
-            block[shape.values + value_place(place.at, d)] = quantized(item, scale);
+            block[shape.values + value_place(place.at, d)] = quantize_item(item, scale);
     }
 }
 

@@ -128,7 +128,7 @@ struct tile_memory {
     struct query_state *states;
     struct merge_factors *factors;
 
-    static __host__ __device__ constexpr size_t bytes(int n_strips, int32_t key_steps)
+    static __host__ __device__ constexpr size_t size_bytes(int n_strips, int32_t key_steps)
     {
         return (size_t)(n_strips * key_steps * 4 * 32) * 16 +
                (size_t)(n_strips * STRIP) *
@@ -145,7 +145,7 @@ struct tile_memory {
 };
 
 // A tile of one strip fits every device: the smallest shared memory of a block is 99 KiB (8.6 and 8.9).
-static_assert(tile_memory::bytes(1, ATTENTION_DIM_MAX / 32) <= 99 * 1024,
+static_assert(tile_memory::size_bytes(1, ATTENTION_DIM_MAX / 32) <= 99 * 1024,
               "the smallest tile fits everywhere");
 
 static __device__ __forceinline__ float query_item(const struct attention_launch &call,

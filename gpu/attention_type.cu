@@ -105,7 +105,7 @@ static void launch_shape_of(void *stream, const struct attention_arguments &argu
     const struct attention_launch &call = arguments.call;
     int32_t n_kv_heads = call.pages.n_kv_heads, group = call.n_heads / n_kv_heads;
     struct launch_shape launched = {0, (unsigned)n_kv_heads, 1, (unsigned)shape::n_threads,
-                                    tile_memory::bytes(shape::n_strips, (call.pages.key_dim + 31) / 32)};
+                                    tile_memory::size_bytes(shape::n_strips, (call.pages.key_dim + 31) / 32)};
     if (way == TILES_SMALL) {
         int32_t n_tiles = (arguments.n_strips_small + shape::n_strips - 1) / shape::n_strips;
         launched.blocks_x = (unsigned)call.n_sequences;

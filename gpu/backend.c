@@ -60,23 +60,23 @@ void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes)
     device_free(backend->device, memory);
 }
 
-enum status gpu_scratch_reserve(struct gpu_backend *backend, struct scratch *scratch, uint64_t size_bytes,
-                                const char *what, struct error *error)
+enum status gpu_scratch_reserve(struct gpu_backend *backend, struct device_scratch *scratch,
+                                uint64_t size_bytes, const char *what, struct error *error)
 {
     if (size_bytes <= scratch->size_bytes)
         return STATUS_OK;
     gpu_free(backend, scratch->memory, scratch->size_bytes);
-    *scratch = (struct scratch){.memory = gpu_allocate(backend, size_bytes)};
+    *scratch = (struct device_scratch){.memory = gpu_allocate(backend, size_bytes)};
     if (!scratch->memory)
         return gpu_no_memory(backend, size_bytes, what, error);
     scratch->size_bytes = size_bytes;
     return STATUS_OK;
 }
 
-static void scratch_finish(struct gpu_backend *backend, struct scratch *scratch)
+static void scratch_finish(struct gpu_backend *backend, struct device_scratch *scratch)
 {
     gpu_free(backend, scratch->memory, scratch->size_bytes);
-    *scratch = (struct scratch){0};
+    *scratch = (struct device_scratch){0};
 }
 
 // --- Matrices ---
@@ -160,7 +160,7 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
     uint64_t experts = (uint64_t)backend->capacity.n_experts_max,
              vocabulary = (uint64_t)backend->capacity.n_cols_max;
     struct {
-        struct scratch *scratch;
+        struct device_scratch *scratch;
         uint64_t size_bytes;
         const char *what;
     } wanted[] = {
@@ -404,7 +404,7 @@ static void resolve_tokens(struct gpu_backend *backend)
 {
     unsigned char *upload = backend->memory.upload.memory;
     launch_resolve(backend->stream, (int32_t *)(void *)(upload + backend->current.layout.tokens),
-                   backend->current.padded.n_rows, uploaded(backend, backend->current.layout.settings),
+                   backend->current.padded.n_rows, upload_address(backend, backend->current.layout.settings),
                    backend->current.step->samples ? backend->current.padded.n_outputs : 0,
                    (int32_t *)(void *)upload, backend->memory.outcome.memory);
 }
@@ -559,19 +559,19 @@ static void destroy_backend(struct backend *base)
     }
     staging_finish(&backend->staging);
     shared_prefix_finish(&backend->current.shared);
-    struct scratch *all[] = {&backend->pages,
-                             &backend->memory.upload,
-                             &backend->memory.outcome,
-                             &backend->memory.operand_items,
-                             &backend->memory.operand_scales,
-                             &backend->memory.attention,
-                             &backend->memory.given,
-                             &backend->memory.counts,
-                             &backend->memory.states,
-                             &backend->memory.pair_experts,
-                             &backend->memory.pair_weights,
-                             &backend->memory.pair_order,
-                             &backend->memory.expert_first};
+    struct device_scratch *all[] = {&backend->pages,
+                                    &backend->memory.upload,
+                                    &backend->memory.outcome,
+                                    &backend->memory.operand_items,
+                                    &backend->memory.operand_scales,
+                                    &backend->memory.attention,
+                                    &backend->memory.given,
+                                    &backend->memory.counts,
+                                    &backend->memory.states,
+                                    &backend->memory.pair_experts,
+                                    &backend->memory.pair_weights,
+                                    &backend->memory.pair_order,
+                                    &backend->memory.expert_first};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         scratch_finish(backend, all[i]);
     device_close(backend->device);

@@ -41,7 +41,7 @@ struct device_graph {
     cudaGraphExec_t executable;
 };
 
-static bool check(struct device *device, cudaError_t code, const char *call)
+static bool check_call(struct device *device, cudaError_t code, const char *call)
 {
     if (code != cudaSuccess && device->failure == cudaSuccess) {
         device->failure = code;
@@ -54,10 +54,10 @@ static bool check_kernel(struct device *device, cudaError_t code, const struct k
 {
     if (code != cudaSuccess && device->failure == cudaSuccess)
         device->failed_kernel = kernel->name;
-    return check(device, code, "kernel");
+    return check_call(device, code, "kernel");
 }
 
-static enum status refuse(struct error *error, const char *what, cudaError_t code)
+static enum status refuse_device(struct error *error, const char *what, cudaError_t code)
 {
     return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "%s: %s", what, cudaGetErrorString(code));
 }
@@ -67,7 +67,7 @@ static enum status read_facts(struct device_facts *facts, int index, struct erro
     struct cudaDeviceProp properties;
     cudaError_t code = cudaGetDeviceProperties(&properties, index);
     if (code != cudaSuccess)
-        return refuse(error, "reading the device's properties", code);
+        return refuse_device(error, "reading the device's properties", code);
     snprintf(facts->name, sizeof facts->name, "%.63s", properties.name);
     facts->capability_major = properties.major;
     facts->capability_minor = properties.minor;
@@ -87,7 +87,7 @@ static enum status refuse_driver(cudaError_t code, struct error *error)
     (void)cudaGetLastError();
     if (code != cudaErrorInsufficientDriver || cudaDriverGetVersion(&driver) != cudaSuccess ||
         cudaRuntimeGetVersion(&wanted) != cudaSuccess)
-        return refuse(error, "looking for devices", code);
+        return refuse_device(error, "looking for devices", code);
     if (driver == 0)
         return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
                          "looking for devices: there is no NVIDIA driver");
@@ -113,10 +113,10 @@ enum status device_open(struct device **out, const struct device_options *option
     device->sync = options->sync;
     enum status status = read_facts(&device->facts, device->index, error);
     if (status == STATUS_OK && (code = cudaSetDevice(device->index)) != cudaSuccess)
-        status = refuse(error, "taking the device", code);
+        status = refuse_device(error, "taking the device", code);
     if (status == STATUS_OK &&
         (code = cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking)) != cudaSuccess)
-        status = refuse(error, "making a stream", code);
+        status = refuse_device(error, "making a stream", code);
     if (status != STATUS_OK) {
         free(device);
         return status;
@@ -136,7 +136,7 @@ void device_close(struct device *device)
 
 void device_use(struct device *device)
 {
-    check(device, cudaSetDevice(device->index), "taking the device");
+    check_call(device, cudaSetDevice(device->index), "taking the device");
 }
 
 const struct device_facts *device_facts(const struct device *device)
@@ -147,8 +147,9 @@ const struct device_facts *device_facts(const struct device *device)
 uint64_t device_memory_free(struct device *device)
 {
     size_t free_bytes = 0, total_bytes = 0;
-    return check(device, cudaMemGetInfo(&free_bytes, &total_bytes), "reading the free memory") ? free_bytes
-                                                                                               : 0;
+    return check_call(device, cudaMemGetInfo(&free_bytes, &total_bytes), "reading the free memory")
+               ? free_bytes
+               : 0;
 }
 
 void *device_allocate(struct device *device, size_t size_bytes)
@@ -159,13 +160,13 @@ void *device_allocate(struct device *device, size_t size_bytes)
         (void)cudaGetLastError(); // clears it: reported by the caller, the device has not failed
         return NULL;
     }
-    return check(device, code, "allocating memory") ? memory : NULL;
+    return check_call(device, code, "allocating memory") ? memory : NULL;
 }
 
 void device_free(struct device *device, void *memory)
 {
     if (memory)
-        check(device, cudaFree(memory), "freeing memory");
+        check_call(device, cudaFree(memory), "freeing memory");
 }
 
 void *device_pin(struct device *device, size_t size_bytes)
@@ -176,13 +177,13 @@ void *device_pin(struct device *device, size_t size_bytes)
         (void)cudaGetLastError();
         return NULL;
     }
-    return check(device, code, "pinning memory") ? memory : NULL;
+    return check_call(device, code, "pinning memory") ? memory : NULL;
 }
 
 void device_unpin(struct device *device, void *memory)
 {
     if (memory)
-        check(device, cudaFreeHost(memory), "freeing pinned memory");
+        check_call(device, cudaFreeHost(memory), "freeing pinned memory");
 }
 
 // --- Kernels ---
@@ -206,8 +207,8 @@ void *device_stream(struct device *device)
     return device;
 }
 
-static cudaError_t enqueue(struct device *device, const struct kernel_entry *kernel,
-                           const struct launch_shape *shape, const struct launch_arguments *arguments)
+static cudaError_t enqueue_kernel(struct device *device, const struct kernel_entry *kernel,
+                                  const struct launch_shape *shape, const struct launch_arguments *arguments)
 {
     struct dim3 blocks = {shape->blocks_x, shape->blocks_y, shape->blocks_z},
                 threads = {shape->n_threads, 1, 1};
@@ -219,7 +220,7 @@ static cudaError_t enqueue(struct device *device, const struct kernel_entry *ker
 static void launch_now(struct device *device, const struct kernel_entry *kernel,
                        const struct launch_shape *shape, const struct launch_arguments *arguments)
 {
-    if (check_kernel(device, enqueue(device, kernel, shape, arguments), kernel) && device->sync)
+    if (check_kernel(device, enqueue_kernel(device, kernel, shape, arguments), kernel) && device->sync)
         check_kernel(device, cudaStreamSynchronize(device->stream), kernel);
 }
 
@@ -231,7 +232,7 @@ static void keep_captured(struct device *device, const struct captured *work)
         size += (work->arguments.sizes[i] + 15) / 16 * 16;
     struct captured *copy = malloc(sizeof *copy + size);
     if (!copy) {
-        check(device, cudaErrorMemoryAllocation, "making a graph");
+        check_call(device, cudaErrorMemoryAllocation, "making a graph");
         return;
     }
     memcpy(copy, work, sizeof *copy);
@@ -252,53 +253,53 @@ void device_launch(void *stream, const struct kernel_entry *kernel, const struct
         launch_now(device, kernel, shape, arguments);
         return;
     }
-    device->capture_failed |= enqueue(device, kernel, shape, arguments) != cudaSuccess;
+    device->capture_failed |= enqueue_kernel(device, kernel, shape, arguments) != cudaSuccess;
     keep_captured(device, &(struct captured){.kernel = kernel, .shape = *shape, .arguments = *arguments});
 }
 
 void device_upload(struct device *device, void *to, const void *from, size_t size_bytes)
 {
     if (size_bytes)
-        check(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice, device->stream),
-              "an upload");
+        check_call(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice, device->stream),
+                   "an upload");
 }
 
 void device_download(struct device *device, void *to, const void *from, size_t size_bytes)
 {
     if (size_bytes)
-        check(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToHost, device->stream),
-              "a download");
+        check_call(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToHost, device->stream),
+                   "a download");
 }
 
 void device_download_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                           size_t stride_bytes)
 {
     if (n_rows)
-        check(device,
-              cudaMemcpy2DAsync(to, row_bytes, from, stride_bytes, row_bytes, n_rows, cudaMemcpyDeviceToHost,
-                                device->stream),
-              "a download");
+        check_call(device,
+                   cudaMemcpy2DAsync(to, row_bytes, from, stride_bytes, row_bytes, n_rows,
+                                     cudaMemcpyDeviceToHost, device->stream),
+                   "a download");
 }
 
 void device_upload_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                         size_t stride_bytes)
 {
     if (n_rows)
-        check(device,
-              cudaMemcpy2DAsync(to, stride_bytes, from, row_bytes, row_bytes, n_rows, cudaMemcpyHostToDevice,
-                                device->stream),
-              "an upload");
+        check_call(device,
+                   cudaMemcpy2DAsync(to, stride_bytes, from, row_bytes, row_bytes, n_rows,
+                                     cudaMemcpyHostToDevice, device->stream),
+                   "an upload");
 }
 
 void device_zero(struct device *device, void *memory, size_t size_bytes)
 {
     if (size_bytes)
-        check(device, cudaMemsetAsync(memory, 0, size_bytes, device->stream), "clearing memory");
+        check_call(device, cudaMemsetAsync(memory, 0, size_bytes, device->stream), "clearing memory");
 }
 
 enum status device_status(struct device *device, struct error *error)
 {
-    check(device, cudaGetLastError(), "launching a kernel");
+    check_call(device, cudaGetLastError(), "launching a kernel");
     if (device->failure == cudaSuccess)
         return STATUS_OK;
     const char *kernel = device->failed_kernel;
@@ -310,14 +311,14 @@ enum status device_status(struct device *device, struct error *error)
 
 enum status device_wait(struct device *device, struct error *error)
 {
-    check(device, cudaStreamSynchronize(device->stream), "a step");
+    check_call(device, cudaStreamSynchronize(device->stream), "a step");
     return device_status(device, error);
 }
 
 struct device_event *device_event_create(struct device *device)
 {
     struct device_event *event = calloc(1, sizeof *event);
-    if (event && !check(device, cudaEventCreate(&event->event), "making an event")) {
+    if (event && !check_call(device, cudaEventCreate(&event->event), "making an event")) {
         free(event);
         return NULL;
     }
@@ -328,14 +329,14 @@ void device_event_destroy(struct device *device, struct device_event *event)
 {
     if (!event)
         return;
-    check(device, cudaEventDestroy(event->event), "freeing an event");
+    check_call(device, cudaEventDestroy(event->event), "freeing an event");
     free(event);
 }
 
 void device_event_record(struct device *device, struct device_event *event)
 {
     if (!device->capturing) {
-        check(device, cudaEventRecord(event->event, device->stream), "recording an event");
+        check_call(device, cudaEventRecord(event->event, device->stream), "recording an event");
         return;
     }
     // During capture a plain record is only a dependency; an external one becomes a node that records at each
@@ -347,7 +348,7 @@ void device_event_record(struct device *device, struct device_event *event)
 
 void device_event_wait(struct device *device, struct device_event *event)
 {
-    check(device, cudaEventSynchronize(event->event), "waiting for an event");
+    check_call(device, cudaEventSynchronize(event->event), "waiting for an event");
 }
 
 double device_event_between_us(const struct device_event *begin, const struct device_event *end)
@@ -403,13 +404,13 @@ struct device_graph *device_graph_end(struct device *device)
 
 void device_graph_launch(struct device *device, struct device_graph *graph)
 {
-    check(device, cudaGraphLaunch(graph->executable, device->stream), "launching a graph");
+    check_call(device, cudaGraphLaunch(graph->executable, device->stream), "launching a graph");
 }
 
 void device_graph_destroy(struct device *device, struct device_graph *graph)
 {
     if (!graph)
         return;
-    check(device, cudaGraphExecDestroy(graph->executable), "freeing a graph");
+    check_call(device, cudaGraphExecDestroy(graph->executable), "freeing a graph");
     free(graph);
 }

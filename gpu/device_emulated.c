@@ -20,7 +20,7 @@ static const uint64_t memory_bytes_default = 4ull << 30;
 // some 10 KB for each of some hundred launches, as people report of real ones
 static const uint64_t graph_bytes = 4 << 20;
 
-struct list {
+struct work_list {
     struct emulated_work *first, *last;
 };
 
@@ -33,7 +33,7 @@ struct pinned {
 
 struct device {
     pthread_t thread; // whose current device it is
-    struct list waiting;
+    struct work_list waiting;
     struct pinned *pinned;
     struct device_graph *capturing; // NULL: work is added to `waiting`
     uint64_t memory_bytes, used_bytes;
@@ -52,16 +52,16 @@ struct device_event {
 };
 
 struct device_graph {
-    struct list work;
+    struct work_list work;
 };
 
 // Before each block of device memory.
-struct block {
+struct device_block {
     uint64_t size_bytes;
     uint64_t padding[7]; // what follows is at a multiple of 64 bytes, if the block is
 };
 
-static void append_work(struct list *list, struct emulated_work *work)
+static void append_work(struct work_list *list, struct emulated_work *work)
 {
     work->next = NULL;
     if (list->last)
@@ -71,13 +71,13 @@ static void append_work(struct list *list, struct emulated_work *work)
     list->last = work;
 }
 
-static void drop_work(struct list *list)
+static void drop_work(struct work_list *list)
 {
     for (struct emulated_work *work = list->first, *next; work; work = next) {
         next = work->next;
         free(work);
     }
-    *list = (struct list){0};
+    *list = (struct work_list){0};
 }
 
 // As on a device, the kernel of a failure is known only of a launch that is rejected, or with options.sync.
@@ -204,8 +204,9 @@ void *device_allocate(struct device *device, size_t size_bytes)
     check_no_capture(device);
     if (device_block_bytes(size_bytes) > device_memory_free(device))
         return NULL;
-    size_t whole = (size_bytes + 2 * sizeof(struct block) - 1) / sizeof(struct block) * sizeof(struct block);
-    struct block *block = aligned_alloc(sizeof *block, whole);
+    size_t whole = (size_bytes + 2 * sizeof(struct device_block) - 1) / sizeof(struct device_block) *
+                   sizeof(struct device_block);
+    struct device_block *block = aligned_alloc(sizeof *block, whole);
     if (!block)
         return NULL;
     block->size_bytes = size_bytes;
@@ -219,7 +220,7 @@ void device_free(struct device *device, void *memory)
         return;
     check_no_capture(device);
     run_waiting(device); // cudaFree waits too
-    struct block *block = (struct block *)memory - 1;
+    struct device_block *block = (struct device_block *)memory - 1;
     device->used_bytes -= device_block_bytes(block->size_bytes);
     free(block);
 }
@@ -277,7 +278,7 @@ void *device_stream(struct device *device)
 
 // --- Work ---
 
-struct copy {
+struct device_copy {
     struct emulated_work work;
     void *to;
     const void *from; // NULL: zeros
@@ -286,7 +287,7 @@ struct copy {
 
 static void run_copy(struct emulated_work *work)
 {
-    struct copy *copy = (struct copy *)(void *)work;
+    struct device_copy *copy = (struct device_copy *)(void *)work;
     if (copy->from)
         memcpy(copy->to, copy->from, copy->size_bytes);
     else
@@ -298,9 +299,9 @@ static void submit_copy(struct device *device, void *to, const void *from, size_
     if (!size_bytes)
         return;
     check_no_capture(device);
-    struct copy *copy = malloc(sizeof *copy);
+    struct device_copy *copy = malloc(sizeof *copy);
     if (copy)
-        *copy = (struct copy){{.run = run_copy}, to, from, size_bytes};
+        *copy = (struct device_copy){{.run = run_copy}, to, from, size_bytes};
     emulated_stream_submit(device, copy ? &copy->work : NULL);
 }
 

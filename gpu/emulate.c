@@ -26,7 +26,7 @@ struct warp {
     _Alignas(16) unsigned char exchange[2][WARP][EMULATE_EXCHANGE_BYTES]; // by the generation's last bit
 };
 
-struct copy {
+struct asynchronous_copy {
     void *to;
     const void *from; // NULL: zeros
     int group;
@@ -39,12 +39,12 @@ struct fiber {
     unsigned awaited_generation;
     bool ended;
     uint32_t n_barriers, n_warp_syncs;
-    struct copy *copies; // not arrived, in order
+    struct asynchronous_copy *copies; // not arrived, in order
     int n_copies, n_copies_room, n_groups;
 };
 
 // CUDA's threadIdx and its kin are implicit, so the run is too.
-static struct run {
+static struct emulated_run {
     struct fiber fibers[EMULATE_THREADS_MAX];
     struct warp warps[EMULATE_THREADS_MAX / WARP];
     struct meeting block;
@@ -281,7 +281,8 @@ void emulate_copy(void *shared, const void *global, bool valid)
         fiber->copies = realloc(fiber->copies, (size_t)fiber->n_copies_room * sizeof *fiber->copies);
         assert(fiber->copies);
     }
-    fiber->copies[fiber->n_copies++] = (struct copy){shared, valid ? global : NULL, fiber->n_groups};
+    fiber->copies[fiber->n_copies++] =
+        (struct asynchronous_copy){shared, valid ? global : NULL, fiber->n_groups};
     watch_access(shared, 16, EMULATE_STORES);
 }
 

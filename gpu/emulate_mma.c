@@ -10,7 +10,7 @@
 
 // significand * 2^(exponent - fraction bits of the type): 10 of binary16, 7 of bfloat16. SPECIAL: an infinity
 // or NaN, distinguished by the significand.
-struct item {
+struct mma_item {
     int16_t significand, exponent;
 };
 
@@ -24,15 +24,15 @@ void emulate_capability(int capability)
     capability_now = capability;
 }
 
-static struct item decode_item(uint16_t bits, int fraction_bits)
+static struct mma_item decode_item(uint16_t bits, int fraction_bits)
 {
     int exponent_bits = 15 - fraction_bits, bias = (1 << (exponent_bits - 1)) - 1;
     int sign = bits >> 15 ? -1 : 1, field = bits >> fraction_bits & ((1 << exponent_bits) - 1);
     int fraction = bits & ((1 << fraction_bits) - 1);
     if (field == (1 << exponent_bits) - 1)
-        return (struct item){(int16_t)(fraction ? SPECIAL_NAN : sign * SPECIAL_INFINITY), SPECIAL};
+        return (struct mma_item){(int16_t)(fraction ? SPECIAL_NAN : sign * SPECIAL_INFINITY), SPECIAL};
     int significand = field ? fraction | 1 << fraction_bits : fraction; // subnormal: the least exponent
-    return (struct item){(int16_t)(sign * significand), (int16_t)((field ? field : 1) - bias)};
+    return (struct mma_item){(int16_t)(sign * significand), (int16_t)((field ? field : 1) - bias)};
 }
 
 // A term of the sum: significand * 2^(exponent - fraction bits).
@@ -42,7 +42,7 @@ struct term {
 };
 
 // Of a special operand: what double arithmetic makes of it.
-static double item_value(struct item item)
+static double item_value(struct mma_item item)
 {
     if (item.exponent != SPECIAL)
         return item.significand;
@@ -78,8 +78,8 @@ static int64_t align_term(struct term term, int shift)
 }
 
 // n products of items with `fraction_bits`, and the addend.
-static float fused_sum(const struct item *x, const struct item *y, int n, int fraction_bits, float addend,
-                       int kept_bits)
+static float fused_sum(const struct mma_item *x, const struct mma_item *y, int n, int fraction_bits,
+                       float addend, int kept_bits)
 {
     uint32_t bits;
     memcpy(&bits, &addend, 4);
@@ -114,14 +114,14 @@ static float fused_sum(const struct item *x, const struct item *y, int n, int fr
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat)
 {
     int fraction_bits = bfloat ? BFLOAT_FRACTION : HALF_FRACTION;
-    struct item mine[12];
+    struct mma_item mine[12];
     for (int i = 0; i < 12; i++)
         mine[i] = decode_item((uint16_t)((i < 8 ? a[i / 2] : b[i / 2 - 4]) >> 16 * (i % 2)), fraction_bits);
     unsigned lane = emulate_fiber_now()->thread.x % 32;
-    const struct item(*all)[12] = emulate_warp_exchange(mine, sizeof mine);
-    const struct item(*rows)[12] = all + lane / 4 * 4, (*columns)[12] = all + lane % 4 * 8;
+    const struct mma_item(*all)[12] = emulate_warp_exchange(mine, sizeof mine);
+    const struct mma_item(*rows)[12] = all + lane / 4 * 4, (*columns)[12] = all + lane % 4 * 8;
     for (int i = 0; i < 4; i++) { // rows g, g + 8; columns 2t, 2t + 1
-        struct item x[PRODUCTS_MAX], y[PRODUCTS_MAX];
+        struct mma_item x[PRODUCTS_MAX], y[PRODUCTS_MAX];
         for (int k = 0; k < PRODUCTS_MAX; k++) { // k 2t, 2t + 1, then those + 8
             int t = k / 2 % 4, item = k / 8 * 4 + k % 2;
             x[k] = rows[t][item + i / 2 * 2];

@@ -10,7 +10,7 @@
 enum { SKINNY_WARPS_MAX = 16 };
 
 template <enum tensor_type type>
-static __device__ __forceinline__ void multiply(float d[4], const uint32_t a[4], const uint32_t b[2])
+static __device__ __forceinline__ void multiply_tile(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     if (type == TENSOR_BF16)
         mma_bfloat(d, a, b);
@@ -81,7 +81,7 @@ skinny_chunk(const struct product_plan &plan, const panel_place places[n_panels]
                     for (int n = 0; n < n_columns; n++) {
                         const uint4 &column = columns[f / 2][n];
                         uint32_t b[2] = {f % 2 ? column.z : column.x, f % 2 ? column.w : column.y};
-                        multiply<type>(acc[m][n], a, b);
+                        multiply_tile<type>(acc[m][n], a, b);
                     }
                 }
         }

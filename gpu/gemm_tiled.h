@@ -79,8 +79,8 @@ template <class shape> struct tiled_source {
     }
 
     // Copies one stage: group `group_in_chunk` (0..3) of each current split-K chunk.
-    __device__ __forceinline__ void copy(int32_t n_groups, int32_t first_chunk, int32_t group_in_chunk,
-                                         unsigned char *stage) const
+    __device__ __forceinline__ void copy_group(int32_t n_groups, int32_t first_chunk, int32_t group_in_chunk,
+                                               unsigned char *stage) const
     {
         unsigned char *to = stage + threadIdx.x * 16;
 #pragma unroll
@@ -140,7 +140,7 @@ static __device__ __forceinline__ void tiled_group(const unsigned char *slice, i
             for (int f = 0; f < 2; f++)
 #pragma unroll
                 for (int m = 0; m < 2; m++)
-                    multiply<shape::type>(acc[m][n], a[m][f], b[f]);
+                    multiply_tile<shape::type>(acc[m][n], a[m][f], b[f]);
         }
     }
 }
@@ -214,8 +214,8 @@ static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const stru
     int32_t n_steps = n_rounds * SPLIT_K_GROUPS;
     for (int32_t i = 0; i < shape::n_stages - 1; i++) {
         if (i < n_steps)
-            source.copy(plan.n_groups, i / SPLIT_K_GROUPS * shape::over_chunks, i % SPLIT_K_GROUPS,
-                        stages + i * shape::stage_bytes);
+            source.copy_group(plan.n_groups, i / SPLIT_K_GROUPS * shape::over_chunks, i % SPLIT_K_GROUPS,
+                              stages + i * shape::stage_bytes);
         copy_async_commit();
     }
     for (int32_t i = 0; i < n_steps; i++) {
@@ -223,8 +223,8 @@ static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const stru
         __syncthreads(); // stage i is complete; stage i - 1 is free
         int32_t ahead = i + shape::n_stages - 1;
         if (ahead < n_steps)
-            source.copy(plan.n_groups, ahead / SPLIT_K_GROUPS * shape::over_chunks, ahead % SPLIT_K_GROUPS,
-                        stages + ahead % shape::n_stages * shape::stage_bytes);
+            source.copy_group(plan.n_groups, ahead / SPLIT_K_GROUPS * shape::over_chunks,
+                              ahead % SPLIT_K_GROUPS, stages + ahead % shape::n_stages * shape::stage_bytes);
         copy_async_commit();
         int32_t first_chunk = i / SPLIT_K_GROUPS * shape::over_chunks;
         int32_t group = (first_chunk + slice) * SPLIT_K_GROUPS + i % SPLIT_K_GROUPS;

@@ -101,7 +101,7 @@ template <typename... P> struct emulated_launch {
         std::apply(self->kernel, self->arguments);
     }
 
-    static void run(struct emulated_work *work)
+    static void run_work(struct emulated_work *work)
     {
         emulated_launch *self = (emulated_launch *)work;
         emulate_run({self->shape.blocks_x, self->shape.blocks_y, self->shape.blocks_z}, self->shape.n_threads,
@@ -132,7 +132,7 @@ template <typename... P> struct launch_of<void (*)(P...)> {
     {
         void *memory = malloc(sizeof(emulated_launch<P...>));
         if (memory)
-            new (memory) emulated_launch<P...>{{emulated_launch<P...>::run, NULL, shape.shared_bytes,
+            new (memory) emulated_launch<P...>{{emulated_launch<P...>::run_work, NULL, shape.shared_bytes,
                                                 emulated_launch_fault(shape), entry->name},
                                                shape,
                                                kernel,

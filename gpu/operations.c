@@ -38,9 +38,9 @@ void gpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
     assert(!positions_table || positions_table->tensor.dims[0] == (uint64_t)out->n_cols);
     struct device_table none = {0};
     launch_embed(backend->stream, out->device, gpu_rows(backend, backend->current.step->n_tokens),
-                 out->n_cols, table->table, uploaded(backend, backend->current.layout.tokens), scale,
+                 out->n_cols, table->table, upload_address(backend, backend->current.layout.tokens), scale,
                  positions_table ? positions_table->table : none,
-                 uploaded(backend, backend->current.layout.positions));
+                 upload_address(backend, backend->current.layout.positions));
 }
 
 void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
@@ -84,7 +84,7 @@ void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_
            backend->current.step->rope[table]);
     assert(n_rope_dims == backend->current.step->n_rope_dims);
     launch_rope(backend->stream, x->device, gpu_rows(backend, n_rows), n_heads, head_dim, n_rope_dims,
-                style == ROPE_HALVES, uploaded(backend, backend->current.layout.rope[table]));
+                style == ROPE_HALVES, upload_address(backend, backend->current.layout.rope[table]));
 }
 
 void gpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate,
@@ -122,8 +122,8 @@ void gpu_gather(struct backend *base, struct matrix *out, const struct matrix *i
         return;
     assert(out->n_cols == in->n_cols && backend->current.step->n_outputs <= out->n_rows_max);
     launch_gather(backend->stream, out->device, in->device,
-                  uploaded(backend, backend->current.layout.output_rows), backend->current.padded.n_outputs,
-                  in->n_cols);
+                  upload_address(backend, backend->current.layout.output_rows),
+                  backend->current.padded.n_outputs, in->n_cols);
 }
 
 void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to,

@@ -153,8 +153,8 @@ static __device__ __forceinline__ void put_gated(const struct product_plan &plan
 {
     if (output < gate.n_outputs)
         *find_result(plan, gate, output, row) =
-            activated(finish_result(plan, gate, output, row, gate_total),
-                      finish_result(plan, up, output, row, up_total), plan.call.activation);
+            activate_gated(finish_result(plan, gate, output, row, gate_total),
+                           finish_result(plan, up, output, row, up_total), plan.call.activation);
 }
 
 // The launch for one type; product_type.cu is compiled for each.

@@ -101,9 +101,9 @@ bool launch_embed_knows(int32_t type)
            type == TENSOR_Q4_0 || type == TENSOR_Q4_K || type == TENSOR_Q5_K || type == TENSOR_Q6_K;
 }
 
-static __global__ void embed(struct device_matrix out, int n_cols, struct device_table table,
-                             const int32_t *tokens, float scale, struct device_table positions_table,
-                             const int32_t *positions)
+static __global__ void embed_rows(struct device_matrix out, int n_cols, struct device_table table,
+                                  const int32_t *tokens, float scale, struct device_table positions_table,
+                                  const int32_t *positions)
 {
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
@@ -214,8 +214,8 @@ static __global__ void __launch_bounds__(THREADS) norm_rows(struct norm_launch a
 // ---- rope ----
 
 // One thread per pair: (a, b) becomes (a cos - b sin, a sin + b cos).
-static __global__ void rotate(struct device_matrix x, int n_heads, int head_dim, int n_dims, bool halves,
-                              const float *cos_sin)
+static __global__ void rotate_rows(struct device_matrix x, int n_heads, int head_dim, int n_dims, bool halves,
+                                   const float *cos_sin)
 {
     int64_t row = (int)blockIdx.x;
     int pairs = n_dims / 2;
@@ -232,20 +232,20 @@ static __global__ void rotate(struct device_matrix x, int n_heads, int head_dim,
 
 // ---- activations ----
 
-static __global__ void activate(struct device_matrix out, struct device_matrix gate, struct device_matrix up,
-                                int n_cols, enum activation_kind kind)
+static __global__ void activate_rows(struct device_matrix out, struct device_matrix gate,
+                                     struct device_matrix up, int n_cols, enum activation_kind kind)
 {
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
         float x = gate.items[row * gate.stride + col];
         out.items[row * out.stride + col] =
-            up.items ? activated(x, up.items[row * up.stride + col], kind) : activation(x, kind);
+            up.items ? activate_gated(x, up.items[row * up.stride + col], kind) : activation_value(x, kind);
     }
 }
 
 // ---- sums and copies ----
 
-static __global__ void add(struct device_matrix x, struct device_matrix y, int n_cols, float scale)
+static __global__ void add_rows(struct device_matrix x, struct device_matrix y, int n_cols, float scale)
 {
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step())
@@ -262,8 +262,8 @@ static __global__ void scale_cap(struct device_matrix x, int n_cols, float scale
     }
 }
 
-static __global__ void gather(struct device_matrix out, struct device_matrix in, const int32_t *rows,
-                              int n_cols)
+static __global__ void gather_rows(struct device_matrix out, struct device_matrix in, const int32_t *rows,
+                                   int n_cols)
 {
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols && rows[row] >= 0; col += col_step())
@@ -290,7 +290,7 @@ static __global__ void gate_rows(struct device_matrix x, struct device_matrix ga
 // ---- mixture of experts ----
 
 // Shared memory of a row's warp.
-struct routing {
+struct route_state {
     // choice NaN: selected already, or not eligible
     float probabilities[MODEL_EXPERTS_MAX], choice[MODEL_EXPERTS_MAX];
     float ranks[ROUTE_GROUPS_MAX];
@@ -304,7 +304,7 @@ static __device__ float warp_max(float x)
     return x;
 }
 
-static __device__ void make_probabilities(struct routing *shared, const struct route_launch &a,
+static __device__ void make_probabilities(struct route_state *shared, const struct route_launch &a,
                                           const float *logits)
 {
     int lane = (int)threadIdx.x;
@@ -327,7 +327,7 @@ static __device__ void make_probabilities(struct routing *shared, const struct r
 
 // One lane per group computes its rank; the first lane marks the groups below the best n_groups_used as not
 // eligible.
-static __device__ void keep_groups(struct routing *shared, const struct route_launch &a)
+static __device__ void keep_groups(struct route_state *shared, const struct route_launch &a)
 {
     int n = a.n_experts / a.n_groups;
     for (int group = (int)threadIdx.x; group < a.n_groups; group += WARP) {
@@ -357,7 +357,7 @@ static __device__ void keep_groups(struct routing *shared, const struct route_la
 }
 
 // The expert with the largest choice value, the lowest index on ties; -1: none left.
-static __device__ int pick(const struct routing *shared, int n_experts)
+static __device__ int pick_expert(const struct route_state *shared, int n_experts)
 {
     int best = -1;
     float value = 0.0f;
@@ -379,7 +379,7 @@ static __device__ int pick(const struct routing *shared, int n_experts)
 }
 
 // If none is left because the logits are NaN: the first expert not selected yet.
-static __device__ int first_unpicked(const struct routing *shared, int n)
+static __device__ int first_unpicked(const struct route_state *shared, int n)
 {
     for (int expert = 0;; expert++) {
         int place = 0;
@@ -393,14 +393,14 @@ static __device__ int first_unpicked(const struct routing *shared, int n)
 // One warp per row.
 static __global__ void route_pick(struct route_launch a)
 {
-    __shared__ struct routing shared;
+    __shared__ struct route_state shared;
     int64_t row = blockIdx.x;
     make_probabilities(&shared, a, a.logits.items + row * a.logits.stride);
     if (a.n_groups > 1)
         keep_groups(&shared, a);
     float sum = 1e-20f; // avoids division by zero when all sigmoids underflow
     for (int place = 0; place < a.n_used; place++) {
-        int best = pick(&shared, a.n_experts);
+        int best = pick_expert(&shared, a.n_experts);
         if (best < 0)
             best = first_unpicked(&shared, place);
         sum += shared.probabilities[best];
@@ -491,8 +491,8 @@ void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_
                   struct device_table table, const int32_t *tokens, float scale,
                   struct device_table positions_table, const int32_t *positions)
 {
-    launch<embed>(row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale, positions_table,
-                  positions);
+    launch<embed_rows>(row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale, positions_table,
+                       positions);
 }
 
 void launch_norm(void *stream, const struct norm_launch *arguments)
@@ -508,20 +508,20 @@ void launch_norm(void *stream, const struct norm_launch *arguments)
 void launch_rope(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
                  int32_t n_dims, bool halves, const float *cos_sin)
 {
-    launch<rotate>(row_shape(n_rows, (int64_t)n_heads * n_dims / 2), stream, x, n_heads, head_dim, n_dims,
-                   halves, cos_sin);
+    launch<rotate_rows>(row_shape(n_rows, (int64_t)n_heads * n_dims / 2), stream, x, n_heads, head_dim,
+                        n_dims, halves, cos_sin);
 }
 
 void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate,
                      struct device_matrix up, int32_t n_rows, int32_t n_cols, enum activation_kind kind)
 {
-    launch<activate>(row_shape(n_rows, n_cols), stream, out, gate, up, n_cols, kind);
+    launch<activate_rows>(row_shape(n_rows, n_cols), stream, out, gate, up, n_cols, kind);
 }
 
 void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols,
                 float scale)
 {
-    launch<add>(row_shape(n_rows, n_cols), stream, x, y, n_cols, scale);
+    launch<add_rows>(row_shape(n_rows, n_cols), stream, x, y, n_cols, scale);
 }
 
 void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale,
@@ -533,7 +533,7 @@ void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t 
 void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows,
                    int32_t n_rows, int32_t n_cols)
 {
-    launch<gather>(row_shape(n_rows, n_cols), stream, out, in, rows, n_cols);
+    launch<gather_rows>(row_shape(n_rows, n_cols), stream, out, in, rows, n_cols);
 }
 
 void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in,

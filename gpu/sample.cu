@@ -145,7 +145,7 @@ static __device__ double sum_weights(struct summing *shared, const float *logits
 
 // ---- candidates in order of rank ----
 
-struct ranking {
+struct device_ranking {
     uint64_t keys[RANK_CHUNK];
     float weights[RANK_CHUNK];
     int histogram[256 * COUNT_COPIES]; // the copies of a digit are adjacent; the first receives their sum
@@ -174,8 +174,8 @@ static __device__ int key_token(uint64_t key)
 }
 
 // Collects the keys in [threshold, below), unordered. Keys beyond the capacity are only counted.
-static __device__ void collect(struct ranking *ranking, const float *logits, int n, uint64_t threshold,
-                               uint64_t below)
+static __device__ void collect_keys(struct device_ranking *ranking, const float *logits, int n,
+                                    uint64_t threshold, uint64_t below)
 {
     __syncthreads();
     if (threadIdx.x == 0)
@@ -193,7 +193,7 @@ static __device__ void collect(struct ranking *ranking, const float *logits, int
 }
 
 // Largest first. Bitonic: K. E. Batcher, Sorting networks and their applications (1968).
-static __device__ void sort(struct ranking *ranking)
+static __device__ void sort_keys(struct device_ranking *ranking)
 {
     int size = 2;
     while (size < ranking->n)
@@ -216,7 +216,8 @@ static __device__ void sort(struct ranking *ranking)
 }
 
 // One step of the radix select: histogram of the next digit of keys below `below` that begin with `prefix`.
-static __device__ void count_digits(struct ranking *ranking, const float *logits, int n, uint64_t below)
+static __device__ void count_digits(struct device_ranking *ranking, const float *logits, int n,
+                                    uint64_t below)
 {
     for (int i = (int)threadIdx.x; i < 256 * COUNT_COPIES; i += THREADS)
         ranking->histogram[i] = 0;
@@ -239,7 +240,7 @@ static __device__ void count_digits(struct ranking *ranking, const float *logits
 }
 
 // Thread 0: includes digits from the largest down while they fit; true when the threshold is final.
-static __device__ bool pick_digit(struct ranking *ranking)
+static __device__ bool pick_digit(struct device_ranking *ranking)
 {
     int digit = 255;
     while (digit >= 0 && ranking->n_above + ranking->histogram[digit * COUNT_COPIES] <= RANK_CHUNK)
@@ -257,13 +258,13 @@ static __device__ bool pick_digit(struct ranking *ranking)
 
 // The next chunk of the best candidates below `below` (all bits set: the first chunk), sorted. `width`: band
 // below the largest logit that is tried as a threshold first; 0: none. Returns their number; 0: none left.
-static __device__ int rank_chunk(struct ranking *ranking, const float *logits, int n, uint64_t below,
+static __device__ int rank_chunk(struct device_ranking *ranking, const float *logits, int n, uint64_t below,
                                  float largest, float width)
 {
     if (width > 0.0f) {
-        collect(ranking, logits, n, rank_key(largest - width, n - 1), below);
+        collect_keys(ranking, logits, n, rank_key(largest - width, n - 1), below);
         if (ranking->n > 0 && ranking->n <= RANK_CHUNK) {
-            sort(ranking);
+            sort_keys(ranking);
             return ranking->n;
         }
     }
@@ -281,8 +282,8 @@ static __device__ int rank_chunk(struct ranking *ranking, const float *logits, i
         __syncthreads();
         stands = ranking->overflow != 0;
     }
-    collect(ranking, logits, n, ranking->threshold, below);
-    sort(ranking);
+    collect_keys(ranking, logits, n, ranking->threshold, below);
+    sort_keys(ranking);
     return ranking->n;
 }
 
@@ -303,7 +304,7 @@ struct drawing {
     union {
         struct extremes extremes;
         struct summing summing;
-        struct ranking ranking;
+        struct device_ranking ranking;
     };
     struct walk walk;
     double total;
@@ -312,7 +313,7 @@ struct drawing {
 };
 
 // Thread 0: visits one chunk, like the loops in engine/sampler.c.
-static __device__ void walk_chunk(struct walk *walk, const struct ranking *ranking, int n)
+static __device__ void walk_chunk(struct walk *walk, const struct device_ranking *ranking, int n)
 {
     for (int i = 0; i < n; i++) {
         float weight = ranking->weights[i];
@@ -375,8 +376,8 @@ static __device__ void start_walk(struct drawing *shared, enum walk_kind kind, i
 
 // Applies top-k, top-p and min-p. Returns the number of candidates left; sets `total` to the sum of their
 // weights.
-static __device__ int filter(struct drawing *shared, const float *logits, int n_vocab,
-                             const struct sample_settings *settings, float largest, double *total)
+static __device__ int filter_candidates(struct drawing *shared, const float *logits, int n_vocab,
+                                        const struct sample_settings *settings, float largest, double *total)
 {
     int n_kept = n_vocab;
     float temperature = settings->temperature;
@@ -400,14 +401,14 @@ static __device__ int filter(struct drawing *shared, const float *logits, int n_
     return shared->walk.n;
 }
 
-static __device__ int draw(struct drawing *shared, const float *logits, int n_vocab,
-                           const struct sample_settings *settings, float largest)
+static __device__ int draw_token(struct drawing *shared, const float *logits, int n_vocab,
+                                 const struct sample_settings *settings, float largest)
 {
     if (threadIdx.x == 0)
         shared->n_chunk = 0;
     __syncthreads();
     double total = 0.0;
-    int n_kept = filter(shared, logits, n_vocab, settings, largest, &total);
+    int n_kept = filter_candidates(shared, logits, n_vocab, settings, largest, &total);
     double target = device_uniform(settings->index, settings->choice, settings->seed) * total;
     start_walk(shared, WALK_DRAW, n_kept, target, 0.0f);
     walk_candidates(shared, logits, n_vocab, largest, settings->temperature);
@@ -464,7 +465,7 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_logprobs(struct samp
     }
 }
 
-static __device__ float bounded(float logit)
+static __device__ float bound_logit(float logit)
 {
     return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
 }
@@ -487,15 +488,15 @@ static __device__ void add_biases(const struct sample_arguments *a, const struct
         given[i] = logit;
         for (int j = i; j < settings->n_biases; j++)
             if (biases[j].token == token)
-                logit = bounded(logit + biases[j].bias);
+                logit = bound_logit(logit + biases[j].bias);
         logits[token] = logit;
     }
 }
 
 static const int seen = 1 << 30;
 
-static __device__ void penalise(const struct sample_arguments *a, const struct sample_settings *settings,
-                                int *counts, float *logits)
+static __device__ void penalize_logits(const struct sample_arguments *a,
+                                       const struct sample_settings *settings, int *counts, float *logits)
 {
     const int32_t *tokens = a->history + settings->first_token;
     float *given = a->given_history + settings->first_token;
@@ -520,7 +521,7 @@ static __device__ void penalise(const struct sample_arguments *a, const struct s
         int count = noted & ~seen;
         if (count > 0)
             logit = logit - settings->presence_penalty - settings->frequency_penalty * (float)count;
-        logits[token] = bounded(logit);
+        logits[token] = bound_logit(logit);
     }
 }
 
@@ -534,7 +535,7 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_adjust(struct sample
         float *logits = a.logits + output * a.stride;
         add_biases(&a, settings, logits);
         __syncthreads();
-        penalise(&a, settings, counts, logits);
+        penalize_logits(&a, settings, counts, logits);
         __syncthreads();
     }
 }
@@ -582,7 +583,7 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_draw(struct sample_a
     if (largest > -INFINITY) { // uniform over the block
         if (settings->flags & SAMPLE_ADJUSTS)
             largest = find_largest(&shared.extremes, logits, a.n_vocab);
-        token = settings->temperature > 0.0f ? draw(&shared, logits, a.n_vocab, settings, largest)
+        token = settings->temperature > 0.0f ? draw_token(&shared, logits, a.n_vocab, settings, largest)
                                              : find_first(&shared.extremes, logits, a.n_vocab, largest);
         if (settings->flags & SAMPLE_LOGPROBS)
             logprob = (float)((double)given_logit(&shared.extremes, &a, settings, logits, token) -
@@ -604,8 +605,9 @@ static __device__ void resolve_token(int32_t *token, const struct sample_outcome
     *token = drawn < 0 ? 0 : drawn;
 }
 
-static __global__ void resolve(int32_t *tokens, int32_t n_rows, const struct sample_settings *settings,
-                               int32_t n_outputs, int32_t *history, const struct sample_outcome *outcomes)
+static __global__ void resolve_tokens(int32_t *tokens, int32_t n_rows, const struct sample_settings *settings,
+                                      int32_t n_outputs, int32_t *history,
+                                      const struct sample_outcome *outcomes)
 {
     int32_t i = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < n_rows)
@@ -620,8 +622,8 @@ static __global__ void resolve(int32_t *tokens, int32_t n_rows, const struct sam
 void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings,
                     int32_t n_outputs, int32_t *history, const struct sample_outcome *outcomes)
 {
-    launch<resolve>({(unsigned)(n_rows + THREADS - 1) / THREADS, 1, 1, THREADS, 0}, stream, tokens, n_rows,
-                    settings, n_outputs, history, outcomes);
+    launch<resolve_tokens>({(unsigned)(n_rows + THREADS - 1) / THREADS, 1, 1, THREADS, 0}, stream, tokens,
+                           n_rows, settings, n_outputs, history, outcomes);
 }
 
 void launch_sample_logprobs(void *stream, const struct sample_arguments *arguments)

@@ -34,7 +34,7 @@ struct weight {
 };
 
 // Device memory for one purpose of a step, sized for the largest step.
-struct scratch {
+struct device_scratch {
     void *memory;
     size_t size_bytes;
 };
@@ -65,10 +65,10 @@ struct step_slot {
 // Device memory for a step, sized for the largest one.
 struct step_memory {
     // The step's input and outcome; submitted steps share them because they run one after the other.
-    struct scratch upload, outcome;
-    struct scratch operand_items, operand_scales, attention;
-    struct scratch given, counts, states; // sampling
-    struct scratch pair_experts, pair_weights, pair_order, expert_first;
+    struct device_scratch upload, outcome;
+    struct device_scratch operand_items, operand_scales, attention;
+    struct device_scratch given, counts, states; // sampling
+    struct device_scratch pair_experts, pair_weights, pair_order, expert_first;
 };
 
 // Maxima of the created matrices and weights, which size the memory above.
@@ -109,7 +109,7 @@ struct gpu_backend {
     uint64_t used_bytes;    // of device memory
 
     struct kv_shape kv;
-    struct scratch pages;
+    struct device_scratch pages;
 
     struct step_memory memory;
     struct step_capacity capacity;
@@ -127,7 +127,7 @@ static inline struct gpu_backend *gpu_backend_of(struct backend *backend)
     return (struct gpu_backend *)(void *)backend;
 }
 
-static inline const void *uploaded(const struct gpu_backend *backend, size_t offset)
+static inline const void *upload_address(const struct gpu_backend *backend, size_t offset)
 {
     return (const unsigned char *)backend->memory.upload.memory + offset;
 }
@@ -137,8 +137,8 @@ void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes);
 // The error of a failed gpu_allocate.
 enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what,
                           struct error *error) WARN_UNUSED;
-enum status gpu_scratch_reserve(struct gpu_backend *backend, struct scratch *scratch, uint64_t size_bytes,
-                                const char *what, struct error *error) WARN_UNUSED;
+enum status gpu_scratch_reserve(struct gpu_backend *backend, struct device_scratch *scratch,
+                                uint64_t size_bytes, const char *what, struct error *error) WARN_UNUSED;
 void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes);
 
 // weights.c

@@ -31,7 +31,7 @@ static enum status allocate_weight(struct gpu_backend *backend, struct weight *w
 // ---- GEMM weights ----
 
 // Panels to be packed into a staging buffer by the pool, a few per task.
-struct packing {
+struct staged_panels {
     struct tensor rows; // rows of one matrix
     enum tensor_type type;
     unsigned char *out;
@@ -41,7 +41,7 @@ struct packing {
 
 static void pack_run(void *context, int index, int thread)
 {
-    const struct packing *packing = context;
+    const struct staged_panels *packing = context;
     int64_t begin = index * packing->run;
     int64_t end = packing->n_panels - begin < packing->run ? packing->n_panels : begin + packing->run;
     tiles_pack(packing->out, packing->type, &packing->rows, 0, begin, end);
@@ -56,7 +56,7 @@ static void send_matrix(struct gpu_backend *backend, struct weight *weight, int6
     const struct tensor *tensor = &weight->tensor;
     int64_t n_outputs = (int64_t)tensor->dims[1], n_panels = tiles_panels(n_outputs);
     uint64_t row_bytes = tensor_row_bytes(tensor);
-    struct packing packing = {.rows = *tensor, .type = weight->tiles};
+    struct staged_panels packing = {.rows = *tensor, .type = weight->tiles};
     packing.panel_bytes = tiles_bytes(weight->tiles, TILE_OUTPUTS, (int64_t)tensor->dims[0]);
     packing.rows.dims[2] = packing.rows.dims[3] = 1;
     int64_t fits = (int64_t)(backend->staging.size_bytes / packing.panel_bytes);
