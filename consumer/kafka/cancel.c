@@ -89,23 +89,23 @@ enum status cancel_decode(struct text key, struct text value, struct arena *aren
 
 // ---- the set ----
 
-static size_t hash(struct text dataset, struct text job_id)
+static size_t hash_name(struct text dataset, struct text job_id)
 {
     uint64_t seed = hash_bytes(dataset.data, dataset.size, 0);
     return (size_t)hash_bytes(job_id.data, job_id.size, seed);
 }
 
 // The item of that name, or the free slot for it.
-static struct cancel *locate(const struct cancel_set *set, struct text dataset, struct text job_id)
+static struct cancel *find_slot(const struct cancel_set *set, struct text dataset, struct text job_id)
 {
-    size_t at = hash(dataset, job_id) & (set->capacity - 1);
+    size_t at = hash_name(dataset, job_id) & (set->capacity - 1);
     while (set->items[at].dataset.data &&
            !(text_equal(set->items[at].dataset, dataset) && text_equal(set->items[at].job_id, job_id)))
         at = (at + 1) & (set->capacity - 1);
     return &set->items[at];
 }
 
-static bool grow(struct cancel_set *set)
+static bool grow_set(struct cancel_set *set)
 {
     struct cancel_set larger = {.capacity = set->capacity ? set->capacity * 2 : 64, .n_items = set->n_items};
     larger.items = calloc(larger.capacity, sizeof *larger.items);
@@ -113,7 +113,7 @@ static bool grow(struct cancel_set *set)
         return false;
     for (size_t i = 0; i < set->capacity; i++) {
         if (set->items[i].dataset.data)
-            *locate(&larger, set->items[i].dataset, set->items[i].job_id) = set->items[i];
+            *find_slot(&larger, set->items[i].dataset, set->items[i].job_id) = set->items[i];
     }
     free(set->items);
     set->items = larger.items;
@@ -123,9 +123,9 @@ static bool grow(struct cancel_set *set)
 
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, struct error *error)
 {
-    if (2 * (set->n_items + 1) > set->capacity && !grow(set))
+    if (2 * (set->n_items + 1) > set->capacity && !grow_set(set))
         return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory to remember a cancellation");
-    struct cancel *item = locate(set, cancel->dataset, cancel->job_id);
+    struct cancel *item = find_slot(set, cancel->dataset, cancel->job_id);
     if (!item->dataset.data) {
         if (cancel->at_s == CANCEL_NEVER)
             return STATUS_OK;
@@ -151,10 +151,10 @@ bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct te
 {
     if (set->n_items == 0)
         return false;
-    const struct cancel *whole = locate(set, dataset, (struct text){0});
+    const struct cancel *whole = find_slot(set, dataset, (struct text){0});
     if (whole->dataset.data && whole->at_s != CANCEL_NEVER && submitted_s <= whole->at_s)
         return true;
-    const struct cancel *one = locate(set, dataset, job_id);
+    const struct cancel *one = find_slot(set, dataset, job_id);
     return one->dataset.data && one->at_s != CANCEL_NEVER && submitted_s <= one->at_s;
 }
 

@@ -40,7 +40,7 @@ static enum status take_cancel(struct control_reading *reading, const struct rec
     return status == STATUS_REJECT ? STATUS_OK : status;
 }
 
-static enum status receive(void *context, const struct record *record, struct error *error)
+static enum status take_record(void *context, const struct record *record, struct error *error)
 {
     struct control_reading *reading = context;
     return marker_is_key(record->key) ? take_marker(reading, record, error)
@@ -55,7 +55,7 @@ enum status control_read(struct control *control, const struct kafka_config *con
     bool exists = false;
     enum status status = kafka_topic_exists(config, config->control, &exists, error);
     if (status == STATUS_OK && exists)
-        status = kafka_read_topic(config, config->control, KAFKA_READ_WRITTEN, receive, &reading, error);
+        status = kafka_read_topic(config, config->control, KAFKA_READ_WRITTEN, take_record, &reading, error);
     if (status != STATUS_OK)
         control_finish(control);
     return status;

@@ -13,7 +13,7 @@ enum { WORKER_NAME_BYTES_MAX = 255, SEGMENT_BYTES_MAX = 255, ESCAPED_BYTES = 4 }
 // A result's ce_source is /sheaf/GROUP/TOPIC.
 #define SOURCE_PREFIX "/sheaf/"
 
-static void add(struct record_headers *headers, struct text name, struct text value)
+static void add_header(struct record_headers *headers, struct text name, struct text value)
 {
     assert(headers->n_items < RECORD_HEADERS_MAX);
     headers->items[headers->n_items++] = (struct header){name, value};
@@ -21,7 +21,7 @@ static void add(struct record_headers *headers, struct text name, struct text va
 
 // The bytes of the next value. Sufficient for all values: outside texts (topic, worker, an error's text) are
 // bounded, and truncated here.
-static void append(struct record_headers *headers, struct text *value, struct text part)
+static void append_value(struct record_headers *headers, struct text *value, struct text part)
 {
     size_t room = sizeof headers->text - headers->used_bytes;
     size_t size = part.size < room ? part.size : room;
@@ -36,14 +36,14 @@ static void append(struct record_headers *headers, struct text *value, struct te
 static void append_integer(struct record_headers *headers, struct text *value, int64_t integer)
 {
     char digits[INTEGER_TEXT_BYTES];
-    append(headers, value, text_from_integer(integer, digits));
+    append_value(headers, value, text_from_integer(integer, digits));
 }
 
 static void add_integer(struct record_headers *headers, struct text name, int64_t integer)
 {
     struct text value = {0};
     append_integer(headers, &value, integer);
-    add(headers, name, value);
+    add_header(headers, name, value);
 }
 
 static void write_digits(char *at, int n_digits, int number)
@@ -67,8 +67,8 @@ static void add_time(struct record_headers *headers, struct text name, int64_t t
     write_digits(text + 17, 2, parts.tm_sec);
     write_digits(text + 20, 3, (int)(time_us / 1000 % 1000));
     struct text value = {0};
-    append(headers, &value, text_from_string(text));
-    add(headers, name, value);
+    append_value(headers, &value, text_from_string(text));
+    add_header(headers, name, value);
 }
 
 struct text headers_find(const struct header *headers, int32_t n_headers, const char *name)
@@ -88,7 +88,7 @@ bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const
 }
 
 // A byte of a segment of a URI's path (RFC 3986, section 2.3).
-static void escape(char segment_byte, char escaped[ESCAPED_BYTES])
+static void escape_byte(char segment_byte, char escaped[ESCAPED_BYTES])
 {
     unsigned char byte = (unsigned char)segment_byte;
     bool is_plain = (byte < 128 && isalnum(byte)) || byte == '-' || byte == '.' || byte == '_' || byte == '~';
@@ -106,7 +106,7 @@ bool headers_are_of_group(const struct header *headers, int32_t n_headers, const
         return true; // the topic alone, of an earlier version
     for (size_t i = 0; group[i] && i < SEGMENT_BYTES_MAX; i++) {
         char escaped[ESCAPED_BYTES];
-        escape(group[i], escaped);
+        escape_byte(group[i], escaped);
         size_t size = strlen(escaped);
         if ((size_t)(end - at) < size || memcmp(at, escaped, size) != 0)
             return false;
@@ -136,11 +136,11 @@ static void pass_through(struct record_headers *headers, const struct job_source
 {
     struct text value = headers_find(source->headers, source->n_headers, name.data);
     if (value.size > 0)
-        add(headers, name, value);
+        add_header(headers, name, value);
 }
 
 // Does not clear the bytes, which are not read.
-static void clear(struct record_headers *headers)
+static void clear_headers(struct record_headers *headers)
 {
     headers->n_items = 0;
     headers->used_bytes = 0;
@@ -150,8 +150,8 @@ static void append_segment(struct record_headers *headers, struct text *value, s
 {
     for (size_t i = 0; i < segment.size && i < SEGMENT_BYTES_MAX; i++) {
         char escaped[ESCAPED_BYTES];
-        escape(segment.data[i], escaped);
-        append(headers, value, text_from_string(escaped));
+        escape_byte(segment.data[i], escaped);
+        append_value(headers, value, text_from_string(escaped));
     }
 }
 
@@ -159,33 +159,34 @@ void headers_of_result(struct record_headers *headers, const struct job *job, co
                        const char *worker, int64_t finished_us)
 {
     const struct job_source *source = &job->source;
-    clear(headers);
-    add(headers, TEXT("content-type"),
-        text_from_string(job->source.encoding == ENCODING_JSON ? CONTENT_TYPE_JSON : CONTENT_TYPE_MSGPACK));
+    clear_headers(headers);
+    add_header(headers, TEXT("content-type"),
+               text_from_string(job->source.encoding == ENCODING_JSON ? CONTENT_TYPE_JSON
+                                                                      : CONTENT_TYPE_MSGPACK));
     // A result's identity is its group and its job's place in the log: published again after a crash it would
     // have the same.
-    add(headers, TEXT("ce_specversion"), TEXT("1.0"));
+    add_header(headers, TEXT("ce_specversion"), TEXT("1.0"));
     struct text id = {0}, from = {0}, maker = {0};
     append_integer(headers, &id, source->partition);
-    append(headers, &id, TEXT("-"));
+    append_value(headers, &id, TEXT("-"));
     append_integer(headers, &id, source->offset);
-    add(headers, TEXT("ce_id"), id);
-    append(headers, &from, TEXT(SOURCE_PREFIX));
+    add_header(headers, TEXT("ce_id"), id);
+    append_value(headers, &from, TEXT(SOURCE_PREFIX));
     append_segment(headers, &from, text_from_string(group));
-    append(headers, &from, TEXT("/"));
+    append_value(headers, &from, TEXT("/"));
     append_segment(headers, &from, source->topic);
-    add(headers, TEXT("ce_source"), from);
-    add(headers, TEXT("ce_type"), TEXT("sheaf.result"));
+    add_header(headers, TEXT("ce_source"), from);
+    add_header(headers, TEXT("ce_type"), TEXT("sheaf.result"));
     if (job->job_id.size > 0)
-        add(headers, TEXT("ce_subject"), job->job_id);
+        add_header(headers, TEXT("ce_subject"), job->job_id);
     add_time(headers, TEXT("ce_time"), finished_us);
     pass_through(headers, source, TEXT("traceparent"));
     pass_through(headers, source, TEXT("tracestate"));
-    add(headers, TEXT("sheaf-source-topic"), source->topic);
+    add_header(headers, TEXT("sheaf-source-topic"), source->topic);
     add_integer(headers, TEXT("sheaf-source-partition"), source->partition);
     add_integer(headers, TEXT("sheaf-source-offset"), source->offset);
-    append(headers, &maker, (struct text){worker, strnlen(worker, WORKER_NAME_BYTES_MAX)});
-    add(headers, TEXT("sheaf-worker"), maker);
+    append_value(headers, &maker, (struct text){worker, strnlen(worker, WORKER_NAME_BYTES_MAX)});
+    add_header(headers, TEXT("sheaf-worker"), maker);
     add_integer(headers, TEXT("sheaf-attempts"), job->figures.attempts);
     add_integer(headers, TEXT("sheaf-cached-tokens"), job->figures.cached_tokens);
     if (job->figures.is_duplicate)
@@ -196,7 +197,7 @@ void headers_of_result(struct record_headers *headers, const struct job *job, co
     add_integer(headers, TEXT("sheaf-finished-us"), finished_us);
     const char *constraint = job_constraint_name(job);
     if (constraint) {
-        add(headers, TEXT("sheaf-constrained-by"), text_from_string(constraint));
+        add_header(headers, TEXT("sheaf-constrained-by"), text_from_string(constraint));
         add_integer(headers, TEXT("sheaf-forced-tokens"), job->figures.forced_tokens);
     }
 }
@@ -222,15 +223,15 @@ void headers_of_dead_letter(struct record_headers *headers, const struct job *jo
 {
     const struct job_source *source = &job->source;
     const struct error *error = &job->result.error;
-    clear(headers);
-    add(headers, TEXT("__sheaf.errors.topic"), source->topic);
+    clear_headers(headers);
+    add_header(headers, TEXT("__sheaf.errors.topic"), source->topic);
     add_integer(headers, TEXT("__sheaf.errors.partition"), source->partition);
     add_integer(headers, TEXT("__sheaf.errors.offset"), source->offset);
-    add(headers, TEXT("__sheaf.errors.stage"), text_from_string(stage_name(error->code)));
-    add(headers, TEXT("__sheaf.errors.code"), text_from_string(error_code_name(error->code)));
-    add(headers, TEXT("__sheaf.errors.message"), text_from_string(error->text));
+    add_header(headers, TEXT("__sheaf.errors.stage"), text_from_string(stage_name(error->code)));
+    add_header(headers, TEXT("__sheaf.errors.code"), text_from_string(error_code_name(error->code)));
+    add_header(headers, TEXT("__sheaf.errors.message"), text_from_string(error->text));
     add_integer(headers, TEXT("__sheaf.errors.attempts"), job->figures.attempts);
     add_time(headers, TEXT("__sheaf.errors.timestamp"), now_us);
     if (omitted)
-        add(headers, TEXT("__sheaf.errors.omitted"), text_from_string(omitted));
+        add_header(headers, TEXT("__sheaf.errors.omitted"), text_from_string(omitted));
 }

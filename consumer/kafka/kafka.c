@@ -27,7 +27,7 @@ static struct kafka_transport *kafka_of(struct transport *transport)
 
 // ---- waking the worker ----
 
-static void wake(struct kafka_transport *kafka)
+static void wake_main(struct kafka_transport *kafka)
 {
     static const uint64_t one = 1;
     (void)!write(kafka->wake_file, &one, sizeof one);
@@ -190,7 +190,8 @@ static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, 
     return status;
 }
 
-static enum status receive(struct kafka_transport *kafka, int timeout_ms, int n_max, struct error *error)
+static enum status receive_records(struct kafka_transport *kafka, int timeout_ms, int n_max,
+                                   struct error *error)
 {
     int n_received = 0;
     struct error waiting = {0};
@@ -201,7 +202,7 @@ static enum status receive(struct kafka_transport *kafka, int timeout_ms, int n_
         status = take_what_is_there(kafka, n_max, &n_received, &waiting, error);
     }
     if (n_received > 0)
-        wake(kafka); // there may be more
+        wake_main(kafka); // there may be more
     if (status == STATUS_OK && waiting.status != STATUS_OK)
         *error = waiting;
     return status == STATUS_OK ? waiting.status : status;
@@ -254,7 +255,7 @@ static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_parti
 
 // librdkafka may stop fetching a partition (its issue 5591, open). Partitions that are quiet for long are
 // compared with the log's end, fetched again and, if that does not help, fetched by a new consumer.
-static void watch(struct kafka_transport *kafka)
+static void watch_quiet_partitions(struct kafka_transport *kafka)
 {
     int64_t now_ms = clock_ms();
     if (now_ms - kafka->watch.watched_ms < kafka->watch.quiet_ms / 6 || kafka_is_down(kafka))
@@ -289,7 +290,7 @@ static enum status check_brokers(struct kafka_transport *kafka, struct error *er
 
 // Reads the control topic before anything else; then resolves a transaction that an earlier call left in
 // doubt.
-static enum status prepare(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+static enum status prepare_poll(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     enum status status = STATUS_OK;
     if (kafka->control.handle.rk)
@@ -314,18 +315,19 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
     kafka->events = events;
     drain_wake(kafka);
     kafka_handle_serve(&kafka->producer);
-    enum status unready = kafka->stopped.status == STATUS_OK ? prepare(kafka, timeout_ms, error) : STATUS_OK;
+    enum status unready =
+        kafka->stopped.status == STATUS_OK ? prepare_poll(kafka, timeout_ms, error) : STATUS_OK;
     enum status status = STATUS_OK;
     struct error fault = {0}, outside;
     if (kafka->stopped.status == STATUS_OK && kafka->group.subscribed) {
         kafka_steer_partitions(kafka);
         // Group events are handled even if something else waits for a broker, or nothing is delivered now.
-        status = receive(kafka, timeout_ms, kafka->paused ? 0 : n_max, &fault);
+        status = receive_records(kafka, timeout_ms, kafka->paused ? 0 : n_max, &fault);
         if (kafka->group.is_expelled && kafka_group_rejoin(kafka, &fault) != STATUS_OK)
             status = fault.status;
         kafka_report_lost(kafka);
         commit_idle_positions(kafka);
-        watch(kafka);
+        watch_quiet_partitions(kafka);
         kafka_watch_held(kafka);
         if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
             status = fault.status;
@@ -362,7 +364,7 @@ static void kafka_pause(struct transport *transport)
 static void kafka_resume(struct transport *transport)
 {
     kafka_of(transport)->paused = false;
-    wake(kafka_of(transport));
+    wake_main(kafka_of(transport));
 }
 
 static enum status kafka_release(struct transport *transport, struct job *const *jobs, size_t n_jobs,
@@ -502,7 +504,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
         kafka_close(&kafka->base);
         return status;
     }
-    wake(kafka);
+    wake_main(kafka);
     *transport = &kafka->base;
     return STATUS_OK;
 }

@@ -67,7 +67,7 @@ enum status kafka_create_topics(const struct kafka_config *config, struct error 
 
 // ---- collecting ----
 
-struct reading {
+struct topic_reading {
     struct kafka_handle handle;
     const char *topic;
     kafka_receive *receive;
@@ -83,8 +83,8 @@ struct reading {
 };
 
 // Uses the partitions of `list` that are not empty.
-static enum status assign(struct reading *reading, const rd_kafka_topic_partition_list_t *list,
-                          struct error *error)
+static enum status assign_unread(struct topic_reading *reading, const rd_kafka_topic_partition_list_t *list,
+                                 struct error *error)
 {
     rd_kafka_topic_partition_list_t *full = rd_kafka_topic_partition_list_new(list->cnt);
     for (int32_t i = 0; i < reading->n_partitions; i++) {
@@ -111,7 +111,7 @@ static enum status find_committed_ends(struct kafka_handle *handle, rd_kafka_top
                : kafka_error_set(error, STATUS_REFUSE, handle, list->elems[0].topic, code);
 }
 
-static enum status begin_reading(struct reading *reading, enum kafka_end end, struct error *error)
+static enum status begin_reading(struct topic_reading *reading, enum kafka_end end, struct error *error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(reading->n_partitions);
     for (int32_t i = 0; i < reading->n_partitions; i++)
@@ -124,18 +124,19 @@ static enum status begin_reading(struct reading *reading, enum kafka_end end, st
     if (status == STATUS_OK)
         status = find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_BEGINNING, error);
     if (status == STATUS_OK)
-        status = assign(reading, list, error);
+        status = assign_unread(reading, list, error);
     rd_kafka_topic_partition_list_destroy(list);
     return status;
 }
 
-static enum status hand_over(struct reading *reading, const rd_kafka_message_t *message, struct error *error)
+static enum status hand_over(struct topic_reading *reading, const rd_kafka_message_t *message,
+                             struct error *error)
 {
     struct record record = kafka_message_record(message, text_from_string(reading->topic), reading->headers);
     return reading->receive(reading->context, &record, error);
 }
 
-static enum status take_message(struct reading *reading, const rd_kafka_message_t *message,
+static enum status take_message(struct topic_reading *reading, const rd_kafka_message_t *message,
                                 struct error *error)
 {
     bool is_end = message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
@@ -165,12 +166,12 @@ static enum status take_message(struct reading *reading, const rd_kafka_message_
 }
 
 // Whether only transactions that do not end keep the read from its end.
-static bool is_settled(const struct reading *reading, int64_t silence_ms)
+static bool is_settled(const struct topic_reading *reading, int64_t silence_ms)
 {
     return reading->n_unread == reading->n_waiting && silence_ms > KAFKA_SETTLE_MS;
 }
 
-static void warn_of_open_transactions(const struct reading *reading)
+static void warn_of_open_transactions(const struct topic_reading *reading)
 {
     const struct kafka_config *config = reading->handle.config;
     char line[512];
@@ -182,7 +183,7 @@ static void warn_of_open_transactions(const struct reading *reading)
         config->log(config->log_context, 4, line);
 }
 
-static enum status read_to_end(struct reading *reading, enum kafka_end end, struct error *error)
+static enum status read_to_end(struct topic_reading *reading, enum kafka_end end, struct error *error)
 {
     int64_t answered_ms = clock_ms();
     enum status status = STATUS_OK;
@@ -210,7 +211,7 @@ static enum status read_to_end(struct reading *reading, enum kafka_end end, stru
 enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
                              kafka_receive *receive, void *context, struct error *error)
 {
-    struct reading *reading = calloc(1, sizeof *reading);
+    struct topic_reading *reading = calloc(1, sizeof *reading);
     if (!reading)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to read topic %s", topic);
     reading->topic = topic;

@@ -105,7 +105,7 @@ enum status kafka_control_open(struct kafka_control *control, const struct kafka
     return status;
 }
 
-static void reached(struct kafka_control *control, int32_t partition, int64_t next)
+static void mark_position(struct kafka_control *control, int32_t partition, int64_t next)
 {
     if (partition < 0 || partition >= control->n_partitions || control->ends[partition] < 0 ||
         next < control->ends[partition])
@@ -114,8 +114,8 @@ static void reached(struct kafka_control *control, int32_t partition, int64_t ne
     control->n_behind--;
 }
 
-static void complain(const struct kafka_control *control, const rd_kafka_message_t *message,
-                     const struct error *error)
+static void log_malformed_record(const struct kafka_control *control, const rd_kafka_message_t *message,
+                                 const struct error *error)
 {
     const struct kafka_config *config = control->handle.config;
     char line[ERROR_TEXT_BYTES + 128];
@@ -139,7 +139,7 @@ static enum status handle_message(struct kafka_control *control, const rd_kafka_
         if (status == STATUS_OK && cancel.at_s != CANCEL_NEVER && events->cancel)
             events->cancel(events->context, cancel.dataset, cancel.job_id, cancel.at_s);
     } else if (status == STATUS_REJECT) {
-        complain(control, message, error);
+        log_malformed_record(control, message, error);
         status = STATUS_OK;
     }
     arena_finish(&arena);
@@ -158,10 +158,10 @@ enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
         if (!message)
             break;
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-            reached(control, message->partition, message->offset);
+            mark_position(control, message->partition, message->offset);
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             status = handle_message(control, message, events, error);
-            reached(control, message->partition, message->offset + 1);
+            mark_position(control, message->partition, message->offset + 1);
         } else if (kafka_is_denial(message->err)) {
             status = kafka_error_set(error, STATUS_REFUSE, &control->handle, control->handle.config->control,
                                      message->err);

@@ -42,7 +42,7 @@ struct kafka_follow {
 
 // ---- partitions ----
 
-static enum status grow(struct followed_topic *topic, int32_t n_partitions, struct error *error)
+static enum status grow_partitions(struct followed_topic *topic, int32_t n_partitions, struct error *error)
 {
     struct followed_partition *partitions =
         realloc(topic->partitions, (size_t)n_partitions * sizeof *topic->partitions);
@@ -80,11 +80,11 @@ static enum status look_up(struct kafka_follow *follow, struct followed_topic *t
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "topic %s has %d partitions, at most %d are followed", topic->name,
                          (int)n_partitions, KAFKA_PARTITIONS_MAX);
-    return grow(topic, n_partitions, error);
+    return grow_partitions(topic, n_partitions, error);
 }
 
 // Assigns all partitions at their positions: prefetched records are fetched again.
-static enum status assign(struct kafka_follow *follow, struct error *error)
+static enum status assign_partitions(struct kafka_follow *follow, struct error *error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
     for (size_t t = 0; t < follow->n_topics; t++) {
@@ -115,7 +115,7 @@ static enum status take_up_added(struct kafka_follow *follow, struct error *erro
         added = added || follow->topics[t].n_partitions > before;
     }
     follow->looked_ms = clock_ms();
-    return added ? assign(follow, error) : STATUS_OK;
+    return added ? assign_partitions(follow, error) : STATUS_OK;
 }
 
 // ---- opening ----
@@ -159,7 +159,7 @@ enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_c
     if (status == STATUS_OK)
         status = open_handle(&opened->reader, config, KAFKA_READER, error);
     if (status == STATUS_OK)
-        status = assign(opened, error);
+        status = assign_partitions(opened, error);
     opened->looked_ms = clock_ms();
     if (status != STATUS_OK) {
         kafka_follow_close(opened);

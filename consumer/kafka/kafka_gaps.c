@@ -21,7 +21,7 @@ enum {
     LOOK_RETRY_MS = 5000, // after a query without an answer: each may take LOOK_TIMEOUT_MS
 };
 
-static void report(const struct kafka_transport *kafka, const char *line)
+static void log_warning(const struct kafka_transport *kafka, const char *line)
 {
     if (kafka->config->log)
         kafka->config->log(kafka->config->log_context, 4, line);
@@ -45,7 +45,7 @@ static void drop_from(struct gaps *gaps, int64_t offset)
         gaps->n_items--;
 }
 
-static void add(struct gaps *gaps, const struct gap *gap)
+static void add_gap(struct gaps *gaps, const struct gap *gap)
 {
     if (gaps->n_items < PARTITION_GAPS_MAX) {
         gaps->items[gaps->n_items++] = *gap;
@@ -81,7 +81,7 @@ void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *part
     int64_t n_finished = map->position == OFFSET_UNKNOWN ? 0 : count_finished(map, from, next);
     struct gap gap = {from, next, n_finished, 0};
     drop_from(&partition->gaps, gap.from);
-    add(&partition->gaps, &gap);
+    add_gap(&partition->gaps, &gap);
 }
 
 // ---- explaining them ----
@@ -111,12 +111,12 @@ static enum status count_deleted(struct kafka_transport *kafka, struct partition
                     gap->from == 0 ? "; a topic may be older than its group" : "");
     if (kafka->config->refuse_deleted)
         return kafka_stop(kafka, error);
-    report(kafka, error->text);
+    log_warning(kafka, error->text);
     return STATUS_OK;
 }
 
-static enum status explain(struct kafka_transport *kafka, struct partition *partition, int64_t log_start,
-                           struct error *error)
+static enum status count_deleted_of_gaps(struct kafka_transport *kafka, struct partition *partition,
+                                         int64_t log_start, struct error *error)
 {
     enum status status = STATUS_OK;
     for (int32_t i = 0; i < partition->gaps.n_items && status == STATUS_OK; i++)
@@ -149,7 +149,7 @@ static enum status look_at_log_starts(struct kafka_transport *kafka, rd_kafka_to
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
         struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
         if (list->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR && list->elems[i].offset >= 0)
-            status = explain(kafka, partition, list->elems[i].offset, error);
+            status = count_deleted_of_gaps(kafka, partition, list->elems[i].offset, error);
     }
     return status;
 }
@@ -196,7 +196,7 @@ void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,
              " of group %s was committed by another program, without an offset map: "
              "unfinished jobs below it are not answered, finished ones above it are answered again",
              committed->topic, committed->partition, committed->offset, kafka->config->group);
-    report(kafka, line);
+    log_warning(kafka, line);
 }
 
 void kafka_gaps_warn_when_idle(struct kafka_transport *kafka)
@@ -219,5 +219,5 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka)
              "no partition for this worker: topic %s has %" PRId32
              ", and group %s more workers than that; it waits for one to leave",
              kafka->config->jobs, n_partitions, kafka->config->group);
-    report(kafka, line);
+    log_warning(kafka, line);
 }

@@ -181,7 +181,7 @@ static void set_records_apart(struct kafka_transport *kafka, int32_t id)
     rd_kafka_queue_destroy(queue);
 }
 
-static enum status assign(struct kafka_transport *kafka, struct error *error)
+static enum status assign_partitions(struct kafka_transport *kafka, struct error *error)
 {
     rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
     for (int i = 0; i < kafka->group.assigned->cnt; i++)
@@ -215,7 +215,7 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++)
         status = begin_partition(kafka, &list->elems[i], error);
     if (status == STATUS_OK)
-        status = assign(kafka, error);
+        status = assign_partitions(kafka, error);
     if (status == STATUS_RETRY)
         return status;
     if (status != STATUS_OK)
@@ -241,7 +241,7 @@ static void drop_assigned(struct kafka_transport *kafka)
     kafka_drop_metadata(&kafka->group.coming);
 }
 
-static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+static void disown_partitions(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     for (int i = 0; i < list->cnt; i++) {
         struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
@@ -325,7 +325,7 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
         (void)!kafka_gaps_explain(kafka, &error);
     // Still in doubt: the broker withholds the offsets from the next owner until the transaction is decided.
     (void)!kafka_transaction_resolve(kafka, deadline_ms, &error);
-    disown(kafka, list);
+    disown_partitions(kafka, list);
     if (cooperative)
         unassign_cooperative(kafka, list);
     else
@@ -342,7 +342,7 @@ static void disown_all(struct kafka_transport *kafka)
         if (kafka->partitions.items[i] && kafka->partitions.items[i]->owned)
             add_partition(list, kafka, i);
     }
-    disown(kafka, list);
+    disown_partitions(kafka, list);
     rd_kafka_topic_partition_list_destroy(list);
     kafka_drop_metadata(&kafka->group.membership);
 }

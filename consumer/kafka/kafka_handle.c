@@ -9,12 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-struct setting {
-    const char *name;
-    const char *value;
-};
-
-static const struct setting settings_common[] = {
+static const struct kafka_property settings_common[] = {
     {"reconnect.backoff.ms", "100"},
     // After a broker's outage commits resumed in 0.3 s with this, in 3 to 6 s with the default of 10 s.
     {"reconnect.backoff.max.ms", "1000"},
@@ -26,7 +21,7 @@ static const struct setting settings_common[] = {
     {NULL, NULL},
 };
 
-static const struct setting settings_consumer[] = {
+static const struct kafka_property settings_consumer[] = {
     {"enable.auto.commit", "false"},
     {"enable.auto.offset.store", "false"},
     // rd_kafka_committed waits for open transactions only in this mode.
@@ -41,16 +36,15 @@ static const struct setting settings_consumer[] = {
     {NULL, NULL},
 };
 
-static const struct setting settings_eager[] = {{"session.timeout.ms", "45000"},
-                                                {"partition.assignment.strategy", "range,roundrobin"},
-                                                {NULL, NULL}};
+static const struct kafka_property settings_eager[] = {{"session.timeout.ms", "45000"},
+                                                       {"partition.assignment.strategy", "range,roundrobin"},
+                                                       {NULL, NULL}};
 
-static const struct setting settings_cooperative[] = {{"session.timeout.ms", "45000"},
-                                                      {"partition.assignment.strategy", "cooperative-sticky"},
-                                                      {NULL, NULL}};
+static const struct kafka_property settings_cooperative[] = {
+    {"session.timeout.ms", "45000"}, {"partition.assignment.strategy", "cooperative-sticky"}, {NULL, NULL}};
 
 // The broker configures session timeout and assignor.
-static const struct setting settings_kip_848[] = {{"group.protocol", "consumer"}, {NULL, NULL}};
+static const struct kafka_property settings_kip_848[] = {{"group.protocol", "consumer"}, {NULL, NULL}};
 
 enum {
     // Cooperative rebalancing can loop, hang at close and crash in earlier versions (librdkafka's issues
@@ -63,14 +57,14 @@ static const struct {
     const char *name;
     int version;
     const char *version_name;
-    const struct setting *settings;
+    const struct kafka_property *settings;
 } protocols[] = {
     [GROUP_PROTOCOL_EAGER] = {"eager", 0, "", settings_eager},
     [GROUP_PROTOCOL_COOPERATIVE] = {"cooperative", VERSION_2_6_1, "2.6.1", settings_cooperative},
     [GROUP_PROTOCOL_CONSUMER] = {"consumer", VERSION_2_12, "2.12.0", settings_kip_848},
 };
 
-static const struct setting settings_reader[] = {
+static const struct kafka_property settings_reader[] = {
     {"enable.auto.commit", "false"},
     {"enable.auto.offset.store", "false"},
     {"isolation.level", "read_committed"},
@@ -81,7 +75,7 @@ static const struct setting settings_reader[] = {
     {NULL, NULL},
 };
 
-static const struct setting settings_transactional[] = {
+static const struct kafka_property settings_transactional[] = {
     {"transaction.timeout.ms", "30000"},
     {"compression.type", "zstd"},
     // Of results no larger than the default of 3 (2,000 of them: 82.5 and 87.3 KB), and its tables are 96 KB
@@ -101,7 +95,7 @@ static const struct setting settings_transactional[] = {
     {NULL, NULL},
 };
 
-static const struct setting settings_producer[] = {
+static const struct kafka_property settings_producer[] = {
     {"enable.idempotence", "true"},
     {"compression.type", "zstd"},
     {"linger.ms", "5"},
@@ -110,7 +104,7 @@ static const struct setting settings_producer[] = {
     {NULL, NULL},
 };
 
-static const struct setting settings_submitter[] = {
+static const struct kafka_property settings_submitter[] = {
     {"transaction.timeout.ms", "15000"}, // KAFKA_SUBMIT_TRANSACTION_MS
     {"compression.type", "zstd"},
     {"linger.ms", "5"},
@@ -120,9 +114,9 @@ static const struct setting settings_submitter[] = {
     {NULL, NULL},
 };
 
-static const struct setting settings_admin[] = {{NULL, NULL}};
+static const struct kafka_property settings_admin[] = {{NULL, NULL}};
 
-static const struct setting *const settings_of_role[] = {
+static const struct kafka_property *const settings_of_role[] = {
     [KAFKA_CONSUMER] = settings_consumer,           [KAFKA_READER] = settings_reader,
     [KAFKA_TRANSACTIONAL] = settings_transactional, [KAFKA_PRODUCER] = settings_producer,
     [KAFKA_SUBMITTER] = settings_submitter,         [KAFKA_ADMIN] = settings_admin,
@@ -145,7 +139,8 @@ int kafka_remaining_ms(int64_t deadline_ms)
 
 // ---- settings ----
 
-static enum status set(rd_kafka_conf_t *conf, const char *name, const char *value, struct error *error)
+static enum status set_property(rd_kafka_conf_t *conf, const char *name, const char *value,
+                                struct error *error)
 {
     char text[ERROR_TEXT_BYTES];
     if (rd_kafka_conf_set(conf, name, value, text, sizeof text) == RD_KAFKA_CONF_OK)
@@ -153,11 +148,11 @@ static enum status set(rd_kafka_conf_t *conf, const char *name, const char *valu
     return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s", text);
 }
 
-static enum status set_all(rd_kafka_conf_t *conf, const struct setting *settings, struct error *error)
+static enum status set_all(rd_kafka_conf_t *conf, const struct kafka_property *settings, struct error *error)
 {
     enum status status = STATUS_OK;
     for (; settings->name && status == STATUS_OK; settings++)
-        status = set(conf, settings->name, settings->value, error);
+        status = set_property(conf, settings->name, settings->value, error);
     return status;
 }
 
@@ -170,7 +165,7 @@ static enum status set_users(rd_kafka_conf_t *conf, const struct kafka_config *c
                 return error_set(error, STATUS_REFUSE, ERROR_USAGE, "-X %s: sheaf sets this property itself",
                                  property->name);
         }
-        enum status status = set(conf, property->name, property->value, error);
+        enum status status = set_property(conf, property->name, property->value, error);
         if (status != STATUS_OK) {
             error_prefix(error, "-X %s", property->name);
             return status;
@@ -201,25 +196,25 @@ static enum status set_membership(rd_kafka_conf_t *conf, const struct kafka_conf
 {
     char name[INSTANCE_NAME_BYTES_MAX + 1];
     if (!config->jobs)
-        return set(conf, "group.instance.id", id, error);
+        return set_property(conf, "group.instance.id", id, error);
     snprintf(name, sizeof name, "%s.%s", id, config->jobs);
-    return set(conf, "group.instance.id", name, error);
+    return set_property(conf, "group.instance.id", name, error);
 }
 
 static enum status set_identity(rd_kafka_conf_t *conf, const struct kafka_config *config,
                                 enum kafka_role role, const char *id, struct error *error)
 {
-    enum status status = set(conf, "bootstrap.servers", config->brokers, error);
+    enum status status = set_property(conf, "bootstrap.servers", config->brokers, error);
     if (status == STATUS_OK)
-        status = set(conf, "client.id", id, error);
+        status = set_property(conf, "client.id", id, error);
     if (status == STATUS_OK && (role == KAFKA_CONSUMER || role == KAFKA_READER))
-        status = set(conf, "group.id", config->group ? config->group : "sheaf", error);
+        status = set_property(conf, "group.id", config->group ? config->group : "sheaf", error);
     // With KIP-848 the name of a killed static member is refused until its session expires.
     bool is_static = !config->dynamic_membership && config->protocol != GROUP_PROTOCOL_CONSUMER;
     if (status == STATUS_OK && role == KAFKA_CONSUMER && is_static)
         status = set_membership(conf, config, id, error);
     if (status == STATUS_OK && role == KAFKA_TRANSACTIONAL)
-        status = set(conf, "transactional.id", id, error);
+        status = set_property(conf, "transactional.id", id, error);
     return status;
 }
 
@@ -335,7 +330,7 @@ enum status kafka_handle_open(struct kafka_handle *handle, const struct kafka_co
     return STATUS_OK;
 }
 
-static void *destroy(void *rk)
+static void *destroy_client(void *rk)
 {
     // A consumer was closed before, or must not leave the group.
     rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
@@ -347,7 +342,7 @@ void kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
     if (!handle->rk)
         return;
     pthread_t thread;
-    if (pthread_create(&thread, NULL, destroy, handle->rk) == 0) {
+    if (pthread_create(&thread, NULL, destroy_client, handle->rk) == 0) {
         int64_t time_ms = clock_wall_us() / 1000 + kafka_remaining_ms(deadline_ms) + 1;
         struct timespec until = {.tv_sec = time_ms / 1000, .tv_nsec = time_ms % 1000 * 1000000};
         if (pthread_timedjoin_np(thread, NULL, &until) != 0)

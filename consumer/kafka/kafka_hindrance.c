@@ -18,7 +18,7 @@ static const char *const consequences[] = {
     [TOPIC_CONTROL] = "cancellations do not reach this worker",
 };
 
-static void report(const struct kafka_transport *kafka, const char *line)
+static void log_warning(const struct kafka_transport *kafka, const char *line)
 {
     if (kafka->config->log)
         kafka->config->log(kafka->config->log_context, 4, line);
@@ -61,7 +61,7 @@ static void note_return(struct kafka_transport *kafka, int which)
         return; // tried again by the next poll
     kafka->hindrance.is_reported[which] = false;
     snprintf(line, sizeof line, "topic %.250s is there again", topic->name);
-    report(kafka, line);
+    log_warning(kafka, line);
 }
 
 static enum status look_at_topic(struct kafka_transport *kafka, int which, struct error *error)
@@ -78,7 +78,7 @@ static enum status look_at_topic(struct kafka_transport *kafka, int which, struc
     snprintf(hindrance->text, sizeof hindrance->text, "Kafka at %.150s has no topic %.250s any more: %s",
              kafka->config->brokers, topic->name, consequences[which]);
     if (!hindrance->is_reported[which])
-        report(kafka, hindrance->text);
+        log_warning(kafka, hindrance->text);
     hindrance->is_reported[which] = true;
     return STATUS_OK;
 }
@@ -95,7 +95,7 @@ static void look_at_silence(struct kafka_transport *kafka)
              "Kafka at %.150s: no broker has answered for %" PRId64 " s", kafka->config->brokers,
              silence_ms / 1000);
     if (is_new)
-        report(kafka, hindrance->text);
+        log_warning(kafka, hindrance->text);
 }
 
 // An outage ends with the first answer to a question asked after it began, however long the answer takes.

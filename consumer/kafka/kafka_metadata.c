@@ -31,7 +31,7 @@ struct kafka_metadata_client {
 
 // ---- the thread of one question ----
 
-static int32_t find(const rd_kafka_metadata_t *metadata, const char *name)
+static int32_t count_partitions(const rd_kafka_metadata_t *metadata, const char *name)
 {
     for (int i = 0; i < metadata->topic_cnt; i++) {
         const rd_kafka_metadata_topic_t *topic = &metadata->topics[i];
@@ -44,7 +44,7 @@ static int32_t find(const rd_kafka_metadata_t *metadata, const char *name)
     return NO_ANSWER;
 }
 
-static void *ask(void *context)
+static void *request_metadata(void *context)
 {
     struct kafka_metadata_client *client = context;
     const rd_kafka_metadata_t *metadata;
@@ -52,7 +52,7 @@ static void *ask(void *context)
     if (client->code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return NULL;
     for (int i = 0; i < client->n_topics; i++)
-        client->n_partitions[i] = find(metadata, rd_kafka_topic_name(client->topics[i]));
+        client->n_partitions[i] = count_partitions(metadata, rd_kafka_topic_name(client->topics[i]));
     rd_kafka_metadata_destroy(metadata);
     return NULL;
 }
@@ -98,7 +98,7 @@ static bool start_thread(struct kafka_metadata_client *client)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool is_started = pthread_create(&client->thread, NULL, ask, client) == 0;
+    bool is_started = pthread_create(&client->thread, NULL, request_metadata, client) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (is_started)
         pthread_setname_np(client->thread, CLIENT_ID);
@@ -120,7 +120,7 @@ static void take_answer(struct kafka_metadata *metadata)
     metadata->n_answers++;
 }
 
-static bool collect(struct kafka_metadata *metadata)
+static bool collect_answer(struct kafka_metadata *metadata)
 {
     if (!metadata->is_asking || pthread_tryjoin_np(metadata->client->thread, NULL) != 0)
         return false;
@@ -154,7 +154,7 @@ void kafka_metadata_init(struct kafka_metadata *metadata, const struct kafka_con
 
 bool kafka_metadata_turn(struct kafka_metadata *metadata)
 {
-    bool has_answer = collect(metadata);
+    bool has_answer = collect_answer(metadata);
     if (metadata->client)
         kafka_handle_serve(&metadata->client->handle);
     if (!is_due(metadata))

@@ -95,7 +95,7 @@ static enum status open_handle(struct kafka_producer *producer, const struct kaf
     return kafka_handle_open(&producer->handle, config, role, conf, error);
 }
 
-static enum status allocate(struct kafka_producer **producer, const char *topic, struct error *error)
+static enum status allocate_producer(struct kafka_producer **producer, const char *topic, struct error *error)
 {
     *producer = calloc(1, sizeof **producer);
     if (!*producer)
@@ -123,7 +123,7 @@ enum status kafka_producer_open(struct kafka_producer **producer, const struct k
         required = (struct kafka_topic){.name = topic, .n_partitions = 1, .compacted = true};
     enum status status = require_topics(config, &required, 1, NULL, error);
     if (status == STATUS_OK)
-        status = allocate(producer, topic, error);
+        status = allocate_producer(producer, topic, error);
     if (status == STATUS_OK)
         status = open_handle(*producer, config, NULL, error);
     if (status == STATUS_OK)
@@ -135,8 +135,8 @@ enum status kafka_producer_open(struct kafka_producer **producer, const struct k
 
 // Takes ownership of the fault. A transaction open for longer than transaction.timeout.ms is fenced by its
 // coordinator; a younger one by a newer producer of the same id.
-static enum status judge(struct kafka_producer *producer, rd_kafka_error_t *fault, const char *what,
-                         struct error *error)
+static enum status judge_fault(struct kafka_producer *producer, rd_kafka_error_t *fault, const char *what,
+                               struct error *error)
 {
     if (!fault)
         return STATUS_OK;
@@ -156,9 +156,9 @@ static enum status judge(struct kafka_producer *producer, rd_kafka_error_t *faul
 }
 
 // Retries a retriable call until the deadline.
-static enum status call(struct kafka_producer *producer,
-                        rd_kafka_error_t *(*function)(rd_kafka_t *rk, int timeout_ms), int timeout_ms,
-                        const char *what, struct error *error)
+static enum status call_until_deadline(struct kafka_producer *producer,
+                                       rd_kafka_error_t *(*function)(rd_kafka_t *rk, int timeout_ms),
+                                       int timeout_ms, const char *what, struct error *error)
 {
     int64_t deadline_ms = clock_ms() + timeout_ms;
     rd_kafka_error_t *fault;
@@ -167,7 +167,7 @@ static enum status call(struct kafka_producer *producer,
         rd_kafka_error_destroy(fault);
         rd_kafka_poll(producer->handle.rk, RETRY_WAIT_MS);
     }
-    return judge(producer, fault, what, error);
+    return judge_fault(producer, fault, what, error);
 }
 
 enum status kafka_producer_open_transactional(struct kafka_producer **producer,
@@ -180,7 +180,7 @@ enum status kafka_producer_open_transactional(struct kafka_producer **producer,
     size_t bytes_max = 0;
     enum status status = require_topics(config, topics, 2, &bytes_max, error);
     if (status == STATUS_OK)
-        status = allocate(producer, config->jobs, error);
+        status = allocate_producer(producer, config->jobs, error);
     if (status != STATUS_OK)
         return status;
     struct kafka_producer *opened = *producer;
@@ -193,15 +193,15 @@ enum status kafka_producer_open_transactional(struct kafka_producer **producer,
     char what[400];
     snprintf(what, sizeof what, "transactional id %.300s", transactional_id);
     if (status == STATUS_OK)
-        status = call(opened, rd_kafka_init_transactions, INIT_TIMEOUT_MS, what, error);
+        status = call_until_deadline(opened, rd_kafka_init_transactions, INIT_TIMEOUT_MS, what, error);
     return complete_opening(producer, status);
 }
 
-static enum status begin(struct kafka_producer *producer, struct error *error)
+static enum status begin_transaction(struct kafka_producer *producer, struct error *error)
 {
     producer->began_ms = clock_ms();
-    enum status status =
-        judge(producer, rd_kafka_begin_transaction(producer->handle.rk), "beginning a transaction", error);
+    enum status status = judge_fault(producer, rd_kafka_begin_transaction(producer->handle.rk),
+                                     "beginning a transaction", error);
     producer->is_open = status == STATUS_OK;
     if (producer->is_open)
         fault_point(FAULT_BEGUN);
@@ -227,7 +227,7 @@ static enum status report_failure(struct kafka_producer *producer, struct error 
     char what[600];
     snprintf(what, sizeof what, "writing to topics %.249s and %.249s", config->jobs, config->control);
     enum status status =
-        judge(producer, rd_kafka_commit_transaction(producer->handle.rk, CALL_TIMEOUT_MS), what, error);
+        judge_fault(producer, rd_kafka_commit_transaction(producer->handle.rk, CALL_TIMEOUT_MS), what, error);
     return status == STATUS_OK ? kafka_error_set(error, STATUS_RETRY, &producer->handle, what, code) : status;
 }
 
@@ -241,8 +241,8 @@ static rd_kafka_headers_t *copy_headers(const struct kafka_record *record)
 }
 
 // Takes ownership of the headers if it succeeds.
-static rd_kafka_resp_err_t produce(struct kafka_producer *producer, rd_kafka_topic_t *topic,
-                                   const struct kafka_record *record, rd_kafka_headers_t *headers)
+static rd_kafka_resp_err_t produce_record(struct kafka_producer *producer, rd_kafka_topic_t *topic,
+                                          const struct kafka_record *record, rd_kafka_headers_t *headers)
 {
     return rd_kafka_producev(producer->handle.rk, RD_KAFKA_V_RKT(topic),
                              RD_KAFKA_V_KEY(record->key.data, record->key.size),
@@ -258,7 +258,7 @@ static enum status send_to(struct kafka_producer *producer, rd_kafka_topic_t *to
     rd_kafka_resp_err_t code;
     rd_kafka_poll(producer->handle.rk, 0);
     while (producer->failure == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        code = produce(producer, topic, record, headers);
+        code = produce_record(producer, topic, record, headers);
         if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
             return STATUS_OK;
         if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
@@ -292,7 +292,8 @@ enum status kafka_producer_send(struct kafka_producer *producer, const struct ka
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "a record of %zu bytes is larger than topic %s takes (max.message.bytes %zu)",
                          record_bytes(record), producer->topic_name, producer->record_bytes_max);
-    enum status status = producer->control && !producer->is_open ? begin(producer, error) : STATUS_OK;
+    enum status status =
+        producer->control && !producer->is_open ? begin_transaction(producer, error) : STATUS_OK;
     return status == STATUS_OK ? send_to(producer, producer->topic, record, error) : status;
 }
 
@@ -320,7 +321,7 @@ enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms
 enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *control,
                                   int timeout_ms, struct error *error)
 {
-    enum status status = producer->is_open ? STATUS_OK : begin(producer, error);
+    enum status status = producer->is_open ? STATUS_OK : begin_transaction(producer, error);
     if (status == STATUS_OK)
         status = send_to(producer, producer->control, control, error);
     if (status == STATUS_OK) // the commit would flush too
@@ -328,7 +329,8 @@ enum status kafka_producer_commit(struct kafka_producer *producer, const struct 
     if (status == STATUS_OK)
         fault_point(FAULT_PRODUCED);
     if (status == STATUS_OK)
-        status = call(producer, rd_kafka_commit_transaction, timeout_ms, "committing a transaction", error);
+        status = call_until_deadline(producer, rd_kafka_commit_transaction, timeout_ms,
+                                     "committing a transaction", error);
     if (status != STATUS_OK)
         return status;
     producer->is_open = false;

@@ -150,7 +150,7 @@ static size_t header_bytes(const struct header *headers, int32_t n_headers)
     return bytes;
 }
 
-static bool fits(const struct outgoing *record)
+static bool fits_in_message(const struct outgoing *record)
 {
     size_t bytes = record->key.size + record->value.size + RECORD_OVERHEAD_BYTES +
                    header_bytes(record->headers, record->n_headers) +
@@ -165,8 +165,8 @@ static void add_headers(rd_kafka_headers_t *list, const struct header *headers, 
                             (ssize_t)headers[i].value.size);
 }
 
-static enum status produce(struct kafka_transport *kafka, const struct outgoing *record, int64_t deadline_ms,
-                           struct error *error)
+static enum status produce_record(struct kafka_transport *kafka, const struct outgoing *record,
+                                  int64_t deadline_ms, struct error *error)
 {
     rd_kafka_headers_t *headers = rd_kafka_headers_new((size_t)(record->n_headers + record->own->n_items));
     add_headers(headers, record->headers, record->n_headers);
@@ -217,7 +217,7 @@ static bool is_bare(const struct job *job)
     return job->source.refusals >= 2 * KAFKA_REFUSALS_MAX;
 }
 
-static void strip(struct outgoing *record, struct job *job)
+static void strip_record(struct outgoing *record, struct job *job)
 {
     record->key = job->job_id;
     job->result.n_warnings = 0;
@@ -236,10 +236,10 @@ static enum status shrink_result(struct kafka_transport *kafka, struct job *job,
     kafka->figures.n_oversize++;
     job_fail(job, &too_large);
     enum status status = encode_result(kafka, job, record, error);
-    if (status != STATUS_OK || fits(record))
+    if (status != STATUS_OK || fits_in_message(record))
         return status;
     // The cause is the key, trace headers or warnings; the rest fits TOPIC_BYTES_MIN.
-    strip(record, job);
+    strip_record(record, job);
     return encode_result(kafka, job, record, error);
 }
 
@@ -257,13 +257,13 @@ static enum status publish_result(struct kafka_transport *kafka, struct job *job
                               index};
     struct error unreadable;
     if (is_bare(job))
-        strip(&record, job);
+        strip_record(&record, job);
     if (result_check(job, &unreadable) != STATUS_OK)
         job_fail(job, &unreadable);
     enum status status = encode_result(kafka, job, &record, error);
-    if (status == STATUS_OK && !fits(&record))
+    if (status == STATUS_OK && !fits_in_message(&record))
         status = shrink_result(kafka, job, &record, error);
-    return status == STATUS_OK ? produce(kafka, &record, deadline_ms, error) : status;
+    return status == STATUS_OK ? produce_record(kafka, &record, deadline_ms, error) : status;
 }
 
 enum { DEAD_KEY_BYTES = 320 };
@@ -293,19 +293,19 @@ static enum status publish_dead_letter(struct kafka_transport *kafka, struct job
     headers_of_dead_letter(&kafka->scratch.headers, job, cut ? HEADERS_BEYOND : NULL, now_us);
     if (kafka->outputs.dead_is_compacted)
         record.key = dead_key(job, name);
-    if (!is_bare(job) && !fits(&record)) {
+    if (!is_bare(job) && !fits_in_message(&record)) {
         kafka->figures.n_oversize++;
         record.value = (struct text){0};
         headers_of_dead_letter(&kafka->scratch.headers, job, cut ? "value, " HEADERS_BEYOND : "value",
                                now_us);
     }
-    if (is_bare(job) || !fits(&record)) {
+    if (is_bare(job) || !fits_in_message(&record)) {
         record.key = dead_key(job, name);
         record.value = (struct text){0};
         record.n_headers = 0;
         headers_of_dead_letter(&kafka->scratch.headers, job, "value, key, headers", now_us);
     }
-    return produce(kafka, &record, deadline_ms, error);
+    return produce_record(kafka, &record, deadline_ms, error);
 }
 
 // Records for the dead topic: not decodable, crashed workers, or without a job id.

@@ -11,7 +11,7 @@ static struct partition *owner_of(const struct kafka_transport *kafka, const str
 }
 
 // No job is computed alone any longer.
-static void rest(struct kafka_transport *kafka)
+static void rest_suspects(struct kafka_transport *kafka)
 {
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         struct partition *partition = kafka->partitions.items[i];
@@ -38,7 +38,7 @@ enum status kafka_start(struct transport *transport, struct job *const *jobs, si
 {
     struct kafka_transport *kafka = (struct kafka_transport *)transport;
     if (how == SUSPECT_ALONE || kafka->alone)
-        rest(kafka);
+        rest_suspects(kafka);
     for (size_t i = 0; i < n_jobs; i++) {
         struct partition *partition = owner_of(kafka, jobs[i]);
         if (!partition)
@@ -58,7 +58,7 @@ enum status kafka_start(struct transport *transport, struct job *const *jobs, si
     return status;
 }
 
-static void mark(struct partition *partition)
+static void mark_leaving(struct partition *partition)
 {
     if (!partition || !partition->owned || partition->map.watermark == OFFSET_UNKNOWN)
         return;
@@ -70,9 +70,9 @@ static void mark(struct partition *partition)
 void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     for (int i = 0; list && i < list->cnt; i++)
-        mark(partition_find(&kafka->partitions, list->elems[i].partition));
+        mark_leaving(partition_find(&kafka->partitions, list->elems[i].partition));
     for (int32_t i = 0; !list && i < kafka->partitions.n_items; i++)
-        mark(kafka->partitions.items[i]);
+        mark_leaving(kafka->partitions.items[i]);
 }
 
 // If this fails, the next owner counts a crash: the jobs are computed as suspects, with the same results.

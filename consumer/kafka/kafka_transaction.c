@@ -57,8 +57,8 @@ static bool is_duplicate_id(const struct kafka_transport *kafka, const rd_kafka_
 }
 
 // Takes ownership of the fault.
-static enum outcome judge(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
-                          struct error *error)
+static enum outcome judge_fault(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
+                                struct error *error)
 {
     if (!fault)
         return OUTCOME_DONE;
@@ -119,7 +119,7 @@ static void sort_entries(struct transaction_entry *entries, size_t n_entries)
         qsort(entries, n_entries, sizeof *entries, compare_entries);
 }
 
-static void clear(struct transaction *transaction)
+static void clear_transaction(struct transaction *transaction)
 {
     transaction->phase = TRANSACTION_NONE;
     transaction->n_entries = 0;
@@ -174,8 +174,8 @@ static void drop_twins(struct transaction *transaction, struct job *const *jobs,
 }
 
 // Ownership and membership of the transaction are consistent: no callback runs before it ends.
-static enum status choose(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                          enum fate *fates, struct error *error)
+static enum status choose_fates(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                                enum fate *fates, struct error *error)
 {
     struct transaction *transaction = &kafka->transaction;
     transaction->entries = calloc(n_jobs + 1, sizeof *transaction->entries);
@@ -186,7 +186,7 @@ static enum status choose(struct kafka_transport *kafka, struct job *const *jobs
         if (find_unacknowledged(transaction, jobs[i])) {
             fates[i] = FATE_TELL;
         } else if (partition && is_between_owners(kafka)) {
-            clear(transaction);
+            clear_transaction(transaction);
             return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced",
                              kafka->config->brokers);
         } else if (partition && partition->owned) {
@@ -200,8 +200,8 @@ static enum status choose(struct kafka_transport *kafka, struct job *const *jobs
 }
 
 // The outcome is known and the caller may free the jobs.
-static void tell(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                 const enum fate *fates, bool *committed)
+static void set_committed(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                          const enum fate *fates, bool *committed)
 {
     struct transaction *transaction = &kafka->transaction;
     size_t n_kept = 0;
@@ -225,8 +225,8 @@ static void tell(struct kafka_transport *kafka, struct job *const *jobs, size_t 
     }
 }
 
-static enum status publish(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                           const enum fate *fates, int64_t deadline_ms, struct error *error)
+static enum status publish_jobs(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                                const enum fate *fates, int64_t deadline_ms, struct error *error)
 {
     enum status status = STATUS_OK;
     size_t n_doubted = 0;
@@ -304,7 +304,7 @@ static enum status collect_offsets(struct kafka_transport *kafka, struct error *
 // ---- the end of a transaction ----
 
 // The transaction is committed: updates the maps.
-static void apply(struct kafka_transport *kafka)
+static void apply_entries(struct kafka_transport *kafka)
 {
     struct transaction *transaction = &kafka->transaction;
     for (size_t i = 0; i < transaction->n_entries; i++) {
@@ -338,7 +338,7 @@ static enum status add_unacknowledged(struct transaction *transaction, struct er
         unacknowledged[transaction->n_unacknowledged++] = transaction->entries[i];
     transaction->unacknowledged = unacknowledged;
     sort_entries(unacknowledged, n_entries);
-    clear(transaction);
+    clear_transaction(transaction);
     return STATUS_OK;
 }
 
@@ -347,15 +347,15 @@ static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, 
     kafka->transaction.phase = TRANSACTION_ABORTING;
     enum outcome outcome;
     do {
-        outcome = judge(kafka, rd_kafka_abort_transaction(kafka->producer.rk, call_ms(deadline_ms)),
-                        "aborting a transaction", error);
+        outcome = judge_fault(kafka, rd_kafka_abort_transaction(kafka->producer.rk, call_ms(deadline_ms)),
+                              "aborting a transaction", error);
     } while (try_again(kafka, outcome, deadline_ms));
     if (outcome == OUTCOME_RETRY)
         return STATUS_RETRY;
     if (outcome != OUTCOME_DONE) // neither aborted nor to be aborted again
         return give_up_producer(kafka, error);
     kafka->figures.n_aborts++;
-    clear(&kafka->transaction);
+    clear_transaction(&kafka->transaction);
     return STATUS_OK;
 }
 
@@ -373,8 +373,8 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
     kafka->transaction.phase = TRANSACTION_COMMITTING;
     enum outcome outcome;
     do {
-        outcome = judge(kafka, rd_kafka_commit_transaction(kafka->producer.rk, call_ms(deadline_ms)),
-                        "committing a transaction", error);
+        outcome = judge_fault(kafka, rd_kafka_commit_transaction(kafka->producer.rk, call_ms(deadline_ms)),
+                              "committing a transaction", error);
     } while (try_again(kafka, outcome, deadline_ms));
     if (outcome == OUTCOME_BROKEN)
         return give_up_producer(kafka, error);
@@ -383,7 +383,7 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
     if (outcome == OUTCOME_RETRY)
         return STATUS_RETRY;
     fault_point(FAULT_COMMITTED);
-    apply(kafka);
+    apply_entries(kafka);
     return STATUS_OK;
 }
 
@@ -412,7 +412,7 @@ static void sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partiti
 static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
     if (!kafka->transaction.offsets) { // it was aborted before its producer was replaced
-        clear(&kafka->transaction);
+        clear_transaction(&kafka->transaction);
         return STATUS_OK;
     }
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_copy(kafka->transaction.offsets);
@@ -468,7 +468,7 @@ enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t dea
 
 void kafka_transaction_finish(struct kafka_transport *kafka)
 {
-    clear(&kafka->transaction);
+    clear_transaction(&kafka->transaction);
     free(kafka->transaction.unacknowledged);
     kafka->transaction = (struct transaction){0};
 }
@@ -482,32 +482,32 @@ static enum status send_offsets(struct kafka_transport *kafka, int64_t deadline_
         rd_kafka_error_t *fault =
             rd_kafka_send_offsets_to_transaction(kafka->producer.rk, kafka->transaction.offsets,
                                                  kafka->group.membership, call_ms(deadline_ms));
-        outcome = judge(kafka, fault, "sending offsets", error);
+        outcome = judge_fault(kafka, fault, "sending offsets", error);
     } while (try_again(kafka, outcome, deadline_ms));
     if (outcome == OUTCOME_BROKEN)
         return give_up_producer(kafka, error);
     return outcome == OUTCOME_DONE ? STATUS_OK : STATUS_RETRY;
 }
 
-static enum status run(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                       const enum fate *fates, int64_t deadline_ms, struct error *error)
+static enum status run_transaction(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                                   const enum fate *fates, int64_t deadline_ms, struct error *error)
 {
     enum status status = is_between_owners(kafka) ? STATUS_OK : collect_offsets(kafka, error);
     if (status != STATUS_OK || !kafka->transaction.offsets || kafka->transaction.offsets->cnt == 0) {
-        clear(&kafka->transaction);
+        clear_transaction(&kafka->transaction);
         return status;
     }
     kafka->transaction.began_ms = clock_ms();
     enum outcome outcome =
-        judge(kafka, rd_kafka_begin_transaction(kafka->producer.rk), "beginning a transaction", error);
+        judge_fault(kafka, rd_kafka_begin_transaction(kafka->producer.rk), "beginning a transaction", error);
     if (outcome == OUTCOME_BROKEN)
         return give_up_producer(kafka, error);
     if (outcome != OUTCOME_DONE) {
-        clear(&kafka->transaction);
+        clear_transaction(&kafka->transaction);
         return STATUS_RETRY;
     }
     fault_point(FAULT_BEGUN);
-    status = publish(kafka, jobs, n_jobs, fates, deadline_ms, error);
+    status = publish_jobs(kafka, jobs, n_jobs, fates, deadline_ms, error);
     if (status == STATUS_OK) {
         fault_point(FAULT_PRODUCED);
         status = send_offsets(kafka, deadline_ms, error);
@@ -516,7 +516,7 @@ static enum status run(struct kafka_transport *kafka, struct job *const *jobs, s
         fault_point(FAULT_OFFSETS_SENT);
         status = commit_it(kafka, deadline_ms, error);
         if (status == STATUS_OK)
-            clear(&kafka->transaction);
+            clear_transaction(&kafka->transaction);
         return status;
     }
     return kafka->transaction.phase == TRANSACTION_BROKEN ? status : abort_because(kafka, error);
@@ -547,13 +547,13 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
     kafka_refresh_membership(kafka);
     status = kafka_refusals_begin(&kafka->refusals, n_jobs, error);
     if (status == STATUS_OK)
-        status = choose(kafka, jobs, n_jobs, fates, error);
+        status = choose_fates(kafka, jobs, n_jobs, fates, error);
     if (status == STATUS_OK)
-        status = run(kafka, jobs, n_jobs, fates, deadline_ms, error);
+        status = run_transaction(kafka, jobs, n_jobs, fates, deadline_ms, error);
     if (status == STATUS_RETRY)
         status = kafka_isolation_count(kafka, jobs, n_jobs, error);
     if (status == STATUS_OK)
-        tell(kafka, jobs, n_jobs, fates, committed);
+        set_committed(kafka, jobs, n_jobs, fates, committed);
     kafka_refusals_end(&kafka->refusals);
     free(fates);
     kafka->figures.commit_us = clock_wall_us() - began_us;

@@ -48,7 +48,7 @@ static bool in_window(const struct offset_map *map, int64_t offset)
 
 // Moves the watermark over finished offsets and over gaps. Each offset of the window is passed once; a gap of
 // any length is skipped in one step.
-static void advance(struct offset_map *map)
+static void advance_watermark(struct offset_map *map)
 {
     while (map->n_running > 0 || map->n_finished > 0) {
         if (bit_get(map->finished, map->watermark)) {
@@ -87,7 +87,7 @@ enum delivery offset_map_deliver(struct offset_map *map, int64_t offset)
     }
     if (map->position <= offset)
         map->position = offset + 1;
-    advance(map);
+    advance_watermark(map);
     return known ? DELIVERY_DONE : DELIVERY_NEW;
 }
 
@@ -113,7 +113,7 @@ void offset_map_finish(struct offset_map *map, int64_t offset)
     stop_running(map, offset);
     bit_set(map->finished, offset);
     map->n_finished++;
-    advance(map);
+    advance_watermark(map);
 }
 
 void offset_map_forget(struct offset_map *map, int64_t offset)
@@ -136,7 +136,7 @@ void offset_map_reach(struct offset_map *map, int64_t offset)
         map->watermark = map->position = offset;
     if (map->position < offset)
         map->position = offset;
-    advance(map);
+    advance_watermark(map);
 }
 
 bool offset_map_is_full(const struct offset_map *map)
@@ -200,7 +200,7 @@ void offset_map_encode(const struct offset_map *map, struct buffer *out)
     base64_encode((struct text){(const char *)bytes, CRC_BYTES + size}, out);
 }
 
-static enum status refuse(struct error *error, int64_t offset, const char *what)
+static enum status refuse_metadata(struct error *error, int64_t offset, const char *what)
 {
     return error_set(error, STATUS_REFUSE, ERROR_BROKER,
                      "the metadata committed with offset %" PRId64
@@ -209,36 +209,37 @@ static enum status refuse(struct error *error, int64_t offset, const char *what)
 }
 
 // Accepts only the encoding of offset_map_encode: one text per map.
-static enum status decode(int64_t offset, struct text metadata, struct buffer *bytes, struct error *error)
+static enum status decode_bitmap(int64_t offset, struct text metadata, struct buffer *bytes,
+                                 struct error *error)
 {
     size_t tag_size = sizeof TAG - 1;
     if (metadata.size < tag_size || memcmp(metadata.data, TAG, tag_size) != 0)
-        return refuse(error, offset, "is not an offset map of this version of sheaf (tag " TAG ")");
+        return refuse_metadata(error, offset, "is not an offset map of this version of sheaf (tag " TAG ")");
     if (metadata.size > OFFSET_MAP_TEXT_BYTES_MAX)
-        return refuse(error, offset, "is longer than an offset map can be");
+        return refuse_metadata(error, offset, "is longer than an offset map can be");
     struct text digits = {metadata.data + tag_size, metadata.size - tag_size};
     if (!base64_decode(digits, bytes)) {
         if (bytes->failed)
             return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to read an offset map");
-        return refuse(error, offset, "is a damaged offset map: it is not base64");
+        return refuse_metadata(error, offset, "is a damaged offset map: it is not base64");
     }
     if (bytes->size < CRC_BYTES)
-        return refuse(error, offset, "is a damaged offset map: it is cut short");
+        return refuse_metadata(error, offset, "is a damaged offset map: it is cut short");
     const unsigned char *data = (const unsigned char *)bytes->data;
     size_t size = bytes->size - CRC_BYTES;
     uint32_t crc = 0;
     for (size_t i = 0; i < CRC_BYTES; i++)
         crc |= (uint32_t)data[i] << 8 * i;
     if (crc != offset_map_crc(offset, data + CRC_BYTES, size))
-        return refuse(error, offset, "is a damaged offset map: its CRC is wrong");
+        return refuse_metadata(error, offset, "is a damaged offset map: its CRC is wrong");
     if (size > 0 &&
         (data[CRC_BYTES + size - 1] == 0 || data[CRC_BYTES] & 1 || offset > OFFSET_MAX - 8 * (int64_t)size))
-        return refuse(error, offset, "is an offset map that sheaf does not write");
+        return refuse_metadata(error, offset, "is an offset map that sheaf does not write");
     return STATUS_OK;
 }
 
 // Moves the bits to a window at `offset`; offsets in computation remain unfinished.
-static void restart(struct offset_map *map, int64_t offset, const unsigned char *bitmap, size_t size)
+static void restart_at(struct offset_map *map, int64_t offset, const unsigned char *bitmap, size_t size)
 {
     struct offset_map old = *map;
     *map = (struct offset_map){.watermark = offset, .position = offset};
@@ -256,7 +257,7 @@ static void restart(struct offset_map *map, int64_t offset, const unsigned char 
 
 void offset_map_restart_empty(struct offset_map *map, int64_t offset)
 {
-    restart(map, offset, NULL, 0);
+    restart_at(map, offset, NULL, 0);
 }
 
 enum status offset_map_restart(struct offset_map *map, int64_t offset, struct text metadata,
@@ -273,9 +274,9 @@ enum status offset_map_restart(struct offset_map *map, int64_t offset, struct te
     if (dot)
         metadata.size = (size_t)(dot - metadata.data);
     struct buffer bytes = {0};
-    enum status status = decode(offset, metadata, &bytes, error);
+    enum status status = decode_bitmap(offset, metadata, &bytes, error);
     if (status == STATUS_OK)
-        restart(map, offset, (const unsigned char *)bytes.data + CRC_BYTES, bytes.size - CRC_BYTES);
+        restart_at(map, offset, (const unsigned char *)bytes.data + CRC_BYTES, bytes.size - CRC_BYTES);
     buffer_finish(&bytes);
     return status;
 }

@@ -8,7 +8,7 @@ struct partition *partition_find(const struct partition_table *table, int32_t id
     return id >= 0 && id < table->n_items ? table->items[id] : NULL;
 }
 
-static bool grow(struct partition_table *table, int32_t n_items)
+static bool grow_table(struct partition_table *table, int32_t n_items)
 {
     struct partition **items = realloc(table->items, (size_t)n_items * sizeof(struct partition *));
     if (!items)
@@ -21,7 +21,7 @@ static bool grow(struct partition_table *table, int32_t n_items)
 
 struct partition *partition_add(struct partition_table *table, int32_t id, int32_t n_partitions_max)
 {
-    if (id < 0 || id >= n_partitions_max || (id >= table->n_items && !grow(table, id + 1)))
+    if (id < 0 || id >= n_partitions_max || (id >= table->n_items && !grow_table(table, id + 1)))
         return NULL;
     struct partition *partition = table->items[id];
     if (!partition) {

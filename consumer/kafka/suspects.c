@@ -19,7 +19,7 @@ _Static_assert(sizeof TAG - 1 + (BYTES_MAX + 2) / 3 * 4 <= SUSPECTS_TEXT_BYTES_M
 
 // ---- the list ----
 
-static int32_t find(const struct suspects *suspects, int64_t offset)
+static int32_t find_index(const struct suspects *suspects, int64_t offset)
 {
     int32_t low = 0, high = suspects->n_items;
     while (low < high) {
@@ -56,14 +56,14 @@ static void forget_least(struct suspects *suspects)
     remove_at(suspects, least);
 }
 
-static struct suspect *obtain(struct suspects *suspects, int64_t offset)
+static struct suspect *obtain_suspect(struct suspects *suspects, int64_t offset)
 {
-    int32_t i = find(suspects, offset);
+    int32_t i = find_index(suspects, offset);
     if (is_at(suspects, i, offset))
         return &suspects->items[i];
     if (suspects->n_items == SUSPECTS_MAX) {
         forget_least(suspects);
-        i = find(suspects, offset);
+        i = find_index(suspects, offset);
     }
     memmove(&suspects->items[i + 1], &suspects->items[i],
             (size_t)(suspects->n_items - i) * sizeof *suspects->items);
@@ -74,13 +74,13 @@ static struct suspect *obtain(struct suspects *suspects, int64_t offset)
 
 int32_t suspects_crashes(const struct suspects *suspects, int64_t offset)
 {
-    int32_t i = find(suspects, offset);
+    int32_t i = find_index(suspects, offset);
     return is_at(suspects, i, offset) ? suspects->items[i].crashes : offset < suspects->doubtful;
 }
 
 void suspects_compute(struct suspects *suspects, int64_t offset, enum suspect_state state)
 {
-    obtain(suspects, offset)->state = (uint8_t)state;
+    obtain_suspect(suspects, offset)->state = (uint8_t)state;
 }
 
 void suspects_rest(struct suspects *suspects)
@@ -105,7 +105,7 @@ void suspects_prune(struct suspects *suspects, const struct offset_map *map)
 
 // ---- a crash ----
 
-static void blame(struct suspects *suspects)
+static void count_crash(struct suspects *suspects)
 {
     bool alone = false;
     for (int32_t i = 0; i < suspects->n_items; i++)
@@ -127,7 +127,7 @@ struct bytes {
     bool failed;
 };
 
-static void put(struct bytes *bytes, uint64_t value, int n)
+static void put_integer(struct bytes *bytes, uint64_t value, int n)
 {
     for (int i = 0; i < n; i++)
         bytes->data[bytes->size++] = (unsigned char)(value >> 8 * i);
@@ -140,7 +140,7 @@ static void put_varint(struct bytes *bytes, uint64_t value)
     bytes->data[bytes->size++] = (unsigned char)value;
 }
 
-static uint64_t get(struct bytes *bytes, size_t n)
+static uint64_t get_integer(struct bytes *bytes, size_t n)
 {
     uint64_t value = 0;
     if (bytes->failed || bytes->size - bytes->at < n) {
@@ -157,7 +157,7 @@ static uint64_t get_varint(struct bytes *bytes)
 {
     uint64_t value = 0;
     for (int shift = 0; shift < 63; shift += 7) {
-        uint64_t byte = get(bytes, 1);
+        uint64_t byte = get_integer(bytes, 1);
         value |= (byte & 0x7F) << shift;
         if (!(byte & 0x80))
             return value;
@@ -176,14 +176,14 @@ int64_t suspects_encode(const struct suspects *suspects, const struct offset_map
     suspects_prune(&snapshot, map);
     if (leaving)
         suspects_rest(&snapshot);
-    put(&bytes, owner, OWNER_BYTES);
-    put(&bytes, leaving ? 0 : FLAG_COMPUTING, 1);
+    put_integer(&bytes, owner, OWNER_BYTES);
+    put_integer(&bytes, leaving ? 0 : FLAG_COMPUTING, 1);
     put_varint(&bytes, (uint64_t)(promised - offset));
     put_varint(&bytes, snapshot.doubtful > offset ? (uint64_t)(snapshot.doubtful - offset) : 0);
     put_varint(&bytes, (uint64_t)snapshot.n_items);
     for (int32_t i = 0; i < snapshot.n_items; i++) {
         put_varint(&bytes, (uint64_t)(snapshot.items[i].offset - offset));
-        put(&bytes, (uint64_t)(snapshot.items[i].crashes << 2 | snapshot.items[i].state), 1);
+        put_integer(&bytes, (uint64_t)(snapshot.items[i].crashes << 2 | snapshot.items[i].state), 1);
         offset = snapshot.items[i].offset;
     }
     uint32_t crc = offset_map_crc(map->watermark, bytes.data + CRC_BYTES, bytes.size - CRC_BYTES);
@@ -194,7 +194,7 @@ int64_t suspects_encode(const struct suspects *suspects, const struct offset_map
     return promised;
 }
 
-static enum status refuse(struct error *error, int64_t offset, const char *what)
+static enum status refuse_metadata(struct error *error, int64_t offset, const char *what)
 {
     return error_set(error, STATUS_REFUSE, ERROR_BROKER,
                      "the metadata committed with offset %" PRId64
@@ -206,16 +206,17 @@ static enum status read_bytes(struct bytes *bytes, int64_t offset, struct text t
 {
     size_t tag_size = sizeof TAG - 1;
     if (text.size > SUSPECTS_TEXT_BYTES_MAX || text.size < tag_size || memcmp(text.data, TAG, tag_size) != 0)
-        return refuse(error, offset, "names suspects as this version of sheaf does not (tag " TAG ")");
+        return refuse_metadata(error, offset,
+                               "names suspects as this version of sheaf does not (tag " TAG ")");
     struct buffer decoded = {.size_max = BYTES_MAX + 1};
     bool whole = base64_decode((struct text){text.data + tag_size, text.size - tag_size}, &decoded) &&
                  decoded.size <= BYTES_MAX && decoded.size >= CRC_BYTES;
     if (whole)
         memcpy(bytes->data, decoded.data, bytes->size = decoded.size);
     buffer_finish(&decoded);
-    uint32_t crc = whole ? (uint32_t)get(bytes, CRC_BYTES) : 0;
+    uint32_t crc = whole ? (uint32_t)get_integer(bytes, CRC_BYTES) : 0;
     if (!whole || crc != offset_map_crc(offset, bytes->data + CRC_BYTES, bytes->size - CRC_BYTES))
-        return refuse(error, offset, "has a damaged list of suspects");
+        return refuse_metadata(error, offset, "has a damaged list of suspects");
     return STATUS_OK;
 }
 
@@ -226,7 +227,7 @@ static bool read_items(struct suspects *suspects, struct bytes *bytes, int64_t o
         return false;
     for (uint64_t i = 0; i < n_items && !bytes->failed; i++) {
         uint64_t delta = get_varint(bytes);
-        unsigned what = (unsigned)get(bytes, 1);
+        unsigned what = (unsigned)get_integer(bytes, 1);
         if (delta > OFFSET_MAP_WINDOW || (delta == 0 && i > 0) || (what & 3) > SUSPECT_ALONE)
             return false;
         offset += (int64_t)delta;
@@ -250,8 +251,8 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
     enum status status = read_bytes(&bytes, offset, text, error);
     if (status != STATUS_OK)
         return status;
-    uint64_t last_owner = get(&bytes, OWNER_BYTES);
-    unsigned flags = (unsigned)get(&bytes, 1);
+    uint64_t last_owner = get_integer(&bytes, OWNER_BYTES);
+    unsigned flags = (unsigned)get_integer(&bytes, 1);
     if (last_owner == owner && flags & FLAG_COMPUTING) { // ours is newer
         suspects->promised = 0;
         return STATUS_OK;
@@ -260,11 +261,11 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
     uint64_t room = (uint64_t)(INT64_MAX / 2 - offset);
     if (offset > INT64_MAX / 4 || promised > room || doubtful > room || flags > FLAG_COMPUTING ||
         !read_items(&snapshot, &bytes, offset))
-        return refuse(error, offset, "has a list of suspects that sheaf does not write");
+        return refuse_metadata(error, offset, "has a list of suspects that sheaf does not write");
     snapshot.promised = offset + (int64_t)promised;
     snapshot.doubtful = doubtful ? offset + (int64_t)doubtful : 0;
     if (flags & FLAG_COMPUTING)
-        blame(&snapshot);
+        count_crash(&snapshot);
     suspects_rest(&snapshot);
     snapshot.promised = 0; // by the last owner, not by this process
     *suspects = snapshot;
