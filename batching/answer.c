@@ -7,7 +7,7 @@
 #include <string.h>
 
 // Position of the scan over an answer's bytes.
-struct reading {
+struct answer_scan {
     struct text bytes;
     struct choice *choice;
     size_t position;      // in the bytes
@@ -16,7 +16,7 @@ struct reading {
 };
 
 // Tokens removed by a stop string get the text's length as their offset.
-static void place_tokens(struct reading *reading, size_t end)
+static void place_tokens(struct answer_scan *reading, size_t end)
 {
     struct logprob_entry *entries = reading->choice->logprobs;
     int32_t n_entries = reading->choice->n_echoed + reading->choice->n_tokens;
@@ -24,7 +24,7 @@ static void place_tokens(struct reading *reading, size_t end)
         entries[reading->n_tokens++].text_offset = reading->n_characters;
 }
 
-static void take_character(struct reading *reading, size_t length)
+static void take_character(struct answer_scan *reading, size_t length)
 {
     place_tokens(reading, reading->position + length);
     reading->position += length;
@@ -33,7 +33,7 @@ static void take_character(struct reading *reading, size_t length)
 
 // One U+FFFD replaces each maximal subpart of invalid UTF-8. A character that max_tokens truncated is removed
 // instead.
-static void put_bytes(struct reading *reading, struct buffer *out)
+static void put_bytes(struct answer_scan *reading, struct buffer *out)
 {
     while (reading->position < reading->bytes.size) {
         const char *at = reading->bytes.data + reading->position;
@@ -61,7 +61,7 @@ static bool put_text(struct job *job, struct text bytes, struct choice *choice)
         choice->text = (struct text){copy, bytes.size};
         return copy != NULL;
     }
-    struct reading reading = {.bytes = bytes, .choice = choice};
+    struct answer_scan reading = {.bytes = bytes, .choice = choice};
     struct buffer out = {0};
     put_bytes(&reading, &out);
     char *copy = out.failed ? NULL : arena_copy(&job->arena, out.data, out.size);

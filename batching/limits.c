@@ -73,8 +73,8 @@ bool limits_is_hybrid(const struct limits_plan *plan)
     return takes_host(&plan->placement);
 }
 
-static uint64_t scratch(struct backend *backend, const struct model *model, const struct batch_limits *batch,
-                        int64_t n_positions)
+static uint64_t count_scratch_bytes(struct backend *backend, const struct model *model,
+                                    const struct batch_limits *batch, int64_t n_positions)
 {
     if (!backend)
         return 0;
@@ -115,7 +115,7 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
     sides[DEVICE].matrices = forward_matrix_bytes(attempt->model, &plan->forward);
     if (takes_host(placement))
         sides[HOST].matrices = 2 * sides[DEVICE].matrices; // with the transfer buffers
-    uint64_t fixed = scratch(wanted->backend, attempt->model, &plan->batch, 0);
+    uint64_t fixed = count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, 0);
     sides[DEVICE].matrices += fixed;
     int32_t n_layers = attempt->model->shape.n_layers;
     int32_t n_host = placement->host_attention ? n_layers : placement->n_host_layers;
@@ -123,8 +123,9 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
     sides[HOST].page = one_layer * (uint64_t)n_host;
     sides[DEVICE].page = one_layer * (uint64_t)(n_layers - n_host);
     if (n_host < n_layers)
-        sides[DEVICE].page += (scratch(wanted->backend, attempt->model, &plan->batch, FAR) - fixed) *
-                              (uint64_t)plan->batch.page_positions / FAR;
+        sides[DEVICE].page +=
+            (count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, FAR) - fixed) *
+            (uint64_t)plan->batch.page_positions / FAR;
 }
 
 // Number of pages for the memory that is left: `most` is what fits, `unasked` the default, which is limited
@@ -204,7 +205,7 @@ enum { NEEDS_HOST = 1, NEEDS_PAGE_BYTES = 2 }; // a host to offload to; --kv-mem
 enum host_layers { HOST_LAYERS_NONE, HOST_LAYERS_GIVEN, HOST_LAYERS_FEWEST };
 
 // In this order: the first that fits is the plan.
-static const struct candidate {
+static const struct placement_candidate {
     unsigned placings; // values of --placement
     unsigned needs;
     enum host_layers host_layers;
@@ -225,7 +226,7 @@ static const struct candidate {
     {FOR_AUTO | FOR_DEVICE, 0, HOST_LAYERS_NONE, false, true, 0},
 };
 
-static bool is_candidate(const struct candidate *candidate, const struct limits_wanted *wanted)
+static bool is_candidate(const struct placement_candidate *candidate, const struct limits_wanted *wanted)
 {
     bool given = wanted->placing >= PLACING_LAYERS && wanted->n_device_layers > 0;
     return (candidate->placings & 1u << wanted->placing) &&
@@ -234,7 +235,7 @@ static bool is_candidate(const struct candidate *candidate, const struct limits_
            (!(candidate->needs & NEEDS_PAGE_BYTES) || wanted->page_bytes);
 }
 
-static bool candidate_fits(struct limits_plan *plan, const struct candidate *candidate,
+static bool candidate_fits(struct limits_plan *plan, const struct placement_candidate *candidate,
                            struct attempt attempt)
 {
     int32_t n_layers = attempt.model->shape.n_layers, first = 0, last = 0;

@@ -23,14 +23,14 @@ enum {
     BEAT_MS = 500,                // interval at which late connections are looked for
 };
 
-struct place {
+struct connection_place {
     struct MHD_Connection *connection; // NULL: free
     int64_t since_ms;                  // start of the wait for a request
     bool is_shut;
 };
 
 struct http {
-    struct place places[PLACES];
+    struct connection_place places[PLACES];
     struct MHD_Daemon *daemon;
     http_handler *handler;
     void *context;
@@ -46,7 +46,7 @@ struct http {
 
 // ---- connections ----
 
-static void shut_place(struct place *place)
+static void shut_place(struct connection_place *place)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(place->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -56,12 +56,12 @@ static void shut_place(struct place *place)
 }
 
 // The connection that has waited longest for a complete request; *n: number of open ones.
-static struct place *slowest_place(struct http *http, int *n)
+static struct connection_place *slowest_place(struct http *http, int *n)
 {
-    struct place *found = NULL;
+    struct connection_place *found = NULL;
     *n = 0;
     for (int i = 0; i < PLACES; i++) {
-        struct place *place = &http->places[i];
+        struct connection_place *place = &http->places[i];
         if (!place->connection || place->is_shut)
             continue;
         ++*n;
@@ -75,19 +75,19 @@ static void note_connection(void *context, struct MHD_Connection *connection, vo
                             enum MHD_ConnectionNotificationCode what)
 {
     struct http *http = context;
-    struct place *place = *socket_context;
+    struct connection_place *place = *socket_context;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
         if (place)
-            *place = (struct place){0};
+            *place = (struct connection_place){0};
         return;
     }
     int n;
-    struct place *slow = slowest_place(http, &n);
+    struct connection_place *slow = slowest_place(http, &n);
     if (n >= HTTP_CONNECTIONS_MAX)
         shut_place(slow);
     for (int i = 0; i < PLACES && !*socket_context; i++)
         if (!http->places[i].connection) {
-            http->places[i] = (struct place){connection, clock_ms(), false};
+            http->places[i] = (struct connection_place){connection, clock_ms(), false};
             *socket_context = &http->places[i];
         }
 }
@@ -98,7 +98,7 @@ static void note_answer(void *context, struct MHD_Connection *connection, void *
     (void)context, (void)request_context, (void)how;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    struct place *place = info ? info->socket_context : NULL;
+    struct connection_place *place = info ? info->socket_context : NULL;
     if (place)
         place->since_ms = clock_ms();
 }
@@ -106,7 +106,7 @@ static void note_answer(void *context, struct MHD_Connection *connection, void *
 static void shut_late(struct http *http)
 {
     for (int i = 0; i < PLACES; i++) {
-        struct place *place = &http->places[i];
+        struct connection_place *place = &http->places[i];
         if (place->connection && !place->is_shut &&
             clock_ms() - place->since_ms >= HTTP_REQUEST_SECONDS * 1000)
             shut_place(place);

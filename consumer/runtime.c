@@ -326,14 +326,14 @@ enum status runtime_kv_type(const struct settings *settings, enum kv_type *type,
     return STATUS_OK;
 }
 
-struct loading {
+struct load_display {
     bool shown;
     int64_t next_percent;
 };
 
 static void show_loading(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
-    struct loading *loading = context;
+    struct load_display *loading = context;
     int64_t percent = total_bytes ? (int64_t)(100.0 * (double)done_bytes / (double)total_bytes) : 100;
     if (!isatty(STDERR_FILENO) || percent < loading->next_percent)
         return;
@@ -407,7 +407,7 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
                   settings->engine.test);
         return test_engine_create(&runtime->test_engine, settings->engine.test, runtime->tokenizer, error);
     }
-    struct loading loading = {0};
+    struct load_display loading = {0};
     enum status status = forward_create(&runtime->forward, runtime->model, runtime->device.backend,
                                         &runtime->plan.forward, show_loading, &loading, error);
     if (loading.shown)

@@ -14,12 +14,12 @@
 enum { FIRST_BYTES = 4096 }; // enough for a job of 1 KB
 
 // A job and the first memory of its arena.
-struct block {
+struct job_block {
     struct job job;
     alignas(16) unsigned char first[FIRST_BYTES];
 };
 
-static struct job *begin_job(struct block *block)
+static struct job *begin_job(struct job_block *block)
 {
     struct job *job = &block->job;
     *job = (struct job){.dataset = TEXT("default"), .index = -1};
@@ -35,7 +35,7 @@ static struct job *begin_job(struct block *block)
 
 struct job *job_create(void)
 {
-    struct block *block = malloc(sizeof *block);
+    struct job_block *block = malloc(sizeof *block);
     return block ? begin_job(block) : NULL;
 }
 
@@ -54,7 +54,7 @@ struct job *job_reserve_take(struct job_reserve *reserve)
         return job_create();
     reserve->first = job->next;
     reserve->n_jobs--;
-    return begin_job((struct block *)(void *)job);
+    return begin_job((struct job_block *)(void *)job);
 }
 
 void job_reserve_give(struct job_reserve *reserve, struct job *job)

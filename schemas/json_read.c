@@ -12,7 +12,7 @@ enum {
     INT64_DIGITS_SURE = 18, // any integer of at most 18 digits fits
 };
 
-struct reader {
+struct json_reader {
     const char *begin, *at, *end;
     char *strings; // the next string's bytes are written here
     struct arena *arena;
@@ -25,16 +25,16 @@ struct reader {
     struct error *error;
 };
 
-static bool read_value(struct reader *reader, struct value *value);
+static bool read_value(struct json_reader *reader, struct value *value);
 
-static void skip_space(struct reader *reader)
+static void skip_space(struct json_reader *reader)
 {
     while (reader->at < reader->end &&
            (*reader->at == ' ' || *reader->at == '\n' || *reader->at == '\r' || *reader->at == '\t'))
         reader->at++;
 }
 
-static bool take_byte(struct reader *reader, char byte)
+static bool take_byte(struct json_reader *reader, char byte)
 {
     if (reader->at == reader->end || *reader->at != byte)
         return false;
@@ -42,21 +42,21 @@ static bool take_byte(struct reader *reader, char byte)
     return true;
 }
 
-static bool fail_reader(struct reader *reader, const char *cause)
+static bool fail_reader(struct json_reader *reader, const char *cause)
 {
     error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING, "not valid JSON: byte %td: %s",
               reader->at - reader->begin, cause);
     return false;
 }
 
-static bool fail_memory(struct reader *reader)
+static bool fail_memory(struct json_reader *reader)
 {
     error_set(reader->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "json: no memory for a record of %td bytes",
               reader->end - reader->begin);
     return false;
 }
 
-static bool count_value(struct reader *reader)
+static bool count_value(struct json_reader *reader)
 {
     if (reader->n_left == 0) {
         error_set(reader->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: more than %zu values",
@@ -67,7 +67,7 @@ static bool count_value(struct reader *reader)
     return true;
 }
 
-static bool enter_container(struct reader *reader)
+static bool enter_container(struct json_reader *reader)
 {
     if (++reader->depth > VALUE_DEPTH_MAX) {
         error_set(reader->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: nested deeper than %d levels",
@@ -80,7 +80,7 @@ static bool enter_container(struct reader *reader)
 // ---- strings ----
 
 // Copies bytes that are not escapes, up to the first one.
-static void copy_plain(struct reader *reader)
+static void copy_plain(struct json_reader *reader)
 {
     for (uint64_t bytes; reader->end - reader->at >= 8; reader->at += 8, reader->strings += 8) {
         memcpy(&bytes, reader->at, sizeof bytes);
@@ -102,7 +102,7 @@ static int hex_digit(char byte)
 }
 
 // The value of the four digits of \uXXXX; -1: invalid.
-static int32_t read_unit(struct reader *reader)
+static int32_t read_unit(struct json_reader *reader)
 {
     if (reader->end - reader->at < 4)
         return -1;
@@ -117,7 +117,7 @@ static int32_t read_unit(struct reader *reader)
 }
 
 // Behind "\u". A surrogate is valid only as half of a pair.
-static bool read_codepoint(struct reader *reader)
+static bool read_codepoint(struct json_reader *reader)
 {
     int32_t unit = read_unit(reader);
     if (unit < 0)
@@ -136,7 +136,7 @@ static bool read_codepoint(struct reader *reader)
 }
 
 // Behind the backslash. No escape is shorter than its character in UTF-8.
-static bool read_escape(struct reader *reader)
+static bool read_escape(struct json_reader *reader)
 {
     static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
     if (reader->at == reader->end)
@@ -151,7 +151,7 @@ static bool read_escape(struct reader *reader)
     return true;
 }
 
-static bool copy_character(struct reader *reader)
+static bool copy_character(struct json_reader *reader)
 {
     if (reader->at == reader->end)
         return fail_reader(reader, "the string does not end");
@@ -165,7 +165,7 @@ static bool copy_character(struct reader *reader)
     return true;
 }
 
-static bool read_string(struct reader *reader, struct text *text)
+static bool read_string(struct json_reader *reader, struct text *text)
 {
     if (!take_byte(reader, '"'))
         return fail_reader(reader, "expected a string");
@@ -185,7 +185,7 @@ static bool read_string(struct reader *reader, struct text *text)
 
 // ---- numbers ----
 
-static size_t skip_digits(struct reader *reader)
+static size_t skip_digits(struct json_reader *reader)
 {
     const char *start = reader->at;
     while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9')
@@ -194,7 +194,7 @@ static size_t skip_digits(struct reader *reader)
 }
 
 // [-](0|[1-9][0-9]*)[.[0-9]+][(e|E)[+-][0-9]+]
-static bool skip_number(struct reader *reader, bool *whole)
+static bool skip_number(struct json_reader *reader, bool *whole)
 {
     bool negative = take_byte(reader, '-');
     bool zero = reader->at < reader->end && *reader->at == '0';
@@ -253,7 +253,7 @@ static bool is_minus_zero(const char *start, const char *end)
 // Integers outside int64 become floats with their digits. strtod needs a NUL behind the digits: they are
 // copied to the place of the next string, which has room for them and the NUL because they are not a string,
 // and a comma, a bracket or the end follows them.
-static bool read_number(struct reader *reader, struct value *value)
+static bool read_number(struct json_reader *reader, struct value *value)
 {
     const char *start = reader->at;
     bool whole;
@@ -278,7 +278,7 @@ static bool read_number(struct reader *reader, struct value *value)
 
 // ---- containers ----
 
-static bool push_member(struct reader *reader, const struct value_member *member)
+static bool push_member(struct json_reader *reader, const struct value_member *member)
 {
     if (reader->n_stack == reader->capacity) {
         size_t capacity = reader->capacity * 2;
@@ -295,7 +295,7 @@ static bool push_member(struct reader *reader, const struct value_member *member
     return true;
 }
 
-static bool close_array(struct reader *reader, size_t first, struct value *array)
+static bool close_array(struct json_reader *reader, size_t first, struct value *array)
 {
     if (!value_array_create(reader->arena, reader->n_stack - first, array))
         return fail_memory(reader);
@@ -304,7 +304,7 @@ static bool close_array(struct reader *reader, size_t first, struct value *array
     return true;
 }
 
-static bool close_object(struct reader *reader, size_t first, struct value *object)
+static bool close_object(struct json_reader *reader, size_t first, struct value *object)
 {
     size_t n_members = reader->n_stack - first;
     const struct text *duplicate;
@@ -323,7 +323,7 @@ static bool close_object(struct reader *reader, size_t first, struct value *obje
     return false;
 }
 
-static bool read_key(struct reader *reader, struct text *key)
+static bool read_key(struct json_reader *reader, struct text *key)
 {
     skip_space(reader);
     if (!read_string(reader, key))
@@ -334,7 +334,7 @@ static bool read_key(struct reader *reader, struct text *key)
     return take_byte(reader, ':') || fail_reader(reader, "expected ':'");
 }
 
-static bool read_container(struct reader *reader, bool is_object, struct value *value)
+static bool read_container(struct json_reader *reader, bool is_object, struct value *value)
 {
     char last = is_object ? '}' : ']';
     size_t first = reader->n_stack;
@@ -358,7 +358,7 @@ static bool read_container(struct reader *reader, bool is_object, struct value *
     return closed;
 }
 
-static bool read_name(struct reader *reader, const char *name, struct value value, struct value *out)
+static bool read_name(struct json_reader *reader, const char *name, struct value value, struct value *out)
 {
     size_t size = strlen(name);
     *out = value;
@@ -369,7 +369,7 @@ static bool read_name(struct reader *reader, const char *name, struct value valu
 }
 
 // With the white space on both sides.
-static bool read_value(struct reader *reader, struct value *value)
+static bool read_value(struct json_reader *reader, struct value *value)
 {
     skip_space(reader);
     if (reader->at == reader->end)
@@ -403,7 +403,7 @@ static bool read_value(struct reader *reader, struct value *value)
 enum status json_read(struct text input, size_t n_values_max, bool is_spelled, struct arena *arena,
                       char *strings, struct value *value, struct error *error)
 {
-    struct reader reader;
+    struct json_reader reader;
     reader.begin = reader.at = input.data;
     reader.end = input.data + input.size;
     reader.strings = strings;

@@ -87,8 +87,8 @@ static int64_t divide_up(int64_t a, int64_t b)
 // holds beyond this worker only a third is counted: where equal batches end at one time, the first worker to
 // commit sees the others hold theirs, which are about to end too. With none of it the last pieces would
 // shrink to single jobs, and with all of it the first workers would take all of them.
-static int64_t level(int64_t n_free, int64_t n_held, int64_t n_others_hold, int64_t n_others,
-                     bool has_finished)
+static int64_t level_share(int64_t n_free, int64_t n_held, int64_t n_others_hold, int64_t n_others,
+                           bool has_finished)
 {
     int64_t n_more = n_others_hold - n_others * n_held;
     if (has_finished && n_more > 0)
@@ -108,8 +108,8 @@ static enum status lower_to_level(struct store *store, struct text dataset, int6
         return status;
     if (store->has_finished || n_held == 0 || n_free > store->n_free_seen) {
         int64_t n_others_hold = n_unfinished - n_free - n_held;
-        store->n_held_most = level(n_free, n_held, n_others_hold > 0 ? n_others_hold : 0,
-                                   store->n_sharing - 1, store->has_finished);
+        store->n_held_most = level_share(n_free, n_held, n_others_hold > 0 ? n_others_hold : 0,
+                                         store->n_sharing - 1, store->has_finished);
         store->has_finished = false;
     }
     store->n_free_seen = n_free;

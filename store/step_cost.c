@@ -19,7 +19,7 @@ static void fit_line(struct step_cost *cost, double x, double y, double xx, doub
     }
 }
 
-static void fit(struct step_cost *cost, double x, double y, double xx, double xy, double yy)
+static void fit_cost(struct step_cost *cost, double x, double y, double xx, double xy, double yy)
 {
     fit_line(cost, x, y, xx, xy);
     double n = (double)cost->n_steps, base = cost->base_ms, token = cost->token_ms;
@@ -62,9 +62,9 @@ enum status store_step_cost(struct store *store, struct step_cost *cost, struct 
                                    .n_sequences_full = sqlite3_column_double(select, 12),
                                    .n_sequences_max = sqlite3_column_int(select, 3),
                                    .n_tokens_max = sqlite3_column_int(select, 4)};
-        fit(cost, sqlite3_column_double(select, 5), sqlite3_column_double(select, 6),
-            sqlite3_column_double(select, 7), sqlite3_column_double(select, 8),
-            sqlite3_column_double(select, 9));
+        fit_cost(cost, sqlite3_column_double(select, 5), sqlite3_column_double(select, 6),
+                 sqlite3_column_double(select, 7), sqlite3_column_double(select, 8),
+                 sqlite3_column_double(select, 9));
     }
     sqlite3_reset(select);
     return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "reading steps", error);

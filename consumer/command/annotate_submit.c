@@ -95,7 +95,7 @@ enum status annotate_next_row(struct annotate *annotate, bool report, struct tab
 
 // ---- jobs ----
 
-struct group {
+struct row_group {
     struct annotate *annotate;
     struct submission submissions[ANNOTATE_GROUP_JOBS];
     size_t ends[ANNOTATE_GROUP_JOBS]; // of the records
@@ -114,7 +114,7 @@ struct group {
 };
 
 // Groups hold whole rows, so that the map is written in order.
-static enum status submit_group(struct group *group, struct error *error)
+static enum status submit_group(struct row_group *group, struct error *error)
 {
     struct annotate *annotate = group->annotate;
     size_t n_added = 0;
@@ -162,7 +162,7 @@ void annotate_end_record(const struct annotate *annotate, int64_t seed, int32_t 
 }
 
 // The jobs of the row in `begun`. places: [n_votes] of row_ids, with --reorder.
-static enum status add_jobs(struct group *group, int64_t seed, int64_t *places, struct error *error)
+static enum status add_jobs(struct row_group *group, int64_t seed, int64_t *places, struct error *error)
 {
     struct annotate *annotate = group->annotate;
     enum status status = STATUS_OK;
@@ -180,7 +180,7 @@ static enum status add_jobs(struct group *group, int64_t seed, int64_t *places, 
     return status;
 }
 
-static enum status add_row(struct group *group, struct error *error)
+static enum status add_row(struct row_group *group, struct error *error)
 {
     int64_t seed;
     enum status status =
@@ -190,7 +190,7 @@ static enum status add_row(struct group *group, struct error *error)
     return status == STATUS_OK ? add_jobs(group, seed, NULL, error) : status;
 }
 
-static enum status add_left_out(struct group *group, struct error *error)
+static enum status add_left_out(struct row_group *group, struct error *error)
 {
     static const int64_t none[ROW_VOTES_MAX] = {0};
     if (group->reorders)
@@ -225,7 +225,7 @@ enum status annotate_render(struct annotate *annotate, bool report, struct table
     return annotate_reject(annotate, report, row, error);
 }
 
-static enum status submit_row(struct group *group, struct table_row *row, struct error *error)
+static enum status submit_row(struct row_group *group, struct table_row *row, struct error *error)
 {
     struct annotate *annotate = group->annotate;
     bool is_left_out;
@@ -239,7 +239,7 @@ static enum status submit_row(struct group *group, struct table_row *row, struct
     return is_left_out ? add_left_out(group, error) : add_row(group, error);
 }
 
-static enum status submit_rows(struct group *group, struct error *error)
+static enum status submit_rows(struct row_group *group, struct error *error)
 {
     struct annotate *annotate = group->annotate;
     struct table_row row = {0};
@@ -252,7 +252,7 @@ static enum status submit_rows(struct group *group, struct error *error)
     return status == STATUS_OK ? submit_group(group, error) : status;
 }
 
-static enum status queue_spooled(struct group *group, struct error *error)
+static enum status queue_spooled(struct row_group *group, struct error *error)
 {
     struct annotate *annotate = group->annotate;
     size_t n_votes = (size_t)annotate->n_votes;
@@ -274,7 +274,7 @@ static enum status queue_spooled(struct group *group, struct error *error)
                                : status;
 }
 
-static enum status submit_reordered(struct group *group, struct error *error)
+static enum status submit_reordered(struct row_group *group, struct error *error)
 {
     enum status status = annotate_plan_order(group->annotate, &group->order, error);
     if (status == STATUS_OK)
@@ -286,7 +286,7 @@ static enum status submit_reordered(struct group *group, struct error *error)
     return status == STATUS_OK ? queue_spooled(group, error) : status;
 }
 
-static void destroy_group(struct group *group)
+static void destroy_group(struct row_group *group)
 {
     occurrences_finish(&group->occurrences);
     row_order_finish(&group->order);
@@ -300,7 +300,7 @@ static void destroy_group(struct group *group)
 enum status annotate_submit(struct annotate *annotate, struct error *error)
 {
     struct dataset_mark mark;
-    struct group *group = calloc(1, sizeof *group);
+    struct row_group *group = calloc(1, sizeof *group);
     if (!group)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
     group->annotate = annotate;

@@ -17,7 +17,7 @@ struct measurement {
     double prefill, decode; // tokens a second, medians
 };
 
-struct bench {
+struct command_bench {
     const struct model *model;
     struct runtime *runtime;
     struct forward_limits limits;
@@ -50,7 +50,7 @@ static enum status parse_batches(const char *text, int32_t batches[OPTIONS_BATCH
     }
 }
 
-static bool allocate_bench(struct bench *bench, int32_t batch_max)
+static bool allocate_bench(struct command_bench *bench, int32_t batch_max)
 {
     size_t rows = (size_t)bench->limits.n_tokens_max, batch = (size_t)batch_max;
     bench->tokens = calloc(2 * rows, sizeof *bench->tokens);
@@ -72,13 +72,13 @@ static bool allocate_bench(struct bench *bench, int32_t batch_max)
     return true;
 }
 
-static int32_t prompt_token(const struct bench *bench, int32_t sequence, int32_t position)
+static int32_t prompt_token(const struct command_bench *bench, int32_t sequence, int32_t position)
 {
     int32_t key[2] = {sequence, position};
     return (int32_t)(hash_bytes(key, sizeof key, 1) % (uint64_t)bench->model->shape.n_vocab);
 }
 
-static struct step step_of(struct bench *bench)
+static struct step step_of(struct command_bench *bench)
 {
     return (struct step){.tokens = bench->tokens,
                          .positions = bench->positions,
@@ -87,13 +87,13 @@ static struct step step_of(struct bench *bench)
                          .samples = bench->samples};
 }
 
-static void take_drawn(struct bench *bench, const int32_t *drawing, int32_t n)
+static void take_drawn(struct command_bench *bench, const int32_t *drawing, int32_t n)
 {
     for (int32_t i = 0; i < n; i++)
         bench->drawn[drawing[i]] = bench->results[i].token < 0 ? 0 : bench->results[i].token;
 }
 
-static enum status run_step(struct bench *bench, struct step *step, const int32_t *drawing,
+static enum status run_step(struct command_bench *bench, struct step *step, const int32_t *drawing,
                             struct error *error)
 {
     enum status status = session_step(&bench->runtime->session, step, bench->results, error);
@@ -107,7 +107,7 @@ static enum status run_step(struct bench *bench, struct step *step, const int32_
 }
 
 // All prompts one after the other, in steps of as many rows as fit: as the batcher cuts them.
-static enum status prefill_batch(struct bench *bench, int32_t batch, struct error *error)
+static enum status prefill_batch(struct command_bench *bench, int32_t batch, struct error *error)
 {
     int32_t sequence = 0, position = 0;
     while (sequence < batch) {
@@ -140,7 +140,7 @@ static enum status prefill_batch(struct bench *bench, int32_t batch, struct erro
 }
 
 // Step number t. Tokens that the step before draws are not known when it is `pending`.
-static struct step decode_step(struct bench *bench, int32_t batch, int32_t t, bool pending)
+static struct step decode_step(struct command_bench *bench, int32_t batch, int32_t t, bool pending)
 {
     struct step step = step_of(bench);
     int32_t *tokens = bench->tokens + t % 2 * bench->limits.n_tokens_max;
@@ -162,7 +162,7 @@ static struct step decode_step(struct bench *bench, int32_t batch, int32_t t, bo
     return step;
 }
 
-static enum status collect_step(struct bench *bench, const struct step *step, struct error *error)
+static enum status collect_step(struct command_bench *bench, const struct step *step, struct error *error)
 {
     enum status status = session_collect(&bench->runtime->session, step, bench->results, error);
     if (status == STATUS_OK)
@@ -171,7 +171,7 @@ static enum status collect_step(struct bench *bench, const struct step *step, st
 }
 
 // As the batcher does it: where the device computes by itself, a step is submitted while the one before runs.
-static enum status decode_batch(struct bench *bench, int32_t batch, struct error *error)
+static enum status decode_batch(struct command_bench *bench, int32_t batch, struct error *error)
 {
     bool ahead = session_computes_ahead(&bench->runtime->session);
     struct step steps[2];
@@ -203,7 +203,7 @@ static double median_of(double *values, int n)
 // Prompts that take long are computed once: each measurement of the answers starts from the same pages.
 enum { PREFILL_S_MAX = 15 };
 
-static enum status measure_batch(struct bench *bench, struct measurement *measurement, int n_runs,
+static enum status measure_batch(struct command_bench *bench, struct measurement *measurement, int n_runs,
                                  struct error *error)
 {
     double prefills[1000], decodes[1000], prefill_s = 0;
@@ -230,7 +230,8 @@ static enum status measure_batch(struct bench *bench, struct measurement *measur
     return STATUS_OK;
 }
 
-static void print_measurement(const struct measurement *m, const struct bench *bench, bool json, bool first)
+static void print_measurement(const struct measurement *m, const struct command_bench *bench, bool json,
+                              bool first)
 {
     if (json)
         printf("%s{\"batch\":%d,\"prompt\":%d,\"generate\":%d,\"prefill_tokens_per_second\":%.2f,"
@@ -241,8 +242,8 @@ static void print_measurement(const struct measurement *m, const struct bench *b
     fflush(stdout);
 }
 
-static enum status measure_all(struct bench *bench, const struct settings *settings, const int32_t *batches,
-                               int n, struct error *error)
+static enum status measure_all(struct command_bench *bench, const struct settings *settings,
+                               const int32_t *batches, int n, struct error *error)
 {
     if (!settings->json)
         printf("%6s %12s %12s   tokens/s, prompt %d, generate %d, median of %d\n", "batch", "prefill",
@@ -260,8 +261,8 @@ static enum status measure_all(struct bench *bench, const struct settings *setti
     return status;
 }
 
-static enum status plan_batches(struct bench *bench, const struct settings *settings, const int32_t *batches,
-                                int n, int32_t *batch_max, struct error *error)
+static enum status plan_batches(struct command_bench *bench, const struct settings *settings,
+                                const int32_t *batches, int n, int32_t *batch_max, struct error *error)
 {
     int64_t positions = settings->bench.prompt + settings->bench.generate;
     if (positions > bench->model->shape.n_context)
@@ -287,7 +288,7 @@ static enum status plan_batches(struct bench *bench, const struct settings *sett
 }
 
 // Measures the requested batches, or fails if they do not fit.
-static enum status place_model(const struct bench *bench, struct runtime *runtime,
+static enum status place_model(const struct command_bench *bench, struct runtime *runtime,
                                const struct settings *settings, struct error *error)
 {
     const struct forward_limits *limits = &bench->limits;
@@ -303,7 +304,7 @@ static enum status place_model(const struct bench *bench, struct runtime *runtim
 enum status command_bench(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
-    struct bench bench = {0};
+    struct command_bench bench = {0};
     int32_t batches[OPTIONS_BATCHES_MAX], batch_max;
     int n = 0;
     enum status status =

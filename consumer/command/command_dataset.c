@@ -10,7 +10,7 @@
 
 // ---- list ----
 
-struct listing {
+struct dataset_listing {
     struct buffer out;
     bool json;
     int64_t n;
@@ -28,7 +28,7 @@ static void add_time(struct buffer *out, int64_t time_us)
 
 static void add_row(void *context, const struct dataset_row *row)
 {
-    struct listing *listing = context;
+    struct dataset_listing *listing = context;
     struct buffer *out = &listing->out;
     if (listing->n++ == 0)
         buffer_add_format(out, "%-20s %-9s %9s %9s %7s %9s %8s  %-19s %s\n", "dataset", "state", "submitted",
@@ -54,7 +54,7 @@ static void add_text(struct buffer *out, const char *name, struct text value)
 
 static void add_json(void *context, const struct dataset_row *row)
 {
-    struct listing *listing = context;
+    struct dataset_listing *listing = context;
     struct buffer *out = &listing->out;
     buffer_add_string(out, listing->n++ ? ",{\"dataset\":" : "{\"dataset\":");
     json_encode_string(row->dataset, out);
@@ -72,7 +72,7 @@ static void add_json(void *context, const struct dataset_row *row)
 
 static enum status list_datasets(struct store *store, const struct settings *settings, struct error *error)
 {
-    struct listing listing = {.json = settings->json};
+    struct dataset_listing listing = {.json = settings->json};
     if (listing.json)
         buffer_add_string(&listing.out, "{\"datasets\":[");
     enum status status = store_datasets(store, listing.json ? add_json : add_row, &listing, error);
@@ -95,10 +95,12 @@ static const char *name_of(const struct settings *settings)
                                          : NULL;
 }
 
-static enum status delete (struct store *store, const struct settings *settings, struct error *error) {
-    enum status status = store_dataset_delete(store, text_from_string(name_of(settings)), settings->force,
-                                              error);
-    if (status == STATUS_OK) log_write(LOG_INFO, "dataset %s is deleted", name_of(settings));
+static enum status delete_dataset(struct store *store, const struct settings *settings, struct error *error)
+{
+    enum status status =
+        store_dataset_delete(store, text_from_string(name_of(settings)), settings->force, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "dataset %s is deleted", name_of(settings));
     return status;
 }
 
@@ -130,7 +132,7 @@ static const struct {
     enum status (*run)(struct store *store, const struct settings *settings, struct error *error);
 } actions[] = {
     {"list", 0, false, list_datasets},
-    {"delete", 1, true, delete},
+    {"delete", 1, true, delete_dataset},
     {"rename", 2, true, rename_to},
     {"reopen", 1, true, reopen_dataset},
 };

@@ -15,20 +15,20 @@
 
 enum { CHOICES_MAX = 10000, GRAMMAR_FILE_BYTES_MAX = 16 << 20 };
 
-struct constraint {
+struct shown_constraint {
     struct grammar *grammar;
     struct recognizer *recognizer;
     struct schema_refusal refusal;
     double compile_us;
 };
 
-static void constraint_finish(struct constraint *constraint)
+static void constraint_finish(struct shown_constraint *constraint)
 {
     recognizer_destroy(constraint->recognizer);
     grammar_destroy(constraint->grammar);
 }
 
-static enum status compile_schema(struct constraint *constraint, struct text schema, bool spaces,
+static enum status compile_schema(struct shown_constraint *constraint, struct text schema, bool spaces,
                                   struct error *error)
 {
     struct json_schema_options options = {.spacing = spaces ? JSON_SPACING_SPACED : JSON_SPACING_COMPACT,
@@ -44,7 +44,7 @@ static enum status compile_schema(struct constraint *constraint, struct text sch
     return status;
 }
 
-static enum status compile_choice(struct constraint *constraint, const char *list, struct error *error)
+static enum status compile_choice(struct shown_constraint *constraint, const char *list, struct error *error)
 {
     struct text *choices = calloc(CHOICES_MAX, sizeof *choices);
     size_t n = 0;
@@ -64,14 +64,15 @@ static enum status compile_choice(struct constraint *constraint, const char *lis
 }
 
 // GBNF defines with "::=", Lark with ":".
-static enum status compile_source(struct constraint *constraint, struct text source, struct error *error)
+static enum status compile_source(struct shown_constraint *constraint, struct text source,
+                                  struct error *error)
 {
     if (source.size && memmem(source.data, source.size, "::=", 3))
         return grammar_compile_gbnf(&constraint->grammar, source, NULL, error);
     return grammar_compile_lark(&constraint->grammar, source, NULL, error);
 }
 
-static enum status compile_named(struct constraint *constraint, const struct settings *settings,
+static enum status compile_named(struct shown_constraint *constraint, const struct settings *settings,
                                  struct error *error)
 {
     struct buffer content = {0};
@@ -105,8 +106,9 @@ static void print_verdict(const struct grammar_verdict *verdict, bool json)
                verdict->n_tokens, verdict->n_forced);
 }
 
-static enum status check_lines(const struct grammar_vocabulary_of *of, const struct constraint *constraint,
-                               FILE *input, bool json, struct error *error)
+static enum status check_lines(const struct grammar_vocabulary_of *of,
+                               const struct shown_constraint *constraint, FILE *input, bool json,
+                               struct error *error)
 {
     char *line = NULL;
     size_t capacity = 0;
@@ -128,7 +130,7 @@ static enum status check_lines(const struct grammar_vocabulary_of *of, const str
 static enum status check_texts(const struct grammar_vocabulary_of *of, const struct settings *settings,
                                FILE *input, struct error *error)
 {
-    struct constraint constraint = {0};
+    struct shown_constraint constraint = {0};
     int64_t from = clock_thread_ns();
     enum status status = compile_named(&constraint, settings, error);
     constraint.compile_us = (double)(clock_thread_ns() - from) / 1000;
@@ -153,7 +155,7 @@ struct case_result {
     size_t n_tokens, n_forced;
 };
 
-static enum status first_mask(const struct grammar_vocabulary_of *of, struct constraint *constraint,
+static enum status first_mask(const struct grammar_vocabulary_of *of, struct shown_constraint *constraint,
                               struct error *error)
 {
     struct matcher matcher = {0};
@@ -167,9 +169,10 @@ static enum status first_mask(const struct grammar_vocabulary_of *of, struct con
     return status;
 }
 
-static enum status check_instances(const struct grammar_vocabulary_of *of, struct constraint *constraint,
-                                   const struct json_node *tests, struct grammar_text_style style,
-                                   struct case_result *result, struct error *error)
+static enum status check_instances(const struct grammar_vocabulary_of *of,
+                                   struct shown_constraint *constraint, const struct json_node *tests,
+                                   struct grammar_text_style style, struct case_result *result,
+                                   struct error *error)
 {
     enum status status = STATUS_OK;
     for (const struct json_node *test = tests ? tests->first : NULL; test && status == STATUS_OK;
@@ -218,8 +221,9 @@ static void print_string(const char *name, struct text text, bool is_null)
     buffer_finish(&out);
 }
 
-static void print_case(const struct json_node *name, enum status status, const struct constraint *constraint,
-                       struct case_result *result, const struct error *error)
+static void print_case(const struct json_node *name, enum status status,
+                       const struct shown_constraint *constraint, struct case_result *result,
+                       const struct error *error)
 {
     const struct schema_refusal *refusal = &constraint->refusal;
     bool ok = status == STATUS_OK, named = !ok && refusal->keyword[0];
@@ -240,7 +244,7 @@ static void print_case(const struct json_node *name, enum status status, const s
 static enum status check_case(const struct grammar_vocabulary_of *of, const struct json_node *node,
                               bool spaces, struct error *error)
 {
-    struct constraint constraint = {0};
+    struct shown_constraint constraint = {0};
     struct case_result result = {0};
     struct buffer schema = {0};
     const struct json_node *given = json_member_named(node, "schema");

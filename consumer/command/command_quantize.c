@@ -12,14 +12,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-struct progress {
+struct quantize_progress {
     int percent; // shown last
     bool shown;
 };
 
 static void show_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
-    struct progress *progress = context;
+    struct quantize_progress *progress = context;
     int percent = total_bytes ? (int)(100.0 * (double)done_bytes / (double)total_bytes) : 100;
     if (!isatty(STDERR_FILENO) || (progress->shown && percent == progress->percent))
         return;
@@ -65,7 +65,7 @@ static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *ke
 }
 
 static enum status write_model(const struct gguf *gguf, const struct gguf_writer *keys, const char *path,
-                               struct progress *progress, struct error *error)
+                               struct quantize_progress *progress, struct error *error)
 {
     struct output_file output;
     enum status status = output_file_open(&output, path, error);
@@ -84,7 +84,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
 {
     struct gguf *source = NULL, *quantized = NULL;
     struct pool *pool = NULL;
-    struct progress progress = {0};
+    struct quantize_progress progress = {0};
     enum tensor_type type = TENSOR_F32;
     uint64_t bytes_before = 0;
     enum status status = check_options(settings, &type, error);

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct run {
+struct run_command {
     const struct settings *settings;
     struct text dataset;
     char *store_path, *temporary_folder; // temporary_folder NULL: the store stays
@@ -37,7 +37,7 @@ static enum status collect_record(void *context, struct text record, struct erro
     return output_add(context, record, error);
 }
 
-static enum status collect_output(struct run *run, struct error *error)
+static enum status collect_output(struct run_command *run, struct error *error)
 {
     int64_t n_missing = 0;
     struct output *output = &run->output;
@@ -62,7 +62,7 @@ static enum status collect_output(struct run *run, struct error *error)
     return status;
 }
 
-static enum status run_in_store(struct run *run, struct error *error)
+static enum status run_in_store(struct run_command *run, struct error *error)
 {
     size_t n_added;
     enum status status = input_queue(&run->input, run->store, run->dataset, &n_added, error);
@@ -85,7 +85,7 @@ static enum status run_in_store(struct run *run, struct error *error)
 }
 
 // Beside the output; beside the input where the output is a stream.
-static enum status choose_store(struct run *run, struct error *error)
+static enum status choose_store(struct run_command *run, struct error *error)
 {
     const struct settings *settings = run->settings;
     const char *input = settings->positionals[0];
@@ -109,7 +109,7 @@ static enum status choose_store(struct run *run, struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf run: out of memory");
 }
 
-static void remove_temporary(const struct run *run)
+static void remove_temporary(const struct run_command *run)
 {
     static const char *const names[] = {"run.db", "run.db-wal", "run.db-shm", "run.db-workers"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -121,7 +121,7 @@ static void remove_temporary(const struct run *run)
         log_write(LOG_WARNING, "%s: %s", run->temporary_folder, strerror(errno));
 }
 
-static enum status check_files(const struct run *run, struct error *error)
+static enum status check_files(const struct run_command *run, struct error *error)
 {
     const struct settings *settings = run->settings;
     const struct file_use uses[] = {{"the input", settings->positionals[0], false},
@@ -140,8 +140,8 @@ enum status command_run(const struct settings *settings, struct error *error)
 {
     if (!settings->model.path || !settings->output)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf run: give --model FILE and -o OUT.jsonl");
-    struct run run = {.settings = settings,
-                      .dataset = text_from_string(settings->dataset ? settings->dataset : "run")};
+    struct run_command run = {.settings = settings,
+                              .dataset = text_from_string(settings->dataset ? settings->dataset : "run")};
     enum status status = input_check_dataset(run.dataset, error);
     if (status == STATUS_OK)
         status = choose_store(&run, error);

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct listing {
+struct status_listing {
     struct buffer out;
     bool json;
     int64_t n_datasets, n_unfinished, n_workers, n_waiting, n_suspects, n_suspects_told;
@@ -32,7 +32,7 @@ static void format_seconds(char out[16], double seconds)
         snprintf(out, 16, "%.1f h", seconds / 3600);
 }
 
-static void list_json(struct listing *listing, const struct dataset_progress *progress)
+static void list_json(struct status_listing *listing, const struct dataset_progress *progress)
 {
     struct buffer *out = &listing->out;
     buffer_add_string(out, listing->n_datasets ? ",{\"dataset\":" : "{\"dataset\":");
@@ -56,7 +56,7 @@ static void list_json(struct listing *listing, const struct dataset_progress *pr
                       (long long)progress->crashed, progress->is_cancelled ? "true" : "false");
 }
 
-static void list_row(struct listing *listing, const struct dataset_progress *progress)
+static void list_row(struct status_listing *listing, const struct dataset_progress *progress)
 {
     char left[16];
     format_seconds(left, progress->seconds_left);
@@ -80,7 +80,7 @@ static void list_row(struct listing *listing, const struct dataset_progress *pro
 
 static void list_dataset(void *context, const struct dataset_progress *progress)
 {
-    struct listing *listing = context;
+    struct status_listing *listing = context;
     if (listing->json)
         list_json(listing, progress);
     else
@@ -90,7 +90,7 @@ static void list_dataset(void *context, const struct dataset_progress *progress)
 }
 
 // -1: unknown.
-static void add_alive(struct listing *listing, int64_t n)
+static void add_alive(struct status_listing *listing, int64_t n)
 {
     if (listing->json)
         buffer_add_format(&listing->out, n < 0 ? ",\"workers_alive\":null" : ",\"workers_alive\":%lld",
@@ -102,7 +102,7 @@ static void add_alive(struct listing *listing, int64_t n)
 }
 
 // A mirror's store knows what results say, not how they were computed.
-static void add_totals(struct listing *listing, const struct store_totals *totals)
+static void add_totals(struct status_listing *listing, const struct store_totals *totals)
 {
     struct buffer *out = &listing->out;
     double seconds = (double)totals->busy_us / 1e6;
@@ -136,7 +136,7 @@ static void add_totals(struct listing *listing, const struct store_totals *total
 
 static void list_waiting(void *context, const struct waiting_jobs *jobs)
 {
-    struct listing *listing = context;
+    struct status_listing *listing = context;
     struct buffer *out = &listing->out;
     listing->n_suspects += jobs->suspects;
     if (listing->json) {
@@ -160,7 +160,7 @@ static void list_suspect(void *context, const struct suspect_job *job)
 {
     static const char *const states[] = {"waiting", "among_few", "alone"};
     static const char *const words[] = {"waits", "is computed among few", "is computed alone"};
-    struct listing *listing = context;
+    struct status_listing *listing = context;
     struct buffer *out = &listing->out;
     if (listing->json) {
         buffer_add_string(out, listing->n_suspects_told++ ? ",{\"dataset\":" : "{\"dataset\":");
@@ -182,7 +182,7 @@ static void list_suspect(void *context, const struct suspect_job *job)
 }
 
 // The jobs of the embedded queue.
-static enum status add_waiting(struct listing *listing, struct store *store, struct text dataset,
+static enum status add_waiting(struct status_listing *listing, struct store *store, struct text dataset,
                                struct error *error)
 {
     if (listing->json)
@@ -197,7 +197,7 @@ static enum status add_waiting(struct listing *listing, struct store *store, str
 
 static void list_worker(void *context, const struct fleet_worker *worker)
 {
-    struct listing *listing = context;
+    struct status_listing *listing = context;
     struct buffer *out = &listing->out;
     if (listing->json) {
         buffer_add_string(out, listing->n_workers++ ? ",{\"worker\":" : "{\"worker\":");
@@ -222,7 +222,7 @@ static void list_worker(void *context, const struct fleet_worker *worker)
 }
 
 // The fleet as mirrored; a worker's own store has only that worker and its partitions.
-static enum status add_fleet(struct listing *listing, struct store *store, struct error *error)
+static enum status add_fleet(struct status_listing *listing, struct store *store, struct error *error)
 {
     struct store_lag lag;
     if (listing->json)
@@ -269,7 +269,7 @@ static enum status rebuild_store(struct store *store, const struct settings *set
 static enum status show_status(struct store *store, const struct settings *settings, int64_t *n_unfinished,
                                struct error *error)
 {
-    struct listing listing = {.json = settings->json};
+    struct status_listing listing = {.json = settings->json};
     if (listing.json)
         buffer_add_string(&listing.out, "{\"datasets\":[");
     else

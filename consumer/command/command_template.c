@@ -12,7 +12,7 @@
 #include <time.h>
 
 // Of a template file or a model file: the template's text, and those of the special tokens.
-struct source {
+struct template_source {
     struct gguf *gguf;
     struct tokenizer *tokenizer;
     struct buffer file;
@@ -34,7 +34,7 @@ static bool is_model(const char *path)
     return n == sizeof magic && memcmp(magic, "GGUF", 4) == 0;
 }
 
-static enum status open_model_source(struct source *source, const char *path, struct error *error)
+static enum status open_model_source(struct template_source *source, const char *path, struct error *error)
 {
     enum status status = model_folder_open(&source->gguf, path, error);
     if (status == STATUS_OK)
@@ -55,7 +55,8 @@ static enum status open_model_source(struct source *source, const char *path, st
     return STATUS_OK;
 }
 
-static enum status open_source(struct source *source, const struct settings *settings, struct error *error)
+static enum status open_source(struct template_source *source, const struct settings *settings,
+                               struct error *error)
 {
     const char *path = settings->positionals[0];
     enum status status = STATUS_OK;
@@ -107,13 +108,13 @@ static enum status add_absent(struct value *variables, struct arena *arena, stru
 }
 
 // As for a job (batching/prepare.c).
-static struct text choose_template(const struct source *source, const struct value *variables)
+static struct text choose_template(const struct template_source *source, const struct value *variables)
 {
     const struct value *tools = value_get(variables, "tools");
     return source->tool_use.size && tools && tools->kind != VALUE_NULL ? source->tool_use : source->text;
 }
 
-static enum status render_line(const struct source *source, struct error *error)
+static enum status render_line(const struct template_source *source, struct error *error)
 {
     struct buffer input = {0}, rendered = {0};
     struct arena arena = {0};
@@ -146,7 +147,7 @@ static enum status render_line(const struct source *source, struct error *error)
 
 enum status command_template(const struct settings *settings, struct error *error)
 {
-    struct source source = {0};
+    struct template_source source = {0};
     enum status status = parse_now(settings, &source.environment.now, error);
     if (status == STATUS_OK)
         status = open_source(&source, settings, error);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 // One group's submissions and the memory they point to.
-struct group {
+struct input_group {
     struct submission submissions[INPUT_GROUP_JOBS];
     size_t n;
     struct arena arena;
@@ -117,7 +117,7 @@ enum status input_hash_bytes(struct input *input, uint64_t *hash, struct error *
 
 // Fills in the queue's columns of a line that may not be a valid job; its fault is logged here once, and
 // becomes the worker's answer. False: out of memory.
-static bool read_line(struct input *input, struct group *group, struct text line,
+static bool read_line(struct input *input, struct input_group *group, struct text line,
                       struct submission *submission)
 {
     struct job *job = job_create();
@@ -146,7 +146,7 @@ static bool read_line(struct input *input, struct group *group, struct text line
     return !id.size || submission->custom_id.data;
 }
 
-static bool add_line(struct input *input, struct group *group, struct text dataset, struct text line)
+static bool add_line(struct input *input, struct input_group *group, struct text dataset, struct text line)
 {
     struct submission *submission = &group->submissions[group->n];
     char job_id[JOB_DATASET_BYTES_MAX + 32];
@@ -166,7 +166,7 @@ static bool add_line(struct input *input, struct group *group, struct text datas
     return true;
 }
 
-static enum status read_groups(struct input *input, struct group *group, struct text dataset,
+static enum status read_groups(struct input *input, struct input_group *group, struct text dataset,
                                enum status (*submit)(void *context, const struct submission *submissions,
                                                      size_t n, struct error *error),
                                void *context, struct error *error)
@@ -200,7 +200,7 @@ enum status input_read(struct input *input, struct text dataset,
                                              struct error *error),
                        void *context, struct error *error)
 {
-    struct group *group = calloc(1, sizeof *group);
+    struct input_group *group = calloc(1, sizeof *group);
     if (!group)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory",
                          input->name);

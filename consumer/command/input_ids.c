@@ -58,12 +58,12 @@ static bool is_member(struct text line, size_t begin, size_t end, const char *na
     return text_equals_string((struct text){line.data + begin + 1, end - begin - 2}, name);
 }
 
-struct found {
+struct found_members {
     size_t custom_id, job_id; // where the value begins; 0: not seen
 };
 
 // The members of the outermost object. False: the line is no JSON object.
-static bool scan_members(struct text line, struct found *found)
+static bool scan_members(struct text line, struct found_members *found)
 {
     size_t at = skip_space(line, 0);
     int depth = 0;
@@ -112,7 +112,7 @@ static size_t search_member(struct text line)
 
 bool input_ids_find(struct text line, struct arena *arena, struct text *id)
 {
-    struct found found = {0};
+    struct found_members found = {0};
     if (!scan_members(line, &found) && !found.custom_id)
         found.custom_id = search_member(line);
     return (found.custom_id && read_id(line, found.custom_id, arena, id)) ||
@@ -126,7 +126,7 @@ struct entry {
     int64_t line;
 };
 
-struct table {
+struct id_table {
     struct entry *entries;
     size_t n, capacity, limit; // at the limit, duplicates are searched
     uint64_t share, n_shares;  // hashes whose low bits are `share` are kept; n_shares is a power of two
@@ -140,7 +140,7 @@ static int by_hash(const void *a, const void *b)
 }
 
 // The first line beyond `after` with the hash of an earlier line.
-static bool find_second(struct table *table, int64_t after, int64_t *second)
+static bool find_second(struct id_table *table, int64_t after, int64_t *second)
 {
     bool found = false;
     if (table->n > 0)
@@ -156,7 +156,7 @@ static bool find_second(struct table *table, int64_t after, int64_t *second)
     return found;
 }
 
-static void split_table(struct table *table)
+static void split_table(struct id_table *table)
 {
     size_t n = 0;
     table->n_shares *= 2;
@@ -166,7 +166,7 @@ static void split_table(struct table *table)
     table->n = n;
 }
 
-static bool add_id(struct table *table, uint64_t hash, int64_t line)
+static bool add_id(struct id_table *table, uint64_t hash, int64_t line)
 {
     if (hash % table->n_shares != table->share)
         return true;
@@ -231,7 +231,7 @@ static enum status check_second(struct input_lines *lines, struct text dataset, 
     return status;
 }
 
-static enum status check_table(struct input_lines *lines, struct text dataset, struct table *table,
+static enum status check_table(struct input_lines *lines, struct text dataset, struct id_table *table,
                                struct error *error)
 {
     enum status status = STATUS_OK;
@@ -242,7 +242,7 @@ static enum status check_table(struct input_lines *lines, struct text dataset, s
 
 // A full table without two alike: of the first share, smaller shares; later ones are about as large, and may
 // pass the limit.
-static enum status make_room(struct input_lines *lines, struct text dataset, struct table *table,
+static enum status make_room(struct input_lines *lines, struct text dataset, struct id_table *table,
                              struct error *error)
 {
     int64_t number = lines->number;
@@ -263,7 +263,7 @@ static enum status make_room(struct input_lines *lines, struct text dataset, str
 }
 
 static enum status check_share(struct input_lines *lines, struct text dataset, uint64_t mask,
-                               struct table *table, struct error *error)
+                               struct id_table *table, struct error *error)
 {
     char name[JOB_DATASET_BYTES_MAX + 32];
     struct text line = TEXT(""), id;
@@ -289,7 +289,7 @@ enum status input_ids_check(struct input_lines *lines, struct text dataset,
                             const struct input_ids_limits *limits, struct error *error)
 {
     uint64_t mask = limits->n_bits < 64 ? (UINT64_C(1) << limits->n_bits) - 1 : UINT64_MAX;
-    struct table table = {.limit = limits->n_max, .n_shares = 1};
+    struct id_table table = {.limit = limits->n_max, .n_shares = 1};
     enum status status = STATUS_OK;
     for (; status == STATUS_OK && table.share < table.n_shares; table.share++)
         status = check_share(lines, dataset, mask, &table, error);

@@ -6,14 +6,14 @@
 #include "store/spool.h"
 
 // One topic being read.
-struct reading {
+struct collected_topic {
     struct text dataset;
     const char *jobs; // topic
     struct spool *spool;
     bool results; // else jobs
 };
 
-static enum status add_result(const struct reading *reading, struct text job_id, int64_t index,
+static enum status add_result(const struct collected_topic *reading, struct text job_id, int64_t index,
                               struct text record, struct error *error)
 {
     return reading->results ? spool_add_result(reading->spool, job_id, index, record, error)
@@ -22,7 +22,7 @@ static enum status add_result(const struct reading *reading, struct text job_id,
 
 // Adds a record without identity headers, or a result, whose index is needed: a faulty one has at least the
 // names that could be read.
-static enum status receive_decoded(const struct reading *reading, const struct record *record,
+static enum status receive_decoded(const struct collected_topic *reading, const struct record *record,
                                    struct error *error)
 {
     enum encoding encoding;
@@ -44,7 +44,7 @@ static enum status receive_decoded(const struct reading *reading, const struct r
 
 static enum status receive_record(void *context, const struct record *record, struct error *error)
 {
-    const struct reading *reading = context;
+    const struct collected_topic *reading = context;
     if (reading->results && !headers_are_of_topic(record->headers, record->n_headers, reading->jobs))
         return STATUS_OK;
     struct text dataset = headers_find(record->headers, record->n_headers, HEADER_DATASET);
@@ -60,7 +60,7 @@ static enum status write_record(void *context, struct text record, struct error 
     return output_add(context, record, error);
 }
 
-static enum status read_topics(struct reading *reading, const struct kafka_config *config,
+static enum status read_topics(struct collected_topic *reading, const struct kafka_config *config,
                                struct topic_collected *collected, struct error *error)
 {
     int64_t n_jobs = 0;
@@ -92,7 +92,7 @@ static void count_submitted(const struct control *control, struct topic_collecte
 enum status topic_collect(const struct kafka_config *config, struct text dataset, struct output *output,
                           struct topic_collected *collected, struct error *error)
 {
-    struct reading reading = {.dataset = dataset, .jobs = config->jobs};
+    struct collected_topic reading = {.dataset = dataset, .jobs = config->jobs};
     struct control control = {0};
     *collected = (struct topic_collected){0};
     enum status status = spool_open(&reading.spool, SPOOL_CACHE_KIB, error);

@@ -143,7 +143,7 @@ bool label_set_has(const struct label_set *set, struct text label)
     return false;
 }
 
-static struct text trim(struct text text)
+static struct text trim_blanks(struct text text)
 {
     while (text.size && strchr(" \t\r\n", *text.data) && *text.data)
         text = (struct text){text.data + 1, text.size - 1};
@@ -189,7 +189,7 @@ static bool has_equal_value(struct text label, struct text gold)
 struct text label_set_match(const struct label_set *set, struct text gold, struct buffer *made)
 {
     double number;
-    gold = trim(gold);
+    gold = trim_blanks(gold);
     if (label_set_has(set, gold))
         return gold;
     for (size_t i = 0; i < set->n; i++)

@@ -4,22 +4,22 @@
 #include <string.h>
 
 // Rows of a node with one value in one column.
-struct group {
+struct order_group {
     uint32_t first, n; // of the column's rows in `sorted`
     uint16_t column;
     double score;
 };
 
-struct node {
+struct order_node {
     uint32_t *rows;    // [n]
     uint16_t *columns; // [n_columns] not yet placed
     size_t n, n_columns, n_placed;
 };
 
 // Working memory of a node while its groups are chosen.
-struct choice {
-    uint32_t *sorted;     // [n_columns][n]: rows by value
-    struct group *groups; // [n_groups] heap, the highest score first
+struct order_choice {
+    uint32_t *sorted;           // [n_columns][n]: rows by value
+    struct order_group *groups; // [n_groups] heap, the highest score first
     size_t n_groups, capacity;
     uint32_t *chosen; // [n]: rows group by group
     size_t n_chosen;
@@ -91,9 +91,9 @@ static int compare_rows(const void *a, const void *b, void *context)
 
 // ---- the heap of groups ----
 
-static void sift_down(struct choice *choice, size_t i)
+static void sift_down(struct order_choice *choice, size_t i)
 {
-    struct group group = choice->groups[i];
+    struct order_group group = choice->groups[i];
     for (size_t child; (child = 2 * i + 1) < choice->n_groups; i = child) {
         if (child + 1 < choice->n_groups && choice->groups[child + 1].score > choice->groups[child].score)
             child++;
@@ -104,11 +104,11 @@ static void sift_down(struct choice *choice, size_t i)
     choice->groups[i] = group;
 }
 
-static bool add_group(struct choice *choice, const struct group *group)
+static bool add_group(struct order_choice *choice, const struct order_group *group)
 {
     if (choice->n_groups == choice->capacity) {
         size_t capacity = choice->capacity ? 2 * choice->capacity : 64;
-        struct group *grown = realloc(choice->groups, capacity * sizeof *grown);
+        struct order_group *grown = realloc(choice->groups, capacity * sizeof *grown);
         if (!grown)
             return false;
         choice->groups = grown;
@@ -146,7 +146,7 @@ static void place_rows(struct planner *planner, const uint32_t *rows, size_t n, 
         planner->order->fields[rows[i] * planner->order->n_columns + at] = column;
 }
 
-static bool is_constant(const struct row_order *order, const struct node *node, uint16_t column)
+static bool is_constant(const struct row_order *order, const struct order_node *node, uint16_t column)
 {
     uint32_t hash = cell_at(order, node->rows[0], column)->hash;
     for (size_t i = 1; i < node->n; i++)
@@ -155,7 +155,7 @@ static bool is_constant(const struct row_order *order, const struct node *node, 
     return true;
 }
 
-static void place_constants(struct planner *planner, struct node *node)
+static void place_constants(struct planner *planner, struct order_node *node)
 {
     size_t n_left = 0;
     for (size_t i = 0; i < node->n_columns; i++) {
@@ -169,7 +169,8 @@ static void place_constants(struct planner *planner, struct node *node)
 }
 
 // The rows by value of each column, and the values that two rows have.
-static bool find_groups(const struct planner *planner, const struct node *node, struct choice *choice)
+static bool find_groups(const struct planner *planner, const struct order_node *node,
+                        struct order_choice *choice)
 {
     const struct row_order *order = planner->order;
     for (size_t i = 0; i < node->n_columns; i++) {
@@ -182,10 +183,10 @@ static bool find_groups(const struct planner *planner, const struct node *node, 
             for (end = start + 1;
                  end < node->n && cell_at(order, sorted[end], of.column)->hash == value->hash;)
                 end++;
-            struct group group = {.first = (uint32_t)(i * node->n + start),
-                                  .n = (uint32_t)(end - start),
-                                  .column = node->columns[i],
-                                  .score = score_of(value, end - start)};
+            struct order_group group = {.first = (uint32_t)(i * node->n + start),
+                                        .n = (uint32_t)(end - start),
+                                        .column = node->columns[i],
+                                        .score = score_of(value, end - start)};
             if (group.n > 1 && !add_group(choice, &group))
                 return false;
         }
@@ -195,8 +196,8 @@ static bool find_groups(const struct planner *planner, const struct node *node, 
     return true;
 }
 
-static size_t count_free(const struct planner *planner, const struct choice *choice,
-                         const struct group *group)
+static size_t count_free(const struct planner *planner, const struct order_choice *choice,
+                         const struct order_group *group)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < group->n; i++)
@@ -204,7 +205,7 @@ static size_t count_free(const struct planner *planner, const struct choice *cho
     return n;
 }
 
-static void take_group(struct planner *planner, struct choice *choice, const struct group *group)
+static void take_group(struct planner *planner, struct order_choice *choice, const struct order_group *group)
 {
     for (uint32_t i = 0; i < group->n; i++) {
         uint32_t row = choice->sorted[group->first + i];
@@ -217,10 +218,10 @@ static void take_group(struct planner *planner, struct choice *choice, const str
 }
 
 // A score falls as other groups take rows; so the first of the heap is the best once its score is up to date.
-static void choose_groups(struct planner *planner, const struct node *node, struct choice *choice)
+static void choose_groups(struct planner *planner, const struct order_node *node, struct order_choice *choice)
 {
     while (choice->n_groups && choice->n_chosen < node->n) {
-        struct group *first = &choice->groups[0];
+        struct order_group *first = &choice->groups[0];
         size_t n = count_free(planner, choice, first);
         double score =
             n > 1 ? score_of(cell_at(planner->order, choice->sorted[first->first], first->column), n) : -1;
@@ -238,7 +239,7 @@ static void choose_groups(struct planner *planner, const struct node *node, stru
 }
 
 // The rows that no group took are last, in the table's order.
-static void arrange_rows(struct planner *planner, struct node *node, struct choice *choice)
+static void arrange_rows(struct planner *planner, struct order_node *node, struct order_choice *choice)
 {
     for (size_t i = 0; i < node->n; i++)
         if (!planner->is_taken[node->rows[i]])
@@ -249,7 +250,7 @@ static void arrange_rows(struct planner *planner, struct node *node, struct choi
 }
 
 // Replaces the node's rows by those of its groups, one behind the other.
-static bool split_node(struct planner *planner, struct node *node, struct choice *choice)
+static bool split_node(struct planner *planner, struct order_node *node, struct order_choice *choice)
 {
     choice->sorted = malloc(node->n * node->n_columns * sizeof *choice->sorted);
     choice->chosen = malloc(node->n * sizeof *choice->chosen);
@@ -267,13 +268,13 @@ static bool split_node(struct planner *planner, struct node *node, struct choice
     return fits;
 }
 
-static void plan_node(struct planner *planner, struct node *node);
+static void plan_node(struct planner *planner, struct order_node *node);
 
-static void plan_group(struct planner *planner, const struct node *node, size_t start, size_t end,
+static void plan_group(struct planner *planner, const struct order_node *node, size_t start, size_t end,
                        uint16_t column)
 {
     uint16_t *columns = malloc(node->n_columns * sizeof *columns);
-    struct node group = {
+    struct order_node group = {
         .rows = node->rows + start, .columns = columns, .n = end - start, .n_placed = node->n_placed + 1};
     planner->failed |= !columns;
     for (size_t i = 0; columns && i < node->n_columns; i++)
@@ -286,9 +287,9 @@ static void plan_group(struct planner *planner, const struct node *node, size_t 
     free(columns);
 }
 
-static void plan_node(struct planner *planner, struct node *node)
+static void plan_node(struct planner *planner, struct order_node *node)
 {
-    struct choice choice = {0};
+    struct order_choice choice = {0};
     if (node->n > 1)
         place_constants(planner, node);
     if (node->n > 1 && node->n_columns)
@@ -305,10 +306,10 @@ static void plan_node(struct planner *planner, struct node *node)
 static bool plan_fields(struct row_order *order)
 {
     struct planner planner = {.order = order, .is_taken = calloc(order->n_rows, sizeof *planner.is_taken)};
-    struct node root = {.rows = order->rows,
-                        .columns = malloc(order->n_columns * sizeof *root.columns),
-                        .n = order->n_rows,
-                        .n_columns = order->n_columns};
+    struct order_node root = {.rows = order->rows,
+                              .columns = malloc(order->n_columns * sizeof *root.columns),
+                              .n = order->n_rows,
+                              .n_columns = order->n_columns};
     planner.failed = !planner.is_taken || !root.columns;
     for (size_t i = 0; root.columns && i < order->n_columns; i++)
         root.columns[i] = (uint16_t)i;
