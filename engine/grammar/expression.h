@@ -7,7 +7,7 @@
 // and expressions_status says what it was: check it once at the end. Not thread-safe.
 #pragma once
 
-#include "engine/grammar/limits.h"
+#include "engine/grammar/grammar_limits.h"
 
 enum {
     EXPRESSION_NOTHING = 0, // no string at all

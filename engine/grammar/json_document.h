@@ -3,7 +3,7 @@
 // belong to the caller's arena and are not changed once read. Strings are decoded.
 #pragma once
 
-#include "engine/grammar/limits.h"
+#include "engine/grammar/grammar_limits.h"
 #include "schemas/arena.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 // Matchers: a state of the recognizer, and the text by which it is found again when the recognizer has
 // started over.
 #include "engine/grammar/forced.h"
-#include "engine/grammar/closing.h"
+#include "engine/grammar/closing_costs.h"
 #include "engine/grammar/recognizer.h"
 
 #include <assert.h>
@@ -181,7 +181,7 @@ enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32
         enum status status = matcher_mask(matcher, bits, error);
         if (status != STATUS_OK)
             return status;
-        closing_filter(recognizer, matcher->state, n_left, bits);
+        closing_costs_filter(recognizer, matcher->state, n_left, bits);
     } while (should_repeat(matcher, &repeated));
     return expressions_status(recognizer->pool, error);
 }
@@ -202,7 +202,7 @@ enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, ui
             return status;
         size_t n_accepted;
         uint32_t set = step_bytes(recognizer, matcher->state, bytes, &n_accepted);
-        *n_tokens = n_accepted == bytes.size ? closing_cost(recognizer, set) : CLOSING_NEVER;
+        *n_tokens = n_accepted == bytes.size ? closing_costs_of(recognizer, set) : CLOSING_NEVER;
     } while (should_repeat(matcher, &repeated));
     if (*n_tokens >= CLOSING_NEVER)
         *n_tokens = UINT32_MAX;

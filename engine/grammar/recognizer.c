@@ -1,5 +1,5 @@
 #include "engine/grammar/recognizer.h"
-#include "engine/grammar/closing.h"
+#include "engine/grammar/closing_costs.h"
 #include "engine/grammar/item_sets.h"
 
 #include <string.h>
@@ -131,7 +131,7 @@ static void forget_sets(struct recognizer *recognizer)
     recognizer->table = NULL;
     recognizer->table_size = 0;
     byte_automaton_finish(&recognizer->bytes);
-    closing_forget(recognizer->closing);
+    closing_costs_forget(recognizer->closing);
     expressions_destroy(recognizer->pool);
     recognizer->pool = NULL;
     recognizer->n_bytes = 0;
@@ -211,7 +211,7 @@ void recognizer_destroy(struct recognizer *recognizer)
         return;
     forget_sets(recognizer);
     builder_free(&recognizer->builder);
-    closing_destroy(recognizer->closing);
+    closing_costs_destroy(recognizer->closing);
     free(recognizer->walk);
     free(recognizer);
 }

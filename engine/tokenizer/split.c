@@ -1,6 +1,6 @@
 #include "engine/tokenizer/split.h"
 
-#include "engine/tokenizer/pattern.h"
+#include "engine/tokenizer/split_pattern.h"
 #include "engine/tokenizer/split_stage.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static enum status open_stages(struct splitter *splitter, struct error *error)
         if (stage->definition.end)
             continue;
         enum status status =
-            pattern_open(&stage->pattern, text_from_string(stage->definition.pattern), error);
+            split_pattern_open(&stage->pattern, text_from_string(stage->definition.pattern), error);
         if (status != STATUS_OK)
             return status;
     }
@@ -68,7 +68,7 @@ void splitter_close(struct splitter *splitter)
     if (!splitter)
         return;
     for (size_t i = 0; i < splitter->n_stages; i++)
-        pattern_close(splitter->stages[i].pattern);
+        split_pattern_close(splitter->stages[i].pattern);
     unicode_table_destroy(splitter->table);
     free(splitter);
 }
@@ -93,8 +93,8 @@ static void run_pattern(struct split_run *run, size_t index, const char *data, s
     size_t at = 0;
     while (at < size) {
         size_t start, end;
-        if (!pattern_find(run->splitter->stages[index].pattern, (struct text){data, size}, at, &start,
-                          &end)) {
+        if (!split_pattern_find(run->splitter->stages[index].pattern, (struct text){data, size}, at, &start,
+                                &end)) {
             run->failed = true;
             return;
         }

@@ -1,7 +1,7 @@
 // Pre-tokenizers of byte-level BPE: they split text into words, which merges do not cross, by the model
 // family's split patterns. A pre-tokenizer is a list of stages; each splits the pieces of the stage before.
 // Common patterns are written by hand (split_words.c, split_runs.c): one pass, linear in the text. Others use
-// PCRE2 (pattern.c). Immutable after open: any thread may run one.
+// PCRE2 (split_pattern.c). Immutable after open: any thread may run one.
 #pragma once
 
 #include "schemas/text.h"

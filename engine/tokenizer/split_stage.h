@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct pattern;
+struct split_pattern;
 struct split_stage;
 
 enum { SPLIT_STAGES_MAX = 8 };
@@ -55,7 +55,7 @@ struct split_definition {
 struct split_stage {
     struct split_definition definition;
     const struct unicode_table *table;
-    struct pattern *pattern;
+    struct split_pattern *pattern;
     bool ascii[128]; // which of them definition.set holds
 };
 

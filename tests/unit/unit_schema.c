@@ -3,7 +3,7 @@
 #include "schemas/request.h"
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
-#include "tests/json_schema.h"
+#include "tests/schema_validator.h"
 
 static struct arena arena;
 static struct value job_root, result_root, openai_root;

@@ -1,6 +1,6 @@
 // Hand-written pre-tokenizers against the regular expressions they implement, on random text: the same
 // pieces.
-#include "engine/tokenizer/pattern.h"
+#include "engine/tokenizer/split_pattern.h"
 #include "engine/tokenizer/split.h"
 #include "engine/tokenizer/split_stage.h"
 #include "tests/random.h"
@@ -113,7 +113,7 @@ static void add_pieces(void *context, const char *data, const size_t *sizes, siz
         add_piece(context, data, sizes[i]);
 }
 
-static void cut(struct pattern **patterns, size_t n_patterns, const char *data, size_t size,
+static void cut(struct split_pattern **patterns, size_t n_patterns, const char *data, size_t size,
                 struct pieces *pieces)
 {
     if (n_patterns == 0) {
@@ -123,7 +123,7 @@ static void cut(struct pattern **patterns, size_t n_patterns, const char *data, 
     size_t at = 0;
     while (at < size) {
         size_t start, end;
-        assert_true(pattern_find(patterns[0], (struct text){data, size}, at, &start, &end));
+        assert_true(split_pattern_find(patterns[0], (struct text){data, size}, at, &start, &end));
         if (start > at)
             cut(patterns + 1, n_patterns - 1, data + at, start - at, pieces);
         if (end > start)
@@ -182,12 +182,12 @@ static void hand_written_patterns_cut_as_their_regular_expressions(void **state)
     for (size_t o = 0; o < ORIGINAL_COUNT; o++) {
         struct error error;
         struct splitter *splitter;
-        struct pattern *patterns[STAGES_MAX];
+        struct split_pattern *patterns[STAGES_MAX];
         size_t n_patterns = 0;
         assert_int_equal(splitter_open(&splitter, text_from_string(originals[o].name), &error), STATUS_OK);
         for (; n_patterns < STAGES_MAX && originals[o].expressions[n_patterns]; n_patterns++)
-            if (pattern_open(&patterns[n_patterns], text_from_string(originals[o].expressions[n_patterns]),
-                             &error))
+            if (split_pattern_open(&patterns[n_patterns],
+                                   text_from_string(originals[o].expressions[n_patterns]), &error))
                 fail_msg("%s: %s", originals[o].name, error.text);
         struct buffer text = {0};
         random_state = random_seed(7);
@@ -200,7 +200,7 @@ static void hand_written_patterns_cut_as_their_regular_expressions(void **state)
         }
         buffer_finish(&text);
         for (size_t i = 0; i < n_patterns; i++)
-            pattern_close(patterns[i]);
+            split_pattern_close(patterns[i]);
         splitter_close(splitter);
     }
 }
@@ -332,18 +332,18 @@ static void long_texts_of_anything_are_cut_in_one_pass(void **state)
 
 static void a_pattern_is_limited_and_a_wrong_one_refused(void **state)
 {
-    struct pattern *pattern;
+    struct split_pattern *pattern;
     struct error error;
-    assert_int_equal(pattern_open(&pattern, TEXT("a(b"), &error), STATUS_REFUSE);
+    assert_int_equal(split_pattern_open(&pattern, TEXT("a(b"), &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "split pattern: missing closing parenthesis at byte 3"));
     struct buffer expression = {0};
     for (size_t i = 0; i < PATTERN_BYTES_MAX; i++)
         buffer_add_byte(&expression, 'a');
-    assert_int_equal(pattern_open(&pattern, (struct text){expression.data, expression.size}, &error),
+    assert_int_equal(split_pattern_open(&pattern, (struct text){expression.data, expression.size}, &error),
                      STATUS_OK);
-    pattern_close(pattern);
+    split_pattern_close(pattern);
     buffer_add_byte(&expression, 'a');
-    assert_int_equal(pattern_open(&pattern, (struct text){expression.data, expression.size}, &error),
+    assert_int_equal(split_pattern_open(&pattern, (struct text){expression.data, expression.size}, &error),
                      STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
     buffer_finish(&expression);
@@ -361,30 +361,31 @@ static void white_space_and_scripts_are_unicode_s(void **state)
                  {"[]\\s]+", "a] ]", 1, 4},         {"[^]\\s]+", "] a", 2, 3},
                  {"\\\\s", "s\\s", 1, 3},           {"\\s", "\xC2\x85", 0, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct pattern *pattern;
+        struct split_pattern *pattern;
         struct error error;
         size_t start, end;
-        assert_int_equal(pattern_open(&pattern, text_from_string(cases[i].expression), &error), STATUS_OK);
-        assert_true(pattern_find(pattern, text_from_string(cases[i].text), 0, &start, &end));
+        assert_int_equal(split_pattern_open(&pattern, text_from_string(cases[i].expression), &error),
+                         STATUS_OK);
+        assert_true(split_pattern_find(pattern, text_from_string(cases[i].text), 0, &start, &end));
         if (start != cases[i].start || end != cases[i].end)
             fail_msg("%s: matches %zu..%zu, expected %zu..%zu", cases[i].expression, start, end,
                      cases[i].start, cases[i].end);
-        pattern_close(pattern);
+        split_pattern_close(pattern);
     }
 }
 
 static void a_pattern_beyond_the_fast_matcher_s_stack_still_matches(void **state)
 {
-    struct pattern *pattern;
+    struct split_pattern *pattern;
     struct error error;
     struct buffer text = {0};
     size_t start, end;
     for (int i = 0; i < 200000; i++)
         buffer_add_string(&text, "ab");
-    assert_int_equal(pattern_open(&pattern, TEXT("(?:(a)|(b))+"), &error), STATUS_OK);
-    assert_true(pattern_find(pattern, (struct text){text.data, text.size}, 0, &start, &end));
+    assert_int_equal(split_pattern_open(&pattern, TEXT("(?:(a)|(b))+"), &error), STATUS_OK);
+    assert_true(split_pattern_find(pattern, (struct text){text.data, text.size}, 0, &start, &end));
     assert_true(start == 0 && end == text.size);
-    pattern_close(pattern);
+    split_pattern_close(pattern);
     buffer_finish(&text);
 }
 

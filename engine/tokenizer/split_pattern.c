@@ -1,4 +1,4 @@
-#include "engine/tokenizer/pattern.h"
+#include "engine/tokenizer/split_pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pattern {
+struct split_pattern {
     pcre2_code *code;
     pcre2_match_context *context;
 };
@@ -84,7 +84,8 @@ static void rewrite_expression(struct text expression, struct buffer *out)
     }
 }
 
-static enum status compile_expression(struct pattern *pattern, struct text expression, struct error *error)
+static enum status compile_expression(struct split_pattern *pattern, struct text expression,
+                                      struct error *error)
 {
     int code;
     size_t offset;
@@ -108,13 +109,13 @@ static enum status compile_expression(struct pattern *pattern, struct text expre
     return STATUS_OK;
 }
 
-enum status pattern_open(struct pattern **pattern, struct text expression, struct error *error)
+enum status split_pattern_open(struct split_pattern **pattern, struct text expression, struct error *error)
 {
     *pattern = NULL;
     if (expression.size > PATTERN_BYTES_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "split pattern of %zu bytes, at most %d",
                          expression.size, PATTERN_BYTES_MAX);
-    struct pattern *opened = calloc(1, sizeof *opened);
+    struct split_pattern *opened = calloc(1, sizeof *opened);
     struct buffer rewritten = {0};
     rewrite_expression(expression, &rewritten);
     enum status status = out_of_memory(error);
@@ -126,11 +127,11 @@ enum status pattern_open(struct pattern **pattern, struct text expression, struc
     if (status == STATUS_OK)
         *pattern = opened;
     else
-        pattern_close(opened);
+        split_pattern_close(opened);
     return status;
 }
 
-void pattern_close(struct pattern *pattern)
+void split_pattern_close(struct split_pattern *pattern)
 {
     if (!pattern)
         return;
@@ -141,7 +142,7 @@ void pattern_close(struct pattern *pattern)
 
 // A match, PCRE2_ERROR_NOMATCH, or lack of memory. The machine-code matcher has a small stack: where it does
 // not suffice the interpreter, which uses the heap, does the match over.
-static int match_at(const struct pattern *pattern, struct text text, size_t at, uint32_t options,
+static int match_at(const struct split_pattern *pattern, struct text text, size_t at, uint32_t options,
                     pcre2_match_data *data)
 {
     PCRE2_SPTR subject = (PCRE2_SPTR)(text.data ? text.data : "");
@@ -152,7 +153,8 @@ static int match_at(const struct pattern *pattern, struct text text, size_t at, 
     return result;
 }
 
-bool pattern_find(const struct pattern *pattern, struct text text, size_t at, size_t *start, size_t *end)
+bool split_pattern_find(const struct split_pattern *pattern, struct text text, size_t at, size_t *start,
+                        size_t *end)
 {
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
     if (!data)

@@ -1,4 +1,4 @@
-#include "engine/grammar/closing.h"
+#include "engine/grammar/closing_costs.h"
 #include "engine/grammar/item_sets.h"
 #include "schemas/hash.h"
 
@@ -360,7 +360,7 @@ static bool prepare_costs(struct recognizer *recognizer)
     return recognizer->closing->symbols || find_symbol_costs(recognizer);
 }
 
-uint32_t closing_cost(struct recognizer *recognizer, uint32_t set)
+uint32_t closing_costs_of(struct recognizer *recognizer, uint32_t set)
 {
     if (!prepare_costs(recognizer) ||
         !extend_numbers(recognizer, &recognizer->closing->sets, recognizer->sets.n, UNKNOWN))
@@ -399,7 +399,7 @@ static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_
         }
         levels[node->depth + 1] = target;
         if (node->token != NO_TOKEN) {
-            uint32_t cost = closing_cost(recognizer, target);
+            uint32_t cost = closing_costs_of(recognizer, target);
             worst = cost > worst ? cost : worst;
             if (cost > cost_max)
                 forbid_token(recognizer->vocabulary, node->token, bits);
@@ -409,7 +409,7 @@ static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_
     return worst;
 }
 
-void closing_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits)
+void closing_costs_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
     if (!prepare_costs(recognizer) ||
@@ -425,7 +425,7 @@ void closing_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left
         bits[vocabulary->ends[i] / 32] |= 1u << vocabulary->ends[i] % 32;
 }
 
-void closing_forget(struct closing_costs *closing)
+void closing_costs_forget(struct closing_costs *closing)
 {
     if (!closing)
         return;
@@ -441,11 +441,11 @@ void closing_forget(struct closing_costs *closing)
     closing->table_size = 0;
 }
 
-void closing_destroy(struct closing_costs *closing)
+void closing_costs_destroy(struct closing_costs *closing)
 {
     if (!closing)
         return;
-    closing_forget(closing);
+    closing_costs_forget(closing);
     free(closing->symbols);
     free(closing->levels);
     free(closing);

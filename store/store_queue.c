@@ -1,6 +1,6 @@
 // The embedded queue: claim, release, collect. Submitting: store/submit.c.
 #include "schemas/clock.h"
-#include "store/arithmetic.h"
+#include "store/dataset_arithmetic.h"
 #include "store/dataset_name.h"
 #include "store/finish.h"
 #include "store/hashed_jobs.h"
@@ -246,7 +246,7 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
     if (status == STATUS_OK) {
         status = free_jobs_of_the_dead(store, error);
         if (status == STATUS_OK)
-            status = arithmetic_bind(store, dataset, false, error);
+            status = dataset_arithmetic_bind(store, dataset, false, error);
         if (status == STATUS_OK)
             status = share_limit(store, dataset, &n_max, error);
         if (status == STATUS_OK)
@@ -277,7 +277,7 @@ enum status store_check_arithmetic(struct store *store, struct text dataset, boo
         return status;
     status = free_jobs_of_the_dead(store, error);
     if (status == STATUS_OK)
-        status = arithmetic_bind(store, dataset, force_new, error);
+        status = dataset_arithmetic_bind(store, dataset, force_new, error);
     return database_end(&store->database, status, error);
 }
 

@@ -8,16 +8,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct pattern;
+struct split_pattern;
 
 enum { PATTERN_BYTES_MAX = 16384 };
 
 // STATUS_REFUSE with PCRE2's message and the position when it is no regular expression.
-enum status pattern_open(struct pattern **pattern, struct text expression, struct error *error) WARN_UNUSED;
-void pattern_close(struct pattern *pattern);
+enum status split_pattern_open(struct split_pattern **pattern, struct text expression,
+                               struct error *error) WARN_UNUSED;
+void split_pattern_close(struct split_pattern *pattern);
 
 // The first match of at least one byte in text[at..]: its start and end. Invalid UTF-8 matches nothing. No
 // limit of PCRE2 ends a search early; time grows with the expression's backtracking. False: no memory. No
 // match: *start and *end are the text's size.
-bool pattern_find(const struct pattern *pattern, struct text text, size_t at, size_t *start,
-                  size_t *end) WARN_UNUSED;
+bool split_pattern_find(const struct split_pattern *pattern, struct text text, size_t at, size_t *start,
+                        size_t *end) WARN_UNUSED;

@@ -1,4 +1,4 @@
-#include "store/arithmetic.h"
+#include "store/dataset_arithmetic.h"
 
 #include "store/dataset.h"
 
@@ -158,7 +158,8 @@ static enum status next_unbound(struct store *store, struct text dataset, char *
                : database_error(&store->database, "looking for datasets", error);
 }
 
-enum status arithmetic_bind(struct store *store, struct text dataset, bool force_new, struct error *error)
+enum status dataset_arithmetic_bind(struct store *store, struct text dataset, bool force_new,
+                                    struct error *error)
 {
     enum status status = STATUS_OK;
     for (bool more = store->arithmetic != NULL; more && status == STATUS_OK;) {

@@ -1,4 +1,4 @@
-#include "engine/grammar/limits.h"
+#include "engine/grammar/grammar_limits.h"
 
 static const char *const names[GRAMMAR_LIMIT_COUNT] = {
     [GRAMMAR_LIMIT_SOURCE_BYTES] = "grammar_source_bytes",

@@ -16,10 +16,10 @@ enum {
 };
 
 // Tokens that end the text from the set. CLOSING_NEVER also when the pool has failed.
-uint32_t closing_cost(struct recognizer *recognizer, uint32_t set);
+uint32_t closing_costs_of(struct recognizer *recognizer, uint32_t set);
 // Of the allowed tokens keeps those behind which n_left - 1 tokens end the text. n_left: at least the set's
 // cost.
-void closing_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits);
-// The recognizer forgets its sets (closing_destroy: is destroyed).
-void closing_forget(struct closing_costs *closing);
-void closing_destroy(struct closing_costs *closing);
+void closing_costs_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits);
+// The recognizer forgets its sets (closing_costs_destroy: is destroyed).
+void closing_costs_forget(struct closing_costs *closing);
+void closing_costs_destroy(struct closing_costs *closing);

@@ -7,5 +7,5 @@
 // STATUS_REFUSE: the dataset has answers of another arithmetic, or a worker with another one computes its
 // jobs; the text names the parts that differ. With `force_new` all its jobs are queued again instead, unless
 // a worker computes some.
-enum status arithmetic_bind(struct store *store, struct text dataset, bool force_new,
-                            struct error *error) WARN_UNUSED;
+enum status dataset_arithmetic_bind(struct store *store, struct text dataset, bool force_new,
+                                    struct error *error) WARN_UNUSED;
