@@ -100,38 +100,38 @@ static void launch_way(void *stream, const struct attention_arguments &arguments
 
 void launch_attention(void *stream, const struct attention_launch *attention)
 {
-    if (attention->n_sequences == 0)
+    if (attention->extent.n_sequences == 0)
         return;
     struct attention_arguments arguments = {};
     arguments.call = *attention;
-    arguments.parts = (float *)attention->scratch;
+    arguments.parts = (float *)attention->partials.memory;
     int32_t n_kv_heads = attention->pages.n_kv_heads, group = attention->n_heads / n_kv_heads;
     arguments.n_strips_small = (group + STRIP - 1) / STRIP;
-    int32_t n_segments = (attention->n_positions_most + SEGMENT - 1) / SEGMENT;
-    uint64_t segment_bytes = (uint64_t)attention->n_part_rows * (uint64_t)attention->n_heads *
+    int32_t n_segments = (attention->extent.n_positions_most + SEGMENT - 1) / SEGMENT;
+    uint64_t segment_bytes = (uint64_t)attention->extent.n_part_rows * (uint64_t)attention->n_heads *
                              attention_part_bytes(attention->pages.value_dim);
     arguments.n_segments =
-        attention->n_shared_segments < n_segments ? attention->n_shared_segments : n_segments;
-    assert(attention->n_shared_tiles == 0 ||
-           (uint64_t)arguments.n_segments * segment_bytes <= attention->scratch_bytes);
+        attention->shared.n_segments < n_segments ? attention->shared.n_segments : n_segments;
+    assert(attention->shared.n_tiles == 0 ||
+           (uint64_t)arguments.n_segments * segment_bytes <= attention->partials.size_bytes);
     if (n_segments > 1 && n_segments <= LAUNCH_BLOCKS_YZ_MAX &&
-        (uint64_t)n_segments * segment_bytes <= attention->scratch_bytes &&
-        (int64_t)attention->n_sequences * n_kv_heads * arguments.n_strips_small <
-            (int64_t)BLOCKS_WANTED * attention->n_multiprocessors) {
+        (uint64_t)n_segments * segment_bytes <= attention->partials.size_bytes &&
+        (int64_t)attention->extent.n_sequences * n_kv_heads * arguments.n_strips_small <
+            (int64_t)BLOCKS_WANTED * attention->device.n_multiprocessors) {
         arguments.n_segments = n_segments;
         arguments.split_kv = true;
     }
-    uint64_t shared_bytes = attention->shared_bytes_max;
+    uint64_t shared_bytes = attention->device.shared_bytes_max;
     struct tile_choice large = choose_tile(&attention->pages, shared_bytes, TILE_STRIPS_MAX);
-    if (attention->n_shared_tiles > 0)
+    if (attention->shared.n_tiles > 0)
         launch_way(stream, arguments, TILES_SHARED, large);
     launch_way(stream, arguments, TILES_SMALL,
                choose_small(&attention->pages, attention->n_heads, shared_bytes));
     if (arguments.split_kv)
-        launch<merge_segments>({(unsigned)attention->n_sequences, (unsigned)attention->n_heads, 1,
+        launch<merge_segments>({(unsigned)attention->extent.n_sequences, (unsigned)attention->n_heads, 1,
                                 MERGE_THREADS, 0},
                                stream, arguments);
-    if (attention->n_rows_most > 0 &&
-        !attention_is_small(attention->n_rows_most, attention->n_heads, n_kv_heads))
+    if (attention->extent.n_rows_most > 0 &&
+        !attention_is_small(attention->extent.n_rows_most, attention->n_heads, n_kv_heads))
         launch_way(stream, arguments, TILES_LARGE, large);
 }

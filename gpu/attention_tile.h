@@ -107,7 +107,8 @@ static __device__ __forceinline__ int32_t query_head(const tile_place &place, in
 
 static __device__ __forceinline__ int32_t first_seen(const struct attention_launch &call, int32_t position)
 {
-    return call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
+    return call.scoring.window > 0 && position >= call.scoring.window ? position - call.scoring.window + 1
+                                                                      : 0;
 }
 
 // Address of the 16 positions from 16 * `block` on.
@@ -155,7 +156,7 @@ static __device__ __forceinline__ float query_item(const struct attention_launch
         return 0.0f;
     int64_t at = query_row(place, query) * call.q_stride +
                  (int64_t)query_head(place, query) * call.pages.key_dim + dim;
-    return call.q[at] * call.scale;
+    return call.q[at] * call.scoring.scale;
 }
 
 // Converts queries to fragments: register i of fragment f of step j holds dimensions 32 j + 8 t + 4 f + i / 2
@@ -232,8 +233,8 @@ static __device__ __forceinline__ void score_positions(const struct attention_la
 static __device__ __forceinline__ float finish_score(const struct attention_launch &call, float score,
                                                      float slope, int32_t distance)
 {
-    if (call.softcap != 0.0f)
-        score = call.softcap * tanhf(score / call.softcap);
+    if (call.scoring.softcap != 0.0f)
+        score = call.scoring.softcap * tanhf(score / call.scoring.softcap);
     if (slope != 0.0f)
         score = fmaf(slope, (float)distance, score);
     return score * log2_e();
@@ -247,7 +248,7 @@ static __device__ __forceinline__ merge_factors weigh_query(const struct attenti
 {
     int32_t lane = (int32_t)threadIdx.x % 32, position = query_position(call, place, query);
     int32_t from = first_seen(call, position);
-    float slope = bias_slope(query_head(place, query), call.n_heads, call.alibi_bias_max);
+    float slope = bias_slope(query_head(place, query), call.n_heads, call.scoring.alibi_bias_max);
     float items[SEGMENT / 32], largest = -INFINITY;
 #pragma unroll
     for (int i = 0; i < SEGMENT / 32; i++) {
@@ -326,7 +327,7 @@ static __device__ __forceinline__ void add_values(const struct attention_launch 
 static __device__ __forceinline__ merge_factors merge_sink(const struct attention_launch &call, int32_t head,
                                                            struct query_state &state)
 {
-    if (!call.sinks)
+    if (!call.scoring.sinks)
         return {1.0f, 0.0f, false};
-    return merge_state(state, call.sinks[head] * log2_e(), 1.0f, true);
+    return merge_state(state, call.scoring.sinks[head] * log2_e(), 1.0f, true);
 }

@@ -39,8 +39,9 @@ static __device__ __forceinline__ bool find_large(const struct attention_argumen
     const struct attention_launch &call = arguments.call;
     int32_t lane = (int32_t)threadIdx.x % 32, index = (int32_t)blockIdx.x;
     place.kv_head = (int32_t)blockIdx.y;
-    for (int32_t base = 0; base < call.n_sequences; base += 32) {
-        int32_t n = base + lane < call.n_sequences ? call.sequences[base + lane].n_rows * place.group : 0;
+    for (int32_t base = 0; base < call.extent.n_sequences; base += 32) {
+        int32_t n =
+            base + lane < call.extent.n_sequences ? call.sequences[base + lane].n_rows * place.group : 0;
         int32_t n_tiles =
             n > arguments.n_strips_small * STRIP ? (n + shape::n_queries - 1) / shape::n_queries : 0;
         int32_t sum = n_tiles; // inclusive prefix sum of tiles over the lanes
@@ -70,9 +71,9 @@ static __device__ __forceinline__ bool find_shared(const struct attention_argume
                                                    tile_place &place)
 {
     const struct attention_launch &call = arguments.call;
-    struct attention_shared_tile tile = call.shared_tiles[blockIdx.x];
+    struct attention_shared_tile tile = call.shared.tiles[blockIdx.x];
     place.kv_head = (int32_t)blockIdx.y;
-    place.members = call.shared_members + tile.first_member;
+    place.members = call.shared.members + tile.first_member;
     place.sequence.first_page = tile.first_page;
     place.sequence.first_part = tile.first_member;
     place.first_query = tile.first_query;
@@ -108,13 +109,14 @@ static void launch_shape_of(void *stream, const struct attention_arguments &argu
                                     tile_memory::size_bytes(shape::n_strips, (call.pages.key_dim + 31) / 32)};
     if (way == TILES_SMALL) {
         int32_t n_tiles = (arguments.n_strips_small + shape::n_strips - 1) / shape::n_strips;
-        launched.blocks_x = (unsigned)call.n_sequences;
+        launched.blocks_x = (unsigned)call.extent.n_sequences;
         launched.blocks_y = (unsigned)(n_kv_heads * n_tiles);
         launched.blocks_z = (unsigned)(arguments.split_kv ? arguments.n_segments : 1);
     } else if (way == TILES_LARGE) {
-        launched.blocks_x = (unsigned)(call.n_sequences + (int64_t)call.n_rows * group / shape::n_queries);
+        launched.blocks_x =
+            (unsigned)(call.extent.n_sequences + (int64_t)call.extent.n_rows * group / shape::n_queries);
     } else {
-        launched.blocks_x = (unsigned)call.n_shared_tiles;
+        launched.blocks_x = (unsigned)call.shared.n_tiles;
     }
     launch<attend<shape>>(launched, stream, arguments, way);
 }

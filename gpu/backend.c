@@ -371,7 +371,7 @@ static struct phases *phases_of(struct gpu_backend *backend)
 static void start_phase(struct backend *base, enum step_phase next)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    if (!backend->failed && backend->submitted.slot->way != STEP_REPLAYS)
+    if (!backend->fault.failed && backend->submitted.slot->way != STEP_REPLAYS)
         mark_phase(backend, phases_of(backend), next);
 }
 
@@ -422,8 +422,8 @@ static void begin_step(struct backend *base, const struct step *step)
     backend->current.pending = (struct pending_add){0};
     slot->drawn = slot->timed = false;
     slot->times = (struct step_times){0};
-    backend->failed = prepare_step(backend, step, &backend->error) != STATUS_OK;
-    if (backend->failed)
+    backend->fault.failed = prepare_step(backend, step, &backend->fault.error) != STATUS_OK;
+    if (backend->fault.failed)
         return;
     backend->figures.n_steps++;
     slot->phases.n = slot->outcome_phases.n = 0;
@@ -460,9 +460,9 @@ static enum status wait_now(struct backend *base, struct error *error)
     struct gpu_backend *backend = gpu_backend_of(base);
     assert(backend->current.step && backend->current.step->stops);
     gpu_enqueues(backend);
-    if (!backend->failed)
+    if (!backend->fault.failed)
         return device_wait(backend->device, error);
-    *error = backend->error;
+    *error = backend->fault.error;
     return error->status;
 }
 
@@ -474,9 +474,9 @@ static enum status submit_step(struct backend *base, struct error *error)
     assert(step);
     gpu_enqueues(backend); // flushes the pending sum
     backend->current.step = NULL;
-    if (backend->failed) {
+    if (backend->fault.failed) {
         backend->submitted.n_under_way = 0;
-        *error = backend->error;
+        *error = backend->fault.error;
         return error->status;
     }
     if (slot->way == STEP_CAPTURES)

@@ -31,18 +31,23 @@ struct pinned {
     max_align_t bytes[];
 };
 
+// Faults that tests ask for, and the first that occurred.
+struct device_faults {
+    int64_t failing_work, failing_graph; // numbers of submitted work and captures
+    const struct emulated_work *failing; // when it is run
+    bool capture_failed, failed;
+    char text[160];
+};
+
 struct device {
     pthread_t thread; // whose current device it is
     struct work_list waiting;
     struct pinned *pinned;
     struct device_graph *capturing; // NULL: work is added to `waiting`
     uint64_t memory_bytes, used_bytes;
-    int64_t n_submitted, failing_work;
-    int64_t n_captures, failing_graph;
-    bool sync, loaded, capture_failed;
-    const struct emulated_work *failing; // when it is run
-    bool failed;
-    char failure[160];
+    int64_t n_submitted, n_captures;
+    bool sync, loaded;
+    struct device_faults faults;
     struct device_facts facts;
 };
 
@@ -83,10 +88,10 @@ static void drop_work(struct work_list *list)
 // As on a device, the kernel of a failure is known only of a launch that is rejected, or with options.sync.
 static void fail_device(struct device *device, const char *what, const char *kernel)
 {
-    if (!device->failed)
-        snprintf(device->failure, sizeof device->failure, "%s%s%s", kernel ? kernel : "", kernel ? ": " : "",
-                 what);
-    device->failed = true;
+    if (!device->faults.failed)
+        snprintf(device->faults.text, sizeof device->faults.text, "%s%s%s", kernel ? kernel : "",
+                 kernel ? ": " : "", what);
+    device->faults.failed = true;
 }
 
 // Of calls that are for the thread's current device. Freeing and waiting name what they are for.
@@ -117,11 +122,11 @@ void emulated_stream_submit(void *stream, struct emulated_work *work)
         fail_device(device, work->fault, work->kernel);
     else if (work->shared_bytes > device->facts.shared_bytes_max)
         fail_device(device, "a launch of too much shared memory", work->kernel);
-    if (++device->n_submitted == device->failing_work && device->capturing)
+    if (++device->n_submitted == device->faults.failing_work && device->capturing)
         fail_device(device, "an ordered fault", work->kernel);
-    else if (device->n_submitted == device->failing_work)
-        device->failing = work;
-    device->capture_failed |= device->capturing && work->kernel && !device->loaded;
+    else if (device->n_submitted == device->faults.failing_work)
+        device->faults.failing = work;
+    device->faults.capture_failed |= device->capturing && work->kernel && !device->loaded;
     append_work(device->capturing ? &device->capturing->work : &device->waiting, work);
     if (device->sync && !device->capturing)
         run_until(device, NULL);
@@ -132,9 +137,9 @@ static void run_until(struct device *device, const struct device_event *event)
     check_no_capture(device);
     for (struct emulated_work *work; (work = device->waiting.first) && !(event && event->ran);) {
         device->waiting.first = work->next;
-        if (work == device->failing)
+        if (work == device->faults.failing)
             fail_device(device, "an ordered fault", device->sync ? work->kernel : NULL);
-        if (!device->failed)
+        if (!device->faults.failed)
             work->run(work);
         free(work);
     }
@@ -159,8 +164,8 @@ enum status device_open(struct device **out, const struct device_options *option
     if (!device)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
     device->memory_bytes = options->memory_bytes ? options->memory_bytes : memory_bytes_default;
-    device->failing_work = options->failing_work;
-    device->failing_graph = options->failing_graph;
+    device->faults.failing_work = options->failing_work;
+    device->faults.failing_graph = options->failing_graph;
     device->sync = options->sync;
     device->facts =
         (struct device_facts){.name = "emulated",
@@ -340,9 +345,9 @@ void device_zero(struct device *device, void *memory, size_t size_bytes)
 
 enum status device_status(struct device *device, struct error *error)
 {
-    if (!device->failed)
+    if (!device->faults.failed)
         return STATUS_OK;
-    return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s", device->facts.name, device->failure);
+    return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s", device->facts.name, device->faults.text);
 }
 
 enum status device_wait(struct device *device, struct error *error)
@@ -417,7 +422,7 @@ void device_graph_begin(struct device *device)
 {
     check_thread(device);
     check_no_capture(device);
-    device->capture_failed = ++device->n_captures == device->failing_graph;
+    device->faults.capture_failed = ++device->n_captures == device->faults.failing_graph;
     device->capturing = calloc(1, sizeof *device->capturing);
     if (!device->capturing)
         fail_device(device, "out of memory for a graph", NULL);
@@ -439,7 +444,7 @@ struct device_graph *device_graph_end(struct device *device)
     device->capturing = NULL;
     if (!graph)
         return NULL;
-    if (!device->capture_failed && device_memory_free(device) >= graph_bytes) {
+    if (!device->faults.capture_failed && device_memory_free(device) >= graph_bytes) {
         device->used_bytes += graph_bytes;
         return graph;
     }

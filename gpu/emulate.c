@@ -50,13 +50,17 @@ static struct emulated_run {
     struct meeting block;
     unsigned n_threads, n_ended, current;
     struct emulate_switch caller;
-    void (*thread)(void *context);
-    void *context;
-    unsigned char *stacks; // kept between runs
+    struct {
+        void (*thread)(void *context);
+        void *context;
+    } kernel;
+    unsigned char *stacks; // reused by later runs
     bool reverse, active;
     uint32_t launch, block_number;
-    unsigned char *shared;
-    size_t shared_bytes;
+    struct {
+        unsigned char *bytes;
+        size_t size;
+    } shared;
     void (*watcher)(const void *memory, size_t size, enum emulate_access access);
 } run;
 
@@ -109,7 +113,7 @@ bool emulate_moment_of(const void *memory, struct emulate_moment *moment)
                                 .thread = run.current,
                                 .n_barriers = fiber->n_barriers,
                                 .n_warp_syncs = fiber->n_warp_syncs,
-                                .shared = is_within(memory, run.shared, run.shared_bytes) ||
+                                .shared = is_within(memory, run.shared.bytes, run.shared.size) ||
                                           is_within(memory, __data_start, (size_t)(_end - __data_start))};
     return true;
 }
@@ -190,7 +194,7 @@ const void *emulate_warp_exchange(const void *mine, size_t size)
 static void fiber_main(void *argument)
 {
     struct fiber *fiber = argument;
-    run.thread(run.context);
+    run.kernel.thread(run.kernel.context);
     assert(fiber->n_copies == 0 && "a thread ended before its copies arrived");
     fiber->ended = true;
     if (++run.n_ended == run.n_threads)
@@ -240,8 +244,8 @@ void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_by
     assert(shared_bytes <= EMULATE_SHARED_BYTES_MAX);
     stacks_map();
     run.n_threads = n_threads;
-    run.thread = thread;
-    run.context = context;
+    run.kernel.thread = thread;
+    run.kernel.context = context;
     run.active = true;
     run.launch++;
     run.block_number = 0;
@@ -249,8 +253,8 @@ void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_by
     unsigned char *memory = malloc(shared_bytes + 127);
     assert(memory);
     unsigned char *shared = memory + (-(uintptr_t)memory & 127);
-    run.shared = shared;
-    run.shared_bytes = shared_bytes;
+    run.shared.bytes = shared;
+    run.shared.size = shared_bytes;
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {

@@ -90,6 +90,21 @@ struct product_part {
     int32_t n_outputs;
 };
 
+// A GEMM per head, else n_rows 0: matrix h of n_experts multiplies rows [h * n_rows, (h + 1) * n_rows) of x;
+// results are rows 0.. of y, y_step * h floats further. F32 weights: row r of `floats`, x_step * h floats
+// further.
+struct product_heads {
+    int32_t n_rows, x_step, y_step;
+};
+
+// x of F32 weights itself, with the row gather of activation_operand_launch.
+struct product_floats {
+    const float *items;
+    int64_t stride;
+    const int32_t *rows;
+    int32_t rows_divisor;
+};
+
 // GEMMs of the same x with weights of one type.
 struct product_launch {
     enum tensor_type type; // of all tiles
@@ -97,12 +112,8 @@ struct product_launch {
     struct product_part parts[PRODUCT_PARTS_MAX];
     // BF16 weights: OPERAND_BFLOAT; F32: only its sizes are used; others: OPERAND_HALF
     struct activation_operand x;
-    // F32 weights: x itself, with the row gather of activation_operand_launch.
-    const float *floats;
-    int64_t floats_stride;
-    const int32_t *rows;
-    int32_t rows_divisor;
-    bool add; // y += factor * result, else y = result
+    struct product_floats floats; // F32 weights
+    bool add;                     // y += factor * result, else y = result
     float factor;
     // Two parts with the same n_outputs: the first part's y = activation(gate) * up, the second part's y is
     // not written. Not F32.
@@ -112,10 +123,7 @@ struct product_launch {
     // multiplied by matrix e; the result of row i is row expert_order[i] of y (NULL: i).
     int32_t n_experts;
     const int32_t *expert_first, *expert_order;
-    // A GEMM per head, else head_rows 0: matrix h of n_experts multiplies rows [h * head_rows, (h + 1) *
-    // head_rows) of x; results are rows 0.. of y, y_head_step * h floats further. F32 weights: row r of
-    // `floats`, x_head_step * h floats further.
-    int32_t head_rows, x_head_step, y_head_step;
+    struct product_heads heads;
     uint64_t shared_bytes_max; // shared memory per block, at least PRODUCT_SHARED_BYTES_LEAST
 };
 

@@ -85,38 +85,60 @@ struct attention_shared_tile {
     int32_t position_least;         // of the members' rows
 };
 
+struct attention_shared {
+    const struct attention_shared_tile *tiles;
+    const int32_t *members; // rows
+    int32_t n_tiles;        // 0: none
+    // maximum per sequence; the scratch holds as many partial results for each of n_part_rows
+    int32_t n_segments;
+};
+
+// The step's size.
+struct attention_extent {
+    int32_t n_sequences, n_rows;
+    int32_t n_rows_most;      // of a sequence; sizes the launch
+    int32_t n_part_rows;      // rows of small sequences, or more
+    int32_t n_positions_most; // visible to a row, or more
+};
+
+// Scale, cap, window and bias of the scores.
+struct attention_masking {
+    float scale, softcap; // 0: none
+    int32_t window;       // 0: all
+    float alibi_bias_max; // 0: none
+    const float *sinks;   // [n_heads] or NULL
+};
+
+struct attention_partials {
+    void *memory;
+    uint64_t size_bytes; // 0: none
+};
+
+struct attention_device {
+    int32_t n_multiprocessors;
+    uint64_t shared_bytes_max; // shared memory per block
+};
+
 struct attention_launch {
     struct attention_pages pages;
     int32_t layer;
     const struct attention_sequence *sequences; // [n_sequences]
     const int32_t *tables;
-    int32_t n_sequences, n_rows;
-    int32_t n_rows_most;      // of a sequence; sizes the launch
-    int32_t n_part_rows;      // rows of small sequences, or more
-    int32_t n_positions_most; // visible to a row, or more
+    struct attention_extent extent;
     const float *q;
     float *out; // [n_rows, n_heads, dim]
     int64_t q_stride, out_stride;
     int32_t n_heads;
-    float scale, softcap; // 0: none
-    int32_t window;       // 0: all
-    float alibi_bias_max; // 0: none
-    const float *sinks;   // [n_heads] or NULL
+    struct attention_masking scoring;
     // Shared prefixes (cascade attention): a shared segment is computed for all its members with one read of
     // keys and values, then each member merges the result in its order of segments. Only small sequences
     // (attention_is_small) are members.
-    const struct attention_shared_tile *shared_tiles;
-    const int32_t *shared_members; // rows
-    const int32_t *positions;      // [n_rows]
-    int32_t n_shared_tiles;        // 0: none
-    // maximum per sequence; the scratch holds as many partial results for each of n_part_rows
-    int32_t n_shared_segments;
+    struct attention_shared shared;
+    const int32_t *positions; // [n_rows]
     // Scratch for partial results of split-KV decoding: few sequences with long contexts occupy all
     // multiprocessors.
-    void *scratch;
-    uint64_t scratch_bytes; // 0: none
-    int32_t n_multiprocessors;
-    uint64_t shared_bytes_max; // shared memory per block
+    struct attention_partials partials;
+    struct attention_device device;
 };
 
 // Whether a sequence's rows are computed by the decode kernel: they fit the strips of one token.

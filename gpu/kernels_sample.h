@@ -21,17 +21,25 @@ enum {
     SAMPLE_MASKED = 8,   // a mask of the allowed tokens
 };
 
+struct sample_penalties {
+    float presence, frequency, repetition;
+};
+
+// Place in the histories: prompt tokens, then generated ones.
+struct sample_history {
+    int32_t first_token, n_prompt, n_generated;
+};
+
 // One output's settings, with the indices of its lists.
 struct sample_settings {
     uint64_t seed;
     uint32_t index, choice;
     float temperature, top_p, min_p;
-    float presence_penalty, frequency_penalty, repetition_penalty;
+    struct sample_penalties penalties;
     int32_t top_k, n_top, flags;
-    int32_t first_bias, n_biases; // in `biases`
-    int32_t first_mask;           // in `masks`: (n_vocab + 31) / 32 words
-    // in `history`: prompt tokens, then generated ones; 0 without penalties
-    int32_t first_token, n_prompt, n_generated;
+    int32_t first_bias, n_biases;  // in `biases`
+    int32_t first_mask;            // in `masks`: (n_vocab + 31) / 32 words
+    struct sample_history history; // of penalties; else zero
 };
 
 struct sample_bias {

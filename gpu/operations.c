@@ -13,7 +13,7 @@ static void flush_pending(struct gpu_backend *backend)
 
 bool gpu_enqueues(struct gpu_backend *backend)
 {
-    if (backend->failed || backend->submitted.slot->way == STEP_REPLAYS)
+    if (backend->fault.failed || backend->submitted.slot->way == STEP_REPLAYS)
         return false;
     flush_pending(backend);
     return true;

@@ -47,8 +47,8 @@ static __device__ __forceinline__ panel_place find_panel(const struct product_pl
     place.tiles = (const unsigned char *)weight.tiles + expert * plan.matrix_bytes[part] +
                   (int64_t)index * plan.panel_bytes;
     place.bias = weight.bias ? weight.bias + (int64_t)expert * weight.n_outputs + first : NULL;
-    place.y = weight.y + first + (int64_t)(plan.call.head_rows ? expert : 0) * plan.call.y_head_step;
-    place.first_row = plan.call.head_rows * expert;
+    place.y = weight.y + first + (int64_t)(plan.call.heads.n_rows ? expert : 0) * plan.call.heads.y_step;
+    place.first_row = plan.call.heads.n_rows * expert;
     place.y_stride = weight.y_stride;
     place.n_outputs = !exists ? 0 : left < TILE_OUTPUTS ? left : (int32_t)TILE_OUTPUTS;
     return place;
@@ -69,11 +69,11 @@ static __device__ __forceinline__ row_tile find_rows(const struct product_plan &
         tile.n = left < size ? left : size;
         return tile;
     }
-    if (plan.call.head_rows > 0) {
-        int32_t n_tiles = (plan.call.head_rows + size - 1) / size, skipped = index % n_tiles * size;
+    if (plan.call.heads.n_rows > 0) {
+        int32_t n_tiles = (plan.call.heads.n_rows + size - 1) / size, skipped = index % n_tiles * size;
         tile.expert = index / n_tiles;
-        tile.first = tile.expert * plan.call.head_rows + skipped;
-        int32_t left = tile.expert < plan.call.n_experts ? plan.call.head_rows - skipped : 0;
+        tile.first = tile.expert * plan.call.heads.n_rows + skipped;
+        int32_t left = tile.expert < plan.call.n_experts ? plan.call.heads.n_rows - skipped : 0;
         tile.n = left < size ? left : size;
         return tile;
     }
@@ -109,8 +109,8 @@ static inline unsigned row_tiles_max(const struct product_launch &call, int32_t 
     int32_t n_rows = call.x.n_rows;
     if (call.n_experts == 0)
         return (unsigned)((n_rows + size - 1) / size);
-    if (call.head_rows > 0)
-        return (unsigned)(call.n_experts * ((call.head_rows + size - 1) / size));
+    if (call.heads.n_rows > 0)
+        return (unsigned)(call.n_experts * ((call.heads.n_rows + size - 1) / size));
     return (unsigned)(n_rows / size + (call.n_experts < n_rows ? call.n_experts : n_rows));
 }
 

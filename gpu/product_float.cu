@@ -30,11 +30,11 @@ static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct 
     float sums[ROWS] = {};
     for (int i = 0; i < ROWS; i++) {
         int32_t row = rows.first + (i < rows.n ? i : 0);
-        int64_t index = call.head_rows ? row - place.first_row
-                        : call.rows    ? call.rows[row] / call.rows_divisor
-                                       : row;
-        x[i] = call.floats + index * call.floats_stride +
-               (int64_t)(call.head_rows ? rows.expert : 0) * call.x_head_step;
+        int64_t index = call.heads.n_rows  ? row - place.first_row
+                        : call.floats.rows ? call.floats.rows[row] / call.floats.rows_divisor
+                                           : row;
+        x[i] = call.floats.items + index * call.floats.stride +
+               (int64_t)(call.heads.n_rows ? rows.expert : 0) * call.heads.x_step;
     }
     for (int32_t k = lane * 4; k < n_inputs; k += 128) {
         float4 w = *(const float4 *)(weight + k);

@@ -63,7 +63,8 @@ static void run_products(struct gpu_backend *backend, const struct product *prod
         }
         enum activation_operand_form form = form_of(call.type);
         if (call.type != TENSOR_F32 && (!have_operand || call.x.form != form)) {
-            call.x = make_operand(backend, x, call.x.n_rows, form, call.rows, call.rows_divisor);
+            call.x =
+                make_operand(backend, x, call.x.n_rows, form, call.floats.rows, call.floats.rows_divisor);
             have_operand = true;
         }
         launch_product(backend->stream, &call);
@@ -75,9 +76,9 @@ _Static_assert((int)PRODUCTS_MAX <= (int)PRODUCT_PARTS_MAX, "products of one x g
 static struct product_launch call_of_rows(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows)
 {
     return (struct product_launch){.x = {.n_rows = gpu_rows(backend, n_rows), .n_inputs = x->n_cols},
-                                   .floats = x->device.items,
-                                   .floats_stride = x->device.stride,
-                                   .rows_divisor = 1,
+                                   .floats.items = x->device.items,
+                                   .floats.stride = x->device.stride,
+                                   .floats.rows_divisor = 1,
                                    .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
 }
 
@@ -90,10 +91,10 @@ static struct product_launch call_of_pairs(struct gpu_backend *backend, const st
            (x_per_pair ? n_pairs : route->n_rows) <= x->n_rows_max);
     (void)n_rows;
     return (struct product_launch){.x = {.n_rows = n_pairs, .n_inputs = x->n_cols},
-                                   .floats = x->device.items,
-                                   .floats_stride = x->device.stride,
-                                   .rows = route->order,
-                                   .rows_divisor = x_per_pair ? 1 : route->n_used,
+                                   .floats.items = x->device.items,
+                                   .floats.stride = x->device.stride,
+                                   .floats.rows = route->order,
+                                   .floats.rows_divisor = x_per_pair ? 1 : route->n_used,
                                    .n_experts = route->n_experts,
                                    .expert_first = route->first,
                                    .expert_order = route->order,
@@ -191,13 +192,13 @@ void gpu_head_products(struct backend *base, struct matrix *y, struct head_colum
         struct product_launch call = {.type = weight->tiles,
                                       .n_parts = 1,
                                       .x = operand,
-                                      .floats = prepare.x,
-                                      .floats_stride = x->device.stride,
-                                      .rows_divisor = 1,
+                                      .floats.items = prepare.x,
+                                      .floats.stride = x->device.stride,
+                                      .floats.rows_divisor = 1,
                                       .n_experts = n,
-                                      .head_rows = rows,
-                                      .x_head_step = from.step,
-                                      .y_head_step = to.step,
+                                      .heads.n_rows = rows,
+                                      .heads.x_step = from.step,
+                                      .heads.y_step = to.step,
                                       .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
         call.parts[0] = (struct product_part){.tiles = weight->memory + (uint64_t)head * matrix_bytes,
                                               .y = y->device.items + to.first + (int64_t)head * to.step,

@@ -498,13 +498,13 @@ static const int seen = 1 << 30;
 static __device__ void penalize_logits(const struct sample_arguments *a,
                                        const struct sample_settings *settings, int *counts, float *logits)
 {
-    const int32_t *tokens = a->history + settings->first_token;
-    float *given = a->given_history + settings->first_token;
-    int n = settings->n_prompt + settings->n_generated;
+    const int32_t *tokens = a->history + settings->history.first_token;
+    float *given = a->given_history + settings->history.first_token;
+    int n = settings->history.n_prompt + settings->history.n_generated;
     for (int i = (int)threadIdx.x; i < n; i += THREADS)
         atomicMax(&counts[tokens[i]], (int)seen);
     __syncthreads();
-    for (int i = settings->n_prompt + (int)threadIdx.x; i < n; i += THREADS)
+    for (int i = settings->history.n_prompt + (int)threadIdx.x; i < n; i += THREADS)
         atomicAdd(&counts[tokens[i]], 1);
     __syncthreads();
     for (int i = (int)threadIdx.x; i < n; i += THREADS) {
@@ -517,10 +517,11 @@ static __device__ void penalize_logits(const struct sample_arguments *a,
         if (!(logit > -INFINITY))
             continue;
         given[i] = logit;
-        logit = logit > 0.0f ? logit / settings->repetition_penalty : logit * settings->repetition_penalty;
+        logit =
+            logit > 0.0f ? logit / settings->penalties.repetition : logit * settings->penalties.repetition;
         int count = noted & ~seen;
         if (count > 0)
-            logit = logit - settings->presence_penalty - settings->frequency_penalty * (float)count;
+            logit = logit - settings->penalties.presence - settings->penalties.frequency * (float)count;
         logits[token] = bound_logit(logit);
     }
 }
@@ -557,8 +558,9 @@ static __device__ float given_logit(struct extremes *shared, const struct sample
         if (a->biases[at].token == token && a->given_biased[at] > -INFINITY)
             shared->bad[0] = at; // at most one entry has it
     }
-    for (int i = (int)threadIdx.x; i < settings->n_prompt + settings->n_generated; i += THREADS) {
-        int at = settings->first_token + i;
+    for (int i = (int)threadIdx.x; i < settings->history.n_prompt + settings->history.n_generated;
+         i += THREADS) {
+        int at = settings->history.first_token + i;
         if (a->history[at] == token && a->given_history[at] > -INFINITY)
             shared->bad[1] = at;
     }
@@ -612,8 +614,9 @@ static __global__ void resolve_tokens(int32_t *tokens, int32_t n_rows, const str
     int32_t i = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < n_rows)
         resolve_token(&tokens[i], outcomes);
-    if (i < n_outputs && settings[i].n_generated > 0)
-        resolve_token(&history[settings[i].first_token + settings[i].n_prompt + settings[i].n_generated - 1],
+    if (i < n_outputs && settings[i].history.n_generated > 0)
+        resolve_token(&history[settings[i].history.first_token + settings[i].history.n_prompt +
+                               settings[i].history.n_generated - 1],
                       outcomes);
 }
 

@@ -100,6 +100,11 @@ struct submitted_steps {
     int n_under_way;        // submitted and not collected
 };
 
+struct latched_fault {
+    bool failed; // operations do nothing until end, which returns `error`
+    struct error error;
+};
+
 struct gpu_backend {
     struct backend base;
     struct gpu_options options;
@@ -118,8 +123,7 @@ struct gpu_backend {
     struct graphs graphs;
     struct gpu_counts figures;
 
-    bool failed; // `error` is latched: operations do nothing until end
-    struct error error;
+    struct latched_fault fault;
 };
 
 static inline struct gpu_backend *gpu_backend_of(struct backend *backend)

@@ -166,14 +166,14 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
                                      .temperature = sampling->temperature,
                                      .top_p = sampling->top_p,
                                      .min_p = sampling->min_p,
-                                     .presence_penalty = sampling->presence_penalty,
-                                     .frequency_penalty = sampling->frequency_penalty,
-                                     .repetition_penalty = sampling->repetition_penalty,
+                                     .penalties.presence = sampling->presence_penalty,
+                                     .penalties.frequency = sampling->frequency_penalty,
+                                     .penalties.repetition = sampling->repetition_penalty,
                                      .top_k = sampling->top_k,
                                      .flags = SAMPLE_WANTED | (sampling->logprobs ? SAMPLE_LOGPROBS : 0),
                                      .first_bias = bias,
                                      .n_biases = sampling->n_logit_bias,
-                                     .first_token = token};
+                                     .history.first_token = token};
         if (sampling->logprobs)
             settings->n_top =
                 sampling->top_logprobs < JOB_TOP_LOGPROBS_MAX ? sampling->top_logprobs : JOB_TOP_LOGPROBS_MAX;
@@ -182,13 +182,14 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
             biases[bias] = (struct sample_bias){sampling->logit_bias[j].token, sampling->logit_bias[j].bias};
         }
         if (has_penalties(sampling)) {
-            settings->n_prompt = copy_tokens(history + token, request->prompt, request->n_prompt, n_vocab);
+            settings->history.n_prompt =
+                copy_tokens(history + token, request->prompt, request->n_prompt, n_vocab);
             token += request->n_prompt;
-            settings->n_generated =
+            settings->history.n_generated =
                 copy_tokens(history + token, request->generated, request->n_generated, n_vocab);
             if (request->pending > 0)
-                history[token + settings->n_generated++] = -request->pending;
-            token += settings->n_generated;
+                history[token + settings->history.n_generated++] = -request->pending;
+            token += settings->history.n_generated;
         }
         if (sampling->n_logit_bias > 0 || has_penalties(sampling))
             settings->flags |= SAMPLE_ADJUSTS;

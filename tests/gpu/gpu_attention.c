@@ -307,34 +307,34 @@ static void compute_parts(const struct problem *problem, const struct part *part
         .layer = LAYER,
         .sequences = on_device(rows.sequences, sizeof rows.sequences),
         .tables = problem->tables,
-        .n_sequences = 2 * n,
-        .n_rows = n_rows,
-        .n_rows_most = rows.n_most,
-        .n_part_rows = n_rows,
-        .n_positions_most = rows.n_positions_most,
+        .extent.n_sequences = 2 * n,
+        .extent.n_rows = n_rows,
+        .extent.n_rows_most = rows.n_most,
+        .extent.n_part_rows = n_rows,
+        .extent.n_positions_most = rows.n_positions_most,
         .q = on_device(rows.q, (size_t)(n_rows * q_row) * sizeof *rows.q),
         .out = device_allocate(device, (size_t)(n_rows * out_row) * sizeof(float)),
         .q_stride = q_row,
         .out_stride = out_row,
         .n_heads = setting->n_heads,
-        .scale = 1.0f / sqrtf((float)setting->key_dim),
-        .softcap = setting->softcap,
-        .window = setting->window,
-        .alibi_bias_max = setting->alibi,
-        .sinks = setting->sinks ? problem->device_sinks : NULL,
-        .shared_tiles =
+        .scoring.scale = 1.0f / sqrtf((float)setting->key_dim),
+        .scoring.softcap = setting->softcap,
+        .scoring.window = setting->window,
+        .scoring.alibi_bias_max = setting->alibi,
+        .scoring.sinks = setting->sinks ? problem->device_sinks : NULL,
+        .shared.tiles =
             shared.n_tiles ? on_device(shared.tiles, (size_t)shared.n_tiles * sizeof *shared.tiles) : NULL,
-        .shared_members = shared.n_tiles ? on_device(shared.members, (size_t)n_rows * sizeof(int32_t)) : NULL,
+        .shared.members = shared.n_tiles ? on_device(shared.members, (size_t)n_rows * sizeof(int32_t)) : NULL,
         .positions = on_device(rows.positions, sizeof rows.positions),
-        .n_shared_tiles = shared.n_tiles,
-        .n_shared_segments = shared.n_segments,
-        .n_multiprocessors = multiprocessors,
-        .shared_bytes_max = shared_bytes};
+        .shared.n_tiles = shared.n_tiles,
+        .shared.n_segments = shared.n_segments,
+        .device.n_multiprocessors = multiprocessors,
+        .device.shared_bytes_max = shared_bytes};
     n_tiles_seen += shared.n_tiles;
     if (way.split_kv || way.shared)
-        call.scratch_bytes =
+        call.partials.size_bytes =
             attention_scratch_bytes(setting->n_heads, setting->value_dim, n_rows, rows.n_positions_most);
-    call.scratch = device_allocate(device, call.scratch_bytes + 16);
+    call.partials.memory = device_allocate(device, call.partials.size_bytes + 16);
     emulate_reverse(way.reverse);
     launch_attention(device_stream(device), &call);
     float *pinned = device_pin(device, (size_t)(n_rows * out_row) * sizeof *pinned);
@@ -343,8 +343,8 @@ static void compute_parts(const struct problem *problem, const struct part *part
     emulate_reverse(false);
     take_back(parts, n, rows.sequences, pinned, out_row, out);
     device_unpin(device, pinned);
-    const void *const given[] = {call.sequences, call.shared_tiles, call.shared_members, call.positions,
-                                 call.q,         call.out,          call.scratch};
+    const void *const given[] = {call.sequences, call.shared.tiles, call.shared.members, call.positions,
+                                 call.q,         call.out,          call.partials.memory};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         device_free(device, (void *)given[i]);
     shared_prefix_finish(&shared);

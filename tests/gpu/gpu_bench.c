@@ -127,9 +127,9 @@ static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_out
                                                 .n_parts = 1,
                                                 .parts = {{NULL, NULL, y, n_outputs, n_outputs}},
                                                 .x = x,
-                                                .floats = floats,
-                                                .floats_stride = n_inputs,
-                                                .rows_divisor = 1,
+                                                .floats.items = floats,
+                                                .floats.stride = n_inputs,
+                                                .floats.rows_divisor = 1,
                                                 .shared_bytes_max = device_facts(device)->shared_bytes_max};
         if (weights && x.items && x.scales && y && (floats || type != TENSOR_F32)) {
             double us = time_of(launch_once_product, &products);
@@ -203,24 +203,24 @@ static void bench_attention(enum kv_type type, int32_t n_sequences, int32_t n_po
         sequences[i] = (struct attention_sequence){i, 1, n_positions - 1, i * pages_each, i, 0};
     size_t row_bytes = (size_t)N_HEADS * DIM * sizeof(float);
     struct attention_launch call = {.pages = pages,
-                                    .n_sequences = n_sequences,
-                                    .n_rows = n_sequences,
-                                    .n_rows_most = 1,
-                                    .n_part_rows = n_sequences,
-                                    .n_positions_most = n_positions,
+                                    .extent.n_sequences = n_sequences,
+                                    .extent.n_rows = n_sequences,
+                                    .extent.n_rows_most = 1,
+                                    .extent.n_part_rows = n_sequences,
+                                    .extent.n_positions_most = n_positions,
                                     .q_stride = N_HEADS * DIM,
                                     .out_stride = N_HEADS * DIM,
                                     .n_heads = N_HEADS,
-                                    .scale = 0x1.6a09e6p-4f,
-                                    .scratch_bytes = scratch_bytes,
-                                    .n_multiprocessors = device_facts(device)->n_multiprocessors,
-                                    .shared_bytes_max = device_facts(device)->shared_bytes_max};
+                                    .scoring.scale = 0x1.6a09e6p-4f,
+                                    .partials.size_bytes = scratch_bytes,
+                                    .device.n_multiprocessors = device_facts(device)->n_multiprocessors,
+                                    .device.shared_bytes_max = device_facts(device)->shared_bytes_max};
     void *memory[] = {call.pages.memory = filled(bytes),
                       (void *)(call.sequences = uploaded(sequences, (size_t)n_sequences * sizeof *sequences)),
                       (void *)(call.tables = uploaded(tables, (size_t)n_pages * sizeof *tables)),
                       (void *)(call.q = filled((size_t)n_sequences * row_bytes)),
                       call.out = device_allocate(device, (size_t)n_sequences * row_bytes),
-                      call.scratch = device_allocate(device, scratch_bytes + 16)};
+                      call.partials.memory = device_allocate(device, scratch_bytes + 16)};
     bool complete = sequences && tables;
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         complete = complete && memory[i];

@@ -185,10 +185,10 @@ static struct outcome multiply(const struct golden_case *which, const void *tile
     struct product_launch product = {.type = (enum tensor_type)which->type,
                                      .n_parts = 1,
                                      .x = operand,
-                                     .floats = x,
-                                     .floats_stride = which->n_inputs,
-                                     .rows = device_rows,
-                                     .rows_divisor = 1,
+                                     .floats.items = x,
+                                     .floats.stride = which->n_inputs,
+                                     .floats.rows = device_rows,
+                                     .floats.rows_divisor = 1,
                                      .n_experts = far ? expert + 1 : 0,
                                      .expert_first = expert_first,
                                      .expert_order = far ? device_rows : NULL,
@@ -250,19 +250,19 @@ static struct outcome compute_attention(const struct golden_case *which, bool fa
     struct attention_launch call = {.pages = pages,
                                     .sequences = on_device(&asked, sizeof asked),
                                     .tables = device_tables,
-                                    .n_sequences = 1,
-                                    .n_rows = 1,
-                                    .n_rows_most = 1,
-                                    .n_part_rows = 1,
-                                    .n_positions_most = n,
+                                    .extent.n_sequences = 1,
+                                    .extent.n_rows = 1,
+                                    .extent.n_rows_most = 1,
+                                    .extent.n_part_rows = 1,
+                                    .extent.n_positions_most = n,
                                     .q = floats_on_device(N_HEADS * DIM, 4, &seed),
                                     .out = out,
                                     .q_stride = N_HEADS * DIM,
                                     .out_stride = N_HEADS * DIM,
                                     .n_heads = N_HEADS,
-                                    .scale = 0x1.6a09e6p-4f, // 1 / sqrt(128)
-                                    .n_multiprocessors = 0,
-                                    .shared_bytes_max = device_facts(device)->shared_bytes_max};
+                                    .scoring.scale = 0x1.6a09e6p-4f, // 1 / sqrt(128)
+                                    .device.n_multiprocessors = 0,
+                                    .device.shared_bytes_max = device_facts(device)->shared_bytes_max};
     launch_attention(device_stream(device), &call);
     free(tables);
     free(row_sequences);
@@ -335,7 +335,7 @@ static struct outcome compute_draw(const struct golden_case *which, bool far)
     settings[output] = (struct sample_settings){.seed = 42,
                                                 .temperature = which->n_outputs ? 0.8f : 0.0f,
                                                 .top_p = 0.95f,
-                                                .repetition_penalty = 1.0f,
+                                                .penalties.repetition = 1.0f,
                                                 .top_k = which->n_outputs,
                                                 .n_top = 5,
                                                 .flags = SAMPLE_WANTED | SAMPLE_LOGPROBS};

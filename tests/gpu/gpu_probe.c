@@ -95,7 +95,7 @@ static void multiply(const uint16_t weights[N_INPUTS], const float *x, int32_t n
                                      .n_parts = 1,
                                      .parts = {{device_tiles, NULL, y, N_OUTPUTS, N_OUTPUTS}},
                                      .x = operand,
-                                     .rows_divisor = 1,
+                                     .floats.rows_divisor = 1,
                                      .shared_bytes_max = device_facts(device)->shared_bytes_max};
     launch_product(device_stream(device), &product);
     device_download(device, pinned, y, (size_t)n_rows * N_OUTPUTS * sizeof *y);

@@ -144,10 +144,10 @@ static float *problem_compute(const struct problem *problem, int32_t first, int3
     launch_activation_operand(device_stream(device), &make);
     product.type = problem->type;
     product.x = operand;
-    product.floats = x;
-    product.floats_stride = problem->x_stride;
-    product.rows = rows;
-    product.rows_divisor = 1;
+    product.floats.items = x;
+    product.floats.stride = problem->x_stride;
+    product.floats.rows = rows;
+    product.floats.rows_divisor = 1;
     product.shared_bytes_max = device_facts(device)->shared_bytes_max;
     if (product.n_parts == 0) {
         product.n_parts = 1;
@@ -334,13 +334,13 @@ static void heads_begin_at_any_column(void **state)
             struct product_launch product = {.type = problem.type,
                                              .n_parts = 1,
                                              .x = operand,
-                                             .floats = device_x + first,
-                                             .floats_stride = x_stride,
-                                             .rows_divisor = 1,
+                                             .floats.items = device_x + first,
+                                             .floats.stride = x_stride,
+                                             .floats.rows_divisor = 1,
                                              .n_experts = N_HEADS,
-                                             .head_rows = N_ROWS,
-                                             .x_head_step = x_step,
-                                             .y_head_step = y_step,
+                                             .heads.n_rows = N_ROWS,
+                                             .heads.x_step = x_step,
+                                             .heads.y_step = y_step,
                                              .shared_bytes_max = device_facts(device)->shared_bytes_max};
             product.parts[0] = (struct product_part){problem.device_tiles, problem.device_bias, device_y,
                                                      y_stride, N_OUTPUTS_HEAD};
