@@ -157,8 +157,8 @@ static void hand_back(struct batcher *b, struct prompt *prompt, struct job_list 
 
 void batcher_note_fault(struct batcher *b, const char *doing)
 {
-    if (b->host_fault.status == STATUS_OK)
-        (void)error_set(&b->host_fault, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+    if (b->faults.host.status == STATUS_OK)
+        (void)error_set(&b->faults.host, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                         "%s: out of memory; unfinished jobs are released", doing);
 }
 
@@ -167,9 +167,9 @@ static bool is_host_fault(struct batcher *b, const struct prompt *prompt)
 {
     if (prompt->error.status == STATUS_OK || prompt->error.status == STATUS_REJECT)
         return false;
-    if (b->host_fault.status == STATUS_OK) {
-        b->host_fault = prompt->error;
-        b->host_fault.status = STATUS_RESTART;
+    if (b->faults.host.status == STATUS_OK) {
+        b->faults.host = prompt->error;
+        b->faults.host.status = STATUS_RESTART;
     }
     return true;
 }
@@ -451,9 +451,9 @@ static void take_results(struct batcher *b, const struct scheduled_step *done, s
 // Finishes prompts that failed outside a step: cancelled, past their deadline, or too long for the KV pages.
 static void finish_failed(struct batcher *b, struct job_list *finished)
 {
-    if (!b->any_failed)
+    if (!b->faults.any_prompt)
         return;
-    b->any_failed = false;
+    b->faults.any_prompt = false;
     LIST_EACH (struct prompt, prompt, &b->jobs.prompts, link) {
         if (prompt->error.status != STATUS_OK) {
             stop_prompt(b, prompt);
@@ -469,7 +469,7 @@ void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id, 
             continue;
         if (prompt->error.status == STATUS_OK)
             (void)error_set(&prompt->error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
-        b->any_failed = true;
+        b->faults.any_prompt = true;
     }
     for (struct job *job = b->jobs.arrived.first; job; job = job->next)
         if (job_is_named(job, dataset, job_id, until_s))
@@ -513,7 +513,7 @@ static void expire_prompts(struct batcher *b, int64_t now_s)
             note_deadline(b, job);
         } else if (prompt->error.status == STATUS_OK) {
             (void)miss_deadline(job, &prompt->error);
-            b->any_failed = true;
+            b->faults.any_prompt = true;
         }
     }
 }
@@ -545,9 +545,9 @@ static enum status compute_step(struct batcher *b, const struct scheduled_step *
 
 static enum status end_round(const struct batcher *b, struct error *error)
 {
-    if (b->host_fault.status != STATUS_OK)
-        *error = b->host_fault;
-    return b->host_fault.status;
+    if (b->faults.host.status != STATUS_OK)
+        *error = b->faults.host;
+    return b->faults.host.status;
 }
 
 enum status batcher_round(struct batcher *b, struct job_list *finished, struct step_figures *figures,

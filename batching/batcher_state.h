@@ -49,6 +49,11 @@ struct batcher_masks {
     int32_t n_started;       // and not waited for
 };
 
+struct batcher_faults {
+    bool any_prompt;   // a prompt's error was set outside a step
+    struct error host; // out of memory: the round fails with it; STATUS_OK: none
+};
+
 struct batcher {
     struct batcher_config config;
     struct page_stack pages;
@@ -58,8 +63,7 @@ struct batcher {
     struct sequence **running; // [2 n_sequences_max] by admission; half may wait for their last token
     int32_t n_running;
     int64_t n_admissions;
-    bool any_failed;         // a prompt's error was set outside a step
-    struct error host_fault; // out of memory: the round fails with it; STATUS_OK: none
+    struct batcher_faults faults;
     int64_t next_deadline_s; // no later than the earliest deadline of any prompt; 0: none
     double answer_tokens;    // moving average length of finished answers; 0: none finished yet
     struct batcher_pipeline pipeline;

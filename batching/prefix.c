@@ -34,7 +34,7 @@ void prefix_finish(struct prefix_tree *tree)
 {
     for (size_t i = 0; tree->slots && i < tree->n_slots; i++)
         if (tree->slots[i].node)
-            free(tree->slots[i].node->tokens);
+            free(tree->slots[i].node->pages.tokens);
     for (struct prefix_slab *slab = tree->slabs; slab;) {
         struct prefix_slab *next = slab->next;
         free(slab);
@@ -55,7 +55,7 @@ static size_t page_bytes(const struct prefix_tree *tree)
 
 static int32_t *page_tokens(const struct prefix_tree *tree, const struct prefix_node *node, int32_t page)
 {
-    return node->tokens + (size_t)page * (size_t)tree->page_positions;
+    return node->pages.tokens + (size_t)page * (size_t)tree->page_positions;
 }
 
 // The node is not initialized. NULL: out of memory.
@@ -79,7 +79,7 @@ static struct prefix_node *take_node(struct prefix_tree *tree)
 
 static void give_node(struct prefix_tree *tree, struct prefix_node *node)
 {
-    free(node->tokens);
+    free(node->pages.tokens);
     node->parent = tree->unused;
     tree->unused = node;
 }
@@ -93,11 +93,11 @@ static bool set_memory(const struct prefix_tree *tree, struct prefix_node *node,
     int32_t *memory = malloc(bytes + (size_t)n_pages * sizeof *memory);
     if (!memory)
         return false;
-    node->tokens = memcpy(memory, tokens, bytes);
-    node->pages = memory + bytes / sizeof *memory;
-    if (node->n_held)
-        memcpy(node->pages, pages, (size_t)node->n_held * sizeof *pages);
-    node->capacity = n_pages;
+    node->pages.tokens = memcpy(memory, tokens, bytes);
+    node->pages.items = memory + bytes / sizeof *memory;
+    if (node->pages.n_held)
+        memcpy(node->pages.items, pages, (size_t)node->pages.n_held * sizeof *pages);
+    node->pages.capacity = n_pages;
     return true;
 }
 
@@ -170,7 +170,7 @@ static struct prefix_node *find_child(const struct prefix_tree *tree, const stru
     for (size_t i = key & (tree->n_slots - 1); tree->slots[i].node; i = next_slot(tree, i)) {
         struct prefix_node *node = tree->slots[i].node;
         if (tree->slots[i].key == key && node->parent == parent &&
-            memcmp(node->tokens, tokens, page_bytes(tree)) == 0)
+            memcmp(node->pages.tokens, tokens, page_bytes(tree)) == 0)
             return node;
     }
     return NULL;
@@ -185,7 +185,7 @@ static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_nod
     if (!node)
         return NULL;
     *node = (struct prefix_node){
-        .parent = parent, .key = key, .depth = parent->depth + n_pages, .n_pages = n_pages};
+        .parent = parent, .key = key, .depth = parent->depth + n_pages, .pages.n = n_pages};
     if (!set_memory(tree, node, n_pages, tokens, NULL)) {
         give_node(tree, node);
         return NULL;
@@ -200,7 +200,7 @@ static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_nod
 static int32_t common_pages(const struct prefix_tree *tree, const struct prefix_node *node,
                             const int32_t *tokens, int32_t n_pages)
 {
-    int32_t most = n_pages < node->n_pages ? n_pages : node->n_pages, n = 1;
+    int32_t most = n_pages < node->pages.n ? n_pages : node->pages.n, n = 1;
     while (n < most && memcmp(page_tokens(tree, node, n), tokens + (size_t)n * (size_t)tree->page_positions,
                               page_bytes(tree)) == 0)
         n++;
@@ -230,33 +230,35 @@ static void unlink_idle(struct prefix_tree *tree, struct prefix_node *node, bool
 // Initializes `upper` as the first n_pages of the node, with the same counts.
 static void set_upper(struct prefix_node *upper, const struct prefix_node *node, int32_t n_pages)
 {
-    *upper = (struct prefix_node){.parent = node->parent,
-                                  .key = node->key,
-                                  .depth = node->depth - node->n_pages + n_pages,
-                                  .n_pages = n_pages,
-                                  .n_held = node->n_held < n_pages ? node->n_held : n_pages,
-                                  .n_ready = node->n_ready < n_pages ? node->n_ready : n_pages,
-                                  .n_children = 1,
-                                  .n_waiting = node->n_waiting,
-                                  .n_offered = node->n_offered,
-                                  .n_users = node->n_users};
-    upper->owner = upper->n_ready < upper->n_held ? node->owner : NULL;
+    *upper =
+        (struct prefix_node){.parent = node->parent,
+                             .key = node->key,
+                             .depth = node->depth - node->pages.n + n_pages,
+                             .pages.n = n_pages,
+                             .pages.n_held = node->pages.n_held < n_pages ? node->pages.n_held : n_pages,
+                             .pages.n_ready = node->pages.n_ready < n_pages ? node->pages.n_ready : n_pages,
+                             .n_children = 1,
+                             .n_waiting = node->n_waiting,
+                             .n_offered = node->n_offered,
+                             .n_users = node->n_users};
+    upper->pages.owner = upper->pages.n_ready < upper->pages.n_held ? node->pages.owner : NULL;
 }
 
 // Removes the first n_pages from the node, which becomes a child of `upper`.
 static void cut_off(struct prefix_tree *tree, struct prefix_node *node, struct prefix_node *upper)
 {
-    int32_t n_pages = upper->n_pages;
+    int32_t n_pages = upper->pages.n;
     node->parent = upper;
-    node->n_pages -= n_pages;
-    node->n_held -= upper->n_held;
-    node->n_ready -= upper->n_ready;
-    if (node->n_ready == node->n_held)
-        node->owner = NULL;
-    memmove(node->tokens, page_tokens(tree, node, n_pages), page_bytes(tree) * (size_t)node->n_pages);
-    if (node->n_held)
-        memmove(node->pages, node->pages + n_pages, (size_t)node->n_held * sizeof *node->pages);
-    node->key = key_of(tree, upper, node->tokens);
+    node->pages.n -= n_pages;
+    node->pages.n_held -= upper->pages.n_held;
+    node->pages.n_ready -= upper->pages.n_ready;
+    if (node->pages.n_ready == node->pages.n_held)
+        node->pages.owner = NULL;
+    memmove(node->pages.tokens, page_tokens(tree, node, n_pages), page_bytes(tree) * (size_t)node->pages.n);
+    if (node->pages.n_held)
+        memmove(node->pages.items, node->pages.items + n_pages,
+                (size_t)node->pages.n_held * sizeof *node->pages.items);
+    node->key = key_of(tree, upper, node->pages.tokens);
 }
 
 // Splits the node after n_pages. The node itself becomes the lower part and keeps its sequences and children.
@@ -267,7 +269,7 @@ static struct prefix_node *cut_node(struct prefix_tree *tree, struct prefix_node
     if (!upper)
         return NULL;
     set_upper(upper, node, n_pages);
-    if (!set_memory(tree, upper, n_pages, node->tokens, node->pages)) {
+    if (!set_memory(tree, upper, n_pages, node->pages.tokens, node->pages.items)) {
         give_node(tree, upper);
         return NULL;
     }
@@ -277,7 +279,7 @@ static struct prefix_node *cut_node(struct prefix_tree *tree, struct prefix_node
     if (node->idle) // deep pages first
         link_idle(tree, upper, &node->idle_link);
     cut_off(tree, node, upper);
-    if (node->idle && node->n_held == 0)
+    if (node->idle && node->pages.n_held == 0)
         unlink_idle(tree, node, node->n_waiting > 0);
     put_in_slot(tree, node);
     tree->n_nodes++;
@@ -287,12 +289,12 @@ static struct prefix_node *cut_node(struct prefix_tree *tree, struct prefix_node
 // Removes the pages without a KV page from the node's end.
 static void shorten_node(struct prefix_tree *tree, struct prefix_node *node)
 {
-    int32_t *memory = node->tokens;
-    node->depth -= node->n_pages - node->n_held;
-    node->n_pages = node->n_held;
+    int32_t *memory = node->pages.tokens;
+    node->depth -= node->pages.n - node->pages.n_held;
+    node->pages.n = node->pages.n_held;
     node->is_hashed = false;
-    if (node->n_pages <= node->capacity / 4 &&
-        set_memory(tree, node, node->n_pages, node->tokens, node->pages))
+    if (node->pages.n <= node->pages.capacity / 4 &&
+        set_memory(tree, node, node->pages.n, node->pages.tokens, node->pages.items))
         free(memory);
 }
 
@@ -300,8 +302,8 @@ static void shorten_node(struct prefix_tree *tree, struct prefix_node *node)
 static void drop_unneeded(struct prefix_tree *tree, struct prefix_node *node)
 {
     while (node->parent && !node->n_waiting && !node->n_users && !node->n_children) {
-        if (node->n_held) {
-            if (node->n_held < node->n_pages)
+        if (node->pages.n_held) {
+            if (node->pages.n_held < node->pages.n)
                 shorten_node(tree, node);
             return;
         }
@@ -321,27 +323,27 @@ static void drop_unneeded(struct prefix_tree *tree, struct prefix_node *node)
 static void idle_remove(struct prefix_tree *tree, struct prefix_node *node, bool wanted)
 {
     unlink_idle(tree, node, wanted);
-    tree->figures.n_pages_idle -= node->n_held;
+    tree->figures.n_pages_idle -= node->pages.n_held;
 }
 
 static void idle_append(struct prefix_tree *tree, struct prefix_node *node)
 {
     link_idle(tree, node, tree->idle[node->n_waiting > 0].last);
-    tree->figures.n_pages_idle += node->n_held;
+    tree->figures.n_pages_idle += node->pages.n_held;
 }
 
 // Evicts up to n_pages of the node, deepest first. No node below holds a page: users of a descendant are
 // users of this node, and deeper nodes are put into the list first.
 static void evict_pages(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
 {
-    assert(node->n_ready == node->n_held && node->n_held > 0);
-    n_pages = n_pages < node->n_held ? n_pages : node->n_held;
+    assert(node->pages.n_ready == node->pages.n_held && node->pages.n_held > 0);
+    n_pages = n_pages < node->pages.n_held ? n_pages : node->pages.n_held;
     for (int32_t i = 0; i < n_pages; i++)
-        page_stack_give(tree->stack, node->pages[--node->n_held]);
-    node->n_ready = node->n_held;
+        page_stack_give(tree->stack, node->pages.items[--node->pages.n_held]);
+    node->pages.n_ready = node->pages.n_held;
     tree->figures.n_pages_idle -= n_pages;
     tree->figures.n_evictions += n_pages;
-    if (node->n_held == 0)
+    if (node->pages.n_held == 0)
         unlink_idle(tree, node, node->n_waiting > 0);
     drop_unneeded(tree, node);
 }
@@ -414,7 +416,7 @@ struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens,
         int32_t n_common = child ? common_pages(tree, child, rest, n_pages - i) : 0;
         if (!child)
             child = add_child(tree, node, key, rest, n_pages - i);
-        else if (n_common < child->n_pages)
+        else if (n_common < child->pages.n)
             child = cut_node(tree, child, n_common);
         if (!child) {
             drop_unneeded(tree, node);
@@ -440,7 +442,7 @@ void prefix_use(struct prefix_tree *tree, struct prefix_node *node)
         if (node->idle)
             idle_remove(tree, node, node->n_waiting > 0);
         if (++node->n_users == 2)
-            tree->figures.n_pages_shared += node->n_held;
+            tree->figures.n_pages_shared += node->pages.n_held;
     }
 }
 
@@ -449,15 +451,15 @@ void prefix_unuse(struct prefix_tree *tree, struct prefix_node *node, const void
     struct prefix_node *leaf = node;
     for (; node->parent; node = node->parent) {
         if (node->n_users == 2)
-            tree->figures.n_pages_shared -= node->n_held;
+            tree->figures.n_pages_shared -= node->pages.n_held;
         node->n_users--;
         assert(node->n_users >= 0);
-        if (node->owner == owner) { // stopped before its pages were computed
-            while (node->n_held > node->n_ready)
-                page_stack_give(tree->stack, node->pages[--node->n_held]);
-            node->owner = NULL;
+        if (node->pages.owner == owner) { // stopped before its pages were computed
+            while (node->pages.n_held > node->pages.n_ready)
+                page_stack_give(tree->stack, node->pages.items[--node->pages.n_held]);
+            node->pages.owner = NULL;
         }
-        if (node->n_users == 0 && node->n_held > 0)
+        if (node->n_users == 0 && node->pages.n_held > 0)
             idle_append(tree, node);
     }
     drop_unneeded(tree, leaf);
@@ -468,9 +470,9 @@ int32_t prefix_ready(const struct prefix_node *node, bool *blocked)
     int32_t n_ready = node->depth;
     *blocked = false;
     for (; node->parent; node = node->parent)
-        if (node->n_ready < node->n_pages) {
-            n_ready = node->depth - node->n_pages + node->n_ready;
-            *blocked = node->owner != NULL;
+        if (node->pages.n_ready < node->pages.n) {
+            n_ready = node->depth - node->pages.n + node->pages.n_ready;
+            *blocked = node->pages.owner != NULL;
         }
     return n_ready;
 }
@@ -478,28 +480,28 @@ int32_t prefix_ready(const struct prefix_node *node, bool *blocked)
 void prefix_claim(struct prefix_tree *tree, struct prefix_node *node, const void *owner, int32_t *pages)
 {
     for (; node->parent; node = node->parent) {
-        if (node->n_held < node->n_pages) {
-            node->owner = owner;
-            make_room(tree, node->n_pages - node->n_held);
+        if (node->pages.n_held < node->pages.n) {
+            node->pages.owner = owner;
+            make_room(tree, node->pages.n - node->pages.n_held);
         }
-        for (; node->n_held < node->n_pages; node->n_held++) {
-            node->pages[node->n_held] = page_stack_take(tree->stack);
-            assert(node->pages[node->n_held] >= 0);
+        for (; node->pages.n_held < node->pages.n; node->pages.n_held++) {
+            node->pages.items[node->pages.n_held] = page_stack_take(tree->stack);
+            assert(node->pages.items[node->pages.n_held] >= 0);
         }
-        memcpy(pages + node->depth - node->n_pages, node->pages, (size_t)node->n_pages * sizeof *pages);
+        memcpy(pages + node->depth - node->pages.n, node->pages.items, (size_t)node->pages.n * sizeof *pages);
     }
 }
 
 void prefix_computed(struct prefix_node *node, const void *owner, int32_t n_pages)
 {
-    for (; node->parent && node->owner == owner; node = node->parent) {
-        int32_t n_own = n_pages - (node->depth - node->n_pages);
-        if (n_own >= node->n_pages) {
-            n_own = node->n_pages;
-            node->owner = NULL;
+    for (; node->parent && node->pages.owner == owner; node = node->parent) {
+        int32_t n_own = n_pages - (node->depth - node->pages.n);
+        if (n_own >= node->pages.n) {
+            n_own = node->pages.n;
+            node->pages.owner = NULL;
         }
-        if (n_own > node->n_ready)
-            node->n_ready = n_own;
+        if (n_own > node->pages.n_ready)
+            node->pages.n_ready = n_own;
     }
 }
 
@@ -507,7 +509,7 @@ int32_t prefix_n_idle(const struct prefix_node *node)
 {
     int32_t n = 0;
     for (; node->parent; node = node->parent)
-        n += node->idle ? node->n_held : 0;
+        n += node->idle ? node->pages.n_held : 0;
     return n;
 }
 

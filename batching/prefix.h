@@ -20,29 +20,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// A node's pages and their tokens.
+struct prefix_pages {
+    int32_t n;      // of this node alone
+    int32_t n_held; // leading pages that have a KV page
+    // leading pages that are computed, or will be by the end of the step being built
+    int32_t n_ready;
+    int32_t capacity;  // pages for which `tokens` and `items` have room
+    const void *owner; // sequence that computes pages n_ready..n_held; NULL: there are none
+    int32_t *tokens;   // [n * page_positions]
+    int32_t *items;    // [n_held]
+};
+
 struct prefix_node {
     struct prefix_node *parent; // NULL: the root
     uint64_t key;               // of its first page under its parent
     int32_t depth;              // pages from the root to its end; the root has 0
-    int32_t n_pages;            // of this node alone
-    int32_t n_held;             // leading pages that have a KV page
-    // leading pages that are computed, or will be by the end of the step being built
-    int32_t n_ready;
+    struct prefix_pages pages;
     int32_t n_children;
     int32_t n_waiting; // waiting sequences at or below
     int32_t n_offered; // waiting sequences of the level offered to the search (window.h)
     int32_t n_users;   // running sequences at or below
-    int32_t capacity;  // pages for which `tokens` and `pages` have room
     bool idle;         // in a list of evictable pages
     bool is_hashed;
-    const void *owner;           // sequence that computes pages n_ready..n_held; NULL: there are none
     uint64_t hash;               // of all tokens from the root to its end, if is_hashed
     struct list offered;         // children with n_offered > 0, by their offer_link, oldest first
     struct list_link offer_link; // in the parent's list
     struct list sequences;       // offered ones that end here, by their node_link: the window's list
     struct list_link idle_link;  // of nodes with evictable pages, oldest first
-    int32_t *tokens;             // [n_pages * page_positions]
-    int32_t *pages;              // [n_held]
 };
 
 // One of the shared prefixes that saved the most tokens.

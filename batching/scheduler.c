@@ -153,7 +153,7 @@ static void refuse_length(struct batcher *b, struct sequence *sequence, int64_t 
 {
     if (sequence->prompt->error.status == STATUS_OK)
         (void)prompt_refuse_length(sequence->prompt, &b->config.environment.limits, n_positions);
-    b->any_failed = true;
+    b->faults.any_prompt = true;
     scheduler_remove(b, sequence);
 }
 

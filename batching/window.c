@@ -182,14 +182,14 @@ static struct sequence *next_under(const struct prefix_node *node)
 {
     while (!node->sequences.first && node->offered.first && node->offered.first == node->offered.last) {
         node = LIST_ITEM(node->offered.first, struct prefix_node, offer_link);
-        if (node->owner)
+        if (node->pages.owner)
             return NULL;
     }
     if (node->sequences.first)
         return LIST_ITEM(node->sequences.first, struct sequence, wait.node_link);
     for (struct list_link *link = node->offered.first; link; link = link->next) {
         const struct prefix_node *child = LIST_ITEM(link, struct prefix_node, offer_link);
-        struct sequence *sequence = child->owner ? NULL : next_under(child);
+        struct sequence *sequence = child->pages.owner ? NULL : next_under(child);
         if (sequence)
             return sequence;
     }

@@ -228,7 +228,7 @@ struct backend_device {
     void (*trace)(struct backend *backend, struct step_times *times);
 };
 
-// A step.
+// A step: one function an operation, flat.
 struct backend_operations {
     void (*begin)(struct backend *backend, const struct step *step);
     // Masks of the samples are read from the output product on, not in `begin`.

@@ -58,8 +58,10 @@ struct pool {
     pthread_mutex_t mutex;
     pthread_cond_t run_started, run_done, task_done;
 
-    struct pool_task *first_task, *last_task; // background, not taken; under the mutex
-    atomic_int n_tasks;                       // in the list
+    struct {
+        struct pool_task *first, *last; // not taken; under the mutex
+        atomic_int n;
+    } background;
 };
 
 static uint64_t range_make(uint32_t begin, uint32_t end)
@@ -141,9 +143,9 @@ static void run_tasks(struct pool *pool, struct pool_thread *thread)
 // Under the mutex, which is released while the task runs.
 static void run_first_task(struct pool *pool)
 {
-    struct pool_task *task = pool->first_task;
-    pool->first_task = task->next;
-    atomic_fetch_sub(&pool->n_tasks, 1);
+    struct pool_task *task = pool->background.first;
+    pool->background.first = task->next;
+    atomic_fetch_sub(&pool->background.n, 1);
     pthread_mutex_unlock(&pool->mutex);
     task->run(task->context);
     pthread_mutex_lock(&pool->mutex);
@@ -154,10 +156,10 @@ static void run_first_task(struct pool *pool)
 // False: there is none.
 static bool run_background_task(struct pool *pool)
 {
-    if (atomic_load(&pool->n_tasks) == 0)
+    if (atomic_load(&pool->background.n) == 0)
         return false;
     pthread_mutex_lock(&pool->mutex);
-    bool found = pool->first_task != NULL;
+    bool found = pool->background.first != NULL;
     if (found)
         run_first_task(pool);
     pthread_mutex_unlock(&pool->mutex);
@@ -298,7 +300,7 @@ void pool_destroy(struct pool *pool)
 {
     if (!pool)
         return;
-    assert(!pool->first_task);
+    assert(!pool->background.first);
     atomic_store(&pool->stopping, true);
     announce_run(pool);
     for (int i = 1; i < pool->n_threads; i++)
@@ -342,12 +344,12 @@ void pool_start(struct pool *pool, struct pool_task *task)
     task->next = NULL;
     task->is_done = false;
     pthread_mutex_lock(&pool->mutex);
-    if (pool->first_task)
-        pool->last_task->next = task;
+    if (pool->background.first)
+        pool->background.last->next = task;
     else
-        pool->first_task = task;
-    pool->last_task = task;
-    atomic_fetch_add(&pool->n_tasks, 1);
+        pool->background.first = task;
+    pool->background.last = task;
+    atomic_fetch_add(&pool->background.n, 1);
     pthread_mutex_unlock(&pool->mutex);
     announce_run(pool);
 }
@@ -356,7 +358,7 @@ void pool_wait(struct pool *pool, struct pool_task *task)
 {
     pthread_mutex_lock(&pool->mutex);
     while (!task->is_done)
-        if (pool->first_task)
+        if (pool->background.first)
             run_first_task(pool);
         else
             pthread_cond_wait(&pool->task_done, &pool->mutex);

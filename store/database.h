@@ -27,6 +27,16 @@ struct file_identity {
 
 enum { STORE_FILES = 3 }; // the store, its log, its log's index
 
+// The worker's share of the jobs near the end of the queue (store/share.c).
+struct store_share {
+    int32_t n_batch;   // the worker's sequences in one step
+    int32_t n_workers; // that share the jobs, as last counted; 0: not counted yet
+    int64_t looked_us;
+    bool has_finished;   // some jobs, since n_held_most was computed
+    int64_t n_held_most; // near the end
+    int64_t n_free_seen; // then; -1: no longer valid
+};
+
 struct store {
     struct database database;
     bool read_only;
@@ -38,12 +48,7 @@ struct store {
     int64_t data_version;                    // of the datasets seen by store_poll_cancelled
     int64_t cancelled_seen_at_us;
     int64_t n_claimed; // since the store was opened
-    int32_t n_batch;   // the worker's sequences in one step
-    int32_t n_sharing; // workers that share the jobs, as last counted; 0: not counted yet
-    int64_t shared_looked_us;
-    bool has_finished;   // some jobs, since n_held_most was computed
-    int64_t n_held_most; // near the end (store/share.c)
-    int64_t n_free_seen; // then; -1: no longer valid
+    struct store_share share;
 };
 
 enum status database_open(struct database *database, const char *path, enum store_mode mode,

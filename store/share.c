@@ -8,8 +8,8 @@
 static enum status count_workers(struct store *store, struct text dataset, struct error *error)
 {
     int64_t now_us = clock_wall_us();
-    if (store->n_sharing && now_us - store->shared_looked_us < STORE_SHARING_LOOK_US &&
-        now_us >= store->shared_looked_us)
+    if (store->share.n_workers && now_us - store->share.looked_us < STORE_SHARING_LOOK_US &&
+        now_us >= store->share.looked_us)
         return STATUS_OK;
     sqlite3_stmt *select = database_statement(
         &store->database,
@@ -23,10 +23,10 @@ static enum status count_workers(struct store *store, struct text dataset, struc
     bind_integer(select, 2, STORE_SHARING_MAX);
     int64_t n = 0;
     enum status status = workers_count_alive(store, select, &n, error);
-    if (n != store->n_sharing)
-        store->n_free_seen = -1;
-    store->n_sharing = status == STATUS_OK ? (int32_t)n : 0;
-    store->shared_looked_us = now_us;
+    if (n != store->share.n_workers)
+        store->share.n_free_seen = -1;
+    store->share.n_workers = status == STATUS_OK ? (int32_t)n : 0;
+    store->share.looked_us = now_us;
     return status;
 }
 
@@ -103,24 +103,24 @@ static enum status lower_to_level(struct store *store, struct text dataset, int6
                                   int64_t n_held, int64_t *n_most, struct error *error)
 {
     int64_t n_free = 0;
-    enum status status = count_free(store, dataset, *n_most * store->n_sharing, &n_free, error);
+    enum status status = count_free(store, dataset, *n_most * store->share.n_workers, &n_free, error);
     if (status != STATUS_OK)
         return status;
-    if (store->has_finished || n_held == 0 || n_free > store->n_free_seen) {
+    if (store->share.has_finished || n_held == 0 || n_free > store->share.n_free_seen) {
         int64_t n_others_hold = n_unfinished - n_free - n_held;
-        store->n_held_most = level_share(n_free, n_held, n_others_hold > 0 ? n_others_hold : 0,
-                                         store->n_sharing - 1, store->has_finished);
-        store->has_finished = false;
+        store->share.n_held_most = level_share(n_free, n_held, n_others_hold > 0 ? n_others_hold : 0,
+                                               store->share.n_workers - 1, store->share.has_finished);
+        store->share.has_finished = false;
     }
-    store->n_free_seen = n_free;
-    *n_most = *n_most < store->n_held_most ? *n_most : store->n_held_most;
+    store->share.n_free_seen = n_free;
+    *n_most = *n_most < store->share.n_held_most ? *n_most : store->share.n_held_most;
     return STATUS_OK;
 }
 
 enum status share_limit(struct store *store, struct text dataset, size_t *n_max, struct error *error)
 {
     enum status status = count_workers(store, dataset, error);
-    if (status != STATUS_OK || store->n_sharing < 2)
+    if (status != STATUS_OK || store->share.n_workers < 2)
         return status;
     int64_t n_unfinished = 0, n_held = 0;
     status = count_unfinished(store, dataset, &n_unfinished, error);
@@ -128,9 +128,9 @@ enum status share_limit(struct store *store, struct text dataset, size_t *n_max,
         status = count_held(store, &n_held, error);
     if (status != STATUS_OK)
         return status;
-    int64_t share = divide_up(n_unfinished, store->n_sharing), most = divide_up(share, 2);
+    int64_t share = divide_up(n_unfinished, store->share.n_workers), most = divide_up(share, 2);
     // it remains full during a commit
-    int64_t batch = store->n_batch + divide_up(store->n_batch, 2);
+    int64_t batch = store->share.n_batch + divide_up(store->share.n_batch, 2);
     if (most < batch) {
         most = batch;
         status = lower_to_level(store, dataset, n_unfinished, n_held, &most, error);

@@ -294,6 +294,7 @@ enum status store_mirror_reset(struct store *store, struct error *error) WARN_UN
 
 // ---- queries ----
 
+// A row of the view `progress`, with its names: flat.
 struct dataset_progress {
     struct text dataset; // valid during the call
     int64_t submitted, done, failed, cancelled, running;

@@ -83,7 +83,7 @@ static enum status free_jobs_of_the_dead(struct store *store, struct error *erro
         if (state == WORKER_ALIVE)
             continue;
         any = true;
-        store->n_sharing = 0; // a worker less: count again
+        store->share.n_workers = 0; // a worker less: count again
         if (state == WORKER_DEAD)
             status = blame_jobs_of(store, worker, error);
         if (status == STATUS_OK)

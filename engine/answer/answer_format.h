@@ -29,6 +29,7 @@ enum { ANSWER_MARKS_MAX = 3, ANSWER_TOKENS_MAX = 6 };
 #define TOOL_NUMBER "\x01"
 #define TOOL_NINE   "\x02"
 
+// A row of the table in answer_format.c: flat.
 struct tool_format {
     const char *name;
     const char *marks[ANSWER_MARKS_MAX];   // the template has all of them

@@ -32,14 +32,24 @@ void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
         pool_run(backend->pool, (n_rows + spread.rows_a_task - 1) / spread.rows_a_task, spread_task, &spread);
 }
 
+// A row of heads, of whose items the first n_dims are rotated.
+struct row_heads {
+    int32_t n, dim, n_dims;
+};
+
+struct row_scaling {
+    float scale, cap;
+};
+
 // Arguments of the row tasks; each operation uses some of the fields.
 struct row_work {
     struct cpu_backend *backend;
     struct matrix *out;
     const struct matrix *in, *other;
     const struct weight *weight, *bias;
-    float scale, cap;
-    int32_t n_heads, head_dim, n_dims, layer;
+    struct row_scaling scaling;
+    struct row_heads heads;
+    int32_t layer;
     struct head_columns from, to;
     const float *rope;
     void (*rotate)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
@@ -64,8 +74,8 @@ static void embed_row(void *context, int32_t row, int thread)
     float *out = matrix_row(work->out, row);
     int32_t n = (int32_t)work->weight->tensor.dims[0];
     table_row(work->weight, backend->step->tokens[row], out);
-    if (work->scale != 1.0f)
-        backend->kernels.rows.scale_cap(out, n, work->scale, 0.0f);
+    if (work->scaling.scale != 1.0f)
+        backend->kernels.rows.scale_cap(out, n, work->scaling.scale, 0.0f);
     if (work->bias) {
         float *position = backend->buffers.table_rows + (int64_t)thread * backend->capacity.n_table_cols_max;
         table_row(work->bias, backend->step->positions[row], position);
@@ -81,7 +91,7 @@ void cpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
         return;
     assert(table->tensor.dims[0] == (uint64_t)out->n_cols && backend->step->n_tokens <= out->n_rows_max);
     struct row_work work = {
-        .backend = backend, .out = out, .weight = table, .bias = positions_table, .scale = scale};
+        .backend = backend, .out = out, .weight = table, .bias = positions_table, .scaling.scale = scale};
     spread_rows(backend, backend->step->n_tokens, 4 * (int64_t)out->n_cols, embed_row,
                 &work); // widened in plain C
 }
@@ -143,7 +153,7 @@ static void add_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
     work->backend->kernels.rows.add_scaled(matrix_row(work->out, row), matrix_row(work->other, row),
-                                           work->scale, work->out->n_cols);
+                                           work->scaling.scale, work->out->n_cols);
 }
 
 void cpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale)
@@ -152,15 +162,15 @@ void cpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int
     if (backend->failed)
         return;
     assert(n_rows <= x->n_rows_max && n_rows <= y->n_rows_max && x->n_cols == y->n_cols);
-    struct row_work work = {.backend = backend, .out = x, .other = y, .scale = scale};
+    struct row_work work = {.backend = backend, .out = x, .other = y, .scaling.scale = scale};
     spread_rows(backend, n_rows, x->n_cols, add_row, &work);
 }
 
 static void scale_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
-    work->backend->kernels.rows.scale_cap(matrix_row(work->out, row), work->out->n_cols, work->scale,
-                                          work->cap);
+    work->backend->kernels.rows.scale_cap(matrix_row(work->out, row), work->out->n_cols, work->scaling.scale,
+                                          work->scaling.cap);
 }
 
 void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap)
@@ -169,7 +179,7 @@ void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float sca
     if (backend->failed)
         return;
     assert(n_rows <= x->n_rows_max);
-    struct row_work work = {.backend = backend, .out = x, .scale = scale, .cap = cap};
+    struct row_work work = {.backend = backend, .out = x, .scaling.scale = scale, .scaling.cap = cap};
     spread_rows(backend, n_rows, (cap != 0.0f ? 16 : 1) * (int64_t)x->n_cols, scale_row, &work);
 }
 
@@ -260,8 +270,8 @@ static void copy_row(void *context, int32_t row, int thread)
     const struct row_work *work = context;
     const float *from = matrix_row(work->in, row) + work->from.first;
     float *to = matrix_row(work->out, row) + work->to.first;
-    for (int32_t head = 0; head < work->n_heads; head++, from += work->from.step, to += work->to.step)
-        memcpy(to, from, (size_t)work->n_dims * sizeof *to);
+    for (int32_t head = 0; head < work->heads.n; head++, from += work->from.step, to += work->to.step)
+        memcpy(to, from, (size_t)work->heads.n_dims * sizeof *to);
 }
 
 void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
@@ -274,7 +284,7 @@ void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
     assert(n_rows <= in->n_rows_max && n_rows <= out->n_rows_max);
     assert(from.first + (int64_t)(n_heads - 1) * from.step + n <= in->n_cols &&
            to.first + (int64_t)(n_heads - 1) * to.step + n <= out->n_cols);
-    struct row_work work = {.backend = backend, .out = out, .in = in, .n_heads = n_heads, .n_dims = n};
+    struct row_work work = {.backend = backend, .out = out, .in = in, .heads.n = n_heads, .heads.n_dims = n};
     work.from = from;
     work.to = to;
     spread_rows(backend, n_rows, (int64_t)n_heads * n, copy_row, &work);
@@ -285,8 +295,8 @@ void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
 static void rope_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
-    work->rotate(matrix_row(work->out, row), work->n_heads, work->head_dim,
-                 work->rope + (int64_t)row * work->n_dims, work->n_dims);
+    work->rotate(matrix_row(work->out, row), work->heads.n, work->heads.dim,
+                 work->rope + (int64_t)row * work->heads.n_dims, work->heads.n_dims);
 }
 
 void cpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
@@ -297,8 +307,8 @@ void cpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_
         return;
     assert(n_rows <= x->n_rows_max && n_rows <= backend->step->n_tokens && n_rope_dims % 2 == 0);
     assert(n_rope_dims <= head_dim && (int64_t)n_heads * head_dim <= x->n_cols && backend->step->rope[table]);
-    struct row_work work = {.backend = backend, .out = x, .n_heads = n_heads, .head_dim = head_dim};
-    work.n_dims = n_rope_dims;
+    struct row_work work = {.backend = backend, .out = x, .heads.n = n_heads, .heads.dim = head_dim};
+    work.heads.n_dims = n_rope_dims;
     work.rope = backend->step->rope[table];
     work.rotate =
         style == ROPE_HALVES ? backend->kernels.rows.rope_halves : backend->kernels.rows.rope_adjacent;

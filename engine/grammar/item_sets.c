@@ -331,7 +331,7 @@ static uint64_t hash_kernel(const struct item *items, size_t n)
 
 static bool grow_sets_table(struct recognizer *recognizer)
 {
-    size_t size = recognizer->table_size ? recognizer->table_size * 2 : SETS_TABLE_FIRST;
+    size_t size = recognizer->table.size ? recognizer->table.size * 2 : SETS_TABLE_FIRST;
     uint32_t *table = calloc(size, sizeof *table);
     if (!table)
         return false;
@@ -342,9 +342,9 @@ static bool grow_sets_table(struct recognizer *recognizer)
             at++;
         table[at & (size - 1)] = id;
     }
-    free(recognizer->table);
-    recognizer->table = table;
-    recognizer->table_size = size;
+    free(recognizer->table.slots);
+    recognizer->table.slots = table;
+    recognizer->table.size = size;
     return true;
 }
 
@@ -397,21 +397,21 @@ uint32_t builder_finish(struct recognizer *recognizer)
         if (builder->items.items[i].kind != ITEM_COMPLETE &&
             !VECTOR_ADD(&builder->kernel, builder->items.items[i]))
             expressions_fail_memory(recognizer->pool);
-    if (recognizer->sets.n * 2 >= recognizer->table_size && !grow_sets_table(recognizer))
+    if (recognizer->sets.n * 2 >= recognizer->table.size && !grow_sets_table(recognizer))
         expressions_fail_memory(recognizer->pool);
     if (recognizer->pool->status != STATUS_OK || builder->kernel.n == 0)
         return SET_DEAD;
     qsort(builder->kernel.items, builder->kernel.n, sizeof *builder->kernel.items, compare_items);
     uint64_t at = hash_kernel(builder->kernel.items, builder->kernel.n);
-    size_t mask = recognizer->table_size - 1;
-    for (; recognizer->table[at & mask]; at++) {
-        const struct item_set *set = &recognizer->sets.items[recognizer->table[at & mask]];
+    size_t mask = recognizer->table.size - 1;
+    for (; recognizer->table.slots[at & mask]; at++) {
+        const struct item_set *set = &recognizer->sets.items[recognizer->table.slots[at & mask]];
         if (set->n_items == builder->kernel.n &&
             memcmp(recognizer->items.items + set->first_item, builder->kernel.items,
                    builder->kernel.n * sizeof *builder->kernel.items) == 0)
-            return recognizer->table[at & mask];
+            return recognizer->table.slots[at & mask];
     }
-    return add_set(recognizer, &recognizer->table[at & mask]);
+    return add_set(recognizer, &recognizer->table.slots[at & mask]);
 }
 
 void builder_free(struct set_builder *builder)

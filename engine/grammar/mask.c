@@ -306,7 +306,7 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
         uint32_t end = vocabulary->ends[i], bit = 1u << end % 32;
         mask[end / 32] = (mask[end / 32] & ~bit) | (recognizer->sets.items[set].may_end ? bit : 0);
     }
-    recognizer->n_bytes += n_bytes;
+    recognizer->cache.n_bytes += n_bytes;
     recognizer->sets.items[set].mask_work = recognizer->visit.work + MASK_WORK_OF_SET * making.n_visits;
     return recognizer->sets.items[set].mask = mask;
 }

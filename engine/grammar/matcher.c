@@ -31,7 +31,7 @@ static enum status start_over(struct matcher *matcher, struct error *error)
     struct recognizer *recognizer = matcher->recognizer;
     struct counted_mask *counted = (void *)matcher->counted.data;
     size_t n_counted = matcher->counted.size / sizeof *counted, n_accepted, at = 0;
-    if (matcher->generation == recognizer->generation)
+    if (matcher->generation == recognizer->cache.generation)
         return STATUS_OK;
     matcher->state = recognizer->start;
     for (size_t i = 0; i <= n_counted; i++) {
@@ -42,7 +42,7 @@ static enum status start_over(struct matcher *matcher, struct error *error)
         if (i < n_counted)
             counted[i].state = matcher->state;
     }
-    matcher->generation = recognizer->generation;
+    matcher->generation = recognizer->cache.generation;
     return expressions_status(recognizer->pool, error);
 }
 

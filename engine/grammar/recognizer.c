@@ -20,7 +20,7 @@ static struct set_row *make_row(struct recognizer *recognizer, uint32_t set)
     for (uint32_t i = 0; i < items.n_scans; i++)
         byte_automaton_classes(&recognizer->bytes, recognizer->scans.items[items.first_scan + i].a,
                                &row->starts);
-    recognizer->n_bytes += sizeof *row;
+    recognizer->cache.n_bytes += sizeof *row;
     return recognizer->sets.items[set].row = row;
 }
 
@@ -127,14 +127,14 @@ static void forget_sets(struct recognizer *recognizer)
     VECTOR_FINISH(&recognizer->items);
     VECTOR_FINISH(&recognizer->scans);
     VECTOR_FINISH(&recognizer->waiters);
-    free(recognizer->table);
-    recognizer->table = NULL;
-    recognizer->table_size = 0;
+    free(recognizer->table.slots);
+    recognizer->table.slots = NULL;
+    recognizer->table.size = 0;
     byte_automaton_finish(&recognizer->bytes);
     closing_costs_forget(recognizer->closing);
     expressions_destroy(recognizer->pool);
     recognizer->pool = NULL;
-    recognizer->n_bytes = 0;
+    recognizer->cache.n_bytes = 0;
     recognizer->visit = (struct recognizer_visit){0};
 }
 
@@ -163,7 +163,7 @@ static uint32_t make_start(struct recognizer *recognizer)
 enum status recognizer_restart(struct recognizer *recognizer, struct error *error)
 {
     forget_sets(recognizer);
-    recognizer->generation++;
+    recognizer->cache.generation++;
     recognizer->pool = expressions_copy(recognizer->grammar->rules->expressions);
     if (!recognizer->pool)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's recognizer");
@@ -178,10 +178,11 @@ enum status recognizer_restart(struct recognizer *recognizer, struct error *erro
 size_t recognizer_bytes(const struct recognizer *recognizer)
 {
     const struct expressions *pool = recognizer->pool;
-    return recognizer->n_bytes + recognizer->bytes.n_bytes + recognizer->sets.n * sizeof(struct item_set) +
-           recognizer->items.n * sizeof(struct item) + recognizer->scans.n * sizeof(struct item) +
-           recognizer->waiters.n * sizeof(struct waiter) + pool->nodes.n * sizeof(struct expression_node) +
-           pool->pieces.n * sizeof(struct expression_piece) + pool->links.n * sizeof(uint32_t);
+    return recognizer->cache.n_bytes + recognizer->bytes.n_bytes +
+           recognizer->sets.n * sizeof(struct item_set) + recognizer->items.n * sizeof(struct item) +
+           recognizer->scans.n * sizeof(struct item) + recognizer->waiters.n * sizeof(struct waiter) +
+           pool->nodes.n * sizeof(struct expression_node) + pool->pieces.n * sizeof(struct expression_piece) +
+           pool->links.n * sizeof(uint32_t);
 }
 
 enum status recognizer_create(struct recognizer **out, const struct grammar *grammar,

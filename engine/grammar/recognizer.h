@@ -90,6 +90,17 @@ struct recognizer_visit {
 
 struct closing_costs;
 
+// Open addressing over the sets: 1 + id, 0 is free.
+struct set_table {
+    uint32_t *slots;
+    size_t size;
+};
+
+struct recognizer_cache {
+    uint64_t generation; // raised when the cache is emptied
+    size_t n_bytes;      // of rows, masks
+};
+
 struct recognizer {
     const struct grammar *grammar;
     const struct grammar_vocabulary *vocabulary;
@@ -99,14 +110,12 @@ struct recognizer {
     VECTOR(struct item) items;
     VECTOR(struct item) scans;
     VECTOR(struct waiter) waiters;
-    uint32_t *table; // of sets
-    size_t table_size;
+    struct set_table table;
     struct set_builder builder;
     struct walk_level *walk; // by depth in the trie
     uint32_t start;
     struct recognizer_visit visit;
-    uint64_t generation;
-    size_t n_bytes;                // of rows, masks
+    struct recognizer_cache cache;
     struct closing_costs *closing; // NULL: nobody asked for it
 };
 

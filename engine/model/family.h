@@ -15,6 +15,7 @@ enum residual_kind {
     RESIDUAL_BY_FFN_NORM, // parallel when the layers have no ffn_norm
 };
 
+// A row of the table in family.c, which is read a row at a time: flat.
 struct family {
     const char *name; // general.architecture
     enum norm_kind norm;

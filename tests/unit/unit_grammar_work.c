@@ -176,11 +176,11 @@ static void a_text_that_ends_at_its_work_costs_others_nothing(void **state)
     limits.values[GRAMMAR_LIMIT_MASK_WORK] = 10000;
     bench_init(&bench, ambiguous, &limits);
     spell(text, 5);
-    uint64_t generation = bench.recognizer->generation;
+    uint64_t generation = bench.recognizer->cache.generation;
     size_t n_bytes = answer(&bench, text, false).n_bytes;
     text[n_bytes - 1] = '\0';
     assert_int_equal(answer(&bench, text, false).error.status, STATUS_OK);
-    assert_int_equal(bench.recognizer->generation, generation);
+    assert_int_equal(bench.recognizer->cache.generation, generation);
     bench_finish(&bench);
 }
 

@@ -223,9 +223,9 @@ static int code_of(const char *letters, int32_t n_pages)
 static const struct prefix_node *node_at(const struct actor *actor, int32_t page, int32_t *index)
 {
     const struct prefix_node *node = actor->waiting->sequence.node;
-    while (node->depth - node->n_pages > page)
+    while (node->depth - node->pages.n > page)
         node = node->parent;
-    *index = page - (node->depth - node->n_pages);
+    *index = page - (node->depth - node->pages.n);
     return node;
 }
 
@@ -248,27 +248,27 @@ static void check_page(const struct actor *actor, int32_t page, int *owner_of_pa
     const struct prefix_node *node = node_at(actor, page, &index);
     int code = code_of(actor->letters, page + 1);
     int n_users = count_actors(code, page + 1, true);
-    assert_int_equal(node->tokens[index * PAGE], actor->letters[page]);
+    assert_int_equal(node->pages.tokens[index * PAGE], actor->letters[page]);
     assert_int_equal(node->n_users, n_users);
     assert_int_equal(node->n_waiting, count_actors(code, page + 1, false));
-    assert_true(node->n_ready <= node->n_held && node->n_held <= node->n_pages);
-    assert_int_equal(node->owner != NULL, node->n_ready < node->n_held);
-    assert_int_equal(node->idle, n_users == 0 && node->n_held > 0);
+    assert_true(node->pages.n_ready <= node->pages.n_held && node->pages.n_held <= node->pages.n);
+    assert_int_equal(node->pages.owner != NULL, node->pages.n_ready < node->pages.n_held);
+    assert_int_equal(node->idle, n_users == 0 && node->pages.n_held > 0);
     if (n_users == 0) {
-        assert_true(index >= node->n_ready || is_computed[code]);
-        is_computed[code] = index < node->n_ready; // or it was evicted
+        assert_true(index >= node->pages.n_ready || is_computed[code]);
+        is_computed[code] = index < node->pages.n_ready; // or it was evicted
         return;
     }
-    assert_true(index < node->n_held);
-    assert_int_equal(index < node->n_ready, is_computed[code]);
+    assert_true(index < node->pages.n_held);
+    assert_int_equal(index < node->pages.n_ready, is_computed[code]);
     if (actor->is_running)
-        assert_int_equal(actor->waiting->pages[page], node->pages[index]);
-    if (owner_of_page[node->pages[index]] == 0) {
-        owner_of_page[node->pages[index]] = code;
+        assert_int_equal(actor->waiting->pages[page], node->pages.items[index]);
+    if (owner_of_page[node->pages.items[index]] == 0) {
+        owner_of_page[node->pages.items[index]] = code;
         ++*n_used;
         *n_shared += n_users > 1;
     }
-    assert_int_equal(owner_of_page[node->pages[index]], code);
+    assert_int_equal(owner_of_page[node->pages.items[index]], code);
 }
 
 static void check_books(void)
@@ -363,7 +363,7 @@ static void a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it(voi
     assert_int_equal(tree.n_nodes, 4);
     assert_ptr_equal(second->sequence.node, third->sequence.node);
     assert_int_equal(inner->sequence.node->depth, 1);
-    assert_int_equal(first->sequence.node->n_pages, 3);
+    assert_int_equal(first->sequence.node->pages.n, 3);
     assert_ptr_equal(first->sequence.node->parent->parent, inner->sequence.node);
     struct waiting *all[] = {first, second, third, inner};
     for (int i = 0; i < 4; i++) {

@@ -17,7 +17,7 @@ static void open_workers(struct equal_worker *workers, int n_workers, int n_batc
 {
     for (int i = 0; i < n_workers; i++) {
         workers[i] = (struct equal_worker){.store = open_store(true)};
-        workers[i].store->n_batch = n_batch;
+        workers[i].store->share.n_batch = n_batch;
         ahead_init(&workers[i].ahead, n_batch, 2048);
     }
     for (int i = 0; i < N_JOBS; i += 50)
@@ -116,7 +116,7 @@ static void open_two(struct equal_worker workers[2])
 {
     for (int i = 0; i < 2; i++) {
         workers[i] = (struct equal_worker){.store = open_store(true)};
-        workers[i].store->n_batch = BATCH_MAX;
+        workers[i].store->share.n_batch = BATCH_MAX;
         ahead_init(&workers[i].ahead, BATCH_MAX, 2048);
     }
 }
