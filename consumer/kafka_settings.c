@@ -55,25 +55,26 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "kafka: out of memory");
     kafka->config =
         (struct kafka_config){.brokers = settings->kafka.brokers,
-                              .jobs = or_default(settings->kafka.topics.jobs, "sheaf-jobs"),
-                              .results = or_default(settings->kafka.topics.results, "sheaf-results"),
-                              .dead = or_default(settings->kafka.topics.dead, "sheaf-dead"),
-                              .control = or_default(settings->kafka.topics.control, "sheaf-control"),
-                              .group = or_default(settings->kafka.group.name, "sheaf"),
+                              .topics.jobs = or_default(settings->kafka.topics.jobs, "sheaf-jobs"),
+                              .topics.results = or_default(settings->kafka.topics.results, "sheaf-results"),
+                              .topics.dead = or_default(settings->kafka.topics.dead, "sheaf-dead"),
+                              .topics.control = or_default(settings->kafka.topics.control, "sheaf-control"),
+                              .group.name = or_default(settings->kafka.group.name, "sheaf"),
                               .directory = kafka->directory,
-                              .member_name = settings->kafka.group.member_name,
+                              .group.member_name = settings->kafka.group.member_name,
                               .worker = kafka->worker,
                               .properties = kafka->properties,
                               .n_properties = (size_t)settings->kafka.n_properties,
-                              .create_topics = settings->kafka.topics.create,
-                              .n_partitions = (int32_t)settings->kafka.topics.n_partitions,
+                              .topics.create = settings->kafka.topics.create,
+                              .topics.n_partitions = (int32_t)settings->kafka.topics.n_partitions,
                               .refuse_deleted = settings->kafka.refuse_deleted,
-                              .dynamic_membership = settings->kafka.group.is_dynamic,
-                              .membership_timeout_ms = settings->kafka.group.membership_timeout_s * 1000,
+                              .group.is_dynamic = settings->kafka.group.is_dynamic,
+                              .group.membership_timeout_ms =
+                                  settings->kafka.group.membership_timeout_s * 1000,
                               .accept_unknown_map = settings->kafka.ignore_offset_map,
                               .log = log_line};
     if (status == STATUS_OK && settings->kafka.group.protocol &&
-        !kafka_find_protocol(settings->kafka.group.protocol, &kafka->config.protocol))
+        !kafka_find_protocol(settings->kafka.group.protocol, &kafka->config.group.protocol))
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
                            "--group-protocol: expected eager, cooperative or consumer, got \"%s\"",
                            settings->kafka.group.protocol);

@@ -342,14 +342,14 @@ static void add_kafka(const struct kafka_figures *kafka, struct buffer *out)
     add_sample(out, TXN, "outcome", "aborted", (double)kafka->n_aborts);
     add_one(out, REBALANCES, (double)kafka->n_rebalances);
     add_one(out, OFFSET_MAP_BYTES, kafka->map_bytes_max);
-    add_one(out, SKIPPED, (double)kafka->n_skipped);
+    add_one(out, SKIPPED, (double)kafka->records.n_skipped);
     add_one(out, DROPPED, (double)kafka->n_dropped);
-    add_one(out, OVERSIZE, (double)kafka->n_oversize);
-    add_one(out, REFUSED, (double)kafka->n_refused);
+    add_one(out, OVERSIZE, (double)kafka->records.n_oversize);
+    add_one(out, REFUSED, (double)kafka->records.n_refused);
     add_one(out, PRODUCERS, (double)kafka->n_producers);
     add_one(out, REJOINS, (double)kafka->n_rejoins);
-    add_one(out, TOMBSTONES, (double)kafka->n_tombstones);
-    add_one(out, DELETED, (double)kafka->n_deleted);
+    add_one(out, TOMBSTONES, (double)kafka->records.n_tombstones);
+    add_one(out, DELETED, (double)kafka->records.n_deleted);
 }
 
 static int64_t offsets_behind(const struct partition_figures *partition)

@@ -95,7 +95,7 @@ enum status mirror_decode_result(struct job *job, const struct record *record)
 
 static bool is_of_other_group(struct mirror *mirror, const struct record *record)
 {
-    const char *group = mirror->config->kafka->group;
+    const char *group = mirror->config->kafka->group.name;
     if (headers_are_of_group(record->headers, record->n_headers, group))
         return false;
     if (!mirror->told_groups)
@@ -328,10 +328,10 @@ enum status mirror_run(const struct mirror_config *config, struct error *error)
     if (!mirror)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
     mirror->config = config;
-    mirror->topics[TOPIC_JOBS] = config->kafka->jobs;
-    mirror->topics[TOPIC_RESULTS] = config->kafka->results;
-    enum status status = store_mirror_start(config->store, text_from_string(config->kafka->jobs),
-                                            text_from_string(config->kafka->results), error);
+    mirror->topics[TOPIC_JOBS] = config->kafka->topics.jobs;
+    mirror->topics[TOPIC_RESULTS] = config->kafka->topics.results;
+    enum status status = store_mirror_start(config->store, text_from_string(config->kafka->topics.jobs),
+                                            text_from_string(config->kafka->topics.results), error);
     if (status == STATUS_OK)
         status = kafka_follow_open(&mirror->follow, config->kafka, mirror->topics, N_TOPICS, start_at, mirror,
                                    error);

@@ -17,7 +17,7 @@ enum {
 };
 
 // Texts are NULL where nothing was given. Times are in seconds, sizes in bytes, limits 0 where they are
-// derived.
+// derived. Members outside the groups are options of several commands (option_table.c).
 struct settings {
     const char *command;
     const char *positionals[OPTIONS_POSITIONALS_MAX]; // in the order of the command's usage

@@ -89,7 +89,7 @@ static enum status open_transport(struct transport **transport, struct kafka_set
     if (status != STATUS_OK)
         return status;
     log_write(LOG_INFO, "Kafka at %s: topic %s, group %s, librdkafka %s", kafka->config.brokers,
-              kafka->config.jobs, kafka->config.group, kafka_library_version());
+              kafka->config.topics.jobs, kafka->config.group.name, kafka_library_version());
     return open_kafka(transport, kafka, stop_fd, error);
 }
 
@@ -104,7 +104,7 @@ static void attach_exporter(struct exporter *exporter, struct transport *transpo
                                 .model = exporter->model,
                                 .backend = runtime->device.backend->device.name,
                                 .transport = transport->impl->name,
-                                .group = kafka->config.group,
+                                .group = kafka->config.group.name,
                                 .store = service->late ? service->late->store : service->store};
     exporter_attach(exporter, transport, &view);
 }

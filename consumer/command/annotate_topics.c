@@ -93,7 +93,7 @@ static enum status submit_lines(struct topics *topics, struct error *error)
     input_close(&input);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%lld rows: %lld requests written to topic %s, %lld were there already",
-                  (long long)annotate->rows.n, (long long)submitted.n_new, config->jobs,
+                  (long long)annotate->rows.n, (long long)submitted.n_new, config->topics.jobs,
                   (long long)submitted.n_before);
     return status;
 }
@@ -109,7 +109,7 @@ static int64_t from_the_beginning(void *context, const char *topic, int32_t part
 static enum status receive_record(void *context, const struct record *record, struct error *error)
 {
     struct topics *topics = context;
-    if (!headers_are_of_topic(record->headers, record->n_headers, topics->kafka.config.jobs))
+    if (!headers_are_of_topic(record->headers, record->n_headers, topics->kafka.config.topics.jobs))
         return STATUS_OK;
     struct job *job = job_create();
     if (!job)
@@ -176,7 +176,7 @@ static void report_silence(struct topics *topics)
               "%lld of %lld requests are answered, none in the last %d s: does a worker of topic %s run"
               " (sheaf work --brokers)?",
               (long long)topics->n_answered, (long long)topics->n_total, QUIET_MS / 1000,
-              topics->kafka.config.jobs);
+              topics->kafka.config.topics.jobs);
 }
 
 static enum status follow_results(struct topics *topics, struct error *error)
@@ -195,7 +195,7 @@ static enum status follow_results(struct topics *topics, struct error *error)
                           "stopped: %lld of %lld requests are answered and kept in %s, the others stay on"
                           " topic %s; the same command continues from here",
                           (long long)topics->n_answered, (long long)topics->n_total,
-                          topics->annotate->store_path, topics->kafka.config.jobs);
+                          topics->annotate->store_path, topics->kafka.config.topics.jobs);
     }
     progress_line_clear(&topics->line);
     return status;
@@ -211,7 +211,7 @@ static void take_progress(void *context, const struct dataset_progress *progress
 static enum status collect_answers(struct topics *topics, struct error *error)
 {
     struct annotate *annotate = topics->annotate;
-    const char *const names[] = {topics->kafka.config.results};
+    const char *const names[] = {topics->kafka.config.topics.results};
     topics->line = (struct progress_line){.n_total = topics->n_total,
                                           .n_before = topics->n_answered,
                                           .message_ms = annotate->settings->worker.progress_s * 1000};

@@ -187,8 +187,8 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
     const struct row_answer_options options = {.prefix = settings->annotate.output.prefix,
                                                .schema = settings->annotate.schema ? &annotate->prompt.schema
                                                                                    : NULL,
-                                               .choices = annotate->prompt.choices,
-                                               .n_choices = annotate->prompt.n_choices,
+                                               .choices = annotate->prompt.choices.items,
+                                               .n_choices = annotate->prompt.choices.n,
                                                .n_votes = annotate->n_votes,
                                                .probabilities = settings->annotate.output.probabilities,
                                                .figures = settings->annotate.output.figures};

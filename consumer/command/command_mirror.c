@@ -37,8 +37,8 @@ enum status command_mirror(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = kafka_settings_init(&kafka, settings, path, error);
     if (status == STATUS_OK) {
-        log_write(LOG_INFO, "mirroring topics %s and %s and group %s into %s", kafka.config.jobs,
-                  kafka.config.results, kafka.config.group, path);
+        log_write(LOG_INFO, "mirroring topics %s and %s and group %s into %s", kafka.config.topics.jobs,
+                  kafka.config.topics.results, kafka.config.group.name, path);
         struct mirror_config config = {.store = store,
                                        .kafka = &kafka.config,
                                        .until_end = settings->follow.until_end,

@@ -39,7 +39,7 @@ static enum status produce_lines(struct input *input, const struct kafka_config 
     if (submitted.n_before)
         snprintf(before, sizeof before, " (%lld were there already)", (long long)submitted.n_before);
     log_write(LOG_INFO, "dataset %s: %lld job%s written to topic %s%s", settings->dataset,
-              (long long)submitted.n_new, submitted.n_new == 1 ? "" : "s", config->jobs, before);
+              (long long)submitted.n_new, submitted.n_new == 1 ? "" : "s", config->topics.jobs, before);
     return STATUS_OK;
 }
 

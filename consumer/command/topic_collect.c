@@ -65,11 +65,11 @@ static enum status read_topics(struct collected_topic *reading, const struct kaf
 {
     int64_t n_jobs = 0;
     enum status status =
-        kafka_read_topic(config, config->jobs, KAFKA_READ_SETTLED, receive_record, reading, error);
+        kafka_read_topic(config, config->topics.jobs, KAFKA_READ_SETTLED, receive_record, reading, error);
     reading->results = true;
     if (status == STATUS_OK)
-        status =
-            kafka_read_topic(config, config->results, KAFKA_READ_SETTLED, receive_record, reading, error);
+        status = kafka_read_topic(config, config->topics.results, KAFKA_READ_SETTLED, receive_record, reading,
+                                  error);
     if (status == STATUS_OK)
         status = spool_count(reading->spool, &n_jobs, &collected->n_results, &collected->n_missing, error);
     collected->n_expected = n_jobs;
@@ -92,7 +92,7 @@ static void count_submitted(const struct control *control, struct topic_collecte
 enum status topic_collect(const struct kafka_config *config, struct text dataset, struct output *output,
                           struct topic_collected *collected, struct error *error)
 {
-    struct collected_topic reading = {.dataset = dataset, .jobs = config->jobs};
+    struct collected_topic reading = {.dataset = dataset, .jobs = config->topics.jobs};
     struct control control = {0};
     *collected = (struct topic_collected){0};
     enum status status = spool_open(&reading.spool, SPOOL_CACHE_KIB, error);
@@ -103,7 +103,7 @@ enum status topic_collect(const struct kafka_config *config, struct text dataset
     count_submitted(&control, collected);
     if (status == STATUS_OK && !control.has_marker && collected->n_expected + collected->n_results == 0)
         status = error_set(error, STATUS_REFUSE, ERROR_BROKER, "topic %s: there is no dataset %.*s",
-                           config->jobs, (int)dataset.size, dataset.data);
+                           config->topics.jobs, (int)dataset.size, dataset.data);
     if (status == STATUS_OK)
         status = spool_read(reading.spool, write_record, output, error);
     control_finish(&control);

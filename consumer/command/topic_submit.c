@@ -121,13 +121,13 @@ static enum status check_marker(struct topic_submit *submit, const struct contro
     *counts = control->has_marker;
     if (!control->has_marker || marker->partition < 0)
         return STATUS_OK;
-    enum status status = kafka_topic_reaches(submit->config, submit->config->jobs, marker->partition,
+    enum status status = kafka_topic_reaches(submit->config, submit->config->topics.jobs, marker->partition,
                                              marker->offset, counts, error);
     if (status == STATUS_OK && !*counts)
         log_write(LOG_WARNING,
                   "dataset %.*s: topic %s is not the one it was submitted to (partition %d ends before "
                   "offset %lld): submitted from its first line",
-                  (int)marker->dataset.size, marker->dataset.data, submit->config->jobs,
+                  (int)marker->dataset.size, marker->dataset.data, submit->config->topics.jobs,
                   (int)marker->partition, (long long)marker->offset);
     return status;
 }
@@ -153,7 +153,7 @@ static enum status search_topic(struct topic_submit *submit, const struct contro
 {
     if (control->n_markers > 0)
         return STATUS_OK;
-    enum status status = kafka_read_topic(submit->config, submit->config->jobs, KAFKA_READ_COMMITTED,
+    enum status status = kafka_read_topic(submit->config, submit->config->topics.jobs, KAFKA_READ_COMMITTED,
                                           search_record, submit, error);
     if (status == STATUS_REJECT)
         error->status = STATUS_REFUSE;
@@ -218,7 +218,7 @@ static enum status find_start(struct topic_submit *submit, struct error *error)
     }
     return status == STATUS_OK ? status
                                : error_prefix(error, "dataset %.*s on topic %s", (int)dataset.size,
-                                              dataset.data, submit->config->jobs);
+                                              dataset.data, submit->config->topics.jobs);
 }
 
 // ---- attempts ----
@@ -226,8 +226,8 @@ static enum status find_start(struct topic_submit *submit, struct error *error)
 static enum status open_producer(struct topic_submit *submit, struct error *error)
 {
     char id[ID_BYTES]; // a topic's name has no slash
-    snprintf(id, sizeof id, "sheaf-submit/%s/%.*s", submit->config->jobs, (int)submit->marker.dataset.size,
-             submit->marker.dataset.data);
+    snprintf(id, sizeof id, "sheaf-submit/%s/%.*s", submit->config->topics.jobs,
+             (int)submit->marker.dataset.size, submit->marker.dataset.data);
     return kafka_producer_open_transactional(&submit->producer, submit->config, id, error);
 }
 
@@ -264,7 +264,7 @@ enum status topic_submit(const struct kafka_config *config, struct text dataset,
     *submitted = (struct topic_submitted){0};
     struct topic_submit submit = {.config = config,
                                   .input = input,
-                                  .marker = {.topic = text_from_string(config->jobs),
+                                  .marker = {.topic = text_from_string(config->topics.jobs),
                                              .dataset = dataset,
                                              .created_s = time(NULL),
                                              .partition = -1,

@@ -51,11 +51,12 @@ enum status control_read(struct control *control, const struct kafka_config *con
                          struct error *error)
 {
     *control = (struct control){0};
-    struct control_reading reading = {control, text_from_string(config->jobs), dataset};
+    struct control_reading reading = {control, text_from_string(config->topics.jobs), dataset};
     bool exists = false;
-    enum status status = kafka_topic_exists(config, config->control, &exists, error);
+    enum status status = kafka_topic_exists(config, config->topics.control, &exists, error);
     if (status == STATUS_OK && exists)
-        status = kafka_read_topic(config, config->control, KAFKA_READ_WRITTEN, take_record, &reading, error);
+        status = kafka_read_topic(config, config->topics.control, KAFKA_READ_WRITTEN, take_record, &reading,
+                                  error);
     if (status != STATUS_OK)
         control_finish(control);
     return status;

@@ -30,18 +30,18 @@ static struct kafka_transport *kafka_of(struct transport *transport)
 static void wake_main(struct kafka_transport *kafka)
 {
     static const uint64_t one = 1;
-    (void)!write(kafka->wake_file, &one, sizeof one);
+    (void)!write(kafka->intake.wake_file, &one, sizeof one);
 }
 
 static void drain_wake(struct kafka_transport *kafka)
 {
     uint64_t count;
-    (void)!read(kafka->wake_file, &count, sizeof count);
+    (void)!read(kafka->intake.wake_file, &count, sizeof count);
 }
 
 static int kafka_fd(struct transport *transport)
 {
-    return kafka_of(transport)->wake_file;
+    return kafka_of(transport)->intake.wake_file;
 }
 
 // ---- receiving ----
@@ -49,10 +49,10 @@ static int kafka_fd(struct transport *transport)
 static void hand_over(struct kafka_transport *kafka, struct partition *partition,
                       const rd_kafka_message_t *message)
 {
-    struct record record =
-        kafka_message_record(message, text_from_string(kafka->config->jobs), kafka->scratch.record_headers);
+    struct record record = kafka_message_record(message, text_from_string(kafka->config->topics.jobs),
+                                                kafka->publishing.scratch.record_headers);
     record.crashes = record.attempts = suspects_crashes(&partition->suspects, message->offset);
-    kafka->events->receive(kafka->events->context, &record);
+    kafka->intake.events->receive(kafka->intake.events->context, &record);
 }
 
 // A record without a value is a tombstone of a compacted topic: it is not a job.
@@ -67,10 +67,10 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
     struct partition *partition = partition_find(&kafka->partitions, message->partition);
     if (!partition || !partition->owned)
         return 0;
-    partition->moved_ms = clock_ms();
-    partition->at_end = partition->was_rewound = false;
-    if (partition->paused || partition->rewind) {
-        partition->rewind = true; // delivered despite the pause: it is fetched again
+    partition->fetching.moved_ms = clock_ms();
+    partition->fetching.at_end = partition->fetching.was_rewound = false;
+    if (partition->fetching.paused || partition->fetching.rewind) {
+        partition->fetching.rewind = true; // delivered despite the pause: it is fetched again
         return 0;
     }
     kafka_gaps_note(kafka, partition, message->offset);
@@ -78,28 +78,28 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
     case DELIVERY_NEW:
         if (is_tombstone(message)) {
             offset_map_finish(&partition->map, message->offset);
-            kafka->figures.n_tombstones++;
+            kafka->figures.records.n_tombstones++;
             return 0;
         }
         hand_over(kafka, partition, message);
         break;
     case DELIVERY_DONE:
-        kafka->figures.n_skipped++;
+        kafka->figures.records.n_skipped++;
         return 0;
     case DELIVERY_FULL:
-        partition->rewind = true;
+        partition->fetching.rewind = true;
         break;
     }
     if (offset_map_is_full(&partition->map))
         kafka_steer_partitions(kafka);
-    return partition->rewind ? 0 : 1;
+    return partition->fetching.rewind ? 0 : 1;
 }
 
 static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_message_t *message,
                              struct error *error)
 {
     struct partition *partition = partition_find(&kafka->partitions, message->partition);
-    if (!partition || !partition->owned || partition->rewind)
+    if (!partition || !partition->owned || partition->fetching.rewind)
         return STATUS_OK;
     if (message->offset < partition->map.position) {
         char how[128];
@@ -110,10 +110,10 @@ static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_messa
     }
     kafka_gaps_note(kafka, partition, message->offset);
     offset_map_reach(&partition->map, message->offset);
-    partition->at_end = true;
-    partition->end = message->offset;
-    partition->was_rewound = false;
-    partition->moved_ms = clock_ms();
+    partition->fetching.at_end = true;
+    partition->fetching.end = message->offset;
+    partition->fetching.was_rewound = false;
+    partition->fetching.moved_ms = clock_ms();
     return STATUS_OK;
 }
 
@@ -133,7 +133,7 @@ static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_
 {
     char text[ERROR_TEXT_BYTES];
     const char *what = rd_kafka_message_errstr(message);
-    if (rd_kafka_fatal_error(kafka->consumer.rk, text, sizeof text) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    if (rd_kafka_fatal_error(kafka->clients.consumer.rk, text, sizeof text) != RD_KAFKA_RESP_ERR_NO_ERROR) {
         kafka->group.is_expelled = true;
         what = text;
     }
@@ -166,7 +166,7 @@ static rd_kafka_message_t *next_event(struct kafka_transport *kafka)
     rd_kafka_message_t *message;
     do {
         kafka->group.regrouped = false;
-        message = rd_kafka_consumer_poll(kafka->consumer.rk, 0);
+        message = rd_kafka_consumer_poll(kafka->clients.consumer.rk, 0);
     } while (!message && kafka->group.regrouped);
     return message;
 }
@@ -185,7 +185,7 @@ static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, 
         !kafka_is_down(kafka)) // each attempt would only time out
         (void)!kafka_begin_assigned(kafka, BEGIN_TIMEOUT_MS, waiting);
     while (status == STATUS_OK && *n_received < n_max &&
-           (message = rd_kafka_consume_queue(kafka->records, 0)))
+           (message = rd_kafka_consume_queue(kafka->intake.records, 0)))
         *n_received += take_message(kafka, message, &status, error);
     return status;
 }
@@ -197,7 +197,7 @@ static enum status receive_records(struct kafka_transport *kafka, int timeout_ms
     struct error waiting = {0};
     enum status status = take_what_is_there(kafka, n_max, &n_received, &waiting, error);
     if (status == STATUS_OK && waiting.status == STATUS_OK && n_received == 0 && timeout_ms > 0) {
-        struct pollfd woken = {kafka->wake_file, POLLIN, 0};
+        struct pollfd woken = {kafka->intake.wake_file, POLLIN, 0};
         poll(&woken, 1, timeout_ms);
         status = take_what_is_there(kafka, n_max, &n_received, &waiting, error);
     }
@@ -212,7 +212,7 @@ static enum status receive_records(struct kafka_transport *kafka, int timeout_ms
 
 static bool is_idle(const struct partition *partition)
 {
-    return partition && partition->owned && partition->at_end && partition->map.n_running == 0 &&
+    return partition && partition->owned && partition->fetching.at_end && partition->map.n_running == 0 &&
            partition->map.watermark > partition->committed;
 }
 
@@ -235,21 +235,21 @@ static void commit_idle_positions(struct kafka_transport *kafka)
 
 static bool is_quiet(const struct partition *partition, int64_t now_ms, int quiet_ms)
 {
-    return partition && partition->owned && !partition->paused && partition->map.position != OFFSET_UNKNOWN &&
-           now_ms - partition->moved_ms >= quiet_ms;
+    return partition && partition->owned && !partition->fetching.paused &&
+           partition->map.position != OFFSET_UNKNOWN && now_ms - partition->fetching.moved_ms >= quiet_ms;
 }
 
 static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
 {
     rd_kafka_resp_err_t code =
-        kafka_partition_ends(&kafka->consumer, list, RD_KAFKA_OFFSET_END, WATCH_TIMEOUT_MS);
+        kafka_partition_ends(&kafka->clients.consumer, list, RD_KAFKA_OFFSET_END, WATCH_TIMEOUT_MS);
     for (int i = 0; i < list->cnt; i++) {
         struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
-        partition->moved_ms = clock_ms();
+        partition->fetching.moved_ms = clock_ms();
         if (code != RD_KAFKA_RESP_ERR_NO_ERROR || list->elems[i].offset <= partition->map.position)
             continue;
-        kafka->watch.is_stuck = kafka->watch.is_stuck || partition->was_rewound;
-        partition->rewind = partition->was_rewound = true;
+        kafka->watch.is_stuck = kafka->watch.is_stuck || partition->fetching.was_rewound;
+        partition->fetching.rewind = partition->fetching.was_rewound = true;
     }
 }
 
@@ -264,16 +264,16 @@ static void watch_quiet_partitions(struct kafka_transport *kafka)
         kafka_gaps_warn_when_idle(kafka);
     kafka->watch.watched_ms = now_ms;
     // the event names no partition: perhaps each one's
-    if (rd_kafka_queue_length(kafka->records) > 0) {
+    if (rd_kafka_queue_length(kafka->intake.records) > 0) {
         for (int32_t i = 0; i < kafka->partitions.n_items; i++)
             if (kafka->partitions.items[i])
-                kafka->partitions.items[i]->moved_ms = now_ms;
+                kafka->partitions.items[i]->fetching.moved_ms = now_ms;
         return;
     }
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         if (is_quiet(kafka->partitions.items[i], now_ms, kafka->watch.quiet_ms))
-            rd_kafka_topic_partition_list_add(list, kafka->config->jobs, i);
+            rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, i);
     }
     if (list->cnt > 0)
         compare_with_log(kafka, list);
@@ -284,7 +284,9 @@ static enum status check_brokers(struct kafka_transport *kafka, struct error *er
 {
     if (!kafka_is_down(kafka))
         return STATUS_OK;
-    return kafka_error_set(error, STATUS_RETRY, kafka->consumer.is_down ? &kafka->consumer : &kafka->producer,
+    return kafka_error_set(error, STATUS_RETRY,
+                           kafka->clients.consumer.is_down ? &kafka->clients.consumer
+                                                           : &kafka->clients.producer,
                            "no broker is up", RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
 }
 
@@ -294,7 +296,7 @@ static enum status prepare_poll(struct kafka_transport *kafka, int timeout_ms, s
 {
     enum status status = STATUS_OK;
     if (kafka->control.handle.rk)
-        status = kafka_control_poll(&kafka->control, timeout_ms, kafka->events, error);
+        status = kafka_control_poll(&kafka->control, timeout_ms, kafka->intake.events, error);
     if (status == STATUS_OK && !kafka->group.subscribed && kafka->control.n_behind == 0)
         status = kafka_group_join(kafka, error);
     if (status != STATUS_OK)
@@ -312,9 +314,9 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
                               const struct transport_events *events, struct error *error)
 {
     struct kafka_transport *kafka = kafka_of(transport);
-    kafka->events = events;
+    kafka->intake.events = events;
     drain_wake(kafka);
-    kafka_handle_serve(&kafka->producer);
+    kafka_handle_serve(&kafka->clients.producer);
     enum status unready =
         kafka->stopped.status == STATUS_OK ? prepare_poll(kafka, timeout_ms, error) : STATUS_OK;
     enum status status = STATUS_OK;
@@ -322,7 +324,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
     if (kafka->stopped.status == STATUS_OK && kafka->group.subscribed) {
         kafka_steer_partitions(kafka);
         // Group events are handled even if something else waits for a broker, or nothing is delivered now.
-        status = receive_records(kafka, timeout_ms, kafka->paused ? 0 : n_max, &fault);
+        status = receive_records(kafka, timeout_ms, kafka->intake.paused ? 0 : n_max, &fault);
         if (kafka->group.is_expelled && kafka_group_rejoin(kafka, &fault) != STATUS_OK)
             status = fault.status;
         kafka_report_lost(kafka);
@@ -336,7 +338,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
     }
     if (kafka->stopped.status == STATUS_OK)
         (void)!kafka_hindrance_look(kafka, &outside);
-    kafka->events = NULL;
+    kafka->intake.events = NULL;
     if (kafka->stopped.status == STATUS_OK)
         (void)!kafka_watch_membership(kafka,
                                       status == STATUS_RETRY    ? &fault
@@ -358,12 +360,12 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
 
 static void kafka_pause(struct transport *transport)
 {
-    kafka_of(transport)->paused = true;
+    kafka_of(transport)->intake.paused = true;
 }
 
 static void kafka_resume(struct transport *transport)
 {
-    kafka_of(transport)->paused = false;
+    kafka_of(transport)->intake.paused = false;
     wake_main(kafka_of(transport));
 }
 
@@ -376,8 +378,8 @@ static enum status kafka_release(struct transport *transport, struct job *const 
         if (!partition || !offset_map_is_running(&partition->map, jobs[i]->source.offset))
             continue;
         offset_map_release(&partition->map, jobs[i]->source.offset);
-        partition->rewind = partition->owned;
-        partition->at_end = false;
+        partition->fetching.rewind = partition->owned;
+        partition->fetching.at_end = false;
     }
     return STATUS_OK;
 }
@@ -385,10 +387,10 @@ static enum status kafka_release(struct transport *transport, struct job *const 
 static int64_t find_end(const struct kafka_transport *kafka, const struct partition *partition)
 {
     int64_t low, high = -1;
-    int64_t end = partition->end;
-    if (rd_kafka_get_watermark_offsets(kafka->consumer.rk, kafka->config->jobs, partition->id, &low, &high) ==
-            RD_KAFKA_RESP_ERR_NO_ERROR &&
-        high > end && (!partition->at_end || partition->held.is_reported))
+    int64_t end = partition->fetching.end;
+    if (rd_kafka_get_watermark_offsets(kafka->clients.consumer.rk, kafka->config->topics.jobs, partition->id,
+                                       &low, &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+        high > end && (!partition->fetching.at_end || partition->held.is_reported))
         end = high;
     return end < partition->map.position ? partition->map.position : end;
 }
@@ -404,7 +406,7 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
             continue;
         if (n_figures < n_max)
             figures[n_figures] = (struct partition_figures){
-                .topic = text_from_string(kafka->config->jobs),
+                .topic = text_from_string(kafka->config->topics.jobs),
                 .partition = partition->id,
                 .position = partition->map.position,
                 .committed = partition->committed,
@@ -430,14 +432,14 @@ static void kafka_close(struct transport *transport)
     struct kafka_transport *kafka = kafka_of(transport);
     int64_t deadline_ms = clock_ms() + KAFKA_CLOSE_TIMEOUT_MS;
     struct error error;
-    kafka->events = NULL;
-    if (kafka->transaction.phase == TRANSACTION_COMMITTING ||
-        kafka->transaction.phase == TRANSACTION_ABORTING)
+    kafka->intake.events = NULL;
+    if (kafka->publishing.transaction.phase == TRANSACTION_COMMITTING ||
+        kafka->publishing.transaction.phase == TRANSACTION_ABORTING)
         (void)!kafka_transaction_resolve(kafka, deadline_ms, &error);
     kafka_mark_leaving(kafka, NULL);
     kafka_say_leaving(kafka);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
-    if (kafka->consumer.rk)
+    if (kafka->clients.consumer.rk)
         kafka_group_leave(kafka, deadline_ms);
     kafka_control_close(&kafka->control, deadline_ms);
     if (kafka->group.assigned)
@@ -447,17 +449,17 @@ static void kafka_close(struct transport *transport)
     if (kafka->group.membership)
         rd_kafka_consumer_group_metadata_destroy(kafka->group.membership);
     kafka_group_drop_records(kafka);
-    kafka_handle_close(&kafka->consumer, deadline_ms);
-    kafka_asking_close(&kafka->asking, deadline_ms);
+    kafka_handle_close(&kafka->clients.consumer, deadline_ms);
+    kafka_asking_close(&kafka->clients.asking, deadline_ms);
     kafka_publish_close(kafka, deadline_ms);
     kafka_metadata_close(&kafka->hindrance.metadata, deadline_ms);
     kafka_transaction_finish(kafka);
     partition_table_finish(&kafka->partitions);
-    buffer_finish(&kafka->scratch.value);
-    buffer_finish(&kafka->scratch.map);
+    buffer_finish(&kafka->publishing.scratch.value);
+    buffer_finish(&kafka->publishing.scratch.map);
     slot_close(&kafka->identity.slot);
-    if (kafka->wake_file >= 0)
-        close(kafka->wake_file);
+    if (kafka->intake.wake_file >= 0)
+        close(kafka->intake.wake_file);
     free(kafka);
 }
 
@@ -489,7 +491,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the transport");
     kafka->base.impl = &kafka_impl;
     kafka->config = config;
-    kafka->identity.slot.file = kafka->wake_file = -1;
+    kafka->identity.slot.file = kafka->intake.wake_file = -1;
     kafka->watch.quiet_ms = WATCH_QUIET_MS;
     kafka->watch.gaps_interval_ms = GAPS_INTERVAL_MS;
     kafka->watch.held_ms = KAFKA_SETTLE_MS;
@@ -497,7 +499,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->outside.looked_ms = clock_ms();
     snprintf(kafka->outside.waiting, sizeof kafka->outside.waiting,
              "Kafka at %.150s: not yet a member of group %.250s", config->brokers,
-             config->group); // until the first poll
+             config->group.name); // until the first poll
     enum status status = kafka_connect(kafka, error);
     kafka_hindrance_init(kafka);
     if (status != STATUS_OK) {

@@ -26,35 +26,51 @@ enum group_protocol {
     GROUP_PROTOCOL_CONSUMER,    // KIP-848: the coordinator assigns; librdkafka 2.12, Kafka 4.0
 };
 
+struct kafka_topic_names {
+    const char *jobs;
+    const char *results;
+    const char *dead;
+    const char *control;  // NULL: no cancellation
+    bool create;          // missing topics; false: a missing topic is an error
+    int32_t n_partitions; // of topics created here; 0: the broker's default. dead and control get one
+};
+
+struct kafka_group_config {
+    const char *name;
+    const char *member_name; // NULL: the slot's; group.instance.id and transactional.id
+    enum group_protocol protocol;
+    bool is_dynamic; // leave the group at close; else the worker's slot is a static member (KIP-345)
+    // without confirmed membership the worker ends; 0: 3 * max.poll.interval.ms
+    int64_t membership_timeout_ms;
+};
+
 // All that it points to must outlive what is opened with it.
 struct kafka_config {
     const char *brokers; // HOST:PORT[,HOST:PORT...]
-    const char *jobs;    // topics
-    const char *results;
-    const char *dead;
-    const char *control; // NULL: no cancellation
-    const char *group;
+    struct kafka_topic_names topics;
+    struct kafka_group_config group;
     const char *directory;                   // of the worker's slot (slot.h): the store's folder
-    const char *member_name;                 // NULL: the slot's; group.instance.id and transactional.id
     const char *worker;                      // this worker's name, in the results' headers
     const struct kafka_property *properties; // for all clients, overriding our settings
     size_t n_properties;
-    bool create_topics;   // create missing topics; false: a missing topic is an error
-    int32_t n_partitions; // of topics created here; 0: the broker's default. dead and control get one
-    enum group_protocol protocol;
-    bool dynamic_membership; // leave the group at close; else the worker's slot is a static member (KIP-345)
     bool refuse_deleted;     // end, instead of a warning, if records were deleted before they were read
     bool accept_unknown_map; // treat an unknown or damaged offset map as empty: jobs may be answered twice
     // for topics, and for the coordinator of transactions; 0: KAFKA_START_TIMEOUT_MS, and three times that
     int start_timeout_ms;
-    // without confirmed membership the worker ends; 0: 3 * max.poll.interval.ms
-    int64_t membership_timeout_ms;
     // Asked while the transport opens, several times a second: ends that early. NULL: never.
     bool (*is_stopping)(void *context);
     void *stop_context;
     // librdkafka's own log lines; `level` is syslog's. Thread: the caller of poll. NULL: dropped.
     void (*log)(void *context, int level, const char *line);
     void *log_context;
+};
+
+struct kafka_record_figures {
+    int64_t n_skipped;    // redelivered, of finished or running jobs
+    int64_t n_tombstones; // without a value
+    int64_t n_deleted;    // before they were read
+    int64_t n_refused;    // by the broker
+    int64_t n_oversize;   // results and dead letters that exceed the topic's limit
 };
 
 // Totals since the transport was opened.
@@ -66,16 +82,12 @@ struct kafka_figures {
     int64_t n_rebalances;        // partitions assigned
     int64_t n_pauses, n_resumes; // of single partitions
     int64_t n_rewinds;           // of single partitions, to fetch records again
-    int64_t n_skipped;           // redelivered records of finished or running jobs
-    int64_t n_tombstones;        // records without a value
-    int64_t n_deleted;           // records deleted before they were read
-    int64_t n_gap_queries;       // of log starts, each for all partitions with gaps
-    int64_t n_dropped;           // finished jobs of revoked partitions
-    int64_t n_refused;           // records refused by the broker
-    int64_t n_oversize;          // results and dead letters that exceed the topic's limit
-    int32_t map_bytes_max;       // longest offset map of the last commit
-    int64_t commit_us;           // time of the last commit
-    bool is_member;              // confirmed by the coordinator; may have no partitions
+    struct kafka_record_figures records;
+    int64_t n_gap_queries; // of log starts, each for all partitions with gaps
+    int64_t n_dropped;     // finished jobs of revoked partitions
+    int32_t map_bytes_max; // longest offset map of the last commit
+    int64_t commit_us;     // time of the last commit
+    bool is_member;        // confirmed by the coordinator; may have no partitions
 };
 
 // Checks brokers, topics and the group's committed offset maps, and takes a slot. Joins the group at the

@@ -31,10 +31,10 @@ static enum status require_topic(const struct kafka_config *config, const struct
 {
     // A topic to read is not created here: it would be empty.
     struct kafka_config existing = *config;
-    existing.create_topics = false;
+    existing.topics.create = false;
     struct kafka_handle admin = {0};
     enum status status = open_handle(&admin, &existing, KAFKA_ADMIN, error);
-    if (status == STATUS_OK && config->create_topics) // they were created by this command
+    if (status == STATUS_OK && config->topics.create) // they were created by this command
         status = kafka_topic_await(&admin, topic->name, error);
     if (status == STATUS_OK)
         status = kafka_topics_require(&admin, topic, 1, error);
@@ -48,10 +48,10 @@ static enum status require_topic(const struct kafka_config *config, const struct
 
 enum status kafka_create_topics(const struct kafka_config *config, struct error *error)
 {
-    struct kafka_topic topics[] = {{config->jobs, config->n_partitions, false},
-                                   {config->results, config->n_partitions, false},
-                                   {config->dead, 1, false},
-                                   {config->control, 1, true}};
+    struct kafka_topic topics[] = {{config->topics.jobs, config->topics.n_partitions, false},
+                                   {config->topics.results, config->topics.n_partitions, false},
+                                   {config->topics.dead, 1, false},
+                                   {config->topics.control, 1, true}};
     size_t n_topics = 0;
     for (size_t i = 0; i < sizeof topics / sizeof topics[0]; i++) {
         if (topics[i].name)
@@ -275,7 +275,7 @@ enum status kafka_cancel(const struct kafka_config *config, struct text dataset,
     cancel_encode(&cancel, &key, &value);
     enum status status = key.failed || value.failed
                              ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to cancel")
-                             : kafka_producer_open(&producer, config, config->control, error);
+                             : kafka_producer_open(&producer, config, config->topics.control, error);
     struct kafka_record record = {.key = {key.data, key.size}, .value = {value.data, value.size}};
     if (status == STATUS_OK)
         status = kafka_producer_send(producer, &record, error);

@@ -25,7 +25,7 @@ enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset
     }
     if (status != STATUS_OK)
         error_prefix(error, "topic %s partition %" PRId32 ", group %s", committed->topic,
-                     committed->partition, kafka->config->group);
+                     committed->partition, kafka->config->group.name);
     return status;
 }
 
@@ -37,8 +37,8 @@ static void ignore_member(void *context, const rd_kafka_MemberDescription_t *mem
 static bool coordinator_answers(struct kafka_transport *kafka, int timeout_ms)
 {
     bool is_stable;
-    return kafka_members(&kafka->asking, kafka->config, timeout_ms, ignore_member, NULL, &is_stable) ==
-           RD_KAFKA_RESP_ERR_NO_ERROR;
+    return kafka_members(&kafka->clients.asking, kafka->config, timeout_ms, ignore_member, NULL,
+                         &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 // librdkafka repeats a request answered by UNSTABLE_OFFSET_COMMIT until its timeout, and reports only the
@@ -57,7 +57,8 @@ static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_
                      "Kafka at %.100s: reading the group's offsets: offsets of partition(s)"
                      " %s%s of topic %.100s are held by a transaction of some producer that"
                      " is not decided (ops/RUNBOOK.md: \"held by a transaction\")",
-                     kafka->config->brokers, ids, n_named < list->cnt ? ", ..." : "", kafka->config->jobs);
+                     kafka->config->brokers, ids, n_named < list->cnt ? ", ..." : "",
+                     kafka->config->topics.jobs);
 }
 
 // librdkafka waits here while a transaction has pending offsets: of the previous owner of the partition, or
@@ -65,7 +66,7 @@ static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error)
 {
-    rd_kafka_resp_err_t code = rd_kafka_committed(kafka->consumer.rk, list, timeout_ms);
+    rd_kafka_resp_err_t code = rd_kafka_committed(kafka->clients.consumer.rk, list, timeout_ms);
     for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
         code = list->elems[i].err;
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -76,5 +77,5 @@ enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_p
     if (may_be_held && !kafka_is_down(kafka) &&
         coordinator_answers(kafka, timeout_ms < ANSWER_TIMEOUT_MS_MAX ? timeout_ms : ANSWER_TIMEOUT_MS_MAX))
         return set_held(kafka, list, error);
-    return kafka_error_set(error, status, &kafka->consumer, "reading the group's offsets", code);
+    return kafka_error_set(error, status, &kafka->clients.consumer, "reading the group's offsets", code);
 }

@@ -38,19 +38,19 @@ static enum status read_all_settings(struct kafka_transport *kafka, struct kafka
 {
     const struct kafka_config *config = kafka->config;
     struct kafka_topic_settings jobs, results, dead;
-    enum status status = read_settings(admin, config->results, &results, error);
+    enum status status = read_settings(admin, config->topics.results, &results, error);
     if (status == STATUS_OK)
-        status = read_settings(admin, config->dead, &dead, error);
+        status = read_settings(admin, config->topics.dead, &dead, error);
     if (status != STATUS_OK)
         return status;
-    kafka_topic_read_settings(admin, config->jobs, CHECK_TIMEOUT_MS, &jobs);
-    kafka->outputs.results_bytes_max = results.bytes_max;
-    kafka->outputs.dead_bytes_max = dead.bytes_max;
-    kafka->outputs.dead_is_compacted = dead.is_compacted;
+    kafka_topic_read_settings(admin, config->topics.jobs, CHECK_TIMEOUT_MS, &jobs);
+    kafka->publishing.outputs.results_bytes_max = results.bytes_max;
+    kafka->publishing.outputs.dead_bytes_max = dead.bytes_max;
+    kafka->publishing.outputs.dead_is_compacted = dead.is_compacted;
     if (jobs.is_compacted)
-        warn_of_compaction(config, config->jobs, "a job is lost when a newer one has its key");
+        warn_of_compaction(config, config->topics.jobs, "a job is lost when a newer one has its key");
     if (results.is_compacted)
-        warn_of_compaction(config, config->results, "of results with one key the newest stays");
+        warn_of_compaction(config, config->topics.results, "of results with one key the newest stays");
     return STATUS_OK;
 }
 
@@ -58,19 +58,19 @@ static enum status read_all_settings(struct kafka_transport *kafka, struct kafka
 static enum status check_topics(struct kafka_transport *kafka, struct error *error)
 {
     const struct kafka_config *config = kafka->config;
-    struct kafka_topic topics[] = {{config->jobs, config->n_partitions, false},
-                                   {config->results, config->n_partitions, false},
-                                   {config->dead, 1, false},
-                                   {config->control, 1, true}};
+    struct kafka_topic topics[] = {{config->topics.jobs, config->topics.n_partitions, false},
+                                   {config->topics.results, config->topics.n_partitions, false},
+                                   {config->topics.dead, 1, false},
+                                   {config->topics.control, 1, true}};
     struct kafka_handle admin = {0};
     rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, kafka->identity.id, error);
     enum status status = conf ? kafka_handle_open(&admin, config, KAFKA_ADMIN, conf, error) : error->status;
     if (status == STATUS_OK)
-        status = kafka_topics_require(&admin, topics, config->control ? 4 : 3, error);
+        status = kafka_topics_require(&admin, topics, config->topics.control ? 4 : 3, error);
     if (status == STATUS_OK)
         status = read_all_settings(kafka, &admin, error);
-    if (status == STATUS_OK && config->control)
-        status = kafka_topic_find(&admin, config->control, KAFKA_START_TIMEOUT_MS,
+    if (status == STATUS_OK && config->topics.control)
+        status = kafka_topic_find(&admin, config->topics.control, KAFKA_START_TIMEOUT_MS,
                                   &kafka->control.n_partitions, error);
     kafka_handle_close(&admin, clock_ms() + KAFKA_CLOSE_TIMEOUT_MS);
     return status;
@@ -80,11 +80,11 @@ static enum status check_topics(struct kafka_transport *kafka, struct error *err
 static enum status take_slot(struct kafka_transport *kafka, struct error *error)
 {
     const struct kafka_config *config = kafka->config;
-    const char *name = config->member_name;
+    const char *name = config->group.member_name;
     char line[ERROR_TEXT_BYTES + 128];
     enum status status =
-        name ? slot_open_named(&kafka->identity.slot, config->directory, config->group, name, error)
-             : slot_open(&kafka->identity.slot, config->directory, config->group, error);
+        name ? slot_open_named(&kafka->identity.slot, config->directory, config->group.name, name, error)
+             : slot_open(&kafka->identity.slot, config->directory, config->group.name, error);
     if (status == STATUS_OK || error->code != ERROR_FILE)
         return status;
     snprintf(
@@ -124,12 +124,12 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error)
     enum status status = take_slot(kafka, error);
     if (status != STATUS_OK)
         return status;
-    snprintf(kafka->identity.id, sizeof kafka->identity.id, "sheaf-%s-%s", config->group,
+    snprintf(kafka->identity.id, sizeof kafka->identity.id, "sheaf-%s-%s", config->group.name,
              kafka->identity.slot.id);
     if (getrandom(&kafka->identity.owner, sizeof kafka->identity.owner, 0) != sizeof kafka->identity.owner)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "getrandom: %s", strerror(errno));
-    kafka->wake_file = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (kafka->wake_file < 0)
+    kafka->intake.wake_file = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (kafka->intake.wake_file < 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "eventfd: %s", strerror(errno));
     status = check_topics(kafka, error);
     if (status == STATUS_OK)
@@ -140,8 +140,8 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error)
         status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);
     if (status == STATUS_RETRY) // another worker is committing: the assignment reads them again
         status = STATUS_OK;
-    if (status == STATUS_OK && !kafka_is_stopping(config, error) && config->control)
-        status = kafka_control_open(&kafka->control, config, kafka->identity.id, kafka->wake_file,
+    if (status == STATUS_OK && !kafka_is_stopping(config, error) && config->topics.control)
+        status = kafka_control_open(&kafka->control, config, kafka->identity.id, kafka->intake.wake_file,
                                     patience_ms(config), error);
     return status == STATUS_OK && kafka_is_stopping(config, error) ? error->status : status;
 }

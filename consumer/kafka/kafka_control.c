@@ -51,7 +51,7 @@ static rd_kafka_resp_err_t read_ends(struct kafka_control *control, rd_kafka_top
 static enum status find_ends(struct kafka_control *control, rd_kafka_topic_partition_list_t *list,
                              int64_t deadline_ms, struct error *error)
 {
-    const char *topic = control->handle.config->control;
+    const char *topic = control->handle.config->topics.control;
     for (int32_t i = 0; i < control->n_partitions; i++)
         rd_kafka_topic_partition_list_add(list, topic, i);
     rd_kafka_resp_err_t code = read_ends(control, list, RD_KAFKA_OFFSET_END, deadline_ms);
@@ -93,13 +93,13 @@ enum status kafka_control_open(struct kafka_control *control, const struct kafka
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "topic %s has %" PRId32 " partitions, at most %d "
                          "are followed",
-                         config->control, control->n_partitions, CONTROL_PARTITIONS_MAX);
+                         config->topics.control, control->n_partitions, CONTROL_PARTITIONS_MAX);
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(control->n_partitions);
     status = find_ends(control, list, clock_ms() + patience_ms, error);
     if (status == STATUS_OK) {
         rd_kafka_resp_err_t code = rd_kafka_assign(control->handle.rk, list);
         if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-            status = kafka_error_set(error, STATUS_REFUSE, &control->handle, config->control, code);
+            status = kafka_error_set(error, STATUS_REFUSE, &control->handle, config->topics.control, code);
     }
     rd_kafka_topic_partition_list_destroy(list);
     return status;
@@ -120,7 +120,7 @@ static void log_malformed_record(const struct kafka_control *control, const rd_k
     const struct kafka_config *config = control->handle.config;
     char line[ERROR_TEXT_BYTES + 128];
     snprintf(line, sizeof line, "topic %s partition %" PRId32 " offset %" PRId64 " is no cancellation: %s",
-             config->control, message->partition, message->offset, error->text);
+             config->topics.control, message->partition, message->offset, error->text);
     if (config->log)
         config->log(config->log_context, 4, line);
 }
@@ -163,8 +163,8 @@ enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
             status = handle_message(control, message, events, error);
             mark_position(control, message->partition, message->offset + 1);
         } else if (kafka_is_denial(message->err)) {
-            status = kafka_error_set(error, STATUS_REFUSE, &control->handle, control->handle.config->control,
-                                     message->err);
+            status = kafka_error_set(error, STATUS_REFUSE, &control->handle,
+                                     control->handle.config->topics.control, message->err);
         }
         rd_kafka_message_destroy(message);
     }
@@ -177,8 +177,8 @@ enum status kafka_control_reopen(struct kafka_transport *kafka, int32_t n_partit
     kafka_handle_close(&control->handle, clock_ms() + REOPEN_TIMEOUT_MS);
     free(control->ends);
     *control = (struct kafka_control){.set = control->set, .n_partitions = n_partitions};
-    return kafka_control_open(control, kafka->config, kafka->identity.id, kafka->wake_file, REOPEN_TIMEOUT_MS,
-                              error);
+    return kafka_control_open(control, kafka->config, kafka->identity.id, kafka->intake.wake_file,
+                              REOPEN_TIMEOUT_MS, error);
 }
 
 void kafka_control_close(struct kafka_control *control, int64_t deadline_ms)

@@ -63,8 +63,8 @@ static void add_gap(struct gaps *gaps, const struct gap *gap)
 static bool was_whole(const struct kafka_transport *kafka, const struct partition *partition, int64_t from)
 {
     int64_t low = -1, high;
-    return rd_kafka_get_watermark_offsets(kafka->consumer.rk, kafka->config->jobs, partition->id, &low,
-                                          &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+    return rd_kafka_get_watermark_offsets(kafka->clients.consumer.rk, kafka->config->topics.jobs,
+                                          partition->id, &low, &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
            low >= 0 && low <= from;
 }
 
@@ -101,13 +101,13 @@ static enum status count_deleted(struct kafka_transport *kafka, struct partition
     if (n_deleted <= 0)
         return STATUS_OK;
     partition->gaps.n_deleted += n_deleted;
-    kafka->figures.n_deleted += n_deleted;
+    kafka->figures.records.n_deleted += n_deleted;
     (void)error_set(error, STATUS_REFUSE, ERROR_BROKER,
                     "topic %s partition %" PRId32 ": the offsets %" PRId64 " to %" PRId64
                     " were deleted before group %s had read "
                     "them (retention, or delete-records): up to %" PRId64 " jobs will have no result%s",
-                    kafka->config->jobs, partition->id, gap->from,
-                    (gap->to < log_start ? gap->to : log_start) - 1, kafka->config->group, n_deleted,
+                    kafka->config->topics.jobs, partition->id, gap->from,
+                    (gap->to < log_start ? gap->to : log_start) - 1, kafka->config->group.name, n_deleted,
                     gap->from == 0 ? "; a topic may be older than its group" : "");
     if (kafka->config->refuse_deleted)
         return kafka_stop(kafka, error);
@@ -131,7 +131,7 @@ static rd_kafka_topic_partition_list_t *list_unexplained(const struct kafka_tran
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         const struct partition *partition = kafka->partitions.items[i];
         if (partition && partition->owned && partition->gaps.n_items > 0)
-            rd_kafka_topic_partition_list_add(list, kafka->config->jobs, i);
+            rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, i);
     }
     return list;
 }
@@ -141,7 +141,7 @@ static rd_kafka_topic_partition_list_t *list_unexplained(const struct kafka_tran
 static enum status look_at_log_starts(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                       rd_kafka_resp_err_t *code, struct error *error)
 {
-    *code = kafka_partition_ends(&kafka->producer, list, RD_KAFKA_OFFSET_BEGINNING, LOOK_TIMEOUT_MS);
+    *code = kafka_partition_ends(&kafka->clients.producer, list, RD_KAFKA_OFFSET_BEGINNING, LOOK_TIMEOUT_MS);
     kafka->figures.n_gap_queries++;
     kafka->watch.gaps_looked_ms = clock_ms();
     kafka->watch.gaps_failed = *code != RD_KAFKA_RESP_ERR_NO_ERROR;
@@ -156,8 +156,8 @@ static enum status look_at_log_starts(struct kafka_transport *kafka, rd_kafka_to
 
 enum status kafka_gaps_explain(struct kafka_transport *kafka, struct error *error)
 {
-    if (!kafka->producer.rk || kafka_is_down(kafka)) // it would only time out
-        return kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "no broker is up",
+    if (!kafka->clients.producer.rk || kafka_is_down(kafka)) // it would only time out
+        return kafka_error_set(error, STATUS_RETRY, &kafka->clients.consumer, "no broker is up",
                                RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
     enum status status = STATUS_OK;
     rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
@@ -166,7 +166,8 @@ enum status kafka_gaps_explain(struct kafka_transport *kafka, struct error *erro
         status = look_at_log_starts(kafka, list, &code, error);
     rd_kafka_topic_partition_list_destroy(list);
     if (status == STATUS_OK && code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        status = kafka_error_set(error, STATUS_RETRY, &kafka->producer, "asking where the log starts", code);
+        status = kafka_error_set(error, STATUS_RETRY, &kafka->clients.producer, "asking where the log starts",
+                                 code);
     return status;
 }
 
@@ -195,7 +196,7 @@ void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,
              "topic %s partition %" PRId32 ": offset %" PRId64
              " of group %s was committed by another program, without an offset map: "
              "unfinished jobs below it are not answered, finished ones above it are answered again",
-             committed->topic, committed->partition, committed->offset, kafka->config->group);
+             committed->topic, committed->partition, committed->offset, kafka->config->group.name);
     log_warning(kafka, line);
 }
 
@@ -211,13 +212,13 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka)
         kafka->group.idle_is_reported = kafka->group.idle_is_reported && !owns_some;
         return;
     }
-    if (kafka_topic_find(&kafka->producer, kafka->config->jobs, LOOK_TIMEOUT_MS, &n_partitions, &error) !=
-        STATUS_OK)
+    if (kafka_topic_find(&kafka->clients.producer, kafka->config->topics.jobs, LOOK_TIMEOUT_MS, &n_partitions,
+                         &error) != STATUS_OK)
         return;
     kafka->group.idle_is_reported = true;
     snprintf(line, sizeof line,
              "no partition for this worker: topic %s has %" PRId32
              ", and group %s more workers than that; it waits for one to leave",
-             kafka->config->jobs, n_partitions, kafka->config->group);
+             kafka->config->topics.jobs, n_partitions, kafka->config->group.name);
     log_warning(kafka, line);
 }

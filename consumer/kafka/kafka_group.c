@@ -21,7 +21,7 @@ enum {
 static void add_partition(rd_kafka_topic_partition_list_t *list, const struct kafka_transport *kafka,
                           int32_t id)
 {
-    rd_kafka_topic_partition_list_add(list, kafka->config->jobs, id);
+    rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, id);
 }
 
 // ---- pausing, resuming, rewinding ----
@@ -30,35 +30,35 @@ static void add_partition(rd_kafka_topic_partition_list_t *list, const struct ka
 // `paused` mirrors its state, so that only changes are passed on.
 static void set_paused(struct kafka_transport *kafka, struct partition *partition, bool paused)
 {
-    if (partition->paused == paused)
+    if (partition->fetching.paused == paused)
         return;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     add_partition(list, kafka, partition->id);
     if (paused)
-        rd_kafka_pause_partitions(kafka->consumer.rk, list);
+        rd_kafka_pause_partitions(kafka->clients.consumer.rk, list);
     else
-        rd_kafka_resume_partitions(kafka->consumer.rk, list);
+        rd_kafka_resume_partitions(kafka->clients.consumer.rk, list);
     *(paused ? &kafka->figures.n_pauses : &kafka->figures.n_resumes) += 1;
-    partition->paused = paused;
-    partition->moved_ms = clock_ms(); // a paused partition is not a quiet one
+    partition->fetching.paused = paused;
+    partition->fetching.moved_ms = clock_ms(); // a paused partition is not a quiet one
     rd_kafka_topic_partition_list_destroy(list);
 }
 
 static void rewind_partition(struct kafka_transport *kafka, struct partition *partition, int64_t offset)
 {
     if (offset == OFFSET_UNKNOWN) {
-        partition->rewind = false;
+        partition->fetching.rewind = false;
         return;
     }
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     add_partition(list, kafka, partition->id);
     list->elems[0].offset = offset;
-    rd_kafka_error_t *fault = rd_kafka_seek_partitions(kafka->consumer.rk, list, LOCAL_TIMEOUT_MS);
+    rd_kafka_error_t *fault = rd_kafka_seek_partitions(kafka->clients.consumer.rk, list, LOCAL_TIMEOUT_MS);
     // Not fetching yet after an assignment: the next poll tries again.
-    partition->rewind = fault || list->elems[0].err;
-    if (!partition->rewind) {
+    partition->fetching.rewind = fault || list->elems[0].err;
+    if (!partition->fetching.rewind) {
         kafka->figures.n_rewinds++;
-        partition->at_end = false;
+        partition->fetching.at_end = false;
     }
     if (fault)
         rd_kafka_error_destroy(fault);
@@ -72,9 +72,9 @@ void kafka_steer_partitions(struct kafka_transport *kafka)
         if (!partition || !partition->owned)
             continue;
         set_paused(kafka, partition, offset_map_is_full(&partition->map));
-        if (!partition->paused && fault_redelivers())
+        if (!partition->fetching.paused && fault_redelivers())
             rewind_partition(kafka, partition, partition->map.watermark);
-        if (partition->rewind && !partition->paused)
+        if (partition->fetching.rewind && !partition->fetching.paused)
             rewind_partition(kafka, partition, partition->map.position);
     }
 }
@@ -90,7 +90,8 @@ static enum status check_end(const struct kafka_transport *kafka, const rd_kafka
                      "group %s committed offset %" PRId64 " of topic %s partition %" PRId32
                      ", which ends at %" PRId64 ": was it recreated? Reset the group's offsets "
                      "(kafka-consumer-groups --reset-offsets)",
-                     kafka->config->group, committed->offset, committed->topic, committed->partition, end);
+                     kafka->config->group.name, committed->offset, committed->topic, committed->partition,
+                     end);
 }
 
 // An offset beyond the end belongs to a topic that was deleted and recreated: new jobs would count as
@@ -99,11 +100,12 @@ static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topi
                               int timeout_ms, struct error *error)
 {
     rd_kafka_topic_partition_list_t *ends = rd_kafka_topic_partition_list_copy(committed);
-    rd_kafka_resp_err_t code = kafka_partition_ends(&kafka->consumer, ends, RD_KAFKA_OFFSET_END, timeout_ms);
+    rd_kafka_resp_err_t code =
+        kafka_partition_ends(&kafka->clients.consumer, ends, RD_KAFKA_OFFSET_END, timeout_ms);
     enum status status = STATUS_OK;
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        status =
-            kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "reading the ends of partitions", code);
+        status = kafka_error_set(error, STATUS_RETRY, &kafka->clients.consumer,
+                                 "reading the ends of partitions", code);
     for (int i = 0; i < ends->cnt && status == STATUS_OK; i++)
         status = check_end(kafka, &committed->elems[i], ends->elems[i].offset, error);
     rd_kafka_topic_partition_list_destroy(ends);
@@ -113,8 +115,8 @@ static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topi
 enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     int32_t n_partitions;
-    enum status status =
-        kafka_topic_find(&kafka->producer, kafka->config->jobs, KAFKA_START_TIMEOUT_MS, &n_partitions, error);
+    enum status status = kafka_topic_find(&kafka->clients.producer, kafka->config->topics.jobs,
+                                          KAFKA_START_TIMEOUT_MS, &n_partitions, error);
     if (status != STATUS_OK)
         return status;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(n_partitions);
@@ -159,13 +161,14 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     if (is_committed && status == STATUS_OK)
         kafka_gaps_warn_of_others(kafka, committed);
     partition->committed = is_committed ? committed->offset : -1;
-    partition->end = -1;
+    partition->fetching.end = -1;
     partition->gaps.n_items = 0; // those above the committed offset are delivered again
-    partition->at_end = partition->paused = partition->rewind = partition->was_rewound = false;
+    partition->fetching.at_end = partition->fetching.paused = partition->fetching.rewind =
+        partition->fetching.was_rewound = false;
     partition->unsaved = partition->leaving = false;
     if (!is_committed)
         partition->suspects = (struct suspects){0};
-    partition->moved_ms = clock_ms();
+    partition->fetching.moved_ms = clock_ms();
     return status;
 }
 
@@ -174,10 +177,11 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
 // Before it is assigned: librdkafka leaves a queue that was forwarded where it is.
 static void set_records_apart(struct kafka_transport *kafka, int32_t id)
 {
-    rd_kafka_queue_t *queue = rd_kafka_queue_get_partition(kafka->consumer.rk, kafka->config->jobs, id);
+    rd_kafka_queue_t *queue =
+        rd_kafka_queue_get_partition(kafka->clients.consumer.rk, kafka->config->topics.jobs, id);
     if (!queue)
         return;
-    rd_kafka_queue_forward(queue, kafka->records);
+    rd_kafka_queue_forward(queue, kafka->intake.records);
     rd_kafka_queue_destroy(queue);
 }
 
@@ -187,16 +191,17 @@ static enum status assign_partitions(struct kafka_transport *kafka, struct error
     for (int i = 0; i < kafka->group.assigned->cnt; i++)
         set_records_apart(kafka, kafka->group.assigned->elems[i].partition);
     if (kafka_is_cooperative(kafka)) {
-        rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->consumer.rk, kafka->group.assigned);
+        rd_kafka_error_t *fault =
+            rd_kafka_incremental_assign(kafka->clients.consumer.rk, kafka->group.assigned);
         if (fault) {
             code = rd_kafka_error_code(fault);
             rd_kafka_error_destroy(fault);
         }
     } else {
-        code = rd_kafka_assign(kafka->consumer.rk, kafka->group.assigned);
+        code = rd_kafka_assign(kafka->clients.consumer.rk, kafka->group.assigned);
     }
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return kafka_error_set(error, STATUS_RESTART, &kafka->consumer, "taking partitions", code);
+        return kafka_error_set(error, STATUS_RESTART, &kafka->clients.consumer, "taking partitions", code);
     return STATUS_OK;
 }
 
@@ -250,7 +255,7 @@ static void disown_partitions(struct kafka_transport *kafka, const rd_kafka_topi
         // librdkafka keeps the pause of a partition that it keeps over an assignment: ours is reset, so its
         // pause must be too.
         set_paused(kafka, partition, false);
-        partition->owned = partition->at_end = partition->rewind = false;
+        partition->owned = partition->fetching.at_end = partition->fetching.rewind = false;
         kafka->group.has_lost = true;
     }
 }
@@ -258,7 +263,8 @@ static void disown_partitions(struct kafka_transport *kafka, const rd_kafka_topi
 // After an eager rebalance most partitions are back before this is called.
 void kafka_report_lost(struct kafka_transport *kafka)
 {
-    if (!kafka->group.has_lost || !kafka->group.membership || kafka->group.assigned || !kafka->events->lost)
+    if (!kafka->group.has_lost || !kafka->group.membership || kafka->group.assigned ||
+        !kafka->intake.events->lost)
         return;
     int32_t *ids = malloc((size_t)kafka->partitions.n_items * sizeof *ids);
     size_t n_ids = 0;
@@ -271,7 +277,7 @@ void kafka_report_lost(struct kafka_transport *kafka)
     }
     kafka->group.has_lost = false;
     if (n_ids > 0)
-        kafka->events->lost(kafka->events->context, ids, n_ids);
+        kafka->intake.events->lost(kafka->intake.events->context, ids, n_ids);
     free(ids);
 }
 
@@ -281,13 +287,13 @@ static void unassign_cooperative(struct kafka_transport *kafka, const rd_kafka_t
 {
     rd_kafka_topic_partition_list_t *fetched = rd_kafka_topic_partition_list_new(list->cnt);
     rd_kafka_topic_partition_list_t *all = NULL;
-    if (rd_kafka_assignment(kafka->consumer.rk, &all) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    if (rd_kafka_assignment(kafka->clients.consumer.rk, &all) == RD_KAFKA_RESP_ERR_NO_ERROR) {
         for (int i = 0; i < list->cnt; i++)
             if (rd_kafka_topic_partition_list_find(all, list->elems[i].topic, list->elems[i].partition))
                 rd_kafka_topic_partition_list_add(fetched, list->elems[i].topic, list->elems[i].partition);
         rd_kafka_topic_partition_list_destroy(all);
     }
-    rd_kafka_error_t *fault = rd_kafka_incremental_unassign(kafka->consumer.rk, fetched);
+    rd_kafka_error_t *fault = rd_kafka_incremental_unassign(kafka->clients.consumer.rk, fetched);
     if (fault)
         rd_kafka_error_destroy(fault);
     rd_kafka_topic_partition_list_destroy(fetched);
@@ -305,7 +311,7 @@ static void drop_listed(struct kafka_transport *kafka, const rd_kafka_topic_part
 
 static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
 {
-    bool lost = rd_kafka_assignment_lost(kafka->consumer.rk);
+    bool lost = rd_kafka_assignment_lost(kafka->clients.consumer.rk);
     int64_t deadline_ms = clock_ms() + REVOKE_TIMEOUT_MS;
     bool cooperative = kafka_is_cooperative(kafka);
     struct error error;
@@ -317,8 +323,8 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
         kafka_confirm_revoked(kafka, list, LOCAL_TIMEOUT_MS);
     if (!lost)
         kafka_mark_leaving(kafka, list);
-    if (!lost && kafka->events && kafka->events->revoke)
-        kafka->events->revoke(kafka->events->context);
+    if (!lost && kafka->intake.events && kafka->intake.events->revoke)
+        kafka->intake.events->revoke(kafka->intake.events->context);
     if (!lost)
         kafka_say_leaving(kafka);
     if (!lost && kafka->stopped.status == STATUS_OK) // later the log may start behind gaps that lost nothing
@@ -329,7 +335,7 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
     if (cooperative)
         unassign_cooperative(kafka, list);
     else
-        rd_kafka_assign(kafka->consumer.rk, NULL);
+        rd_kafka_assign(kafka->clients.consumer.rk, NULL);
     if (lost || !cooperative)
         kafka_drop_metadata(&kafka->group.membership);
 }
@@ -354,11 +360,11 @@ static void answer_without_partitions(struct kafka_transport *kafka)
 {
     rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
     if (kafka_is_cooperative(kafka)) {
-        rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->consumer.rk, none);
+        rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->clients.consumer.rk, none);
         if (fault)
             rd_kafka_error_destroy(fault);
     } else {
-        rd_kafka_assign(kafka->consumer.rk, none);
+        rd_kafka_assign(kafka->clients.consumer.rk, none);
     }
     rd_kafka_topic_partition_list_destroy(none);
 }
@@ -398,7 +404,7 @@ void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_pa
 static void wake_for(struct kafka_transport *kafka, rd_kafka_queue_t *queue)
 {
     static const uint64_t one = 1;
-    rd_kafka_queue_io_event_enable(queue, kafka->wake_file, &one, sizeof one);
+    rd_kafka_queue_io_event_enable(queue, kafka->intake.wake_file, &one, sizeof one);
 }
 
 // A rebalance takes up to the limit of its slowest member, by default max.poll.interval.ms. Three times that
@@ -407,8 +413,8 @@ static int64_t derive_membership_timeout(const struct kafka_transport *kafka, co
 {
     char value[32] = "";
     size_t size = sizeof value;
-    if (kafka->config->membership_timeout_ms > 0)
-        return kafka->config->membership_timeout_ms;
+    if (kafka->config->group.membership_timeout_ms > 0)
+        return kafka->config->group.membership_timeout_ms;
     (void)rd_kafka_conf_get(conf, "max.poll.interval.ms", value, &size);
     return 3 * strtoll(value, NULL, 10);
 }
@@ -420,33 +426,34 @@ enum status kafka_group_open(struct kafka_transport *kafka, struct error *error)
         return error->status;
     kafka->outside.timeout_ms = derive_membership_timeout(kafka, conf);
     rd_kafka_conf_set_rebalance_cb(conf, kafka_rebalance);
-    kafka->consumer.owner = kafka;
-    enum status status = kafka_handle_open(&kafka->consumer, kafka->config, KAFKA_CONSUMER, conf, error);
+    kafka->clients.consumer.owner = kafka;
+    enum status status =
+        kafka_handle_open(&kafka->clients.consumer, kafka->config, KAFKA_CONSUMER, conf, error);
     if (status != STATUS_OK)
         return status;
-    rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(kafka->consumer.rk);
+    rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(kafka->clients.consumer.rk);
     wake_for(kafka, queue);
     rd_kafka_queue_destroy(queue);
-    kafka->records = rd_kafka_queue_new(kafka->consumer.rk);
-    wake_for(kafka, kafka->records);
+    kafka->intake.records = rd_kafka_queue_new(kafka->clients.consumer.rk);
+    wake_for(kafka, kafka->intake.records);
     return STATUS_OK;
 }
 
 void kafka_group_drop_records(struct kafka_transport *kafka)
 {
-    if (kafka->records)
-        rd_kafka_queue_destroy(kafka->records);
-    kafka->records = NULL;
+    if (kafka->intake.records)
+        rd_kafka_queue_destroy(kafka->intake.records);
+    kafka->intake.records = NULL;
 }
 
 enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(list, kafka->config->jobs, RD_KAFKA_PARTITION_UA);
-    rd_kafka_resp_err_t code = rd_kafka_subscribe(kafka->consumer.rk, list);
+    rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, RD_KAFKA_PARTITION_UA);
+    rd_kafka_resp_err_t code = rd_kafka_subscribe(kafka->clients.consumer.rk, list);
     rd_kafka_topic_partition_list_destroy(list);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return kafka_error_set(error, STATUS_REFUSE, &kafka->consumer, "joining the group", code);
+        return kafka_error_set(error, STATUS_REFUSE, &kafka->clients.consumer, "joining the group", code);
     kafka->group.subscribed = true;
     return STATUS_OK;
 }
@@ -459,7 +466,8 @@ static void forget_group(struct kafka_transport *kafka)
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         struct partition *partition = kafka->partitions.items[i];
         if (partition)
-            partition->owned = partition->paused = partition->at_end = partition->rewind = false;
+            partition->owned = partition->fetching.paused = partition->fetching.at_end =
+                partition->fetching.rewind = false;
     }
 }
 
@@ -468,7 +476,7 @@ enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error
     kafka->watch.is_stuck = false;
     forget_group(kafka);
     kafka_group_drop_records(kafka);
-    kafka_handle_close(&kafka->consumer, clock_ms() + LOCAL_TIMEOUT_MS);
+    kafka_handle_close(&kafka->clients.consumer, clock_ms() + LOCAL_TIMEOUT_MS);
     kafka->group.subscribed = false;
     kafka->figures.n_rejoins++;
     enum status status = kafka_group_open(kafka, error);
@@ -500,10 +508,10 @@ static void answer_events(struct kafka_transport *kafka, int64_t deadline_ms)
 {
     rd_kafka_message_t *message;
     // when it returns, the resulting events are in the queue; likewise for each answer
-    rd_kafka_unsubscribe(kafka->consumer.rk);
+    rd_kafka_unsubscribe(kafka->clients.consumer.rk);
     do {
         kafka->group.regrouped = false;
-        message = rd_kafka_consumer_poll(kafka->consumer.rk, 0);
+        message = rd_kafka_consumer_poll(kafka->clients.consumer.rk, 0);
         if (message)
             rd_kafka_message_destroy(message);
     } while ((message || kafka->group.regrouped) && kafka_remaining_ms(deadline_ms) > 0);
@@ -513,20 +521,21 @@ static void answer_events(struct kafka_transport *kafka, int64_t deadline_ms)
 static void answer_late_event(struct kafka_transport *kafka, rd_kafka_event_t *event)
 {
     if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE &&
-        !rd_kafka_consumer_closed(kafka->consumer.rk))
-        kafka_rebalance(kafka->consumer.rk, rd_kafka_event_error(event),
-                        rd_kafka_event_topic_partition_list(event), &kafka->consumer);
+        !rd_kafka_consumer_closed(kafka->clients.consumer.rk))
+        kafka_rebalance(kafka->clients.consumer.rk, rd_kafka_event_error(event),
+                        rd_kafka_event_topic_partition_list(event), &kafka->clients.consumer);
 }
 
 void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms)
 {
     answer_events(kafka, deadline_ms);
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(kafka->consumer.rk);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(kafka->clients.consumer.rk);
     // unlike _close it can be bounded
-    rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->consumer.rk, queue);
+    rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->clients.consumer.rk, queue);
     if (fault)
         rd_kafka_error_destroy(fault);
-    while (!fault && !rd_kafka_consumer_closed(kafka->consumer.rk) && kafka_remaining_ms(deadline_ms) > 0) {
+    while (!fault && !rd_kafka_consumer_closed(kafka->clients.consumer.rk) &&
+           kafka_remaining_ms(deadline_ms) > 0) {
         rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 50);
         if (!event)
             continue;

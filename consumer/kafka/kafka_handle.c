@@ -195,9 +195,9 @@ static enum status set_membership(rd_kafka_conf_t *conf, const struct kafka_conf
                                   struct error *error)
 {
     char name[INSTANCE_NAME_BYTES_MAX + 1];
-    if (!config->jobs)
+    if (!config->topics.jobs)
         return set_property(conf, "group.instance.id", id, error);
-    snprintf(name, sizeof name, "%s.%s", id, config->jobs);
+    snprintf(name, sizeof name, "%s.%s", id, config->topics.jobs);
     return set_property(conf, "group.instance.id", name, error);
 }
 
@@ -208,9 +208,9 @@ static enum status set_identity(rd_kafka_conf_t *conf, const struct kafka_config
     if (status == STATUS_OK)
         status = set_property(conf, "client.id", id, error);
     if (status == STATUS_OK && (role == KAFKA_CONSUMER || role == KAFKA_READER))
-        status = set_property(conf, "group.id", config->group ? config->group : "sheaf", error);
+        status = set_property(conf, "group.id", config->group.name ? config->group.name : "sheaf", error);
     // With KIP-848 the name of a killed static member is refused until its session expires.
-    bool is_static = !config->dynamic_membership && config->protocol != GROUP_PROTOCOL_CONSUMER;
+    bool is_static = !config->group.is_dynamic && config->group.protocol != GROUP_PROTOCOL_CONSUMER;
     if (status == STATUS_OK && role == KAFKA_CONSUMER && is_static)
         status = set_membership(conf, config, id, error);
     if (status == STATUS_OK && role == KAFKA_TRANSACTIONAL)
@@ -249,7 +249,7 @@ rd_kafka_conf_t *kafka_conf_create(const struct kafka_config *config, enum kafka
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     if (set_all(conf, settings_common, error) == STATUS_OK &&
         set_all(conf, settings_of_role[role], error) == STATUS_OK &&
-        (role != KAFKA_CONSUMER || set_protocol(conf, config->protocol, error) == STATUS_OK) &&
+        (role != KAFKA_CONSUMER || set_protocol(conf, config->group.protocol, error) == STATUS_OK) &&
         set_identity(conf, config, role, id, error) == STATUS_OK &&
         set_users(conf, config, error) == STATUS_OK && check_strategy(conf, error) == STATUS_OK)
         return conf;

@@ -27,11 +27,11 @@ static void log_warning(const struct kafka_transport *kafka, const char *line)
 void kafka_hindrance_init(struct kafka_transport *kafka)
 {
     const struct kafka_config *config = kafka->config;
-    const char *const topics[] = {[TOPIC_JOBS] = config->jobs,
-                                  [TOPIC_RESULTS] = config->results,
-                                  [TOPIC_DEAD] = config->dead,
-                                  [TOPIC_CONTROL] = config->control};
-    kafka_metadata_init(&kafka->hindrance.metadata, config, topics, config->control ? 4 : 3);
+    const char *const topics[] = {[TOPIC_JOBS] = config->topics.jobs,
+                                  [TOPIC_RESULTS] = config->topics.results,
+                                  [TOPIC_DEAD] = config->topics.dead,
+                                  [TOPIC_CONTROL] = config->topics.control};
+    kafka_metadata_init(&kafka->hindrance.metadata, config, topics, config->topics.control ? 4 : 3);
 }
 
 static bool has_delivered(const struct kafka_transport *kafka)
@@ -105,7 +105,7 @@ static void look_for_brokers(struct kafka_transport *kafka)
     struct kafka_hindrance *hindrance = &kafka->hindrance;
     bool has_answer = kafka_metadata_turn(&hindrance->metadata);
     if (has_answer && hindrance->down_ms && hindrance->metadata.answered_ms > hindrance->down_ms) {
-        kafka->consumer.is_down = kafka->producer.is_down = false;
+        kafka->clients.consumer.is_down = kafka->clients.producer.is_down = false;
         hindrance->down_ms = 0;
     }
     hindrance->metadata.is_urgent = kafka_is_down(kafka);

@@ -19,21 +19,21 @@ enum {
 static bool is_held_up(const struct kafka_transport *kafka, const struct partition *partition)
 {
     int64_t low, high = -1;
-    return rd_kafka_get_watermark_offsets(kafka->consumer.rk, kafka->config->jobs, partition->id, &low,
-                                          &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
-           high > partition->end;
+    return rd_kafka_get_watermark_offsets(kafka->clients.consumer.rk, kafka->config->topics.jobs,
+                                          partition->id, &low, &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+           high > partition->fetching.end;
 }
 
 // For how long what follows the partition's last record has been held back.
 static int64_t held_for_ms(struct kafka_transport *kafka, struct partition *partition)
 {
     struct held *held = &partition->held;
-    if (!partition->owned || !partition->at_end || !is_held_up(kafka, partition)) {
+    if (!partition->owned || !partition->fetching.at_end || !is_held_up(kafka, partition)) {
         *held = (struct held){0};
         return 0;
     }
-    if (held->since_ms == 0 || held->offset != partition->end) // else one transaction after another
-        *held = (struct held){.since_ms = clock_ms(), .offset = partition->end};
+    if (held->since_ms == 0 || held->offset != partition->fetching.end) // else one transaction after another
+        *held = (struct held){.since_ms = clock_ms(), .offset = partition->fetching.end};
     return clock_ms() - held->since_ms;
 }
 
@@ -48,7 +48,7 @@ static void report_held(const struct kafka_transport *kafka, const struct partit
              "topic %s partition %" PRId32
              "%s: a transaction stays open for more than %d s at offset %" PRId64
              ": what follows it is not delivered until it ends",
-             kafka->config->jobs, first->id, more, kafka->watch.held_ms / 1000, first->end);
+             kafka->config->topics.jobs, first->id, more, kafka->watch.held_ms / 1000, first->fetching.end);
     kafka->config->log(kafka->config->log_context, 4, line);
 }
 
@@ -66,7 +66,7 @@ static void set_held(struct kafka_transport *kafka, const struct partition *long
              "topic %.250s partition %" PRId32 ": the jobs from offset %" PRId64
              " on are held back by a transaction, open for %" PRId64
              " s at least (ops/RUNBOOK.md: \"held back\")",
-             kafka->config->jobs, longest->id, longest->end, held_ms / 1000);
+             kafka->config->topics.jobs, longest->id, longest->fetching.end, held_ms / 1000);
 }
 
 void kafka_watch_held(struct kafka_transport *kafka)
@@ -102,7 +102,7 @@ bool kafka_is_drained(struct transport *transport)
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         const struct partition *partition = kafka->partitions.items[i];
         if (partition && partition->owned &&
-            (!partition->at_end || partition->rewind || is_held_up(kafka, partition)))
+            (!partition->fetching.at_end || partition->fetching.rewind || is_held_up(kafka, partition)))
             return false;
     }
     return true;
@@ -139,15 +139,15 @@ static bool is_count_known(struct kafka_transport *kafka, int32_t n_partitions)
 
 static bool is_covered(struct kafka_transport *kafka, int32_t n_partitions)
 {
-    if (kafka->config->protocol == GROUP_PROTOCOL_CONSUMER)
+    if (kafka->config->group.protocol == GROUP_PROTOCOL_CONSUMER)
         return is_count_known(kafka, n_partitions);
-    struct coverage coverage = {kafka->config->jobs, calloc((size_t)n_partitions, sizeof(bool)),
+    struct coverage coverage = {kafka->config->topics.jobs, calloc((size_t)n_partitions, sizeof(bool)),
                                 n_partitions};
     bool is_stable;
     if (!coverage.has_owner)
         return false;
-    bool is_covered = kafka_members(&kafka->asking, kafka->config, CONFIRM_TIMEOUT_MS, note_owned, &coverage,
-                                    &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+    bool is_covered = kafka_members(&kafka->clients.asking, kafka->config, CONFIRM_TIMEOUT_MS, note_owned,
+                                    &coverage, &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR &&
                       is_stable;
     for (int32_t i = 0; i < n_partitions; i++)
         is_covered = is_covered && coverage.has_owner[i];
@@ -160,7 +160,7 @@ static bool is_covered(struct kafka_transport *kafka, int32_t n_partitions)
 static void find_added(struct kafka_transport *kafka)
 {
     const rd_kafka_metadata_t *metadata;
-    if (rd_kafka_metadata(kafka->consumer.rk, 1, NULL, &metadata, CONFIRM_TIMEOUT_MS) ==
+    if (rd_kafka_metadata(kafka->clients.consumer.rk, 1, NULL, &metadata, CONFIRM_TIMEOUT_MS) ==
         RD_KAFKA_RESP_ERR_NO_ERROR)
         rd_kafka_metadata_destroy(metadata);
 }
@@ -170,8 +170,8 @@ bool kafka_confirm_drained(struct transport *transport)
     struct kafka_transport *kafka = (struct kafka_transport *)transport;
     int32_t n_partitions;
     struct error error;
-    if (kafka_is_down(kafka) || kafka_topic_find(&kafka->producer, kafka->config->jobs, CONFIRM_TIMEOUT_MS,
-                                                 &n_partitions, &error) != STATUS_OK)
+    if (kafka_is_down(kafka) || kafka_topic_find(&kafka->clients.producer, kafka->config->topics.jobs,
+                                                 CONFIRM_TIMEOUT_MS, &n_partitions, &error) != STATUS_OK)
         return false;
     if (is_covered(kafka, n_partitions))
         return true;

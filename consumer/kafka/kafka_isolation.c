@@ -27,7 +27,7 @@ static void report_given_up(const struct kafka_transport *kafka, const struct jo
 
 static enum status give_up(struct kafka_transport *kafka, struct job *job, struct error *error)
 {
-    struct kafka_refusals *refusals = &kafka->refusals;
+    struct kafka_refusals *refusals = &kafka->publishing.refusals;
     struct error refused;
     (void)error_set(&refused, STATUS_REJECT, ERROR_RESULT_REFUSED,
                     "topic %s refused the job's record %d times: %s", refusals->topic, KAFKA_REFUSALS_MAX,
@@ -45,7 +45,7 @@ static enum status give_up(struct kafka_transport *kafka, struct job *job, struc
 
 static enum status count_refusal(struct kafka_transport *kafka, struct job *job, struct error *error)
 {
-    const struct kafka_refusals *refusals = &kafka->refusals;
+    const struct kafka_refusals *refusals = &kafka->publishing.refusals;
     job->source.refusals++;
     if (job->source.refusals == KAFKA_REFUSALS_MAX)
         return give_up(kafka, job, error);
@@ -59,7 +59,7 @@ static enum status count_refusal(struct kafka_transport *kafka, struct job *job,
 enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                   struct error *error)
 {
-    const struct kafka_refusals *refusals = &kafka->refusals;
+    const struct kafka_refusals *refusals = &kafka->publishing.refusals;
     if (refusals->n_records == 0)
         return error->status;
     bool is_exact = refusals->is_exact || refusals->n_records == 1;
@@ -75,14 +75,14 @@ enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *con
         return kafka_stop(kafka, error);
     if (status != STATUS_OK)
         return status;
-    kafka->figures.n_refused += (int64_t)refusals->n_records;
+    kafka->figures.records.n_refused += (int64_t)refusals->n_records;
     if (refusals->code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE &&
         kafka_publish_read_limits(kafka, error) == STATUS_REFUSE)
         return kafka_stop(kafka, error);
     // The broker misses the sequence numbers of the refused records, and refuses this producer's next ones
     // too.
-    if (kafka->transaction.phase == TRANSACTION_NONE)
-        kafka->transaction.phase = TRANSACTION_BROKEN;
+    if (kafka->publishing.transaction.phase == TRANSACTION_NONE)
+        kafka->publishing.transaction.phase = TRANSACTION_BROKEN;
     return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED,
                      "Kafka at %s: topic %s partition %" PRId32 " refused %s of %zu record%s: %s",
                      kafka->config->brokers, refusals->topic, refusals->partition,

@@ -83,7 +83,7 @@ rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafk
     }
     if (!asking->handle.rk && !open_client(asking, config))
         return RD_KAFKA_RESP_ERR__FAIL;
-    send_request(asking, config->group);
+    send_request(asking, config->group.name);
     rd_kafka_event_t *event = await_answer(asking, deadline_ms);
     if (!event)
         return RD_KAFKA_RESP_ERR__TIMED_OUT;

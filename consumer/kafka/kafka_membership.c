@@ -46,16 +46,16 @@ static bool metadata_equal(const rd_kafka_consumer_group_metadata_t *a,
 // The epoch of a member that the coordinator knows is above 0.
 static bool has_epoch(const struct kafka_transport *kafka, const rd_kafka_consumer_group_metadata_t *metadata)
 {
-    char *member = rd_kafka_memberid(kafka->consumer.rk);
+    char *member = rd_kafka_memberid(kafka->clients.consumer.rk);
     bool found = member && *member;
     for (int32_t epoch = -1; epoch <= 0 && found; epoch++) {
         rd_kafka_consumer_group_metadata_t *outside =
-            rd_kafka_consumer_group_metadata_new_with_genid(kafka->config->group, epoch, member, NULL);
+            rd_kafka_consumer_group_metadata_new_with_genid(kafka->config->group.name, epoch, member, NULL);
         found = !metadata_equal(metadata, outside);
         rd_kafka_consumer_group_metadata_destroy(outside);
     }
     if (member)
-        rd_kafka_mem_free(kafka->consumer.rk, member);
+        rd_kafka_mem_free(kafka->clients.consumer.rk, member);
     return found;
 }
 
@@ -63,10 +63,10 @@ static bool has_epoch(const struct kafka_transport *kafka, const rd_kafka_consum
 // event; nor is there one for a member without partitions.
 void kafka_refresh_membership(struct kafka_transport *kafka)
 {
-    if (kafka->config->protocol != GROUP_PROTOCOL_CONSUMER || kafka->group.assigned ||
-        rd_kafka_assignment_lost(kafka->consumer.rk))
+    if (kafka->config->group.protocol != GROUP_PROTOCOL_CONSUMER || kafka->group.assigned ||
+        rd_kafka_assignment_lost(kafka->clients.consumer.rk))
         return;
-    rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(kafka->consumer.rk);
+    rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(kafka->clients.consumer.rk);
     if (now && has_epoch(kafka, now)) {
         kafka_drop_metadata(&kafka->group.membership);
         kafka->group.membership = now;
@@ -78,7 +78,7 @@ void kafka_refresh_membership(struct kafka_transport *kafka)
 static bool membership_is_current(struct kafka_transport *kafka)
 {
     kafka_refresh_membership(kafka);
-    rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(kafka->consumer.rk);
+    rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(kafka->clients.consumer.rk);
     bool is_current = now && kafka->group.membership && metadata_equal(now, kafka->group.membership);
     kafka_drop_metadata(&now);
     return is_current;
@@ -91,13 +91,13 @@ static bool membership_is_current(struct kafka_transport *kafka)
 // which the coordinator would not check.
 void kafka_take_membership(struct kafka_transport *kafka)
 {
-    rd_kafka_t *rk = kafka->consumer.rk;
+    rd_kafka_t *rk = kafka->clients.consumer.rk;
     kafka_drop_metadata(&kafka->group.membership);
     rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(rk);
     char *member = rd_kafka_memberid(rk);
-    bool is_current =
-        now && kafka->group.coming &&
-        (kafka->config->protocol == GROUP_PROTOCOL_CONSUMER || metadata_equal(now, kafka->group.coming));
+    bool is_current = now && kafka->group.coming &&
+                      (kafka->config->group.protocol == GROUP_PROTOCOL_CONSUMER ||
+                       metadata_equal(now, kafka->group.coming));
     if (is_current && member && *member && !rd_kafka_assignment_lost(rk)) {
         kafka->group.membership = now;
         now = NULL;
@@ -143,21 +143,21 @@ static void compare_assignment(void *context, const rd_kafka_MemberDescription_t
 enum status kafka_confirm_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     struct confirmation confirmation = {.kafka = kafka,
-                                        .member = rd_kafka_memberid(kafka->consumer.rk),
+                                        .member = rd_kafka_memberid(kafka->clients.consumer.rk),
                                         .in_parts = kafka_is_cooperative(kafka)};
-    bool is_confirmed = kafka->config->protocol == GROUP_PROTOCOL_CONSUMER;
+    bool is_confirmed = kafka->config->group.protocol == GROUP_PROTOCOL_CONSUMER;
     if (!confirmation.member || is_confirmed) {
         if (confirmation.member)
-            rd_kafka_mem_free(kafka->consumer.rk, confirmation.member);
+            rd_kafka_mem_free(kafka->clients.consumer.rk, confirmation.member);
         return STATUS_OK;
     }
     bool is_stable;
-    rd_kafka_resp_err_t code = kafka_members(&kafka->asking, kafka->config, timeout_ms, compare_assignment,
-                                             &confirmation, &is_stable);
-    rd_kafka_mem_free(kafka->consumer.rk, confirmation.member);
+    rd_kafka_resp_err_t code = kafka_members(&kafka->clients.asking, kafka->config, timeout_ms,
+                                             compare_assignment, &confirmation, &is_stable);
+    rd_kafka_mem_free(kafka->clients.consumer.rk, confirmation.member);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return kafka_error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY, &kafka->consumer,
-                               "asking for the group's members", code);
+        return kafka_error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY,
+                               &kafka->clients.consumer, "asking for the group's members", code);
     if (is_stable && confirmation.agrees)
         return STATUS_OK;
     return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced",
@@ -193,15 +193,15 @@ static void look_for_others(void *context, const rd_kafka_MemberDescription_t *m
 void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
                            int timeout_ms)
 {
-    rd_kafka_t *rk = kafka->consumer.rk;
-    if (kafka->config->protocol == GROUP_PROTOCOL_CONSUMER || !kafka->group.membership)
+    rd_kafka_t *rk = kafka->clients.consumer.rk;
+    if (kafka->config->group.protocol == GROUP_PROTOCOL_CONSUMER || !kafka->group.membership)
         return;
     rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(rk);
     struct revocation revocation = {.list = list, .member = rd_kafka_memberid(rk)};
     bool is_stable = false;
     if (now && revocation.member && *revocation.member &&
-        kafka_members(&kafka->asking, kafka->config, timeout_ms, look_for_others, &revocation, &is_stable) ==
-            RD_KAFKA_RESP_ERR_NO_ERROR &&
+        kafka_members(&kafka->clients.asking, kafka->config, timeout_ms, look_for_others, &revocation,
+                      &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR &&
         is_stable && !revocation.is_anothers) {
         kafka_drop_metadata(&kafka->group.membership);
         kafka->group.membership = now;
@@ -252,14 +252,15 @@ static bool is_unreachable(rd_kafka_resp_err_t code)
 // A coordinator that does not answer is an unavailable broker: the time starts again.
 static enum status end_outside(struct kafka_transport *kafka, struct error *error)
 {
-    struct group_view view = {.member = rd_kafka_memberid(kafka->consumer.rk)};
+    struct group_view view = {.member = rd_kafka_memberid(kafka->clients.consumer.rk)};
     bool is_stable;
     rd_kafka_resp_err_t code =
-        kafka_members(&kafka->asking, kafka->config, ASK_TIMEOUT_MS, count_member, &view, &is_stable);
+        kafka_members(&kafka->clients.asking, kafka->config, ASK_TIMEOUT_MS, count_member, &view, &is_stable);
     if (view.member)
-        rd_kafka_mem_free(kafka->consumer.rk, view.member);
+        rd_kafka_mem_free(kafka->clients.consumer.rk, view.member);
     if (is_unreachable(code)) {
-        (void)kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "asking for the group's members", code);
+        (void)kafka_error_set(error, STATUS_RETRY, &kafka->clients.consumer, "asking for the group's members",
+                              code);
         memcpy(kafka->outside.waiting, error->text, sizeof kafka->outside.waiting);
         kafka->outside.time_ms = 0;
         return STATUS_OK;
@@ -268,7 +269,7 @@ static enum status end_outside(struct kafka_transport *kafka, struct error *erro
         error, STATUS_RESTART, ERROR_BROKER,
         "no confirmed member of group %s for %lld s (--membership-timeout): %s. The group is %s and has %d"
         " members, this worker is %s of them",
-        kafka->config->group, (long long)kafka->outside.time_ms / 1000, kafka->outside.waiting,
+        kafka->config->group.name, (long long)kafka->outside.time_ms / 1000, kafka->outside.waiting,
         is_stable ? "stable" : "being rebalanced", view.n_members, view.has_us ? "one" : "none");
     return kafka_stop(kafka, error);
 }
@@ -290,7 +291,7 @@ enum status kafka_watch_membership(struct kafka_transport *kafka, const struct e
         snprintf(kafka->outside.waiting, sizeof kafka->outside.waiting, "Kafka at %.150s: %s %.250s",
                  kafka->config->brokers,
                  kafka->group.subscribed ? "not yet a member of group" : "reading topic",
-                 kafka->group.subscribed ? kafka->config->group : kafka->config->control);
+                 kafka->group.subscribed ? kafka->config->group.name : kafka->config->topics.control);
     kafka->outside.time_ms += step < STEP_MS_MAX ? step : STEP_MS_MAX;
     return kafka->outside.time_ms < kafka->outside.timeout_ms ? STATUS_OK : end_outside(kafka, error);
 }

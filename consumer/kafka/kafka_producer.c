@@ -118,8 +118,8 @@ enum status kafka_producer_open(struct kafka_producer **producer, const struct k
                                 const char *topic, struct error *error)
 {
     *producer = NULL;
-    struct kafka_topic required = {.name = topic, .n_partitions = config->n_partitions};
-    if (config->control && strcmp(topic, config->control) == 0)
+    struct kafka_topic required = {.name = topic, .n_partitions = config->topics.n_partitions};
+    if (config->topics.control && strcmp(topic, config->topics.control) == 0)
         required = (struct kafka_topic){.name = topic, .n_partitions = 1, .compacted = true};
     enum status status = require_topics(config, &required, 1, NULL, error);
     if (status == STATUS_OK)
@@ -175,21 +175,21 @@ enum status kafka_producer_open_transactional(struct kafka_producer **producer,
                                               struct error *error)
 {
     *producer = NULL;
-    struct kafka_topic topics[] = {{.name = config->jobs, .n_partitions = config->n_partitions},
-                                   {.name = config->control, .n_partitions = 1, .compacted = true}};
+    struct kafka_topic topics[] = {{.name = config->topics.jobs, .n_partitions = config->topics.n_partitions},
+                                   {.name = config->topics.control, .n_partitions = 1, .compacted = true}};
     size_t bytes_max = 0;
     enum status status = require_topics(config, topics, 2, &bytes_max, error);
     if (status == STATUS_OK)
-        status = allocate_producer(producer, config->jobs, error);
+        status = allocate_producer(producer, config->topics.jobs, error);
     if (status != STATUS_OK)
         return status;
     struct kafka_producer *opened = *producer;
     opened->record_bytes_max = bytes_max;
     status = open_handle(opened, config, transactional_id, error);
     if (status == STATUS_OK)
-        status = create_topic(opened, config->jobs, &opened->topic, error);
+        status = create_topic(opened, config->topics.jobs, &opened->topic, error);
     if (status == STATUS_OK)
-        status = create_topic(opened, config->control, &opened->control, error);
+        status = create_topic(opened, config->topics.control, &opened->control, error);
     char what[400];
     snprintf(what, sizeof what, "transactional id %.300s", transactional_id);
     if (status == STATUS_OK)
@@ -225,7 +225,8 @@ static enum status report_failure(struct kafka_producer *producer, struct error 
         return kafka_error_set(error, STATUS_REFUSE, &producer->handle, producer->topic_name, code);
     const struct kafka_config *config = producer->handle.config;
     char what[600];
-    snprintf(what, sizeof what, "writing to topics %.249s and %.249s", config->jobs, config->control);
+    snprintf(what, sizeof what, "writing to topics %.249s and %.249s", config->topics.jobs,
+             config->topics.control);
     enum status status =
         judge_fault(producer, rd_kafka_commit_transaction(producer->handle.rk, CALL_TIMEOUT_MS), what, error);
     return status == STATUS_OK ? kafka_error_set(error, STATUS_RETRY, &producer->handle, what, code) : status;

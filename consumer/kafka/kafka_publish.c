@@ -26,9 +26,9 @@ enum {
 // A batch may be as large as message.max.bytes, so no topic's limit may be smaller.
 static enum status limit_messages(struct kafka_transport *kafka, rd_kafka_conf_t *conf, struct error *error)
 {
-    size_t least = kafka->outputs.results_bytes_max < kafka->outputs.dead_bytes_max
-                       ? kafka->outputs.results_bytes_max
-                       : kafka->outputs.dead_bytes_max;
+    size_t least = kafka->publishing.outputs.results_bytes_max < kafka->publishing.outputs.dead_bytes_max
+                       ? kafka->publishing.outputs.results_bytes_max
+                       : kafka->publishing.outputs.dead_bytes_max;
     for (size_t i = 0; i < kafka->config->n_properties; i++) {
         const struct kafka_property *property = &kafka->config->properties[i];
         size_t wanted =
@@ -39,10 +39,11 @@ static enum status limit_messages(struct kafka_transport *kafka, rd_kafka_conf_t
     snprintf(value, sizeof value, "%zu", least < 1000000000 ? least : 1000000000);
     if (rd_kafka_conf_set(conf, "message.max.bytes", value, text, sizeof text) != RD_KAFKA_CONF_OK)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s", text);
-    kafka->outputs.results_bytes_max =
-        least < kafka->outputs.results_bytes_max ? least : kafka->outputs.results_bytes_max;
-    kafka->outputs.dead_bytes_max =
-        least < kafka->outputs.dead_bytes_max ? least : kafka->outputs.dead_bytes_max;
+    kafka->publishing.outputs.results_bytes_max = least < kafka->publishing.outputs.results_bytes_max
+                                                      ? least
+                                                      : kafka->publishing.outputs.results_bytes_max;
+    kafka->publishing.outputs.dead_bytes_max =
+        least < kafka->publishing.outputs.dead_bytes_max ? least : kafka->publishing.outputs.dead_bytes_max;
     return STATUS_OK;
 }
 
@@ -51,22 +52,22 @@ static void read_transaction_timeout(struct kafka_transport *kafka, rd_kafka_con
     char value[32] = "0";
     size_t size = sizeof value;
     rd_kafka_conf_get(conf, "transaction.timeout.ms", value, &size);
-    kafka->transaction_timeout_ms = atoi(value);
+    kafka->publishing.transaction_timeout_ms = atoi(value);
 }
 
 // A call that timed out does not say why, but the producer's last error may: no connection, no descriptor
 // left.
 static const char *cause_of(struct kafka_transport *kafka, const rd_kafka_error_t *fault)
 {
-    kafka_handle_serve(&kafka->producer);
+    kafka_handle_serve(&kafka->clients.producer);
     bool says_little = rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR__TIMED_OUT;
-    return says_little ? kafka->producer.last_error : "";
+    return says_little ? kafka->clients.producer.last_error : "";
 }
 
 // Aborts the open transaction of an earlier producer of our id: of a dead process, or the replaced one.
 static enum status begin_transactions(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
-    rd_kafka_error_t *fault = rd_kafka_init_transactions(kafka->producer.rk, timeout_ms);
+    rd_kafka_error_t *fault = rd_kafka_init_transactions(kafka->clients.producer.rk, timeout_ms);
     if (!fault)
         return STATUS_OK;
     enum status status = rd_kafka_error_is_retriable(fault) ? STATUS_RETRY : STATUS_REFUSE;
@@ -83,7 +84,7 @@ static void handle_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *mes
 {
     struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
     (void)rk;
-    kafka_refusals_add(&kafka->refusals, message->_private, message->err,
+    kafka_refusals_add(&kafka->publishing.refusals, message->_private, message->err,
                        message->rkt ? rd_kafka_topic_name(message->rkt) : "", message->partition);
 }
 
@@ -98,35 +99,37 @@ static enum status open_producer(struct kafka_transport *kafka, struct error *er
     }
     read_transaction_timeout(kafka, conf);
     rd_kafka_conf_set_dr_msg_cb(conf, handle_delivery_report);
-    kafka->producer.owner = kafka;
-    return kafka_handle_open(&kafka->producer, kafka->config, KAFKA_TRANSACTIONAL, conf, error);
+    kafka->clients.producer.owner = kafka;
+    return kafka_handle_open(&kafka->clients.producer, kafka->config, KAFKA_TRANSACTIONAL, conf, error);
 }
 
 enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     enum status status = STATUS_OK;
     // A producer without topics is the new one, which did not reach its coordinator at the last attempt.
-    if (kafka->outputs.results)
+    if (kafka->publishing.outputs.results)
         kafka_publish_close(kafka, clock_ms() + REPLACE_TIMEOUT_MS);
-    if (!kafka->producer.rk)
+    if (!kafka->clients.producer.rk)
         status = open_producer(kafka, error);
     if (status == STATUS_OK)
         status = begin_transactions(kafka, timeout_ms, error);
     if (status != STATUS_OK)
         return status;
-    kafka->outputs.results = rd_kafka_topic_new(kafka->producer.rk, kafka->config->results, NULL);
-    kafka->outputs.dead = rd_kafka_topic_new(kafka->producer.rk, kafka->config->dead, NULL);
+    kafka->publishing.outputs.results =
+        rd_kafka_topic_new(kafka->clients.producer.rk, kafka->config->topics.results, NULL);
+    kafka->publishing.outputs.dead =
+        rd_kafka_topic_new(kafka->clients.producer.rk, kafka->config->topics.dead, NULL);
     return STATUS_OK;
 }
 
 void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms)
 {
-    if (kafka->outputs.results)
-        rd_kafka_topic_destroy(kafka->outputs.results);
-    if (kafka->outputs.dead)
-        rd_kafka_topic_destroy(kafka->outputs.dead);
-    kafka->outputs.results = kafka->outputs.dead = NULL;
-    kafka_handle_close(&kafka->producer, deadline_ms);
+    if (kafka->publishing.outputs.results)
+        rd_kafka_topic_destroy(kafka->publishing.outputs.results);
+    if (kafka->publishing.outputs.dead)
+        rd_kafka_topic_destroy(kafka->publishing.outputs.dead);
+    kafka->publishing.outputs.results = kafka->publishing.outputs.dead = NULL;
+    kafka_handle_close(&kafka->clients.producer, deadline_ms);
 }
 
 // ---- records ----
@@ -171,10 +174,10 @@ static enum status produce_record(struct kafka_transport *kafka, const struct ou
     rd_kafka_headers_t *headers = rd_kafka_headers_new((size_t)(record->n_headers + record->own->n_items));
     add_headers(headers, record->headers, record->n_headers);
     add_headers(headers, record->own->items, record->own->n_items);
-    void *opaque = kafka_refusals_opaque(&kafka->refusals, record->index);
+    void *opaque = kafka_refusals_opaque(&kafka->publishing.refusals, record->index);
     for (;;) {
         rd_kafka_resp_err_t code =
-            rd_kafka_producev(kafka->producer.rk, RD_KAFKA_V_RKT(record->topic),
+            rd_kafka_producev(kafka->clients.producer.rk, RD_KAFKA_V_RKT(record->topic),
                               RD_KAFKA_V_KEY(record->key.data, record->key.size),
                               RD_KAFKA_V_VALUE((void *)record->value.data, record->value.size),
                               RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers),
@@ -182,26 +185,27 @@ static enum status produce_record(struct kafka_transport *kafka, const struct ou
         if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
             return STATUS_OK;
         if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL && kafka_remaining_ms(deadline_ms) > 0) {
-            rd_kafka_poll(kafka->producer.rk, QUEUE_FULL_WAIT_MS);
+            rd_kafka_poll(kafka->clients.producer.rk, QUEUE_FULL_WAIT_MS);
             continue;
         }
         rd_kafka_headers_destroy(headers);
-        kafka_refusals_add(&kafka->refusals, opaque, code, record->topic_name, RD_KAFKA_PARTITION_UA);
-        return kafka_error_set(error, STATUS_RETRY, &kafka->producer, record->topic_name, code);
+        kafka_refusals_add(&kafka->publishing.refusals, opaque, code, record->topic_name,
+                           RD_KAFKA_PARTITION_UA);
+        return kafka_error_set(error, STATUS_RETRY, &kafka->clients.producer, record->topic_name, code);
     }
 }
 
 static enum status encode_result(struct kafka_transport *kafka, const struct job *job,
                                  struct outgoing *record, struct error *error)
 {
-    buffer_clear(&kafka->scratch.value);
-    result_encode(job, job->source.encoding, &kafka->scratch.value);
-    headers_of_result(&kafka->scratch.headers, job, kafka->config->group, kafka->config->worker,
-                      clock_wall_us());
-    record->value = (struct text){kafka->scratch.value.data, kafka->scratch.value.size};
-    if (!kafka->scratch.value.failed)
+    buffer_clear(&kafka->publishing.scratch.value);
+    result_encode(job, job->source.encoding, &kafka->publishing.scratch.value);
+    headers_of_result(&kafka->publishing.scratch.headers, job, kafka->config->group.name,
+                      kafka->config->worker, clock_wall_us());
+    record->value = (struct text){kafka->publishing.scratch.value.data, kafka->publishing.scratch.value.size};
+    if (!kafka->publishing.scratch.value.failed)
         return STATUS_OK;
-    kafka->scratch.value.failed = false;
+    kafka->publishing.scratch.value.failed = false;
     return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode a result");
 }
 
@@ -233,7 +237,7 @@ static enum status shrink_result(struct kafka_transport *kafka, struct job *job,
         &too_large, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
         "the result's %zu bytes do not fit topic %s, which takes %zu bytes a record (max.message.bytes)",
         record->value.size, record->topic_name, record->bytes_max);
-    kafka->figures.n_oversize++;
+    kafka->figures.records.n_oversize++;
     job_fail(job, &too_large);
     enum status status = encode_result(kafka, job, record, error);
     if (status != STATUS_OK || fits_in_message(record))
@@ -246,14 +250,14 @@ static enum status shrink_result(struct kafka_transport *kafka, struct job *job,
 static enum status publish_result(struct kafka_transport *kafka, struct job *job, size_t index,
                                   int64_t deadline_ms, struct error *error)
 {
-    struct outgoing record = {kafka->outputs.results,
-                              kafka->config->results,
-                              kafka->outputs.results_bytes_max,
+    struct outgoing record = {kafka->publishing.outputs.results,
+                              kafka->config->topics.results,
+                              kafka->publishing.outputs.results_bytes_max,
                               key_of(job),
                               {0},
                               NULL,
                               0,
-                              &kafka->scratch.headers,
+                              &kafka->publishing.scratch.headers,
                               index};
     struct error unreadable;
     if (is_bare(job))
@@ -284,26 +288,32 @@ static enum status publish_dead_letter(struct kafka_transport *kafka, struct job
                                        int64_t deadline_ms, struct error *error)
 {
     const struct job_source *source = &job->source;
-    struct outgoing record = {kafka->outputs.dead, kafka->config->dead,     kafka->outputs.dead_bytes_max,
-                              source->key,         source->record,          source->headers,
-                              source->n_headers,   &kafka->scratch.headers, index};
+    struct outgoing record = {kafka->publishing.outputs.dead,
+                              kafka->config->topics.dead,
+                              kafka->publishing.outputs.dead_bytes_max,
+                              source->key,
+                              source->record,
+                              source->headers,
+                              source->n_headers,
+                              &kafka->publishing.scratch.headers,
+                              index};
     int64_t now_us = clock_wall_us();
     char name[DEAD_KEY_BYTES];
     bool cut = source->has_more_headers;
-    headers_of_dead_letter(&kafka->scratch.headers, job, cut ? HEADERS_BEYOND : NULL, now_us);
-    if (kafka->outputs.dead_is_compacted)
+    headers_of_dead_letter(&kafka->publishing.scratch.headers, job, cut ? HEADERS_BEYOND : NULL, now_us);
+    if (kafka->publishing.outputs.dead_is_compacted)
         record.key = dead_key(job, name);
     if (!is_bare(job) && !fits_in_message(&record)) {
-        kafka->figures.n_oversize++;
+        kafka->figures.records.n_oversize++;
         record.value = (struct text){0};
-        headers_of_dead_letter(&kafka->scratch.headers, job, cut ? "value, " HEADERS_BEYOND : "value",
-                               now_us);
+        headers_of_dead_letter(&kafka->publishing.scratch.headers, job,
+                               cut ? "value, " HEADERS_BEYOND : "value", now_us);
     }
     if (is_bare(job) || !fits_in_message(&record)) {
         record.key = dead_key(job, name);
         record.value = (struct text){0};
         record.n_headers = 0;
-        headers_of_dead_letter(&kafka->scratch.headers, job, "value, key, headers", now_us);
+        headers_of_dead_letter(&kafka->publishing.scratch.headers, job, "value, key, headers", now_us);
     }
     return produce_record(kafka, &record, deadline_ms, error);
 }
@@ -330,11 +340,11 @@ enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct erro
     struct {
         const char *topic;
         size_t *bytes_max;
-    } limits[] = {{kafka->config->results, &kafka->outputs.results_bytes_max},
-                  {kafka->config->dead, &kafka->outputs.dead_bytes_max}};
+    } limits[] = {{kafka->config->topics.results, &kafka->publishing.outputs.results_bytes_max},
+                  {kafka->config->topics.dead, &kafka->publishing.outputs.dead_bytes_max}};
     for (int i = 0; i < 2; i++) {
         struct kafka_topic_settings settings;
-        kafka_topic_read_settings(&kafka->producer, limits[i].topic, SETTINGS_TIMEOUT_MS, &settings);
+        kafka_topic_read_settings(&kafka->clients.producer, limits[i].topic, SETTINGS_TIMEOUT_MS, &settings);
         if (kafka_topic_check(limits[i].topic, &settings, error) != STATUS_OK)
             return error->status;
         if (settings.bytes_max < *limits[i].bytes_max)
@@ -345,25 +355,26 @@ enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct erro
 
 enum status kafka_publish_flush(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
-    rd_kafka_resp_err_t code = rd_kafka_flush(kafka->producer.rk, kafka_remaining_ms(deadline_ms));
+    rd_kafka_resp_err_t code = rd_kafka_flush(kafka->clients.producer.rk, kafka_remaining_ms(deadline_ms));
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return kafka_error_set(error, STATUS_RETRY, &kafka->producer, "sending records one by one", code);
-    if (kafka->refusals.n_records == 0)
+        return kafka_error_set(error, STATUS_RETRY, &kafka->clients.producer, "sending records one by one",
+                               code);
+    if (kafka->publishing.refusals.n_records == 0)
         return STATUS_OK;
     return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED, "topic %s refused a record",
-                     kafka->refusals.topic);
+                     kafka->publishing.refusals.topic);
 }
 
 enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *job, size_t index,
                                     int64_t deadline_ms, struct error *error)
 {
-    kafka->refusals.is_alone = true;
+    kafka->publishing.refusals.is_alone = true;
     enum status status = kafka_publish_job(kafka, job, index, deadline_ms, error);
     if (status == STATUS_OK)
         status = kafka_publish_flush(kafka, deadline_ms, error);
-    kafka->refusals.is_alone = false;
+    kafka->publishing.refusals.is_alone = false;
     // Records may be small enough one by one, but too large for the topic as a batch.
-    if (status == STATUS_OK && kafka->refusals.code != RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+    if (status == STATUS_OK && kafka->publishing.refusals.code != RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
         job->source.is_doubted = false;
     return status;
 }
@@ -373,12 +384,13 @@ enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job
 {
     if (job->source.record.data) // a dead letter already, which has the reason
         return STATUS_OK;
-    buffer_clear(&kafka->scratch.value);
-    job_encode(job, job->source.encoding, &kafka->scratch.value);
-    if (kafka->scratch.value.failed ||
+    buffer_clear(&kafka->publishing.scratch.value);
+    job_encode(job, job->source.encoding, &kafka->publishing.scratch.value);
+    if (kafka->publishing.scratch.value.failed ||
         !job_set_text(job, &job->source.record,
-                      (struct text){kafka->scratch.value.data, kafka->scratch.value.size})) {
-        kafka->scratch.value.failed = false;
+                      (struct text){kafka->publishing.scratch.value.data,
+                                    kafka->publishing.scratch.value.size})) {
+        kafka->publishing.scratch.value.failed = false;
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a dead letter");
     }
     job_fail(job, refused);

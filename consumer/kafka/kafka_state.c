@@ -12,7 +12,7 @@ enum status kafka_stop(struct kafka_transport *kafka, const struct error *error)
 
 bool kafka_is_down(const struct kafka_transport *kafka)
 {
-    return kafka->consumer.is_down || kafka->producer.is_down;
+    return kafka->clients.consumer.is_down || kafka->clients.producer.is_down;
 }
 
 // The maps belong to a deleted topic: a record of the new one at the same offset would count as finished or
@@ -20,12 +20,14 @@ bool kafka_is_down(const struct kafka_transport *kafka)
 enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error)
 {
     error_set(error, STATUS_RESTART, ERROR_BROKER,
-              "topic %s was deleted or recreated while its jobs ran here: %s", kafka->config->jobs, how);
+              "topic %s was deleted or recreated while its jobs ran here: %s", kafka->config->topics.jobs,
+              how);
     return kafka_stop(kafka, error);
 }
 
 bool kafka_is_cooperative(const struct kafka_transport *kafka)
 {
-    const char *protocol = rd_kafka_rebalance_protocol(kafka->consumer.rk); // NULL: its group is closed
+    const char *protocol =
+        rd_kafka_rebalance_protocol(kafka->clients.consumer.rk); // NULL: its group is closed
     return protocol && strcmp(protocol, "COOPERATIVE") == 0;
 }

@@ -201,7 +201,7 @@ enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka
             return status;
         if (n_partitions > 0)
             continue;
-        if (!config->create_topics)
+        if (!config->topics.create)
             return error_set(error, STATUS_REFUSE, ERROR_BROKER,
                              "Kafka at %s has no topic %s; create it, or have it created (--create-topics)",
                              config->brokers, topics[i].name);

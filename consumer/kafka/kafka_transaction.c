@@ -43,17 +43,17 @@ static bool try_again(struct kafka_transport *kafka, enum outcome outcome, int64
 {
     if (outcome != OUTCOME_RETRY || kafka_remaining_ms(deadline_ms) == 0)
         return false;
-    rd_kafka_poll(kafka->producer.rk, RETRY_WAIT_MS);
-    return !kafka->producer.is_down;
+    rd_kafka_poll(kafka->clients.producer.rk, RETRY_WAIT_MS);
+    return !kafka->clients.producer.is_down;
 }
 
 // The coordinator fences a producer whose transaction is open for longer than transaction.timeout.ms, and one
 // whose transactional id a newer producer uses. The second means that two workers share a slot.
 static bool is_duplicate_id(const struct kafka_transport *kafka, const rd_kafka_error_t *fault)
 {
-    int64_t open_ms = clock_ms() - kafka->transaction.began_ms;
+    int64_t open_ms = clock_ms() - kafka->publishing.transaction.began_ms;
     return rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR__FENCED &&
-           open_ms < kafka->transaction_timeout_ms / 2;
+           open_ms < kafka->publishing.transaction_timeout_ms / 2;
 }
 
 // Takes ownership of the fault.
@@ -84,7 +84,7 @@ static enum outcome judge_fault(struct kafka_transport *kafka, rd_kafka_error_t 
 // The producer has failed. A new one continues after it has determined the transaction's outcome.
 static enum status give_up_producer(struct kafka_transport *kafka, const struct error *error)
 {
-    kafka->transaction.phase = TRANSACTION_BROKEN;
+    kafka->publishing.transaction.phase = TRANSACTION_BROKEN;
     return error->status;
 }
 
@@ -177,7 +177,7 @@ static void drop_twins(struct transaction *transaction, struct job *const *jobs,
 static enum status choose_fates(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                 enum fate *fates, struct error *error)
 {
-    struct transaction *transaction = &kafka->transaction;
+    struct transaction *transaction = &kafka->publishing.transaction;
     transaction->entries = calloc(n_jobs + 1, sizeof *transaction->entries);
     if (!transaction->entries)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to commit %zu jobs", n_jobs);
@@ -203,13 +203,13 @@ static enum status choose_fates(struct kafka_transport *kafka, struct job *const
 static void set_committed(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                           const enum fate *fates, bool *committed)
 {
-    struct transaction *transaction = &kafka->transaction;
+    struct transaction *transaction = &kafka->publishing.transaction;
     size_t n_kept = 0;
     for (size_t i = 0; i < n_jobs; i++) {
         committed[i] = fates[i] != FATE_DROP;
         kafka->figures.n_dropped += !committed[i];
         if (committed[i])
-            kafka_refusals_published(&kafka->refusals, jobs[i]);
+            kafka_refusals_published(&kafka->publishing.refusals, jobs[i]);
         if (fates[i] == FATE_TELL)
             find_unacknowledged(transaction, jobs[i])->reported = true;
     }
@@ -250,29 +250,30 @@ static enum status publish_jobs(struct kafka_transport *kafka, struct job *const
 // Adds the partition's map with the entries finished, as a copy, because the commit may fail.
 static enum status add_offset(struct kafka_transport *kafka, struct partition *partition, struct error *error)
 {
-    struct transaction *transaction = &kafka->transaction;
+    struct transaction *transaction = &kafka->publishing.transaction;
     struct offset_map map = partition->map;
     for (size_t i = 0; i < transaction->n_entries; i++) {
         if (transaction->entries[i].partition == partition->id)
             offset_map_finish(&map, transaction->entries[i].offset);
     }
-    buffer_clear(&kafka->scratch.map);
-    offset_map_encode(&map, &kafka->scratch.map);
+    buffer_clear(&kafka->publishing.scratch.map);
+    offset_map_encode(&map, &kafka->publishing.scratch.map);
     partition->promising = suspects_encode(&partition->suspects, &map, kafka->identity.owner,
-                                           partition->leaving, &kafka->scratch.map);
-    void *metadata = kafka->scratch.map.failed ? NULL : malloc(kafka->scratch.map.size + 1);
+                                           partition->leaving, &kafka->publishing.scratch.map);
+    void *metadata =
+        kafka->publishing.scratch.map.failed ? NULL : malloc(kafka->publishing.scratch.map.size + 1);
     if (!metadata) {
-        kafka->scratch.map.failed = false;
+        kafka->publishing.scratch.map.failed = false;
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode an offset map");
     }
-    memcpy(metadata, kafka->scratch.map.data, kafka->scratch.map.size + 1);
+    memcpy(metadata, kafka->publishing.scratch.map.data, kafka->publishing.scratch.map.size + 1);
     rd_kafka_topic_partition_t *offset =
-        rd_kafka_topic_partition_list_add(transaction->offsets, kafka->config->jobs, partition->id);
+        rd_kafka_topic_partition_list_add(transaction->offsets, kafka->config->topics.jobs, partition->id);
     offset->offset = map.watermark;
     offset->metadata = metadata;
-    offset->metadata_size = kafka->scratch.map.size;
-    if (kafka->figures.map_bytes_max < (int32_t)kafka->scratch.map.size)
-        kafka->figures.map_bytes_max = (int32_t)kafka->scratch.map.size;
+    offset->metadata_size = kafka->publishing.scratch.map.size;
+    if (kafka->figures.map_bytes_max < (int32_t)kafka->publishing.scratch.map.size)
+        kafka->figures.map_bytes_max = (int32_t)kafka->publishing.scratch.map.size;
     return STATUS_OK;
 }
 
@@ -292,10 +293,10 @@ static bool has_progress(const struct transaction *transaction, const struct par
 static enum status collect_offsets(struct kafka_transport *kafka, struct error *error)
 {
     enum status status = STATUS_OK;
-    kafka->transaction.offsets = rd_kafka_topic_partition_list_new(8);
+    kafka->publishing.transaction.offsets = rd_kafka_topic_partition_list_new(8);
     kafka->figures.map_bytes_max = 0;
     for (int32_t i = 0; i < kafka->partitions.n_items && status == STATUS_OK; i++) {
-        if (has_progress(&kafka->transaction, kafka->partitions.items[i]))
+        if (has_progress(&kafka->publishing.transaction, kafka->partitions.items[i]))
             status = add_offset(kafka, kafka->partitions.items[i], error);
     }
     return status;
@@ -306,7 +307,7 @@ static enum status collect_offsets(struct kafka_transport *kafka, struct error *
 // The transaction is committed: updates the maps.
 static void apply_entries(struct kafka_transport *kafka)
 {
-    struct transaction *transaction = &kafka->transaction;
+    struct transaction *transaction = &kafka->publishing.transaction;
     for (size_t i = 0; i < transaction->n_entries; i++) {
         const struct transaction_entry *entry = &transaction->entries[i];
         struct partition *partition = partition_find(&kafka->partitions, entry->partition);
@@ -344,18 +345,19 @@ static enum status add_unacknowledged(struct transaction *transaction, struct er
 
 static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
-    kafka->transaction.phase = TRANSACTION_ABORTING;
+    kafka->publishing.transaction.phase = TRANSACTION_ABORTING;
     enum outcome outcome;
     do {
-        outcome = judge_fault(kafka, rd_kafka_abort_transaction(kafka->producer.rk, call_ms(deadline_ms)),
-                              "aborting a transaction", error);
+        outcome =
+            judge_fault(kafka, rd_kafka_abort_transaction(kafka->clients.producer.rk, call_ms(deadline_ms)),
+                        "aborting a transaction", error);
     } while (try_again(kafka, outcome, deadline_ms));
     if (outcome == OUTCOME_RETRY)
         return STATUS_RETRY;
     if (outcome != OUTCOME_DONE) // neither aborted nor to be aborted again
         return give_up_producer(kafka, error);
     kafka->figures.n_aborts++;
-    clear_transaction(&kafka->transaction);
+    clear_transaction(&kafka->publishing.transaction);
     return STATUS_OK;
 }
 
@@ -370,11 +372,12 @@ static enum status abort_because(struct kafka_transport *kafka, struct error *er
 
 static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
-    kafka->transaction.phase = TRANSACTION_COMMITTING;
+    kafka->publishing.transaction.phase = TRANSACTION_COMMITTING;
     enum outcome outcome;
     do {
-        outcome = judge_fault(kafka, rd_kafka_commit_transaction(kafka->producer.rk, call_ms(deadline_ms)),
-                              "committing a transaction", error);
+        outcome =
+            judge_fault(kafka, rd_kafka_commit_transaction(kafka->clients.producer.rk, call_ms(deadline_ms)),
+                        "committing a transaction", error);
     } while (try_again(kafka, outcome, deadline_ms));
     if (outcome == OUTCOME_BROKEN)
         return give_up_producer(kafka, error);
@@ -392,7 +395,7 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
 static void sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
                      const struct offset_map *map)
 {
-    struct transaction *transaction = &kafka->transaction;
+    struct transaction *transaction = &kafka->publishing.transaction;
     struct partition *partition = partition_find(&kafka->partitions, committed->partition);
     size_t n_kept = 0;
     for (size_t i = 0; i < transaction->n_entries; i++) {
@@ -411,11 +414,12 @@ static void sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partiti
 
 static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
-    if (!kafka->transaction.offsets) { // it was aborted before its producer was replaced
-        clear_transaction(&kafka->transaction);
+    if (!kafka->publishing.transaction.offsets) { // it was aborted before its producer was replaced
+        clear_transaction(&kafka->publishing.transaction);
         return STATUS_OK;
     }
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_copy(kafka->transaction.offsets);
+    rd_kafka_topic_partition_list_t *list =
+        rd_kafka_topic_partition_list_copy(kafka->publishing.transaction.offsets);
     enum status status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline_ms), error);
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
         struct offset_map map;
@@ -426,7 +430,7 @@ static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms
             sort_out(kafka, &list->elems[i], &map);
     }
     rd_kafka_topic_partition_list_destroy(list);
-    if (status == STATUS_OK && add_unacknowledged(&kafka->transaction, error) == STATUS_OK)
+    if (status == STATUS_OK && add_unacknowledged(&kafka->publishing.transaction, error) == STATUS_OK)
         return STATUS_OK;
     return error->status == STATUS_RETRY ? STATUS_RETRY : kafka_stop(kafka, error);
 }
@@ -439,13 +443,13 @@ static enum status replace_producer(struct kafka_transport *kafka, int64_t deadl
     if (status != STATUS_OK)
         return kafka_stop(kafka, error);
     kafka->figures.n_producers++;
-    kafka->transaction.phase = TRANSACTION_UNKNOWN;
+    kafka->publishing.transaction.phase = TRANSACTION_UNKNOWN;
     return STATUS_OK;
 }
 
 enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
-    struct transaction *transaction = &kafka->transaction;
+    struct transaction *transaction = &kafka->publishing.transaction;
     enum status status = kafka->stopped.status;
     if (status != STATUS_OK) {
         *error = kafka->stopped;
@@ -468,9 +472,9 @@ enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t dea
 
 void kafka_transaction_finish(struct kafka_transport *kafka)
 {
-    clear_transaction(&kafka->transaction);
-    free(kafka->transaction.unacknowledged);
-    kafka->transaction = (struct transaction){0};
+    clear_transaction(&kafka->publishing.transaction);
+    free(kafka->publishing.transaction.unacknowledged);
+    kafka->publishing.transaction = (struct transaction){0};
 }
 
 // ---- a commit ----
@@ -480,7 +484,8 @@ static enum status send_offsets(struct kafka_transport *kafka, int64_t deadline_
     enum outcome outcome;
     do {
         rd_kafka_error_t *fault =
-            rd_kafka_send_offsets_to_transaction(kafka->producer.rk, kafka->transaction.offsets,
+            rd_kafka_send_offsets_to_transaction(kafka->clients.producer.rk,
+                                                 kafka->publishing.transaction.offsets,
                                                  kafka->group.membership, call_ms(deadline_ms));
         outcome = judge_fault(kafka, fault, "sending offsets", error);
     } while (try_again(kafka, outcome, deadline_ms));
@@ -493,17 +498,18 @@ static enum status run_transaction(struct kafka_transport *kafka, struct job *co
                                    const enum fate *fates, int64_t deadline_ms, struct error *error)
 {
     enum status status = is_between_owners(kafka) ? STATUS_OK : collect_offsets(kafka, error);
-    if (status != STATUS_OK || !kafka->transaction.offsets || kafka->transaction.offsets->cnt == 0) {
-        clear_transaction(&kafka->transaction);
+    if (status != STATUS_OK || !kafka->publishing.transaction.offsets ||
+        kafka->publishing.transaction.offsets->cnt == 0) {
+        clear_transaction(&kafka->publishing.transaction);
         return status;
     }
-    kafka->transaction.began_ms = clock_ms();
-    enum outcome outcome =
-        judge_fault(kafka, rd_kafka_begin_transaction(kafka->producer.rk), "beginning a transaction", error);
+    kafka->publishing.transaction.began_ms = clock_ms();
+    enum outcome outcome = judge_fault(kafka, rd_kafka_begin_transaction(kafka->clients.producer.rk),
+                                       "beginning a transaction", error);
     if (outcome == OUTCOME_BROKEN)
         return give_up_producer(kafka, error);
     if (outcome != OUTCOME_DONE) {
-        clear_transaction(&kafka->transaction);
+        clear_transaction(&kafka->publishing.transaction);
         return STATUS_RETRY;
     }
     fault_point(FAULT_BEGUN);
@@ -516,10 +522,10 @@ static enum status run_transaction(struct kafka_transport *kafka, struct job *co
         fault_point(FAULT_OFFSETS_SENT);
         status = commit_it(kafka, deadline_ms, error);
         if (status == STATUS_OK)
-            clear_transaction(&kafka->transaction);
+            clear_transaction(&kafka->publishing.transaction);
         return status;
     }
-    return kafka->transaction.phase == TRANSACTION_BROKEN ? status : abort_because(kafka, error);
+    return kafka->publishing.transaction.phase == TRANSACTION_BROKEN ? status : abort_because(kafka, error);
 }
 
 enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
@@ -534,7 +540,7 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
         return error->status;
     }
     if (kafka_is_down(kafka)) // it would only time out
-        return kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "no broker is up",
+        return kafka_error_set(error, STATUS_RETRY, &kafka->clients.consumer, "no broker is up",
                                RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
     enum status status = kafka_transaction_resolve(kafka, deadline_ms, error);
     if (status == STATUS_OK && kafka->config->refuse_deleted) // a commit skips gaps
@@ -545,7 +551,7 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
     if (!fates)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to commit %zu jobs", n_jobs);
     kafka_refresh_membership(kafka);
-    status = kafka_refusals_begin(&kafka->refusals, n_jobs, error);
+    status = kafka_refusals_begin(&kafka->publishing.refusals, n_jobs, error);
     if (status == STATUS_OK)
         status = choose_fates(kafka, jobs, n_jobs, fates, error);
     if (status == STATUS_OK)
@@ -554,7 +560,7 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
         status = kafka_isolation_count(kafka, jobs, n_jobs, error);
     if (status == STATUS_OK)
         set_committed(kafka, jobs, n_jobs, fates, committed);
-    kafka_refusals_end(&kafka->refusals);
+    kafka_refusals_end(&kafka->publishing.refusals);
     free(fates);
     kafka->figures.commit_us = clock_wall_us() - began_us;
     return status;

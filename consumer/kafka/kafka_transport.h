@@ -158,18 +158,34 @@ struct kafka_scratch {
     struct header record_headers[KAFKA_HEADERS_MAX];
 };
 
-struct kafka_transport {
-    struct transport base;
-    const struct kafka_config *config;
-    struct kafka_identity identity;
+struct kafka_clients {
     struct kafka_handle consumer, producer;
     struct kafka_asking asking; // for the group's members
+};
+
+struct kafka_intake {
     // The partitions' records, separate from group events: records beyond the window wait here while group
     // events are served. Pausing the partitions would discard fetched records.
     rd_kafka_queue_t *records;
     const struct transport_events *events; // during poll
     int wake_file;                         // eventfd
     bool paused;
+};
+
+struct kafka_publishing {
+    struct kafka_outputs outputs;
+    struct kafka_refusals refusals;
+    struct transaction transaction;
+    int transaction_timeout_ms;
+    struct kafka_scratch scratch;
+};
+
+struct kafka_transport {
+    struct transport base;
+    const struct kafka_config *config;
+    struct kafka_identity identity;
+    struct kafka_clients clients;
+    struct kafka_intake intake;
     struct kafka_control control;
     struct kafka_group group;
     struct kafka_outside outside;
@@ -177,11 +193,7 @@ struct kafka_transport {
     struct kafka_hindrance hindrance;
     struct partition_table partitions;
     bool alone; // a job is computed alone
-    struct kafka_outputs outputs;
-    struct kafka_refusals refusals;
-    struct transaction transaction;
-    int transaction_timeout_ms;
-    struct kafka_scratch scratch;
+    struct kafka_publishing publishing;
     struct kafka_figures figures;
     struct error stopped; // status STATUS_OK: running; else the error of every further call
 };

@@ -28,18 +28,22 @@ struct held {
     bool is_reported; // for longer than a transaction of ours takes
 };
 
+struct fetching {
+    bool paused;      // state in librdkafka
+    bool rewind;      // fetch again from the map's position
+    bool was_rewound; // because it was quiet, no record since
+    bool at_end;      // everything up to `end` was delivered
+    int64_t end;      // log end as last seen; -1: unknown
+    int64_t moved_ms; // when a record or the end was last seen
+};
+
 struct partition {
     int32_t id;
-    bool owned;        // assigned now: finished jobs may be published
-    bool paused;       // state in librdkafka
-    bool rewind;       // fetch again from the map's position
-    bool at_end;       // everything up to `end` was delivered
-    int64_t end;       // log end as last seen; -1: unknown
+    bool owned; // assigned now: finished jobs may be published
+    struct fetching fetching;
     int64_t committed; // the group's committed offset; -1: none
-    int64_t moved_ms;  // when a record or the end was last seen
     struct gaps gaps;
     struct held held;
-    bool was_rewound; // rewound because it was quiet, no record since
     struct offset_map map;
     struct suspects suspects;
     bool unsaved;      // the state of suspects must be committed

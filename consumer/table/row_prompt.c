@@ -261,25 +261,25 @@ static enum status add_choices(struct row_prompt *prompt, const struct row_promp
     const char *list = options->choice;
     for (const char *comma = list; (comma = strchr(comma, ',')); comma++)
         n++;
-    prompt->choices = arena_allocate_array(&prompt->arena, n, sizeof *prompt->choices);
+    prompt->choices.items = arena_allocate_array(&prompt->arena, n, sizeof *prompt->choices.items);
     char *copy = arena_copy(&prompt->arena, list, strlen(list));
-    if (!prompt->choices || !copy)
+    if (!prompt->choices.items || !copy)
         return refuse_memory(error);
     add_member(prompt, "structured_outputs");
     buffer_add_string(&prompt->parameters, "{\"choice\":[");
-    for (prompt->n_choices = 0; prompt->n_choices < n;) {
+    for (prompt->choices.n = 0; prompt->choices.n < n;) {
         size_t size = strcspn(copy, ",");
         struct text choice = trim_blanks((struct text){copy, size});
-        for (size_t i = 0; i < prompt->n_choices; i++)
-            if (text_equal(prompt->choices[i], choice))
+        for (size_t i = 0; i < prompt->choices.n; i++)
+            if (text_equal(prompt->choices.items[i], choice))
                 return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: \"%.*s\" occurs twice",
                                  (int)choice.size, choice.data);
         if (!choice.size)
             return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: a label is empty");
-        if (prompt->n_choices)
+        if (prompt->choices.n)
             buffer_add_byte(&prompt->parameters, ',');
         json_encode_string(choice, &prompt->parameters);
-        prompt->choices[prompt->n_choices++] = choice;
+        prompt->choices.items[prompt->choices.n++] = choice;
         copy += size + 1;
     }
     buffer_add_string(&prompt->parameters, "]}");

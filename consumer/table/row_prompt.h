@@ -39,14 +39,18 @@ struct row_seed {
     int64_t value;
 };
 
+struct row_choices {
+    struct text *items; // [n]
+    size_t n;
+};
+
 struct row_prompt {
     const struct table_columns *columns;
     struct template *prompt, *system, *messages;
     struct row_columns read;
     struct value variables;     // object: row, and the columns
     struct value_member *names; // [columns->n + 1]
-    struct text *choices;       // [n_choices]
-    size_t n_choices;
+    struct row_choices choices;
     struct value schema;      // VALUE_NULL: none
     struct buffer parameters; // members behind the messages, each begun by a comma
     bool has_temperature;     // by an option or a parameter

@@ -47,11 +47,12 @@ static void begin(const char *name)
     }
     has_coordinators = true;
     member_init(&member, brokers, name);
-    member.config.n_partitions = N_PARTITIONS;
+    member.config.topics.n_partitions = N_PARTITIONS;
     if (kafka_create_topics(&member.config, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     for (int i = 0; i < N_PARTITIONS; i++)
-        probe_produce_jobs(brokers, member.config.jobs, i, i * N_JOBS / N_PARTITIONS, N_JOBS / N_PARTITIONS);
+        probe_produce_jobs(brokers, member.config.topics.jobs, i, i * N_JOBS / N_PARTITIONS,
+                           N_JOBS / N_PARTITIONS);
 }
 
 static void answer_all(void)
@@ -64,7 +65,7 @@ static void answer_all(void)
                      member.last_log, member.warnings);
     }
     member_commit(&member, NULL);
-    probe_assert_one_each(brokers, member.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, member.config.topics.results, "job-", N_JOBS);
     member_finish(&member);
 }
 
@@ -178,7 +179,7 @@ static void a_coordinator_that_moves_costs_no_job(void **state)
         member_commit(&member, NULL);
     member_receive(&member, N_JOBS / 4);
     member_commit(&member, NULL);
-    probe_assert_one_each(brokers, member.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, member.config.topics.results, "job-", N_JOBS);
     assert_int_equal(member.n_dropped, 0);
     member_finish(&member);
 }
@@ -241,15 +242,15 @@ static void topics_that_were_just_created_are_used_by_every_broker(void **state)
     for (int round = 0; round < 3; round++) {
         int n_records = 0;
         member_init(&member, brokers, "created");
-        member.config.n_partitions = N_PARTITIONS;
+        member.config.topics.n_partitions = N_PARTITIONS;
         cluster_pause(3);
         member.config.brokers = cluster_address(1);
         if (kafka_create_topics(&member.config, &error) != STATUS_OK)
             fail_msg("%s", error.text);
         member.config.brokers = cluster_address(3);
         cluster_resume(3);
-        if (kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_WRITTEN, count_record, &n_records,
-                             &error) != STATUS_OK)
+        if (kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_READ_WRITTEN, count_record,
+                             &n_records, &error) != STATUS_OK)
             fail_msg("%s", error.text);
         assert_int_equal(n_records, 0);
         member_finish(&member);

@@ -50,7 +50,7 @@ static void kill_myself(void)
 static void make_topics(struct member *member, int n_partitions)
 {
     struct error error;
-    member->config.n_partitions = n_partitions;
+    member->config.topics.n_partitions = n_partitions;
     if (kafka_create_topics(&member->config, &error) != STATUS_OK)
         fail_msg("%s", error.text);
 }
@@ -62,11 +62,11 @@ static void fill(const struct member *member, int n_partitions, int n_jobs)
     for (int i = 0; i < N_RUBBISH; i++) {
         char key[32];
         snprintf(key, sizeof key, "rubbish-%d", i);
-        probe_produce(brokers, member->config.jobs, i % n_partitions, key, "rubbish", 7, NULL, NULL);
+        probe_produce(brokers, member->config.topics.jobs, i % n_partitions, key, "rubbish", 7, NULL, NULL);
     }
     for (int i = 0; i < n_partitions; i++) {
         int share = n_jobs / n_partitions;
-        probe_produce_jobs(brokers, member->config.jobs, i, i * share, share);
+        probe_produce_jobs(brokers, member->config.topics.jobs, i, i * share, share);
     }
 }
 
@@ -155,8 +155,8 @@ static void a_worker_killed_at_any_instant_of_a_commit_publishes_once(void **sta
     }
     fault_countdown = 0;
     assert_true(wait_for_worker(start_worker(&member, 7, 2)));
-    probe_assert_one_each(brokers, member.config.results, "job-", n_jobs);
-    probe_assert_one_each(brokers, member.config.dead, "rubbish-", N_RUBBISH);
+    probe_assert_one_each(brokers, member.config.topics.results, "job-", n_jobs);
+    probe_assert_one_each(brokers, member.config.topics.dead, "rubbish-", N_RUBBISH);
     member_finish(&member);
 }
 
@@ -173,7 +173,7 @@ static void storm(const char *name, bool dynamic, uint64_t first_seed)
     struct member members[2];
     int n_jobs = 2000, n_kills = 14;
     member_init(&members[0], brokers, name);
-    members[0].config.dynamic_membership = dynamic;
+    members[0].config.group.is_dynamic = dynamic;
     members[0].config.properties = quick;
     members[0].config.n_properties = 2;
     make_topics(&members[0], 4);
@@ -194,8 +194,8 @@ static void storm(const char *name, bool dynamic, uint64_t first_seed)
         assert_true(wait_for_worker(pids[i]));
     // Jobs that a dead member still held when the last living one had finished.
     assert_true(wait_for_worker(start_worker(&members[0], random_bits(&seed), 4)));
-    probe_assert_one_each(brokers, members[0].config.results, "job-", n_jobs);
-    probe_assert_one_each(brokers, members[0].config.dead, "rubbish-", N_RUBBISH);
+    probe_assert_one_each(brokers, members[0].config.topics.results, "job-", n_jobs);
+    probe_assert_one_each(brokers, members[0].config.topics.dead, "rubbish-", N_RUBBISH);
     member_finish(&members[0]);
 }
 
@@ -271,7 +271,7 @@ static void running_jobs_are_adopted_or_dropped_when_partitions_move(void **stat
     member_init(&first, brokers, "moving");
     make_topics(&first, 4);
     fill(&first, 4, N_JOBS);
-    first.config.dynamic_membership = true;
+    first.config.group.is_dynamic = true;
     member_open(&first);
     member_receive(&first, N_JOBS + N_RUBBISH);
     chosen_seed = 5;
@@ -279,7 +279,7 @@ static void running_jobs_are_adopted_or_dropped_when_partitions_move(void **stat
     size_t n_running = first.n_jobs;
 
     member_join(&second, &first);
-    second.config.dynamic_membership = true;
+    second.config.group.is_dynamic = true;
     member_open(&second);
     poll_until_shared(2, 2);
     member_drain(&second);
@@ -304,8 +304,8 @@ static void running_jobs_are_adopted_or_dropped_when_partitions_move(void **stat
     member_commit(&first, NULL);
     assert_true(first.n_dropped > 0 && first.n_dropped < n_moved); // those the second one had finished
     assert_int_equal(first.n_published - n_before, n_running - first.n_dropped);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
-    probe_assert_one_each(brokers, first.config.dead, "rubbish-", N_RUBBISH);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.dead, "rubbish-", N_RUBBISH);
     member_finish(&first);
 }
 
@@ -316,12 +316,12 @@ static void what_is_finished_is_committed_before_partitions_go(void **state)
     memset(&second, 0, sizeof second);
     make_topics(&first, 2);
     fill(&first, 2, N_JOBS);
-    first.config.dynamic_membership = true;
+    first.config.group.is_dynamic = true;
     member_open(&first);
     member_receive(&first, N_JOBS + N_RUBBISH);
     first.commit_on_revoke = true;
     member_join(&second, &first);
-    second.config.dynamic_membership = true;
+    second.config.group.is_dynamic = true;
     member_open(&second);
     poll_until_shared(1, 1);
     member_drain(&second);
@@ -329,7 +329,7 @@ static void what_is_finished_is_committed_before_partitions_go(void **state)
     assert_int_equal(first.n_revokes, 1);
     assert_int_equal(first.n_published, N_JOBS + N_RUBBISH);
     assert_int_equal(second.n_jobs, 0);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
     member_close(&second);
     member_finish(&first);
 }
@@ -342,11 +342,11 @@ static void commits_wait_while_the_group_is_rebalanced(void **state)
     memset(&second, 0, sizeof second);
     make_topics(&first, 2);
     fill(&first, 2, N_JOBS);
-    first.config.dynamic_membership = true;
+    first.config.group.is_dynamic = true;
     member_open(&first);
     member_receive(&first, N_JOBS + N_RUBBISH);
     member_join(&second, &first);
-    second.config.dynamic_membership = true;
+    second.config.group.is_dynamic = true;
     member_open(&second);
     // The second one asks to join and is not polled again: the first one gives its partitions up and waits
     // for it.
@@ -364,7 +364,7 @@ static void commits_wait_while_the_group_is_rebalanced(void **state)
     member_commit(&first, NULL);
     member_drain(&second);
     member_commit(&second, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
     member_close(&second);
     member_finish(&first);
 }
@@ -381,7 +381,7 @@ static void a_member_that_stood_still_publishes_nothing_that_others_did(void **s
     memset(&second, 0, sizeof second);
     make_topics(&first, 2);
     fill(&first, 2, N_JOBS);
-    first.config.dynamic_membership = true;
+    first.config.group.is_dynamic = true;
     first.config.properties = quick;
     first.config.n_properties = 3;
     member_open(&first);
@@ -399,8 +399,8 @@ static void a_member_that_stood_still_publishes_nothing_that_others_did(void **s
     assert_int_equal(first.n_published, 0);
     finish_together(2);
     assert_true(first.n_dropped > 0);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
-    probe_assert_one_each(brokers, first.config.dead, "rubbish-", N_RUBBISH);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.dead, "rubbish-", N_RUBBISH);
     member_close(&second);
     member_finish(&first);
 }
@@ -428,7 +428,7 @@ static void close_namesakes(void)
 {
     member_receive(&second, 10 + N_RUBBISH);
     member_commit(&second, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", 10);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", 10);
     member_finish(&second);
     member_finish(&first);
 }
@@ -486,7 +486,7 @@ static void outage(const char *name, const struct kafka_property *properties, si
     broker_restart();
     member_receive(&first, N_JOBS + N_RUBBISH - first.n_published);
     member_commit(&first, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
     if (member_poll(&first, 10, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     member_finish(&first);
@@ -530,12 +530,12 @@ static void interrupt_commit(const char *name, const struct kafka_property *prop
     member_commit(&first, NULL); // polls between its tries
     assert_int_equal(first.n_published, N_JOBS + N_RUBBISH);
     assert_int_equal(first.n_dropped, 0);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
-    probe_assert_one_each(brokers, first.config.dead, "rubbish-", N_RUBBISH);
-    probe_produce_jobs(brokers, first.config.jobs, 0, N_JOBS, 1);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.dead, "rubbish-", N_RUBBISH);
+    probe_produce_jobs(brokers, first.config.topics.jobs, 0, N_JOBS, 1);
     member_receive(&first, 1);
     member_commit(&first, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS + 1);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS + 1);
 }
 
 static void a_commit_in_doubt_is_cleared_up_and_told_of(void **state)

@@ -65,13 +65,13 @@ static void delete_below(struct member *member, const char *name, int64_t start)
 {
     member_init(member, brokers, name);
     member_open(member);
-    probe_produce_jobs(brokers, member->config.jobs, 0, 0, 50);
+    probe_produce_jobs(brokers, member->config.topics.jobs, 0, 0, 50);
     member_receive(member, 10);
     member_commit(member, NULL);
     member_receive(member, 20);
     member_commit(member, is_odd);
     member_close(member);
-    probe_delete_records(brokers, member->config.jobs, 0, start);
+    probe_delete_records(brokers, member->config.topics.jobs, 0, start);
 }
 
 static void jobs_that_were_deleted_before_they_were_read_are_counted_and_warned_of(void **state)
@@ -82,11 +82,11 @@ static void jobs_that_were_deleted_before_they_were_read_are_counted_and_warned_
     member_receive(&member, 10);
     poll_until_logged(&member, "the offsets 10 to 39 were deleted");
     assert_non_null(strstr(member.warnings, "up to 20 jobs"));
-    assert_int_equal(figures_of(&member)->n_deleted, 20); // ten of the thirty were published
+    assert_int_equal(figures_of(&member)->records.n_deleted, 20); // ten of the thirty were published
     assert_int_equal(only_partition(&member).n_deleted, 20);
     member_commit(&member, NULL);
     member_drain(&member);
-    assert_int_equal(figures_of(&member)->n_deleted, 20);
+    assert_int_equal(figures_of(&member)->records.n_deleted, 20);
     member_finish(&member);
 }
 
@@ -96,8 +96,8 @@ static void delete_before_the_first_commit(struct member *member, const char *na
     struct error error;
     member_init(member, brokers, name);
     assert_int_equal(kafka_create_topics(&member->config, &error), STATUS_OK);
-    probe_produce_jobs(brokers, member->config.jobs, 0, 0, 50);
-    probe_delete_records(brokers, member->config.jobs, 0, 40);
+    probe_produce_jobs(brokers, member->config.topics.jobs, 0, 0, 50);
+    probe_delete_records(brokers, member->config.topics.jobs, 0, 40);
 }
 
 static void jobs_that_were_deleted_before_the_group_s_first_commit_are_counted_and_warned_of(void **state)
@@ -109,10 +109,10 @@ static void jobs_that_were_deleted_before_the_group_s_first_commit_are_counted_a
     poll_until_logged(&member, "the offsets 0 to 39 were deleted");
     assert_non_null(strstr(member.warnings, "up to 40 jobs"));
     assert_non_null(strstr(member.warnings, "older than its group"));
-    assert_int_equal(figures_of(&member)->n_deleted, 40);
+    assert_int_equal(figures_of(&member)->records.n_deleted, 40);
     member_commit(&member, NULL);
     member_drain(&member);
-    assert_int_equal(figures_of(&member)->n_deleted, 40);
+    assert_int_equal(figures_of(&member)->records.n_deleted, 40);
     member_finish(&member);
 }
 
@@ -120,13 +120,13 @@ static void jobs_deleted_before_the_first_commit_end_a_worker_that_is_to_refuse_
 {
     struct member member;
     delete_before_the_first_commit(&member, "unseen-refused");
-    member.config.dynamic_membership = true; // no member stays in the group
+    member.config.group.is_dynamic = true; // no member stays in the group
     member.config.refuse_deleted = true;
     member_open(&member);
     poll_until_refused(&member, "the offsets 0 to 39 were deleted");
     member_close(&member);
     // the offset where the log starts, set by hand: a topic that is older than its group is accepted
-    probe_commit(brokers, member.config.group, member.config.jobs, 0, 40, "");
+    probe_commit(brokers, member.config.group.name, member.config.topics.jobs, 0, 40, "");
     member_open(&member);
     member_receive(&member, 10);
     member_commit(&member, NULL);
@@ -139,7 +139,7 @@ static void a_log_that_was_emptied_is_noticed_at_its_end(void **state)
     delete_below(&member, "emptied", 50);
     member_open(&member);
     poll_until_logged(&member, "the offsets 10 to 49 were deleted");
-    assert_int_equal(figures_of(&member)->n_deleted, 30);
+    assert_int_equal(figures_of(&member)->records.n_deleted, 30);
     member_finish(&member);
 }
 
@@ -153,7 +153,8 @@ static void deleted_jobs_end_a_worker_that_is_to_refuse_them(void **state)
         poll_until_refused(&member, "the offsets 10 to 39 were deleted");
         member_close(&member);
     }
-    assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 10);
+    assert_int_equal(probe_committed(brokers, member.config.group.name, member.config.topics.jobs, 0, NULL),
+                     10);
     member_finish(&member);
 }
 
@@ -163,16 +164,16 @@ static void markers_and_aborted_records_are_no_deleted_jobs(void **state)
     member_init(&member, brokers, "markers");
     member.config.refuse_deleted = true;
     member_open(&member);
-    probe_produce_transaction(brokers, member.config.jobs, 0, 5, true);
-    probe_produce_transaction(brokers, member.config.jobs, 5, 5, false);
-    probe_produce_transaction(brokers, member.config.jobs, 5, 5, true);
+    probe_produce_transaction(brokers, member.config.topics.jobs, 0, 5, true);
+    probe_produce_transaction(brokers, member.config.topics.jobs, 5, 5, false);
+    probe_produce_transaction(brokers, member.config.topics.jobs, 5, 5, true);
     member_receive(&member, 10);
     member_commit(&member, NULL);
-    probe_delete_records(brokers, member.config.jobs, 0, 10); // behind the position
-    probe_produce_jobs(brokers, member.config.jobs, 0, 10, 5);
+    probe_delete_records(brokers, member.config.topics.jobs, 0, 10); // behind the position
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 10, 5);
     member_receive(&member, 5);
     member_drain(&member);
-    assert_int_equal(figures_of(&member)->n_deleted, 0);
+    assert_int_equal(figures_of(&member)->records.n_deleted, 0);
     member_finish(&member);
 }
 
@@ -200,16 +201,16 @@ static void gaps_of_many_partitions_take_one_query(void **state)
     struct member member;
     struct error error = {0};
     member_init(&member, brokers, "one-query");
-    member.config.n_partitions = N_PARTITIONS;
+    member.config.topics.n_partitions = N_PARTITIONS;
     member_open(&member);
     for (int i = 0; i < N_PARTITIONS; i++)
-        probe_produce_jobs(brokers, member.config.jobs, i, 2 * i, 1);
+        probe_produce_jobs(brokers, member.config.topics.jobs, i, 2 * i, 1);
     member_receive(&member, N_PARTITIONS);
     member_commit(&member, NULL);
     member_close(&member);
     for (int i = 0; i < N_PARTITIONS; i++) {
-        probe_produce_jobs(brokers, member.config.jobs, i, 1000 + 2 * i, 2);
-        probe_delete_records(brokers, member.config.jobs, i, 2);
+        probe_produce_jobs(brokers, member.config.topics.jobs, i, 1000 + 2 * i, 2);
+        probe_delete_records(brokers, member.config.topics.jobs, i, 2);
     }
     member_open(&member);
     struct kafka_transport *kafka = stop_gap_queries(&member);
@@ -220,7 +221,7 @@ static void gaps_of_many_partitions_take_one_query(void **state)
     assert_int_equal(member_poll(&member, 100, &error), STATUS_OK);
     assert_int_equal(figures_of(&member)->n_gap_queries, 1);
     assert_int_equal(count_gaps(kafka), 0);
-    assert_int_equal(figures_of(&member)->n_deleted, N_PARTITIONS);
+    assert_int_equal(figures_of(&member)->records.n_deleted, N_PARTITIONS);
     member_finish(&member);
 }
 
@@ -235,16 +236,16 @@ static void markers_that_were_fetched_take_no_query_and_are_no_deleted_jobs(void
     member_open(&member);
     struct kafka_transport *kafka = stop_gap_queries(&member);
     for (int i = 0; i < N_TRANSACTIONS; i++)
-        probe_produce_transaction(brokers, member.config.jobs, i, 1, true);
+        probe_produce_transaction(brokers, member.config.topics.jobs, i, 1, true);
     member_receive(&member, N_TRANSACTIONS);
     member_drain(&member); // beyond the last marker
     assert_int_equal(count_gaps(kafka), 0);
-    probe_delete_records(brokers, member.config.jobs, 0, 2 * N_TRANSACTIONS);
+    probe_delete_records(brokers, member.config.topics.jobs, 0, 2 * N_TRANSACTIONS);
     kafka->watch.gaps_interval_ms = 0;
     assert_int_equal(member_poll(&member, 100, &error), STATUS_OK);
     member_commit(&member, NULL);
     assert_int_equal(figures_of(&member)->n_gap_queries, 0);
-    assert_int_equal(figures_of(&member)->n_deleted, 0);
+    assert_int_equal(figures_of(&member)->records.n_deleted, 0);
     assert_int_equal(member.n_published, N_TRANSACTIONS);
     member_finish(&member);
 }
@@ -261,7 +262,8 @@ static void a_commit_of_a_worker_that_is_to_refuse_deleted_jobs_skips_none(void 
     assert_int_equal(member_commit_once(&member, NULL, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "the offsets 10 to 39 were deleted"));
     member_close(&member);
-    assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 10);
+    assert_int_equal(probe_committed(brokers, member.config.group.name, member.config.topics.jobs, 0, NULL),
+                     10);
     member_finish(&member);
 }
 
@@ -271,24 +273,24 @@ static void expect_hundred_deleted(const char *name, int n_later)
     struct member member;
     member_init(&member, brokers, name);
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 1);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 1);
     member_receive(&member, 1);
     member_commit(&member, NULL);
     member_close(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 1, 101);
-    probe_delete_records(brokers, member.config.jobs, 0, 101);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 1, 101);
+    probe_delete_records(brokers, member.config.topics.jobs, 0, 101);
     if (n_later == 0)
-        probe_produce_transaction(brokers, member.config.jobs, 102, 200, false);
+        probe_produce_transaction(brokers, member.config.topics.jobs, 102, 200, false);
     for (int i = 0; i < n_later; i++)
-        probe_produce_transaction(brokers, member.config.jobs, 102 + i, 1, true);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 500, 1);
+        probe_produce_transaction(brokers, member.config.topics.jobs, 102 + i, 1, true);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 500, 1);
     member_open(&member);
     struct kafka_transport *kafka = stop_gap_queries(&member);
     member_receive(&member, (size_t)n_later + 2);
-    assert_int_equal(figures_of(&member)->n_deleted, 0);
+    assert_int_equal(figures_of(&member)->records.n_deleted, 0);
     kafka->watch.gaps_interval_ms = 0;
     poll_until_logged(&member, "the offsets 1 to 100 were deleted");
-    assert_int_equal(figures_of(&member)->n_deleted, 100);
+    assert_int_equal(figures_of(&member)->records.n_deleted, 100);
     member_finish(&member);
 }
 
@@ -308,16 +310,18 @@ static void records_without_a_value_are_skipped_and_counted(void **state)
     size_t n_records;
     member_init(&member, brokers, "tombstones");
     member_open(&member);
-    probe_produce(brokers, member.config.jobs, 0, "gone", NULL, 0, NULL, NULL);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 3);
-    probe_produce(brokers, member.config.jobs, 0, "empty", "", 0, NULL, NULL); // no tombstone, and no job
-    probe_produce(brokers, member.config.jobs, 0, "gone", NULL, 0, NULL, NULL);
+    probe_produce(brokers, member.config.topics.jobs, 0, "gone", NULL, 0, NULL, NULL);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 3);
+    probe_produce(brokers, member.config.topics.jobs, 0, "empty", "", 0, NULL,
+                  NULL); // no tombstone, and no job
+    probe_produce(brokers, member.config.topics.jobs, 0, "gone", NULL, 0, NULL, NULL);
     member_drain(&member);
     assert_int_equal(member.n_received, 4);
-    assert_int_equal(figures_of(&member)->n_tombstones, 2);
+    assert_int_equal(figures_of(&member)->records.n_tombstones, 2);
     member_commit(&member, NULL);
-    assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 6);
-    probe_free(probe_read(brokers, member.config.dead, &n_records));
+    assert_int_equal(probe_committed(brokers, member.config.group.name, member.config.topics.jobs, 0, NULL),
+                     6);
+    probe_free(probe_read(brokers, member.config.topics.dead, &n_records));
     assert_int_equal(n_records, 1);
     member_finish(&member);
 }
@@ -327,9 +331,9 @@ static void an_offset_that_another_program_committed_is_warned_of(void **state)
     struct member member;
     member_init(&member, brokers, "others");
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 20);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 20);
     member_close(&member);
-    probe_commit(brokers, member.config.group, member.config.jobs, 0, 12, "");
+    probe_commit(brokers, member.config.group.name, member.config.topics.jobs, 0, 12, "");
     member_open(&member);
     member_receive(&member, 8);
     assert_non_null(strstr(member.warnings, "partition 0: offset 12 of group"));
@@ -346,13 +350,13 @@ static void a_reset_to_the_first_offset_is_warned_of(void **state)
 {
     struct member member;
     member_init(&member, brokers, "reset");
-    member.config.dynamic_membership = true; // no member stays in the group
+    member.config.group.is_dynamic = true; // no member stays in the group
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 5);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 5);
     member_receive(&member, 5);
     member_commit(&member, NULL);
     member_close(&member);
-    probe_commit(brokers, member.config.group, member.config.jobs, 0, 0, "");
+    probe_commit(brokers, member.config.group.name, member.config.topics.jobs, 0, 0, "");
     member_open(&member);
     member_receive(&member, 5);
     assert_non_null(strstr(member.warnings, "partition 0: offset 0 of group"));
@@ -395,7 +399,7 @@ static void jobs_that_a_dead_worker_had_begun_are_counted_as_attempts(void **sta
     struct error error;
     member_init(&member, brokers, "attempts");
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 3);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 3);
     member_receive(&member, 3);
     assert_int_equal(member.last_attempts, 0);
     const struct transport_impl *impl = member.transport->impl;
@@ -414,7 +418,7 @@ static void jobs_that_a_worker_had_begun_and_gave_back_are_no_attempts(void **st
     struct error error;
     member_init(&member, brokers, "given-back");
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 3);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 3);
     member_receive(&member, 3);
     const struct transport_impl *impl = member.transport->impl;
     assert_int_equal(impl->start(member.transport, member.jobs, 3, SUSPECT_AMONG_MANY, &error), STATUS_OK);

@@ -30,21 +30,21 @@ static void set_config(struct member *member, const char *brokers)
 {
     member->config = (struct kafka_config){
         .brokers = brokers,
-        .jobs = member->names[0],
-        .results = member->names[1],
-        .dead = member->names[2],
-        .control = member->names[3],
-        .group = member->names[4],
+        .topics.jobs = member->names[0],
+        .topics.results = member->names[1],
+        .topics.dead = member->names[2],
+        .topics.control = member->names[3],
+        .group.name = member->names[4],
         .directory = member->folder,
         .worker = "tester",
-        .create_topics = true,
-        .n_partitions = 1,
+        .topics.create = true,
+        .topics.n_partitions = 1,
         .log = keep_log,
         .log_context = member,
     };
     // the same tests with another one, where librdkafka has it
     const char *protocol = getenv("SHEAF_TEST_GROUP_PROTOCOL");
-    if (protocol && !kafka_find_protocol(protocol, &member->config.protocol))
+    if (protocol && !kafka_find_protocol(protocol, &member->config.group.protocol))
         fail_msg("SHEAF_TEST_GROUP_PROTOCOL: expected eager, cooperative or consumer, got \"%s\"", protocol);
 }
 
@@ -86,7 +86,7 @@ static void drop_session(struct member *member)
 void member_open(struct member *member)
 {
     struct error error;
-    if (member->config.protocol == GROUP_PROTOCOL_CONSUMER)
+    if (member->config.group.protocol == GROUP_PROTOCOL_CONSUMER)
         drop_session(member);
     if (kafka_transport_open(&member->transport, &member->config, &error) != STATUS_OK)
         fail_msg("%s", error.text);

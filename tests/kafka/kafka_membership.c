@@ -39,11 +39,12 @@ static void begin(const char *name, int n_partitions, int n_jobs)
     struct error error;
     memset(&second, 0, sizeof second);
     member_init(&first, brokers, name);
-    first.config.n_partitions = n_partitions;
+    first.config.topics.n_partitions = n_partitions;
     if (kafka_create_topics(&first.config, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     for (int i = 0; i < n_partitions; i++)
-        probe_produce_jobs(brokers, first.config.jobs, i, i * n_jobs / n_partitions, n_jobs / n_partitions);
+        probe_produce_jobs(brokers, first.config.topics.jobs, i, i * n_jobs / n_partitions,
+                           n_jobs / n_partitions);
 }
 
 static void ignore_member(void *context, const rd_kafka_MemberDescription_t *member)
@@ -82,15 +83,16 @@ static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *
                                                                     enum group_protocol protocol)
 {
     begin(name, 2, N_JOBS);
-    first.config.protocol = protocol;
-    struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 2);
+    first.config.group.protocol = protocol;
+    struct probe_transaction *held =
+        probe_hold_offsets(brokers, first.config.group.name, first.config.topics.jobs, 2);
     member_open(&first);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; !awaits_partitions(&first, 2);) {
         member_poll_well(&first, N_JOBS);
         assert_true(clock_ms() < until_ms);
     }
     member_join(&second, &first);
-    second.config.protocol = protocol;
+    second.config.group.protocol = protocol;
     member_open(&second);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !awaits_partitions(&first, 1) || !awaits_partitions(&second, 1);) {
@@ -106,7 +108,7 @@ static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *
     member_receive(&second, N_JOBS / 2);
     member_commit(&first, NULL);
     member_commit(&second, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
     member_finish(&second);
     member_finish(&first);
 }
@@ -143,13 +145,13 @@ static void a_member_of_kip_848_commits_after_others_came_and_went(void **state)
     if (!has_kip_848())
         skip();
     begin("epochs", 1, N_JOBS);
-    first.config.protocol = GROUP_PROTOCOL_CONSUMER;
+    first.config.group.protocol = GROUP_PROTOCOL_CONSUMER;
     member_open(&first);
     member_receive(&first, 10);
     member_commit(&first, NULL);
     for (int round = 0; round < 2; round++) {
         member_join(&second, &first);
-        second.config.protocol = GROUP_PROTOCOL_CONSUMER;
+        second.config.group.protocol = GROUP_PROTOCOL_CONSUMER;
         member_open(&second);
         for (int64_t until_ms = clock_ms() + PATIENCE_MS; !member_transport(&second)->figures.is_member;) {
             member_poll_well(&first, 0);
@@ -162,7 +164,7 @@ static void a_member_of_kip_848_commits_after_others_came_and_went(void **state)
     }
     member_receive(&first, N_JOBS - 30);
     member_commit(&first, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
     assert_int_equal(first.n_dropped, 0);
     member_finish(&first);
 }
@@ -189,7 +191,8 @@ static void poll_until_outside(struct member *member, const char *part)
 static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(void **state)
 {
     begin("outside", 1, 10);
-    struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 1);
+    struct probe_transaction *held =
+        probe_hold_offsets(brokers, first.config.group.name, first.config.topics.jobs, 1);
     member_open(&first);
     assert_non_null(
         strstr(kafka_waiting(first.transport), "not yet a member of group")); // before the first poll
@@ -221,7 +224,7 @@ static void a_worker_that_its_group_refuses_ends_and_says_why(void **state)
     strcpy(second.folder, other.folder);
     second.config.properties = range;
     first.config.n_properties = second.config.n_properties = 1;
-    second.config.membership_timeout_ms = 1500;
+    second.config.group.membership_timeout_ms = 1500;
     member_open(&first);
     member_receive(&first, 10);
     assert_string_equal(kafka_waiting(first.transport), "");
@@ -238,7 +241,7 @@ static void a_member_without_partitions_is_a_member(void **state)
     member_open(&first);
     member_receive(&first, 10);
     member_join(&second, &first);
-    second.config.membership_timeout_ms = 15000;
+    second.config.group.membership_timeout_ms = 15000;
     member_open(&second);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !member_transport(&second)->figures.is_member || !member_transport(&first)->figures.is_member;) {
@@ -265,7 +268,7 @@ static void a_worker_is_closed_while_an_assignment_waits_unread(void **state)
         for (int64_t until_ms = clock_ms() + PATIENCE_MS; !member_transport(&first)->group.subscribed;
              assert_true(clock_ms() < until_ms))
             member_poll_well(&first, 0);
-        rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(member_transport(&first)->consumer.rk);
+        rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(member_transport(&first)->clients.consumer.rk);
         for (int64_t until_ms = clock_ms() + PATIENCE_MS; rd_kafka_queue_length(queue) == 0;
              assert_true(clock_ms() < until_ms))
             usleep(1000);
@@ -283,7 +286,7 @@ static void a_broker_that_is_away_ends_no_member(void **state)
     begin("away", 1, 10);
     first.config.properties = short_session;
     first.config.n_properties = 2;
-    first.config.membership_timeout_ms = 20000;
+    first.config.group.membership_timeout_ms = 20000;
     member_open(&first);
     member_receive(&first, 10);
     broker_kill();
@@ -297,7 +300,7 @@ static void a_broker_that_is_away_ends_no_member(void **state)
     assert_int_equal(member_transport(&first)->outside.time_ms, 0);
     broker_restart();
     member_commit(&first, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", 10);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", 10);
     member_finish(&first);
 }
 
@@ -345,12 +348,12 @@ static void release_others(struct member *member, int32_t own)
 static void a_member_is_told_which_partitions_of_its_jobs_are_another_s(void **state)
 {
     begin("lost", 2, 20);
-    first.config.dynamic_membership = true;
+    first.config.group.is_dynamic = true;
     member_open(&first);
     member_receive(&first, 20);
     assert_int_equal(first.n_lost, 0);
     member_join(&second, &first);
-    second.config.dynamic_membership = true;
+    second.config.group.is_dynamic = true;
     member_open(&second);
     poll_until_owned(1, 1);
     const struct partition *lowest = member_transport(&first)->partitions.items[0];
@@ -368,7 +371,7 @@ static void a_member_is_told_which_partitions_of_its_jobs_are_another_s(void **s
     assert_int_equal(first.n_lost, 1);
     member_commit(&first, NULL);
     assert_int_equal(first.n_dropped, 0);
-    probe_assert_one_each(brokers, first.config.results, "job-", 20);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", 20);
     member_finish(&first);
 }
 
@@ -389,8 +392,8 @@ static void partitions_added_before_an_exit_are_read_first(void **state)
     member_commit(&first, NULL);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; !confirms_its_end(&first);)
         assert_true(clock_ms() < until_ms);
-    probe_add_partitions(brokers, first.config.jobs, 3);
-    probe_produce_jobs(brokers, first.config.jobs, 2, 10, 5);
+    probe_add_partitions(brokers, first.config.topics.jobs, 3);
+    probe_produce_jobs(brokers, first.config.topics.jobs, 2, 10, 5);
     member_drain(&first);
     assert_false(first.transport->impl->confirm_drained(first.transport));
     poll_until_owned(3, 0);
@@ -398,7 +401,7 @@ static void partitions_added_before_an_exit_are_read_first(void **state)
     member_commit(&first, NULL);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; !confirms_its_end(&first);)
         assert_true(clock_ms() < until_ms);
-    probe_assert_one_each(brokers, first.config.results, "job-", 15);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", 15);
     member_finish(&first);
 }
 
@@ -412,7 +415,7 @@ static void jobs_of_other_members_partitions_keep_no_member_from_its_exit(void *
     poll_until_owned(1, 1);
     int theirs =
         member_transport(&first)->partitions.items[0] && member_transport(&first)->partitions.items[0]->owned;
-    probe_produce_jobs(brokers, first.config.jobs, theirs, 0, 10);
+    probe_produce_jobs(brokers, first.config.topics.jobs, theirs, 0, 10);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !first.transport->impl->is_drained(first.transport) ||
          !first.transport->impl->confirm_drained(first.transport);) {

@@ -40,8 +40,9 @@ static void begin(struct member *member, struct reader *reader, const char *name
     struct error error;
     member_init(member, brokers, name);
     assert_int_equal(kafka_create_topics(&member->config, &error), STATUS_OK);
-    probe_produce_jobs(brokers, member->config.jobs, 0, 0, N_COMMITTED);
-    *reader = (struct reader){probe_open_transaction(brokers, member->config.jobs, N_COMMITTED, N_OPEN), 0};
+    probe_produce_jobs(brokers, member->config.topics.jobs, 0, 0, N_COMMITTED);
+    *reader =
+        (struct reader){probe_open_transaction(brokers, member->config.topics.jobs, N_COMMITTED, N_OPEN), 0};
 }
 
 static void a_topic_is_read_with_the_transaction_that_ends_meanwhile(void **state)
@@ -50,7 +51,7 @@ static void a_topic_is_read_with_the_transaction_that_ends_meanwhile(void **stat
     struct reader reader;
     struct error error;
     begin(&member, &reader, "settled");
-    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_SETTLED, receive,
+    assert_int_equal(kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_READ_SETTLED, receive,
                                       &reader, &error),
                      STATUS_OK);
     assert_int_equal(reader.n_records, N_COMMITTED + N_OPEN);
@@ -65,11 +66,11 @@ static void a_transaction_that_stays_open_is_left_behind_with_a_warning(void **s
     begin(&member, &reader, "abandoned");
     struct probe_transaction *open = reader.open;
     reader.open = NULL;
-    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_SETTLED, receive,
+    assert_int_equal(kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_READ_SETTLED, receive,
                                       &reader, &error),
                      STATUS_OK);
     assert_int_equal(reader.n_records, N_COMMITTED);
-    assert_non_null(strstr(member.warnings, member.config.jobs));
+    assert_non_null(strstr(member.warnings, member.config.topics.jobs));
     assert_non_null(strstr(member.warnings, "transaction"));
     probe_abort(open);
     member_finish(&member);
@@ -87,8 +88,8 @@ static void a_mirror_is_not_at_the_end_before_the_transaction_that_was_open_ther
     struct error error;
     struct kafka_follow *follow;
     begin(&member, &reader, "followed");
-    assert_int_equal(kafka_follow_open(&follow, &member.config, &member.config.jobs, 1, from_the_first, NULL,
-                                       &error),
+    assert_int_equal(kafka_follow_open(&follow, &member.config, &member.config.topics.jobs, 1, from_the_first,
+                                       NULL, &error),
                      STATUS_OK);
     struct probe_transaction *open = reader.open;
     reader.open = NULL;
@@ -218,12 +219,13 @@ static void a_transaction_behind_another_is_held_back_for_its_own_time(void **st
     kafka->watch.held_looked_ms = INT64_MAX; // no look while the next one takes its place
     probe_commit_transaction(reader.open);
     struct probe_transaction *second =
-        probe_open_transaction(brokers, member.config.jobs, N_COMMITTED + N_OPEN, 1);
+        probe_open_transaction(brokers, member.config.topics.jobs, N_COMMITTED + N_OPEN, 1);
     member_receive(&member, N_COMMITTED + N_OPEN);
     int64_t low, high = 0;
-    while (kafka->partitions.items[0]->end < N_COMMITTED + N_OPEN + 1 || high < N_COMMITTED + N_OPEN + 2) {
+    while (kafka->partitions.items[0]->fetching.end < N_COMMITTED + N_OPEN + 1 ||
+           high < N_COMMITTED + N_OPEN + 2) {
         member_poll_well(&member, 100);
-        rd_kafka_get_watermark_offsets(kafka->consumer.rk, member.config.jobs, 0, &low, &high);
+        rd_kafka_get_watermark_offsets(kafka->clients.consumer.rk, member.config.topics.jobs, 0, &low, &high);
     }
     kafka->watch.held_looked_ms = 0;
     int64_t began_ms = clock_ms();
@@ -245,15 +247,15 @@ static void a_mirror_knows_what_an_open_transaction_keeps_from_it(void **state)
     begin(&member, &reader, "kept");
     struct probe_transaction *open = reader.open;
     reader.open = NULL;
-    assert_int_equal(kafka_follow_open(&follow, &member.config, &member.config.jobs, 1, from_the_first, NULL,
-                                       &error),
+    assert_int_equal(kafka_follow_open(&follow, &member.config, &member.config.topics.jobs, 1, from_the_first,
+                                       NULL, &error),
                      STATUS_OK);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; !kafka_follow_is_at_end(follow);) {
         assert_int_equal(kafka_follow_poll(follow, 500, 100, receive, &reader, &error), STATUS_OK);
         assert_true(clock_ms() < until_ms);
     }
     assert_int_equal(kafka_follow_check_end(follow, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, member.config.jobs));
+    assert_non_null(strstr(error.text, member.config.topics.jobs));
     assert_non_null(strstr(error.text, "partition 0"));
     probe_abort(open);
     kafka_follow_close(follow);

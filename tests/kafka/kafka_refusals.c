@@ -20,22 +20,22 @@ static void keyless_jobs_are_answered_on_a_compacted_topic(void **state)
     struct member member;
     size_t n_records;
     member_init(&member, brokers, "compacted");
-    probe_create_topic(brokers, member.config.results, 1, "cleanup.policy", "compact");
-    probe_create_topic(brokers, member.config.dead, 1, "cleanup.policy", "compact");
+    probe_create_topic(brokers, member.config.topics.results, 1, "cleanup.policy", "compact");
+    probe_create_topic(brokers, member.config.topics.dead, 1, "cleanup.policy", "compact");
     member_open(&member);
     assert_non_null(strstr(member.warnings, "-results has cleanup.policy=compact: of results with one key"));
     assert_null(strstr(member.warnings, "-jobs has cleanup.policy"));
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, N_KEYED);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, N_KEYED);
     for (int i = 0; i < N_KEYLESS; i++) {
         char value[64];
         int size = snprintf(value, sizeof value, "{\"job_id\":\"job-%d\",\"prompt\":\"p\"}", N_KEYED + i);
-        probe_produce(brokers, member.config.jobs, 0, NULL, value, (size_t)size, NULL, NULL);
+        probe_produce(brokers, member.config.topics.jobs, 0, NULL, value, (size_t)size, NULL, NULL);
     }
-    probe_produce(brokers, member.config.jobs, 0, NULL, "no job", 6, NULL, NULL);
+    probe_produce(brokers, member.config.topics.jobs, 0, NULL, "no job", 6, NULL, NULL);
     member_receive(&member, N_KEYED + N_KEYLESS + 1);
     member_commit(&member, NULL);
-    probe_assert_one_each(brokers, member.config.results, "job-", N_KEYED + N_KEYLESS);
-    probe_free(probe_read(brokers, member.config.dead, &n_records));
+    probe_assert_one_each(brokers, member.config.topics.results, "job-", N_KEYED + N_KEYLESS);
+    probe_free(probe_read(brokers, member.config.topics.dead, &n_records));
     assert_int_equal(n_records, 1);
     member_finish(&member);
 }
@@ -85,7 +85,7 @@ static void assert_refused(struct member *member, bool (*choose)(const struct jo
 {
     struct error error;
     assert_int_equal(member_commit_once(member, choose, &error), STATUS_RETRY);
-    if (error.code != ERROR_RESULT_REFUSED || !strstr(error.text, member->config.results))
+    if (error.code != ERROR_RESULT_REFUSED || !strstr(error.text, member->config.topics.results))
         fail_msg("%s", error.text);
 }
 
@@ -114,15 +114,16 @@ static void begin_with_limit(struct member *member, const char *name, int n_part
 {
     struct error error;
     member_init(member, brokers, name);
-    member->config.n_partitions = n_partitions;
+    member->config.topics.n_partitions = n_partitions;
     if (kafka_create_topics(&member->config, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    probe_deny(brokers, PROBE_TOPIC, member->config.results, "describe-configs");
+    probe_deny(brokers, PROBE_TOPIC, member->config.topics.results, "describe-configs");
     member_open(member);
     for (int i = 0; i < n_partitions; i++)
-        probe_produce_jobs(brokers, member->config.jobs, i, i * n_jobs / n_partitions, n_jobs / n_partitions);
+        probe_produce_jobs(brokers, member->config.topics.jobs, i, i * n_jobs / n_partitions,
+                           n_jobs / n_partitions);
     member_receive(member, (size_t)n_jobs);
-    probe_configure_topic(brokers, member->config.results, "max.message.bytes", bytes_max);
+    probe_configure_topic(brokers, member->config.topics.results, "max.message.bytes", bytes_max);
 }
 
 static void a_refused_record_is_isolated_within_one_retry_and_then_given_up(void **state)
@@ -143,8 +144,8 @@ static void a_refused_record_is_isolated_within_one_retry_and_then_given_up(void
     commit_like_a_worker(&member, &error);
     assert_int_equal(member.n_published, N_JOBS);
 
-    probe_assert_one_each(brokers, member.config.results, "job-", N_JOBS);
-    struct probe_record *dead = probe_read(brokers, member.config.dead, &n_records);
+    probe_assert_one_each(brokers, member.config.topics.results, "job-", N_JOBS);
+    struct probe_record *dead = probe_read(brokers, member.config.topics.dead, &n_records);
     assert_int_equal(n_records, 1);
     assert_string_equal(dead->key, "job-7");
     assert_string_equal(dead->value, "{\"job_id\":\"job-7\",\"prompt\":\"p\"}");
@@ -165,8 +166,8 @@ static void refused_records_of_many_batches_are_all_isolated(void **state)
     commit_like_a_worker(&member, &error);
     if (member.n_jobs > 0)
         fail_msg("%s", error.text);
-    probe_assert_one_each(brokers, member.config.results, "job-", N_JOBS);
-    assert_int_equal(count_records(member.config.dead), N_BAD);
+    probe_assert_one_each(brokers, member.config.topics.results, "job-", N_JOBS);
+    assert_int_equal(count_records(member.config.topics.dead), N_BAD);
     member_finish(&member);
 }
 
@@ -177,19 +178,20 @@ static void a_limit_that_was_lowered_while_the_worker_ran_is_kept_to(void **stat
     size_t n_records;
     member_init(&member, brokers, "lowered");
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 20);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 20);
     member_receive(&member, 20);
-    probe_configure_topic(brokers, member.config.results, "max.message.bytes", "20000");
+    probe_configure_topic(brokers, member.config.topics.results, "max.message.bytes", "20000");
     for (int i = 0; i < 20; i++)
         answer_at_length(member.jobs[i], i == 5 ? 30000 : 4000);
     assert_refused(&member, NULL);
     commit_like_a_worker(&member, &error);
-    struct probe_record *records = probe_read(brokers, member.config.results, &n_records), *record = records;
+    struct probe_record *records = probe_read(brokers, member.config.topics.results, &n_records),
+                        *record = records;
     assert_int_equal(n_records, 20);
     while (strcmp(record->key, "job-5") != 0)
         record = record->next;
     assert_non_null(strstr(record->value, "result_too_large"));
-    assert_int_equal(count_records(member.config.dead), 0);
+    assert_int_equal(count_records(member.config.topics.dead), 0);
     probe_free(records);
     member_finish(&member);
 }
@@ -205,9 +207,9 @@ static void a_topic_that_refuses_everything_ends_the_worker_and_nothing_is_publi
         begin_with_limit(&member, "nothing", 1, numbers[i], "100");
         commit_like_a_worker(&member, &error);
         assert_int_equal(error.status, STATUS_REFUSE);
-        assert_non_null(strstr(error.text, member.config.results));
-        assert_int_equal(count_records(member.config.results), 0);
-        assert_int_equal(count_records(member.config.dead), 0);
+        assert_non_null(strstr(error.text, member.config.topics.results));
+        assert_int_equal(count_records(member.config.topics.results), 0);
+        assert_int_equal(count_records(member.config.topics.dead), 0);
         member_finish(&member);
     }
 }
@@ -226,7 +228,7 @@ static void results_that_are_given_up_in_a_row_end_the_worker_at_their_limit(voi
         assert_int_equal(error.status, more ? STATUS_REFUSE : STATUS_OK);
         if (more)
             assert_non_null(strstr(error.text, "in a row"));
-        size_t n_dead = count_records(member.config.dead);
+        size_t n_dead = count_records(member.config.topics.dead);
         assert_in_range(n_dead, more ? 0 : N_GIVEN_UP_MAX, N_GIVEN_UP_MAX);
         member_finish(&member);
     }

@@ -51,11 +51,12 @@ static void begin(const char *name, int n_partitions, int n_jobs)
     struct error error;
     memset(&second, 0, sizeof second);
     member_init(&first, brokers, name);
-    first.config.n_partitions = n_partitions;
+    first.config.topics.n_partitions = n_partitions;
     if (kafka_create_topics(&first.config, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     for (int i = 0; i < n_partitions; i++)
-        probe_produce_jobs(brokers, first.config.jobs, i, i * n_jobs / n_partitions, n_jobs / n_partitions);
+        probe_produce_jobs(brokers, first.config.topics.jobs, i, i * n_jobs / n_partitions,
+                           n_jobs / n_partitions);
 }
 
 static size_t count_records(const char *topic)
@@ -117,11 +118,11 @@ static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(v
     member_receive(&second, N_JOBS / 2);
     member_drain(&second);
     assert_int_equal(second.n_received, N_JOBS / 2);
-    assert_int_equal(count_records(first.config.results), N_JOBS / 2);
+    assert_int_equal(count_records(first.config.topics.results), N_JOBS / 2);
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     member_commit(&second, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
     member_finish(&second);
     member_finish(&first);
 }
@@ -149,8 +150,9 @@ static void hand_assignment(struct kafka_transport *kafka, const int *ids, int n
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(n_ids);
     for (int i = 0; i < n_ids; i++)
-        rd_kafka_topic_partition_list_add(list, kafka->config->jobs, ids[i]);
-    kafka_rebalance(kafka->consumer.rk, RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS, list, &kafka->consumer);
+        rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, ids[i]);
+    kafka_rebalance(kafka->clients.consumer.rk, RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS, list,
+                    &kafka->clients.consumer);
     rd_kafka_topic_partition_list_destroy(list);
 }
 
@@ -168,7 +170,7 @@ static void an_assignment_takes_all_partitions_that_it_does_not_list(void **stat
     assert_int_equal(member_n_partitions(&first), 0); // until the coordinator says the same
     assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RETRY);
     assert_non_null(strstr(error.text, "being rebalanced"));
-    assert_int_equal(count_records(first.config.results), 0);
+    assert_int_equal(count_records(first.config.topics.results), 0);
     member_finish(&first);
 }
 
@@ -197,7 +199,7 @@ static void an_assignment_that_is_out_of_date_is_not_worked_on(void **state)
     hand_assignment(kafka, &kept, 1); // the one that was on its way
     member_commit(&first, NULL);
     member_commit(&second, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
     assert_int_equal(first.n_published, N_JOBS / 2);
     member_finish(&second);
     member_finish(&first);
@@ -214,17 +216,17 @@ static void nothing_is_committed_as_a_member_of_another_generation(void **state)
     struct kafka_transport *kafka = (struct kafka_transport *)first.transport;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(2);
     for (int i = 0; i < 2; i++)
-        rd_kafka_topic_partition_list_add(list, first.config.jobs, i);
+        rd_kafka_topic_partition_list_add(list, first.config.topics.jobs, i);
     rd_kafka_consumer_group_metadata_destroy(kafka->group.membership);
     kafka->group.membership = NULL;
     kafka->group.assigned = list;
     kafka->group.coming =
-        rd_kafka_consumer_group_metadata_new_with_genid(first.config.group, 77, "stranger", NULL);
+        rd_kafka_consumer_group_metadata_new_with_genid(first.config.group.name, 77, "stranger", NULL);
     assert_int_equal(kafka_begin_assigned(kafka, PATIENCE_MS, &error), STATUS_OK);
     assert_null(kafka->group.membership);
     assert_int_equal(member_commit_once(&first, lies_in_second_partition, &error), STATUS_RETRY);
     assert_non_null(strstr(error.text, "being rebalanced"));
-    assert_int_equal(count_records(first.config.results), 0);
+    assert_int_equal(count_records(first.config.topics.results), 0);
     member_finish(&first);
 }
 
@@ -248,10 +250,10 @@ static void what_is_delivered_again_is_dropped(void **state)
     redeliver_every = 0;
     member_drain(&first);
     assert_int_equal(first.n_received, N_JOBS);
-    assert_true(member_transport(&first)->figures.n_skipped > 0);
+    assert_true(member_transport(&first)->figures.records.n_skipped > 0);
     member_commit(&first, NULL);
     assert_int_equal(first.n_dropped, 0);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
     member_finish(&first);
 }
 
@@ -260,12 +262,12 @@ static void what_is_delivered_again_is_dropped(void **state)
 static void a_pause_outlives_a_rebalance(void **state)
 {
     begin("pausing", 2, N_JOBS);
-    first.config.dynamic_membership = true;
+    first.config.group.is_dynamic = true;
     member_open(&first);
     member_receive(&first, 10);
     first.transport->impl->pause(first.transport);
     member_join(&second, &first);
-    second.config.dynamic_membership = true;
+    second.config.group.is_dynamic = true;
     member_open(&second);
     poll_until_owned(1, 1);
     member_close(&second);
@@ -277,7 +279,7 @@ static void a_pause_outlives_a_rebalance(void **state)
     member_drain(&first);
     assert_int_equal(first.n_received, N_JOBS);
     member_commit(&first, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
     member_finish(&first);
 }
 
@@ -291,8 +293,8 @@ static void a_partition_that_is_not_fetched_any_more_gets_a_new_consumer(void **
     member_receive(&first, 10);
     struct kafka_transport *kafka = (struct kafka_transport *)first.transport;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(list, first.config.jobs, 0);
-    assert_int_equal(rd_kafka_pause_partitions(kafka->consumer.rk, list), RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_topic_partition_list_add(list, first.config.topics.jobs, 0);
+    assert_int_equal(rd_kafka_pause_partitions(kafka->clients.consumer.rk, list), RD_KAFKA_RESP_ERR_NO_ERROR);
     rd_kafka_topic_partition_list_destroy(list);
     kafka->watch.quiet_ms = 600;
     while (kafka->figures.n_rejoins == 0)
@@ -302,7 +304,7 @@ static void a_partition_that_is_not_fetched_any_more_gets_a_new_consumer(void **
     member_receive(&first, N_JOBS);
     member_commit(&first, NULL);
     assert_int_equal(first.n_dropped, 0);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS);
     member_finish(&first);
 }
 
@@ -352,7 +354,7 @@ static void poll_until_outdated(const char *how)
     if (!strstr(error.text, how))
         fail_msg("expected \"%s\" in: %s", how, error.text);
     assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RESTART);
-    assert_int_equal(count_records(first.config.results), 10);
+    assert_int_equal(count_records(first.config.topics.results), 10);
 }
 
 // Else the maps of the old topic would tell which jobs of the new one are done, and its running jobs answer
@@ -360,28 +362,28 @@ static void poll_until_outdated(const char *how)
 static void a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_new_topic(void **state)
 {
     begin_to_work("deleted");
-    probe_delete_topic(brokers, first.config.jobs);
+    probe_delete_topic(brokers, first.config.topics.jobs);
     poll_until_outdated("nknown topic");
     member_close(&first);
     // the coordinator forgets the group's offsets in its own time
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
-         probe_committed(brokers, first.config.group, first.config.jobs, 0, NULL) >= 0;)
+         probe_committed(brokers, first.config.group.name, first.config.topics.jobs, 0, NULL) >= 0;)
         assert_true(clock_ms() < until_ms);
-    probe_create_topic(brokers, first.config.jobs, 1, NULL, NULL);
-    probe_produce_jobs(brokers, first.config.jobs, 0, 10, N_JOBS);
+    probe_create_topic(brokers, first.config.topics.jobs, 1, NULL, NULL);
+    probe_produce_jobs(brokers, first.config.topics.jobs, 0, 10, N_JOBS);
     member_open(&first);
     member_receive(&first, N_JOBS);
     member_commit(&first, NULL);
-    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS + 10);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS + 10);
     member_finish(&first);
 }
 
 static void a_worker_ends_at_the_end_of_a_recreated_topic(void **state)
 {
     begin_to_work("recreated");
-    probe_delete_topic(brokers, first.config.jobs);
-    probe_create_topic(brokers, first.config.jobs, 1, NULL, NULL);
-    probe_produce_jobs(brokers, first.config.jobs, 0, N_JOBS, N_JOBS / 2);
+    probe_delete_topic(brokers, first.config.topics.jobs);
+    probe_create_topic(brokers, first.config.topics.jobs, 1, NULL, NULL);
+    probe_produce_jobs(brokers, first.config.topics.jobs, 0, N_JOBS, N_JOBS / 2);
     poll_until_outdated(""); // the end lies below what was delivered; or a look at the topics saw it
     member_finish(&first);
 }
@@ -408,7 +410,7 @@ static void assert_refused(const char *part)
     assert_int_equal(status, STATUS_REFUSE);
     if (!strstr(error.text, part))
         fail_msg("expected \"%s\" in: %s", part, error.text);
-    assert_int_equal(count_records(first.config.results), 0);
+    assert_int_equal(count_records(first.config.topics.results), 0);
     member_finish(&first);
 }
 
@@ -417,7 +419,7 @@ static void a_worker_that_may_not_write_results_says_so_and_ends(void **state)
     if (!needs_rules())
         skip();
     begin("no-write", 1, 10);
-    probe_deny(brokers, PROBE_TOPIC, first.config.results, "write");
+    probe_deny(brokers, PROBE_TOPIC, first.config.topics.results, "write");
     member_open(&first);
     assert_refused("authoriz");
 }
@@ -427,7 +429,7 @@ static void a_worker_that_may_not_read_jobs_says_so_and_ends(void **state)
     if (!needs_rules())
         skip();
     begin("no-read", 1, 10);
-    probe_deny(brokers, PROBE_TOPIC, first.config.jobs, "read");
+    probe_deny(brokers, PROBE_TOPIC, first.config.topics.jobs, "read");
     member_open(&first);
     assert_refused("authoriz");
 }
@@ -438,7 +440,7 @@ static void a_worker_that_may_not_join_its_group_says_so_and_ends(void **state)
     if (!needs_rules())
         skip();
     begin("no-group", 1, 10);
-    probe_deny(brokers, PROBE_GROUP, first.config.group, "read");
+    probe_deny(brokers, PROBE_GROUP, first.config.group.name, "read");
     if (kafka_transport_open(&first.transport, &first.config, &error) == STATUS_OK) {
         assert_refused("authoriz");
         return;

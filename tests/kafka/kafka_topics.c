@@ -39,7 +39,7 @@ static void begin(const char *name)
     struct error error;
     member_init(&member, brokers, name);
     assert_int_equal(kafka_create_topics(&member.config, &error), STATUS_OK);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, N_JOBS);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, N_JOBS);
     member_open(&member);
     member_receive(&member, N_JOBS);
     member_commit(&member, NULL);
@@ -99,16 +99,16 @@ static void a_deleted_control_topic_is_named_and_the_new_one_is_read_from_its_be
     begin("control");
     cancel(TEXT("old"));
     poll_until_cancelled(TEXT("old"));
-    probe_delete_topic(brokers, member.config.control);
+    probe_delete_topic(brokers, member.config.topics.control);
     poll_until_waiting("cancellations do not reach this worker");
-    assert_non_null(strstr(waiting(), member.config.control));
+    assert_non_null(strstr(waiting(), member.config.topics.control));
     assert_non_null(strstr(member.warnings, "cancellations do not reach this worker"));
     member.warnings[0] = '\0';
     for (int64_t n_answers = inside()->hindrance.metadata.n_answers;
          inside()->hindrance.metadata.n_answers < n_answers + 2;)
         member_poll_well(&member, 100);
     assert_null(strstr(member.warnings, "cancellations do not reach this worker")); // said once
-    probe_create_topic(brokers, member.config.control, 1, "cleanup.policy", "compact");
+    probe_create_topic(brokers, member.config.topics.control, 1, "cleanup.policy", "compact");
     cancel(TEXT("new")); // at an offset that was read of the old topic
     cancel(TEXT("newer"));
     poll_until_ready();
@@ -125,15 +125,15 @@ static void results_wait_while_their_topic_is_deleted_and_go_to_the_new_one(void
     struct error error = {0};
     enum status status;
     begin("results");
-    probe_delete_topic(brokers, member.config.results);
+    probe_delete_topic(brokers, member.config.topics.results);
     poll_until_waiting("results wait for it");
-    assert_non_null(strstr(waiting(), member.config.results));
-    probe_produce_jobs(brokers, member.config.jobs, 0, N_JOBS, N_JOBS);
+    assert_non_null(strstr(waiting(), member.config.topics.results));
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, N_JOBS, N_JOBS);
     member_receive(&member, N_JOBS);
     status = member_commit_once(&member, NULL, &error);
     if (status != STATUS_RETRY)
         fail_msg("status %d: %s", status, error.text);
-    probe_create_topic(brokers, member.config.results, 1, NULL, NULL);
+    probe_create_topic(brokers, member.config.topics.results, 1, NULL, NULL);
     poll_until_ready();
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; (status = member_commit_once(&member, NULL, &error));) {
         if (status != STATUS_RETRY || clock_ms() > until_ms)
@@ -141,7 +141,7 @@ static void results_wait_while_their_topic_is_deleted_and_go_to_the_new_one(void
         member_poll_well(&member, 0);
     }
     size_t n_records;
-    struct probe_record *records = probe_read(brokers, member.config.results, &n_records);
+    struct probe_record *records = probe_read(brokers, member.config.topics.results, &n_records);
     assert_int_equal(n_records, N_JOBS);
     for (const struct probe_record *record = records; record; record = record->next)
         assert_non_null(strstr(record->value, "answer to"));
@@ -154,7 +154,7 @@ static void a_deleted_topic_of_jobs_ends_a_worker_without_jobs(void **state)
     struct error error = {0};
     enum status status = STATUS_OK;
     begin("jobs");
-    probe_delete_topic(brokers, member.config.jobs);
+    probe_delete_topic(brokers, member.config.topics.jobs);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
         status = member_poll(&member, 100, &error);
         assert_true(clock_ms() < until_ms);
@@ -187,10 +187,10 @@ static bool change_control(void *context)
 {
     (void)context;
     if (deleted_ms == 0) {
-        probe_delete_topic(brokers, member.config.control);
+        probe_delete_topic(brokers, member.config.topics.control);
         deleted_ms = clock_ms();
     } else if (!is_created && clock_ms() - deleted_ms > AWAY_MS) {
-        probe_create_topic(brokers, member.config.control, 1, "cleanup.policy", "compact");
+        probe_create_topic(brokers, member.config.topics.control, 1, "cleanup.policy", "compact");
         is_created = true;
     }
     return false;
@@ -202,7 +202,7 @@ static void a_start_waits_for_partitions_that_the_brokers_do_not_know_for_a_whil
     struct error error;
     member_init(&member, brokers, "unknown");
     assert_int_equal(kafka_create_topics(&member.config, &error), STATUS_OK);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, N_JOBS);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, N_JOBS);
     deleted_ms = 0;
     is_created = false;
     member.config.is_stopping = change_control;

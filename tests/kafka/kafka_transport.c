@@ -52,7 +52,7 @@ static bool is_not_first(const struct job *job)
 static void assert_one_result_each(const struct member *member, int n_jobs)
 {
     size_t n_records;
-    struct probe_record *records = probe_read(brokers, member->config.results, &n_records);
+    struct probe_record *records = probe_read(brokers, member->config.topics.results, &n_records);
     unsigned char *seen = calloc((size_t)n_jobs, 1);
     for (struct probe_record *record = records; record; record = record->next) {
         int number = atoi(record->key + 4);
@@ -70,12 +70,12 @@ static void a_missing_topic_is_named_unless_it_may_be_created(void **state)
 {
     struct member member;
     member_init(&member, brokers, "missing");
-    member.config.create_topics = false;
-    refuse(&member.config, member.config.jobs);
-    member.config.create_topics = true;
+    member.config.topics.create = false;
+    refuse(&member.config, member.config.topics.jobs);
+    member.config.topics.create = true;
     member_open(&member);
     member_close(&member);
-    member.config.create_topics = false;
+    member.config.topics.create = false;
     member_open(&member);
     member_finish(&member);
 }
@@ -109,13 +109,13 @@ static void properties_are_passed_on_and_checked(void **state)
         refuse(&member.config, "2.6.1");
     member.config.n_properties = 0;
     for (enum group_protocol i = GROUP_PROTOCOL_COOPERATIVE; i <= GROUP_PROTOCOL_CONSUMER; i++) {
-        member.config.protocol = i;
+        member.config.group.protocol = i;
         if (rd_kafka_version() < (i == GROUP_PROTOCOL_CONSUMER ? 0x020c00ff : 0x020601ff))
             refuse(&member.config, i == GROUP_PROTOCOL_CONSUMER
                                        ? "needs librdkafka 2.12.0 or newer, this is 2."
                                        : "needs librdkafka 2.6.1 or newer, this is 2.");
     }
-    member.config.protocol = GROUP_PROTOCOL_EAGER;
+    member.config.group.protocol = GROUP_PROTOCOL_EAGER;
     member.config.n_properties = 1;
     member.config.properties = &(struct kafka_property){"fetch.wait.max.ms", "20"};
     member_open(&member);
@@ -126,7 +126,7 @@ static void topics_that_take_too_little_are_refused(void **state)
 {
     struct member member;
     member_init(&member, brokers, "tiny");
-    probe_create_topic(brokers, member.config.results, 1, "max.message.bytes", "10000");
+    probe_create_topic(brokers, member.config.topics.results, 1, "max.message.bytes", "10000");
     refuse(&member.config, "max.message.bytes");
     member_finish(&member);
 }
@@ -148,15 +148,16 @@ static void results_carry_encoding_identity_and_trace(void **state)
     member_init(&member, brokers, "results");
     member_open(&member);
     const char *json = "{\"job_id\":\"a\",\"prompt\":\"p\"}";
-    probe_produce(brokers, member.config.jobs, 0, "k1", json, strlen(json), "traceparent", "00-ab-cd-01");
+    probe_produce(brokers, member.config.topics.jobs, 0, "k1", json, strlen(json), "traceparent",
+                  "00-ab-cd-01");
     const char msgpack[] = "\x82\xa6job_id\xa1"
                            "b\xa6prompt\xa1p";
-    probe_produce(brokers, member.config.jobs, 0, "k2", msgpack, sizeof msgpack - 1, NULL, NULL);
+    probe_produce(brokers, member.config.topics.jobs, 0, "k2", msgpack, sizeof msgpack - 1, NULL, NULL);
     member_receive(&member, 2);
     member_commit(&member, NULL);
     assert_int_equal(member.n_published, 2);
 
-    struct probe_record *records = probe_read(brokers, member.config.results, &n_records);
+    struct probe_record *records = probe_read(brokers, member.config.topics.results, &n_records);
     assert_int_equal(n_records, 2);
     const struct probe_record *record = find_key(records, "k1");
     assert_int_equal(record->value[0], '{');
@@ -181,14 +182,14 @@ static void a_record_that_is_no_job_becomes_a_dead_letter_with_its_bytes(void **
     size_t n_records;
     member_init(&member, brokers, "dead");
     member_open(&member);
-    probe_produce(brokers, member.config.jobs, 0, "k1", "\xff\x00rubbish", 9, "x-mine", "kept");
+    probe_produce(brokers, member.config.topics.jobs, 0, "k1", "\xff\x00rubbish", 9, "x-mine", "kept");
     const char *named = "{\"job_id\":\"named\",\"prompt\":\"p\",\"n\":\"many\"}";
-    probe_produce(brokers, member.config.jobs, 0, "k2", named, strlen(named), NULL, NULL);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 1);
+    probe_produce(brokers, member.config.topics.jobs, 0, "k2", named, strlen(named), NULL, NULL);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 1);
     member_receive(&member, 3);
     member_commit(&member, NULL);
 
-    struct probe_record *records = probe_read(brokers, member.config.dead, &n_records);
+    struct probe_record *records = probe_read(brokers, member.config.topics.dead, &n_records);
     assert_int_equal(n_records, 2);
     const struct probe_record *record = find_key(records, "k1");
     assert_int_equal(record->size, 9);
@@ -201,7 +202,7 @@ static void a_record_that_is_no_job_becomes_a_dead_letter_with_its_bytes(void **
     assert_string_equal(find_key(records, "k2")->value, named);
     probe_free(records);
 
-    records = probe_read(brokers, member.config.results, &n_records);
+    records = probe_read(brokers, member.config.topics.results, &n_records);
     assert_int_equal(n_records, 2); // the job's, and an error for the one whose id could be read
     assert_part(find_key(records, "k2")->value, "invalid_field");
     assert_part(find_key(records, "job-0")->value, "answer");
@@ -214,13 +215,13 @@ static void a_result_too_large_for_the_topic_becomes_an_error(void **state)
     struct member member;
     size_t n_records;
     member_init(&member, brokers, "oversize");
-    probe_create_topic(brokers, member.config.results, 1, "max.message.bytes", "20000");
-    probe_create_topic(brokers, member.config.dead, 1, "max.message.bytes", "20000");
+    probe_create_topic(brokers, member.config.topics.results, 1, "max.message.bytes", "20000");
+    probe_create_topic(brokers, member.config.topics.dead, 1, "max.message.bytes", "20000");
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 3);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 3);
     char *rubbish = malloc(30000);
     memset(rubbish, '!', 30000);
-    probe_produce(brokers, member.config.jobs, 0, "k", rubbish, 30000, NULL, NULL);
+    probe_produce(brokers, member.config.topics.jobs, 0, "k", rubbish, 30000, NULL, NULL);
     member_receive(&member, 4);
     for (size_t i = 0; i < 3; i++)
         member_answer(member.jobs[i]);
@@ -233,15 +234,15 @@ static void a_result_too_large_for_the_topic_becomes_an_error(void **state)
         job_set_text(member.jobs[2], &member.jobs[2]->result.choices[0].text, (struct text){rubbish, 19000}));
     member_commit(&member, NULL);
     assert_int_equal(figures_of(&member)->n_aborts, 0);
-    assert_int_equal(figures_of(&member)->n_oversize, 2);
+    assert_int_equal(figures_of(&member)->records.n_oversize, 2);
 
-    struct probe_record *records = probe_read(brokers, member.config.results, &n_records);
+    struct probe_record *records = probe_read(brokers, member.config.topics.results, &n_records);
     assert_int_equal(n_records, 3);
     assert_true(find_key(records, "job-0")->size > 19000);
     assert_part(find_key(records, "job-1")->value, "result_too_large");
     assert_true(find_key(records, "job-2")->size > 19000);
     probe_free(records);
-    records = probe_read(brokers, member.config.dead, &n_records);
+    records = probe_read(brokers, member.config.topics.dead, &n_records);
     assert_int_equal(n_records, 1);
     assert_int_equal(records->size, 0);
     assert_string_equal(records->key, "k");
@@ -258,12 +259,13 @@ static void jobs_finished_out_of_order_are_not_delivered_again(void **state)
     struct member member;
     member_init(&member, brokers, "order");
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 100);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 100);
     member_receive(&member, 100);
     member_commit(&member, is_odd);
     assert_int_equal(member.n_jobs, 50);
     char *metadata;
-    assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, &metadata), 0);
+    assert_int_equal(
+        probe_committed(brokers, member.config.group.name, member.config.topics.jobs, 0, &metadata), 0);
     assert_memory_equal(metadata, "sheaf1:", 7);
     free(metadata);
     member_close(&member);
@@ -272,11 +274,12 @@ static void jobs_finished_out_of_order_are_not_delivered_again(void **state)
     member_receive(&member, 50);
     member_drain(&member);
     assert_int_equal(member.n_jobs, 50);
-    assert_int_equal(figures_of(&member)->n_skipped, 50);
+    assert_int_equal(figures_of(&member)->records.n_skipped, 50);
     for (size_t i = 0; i < 50; i++)
         assert_int_equal(member_job_number(member.jobs[i]), 2 * i);
     member_commit(&member, NULL);
-    assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 100);
+    assert_int_equal(probe_committed(brokers, member.config.group.name, member.config.topics.jobs, 0, NULL),
+                     100);
     assert_one_result_each(&member, 100);
     member_finish(&member);
 }
@@ -293,9 +296,9 @@ static void the_end_of_a_partition_is_committed_when_nothing_is_in_flight(void *
     struct member member;
     member_init(&member, brokers, "end");
     member_open(&member);
-    probe_produce_transaction(brokers, member.config.jobs, 0, 5, true);  // offsets 0..4, marker 5
-    probe_produce_transaction(brokers, member.config.jobs, 5, 5, false); // aborted: 6..10, marker 11
-    probe_produce_transaction(brokers, member.config.jobs, 5, 5, true);  // 12..16, marker 17
+    probe_produce_transaction(brokers, member.config.topics.jobs, 0, 5, true);  // offsets 0..4, marker 5
+    probe_produce_transaction(brokers, member.config.topics.jobs, 5, 5, false); // aborted: 6..10, marker 11
+    probe_produce_transaction(brokers, member.config.topics.jobs, 5, 5, true);  // 12..16, marker 17
     member_receive(&member, 10);
     member_drain(&member);
     struct partition_figures figures = only_partition(&member);
@@ -307,12 +310,14 @@ static void the_end_of_a_partition_is_committed_when_nothing_is_in_flight(void *
     assert_int_equal(only_partition(&member).committed, 0);
     member_commit(&member, NULL);
     assert_int_equal(only_partition(&member).committed, 18);
-    probe_produce_transaction(brokers, member.config.jobs, 99, 5, false); // nothing to do but to move on
+    probe_produce_transaction(brokers, member.config.topics.jobs, 99, 5,
+                              false); // nothing to do but to move on
     int64_t until_ms = clock_ms() + 20000;
     struct error error;
     while (only_partition(&member).committed < 24 && clock_ms() < until_ms)
         (void)!member_poll(&member, 10, &error);
-    assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 24);
+    assert_int_equal(probe_committed(brokers, member.config.group.name, member.config.topics.jobs, 0, NULL),
+                     24);
     assert_one_result_each(&member, 10);
     member_finish(&member);
 }
@@ -323,7 +328,7 @@ static void a_full_window_pauses_its_partition_and_resumes_it_once(void **state)
     int n_jobs = OFFSET_MAP_WINDOW + 500;
     member_init(&member, brokers, "window");
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, n_jobs);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, n_jobs);
     member_receive(&member, OFFSET_MAP_WINDOW);
     assert_int_equal(figures_of(&member)->n_pauses, 1);
     struct error error;
@@ -361,7 +366,7 @@ static void while_paused_nothing_is_delivered_and_nothing_is_lost(void **state)
     struct error error;
     member_init(&member, brokers, "paused");
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 1000);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 1000);
     for (int round = 0; round < 10; round++) {
         member_receive(&member, 100 * (size_t)(round + 1));
         member.transport->impl->pause(member.transport);
@@ -371,7 +376,7 @@ static void while_paused_nothing_is_delivered_and_nothing_is_lost(void **state)
         member.transport->impl->resume(member.transport);
         member.transport->impl->resume(member.transport);
     }
-    assert_int_equal(figures_of(&member)->n_skipped, 0);
+    assert_int_equal(figures_of(&member)->records.n_skipped, 0);
     // Fetched records are kept: pausing the partition would discard and fetch them again.
     assert_int_equal(figures_of(&member)->n_pauses, 0);
     assert_int_equal(figures_of(&member)->n_rewinds, 0);
@@ -388,7 +393,7 @@ static void released_jobs_are_delivered_again(void **state)
     struct error error;
     member_init(&member, brokers, "release");
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 20);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 20);
     member_receive(&member, 20);
     struct job *released[] = {member.jobs[19], member.jobs[7]};
     assert_int_equal(member.transport->impl->release(member.transport, released, 2, &error), STATUS_OK);
@@ -418,7 +423,7 @@ static void the_descriptor_tells_of_new_jobs(void **state)
     for (int i = 0; i < 5; i++) {
         while (poll(&wait, 1, 700) == 1)
             assert_int_equal(member_poll(&member, 10, &error), STATUS_OK);
-        probe_produce_jobs(brokers, member.config.jobs, 0, i, 1);
+        probe_produce_jobs(brokers, member.config.topics.jobs, 0, i, 1);
         assert_int_equal(poll(&wait, 1, 10000), 1);
         member_receive(&member, (size_t)i + 1);
     }
@@ -433,10 +438,10 @@ static void an_unknown_offset_map_is_refused_unless_it_may_be_dropped(void **sta
     member_init(&member, brokers, "unknown");
     member_open(&member);
     member_close(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 10);
-    probe_commit(brokers, member.config.group, member.config.jobs, 0, 4, "somebody else's");
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 10);
+    probe_commit(brokers, member.config.group.name, member.config.topics.jobs, 0, 4, "somebody else's");
     refuse(&member.config, "offset map");
-    refuse(&member.config, member.config.group);
+    refuse(&member.config, member.config.group.name);
     member.config.accept_unknown_map = true;
     member_open(&member);
     member_receive(&member, 6);
@@ -449,13 +454,13 @@ static void offsets_that_were_set_by_hand_are_used(void **state)
 {
     struct member member;
     member_init(&member, brokers, "reset");
-    member.config.dynamic_membership = true; // leaves at close, so that the group is empty at once
+    member.config.group.is_dynamic = true; // leaves at close, so that the group is empty at once
     member_open(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 10);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 10);
     member_receive(&member, 10);
     member_commit(&member, is_odd);
     member_close(&member);
-    probe_commit(brokers, member.config.group, member.config.jobs, 0, 3, "");
+    probe_commit(brokers, member.config.group.name, member.config.topics.jobs, 0, 3, "");
     member_open(&member);
     member_receive(&member, 7);
     member_drain(&member);
@@ -468,11 +473,11 @@ static void an_offset_beyond_the_end_of_a_topic_is_refused(void **state)
     struct member member;
     struct error error;
     member_init(&member, brokers, "beyond");
-    member.config.dynamic_membership = true;
+    member.config.group.is_dynamic = true;
     member_open(&member);
     member_close(&member);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 10);
-    probe_commit(brokers, member.config.group, member.config.jobs, 0, 11, "");
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 10);
+    probe_commit(brokers, member.config.group.name, member.config.topics.jobs, 0, 11, "");
     member_open(&member);
     int64_t until_ms = clock_ms() + 20000;
     enum status status = STATUS_OK;
@@ -492,9 +497,9 @@ static void cancellations_are_read_before_the_first_job_and_while_running(void *
     struct error error;
     member_init(&member, brokers, "cancel");
     assert_int_equal(kafka_create_topics(&member.config, &error), STATUS_OK);
-    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 1);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 1);
     assert_int_equal(kafka_cancel(&member.config, TEXT("default"), TEXT("job-0"), &error), STATUS_OK);
-    probe_produce(brokers, member.config.control, 0, "x", "{\"no\":1}", 8, NULL, NULL);
+    probe_produce(brokers, member.config.topics.control, 0, "x", "{\"no\":1}", 8, NULL, NULL);
     member_open(&member);
     member_receive(&member, 1);
     assert_int_equal(member.n_cancels, 1);
@@ -547,11 +552,12 @@ static void a_topic_is_filled_with_back_pressure_and_read_to_its_end(void **stat
     struct error error;
     int n_records = 0;
     member_init(&member, brokers, "client");
-    member.config.n_partitions = 3;
+    member.config.topics.n_partitions = 3;
     const struct kafka_property small[] = {{"queue.buffering.max.messages", "100"}};
     member.config.properties = small;
     member.config.n_properties = 1;
-    assert_int_equal(kafka_producer_open(&producer, &member.config, member.config.jobs, &error), STATUS_OK);
+    assert_int_equal(kafka_producer_open(&producer, &member.config, member.config.topics.jobs, &error),
+                     STATUS_OK);
     char value[2000000];
     memset(value, 'x', sizeof value);
     for (int i = 0; i < 3000; i++) {
@@ -567,20 +573,20 @@ static void a_topic_is_filled_with_back_pressure_and_read_to_its_end(void **stat
     assert_int_equal(kafka_producer_n_delivered(producer), 3000);
     kafka_producer_close(producer);
 
-    probe_produce_transaction(brokers, member.config.jobs, 0, 5, false); // is not read
-    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_COMMITTED, count_record,
-                                      &n_records, &error),
+    probe_produce_transaction(brokers, member.config.topics.jobs, 0, 5, false); // is not read
+    assert_int_equal(kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_READ_COMMITTED,
+                                      count_record, &n_records, &error),
                      STATUS_OK);
     assert_int_equal(n_records, 3000);
     n_records = 0;
-    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_COMMITTED, stop_at_third,
-                                      &n_records, &error),
+    assert_int_equal(kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_READ_COMMITTED,
+                                      stop_at_third, &n_records, &error),
                      STATUS_REJECT);
     assert_int_equal(n_records, 3);
-    assert_int_equal(kafka_read_topic(&member.config, member.config.results, KAFKA_READ_COMMITTED,
+    assert_int_equal(kafka_read_topic(&member.config, member.config.topics.results, KAFKA_READ_COMMITTED,
                                       count_record, &n_records, &error),
                      STATUS_REFUSE); // never created by reading
-    assert_part(error.text, member.config.results);
+    assert_part(error.text, member.config.topics.results);
     member_finish(&member);
 }
 

@@ -238,14 +238,14 @@ static void figures_of_prefixes_and_of_kafka_have_their_names(void **state)
                                   .n_aborts = 22,
                                   .n_rebalances = 23,
                                   .map_bytes_max = 24,
-                                  .n_skipped = 25,
+                                  .records.n_skipped = 25,
                                   .n_dropped = 26,
-                                  .n_oversize = 27,
-                                  .n_refused = 28,
+                                  .records.n_oversize = 27,
+                                  .records.n_refused = 28,
                                   .n_producers = 29,
                                   .n_rejoins = 30,
-                                  .n_tombstones = 31,
-                                  .n_deleted = 32};
+                                  .records.n_tombstones = 31,
+                                  .records.n_deleted = 32};
     write_text(&kafka);
     assert_lines("sheaf_prefix_lookups_total 11");
     assert_lines("sheaf_prefix_hits_total 12");
