@@ -336,9 +336,12 @@ static void start_sequence(struct batcher *b, struct sequence *sequence)
 static void enter_window(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
     prompt->n_unfinished = 0;
+    prompt->first = NULL;
     for (int32_t i = 0; i < prompt->n_sequences && prompt->error.status == STATUS_OK; i++) {
+        const struct sequence *sequence = &prompt->sequences[i];
         start_sequence(b, &prompt->sequences[i]);
-        prompt->n_unfinished += prompt->sequences[i].answer.finish_reason == FINISH_NONE;
+        if (sequence->answer.finish_reason == FINISH_NONE && prompt->n_unfinished++ == 0)
+            prompt->first = sequence;
     }
     if (prompt->n_unfinished == 0 || prompt->error.status != STATUS_OK)
         finish_prompt(b, prompt, finished);

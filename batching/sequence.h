@@ -49,7 +49,9 @@ struct prompt {
     struct prompt_rules rules;
     struct sequence *sequences; // [n_sequences] request_n_sequences() answers, then the branches
     int32_t n_sequences;
-    int32_t n_unfinished;  // sequences
+    int32_t n_unfinished; // sequences
+    // of those with something to compute the first: what was cached of the prompt is counted with it
+    const struct sequence *first;
     struct list_link link; // of the batcher's prompts
     struct prompt_times times;
     // Of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of the host:
@@ -70,7 +72,7 @@ struct sequence_cache {
     int32_t n_pages, pages_capacity;
     int32_t n_computed; // positions in the KV cache, including those of the step being built
     int32_t n_stored;   // positions whose pages were ready at admission
-    int32_t n_shared;   // of the first sequence: positions of n_computed taken from the prefix cache
+    int32_t n_shared;   // of the prompt's first: positions of n_computed taken from the prefix cache
 };
 
 // Tokens that it scores: row first_target + i gives the logprob of targets[i].

@@ -135,6 +135,36 @@ static void a_prompt_is_computed_once_for_all_its_choices(void **state)
     bench_close(&bench);
 }
 
+// With an answer its sequence comes first; without one the first branch does.
+static void the_cached_prompt_of_scores_is_counted_once_with_or_without_an_answer(void **state)
+{
+    (void)state;
+    enum { PROMPT = 16 * 5 + 3 };
+    int32_t tokens[PROMPT];
+    for (int32_t i = 0; i < PROMPT; i++)
+        tokens[i] = 20 + i;
+    for (int32_t max_tokens = 0; max_tokens <= 2; max_tokens++)
+        for (int scores_prompt = 0; scores_prompt <= 1; scores_prompt++) {
+            // one slot: the answer's sequence ends before a branch is admitted
+            for (int slots = 1; slots <= 8; slots += 7) {
+                struct batch_limits limits = batches[3];
+                limits.n_sequences_max = slots;
+                struct bench bench = bench_open(limits);
+                for (int j = 0; j < 2; j++) {
+                    struct job *job = job_of(tokens, PROMPT, max_tokens, j ? "second" : "first");
+                    job->request.prompt_logprobs = scores_prompt ? 0 : -1;
+                    ask_for_choices(job, N_CHOICES);
+                    batcher_take(bench.batcher, job);
+                    run_to_end(&bench);
+                }
+                assert_int_equal(bench.finished.first->figures.cached_tokens, 0);
+                // each row of a prompt that is scored itself is computed
+                assert_int_equal(bench.finished.last->figures.cached_tokens, scores_prompt ? 0 : 16 * 5);
+                bench_close(&bench);
+            }
+        }
+}
+
 static void choices_that_fit_no_context_fail_their_job_alone(void **state)
 {
     (void)state;
@@ -336,6 +366,7 @@ int main(void)
         cmocka_unit_test(a_choice_without_tokens_is_refused),
         cmocka_unit_test(a_choice_that_is_refused_is_quoted_in_short),
         cmocka_unit_test(a_prompt_is_computed_once_for_all_its_choices),
+        cmocka_unit_test(the_cached_prompt_of_scores_is_counted_once_with_or_without_an_answer),
         cmocka_unit_test(choices_that_fit_no_context_fail_their_job_alone),
         cmocka_unit_test(prompts_are_scored_the_same_whatever_the_batch_and_the_memory),
         cmocka_unit_test(a_scored_prompt_shares_its_pages_and_computes_its_rows),
