@@ -1,6 +1,7 @@
 #include "consumer/arithmetic.h"
 
 #include "consumer/file.h"
+#include "engine/interrupt.h"
 #include "schemas/hash.h"
 
 #include <stdio.h>
@@ -46,11 +47,14 @@ static enum status add_template(const struct settings *settings, struct buffer *
     return status;
 }
 
-enum status arithmetic_name(struct runtime *runtime, const struct settings *settings, struct error *error)
+enum status arithmetic_name(struct runtime *runtime, const struct settings *settings,
+                            const struct interrupt *interrupt, struct error *error)
 {
     struct buffer name = {.size_max = sizeof runtime->arithmetic - 1};
-    buffer_add_format(&name, "sheaf=%d model=%016llx", ARITHMETIC_VERSION,
-                      (unsigned long long)model_fingerprint(runtime->model, runtime->device.pool));
+    uint64_t fingerprint = model_fingerprint(runtime->model, runtime->device.pool, interrupt);
+    if (interrupt_requested(interrupt))
+        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "stopped while reading the model");
+    buffer_add_format(&name, "sheaf=%d model=%016llx", ARITHMETIC_VERSION, (unsigned long long)fingerprint);
     add_backend(runtime, settings, &name);
     add_placement(runtime, &name);
     add_text(&name, "quantize", settings->model.quantize);

@@ -24,6 +24,6 @@
 enum { ARITHMETIC_VERSION = 1 };
 
 // Sets runtime->arithmetic; the runtime has model, backend and plan. Reads the whole model. Errors:
-// STATUS_REFUSE.
+// STATUS_REFUSE; STATUS_RESTART after an interrupt (NULL: none).
 enum status arithmetic_name(struct runtime *runtime, const struct settings *settings,
-                            struct error *error) WARN_UNUSED;
+                            const struct interrupt *interrupt, struct error *error) WARN_UNUSED;

@@ -12,6 +12,7 @@
 #include "consumer/trace.h"
 #include "engine/cpu/backend.h"
 #include "engine/file/gguf_quantize.h"
+#include "engine/interrupt.h"
 #include "engine/machine.h"
 #include "engine/model/model_folder.h"
 #include "gpu/backend.h"
@@ -327,19 +328,23 @@ enum status runtime_kv_type(const struct settings *settings, enum kv_type *type,
 }
 
 struct load_display {
+    const struct interrupt *interrupt;
     bool shown;
     int64_t next_percent;
 };
 
-static void show_loading(void *context, uint64_t done_bytes, uint64_t total_bytes)
+static bool show_loading(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
     struct load_display *loading = context;
     int64_t percent = total_bytes ? (int64_t)(100.0 * (double)done_bytes / (double)total_bytes) : 100;
+    if (interrupt_requested(loading->interrupt))
+        return false;
     if (!isatty(STDERR_FILENO) || percent < loading->next_percent)
-        return;
+        return true;
     loading->next_percent = percent + 5;
     loading->shown = percent < 100;
     fprintf(stderr, "\rloading weights: %3lld %%%s", (long long)percent, percent < 100 ? "" : "\r\033[K");
+    return true;
 }
 
 static void say_plan(const struct runtime *runtime)
@@ -400,14 +405,15 @@ static enum status say_lacking(const struct runtime *runtime, struct error *erro
         (unsigned long long)(left >> 20));
 }
 
-static enum status open_engine(struct runtime *runtime, const struct settings *settings, struct error *error)
+static enum status open_engine(struct runtime *runtime, const struct settings *settings,
+                               const struct interrupt *interrupt, struct error *error)
 {
     if (settings->engine.test) {
         log_write(LOG_WARNING, "--engine-test %s: answers are words at random, not the model's",
                   settings->engine.test);
         return test_engine_create(&runtime->test_engine, settings->engine.test, runtime->tokenizer, error);
     }
-    struct load_display loading = {0};
+    struct load_display loading = {.interrupt = interrupt};
     enum status status = forward_create(&runtime->forward, runtime->model, runtime->device.backend,
                                         &runtime->plan.forward, show_loading, &loading, error);
     if (loading.shown)
@@ -448,7 +454,7 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
 }
 
 enum status runtime_open(struct runtime *runtime, const struct settings *settings, const char *path,
-                         struct error *error)
+                         const struct interrupt *interrupt, struct error *error)
 {
     *runtime = (struct runtime){0};
     struct limits_wanted wanted = {.n_sequences_max = (int32_t)settings->engine.n_sequences_max,
@@ -473,11 +479,11 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
     // Hashes before the weights are packed, which unmaps the file's pages as it proceeds: both share the page
     // faults.
     if (status == STATUS_OK)
-        status = arithmetic_name(runtime, settings, error);
+        status = arithmetic_name(runtime, settings, interrupt, error);
     if (status == STATUS_OK && settings->worker.require_arithmetic)
         status = required_arithmetic_check(settings->worker.require_arithmetic, runtime->arithmetic, error);
     if (status == STATUS_OK)
-        status = open_engine(runtime, settings, error);
+        status = open_engine(runtime, settings, interrupt, error);
     if (status == STATUS_OK)
         status = create_batcher(runtime, settings, error);
     if (status == STATUS_OK)

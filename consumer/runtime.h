@@ -50,18 +50,19 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
 // Model, tokenizer and chat template.
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
                                struct error *error) WARN_UNUSED;
-// Model, backend, memory plan, forward pass and batcher; logs the plan.
+// Model, backend, memory plan, forward pass and batcher; logs the plan. STATUS_RESTART after an interrupt
+// (NULL: none).
 enum status runtime_open(struct runtime *runtime, const struct settings *settings, const char *path,
-                         struct error *error) WARN_UNUSED;
+                         const struct interrupt *interrupt, struct error *error) WARN_UNUSED;
 // Pool and backend of the settings.
 enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
                                  struct error *error) WARN_UNUSED;
 // Derives the memory plan (sets `wanted`'s backends and placing) and creates the hybrid if the plan needs it.
 enum status runtime_plan(struct runtime *runtime, const struct settings *settings,
                          struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
-// The KV type of --kv-type for the open backend; without the option *type is unchanged.
 // Whether a chat template depends on the time of submission.
 bool runtime_reads_time(const struct runtime *runtime);
+// The KV type of --kv-type for the open backend; without the option *type is unchanged.
 enum status runtime_kv_type(const struct settings *settings, enum kv_type *type,
                             struct error *error) WARN_UNUSED;
 // The session of the forward pass, checked on the CPU by the settings and `timed` for a trace. `forward` is

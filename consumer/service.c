@@ -8,6 +8,7 @@
 #include "consumer/progress_line.h"
 #include "consumer/stop.h"
 #include "engine/file/gguf.h"
+#include "engine/interrupt.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ static enum status check_model(void *context, struct error *error)
     return gguf_check_files(runtime->model->gguf, error);
 }
 
-// Signals while the transport opens; afterwards they are the worker's.
+// Signals while the model loads and the transport opens; afterwards they are the worker's.
 struct start_watch {
     int stop_fd;
     bool is_stopped;
@@ -63,25 +64,29 @@ static bool is_stopping(void *context)
     return watch->is_stopped;
 }
 
-// *transport is NULL after STATUS_OK: a signal ended it, as it ends a worker without a job.
-static enum status open_kafka(struct transport **transport, struct kafka_settings *kafka, int stop_fd,
-                              struct error *error)
+// A start that a signal ended is no failure, as with a worker without a job.
+static enum status end_start(const struct start_watch *watch, enum status status, const struct error *error)
 {
-    struct start_watch watch = {.stop_fd = stop_fd};
-    kafka->config.is_stopping = is_stopping;
-    kafka->config.stop_context = &watch;
-    enum status status = kafka_transport_open(transport, &kafka->config, error);
-    kafka->config.is_stopping = NULL;
-    kafka->config.stop_context = NULL;
-    if (!watch.is_stopped)
+    if (status == STATUS_OK || !watch->is_stopped)
         return status;
     log_write(LOG_INFO, "%s; no job was taken", error->text);
     return STATUS_OK;
 }
 
+static enum status open_kafka(struct transport **transport, struct kafka_settings *kafka,
+                              struct start_watch *watch, struct error *error)
+{
+    kafka->config.is_stopping = is_stopping;
+    kafka->config.stop_context = watch;
+    enum status status = kafka_transport_open(transport, &kafka->config, error);
+    kafka->config.is_stopping = NULL;
+    kafka->config.stop_context = NULL;
+    return status;
+}
+
 static enum status open_transport(struct transport **transport, struct kafka_settings *kafka,
-                                  const struct service *service, const struct settings *settings, int stop_fd,
-                                  struct error *error)
+                                  const struct service *service, const struct settings *settings,
+                                  struct start_watch *watch, struct error *error)
 {
     if (!settings->kafka.brokers)
         return local_transport_open(transport, service->store, service->dataset, error);
@@ -90,7 +95,7 @@ static enum status open_transport(struct transport **transport, struct kafka_set
         return status;
     log_write(LOG_INFO, "Kafka at %s: topic %s, group %s, librdkafka %s", kafka->config.brokers,
               kafka->config.topics.jobs, kafka->config.group.name, kafka_library_version());
-    return open_kafka(transport, kafka, stop_fd, error);
+    return open_kafka(transport, kafka, watch, error);
 }
 
 static void attach_exporter(struct exporter *exporter, struct transport *transport,
@@ -177,16 +182,18 @@ enum status service_run(const struct service *service, const struct settings *se
     struct transport *transport = NULL;
     struct exporter *exporter = NULL;
     struct closing closing = {0};
-    int stop_fd = stop_fd_open(); // before any thread
+    struct start_watch watch = {.stop_fd = stop_fd_open()}; // before any thread
+    struct interrupt interrupt = {is_stopping, &watch};
     // before the model is loaded in vain
     enum status status =
         exporter_open(&exporter, settings->worker.metrics, settings->worker.metrics_token, error);
     if (status == STATUS_OK)
-        status = runtime_open(&runtime, settings, settings->model.path, error);
+        status = runtime_open(&runtime, settings, settings->model.path, &interrupt, error);
     if (status == STATUS_OK)
         status = start_worker(service, settings, &runtime, error);
     if (status == STATUS_OK)
-        status = open_transport(&transport, &kafka, service, settings, stop_fd, error);
+        status = open_transport(&transport, &kafka, service, settings, &watch, error);
+    status = end_start(&watch, status, error);
     progress->was_stopped = !transport;
     if (status == STATUS_OK && transport) {
         attach_exporter(exporter, transport, service, &kafka, &runtime, settings->worker.metrics_content);
@@ -194,7 +201,7 @@ enum status service_run(const struct service *service, const struct settings *se
         struct worker_config config = configure_worker(service, settings, &runtime);
         config.transport = transport;
         config.records.context = &finder;
-        config.stop.fd = stop_fd;
+        config.stop.fd = watch.stop_fd;
         config.model_check.context = &runtime;
         config.metrics = &exporter->metrics;
         config.pages.publish = publish_figures;
@@ -219,7 +226,7 @@ enum status service_run(const struct service *service, const struct settings *se
     runtime_close(&runtime);
     closing_end(&closing);
     exporter_close(exporter);
-    if (stop_fd >= 0)
-        close(stop_fd);
+    if (watch.stop_fd >= 0)
+        close(watch.stop_fd);
     return status;
 }

@@ -9,7 +9,7 @@
 
 struct weight_loading {
     struct forward *forward;
-    void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+    bool (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
     void *context;
     uint64_t done_bytes, total_bytes;
     struct error *error;
@@ -34,8 +34,9 @@ static enum status load_weight(struct weight_loading *loading, const struct tens
         tensor->data == forward->model->token_embd.data && role == WEIGHT_PRODUCT; // counted as a table
     if (!tied)
         loading->done_bytes += tensor->size_bytes;
-    if (loading->progress)
-        loading->progress(loading->context, loading->done_bytes, loading->total_bytes);
+    if (loading->progress && !loading->progress(loading->context, loading->done_bytes, loading->total_bytes))
+        return error_set(loading->error, STATUS_RESTART, ERROR_MODEL_FILE,
+                         "stopped while loading the weights");
     return STATUS_OK;
 }
 
@@ -319,7 +320,7 @@ static enum status create_parts(struct weight_loading *loading)
 
 enum status forward_create(struct forward **forward, const struct model *model, struct backend *backend,
                            const struct forward_limits *limits,
-                           void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
+                           bool (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
                            void *context, struct error *error)
 {
     assert(limits->n_tokens_max > 0 && limits->n_outputs_max > 0 &&

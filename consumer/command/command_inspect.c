@@ -102,7 +102,7 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
                (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
     else
         printf("memory      does not fit here: %s\n", memory_error->text);
-    printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model, runtime->device.pool));
+    printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));
 }
 
 static void print_json(const struct runtime *runtime, const struct type_count *counts,
@@ -139,7 +139,7 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
                       (unsigned long long)plan->weight_bytes, (unsigned long long)plan->matrix_bytes,
                       (unsigned long long)plan->page_bytes, plan->batch.n_pages);
     buffer_add_format(&out, "\"fingerprint\":\"%016llx\"}\n",
-                      (unsigned long long)model_fingerprint(model, runtime->device.pool));
+                      (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));
     fwrite(out.data, 1, out.size, stdout);
     buffer_finish(&out);
 }

@@ -43,8 +43,8 @@ static enum status collect_output(struct run_command *run, struct error *error)
     struct output *output = &run->output;
     enum status status = store_collect(run->store, run->dataset, collect_record, output, &n_missing, error);
     if (status == STATUS_OK && n_missing)
-        return error_set(error, STATUS_RETRY, ERROR_STORE, "stopped with %lld jobs to go%s",
-                         (long long)n_missing,
+        return error_set(error, STATUS_RETRY, ERROR_STORE, "stopped with %lld job%s to go%s",
+                         (long long)n_missing, n_missing == 1 ? "" : "s",
                          run->temporary_folder ? "" : "; the same command continues from here");
     if (status == STATUS_OK)
         status = output_complete(output, error);

@@ -245,13 +245,13 @@ void gguf_release(const struct gguf *gguf, const struct tensor *tensor)
         madvise((void *)start, end - start, MADV_DONTNEED); // advice: a failure changes nothing
 }
 
-uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool)
+uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool, const struct interrupt *interrupt)
 {
     if (gguf->regions)
-        return gguf_regions_hash(gguf->regions, pool);
+        return gguf_regions_hash(gguf->regions, pool, interrupt);
     uint64_t hash = 0;
     for (size_t i = 0; i < gguf->n_parts; i++)
-        hash = mapped_file_hash(&gguf->parts[i].file, hash, pool);
+        hash = mapped_file_hash(&gguf->parts[i].file, hash, pool, interrupt);
     return hash;
 }
 

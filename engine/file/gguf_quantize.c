@@ -144,9 +144,9 @@ static void finish_quantizing(void *context)
     free(quantizing);
 }
 
-static uint64_t hash_source(void *context, struct pool *pool)
+static uint64_t hash_source(void *context, struct pool *pool, const struct interrupt *interrupt)
 {
-    return gguf_content_hash(((struct quantizing *)context)->source, pool);
+    return gguf_content_hash(((struct quantizing *)context)->source, pool, interrupt);
 }
 
 static enum status check_source(void *context, struct error *error)

@@ -121,9 +121,10 @@ enum status gguf_regions_load(struct gguf_regions *regions, const void *data, st
     return STATUS_OK;
 }
 
-uint64_t gguf_regions_hash(const struct gguf_regions *regions, struct pool *pool)
+uint64_t gguf_regions_hash(const struct gguf_regions *regions, struct pool *pool,
+                           const struct interrupt *interrupt)
 {
-    return regions->source.hash ? regions->source.hash(regions->source.context, pool) : 0;
+    return regions->source.hash ? regions->source.hash(regions->source.context, pool, interrupt) : 0;
 }
 
 enum status gguf_regions_check(const struct gguf_regions *regions, struct error *error)

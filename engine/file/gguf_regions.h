@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct interrupt;
 struct pool;
 
 // Where made tensors come from. `make` writes tensor->size_bytes bytes of the tensor at `index`; `finish`
@@ -19,7 +20,7 @@ struct gguf_source {
     void *context;
     enum status (*make)(void *context, size_t index, void *data, struct error *error);
     void (*finish)(void *context);
-    uint64_t (*hash)(void *context, struct pool *pool);
+    uint64_t (*hash)(void *context, struct pool *pool, const struct interrupt *interrupt);
     enum status (*check)(void *context, struct error *error);
 };
 
@@ -38,5 +39,6 @@ bool gguf_regions_contain(const struct gguf_regions *regions, const void *data);
 // nothing to do.
 enum status gguf_regions_load(struct gguf_regions *regions, const void *data,
                               struct error *error) WARN_UNUSED;
-uint64_t gguf_regions_hash(const struct gguf_regions *regions, struct pool *pool);
+uint64_t gguf_regions_hash(const struct gguf_regions *regions, struct pool *pool,
+                           const struct interrupt *interrupt);
 enum status gguf_regions_check(const struct gguf_regions *regions, struct error *error) WARN_UNUSED;

@@ -66,10 +66,14 @@ enum status mapped_file_check(const struct mapped_file *file, const char *path, 
 
 // ---- hash ----
 
-enum { CHUNK_BYTES = 1 << 20 };
+enum {
+    CHUNK_BYTES = 1 << 20,
+    CHUNKS_EACH = 64, // between two looks at the interrupt
+};
 
 struct hashing {
     const struct mapped_file *file;
+    int first; // chunk of these
     // of the chunks' hashes, each seeded with its place: any order gives the same
     uint64_t sums[POOL_THREADS_MAX];
 };
@@ -77,20 +81,31 @@ struct hashing {
 static void hash_chunk(void *context, int index, int thread)
 {
     struct hashing *hashing = context;
-    size_t start = (size_t)index * CHUNK_BYTES, left = hashing->file->size - start;
-    size_t size = left < CHUNK_BYTES ? left : CHUNK_BYTES;
-    hashing->sums[thread] += hash_bytes(hashing->file->data + start, size, (uint64_t)index);
+    size_t chunk = (size_t)hashing->first + (size_t)index, start = chunk * CHUNK_BYTES;
+    size_t left = hashing->file->size - start, size = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+    hashing->sums[thread] += hash_bytes(hashing->file->data + start, size, chunk);
 }
 
-uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct pool *pool)
+static void hash_chunks(struct hashing *hashing, int n, struct pool *pool)
+{
+    if (pool)
+        pool_run(pool, n, hash_chunk, hashing);
+    for (int i = 0; !pool && i < n; i++)
+        hash_chunk(hashing, i, 0);
+}
+
+uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct pool *pool,
+                          const struct interrupt *interrupt)
 {
     struct hashing hashing = {.file = file};
     uint64_t n_chunks = (file->size + CHUNK_BYTES - 1) / CHUNK_BYTES;
     int n = n_chunks < INT32_MAX ? (int)n_chunks : INT32_MAX; // 2 PiB
-    if (pool)
-        pool_run(pool, n, hash_chunk, &hashing);
-    for (int i = 0; !pool && i < n; i++)
-        hash_chunk(&hashing, i, 0);
+    for (int left = n; left > 0; left -= CHUNKS_EACH) {
+        if (interrupt_requested(interrupt))
+            return 0;
+        hashing.first = n - left;
+        hash_chunks(&hashing, left < CHUNKS_EACH ? left : CHUNKS_EACH, pool);
+    }
     uint64_t whole[] = {0, file->size};
     for (int i = 0; i < POOL_THREADS_MAX; i++)
         whole[0] += hashing.sums[i];

@@ -3,6 +3,7 @@
 // Thread: any, after open.
 #pragma once
 
+#include "engine/interrupt.h"
 #include "engine/pool.h"
 #include "schemas/error.h"
 
@@ -30,5 +31,6 @@ enum status mapped_file_check(const struct mapped_file *file, const char *path,
                               struct error *error) WARN_UNUSED;
 
 // Hash of all bytes and of `seed`, at the speed of memory: chunks are hashed on the pool (NULL: by the caller
-// alone).
-uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct pool *pool);
+// alone). 0 after an interrupt (may be NULL).
+uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct pool *pool,
+                          const struct interrupt *interrupt);

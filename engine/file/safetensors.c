@@ -378,10 +378,11 @@ size_t safetensors_find(const struct safetensors *safetensors, struct text name)
     return found ? (size_t)(found - safetensors->tensors) : SIZE_MAX;
 }
 
-uint64_t safetensors_content_hash(const struct safetensors *safetensors, uint64_t seed, struct pool *pool)
+uint64_t safetensors_content_hash(const struct safetensors *safetensors, uint64_t seed, struct pool *pool,
+                                  const struct interrupt *interrupt)
 {
     for (size_t i = 0; i < safetensors->n_parts; i++)
-        seed = mapped_file_hash(&safetensors->parts[i].file, seed, pool);
+        seed = mapped_file_hash(&safetensors->parts[i].file, seed, pool, interrupt);
     return seed;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/file/tensor.h"
 #include "schemas/text.h"
 
+struct interrupt;
 struct pool;
 struct safetensors;
 
@@ -41,5 +42,6 @@ const struct safetensors_tensor *safetensors_at(const struct safetensors *safete
 size_t safetensors_find(const struct safetensors *safetensors, struct text name);
 
 // As gguf_content_hash and gguf_check_files; the hash is of `seed` too.
-uint64_t safetensors_content_hash(const struct safetensors *safetensors, uint64_t seed, struct pool *pool);
+uint64_t safetensors_content_hash(const struct safetensors *safetensors, uint64_t seed, struct pool *pool,
+                                  const struct interrupt *interrupt);
 enum status safetensors_check_files(const struct safetensors *safetensors, struct error *error) WARN_UNUSED;

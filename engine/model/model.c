@@ -120,7 +120,7 @@ uint64_t model_n_parameters(const struct model *model)
     return n;
 }
 
-uint64_t model_fingerprint(const struct model *model, struct pool *pool)
+uint64_t model_fingerprint(const struct model *model, struct pool *pool, const struct interrupt *interrupt)
 {
-    return gguf_content_hash(model->gguf, pool);
+    return gguf_content_hash(model->gguf, pool, interrupt);
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct gguf;
+struct interrupt;
 struct pool;
 struct family;
 
@@ -170,5 +171,5 @@ uint64_t model_weight_bytes(const struct model *model); // of all tensors, as th
 uint64_t model_held_bytes(const struct model *model);   // as a backend holds them (tensor_held_type)
 uint64_t model_n_parameters(const struct model *model);
 // Hash of all the model's content (gguf_content_hash), of which copies under other names have the same. Reads
-// all of it.
-uint64_t model_fingerprint(const struct model *model, struct pool *pool);
+// all of it. After an interrupt (NULL: none) it returns at once and the hash has no meaning.
+uint64_t model_fingerprint(const struct model *model, struct pool *pool, const struct interrupt *interrupt);

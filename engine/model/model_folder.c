@@ -450,10 +450,10 @@ static enum status hash_keys(struct folder *folder, const struct gguf_writer *ke
     return status;
 }
 
-static uint64_t hash_content(void *context, struct pool *pool)
+static uint64_t hash_content(void *context, struct pool *pool, const struct interrupt *interrupt)
 {
     const struct folder *folder = context;
-    return safetensors_content_hash(folder->weights, folder->keys_hash, pool);
+    return safetensors_content_hash(folder->weights, folder->keys_hash, pool, interrupt);
 }
 
 static enum status check_files(void *context, struct error *error)

@@ -346,6 +346,23 @@ def a_run_told_to_stop_says_so_and_the_same_command_goes_on(test):
     assert len(test.answers()) == 60
 
 
+def stop_at_once():
+    """In the new process: a SIGTERM that is pending before the program begins, so that it meets the model's loading."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@case
+def a_stop_while_the_model_loads_ends_the_start(test):
+    test.write("in.jsonl", short_jobs(1))
+    worker = test.wait(test.start("work", "--model", test.model, preexec_fn=stop_at_once))
+    assert worker.status == 0 and "stopped while reading the model; no job was taken" in worker.err, worker
+    run = test.wait(test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, preexec_fn=stop_at_once))
+    assert run.status == 1 and "stopped with 1 job to go; the same command continues from here" in run.err, run
+    test.run_file()
+    assert len(test.answers()) == 1
+
+
 @case
 def a_worker_waits_for_jobs_and_takes_them_when_they_come(test):
     worker = work(test)

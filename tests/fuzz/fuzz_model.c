@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             rope_fill(&model->rope[i], MODEL_CONTEXT_MAX - 1, pairs);
         if (model_n_parameters(model) == 0 || strlen(model_family_name(model)) == 0)
             abort();
-        model_fingerprint(model, NULL);
+        model_fingerprint(model, NULL, NULL);
         if (is_small(model))
             compute(model);
         model_close(model);

@@ -27,12 +27,13 @@ struct bench {
     int32_t n_stored; // of the next steps' sequence
 };
 
-static void note_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
+static bool note_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
     struct bench *bench = context;
     assert_true(done_bytes >= bench->done_bytes && done_bytes <= total_bytes);
     bench->done_bytes = done_bytes;
     bench->total_bytes = total_bytes;
+    return true;
 }
 
 static const struct forward_limits usual_limits = {.n_tokens_max = ROWS_MAX,
@@ -155,6 +156,28 @@ static void loading_tells_its_progress_up_to_all_bytes(void **state)
         assert_int_equal(bench.done_bytes, bench.total_bytes);
         bench_finish(&bench);
     }
+}
+
+static bool stop_half_way(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    ++*(int *)context;
+    return done_bytes < total_bytes / 2;
+}
+
+static void loading_ends_where_progress_says_so(void **state)
+{
+    (void)state;
+    int n_calls = 0;
+    struct bench bench;
+    struct error error;
+    bench_init(&bench, &(struct model_recipe){.seed = 1});
+    assert_int_equal(forward_create(&bench.forward, bench.model, bench.backend, &usual_limits, stop_half_way,
+                                    &n_calls, &error),
+                     STATUS_RESTART);
+    assert_null(bench.forward);
+    bench_load(&bench);
+    assert_in_range(n_calls, 1, gguf_n_tensors(bench.model->gguf) - 1);
+    bench_finish(&bench);
 }
 
 static void memory_is_foretold(void **state)
@@ -363,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_prompt_computed_without_outputs_leaves_the_same_pages),
         cmocka_unit_test(rows_that_are_stored_already_are_computed_and_not_stored),
         cmocka_unit_test(loading_tells_its_progress_up_to_all_bytes),
+        cmocka_unit_test(loading_ends_where_progress_says_so),
         cmocka_unit_test(memory_is_foretold),
         cmocka_unit_test(a_draw_in_a_step_is_the_samplers_draw_from_its_logits),
         cmocka_unit_test(a_poisoned_sequence_gets_no_token_and_harms_no_other),

@@ -1,13 +1,16 @@
 // Opening model files: each fault is refused by name, each limit is tested on both sides.
+#include "engine/file/mapped_file.h"
 #include "engine/model/family.h"
 #include "engine/model/model.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -369,7 +372,7 @@ static void a_vocabulary_without_tensors_is_no_model(void **state)
 static uint64_t fingerprint(void **state, const struct model_recipe *recipe)
 {
     struct model *model = open_recipe(state, recipe);
-    uint64_t hash = model_fingerprint(model, NULL);
+    uint64_t hash = model_fingerprint(model, NULL, NULL);
     model_close(model);
     return hash;
 }
@@ -394,12 +397,43 @@ static void copies_have_one_fingerprint_and_one_byte_another(void **state)
         struct model *model;
         struct error error;
         assert_int_equal(model_open(&model, other, &error), STATUS_OK);
-        assert_int_equal(model_fingerprint(model, NULL) == first, changed == 0);
+        assert_int_equal(model_fingerprint(model, NULL, NULL) == first, changed == 0);
         model_close(model);
         content.data[at] ^= changed ? 1 : 0;
     }
     remove(other);
     buffer_finish(&content);
+}
+
+static bool count_request(void *context)
+{
+    int *n_left = context;
+    return (*n_left)-- == 0;
+}
+
+// A file of 130 MiB, almost all of it a hole: hashing looks at the interrupt every 64 MiB.
+static void a_large_file_is_hashed_in_parts(void **state)
+{
+    struct folder *folder = *state;
+    struct error error;
+    uint64_t hashes[3];
+    for (off_t i = 0; i < 3; i++) { // with a byte at 0, 64 and 128 MiB
+        struct mapped_file file;
+        int descriptor = open(folder->path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        assert_true(descriptor >= 0);
+        assert_int_equal(ftruncate(descriptor, 130 << 20), 0);
+        assert_int_equal(pwrite(descriptor, "x", 1, i * (64 << 20)), 1);
+        close(descriptor);
+        assert_int_equal(mapped_file_open(&file, folder->path, &error), STATUS_OK);
+        hashes[i] = mapped_file_hash(&file, 0, NULL, NULL);
+        for (int n_looks = 0; n_looks < 4; n_looks++) {
+            int n_left = n_looks;
+            struct interrupt interrupt = {count_request, &n_left};
+            assert_int_equal(mapped_file_hash(&file, 0, NULL, &interrupt), n_looks < 3 ? 0 : hashes[i]);
+        }
+        mapped_file_close(&file);
+    }
+    assert_true(hashes[0] != hashes[1] && hashes[1] != hashes[2] && hashes[0] != hashes[2]);
 }
 
 static void fingerprints_tell_models_apart(void **state)
@@ -443,6 +477,7 @@ int main(void)
         MODEL_TEST(every_token_needs_a_row),
         MODEL_TEST(a_vocabulary_without_tensors_is_no_model),
         MODEL_TEST(copies_have_one_fingerprint_and_one_byte_another),
+        MODEL_TEST(a_large_file_is_hashed_in_parts),
         MODEL_TEST(fingerprints_tell_models_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,16 @@
+// A request to give up long work, read while a model is hashed and its weights are loaded.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct interrupt {
+    bool (*is_requested)(void *context); // called often, on the thread that started the work
+    void *context;
+};
+
+// NULL: never.
+static inline bool interrupt_requested(const struct interrupt *interrupt)
+{
+    return interrupt && interrupt->is_requested(interrupt->context);
+}
