@@ -3,10 +3,14 @@ import base64
 import json
 import os
 import re
+import shutil
 import signal
 import socket
+import subprocess
 import urllib.error
 import urllib.request
+
+import yaml
 
 import kafka
 import page
@@ -360,6 +364,83 @@ def dashboard_and_alerts_use_names_that_are_served(test):
         used |= set(re.findall(r"\b(?:sheaf|kafka|process|up)(?:_[a-z_]+)?\b", bare))
     assert used <= served, used - served
     assert {"sheaf_jobs_total", "sheaf_partition_unfinished", "sheaf_oldest_unfinished_seconds"} <= used
+
+
+def promtool(test):
+    """Prometheus' own checker: an installed one, else that of Debian's package, which is unpacked and not installed."""
+    installed = shutil.which("promtool")
+    if installed:
+        return installed
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sheaf", "prometheus")
+    program = os.path.join(cache, "usr", "bin", "promtool")
+    if not os.path.exists(program):
+        subprocess.run("apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb unpacked", shell=True, cwd=test.folder,
+                       check=False, capture_output=True)
+        if not test.exists("unpacked"):
+            raise Skip("promtool: no prometheus, and no package of it")
+        os.makedirs(os.path.dirname(cache), exist_ok=True)
+        shutil.move(test.path("unpacked"), cache)
+    return program
+
+
+def alerts():
+    with open(os.path.join(ROOT, "ops", "alerts.yaml"), encoding="utf-8") as file:
+        return yaml.safe_load(file)
+
+
+# Each alert: series that raise it within an hour, and similar ones that don't. Values as promtool has them, one a minute.
+RAISED = {
+    "SheafWorkerGone": ({'up{job="sheaf"}': "0x60"}, {'up{job="sheaf"}': "1x60", 'up{job="other"}': "0x60"}),
+    "SheafNotReady": ({"sheaf_ready": "0x60"}, {"sheaf_ready": "1x60"}),
+    "SheafStuck": ({"sheaf_oldest_unfinished_seconds": "0+60x60", "sheaf_jobs_inflight": "1x60"},
+                   {"sheaf_oldest_unfinished_seconds": "0+60x60", "sheaf_jobs_inflight": "0x60"}),
+    "SheafRecordsDeleted": ({"sheaf_deleted_records_total": "0x50 7x9"}, {"sheaf_deleted_records_total": "7x60"}),
+    "SheafLagGrows": ({'sheaf_partition_unfinished{topic="t",partition="0"}': "1000+10x60",
+                       'sheaf_partition_unfinished{topic="t",partition="1"}': "100-1x60"},
+                      {'sheaf_partition_unfinished{topic="t",partition="0"}': "9000-10x60"}),
+    "SheafNoProgress": ({'sheaf_jobs_total{job="sheaf",status="done"}': "5x60", 'sheaf_jobs_inflight{job="sheaf"}': "3x60"},
+                        {'sheaf_jobs_total{job="sheaf",status="done"}': "5+1x60", 'sheaf_jobs_inflight{job="sheaf"}': "3x60"}),
+    "SheafTransactionsAborted": ({'sheaf_txn_total{outcome="aborted",instance="a"}': "0+60x60"},
+                                 {'sheaf_txn_total{outcome="committed",instance="a"}': "0+60x60"}),
+    "SheafRebalances": ({'sheaf_rebalances_total{instance="a"}': "0+2x60"}, {'sheaf_rebalances_total{instance="a"}': "2x60"}),
+    "SheafOffsetMapFull": ({"sheaf_offset_map_bytes": "2700x60"}, {"sheaf_offset_map_bytes": "300x60"}),
+    "SheafDeadLetters": ({'sheaf_dead_letters_total{instance="a"}': "0x50 3x9"}, {'sheaf_dead_letters_total{instance="a"}': "3x60"}),
+    "SheafJobsFail": ({'sheaf_job_errors_total{code="c"}': "0+3x60", 'sheaf_jobs_total{status="failed"}': "0+3x60",
+                       'sheaf_jobs_total{status="done"}': "0+7x60"},
+                      {'sheaf_job_errors_total{code="c"}': "0+1x60", 'sheaf_job_errors_total{code="d"}': "0+1x60",
+                       'sheaf_jobs_total{status="failed"}': "0+2x60", 'sheaf_jobs_total{status="done"}': "0+8x60"}),
+    "SheafStoreGrows": ({"sheaf_store_bytes": "30000000000x90"}, {"sheaf_store_bytes": "1000000000x90"}),
+}
+
+
+@case
+def each_alert_is_raised_by_what_it_names_and_by_nothing_less(test):
+    rules = alerts()
+    assert {rule["alert"] for group in rules["groups"] for rule in group["rules"]} == set(RAISED)
+    tests = []
+    for name, ways in RAISED.items():
+        for n_firing, series in zip((1, None), ways):
+            samples = [{"labels": "{}", "value": n_firing}] if n_firing else []
+            tests.append({"name": name, "interval": "1m",
+                          "input_series": [{"series": key, "values": values} for key, values in series.items()],
+                          "promql_expr_test": [{"expr": f'count(max_over_time(ALERTS{{alertname="{name}",alertstate="firing"}}[90m]))',
+                                                "eval_time": "90m", "exp_samples": samples}]})
+    test.write("alerts.yaml", [rules])
+    test.write("tests.yaml", [{"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": tests}])
+    ran = subprocess.run([promtool(test), "test", "rules", test.path("tests.yaml")], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@case
+def prometheus_accepts_the_expressions_of_alerts_and_dashboard(test):
+    with open(os.path.join(ROOT, "ops", "grafana.json"), encoding="utf-8") as file:
+        panels = json.load(file)["panels"]
+    expressions = [target["expr"].replace("$__rate_interval", "5m") for panel in panels for target in panel.get("targets", [])]
+    rules = [{"record": f"panel:{i}", "expr": expression} for i, expression in enumerate(expressions)]
+    test.write("panels.yaml", [{"groups": [{"name": "panels", "rules": rules}]}])
+    ran = subprocess.run([promtool(test), "check", "rules", os.path.join(ROOT, "ops", "alerts.yaml"), test.path("panels.yaml")],
+                         capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @case
