@@ -1,7 +1,7 @@
 #include "consumer/arithmetic.h"
 
 #include "consumer/file.h"
-#include "engine/interrupt.h"
+#include "engine/file/interrupt.h"
 #include "schemas/hash.h"
 
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include "consumer/trace.h"
 #include "engine/cpu/backend.h"
 #include "engine/file/gguf_quantize.h"
-#include "engine/interrupt.h"
+#include "engine/file/interrupt.h"
 #include "engine/machine.h"
 #include "engine/model/model_folder.h"
 #include "gpu/backend.h"

@@ -8,7 +8,7 @@
 #include "consumer/progress_line.h"
 #include "consumer/stop.h"
 #include "engine/file/gguf.h"
-#include "engine/interrupt.h"
+#include "engine/file/interrupt.h"
 
 #include <signal.h>
 #include <stdio.h>

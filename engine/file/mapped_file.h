@@ -3,7 +3,7 @@
 // Thread: any, after open.
 #pragma once
 
-#include "engine/interrupt.h"
+#include "engine/file/interrupt.h"
 #include "engine/pool.h"
 #include "schemas/error.h"
 
