@@ -190,7 +190,7 @@ static void poll_until_outside(struct member *member, const char *part)
 
 static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(void **state)
 {
-    begin("outside", 1, 10);
+    begin("outside", 30, 30);
     struct probe_transaction *held =
         probe_hold_offsets(brokers, first.config.group.name, first.config.topics.jobs, 1);
     member_open(&first);
@@ -203,7 +203,13 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
     }
     ((struct kafka_transport *)first.transport)->outside.timeout_ms =
         member_transport(&first)->outside.time_ms + 500;
-    poll_until_outside(&first, "held by a transaction of some producer that is not decided");
+    char part[400]; // of a text that names as many partitions as it has room for
+    snprintf(
+        part, sizeof part,
+        "offsets of partition(s) 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, "
+        "21, 22, ... of topic %s are held by a transaction of some producer that is not decided",
+        first.config.jobs);
+    poll_until_outside(&first, part);
     assert_int_equal(first.n_received, 0);
     probe_abort(held);
     member_finish(&first);
