@@ -156,6 +156,38 @@ static void what_is_written_is_whole_or_says_that_it_failed(void **state)
     buffer_finish(&result);
 }
 
+// A chat with warnings: all that a request's name is made of.
+static void a_request_has_its_whole_hash_or_none(void **state)
+{
+    struct buffer record = make_record();
+    struct job *job = job_create();
+    struct error error;
+    assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, &error),
+                     STATUS_OK);
+    assert_true(job->result.n_warnings > 0);
+    const struct sampling defaults = {.given = SAMPLING_TEMPERATURE}; // greedy
+    assert_true(job_hash_request(job, &defaults, true));
+    struct digest whole = job->request_hash;
+    int n_failed = 0;
+    for (int i = 0; i < 2; i++) {
+        bool done = false;
+        fails_alone = i;
+        for (long n_failures = 0; !done; n_failures++) {
+            job->request_hash = (struct digest){0};
+            fail_after(n_failures);
+            done = job_hash_request(job, &defaults, true);
+            allocations_left = -1;
+            assert_int_equal(done, !has_failed);
+            assert_memory_equal(&job->request_hash, done ? &whole : &(struct digest){0}, sizeof whole);
+            assert_in_range(n_failures, 0, 1000);
+            n_failed += has_failed;
+        }
+    }
+    assert_true(n_failed > 4);
+    job_destroy(job);
+    buffer_finish(&record);
+}
+
 static void a_job_is_named_and_warned_or_says_that_it_was_not(void **state)
 {
     fails_alone = false;
@@ -182,6 +214,7 @@ int main(void)
         cmocka_unit_test(a_job_is_decoded_whole_or_tried_again_later),
         cmocka_unit_test(a_result_is_decoded_whole_or_tried_again_later),
         cmocka_unit_test(what_is_written_is_whole_or_says_that_it_failed),
+        cmocka_unit_test(a_request_has_its_whole_hash_or_none),
         cmocka_unit_test(a_job_is_named_and_warned_or_says_that_it_was_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
