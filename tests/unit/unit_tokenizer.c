@@ -475,6 +475,16 @@ static void a_vocabulary_s_sizes_are_limited(void **state)
     text[VOCABULARY_TOKEN_BYTES_MAX] = 'x';
     add_token(&file, text, 0, TYPE_NORMAL);
     assert_refused(&file, "llama", NULL, "token 0 has 4097 bytes, at most 4096");
+    static char merge[2 * VOCABULARY_TOKEN_BYTES_MAX + 3];
+    memset(merge, 'x', 2 * VOCABULARY_TOKEN_BYTES_MAX + 1);
+    merge[VOCABULARY_TOKEN_BYTES_MAX] = ' ';
+    add_token(&file, "x", 0, TYPE_NORMAL);
+    add_merge(&file, merge);
+    tokenizer_close(open_or_fail(&file, "gpt2", NULL));
+    merge[2 * VOCABULARY_TOKEN_BYTES_MAX + 1] = 'x';
+    add_token(&file, "x", 0, TYPE_NORMAL);
+    add_merge(&file, merge);
+    assert_refused(&file, "gpt2", NULL, "merges: item 0 is not two symbols");
     for (int beyond = 0; beyond < 2; beyond++) {
         for (int i = 0; i < VOCABULARY_TOKENS_MAX + beyond; i++)
             add_token(&file, "", 0, TYPE_NORMAL);

@@ -233,6 +233,32 @@ static void what_is_not_known_is_refused_by_name(void **state)
     }
 }
 
+static void the_symbols_of_a_merge_are_limited(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) { // as two strings or one; left or right; at the limit or a byte beyond
+        bool is_pair = i & 1, is_left = i & 2, is_beyond = i & 4;
+        int n_left = is_left ? VOCABULARY_TOKEN_BYTES_MAX + is_beyond : 1;
+        int n_right = is_left ? 1 : VOCABULARY_TOKEN_BYTES_MAX + is_beyond;
+        struct buffer json = {0};
+        buffer_add_string(&json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+                                 "\"model\":{\"vocab\":{\"x\":0},\"merges\":[");
+        buffer_add_string(&json, is_pair ? "[\"" : "\"");
+        for (int j = 0; j < n_left; j++)
+            buffer_add_byte(&json, 'x');
+        buffer_add_string(&json, is_pair ? "\",\"" : " ");
+        for (int j = 0; j < n_right; j++)
+            buffer_add_byte(&json, 'x');
+        buffer_add_string(&json, is_pair ? "\"]]}}" : "\"]}}");
+        struct error error = {0};
+        struct tokenizer *tokenizer = create((struct text){json.data, json.size}, (struct text){0}, &error);
+        if (!tokenizer != is_beyond || (is_beyond && !strstr(error.text, "item 0")))
+            fail_msg("case %d: %s", i, error.text);
+        tokenizer_close(tokenizer);
+        buffer_finish(&json);
+    }
+}
+
 // --- The shared vocabularies ---
 
 struct source {
@@ -569,6 +595,7 @@ int main(void)
         cmocka_unit_test(splits_digits_and_strings_are_stages),
         cmocka_unit_test(the_same_words_have_another_name_where_merges_do_not_matter),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
+        cmocka_unit_test(the_symbols_of_a_merge_are_limited),
         cmocka_unit_test(templates_see_the_unknown_token_of_the_configuration_before_the_model_s),
         cmocka_unit_test(the_shared_vocabularies_as_tokenizer_json_give_the_same_ids),
     };
