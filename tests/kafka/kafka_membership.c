@@ -208,7 +208,7 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
         part, sizeof part,
         "offsets of partition(s) 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, "
         "21, 22, ... of topic %s are held by a transaction of some producer that is not decided",
-        first.config.jobs);
+        first.config.topics.jobs);
     poll_until_outside(&first, part);
     assert_int_equal(first.n_received, 0);
     probe_abort(held);
