@@ -358,6 +358,25 @@ static void forced_tokens_are_a_chunk_of_the_next_step(void **state)
     bench_close(&bench);
 }
 
+// Longer than what is tokenized at a time: no step computes a part of it.
+static void a_long_text_without_a_choice_is_forced_whole(void **state)
+{
+    (void)state;
+    static const char *const regexes[] = {"a{255}b", "a{256}b", "a{257}b", "(ab){400}c"};
+    static const int32_t sizes[] = {256, 257, 258, 801};
+    for (int i = 0; i < 4; i++) {
+        struct bench bench = bench_open((struct batch_limits){
+            .n_sequences_max = 2, .n_tokens_max = 4, .n_jobs_max = 9, .n_pages = 60, .page_positions = 16});
+        struct job *job = take_regex(&bench, regexes[i], 900);
+        run_to_end(&bench);
+        assert_int_equal(job->result.choices[0].finish_reason, FINISH_STOP);
+        assert_int_equal(job->result.choices[0].n_tokens, sizes[i]);
+        assert_int_equal(job->figures.forced_tokens, sizes[i] + 1); // with its end
+        assert_int_equal(fake_model_rows(bench.model), 0);
+        bench_close(&bench);
+    }
+}
+
 static void constraints_are_kept_for_later_jobs_and_the_oldest_dropped_beyond_the_limit(void **state)
 {
     (void)state;
@@ -420,6 +439,7 @@ int main(void)
         cmocka_unit_test(compiles_that_nobody_waits_for_end_with_the_batcher),
         cmocka_unit_test(tokens_without_a_choice_are_not_drawn),
         cmocka_unit_test(forced_tokens_are_a_chunk_of_the_next_step),
+        cmocka_unit_test(a_long_text_without_a_choice_is_forced_whole),
     };
     int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
     ahead = true;
