@@ -260,8 +260,40 @@ uint32_t expression_either(struct expressions *pool, uint32_t a, uint32_t b)
     return expression_either_many(pool, (uint32_t[]){a, b}, 2);
 }
 
+static bool is_repeated_set(const struct expressions *pool, uint32_t id)
+{
+    const struct expression_node *node = expression_node(pool, id);
+    return node->kind == KIND_REPEAT && expression_node(pool, node->a)->kind == KIND_SET;
+}
+
+// Repetitions of one code point each, as lengths and character classes are, become one. False: there are no two.
+static bool join_repeated_sets(struct expressions *pool, struct id_list *list)
+{
+    struct expression_node joined = {.a = EXPRESSION_ANY, .b = 0, .c = EXPRESSION_UNBOUNDED};
+    size_t n = 0, n_repeated = 0;
+    for (size_t i = 0; i < list->n; i++)
+        n_repeated += is_repeated_set(pool, list->items[i]);
+    if (n_repeated < 2)
+        return false;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct expression_node node = *expression_node(pool, list->items[i]);
+        if (!is_repeated_set(pool, list->items[i])) {
+            list->items[n++] = list->items[i];
+            continue;
+        }
+        joined.a = expression_both(pool, joined.a, node.a);
+        joined.b = node.b > joined.b ? node.b : joined.b;
+        joined.c = node.c < joined.c ? node.c : joined.c;
+    }
+    list->n = n;
+    list->items[list->n++] = expression_repeat(pool, joined.a, joined.b, joined.c);
+    return true;
+}
+
 static uint32_t both_of(struct expressions *pool, struct id_list *list)
 {
+    if (join_repeated_sets(pool, list))
+        return expression_both_many(pool, list->items, list->n);
     bool nullable = true, has_empty = false;
     size_t n = 0;
     uint32_t set = EXPRESSION_ANY;

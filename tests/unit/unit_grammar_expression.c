@@ -30,6 +30,15 @@ static void equal_expressions_have_one_id(void **state)
     assert_int_equal(expression_both(pool, set_of(pool, 'a', 'm'), set_of(pool, 'k', 'z')),
                      set_of(pool, 'k', 'm'));
     assert_int_equal(expression_repeat(pool, EXPRESSION_ANY, 0, EXPRESSION_UNBOUNDED), EXPRESSION_ALL);
+    uint32_t letters = set_of(pool, 'a', 'm'), any_two = expression_repeat(pool, EXPRESSION_ANY, 2, 9);
+    assert_int_equal(expression_both(pool, expression_repeat(pool, letters, 0, 7), any_two),
+                     expression_repeat(pool, letters, 2, 7));
+    assert_int_equal(expression_both(pool, expression_repeat(pool, a, 0, 7),
+                                     expression_repeat(pool, b, 0, 9)),
+                     EXPRESSION_EMPTY);
+    assert_int_equal(expression_both(pool, expression_repeat(pool, letters, 3, 4),
+                                     expression_repeat(pool, a, 5, 6)),
+                     EXPRESSION_NOTHING);
     assert_int_equal(set_of(pool, 0, CODE_POINT_MAX), EXPRESSION_ANY);
     assert_int_equal(expression_set_complement(pool, EXPRESSION_ANY), EXPRESSION_NOTHING);
     assert_int_equal(set_of(pool, 0xD800, 0xDFFF), EXPRESSION_NOTHING);
