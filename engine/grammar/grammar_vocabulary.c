@@ -111,6 +111,7 @@ static bool build_trie(struct grammar_vocabulary *vocabulary)
     bool whole = trie_build(vocabulary, ids, n, &vocabulary->all);
     whole = whole && token_classes_create(&vocabulary->classes, vocabulary, ids, n);
     whole = whole && string_tokens_create(&vocabulary->strings, vocabulary);
+    whole = whole && string_tokens_divide(vocabulary->strings, vocabulary, ids, n);
     for (size_t i = 0; i < n && whole; i++)
         if (!(vocabulary->strings->all[ids[i] / 32] >> ids[i] % 32 & 1))
             ids[n_not_inside++] = ids[i];

@@ -255,6 +255,22 @@ static const struct trie *take_class(struct recognizer *recognizer, uint32_t set
     return &vocabulary->all;
 }
 
+// Inside one string and in nothing else: its mask, and what its exits lead to.
+static void mask_inside(struct recognizer *recognizer, uint32_t set, const struct item *scan,
+                        struct mask_making *making)
+{
+    const struct string_mask *mask = string_masks_find(&recognizer->cache.strings, scan->a);
+    if (!mask)
+        return;
+    for (size_t i = 0; i < grammar_mask_words(recognizer->vocabulary->n_tokens); i++)
+        making->bits[i] |= mask->bits[i];
+    making->n_visits += mask->n_states;
+    uint32_t closed = mask->exits.n ? close_string(recognizer, set, scan) : SET_DEAD;
+    for (size_t i = 0; i < mask->exits.n && closed != SET_DEAD; i++)
+        walk_trie(recognizer, mask->trie, mask->exits.items[i] + 1,
+                  mask->trie->nodes[mask->exits.items[i]].behind, closed, making);
+}
+
 static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_making *making)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
@@ -275,6 +291,11 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
             trie = &vocabulary->not_inside;
         }
     }
+    struct item first = items.n_scans ? recognizer->scans.items[items.first_scan] : (struct item){0};
+    if (items.n_scans == 1 && string_masks_inside(&recognizer->bytes, first.a)) {
+        mask_inside(recognizer, set, &first, making);
+        return;
+    }
     if (trie == &vocabulary->all && is_nearly_open(recognizer, set)) {
         walk_nearly_open(recognizer, set, making);
         return;
@@ -284,13 +305,30 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
     walk_trie(recognizer, trie, 0, (uint32_t)trie->n_nodes, set, making);
 }
 
+// Memory for the mask of the set, all of it 0: new, or of the set whose mask was made MASKS_KEPT masks ago.
+static uint32_t *take_memory(struct recognizer *recognizer, size_t n_bytes)
+{
+    struct kept_masks *kept = &recognizer->cache.masks;
+    if (!kept->sets && !(kept->sets = calloc(MASKS_KEPT, sizeof *kept->sets)))
+        return NULL;
+    struct item_set *oldest = &recognizer->sets.items[kept->sets[kept->n % MASKS_KEPT]];
+    uint32_t *mask = oldest->mask;
+    oldest->mask = NULL;
+    if (!mask) {
+        recognizer->cache.n_bytes += n_bytes;
+        return calloc(1, n_bytes);
+    }
+    kept->sets[kept->n % MASKS_KEPT] = SET_DEAD;
+    return memset(mask, 0, n_bytes);
+}
+
 const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
-    size_t n_bytes = grammar_mask_words(vocabulary->n_tokens) * sizeof(uint32_t);
+    size_t n_bytes = grammar_mask_words(vocabulary->n_tokens) * sizeof(uint32_t) + sizeof(uint32_t);
     if (recognizer->sets.items[set].mask)
         return recognizer->sets.items[set].mask;
-    uint32_t *mask = calloc(1, n_bytes + sizeof *mask);
+    uint32_t *mask = take_memory(recognizer, n_bytes);
     if (!mask) {
         expressions_fail_memory(recognizer->pool);
         return NULL;
@@ -299,6 +337,7 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
     recognizer_begin_visit(recognizer);
     make_mask(recognizer, set, &making);
     if (recognizer->pool->status != STATUS_OK) {
+        recognizer->cache.n_bytes -= n_bytes;
         free(mask);
         return NULL;
     }
@@ -306,7 +345,7 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
         uint32_t end = vocabulary->ends[i], bit = 1u << end % 32;
         mask[end / 32] = (mask[end / 32] & ~bit) | (recognizer->sets.items[set].may_end ? bit : 0);
     }
-    recognizer->cache.n_bytes += n_bytes;
+    recognizer->cache.masks.sets[recognizer->cache.masks.n++ % MASKS_KEPT] = set;
     recognizer->sets.items[set].mask_work = recognizer->visit.work + MASK_WORK_OF_SET * making.n_visits;
     return recognizer->sets.items[set].mask = mask;
 }

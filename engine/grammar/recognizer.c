@@ -130,6 +130,9 @@ static void forget_sets(struct recognizer *recognizer)
     free(recognizer->table.slots);
     recognizer->table.slots = NULL;
     recognizer->table.size = 0;
+    free(recognizer->cache.masks.sets);
+    recognizer->cache.masks = (struct kept_masks){0};
+    string_masks_finish(&recognizer->cache.strings);
     byte_automaton_finish(&recognizer->bytes);
     closing_costs_forget(recognizer->closing);
     expressions_destroy(recognizer->pool);
@@ -170,6 +173,8 @@ enum status recognizer_restart(struct recognizer *recognizer, struct error *erro
     // Here the sizes of states and masks are bounded, not how many there have been.
     recognizer->pool->limits.values[GRAMMAR_LIMIT_WORK] = UINT64_MAX;
     recognizer->pool->limits.values[GRAMMAR_LIMIT_NODES] = recognizer->pool->nodes.n + NODES_MORE;
+    recognizer->cache.strings =
+        (struct string_masks){.automaton = &recognizer->bytes, .vocabulary = recognizer->vocabulary};
     if (byte_automaton_init(&recognizer->bytes, recognizer->pool))
         recognizer->start = make_start(recognizer);
     return expressions_status(recognizer->pool, error);
@@ -178,7 +183,7 @@ enum status recognizer_restart(struct recognizer *recognizer, struct error *erro
 size_t recognizer_bytes(const struct recognizer *recognizer)
 {
     const struct expressions *pool = recognizer->pool;
-    return recognizer->cache.n_bytes + recognizer->bytes.n_bytes +
+    return recognizer->cache.n_bytes + recognizer->cache.strings.n_bytes + recognizer->bytes.n_bytes +
            recognizer->sets.n * sizeof(struct item_set) + recognizer->items.n * sizeof(struct item) +
            recognizer->scans.n * sizeof(struct item) + recognizer->waiters.n * sizeof(struct waiter) +
            pool->nodes.n * sizeof(struct expression_node) + pool->pieces.n * sizeof(struct expression_piece) +

@@ -8,6 +8,7 @@
 
 #include "engine/grammar/byte_automaton.h"
 #include "engine/grammar/grammar_parts.h"
+#include "engine/grammar/string_masks.h"
 
 enum item_kind {
     ITEM_NODE,     // a: symbol of a rule, b: children that are behind it
@@ -96,9 +97,19 @@ struct set_table {
     size_t size;
 };
 
+// Masks are kept for the sets that were asked for last; the oldest one's memory is the next one's.
+enum { MASKS_KEPT = 1024 };
+
+struct kept_masks {
+    uint32_t *sets; // MASKS_KEPT of them, as a ring; NULL: no mask yet
+    size_t n;       // masks made so far
+};
+
 struct recognizer_cache {
     uint64_t generation; // raised when the cache is emptied
     size_t n_bytes;      // of rows, masks
+    struct kept_masks masks;
+    struct string_masks strings;
 };
 
 struct recognizer {

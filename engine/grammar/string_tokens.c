@@ -1,5 +1,6 @@
 #include "engine/grammar/string_tokens.h"
 #include "engine/grammar/byte_automaton.h"
+#include "schemas/text.h"
 
 #include <string.h>
 
@@ -132,12 +133,84 @@ bool string_tokens_create(struct string_tokens **out, struct grammar_vocabulary 
     return whole;
 }
 
+// Ranges that are plain.
+static const struct code_range plain[] = {
+    {' ', '!'}, {'#', '['}, {']', '~'}, {0xA0, 0x2027}, {0x202A, CODE_POINT_MAX}};
+enum { N_PLAIN = sizeof plain / sizeof *plain };
+
+bool string_tokens_has_plain(uint32_t first, uint32_t last)
+{
+    for (int i = 0; i < N_PLAIN; i++)
+        if (plain[i].first <= last && plain[i].last >= first)
+            return true;
+    return false;
+}
+
+// The token begins with a whole character; a last one may be cut, and can be completed to a plain one then.
+static bool is_plain(struct text token)
+{
+    for (size_t at = 0; at < token.size;) {
+        uint32_t code = 0;
+        size_t size = utf8_decode(token.data + at, token.size - at, &code);
+        if (!size)
+            return (unsigned char)token.data[at] >= 0x80;
+        if (!string_tokens_has_plain(code, code))
+            return false;
+        at += size;
+    }
+    return true;
+}
+
+static bool get_bit(const uint32_t *bits, uint32_t token)
+{
+    return bits[token / 32] >> token % 32 & 1;
+}
+
+// The tokens that the trie's nodes first..behind are.
+static void set_below(const struct grammar_vocabulary *vocabulary, uint32_t first, uint32_t behind,
+                      uint32_t *bits)
+{
+    for (; first < behind; first++)
+        for (uint32_t token = vocabulary->all.nodes[first].token; token != NO_TOKEN;
+             token = vocabulary->next_same[token])
+            set_bit(bits, token);
+}
+
+bool string_tokens_divide(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
+                          const uint32_t *ids, size_t n)
+{
+    size_t n_words = grammar_mask_words(vocabulary->n_tokens) + 1, n_others = 0;
+    const uint32_t *short_ones = tokens->masks + STRING_PLAIN_LETTERS * (n_words - 1);
+    uint32_t *possible = malloc(n_words * sizeof *possible), *others = malloc((n + 1) * sizeof *others);
+    tokens->plain = calloc(n_words, sizeof *tokens->plain);
+    bool whole = possible && others && tokens->plain;
+    if (whole)
+        memcpy(possible, tokens->all, n_words * sizeof *possible);
+    for (size_t i = 0; whole && i < tokens->closing.n; i++)
+        set_bit(possible, tokens->closing.items[i].id);
+    for (size_t i = 0; whole && i < tokens->exits.n; i++)
+        set_below(vocabulary, tokens->exits.items[i].node,
+                  vocabulary->all.nodes[tokens->exits.items[i].node].behind, possible);
+    for (size_t i = 0; whole && i < n; i++) {
+        if (get_bit(short_ones, ids[i]) && is_plain(vocabulary->tokens[ids[i]]))
+            set_bit(tokens->plain, ids[i]);
+        else if (get_bit(possible, ids[i]))
+            others[n_others++] = ids[i];
+    }
+    whole = whole && trie_build(vocabulary, others, n_others, &tokens->not_plain);
+    free(possible);
+    free(others);
+    return whole;
+}
+
 void string_tokens_destroy(struct string_tokens *tokens)
 {
     if (!tokens)
         return;
     free(tokens->masks);
     free(tokens->all);
+    free(tokens->plain);
+    free(tokens->not_plain.nodes);
     VECTOR_FINISH(&tokens->longer);
     VECTOR_FINISH(&tokens->closing);
     VECTOR_FINISH(&tokens->exits);

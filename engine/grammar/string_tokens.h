@@ -9,6 +9,9 @@
 // characters.
 enum { STRING_TOKENS_MASKS = 17 };
 
+// Plain characters are those that no usual pattern treats apart: without escapes, line ends and controls.
+enum { STRING_PLAIN_LETTERS = STRING_TOKENS_MASKS - 1 };
+
 struct string_token {
     uint32_t id;        // a token, or a node of the trie
     uint32_t n_letters; // characters that it begins
@@ -34,11 +37,18 @@ struct string_tokens {
     VECTOR(uint32_t) inside;          // tokens that stay inside, in the trie's order
     uint32_t *n_inside;               // by node: how many of them are before it
     VECTOR(struct string_block) blocks;
-    size_t block_tokens; // below a node that has one
+    size_t block_tokens;   // below a node that has one
+    uint32_t *plain;       // tokens that stay inside, with at most STRING_PLAIN_LETTERS characters, all plain
+    struct trie not_plain; // all others that stay inside or close the string
 };
 
 // False: no memory.
 bool string_tokens_create(struct string_tokens **tokens, struct grammar_vocabulary *vocabulary);
+// `plain` and `not_plain`. `ids`: the tokens that have bytes, sorted. False: no memory.
+bool string_tokens_divide(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
+                          const uint32_t *ids, size_t n);
+// Whether one of the code points first..last is plain.
+bool string_tokens_has_plain(uint32_t first, uint32_t last);
 void string_tokens_destroy(struct string_tokens *tokens);
 // Sets the bits of the tokens that stay inside a string of which `max` characters are left to come.
 void string_tokens_inside(const struct string_tokens *tokens, size_t n_words, uint32_t max, uint32_t *bits);

@@ -229,20 +229,34 @@ static void random_grammars_accept_what_enumeration_finds(void **state)
     assert_true(n_compiled > 200);
 }
 
-// Tokens of one to five bytes, among them parts of characters, equal ones and empty ones.
-enum { N_TOKENS = 150, END_TOKEN = 3, OTHER_END_TOKEN = 149 };
+// Tokens of one to five bytes and some longer ones, among them parts of characters, equal ones and empty ones.
+enum { N_TOKENS = 150, END_TOKEN = 3, OTHER_END_TOKEN = 149, TOKEN_BYTES = 24 };
 
-static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N_TOKENS][9],
+static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N_TOKENS][TOKEN_BYTES],
                             struct text *tokens)
 {
-    static const char pieces[][5] = {"a",    "b",        "\"",       "\\",   "u",  "0",  "d", "\xC3",
-                                     "\xA9", "\xC3\xA9", "\xF0\x9F", "\x98", "ab", "\n", "n", "/"};
+    static const char pieces[][5] = {"a",    "b",    "\"",       "\\",       "u",    "0",        "d",
+                                     "\xC3", "\xA9", "\xC3\xA9", "\xF0\x9F", "\x98", "ab",       "\n",
+                                     "n",    "/",    " ",        "\xC2\x80", "\xC2", "\xE2\x80", "\xA8"};
     for (int i = 0; i < N_TOKENS; i++) {
-        static const char *const fixed[] = {"", "", "", "", "", "ab\"n", "a\"b", "\"\"a", "abab", "aba\"n"};
+        static const char *const fixed[] = {"",
+                                            "",
+                                            "",
+                                            "",
+                                            "",
+                                            "ab\"n",
+                                            "a\"b",
+                                            "\"\"a",
+                                            "abab",
+                                            "aba\"n",
+                                            "aaaaaaaaaaaaaaaa",
+                                            "aaaaaaaaaaaaaaaaa",
+                                            "a a a a a a a a aa b\"",
+                                            "abababababab\xE2\x80\xA8"};
         size_t size = 0;
         if (i < (int)(sizeof fixed / sizeof *fixed))
             memcpy(bytes[i], fixed[i], size = strlen(fixed[i]));
-        for (unsigned n = i < 10 ? 0 : 1 + random_below(3); n > 0; n--) {
+        for (unsigned n = i < (int)(sizeof fixed / sizeof *fixed) ? 0 : 1 + random_below(3); n > 0; n--) {
             const char *piece = pieces[random_below(sizeof pieces / sizeof *pieces)];
             if (size + strlen(piece) <= 4) {
                 memcpy(bytes[i] + size, piece, strlen(piece));
@@ -361,8 +375,14 @@ static void masks_are_what_tokens_one_by_one_are(void **state)
                                            "[^ab][^]*|a([^b][^]*)?|b",
                                            "[^\xC3\xA9][^]*|\xC3\xA9[ab]",
                                            "[a-z]{1,18}",
-                                           "[a-z]{1,3}"};
-    char bytes[N_TOKENS][9];
+                                           "[a-z]{1,3}",
+                                           ".*",
+                                           ".{0,17}",
+                                           ".{2,18}b",
+                                           "[^\\x80-\\x9F]*",
+                                           "(\\S+\\s+){0,20}\\S+",
+                                           "[^]*ab[^]*"};
+    char bytes[N_TOKENS][TOKEN_BYTES];
     struct text tokens[N_TOKENS];
     for (unsigned seed = 0; seed < 40; seed++) {
         random_state = seed;

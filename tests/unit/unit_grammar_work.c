@@ -184,6 +184,31 @@ static void a_text_that_ends_at_its_work_costs_others_nothing(void **state)
     bench_finish(&bench);
 }
 
+// The memory of the mask behind 15 letters is then the last one's, which has fewer tokens.
+static void a_mask_that_is_kept_no_longer_is_made_again(void **state)
+{
+    enum { N_WORDS = (N_TOKENS + 31) / 32, N_BEFORE = 15, N_MASKS = MASKS_KEPT + N_BEFORE + 1 };
+    static uint32_t masks[2][N_MASKS][N_WORDS];
+    char gbnf[40];
+    struct bench bench;
+    struct error error;
+    snprintf(gbnf, sizeof gbnf, "root ::= [a-z]{%d}", N_MASKS);
+    bench_init(&bench, gbnf, NULL);
+    for (int again = 0; again < 2; again++) {
+        struct matcher matcher;
+        bool accepted;
+        assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
+        for (int i = 0; i < N_MASKS; i++) {
+            assert_int_equal(matcher_mask(&matcher, masks[again][i], &error), STATUS_OK);
+            assert_int_equal(matcher_accept_token(&matcher, 0, &accepted, &error), STATUS_OK);
+        }
+        matcher_finish(&matcher);
+    }
+    assert_memory_equal(masks[0], masks[1], sizeof masks[0]);
+    assert_memory_not_equal(masks[0][N_BEFORE], masks[0][N_MASKS - 1], sizeof masks[0][0]);
+    bench_finish(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +216,7 @@ int main(void)
         cmocka_unit_test(an_answer_ends_at_its_work_whatever_was_built_before),
         cmocka_unit_test(a_state_that_comes_again_is_counted_once),
         cmocka_unit_test(a_text_that_ends_at_its_work_costs_others_nothing),
+        cmocka_unit_test(a_mask_that_is_kept_no_longer_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,279 @@
+#include "engine/grammar/string_masks.h"
+#include "engine/grammar/string_tokens.h"
+#include "engine/grammar/token_classes.h"
+
+#include <string.h>
+
+enum {
+    SEARCH_EXPRESSIONS = 256, // of a search whether any characters may follow
+    SEARCH_POSITIONS = 4096,  // an expression with more is derived too slowly for it
+    CLASS_STATES = 40,        // of a token class; beyond, its tokens are walked
+};
+
+bool string_masks_inside(const struct byte_automaton *automaton, uint32_t id)
+{
+    const struct byte_state *state = &automaton->states.items[id];
+    return state->encoding == TERMINAL_JSON_STRING && state->place != PLACE_OPEN &&
+           state->place != PLACE_CLOSED;
+}
+
+// The stamp of an id, which is 0 before its first.
+static uint64_t *stamp_of(struct string_masks *masks, uint64_t **items, size_t *n, size_t *capacity,
+                          uint32_t id)
+{
+    if (id >= *n) {
+        size_t wanted = (size_t)id + 1;
+        if (!vector_reserve((void **)items, capacity, wanted, sizeof **items)) {
+            expressions_fail_memory(masks->automaton->pool);
+            return NULL;
+        }
+        memset(*items + *n, 0, (*capacity - *n) * sizeof **items);
+        *n = *capacity;
+    }
+    return *items + id;
+}
+
+#define STAMP_OF(masks, vector, id)                                                                          \
+    stamp_of(masks, &(masks)->vector.items, &(masks)->vector.n, &(masks)->vector.capacity, id)
+
+static bool is_live(struct expressions *pool, uint32_t expression)
+{
+    return expression != EXPRESSION_NOTHING && !expression_is_empty_language(pool, expression);
+}
+
+// Adds what plain characters lead to; false: some lead nowhere.
+static bool expand_plain(struct string_masks *masks, uint32_t id)
+{
+    struct expressions *pool = masks->automaton->pool;
+    if (!expression_derive(pool, id))
+        return false;
+    const struct expression_node node = *expression_node(pool, id);
+    for (uint32_t i = 0; i < node.n_derivative; i++) {
+        struct expression_piece piece = pool->pieces.items[node.derivative + i];
+        uint32_t last = CODE_POINT_MAX;
+        if (i + 1 < node.n_derivative)
+            last = pool->pieces.items[node.derivative + i + 1].first - 1;
+        if (!string_tokens_has_plain(piece.first, last))
+            continue;
+        uint64_t *seen = STAMP_OF(masks, seen, piece.target);
+        if (!seen)
+            return false;
+        if (*seen == masks->search)
+            continue;
+        *seen = masks->search;
+        if (!is_live(pool, piece.target) || masks->queue.n == SEARCH_EXPRESSIONS)
+            return false;
+        if (!VECTOR_ADD(&masks->queue, piece.target)) {
+            expressions_fail_memory(pool);
+            return false;
+        }
+    }
+    return true;
+}
+
+// Whether STRING_PLAIN_LETTERS plain characters may follow, whichever they are: found in the order of their number.
+static bool any_plain_follows(struct string_masks *masks, const struct byte_state *state)
+{
+    struct expressions *pool = masks->automaton->pool;
+    if (state->place != PLACE_BETWEEN ||
+        expression_node(pool, state->expression)->positions > SEARCH_POSITIONS)
+        return false;
+    masks->search++;
+    masks->queue.n = 0;
+    if (!VECTOR_ADD(&masks->queue, state->expression)) {
+        expressions_fail_memory(pool);
+        return false;
+    }
+    size_t at = 0;
+    for (unsigned n = 0; n < STRING_PLAIN_LETTERS; n++)
+        for (size_t behind = masks->queue.n; at < behind; at++)
+            if (!expand_plain(masks, masks->queue.items[at]))
+                return false;
+    return true;
+}
+
+// Whether all texts of the class's bytes, as long as its tokens are, lead from the state to live ones, and those are
+// few.
+static bool stays_among_few(struct byte_automaton *automaton, uint32_t state, const struct token_class *class)
+{
+    uint32_t states[CLASS_STATES] = {state}, depths[CLASS_STATES] = {0}, n = 1;
+    for (uint32_t at = 0; at < n; at++)
+        for (unsigned i = 0; i < class->n_bytes && depths[at] < TOKEN_CLASS_BYTES_MAX; i++) {
+            uint32_t target = byte_automaton_step(automaton, states[at], class->bytes[i]), found = 0;
+            while (found < n && states[found] != target)
+                found++;
+            if (target == BYTE_STATE_DEAD || (found == n && n == CLASS_STATES))
+                return false;
+            if (found < n)
+                continue;
+            depths[n] = depths[at] + 1;
+            states[n++] = target;
+        }
+    return true;
+}
+
+// Sets the bits of tokens that need no walk; the rest are in the mask's trie.
+static void take_known(struct string_masks *masks, struct string_mask *mask)
+{
+    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
+    const struct byte_state state = masks->automaton->states.items[mask->state];
+    const uint32_t *known = NULL;
+    mask->trie = &vocabulary->all;
+    if (any_plain_follows(masks, &state)) {
+        known = vocabulary->strings->plain;
+        mask->trie = &vocabulary->strings->not_plain;
+    }
+    for (int i = 0; i < TOKEN_CLASSES && !known; i++)
+        if (stays_among_few(masks->automaton, mask->state, &vocabulary->classes[i])) {
+            known = vocabulary->classes[i].mask;
+            mask->trie = &vocabulary->classes[i].others;
+        }
+    for (size_t i = 0; known && i < grammar_mask_words(vocabulary->n_tokens); i++)
+        mask->bits[i] |= known[i];
+}
+
+static void set_tokens(const struct grammar_vocabulary *vocabulary, uint32_t token, uint32_t *bits)
+{
+    for (; token != NO_TOKEN; token = vocabulary->next_same[token])
+        bits[token / 32] |= 1u << token % 32;
+}
+
+static bool add_exit(struct string_masks *masks, struct string_mask *mask, uint32_t at)
+{
+    if (mask->trie->nodes[at].behind == at + 1 || VECTOR_ADD(&mask->exits, at))
+        return true;
+    expressions_fail_memory(masks->automaton->pool);
+    return false;
+}
+
+// Counts a state that a token comes to, each once.
+static bool count_state(struct string_masks *masks, uint32_t state, struct string_mask *mask)
+{
+    struct expressions *pool = masks->automaton->pool;
+    uint64_t *visit = STAMP_OF(masks, visits, state);
+    if (!visit || *visit == masks->visit)
+        return visit;
+    *visit = masks->visit;
+    if (++mask->n_states <= pool->limits.values[GRAMMAR_LIMIT_MASK_SETS])
+        return true;
+    expressions_fail(pool, GRAMMAR_LIMIT_MASK_SETS);
+    return false;
+}
+
+// Where the state is one of any characters: its place among string_tokens.states, else 0.
+static uint8_t open_state(const struct string_masks *masks, uint32_t id)
+{
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    const struct byte_state *state = &masks->automaton->states.items[id];
+    if (state->expression != EXPRESSION_ALL)
+        return 0;
+    size_t at = 1;
+    while (at < tokens->states.n && !byte_state_equal(&tokens->states.items[at], state))
+        at++;
+    return at < tokens->states.n ? (uint8_t)at : 0;
+}
+
+// All below a node of vocabulary.all behind which the string may have any characters.
+static bool take_below(struct string_masks *masks, uint32_t at, struct string_mask *mask)
+{
+    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
+    const struct string_tokens *tokens = vocabulary->strings;
+    uint32_t behind = vocabulary->all.nodes[at].behind;
+    string_tokens_below(tokens, &vocabulary->all, grammar_mask_words(vocabulary->n_tokens), at, true,
+                        mask->bits);
+    for (size_t i = string_tokens_first(tokens->closing.items, tokens->closing.n, at);
+         i < tokens->closing.n && tokens->closing.items[i].node < behind; i++)
+        mask->bits[tokens->closing.items[i].id / 32] |= 1u << tokens->closing.items[i].id % 32;
+    for (size_t i = string_tokens_first(tokens->exits.items, tokens->exits.n, at);
+         i < tokens->exits.n && tokens->exits.items[i].node < behind; i++)
+        if (!add_exit(masks, mask, tokens->exits.items[i].node))
+            return false;
+    return true;
+}
+
+static void walk_trie(struct string_masks *masks, struct string_mask *mask)
+{
+    struct byte_automaton *automaton = masks->automaton;
+    const struct trie *trie = mask->trie;
+    const uint32_t closed = byte_automaton_closed(automaton);
+    uint32_t *states = masks->walk;
+    states[0] = mask->state;
+    for (uint32_t at = 0; at < trie->n_nodes;) {
+        const struct trie_node *node = &trie->nodes[at];
+        uint32_t from = states[node->depth];
+        const uint32_t *row = automaton->rows.items[from];
+        uint32_t to = row ? row[node->byte] : BYTE_STATE_UNKNOWN;
+        if (to == BYTE_STATE_UNKNOWN)
+            to = byte_automaton_step(automaton, from, node->byte);
+        bool is_open = node->string_state && to != from && open_state(masks, to) == node->string_state;
+        if (automaton->pool->status != STATUS_OK || (is_open && !take_below(masks, at, mask)))
+            return;
+        if (to == BYTE_STATE_DEAD || is_open) {
+            at = node->behind;
+            continue;
+        }
+        set_tokens(masks->vocabulary, node->token, mask->bits);
+        if (to == closed) {
+            if (!add_exit(masks, mask, at))
+                return;
+            at = node->behind;
+            continue;
+        }
+        if (to != from && !count_state(masks, to, mask))
+            return;
+        states[node->depth + 1] = to;
+        at++;
+    }
+}
+
+static bool prepare_masks(struct string_masks *masks)
+{
+    if (!masks->kept)
+        masks->kept = calloc(STRING_MASKS_KEPT, sizeof *masks->kept);
+    if (!masks->walk)
+        masks->walk = malloc((masks->vocabulary->depth_max + 2) * sizeof *masks->walk);
+    return masks->kept && masks->walk;
+}
+
+const struct string_mask *string_masks_find(struct string_masks *masks, uint32_t state)
+{
+    size_t n_bytes = grammar_mask_words(masks->vocabulary->n_tokens) * sizeof(uint32_t);
+    if (!prepare_masks(masks)) {
+        expressions_fail_memory(masks->automaton->pool);
+        return NULL;
+    }
+    struct string_mask *mask = &masks->kept[state % STRING_MASKS_KEPT];
+    if (mask->state == state)
+        return mask;
+    if (!mask->bits) {
+        masks->n_bytes += n_bytes;
+        if (!(mask->bits = malloc(n_bytes + sizeof *mask->bits))) {
+            expressions_fail_memory(masks->automaton->pool);
+            return NULL;
+        }
+    }
+    memset(mask->bits, 0, n_bytes);
+    mask->exits.n = mask->n_states = 0;
+    mask->state = state;
+    masks->visit++;
+    take_known(masks, mask);
+    walk_trie(masks, mask);
+    if (masks->automaton->pool->status == STATUS_OK)
+        return mask;
+    mask->state = BYTE_STATE_DEAD;
+    return NULL;
+}
+
+void string_masks_finish(struct string_masks *masks)
+{
+    for (size_t i = 0; masks->kept && i < STRING_MASKS_KEPT; i++) {
+        free(masks->kept[i].bits);
+        VECTOR_FINISH(&masks->kept[i].exits);
+    }
+    free(masks->kept);
+    free(masks->walk);
+    VECTOR_FINISH(&masks->visits);
+    VECTOR_FINISH(&masks->seen);
+    VECTOR_FINISH(&masks->queue);
+    *masks = (struct string_masks){0};
+}
