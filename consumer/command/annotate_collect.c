@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { REASON_BYTES = 300 }; // of the message of the first row that failed
+
 void annotate_destroy_votes(struct annotate *annotate, struct job **votes)
 {
     for (int32_t i = 0; i < annotate->n_votes; i++) {
@@ -61,6 +63,7 @@ struct collecting {
     struct buffer record;
     struct label_counts labels;
     int64_t n_written, n_failed, n_cut; // n_cut: of n_failed
+    struct buffer reason;               // of the first row that failed and was not cut
     unsigned char *seen;                // [n_seen_bytes] a bit a job, by id: rows before have it
     size_t n_seen_bytes;
     int64_t n_duplicates, duplicate_tokens; // rows with jobs of rows before
@@ -157,6 +160,17 @@ static enum status open_writer(struct collecting *collecting, struct error *erro
     return table_writer_open(&collecting->writer, &target, error);
 }
 
+static void keep_reason(struct collecting *collecting, const struct table_row *row)
+{
+    const struct row_answer *answer = &collecting->annotate->answer;
+    if (!answer->failed || answer->was_cut || collecting->reason.size)
+        return;
+    buffer_add_format(&collecting->reason, "; the first, row %lld: ", (long long)row->number);
+    struct text text = answer->fields[answer->columns.n - 1].text;
+    text.size = utf8_complete_prefix(text.data, text.size < REASON_BYTES ? text.size : REASON_BYTES);
+    buffer_add_printable(&collecting->reason, text, 0);
+}
+
 static enum status collect_row(struct collecting *collecting, const struct table_row *row,
                                struct error *error)
 {
@@ -174,6 +188,7 @@ static enum status collect_row(struct collecting *collecting, const struct table
         label_counts_add(&collecting->labels, &annotate->answer);
     if (status == STATUS_OK)
         status = annotate_evaluate(annotate, row, error);
+    keep_reason(collecting, row);
     collecting->n_written++;
     collecting->n_failed += annotate->answer.failed;
     collecting->n_cut += annotate->answer.was_cut;
@@ -211,6 +226,8 @@ static enum status report_failed(const struct collecting *collecting, struct err
 {
     long long n_failed = collecting->n_failed, n_cut = collecting->n_cut;
     struct buffer advice = {0};
+    if (collecting->reason.size && !collecting->reason.failed)
+        buffer_add(&advice, collecting->reason.data, collecting->reason.size);
     if (n_failed > n_cut)
         buffer_add_format(&advice, "; the same command with --retry-failed asks again for %lld of them",
                           n_failed - n_cut);
@@ -257,5 +274,8 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
         log_write(LOG_INFO, "%lld row%s in %s, %lld of them without an answer; jobs and figures in %s",
                   (long long)collecting.n_written, collecting.n_written == 1 ? "" : "s",
                   annotate->settings->output, (long long)collecting.n_failed, annotate->store_path);
-    return status == STATUS_OK && collecting.n_failed ? report_failed(&collecting, error) : status;
+    if (status == STATUS_OK && collecting.n_failed)
+        status = report_failed(&collecting, error);
+    buffer_finish(&collecting.reason);
+    return status;
 }

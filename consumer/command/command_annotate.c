@@ -212,6 +212,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = open_prompt(annotate, error);
     if (status == STATUS_OK)
+        status = annotate_check_constraint(annotate, error);
+    if (status == STATUS_OK)
         status = open_answer(annotate, error);
     if (status == STATUS_OK && settings->output)
         status = annotate_check_output(annotate, error);

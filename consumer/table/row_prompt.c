@@ -276,6 +276,8 @@ static enum status add_choices(struct row_prompt *prompt, const struct row_promp
                                  (int)choice.size, choice.data);
         if (!choice.size)
             return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: a label is empty");
+        if (!utf8_valid(choice.data, choice.size))
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: a label is not UTF-8");
         if (prompt->choices.n)
             buffer_add_byte(&prompt->parameters, ',');
         json_encode_string(choice, &prompt->parameters);
@@ -301,23 +303,30 @@ static enum status refuse_parameter(struct text warning, struct error *error)
                      warning.data);
 }
 
-// Would a worker take them? Found before anything is queued.
-static enum status check_parameters(const struct row_prompt *prompt, struct error *error)
+enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **job, struct error *error)
 {
     struct buffer record = {0};
     buffer_add_string(&record, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]");
     buffer_add(&record, prompt->parameters.data, prompt->parameters.size);
     row_prompt_end(prompt, prompt->seeding.value, &record);
-    struct job *job = job_create();
+    *job = job_create();
     enum status status = refuse_memory(error);
-    if (job && !record.failed && !prompt->parameters.failed)
-        status = job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error);
+    if (*job && !record.failed && !prompt->parameters.failed)
+        status = job_decode(*job, (struct text){record.data, record.size}, ENCODING_JSON, error);
     if (status == STATUS_REJECT)
         status = refuse_prompt(error, "the parameters of all rows");
-    else if (status == STATUS_OK && job->result.n_warnings)
-        status = refuse_parameter(job->result.warnings[0], error);
-    job_destroy(job);
+    else if (status == STATUS_OK && (*job)->result.n_warnings)
+        status = refuse_parameter((*job)->result.warnings[0], error);
     buffer_finish(&record);
+    return status;
+}
+
+// Would a worker take them? Found before anything is queued.
+static enum status check_parameters(const struct row_prompt *prompt, struct error *error)
+{
+    struct job *job;
+    enum status status = row_prompt_make_job(prompt, &job, error);
+    job_destroy(job);
     return status;
 }
 

@@ -65,6 +65,9 @@ struct row_prompt {
 enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
                             const struct table_columns *columns, struct error *error) WARN_UNUSED;
 void row_prompt_close(struct row_prompt *prompt);
+// A job with the parameters of all rows and some prompt: *job is the caller's to destroy, after an error too.
+enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **job,
+                                struct error *error) WARN_UNUSED;
 // Appends the record, but for its seed and its end. STATUS_REJECT: the row can't be rendered.
 enum status row_prompt_render(struct row_prompt *prompt, const struct table_row *row, struct buffer *record,
                               struct error *error) WARN_UNUSED;

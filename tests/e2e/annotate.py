@@ -326,6 +326,35 @@ def what_is_wrong_is_said_before_anything_runs(test):
 
 
 @case
+def a_constraint_that_would_fail_each_row_is_refused_before_anything_runs(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
+    kept = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True}}}
+    write(test, "type.json", '{"type": "objec"}')
+    write(test, "unique.json", json.dumps(kept))
+    write(test, "format.json", json.dumps({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": kept}}}))
+    write(test, "regex.json", json.dumps({"structured_outputs": {"regex": "(a"}}))
+    write(test, "grammar.json", json.dumps({"structured_outputs": {"grammar": 'root ::= "a" other'}}))
+    before = sorted(os.listdir(test.folder))
+    for given, words in ((["--schema", "type.json"], ["type.json: ", "type at /type"]),
+                         (["--schema", "unique.json"], ["unique.json: ", "uniqueItems at /properties/tags/uniqueItems"]),
+                         (["--parameters", "format.json"], ["format.json: response_format", "uniqueItems at /properties/tags/uniqueItems"]),
+                         (["--parameters", "regex.json"], ["regex.json: structured_outputs", "regex"]),
+                         (["--parameters", "grammar.json"], ["grammar.json: structured_outputs", "other"]),
+                         (["--choice", "a,\udcff"], ["--choice: a label is not UTF-8"])):
+        for how in ([], ["--sample", "1"], ["--estimate"]):
+            done = annotate(test, "in.csv", *given, *how, status=2)
+            assert all(word in done.err for word in words) and "row" not in done.err, done
+            assert sorted(set(os.listdir(test.folder)) - set(before)) in ([], ["p.jinja"], ["p.jinja", "tiny.gguf"]), os.listdir(test.folder)
+
+
+@case
+def the_reason_of_the_first_row_without_an_answer_is_printed(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "the water " * 300], ["d", "the water " * 400]])
+    done = annotate(test, status=3)
+    assert "2 rows have no answer (column sheaf_error): exit status 3; the first, row 2: the model's context holds" in done.err, done
+
+
+@case
 def a_bad_row_is_an_error_with_its_place_or_is_left_out(test):
     bad = {b'a,"b"x\n': "line 3, column 6", b"a\n": "line 3", b"a,b,c\n": "line 3", b'a,b"c\n': "line 3, column 4",
            b"a\rb,c\n": "line 3", b"\xff,b\n": "line 3", b'a,"\nb\n': "line 3"}
