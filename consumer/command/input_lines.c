@@ -83,6 +83,7 @@ enum status input_lines_next(struct input_lines *lines, struct text *line, struc
         size_t taken = feed ? (size_t)(feed - bytes) : n;
         lines->begin += taken + (feed != NULL);
         bool whole = feed && lines->line_bytes == 0;
+        lines->has_feed = feed != NULL;
         if (whole)
             lines->line_bytes = taken;
         else

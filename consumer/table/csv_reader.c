@@ -27,6 +27,7 @@ struct csv_reader {
     size_t begin, end;
     bool at_end; // of the source
     struct table_style style;
+    bool has_first;           // the first record was read, its line's end is in `style`
     int64_t line, line_bytes; // being read, from 1; bytes of it parsed
     struct csv_record record;
     bool failed; // out of memory
@@ -176,13 +177,13 @@ static enum status reject_record(struct csv_reader *reader, struct table_row *ro
                      reader->source->name, (long long)line, (long long)column, what, begin);
 }
 
-static struct text record_of(const struct csv_reader *reader)
+static enum table_line_end cut_line_end(struct text *record)
 {
-    struct text record = {reader->record.bytes.data ? reader->record.bytes.data : "",
-                          reader->record.bytes.size};
-    record.size -= record.size && record.data[record.size - 1] == '\n';
-    record.size -= record.size && record.data[record.size - 1] == '\r';
-    return record;
+    bool has_feed = record->size && record->data[record->size - 1] == '\n';
+    record->size -= has_feed;
+    bool has_return = record->size && record->data[record->size - 1] == '\r';
+    record->size -= has_return;
+    return !has_feed ? TABLE_LINE_END_NONE : has_return ? TABLE_LINE_END_CRLF : TABLE_LINE_END_LF;
 }
 
 static void take_fields(struct csv_reader *reader, size_t *n_fields, struct table_row *row)
@@ -192,9 +193,16 @@ static void take_fields(struct csv_reader *reader, size_t *n_fields, struct tabl
             value_string((struct text){reader->record.text.data ? reader->record.text.data + start : "",
                                        reader->record.ends[i] - start});
     *n_fields = reader->record.is_blank ? 0 : reader->record.n_fields;
+    struct text record = {reader->record.bytes.data ? reader->record.bytes.data : "",
+                          reader->record.bytes.size};
+    enum table_line_end line_end = cut_line_end(&record);
+    if (!reader->has_first)
+        reader->style.has_carriage_returns = line_end == TABLE_LINE_END_CRLF;
+    reader->has_first = true;
     *row = (struct table_row){.fields = reader->record.fields,
                               .line = reader->record.first_line,
-                              .record = record_of(reader)};
+                              .record = record,
+                              .line_end = line_end};
 }
 
 static enum status check_memory(const struct csv_reader *reader, struct error *error)
@@ -276,10 +284,9 @@ enum status csv_reader_next(struct csv_reader *reader, size_t *n_fields, struct 
         struct text piece = next_piece(reader);
         if (!piece.size)
             return finish_record(reader, n_fields, row, error);
-        if (piece.size > 1 && memcmp(piece.data + piece.size - 2, "\r\n", 2) == 0)
-            reader->style.has_carriage_returns = true;
         if (!reader->record.is_begun && is_blank(piece)) {
             reader->record.first_line = reader->line;
+            buffer_add(&reader->record.bytes, piece.data, piece.size);
             pass_piece(reader, piece);
             add_field("", 0, reader);
             reader->record.is_complete = reader->record.is_blank = true;

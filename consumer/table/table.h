@@ -7,6 +7,9 @@
 
 enum table_format { TABLE_UNKNOWN, TABLE_CSV, TABLE_TSV, TABLE_JSONL, TABLE_SQLITE };
 
+// Of CSV and TSV; none: a last record, and rows of other formats.
+enum table_line_end { TABLE_LINE_END_NONE, TABLE_LINE_END_LF, TABLE_LINE_END_CRLF };
+
 enum {
     TABLE_COLUMNS_MAX = 4096,
     TABLE_ROW_BYTES_MAX = JOB_RECORD_BYTES_MAX, // size of its bytes in the file
@@ -29,6 +32,7 @@ struct table_row {
         column; // after STATUS_REJECT: the byte of `line`, from 1; 0: the row as a whole, or behind that line
     struct text raw;    // TABLE_JSONL: the line; data NULL otherwise
     struct text record; // CSV, and TSV with quotes: its bytes without the line's end; data NULL otherwise
+    enum table_line_end line_end;
 };
 
 struct table_source {

@@ -154,18 +154,20 @@ static enum status open_csv(struct table_reader *reader, struct error *error)
 
 // ---- TSV without quoting ----
 
-// The line without its CR. A blank one is passed over, unless it is a field of its own.
-static enum status next_line(struct table_reader *reader, struct text *line, struct error *error)
+// The line without its end. A blank one is passed over, unless it is a field of its own.
+static enum status next_line(struct table_reader *reader, struct text *line, enum table_line_end *line_end,
+                             struct error *error)
 {
     enum status status;
     do {
         status = input_lines_next(&reader->lines, line, error);
         if (status != STATUS_OK || !line->data)
             return status;
-        if (line->size && line->data[line->size - 1] == '\r') {
-            line->size--;
-            reader->style.has_carriage_returns = true;
-        }
+        bool has_return = line->size && line->data[line->size - 1] == '\r';
+        line->size -= has_return;
+        *line_end = !reader->lines.has_feed ? TABLE_LINE_END_NONE
+                    : has_return            ? TABLE_LINE_END_CRLF
+                                            : TABLE_LINE_END_LF;
     } while (line->size == 0 && reader->columns.n != 1);
     return STATUS_OK;
 }
@@ -183,8 +185,9 @@ static enum status next_unquoted(struct table_reader *reader, struct table_row *
 {
     struct text line;
     size_t n = 0;
-    enum status status = next_line(reader, &line, error);
-    *row = (struct table_row){.line = reader->lines.number};
+    enum table_line_end line_end = TABLE_LINE_END_NONE;
+    enum status status = next_line(reader, &line, &line_end, error);
+    *row = (struct table_row){.line = reader->lines.number, .line_end = line_end};
     if (status != STATUS_OK || !line.data)
         return status;
     if (reader->lines.line_bytes > TABLE_ROW_BYTES_MAX)

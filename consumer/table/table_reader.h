@@ -14,8 +14,8 @@ const struct table_columns *table_reader_columns(const struct table_reader *read
 const char *table_reader_name(const struct table_reader *reader); // for messages
 // How the CSV file is written, for a file like it.
 struct table_style {
-    bool has_mark; // byte order mark
-    bool has_carriage_returns;
+    bool has_mark;             // byte order mark
+    bool has_carriage_returns; // the first line ends in CR LF
 };
 struct table_style table_reader_style(const struct table_reader *reader);
 // The first line of CSV, or of TSV with quotes, without its end; data NULL: there is none.

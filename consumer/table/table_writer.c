@@ -93,9 +93,11 @@ static void add_csv_value(struct table_writer *writer, const struct value *value
     writer->line.failed |= writer->json.failed;
 }
 
-static void end_csv_line(struct table_writer *writer)
+static void end_csv_line(struct table_writer *writer, enum table_line_end line_end)
 {
-    buffer_add_string(&writer->line, writer->target.style.has_carriage_returns ? "\r\n" : "\n");
+    bool is_own = writer->target.is_verbatim && line_end != TABLE_LINE_END_NONE;
+    bool has_return = is_own ? line_end == TABLE_LINE_END_CRLF : writer->target.style.has_carriage_returns;
+    buffer_add_string(&writer->line, has_return ? "\r\n" : "\n");
 }
 
 static void add_csv_header(struct table_writer *writer)
@@ -112,7 +114,7 @@ static void add_csv_header(struct table_writer *writer)
         add_text_field(writer, writer->names[i], i < writer->n_input);
     }
     if (!writer->target.no_header)
-        end_csv_line(writer);
+        end_csv_line(writer, TABLE_LINE_END_NONE);
 }
 
 // A record that begins with a byte order mark, and might be the first, would be read again without it.
@@ -123,17 +125,17 @@ static bool is_kept_whole(const struct table_writer *writer, struct text record)
            !(has_mark && writer->target.no_header && !writer->target.style.has_mark);
 }
 
-static void add_csv_row(struct table_writer *writer, struct text record)
+static void add_csv_row(struct table_writer *writer, const struct table_row *row)
 {
-    bool is_kept = is_kept_whole(writer, record);
+    bool is_kept = is_kept_whole(writer, row->record);
     if (is_kept)
-        buffer_add_text(&writer->line, record);
+        buffer_add_text(&writer->line, row->record);
     for (size_t i = is_kept ? writer->n_input : 0; i < writer->n_columns; i++) {
         if (i)
             buffer_add_byte(&writer->line, writer->target.delimiter);
         add_csv_value(writer, &writer->fields[i], i < writer->n_input);
     }
-    end_csv_line(writer);
+    end_csv_line(writer, row->line_end);
 }
 
 // ---- JSON lines ----
@@ -270,7 +272,7 @@ enum status table_writer_add(struct table_writer *writer, const struct table_row
     if (writer->target.format == TABLE_JSONL)
         add_json_row(writer, row->raw);
     else
-        add_csv_row(writer, row->record);
+        add_csv_row(writer, row);
     return write_line(writer, error);
 }
 

@@ -9,11 +9,11 @@ struct table_writer;
 struct table_target {
     const char *path; // "-": standard output
     enum table_format format;
-    char delimiter; // CSV and TSV
-    struct table_style style;
+    char delimiter;           // CSV and TSV
+    struct table_style style; // the line ends are of the header, and of rows that have none of their own
     bool no_header;
     bool no_quotes; // TSV: a tab, CR, LF or backslash is written as an escape of C
-    // CSV and TSV: the input is such a table too, and its fields are written unchanged
+    // CSV and TSV: the input is such a table too, and its fields and line ends are written unchanged
     bool is_verbatim;
     struct text header;                        // with is_verbatim: the input's, unchanged; data NULL: none
     const char *into;                          // SQLite: the table

@@ -222,6 +222,70 @@ static void a_table_without_quoting_escapes_what_it_cannot_hold(void **state)
     unlink(out_path);
 }
 
+// Writes the file at `in_path` with a column `n` added, as annotate does: each row's field is "1".
+static void add_column(const struct table_source *source, char *written, size_t size)
+{
+    struct text name = TEXT("n");
+    struct value answer = value_string(TEXT("1"));
+    struct table_reader *reader;
+    struct table_writer *writer;
+    struct table_row row = {0};
+    struct error error;
+    assert_int_equal(table_reader_open(&reader, source, &error), STATUS_OK);
+    struct table_target target = {.path = out_path,
+                                  .format = source->format,
+                                  .delimiter = source->delimiter,
+                                  .style = table_reader_style(reader),
+                                  .no_header = source->no_header,
+                                  .no_quotes = source->no_quotes,
+                                  .is_verbatim = true,
+                                  .header = table_reader_header(reader),
+                                  .input = table_reader_columns(reader),
+                                  .added = &(struct table_columns){&name, 1}};
+    assert_int_equal(table_writer_open(&writer, &target, &error), STATUS_OK);
+    while (table_reader_next(reader, &row, &error) == STATUS_OK && row.fields)
+        assert_int_equal(table_writer_add(writer, &row, &answer, &error), STATUS_OK);
+    assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
+    table_writer_close(writer);
+    table_reader_close(reader);
+    FILE *file = fopen(out_path, "r");
+    assert_non_null(file);
+    written[fread(written, 1, size - 1, file)] = '\0';
+    fclose(file);
+    unlink(out_path);
+}
+
+static void each_record_keeps_its_own_line_end(void **state)
+{
+    static const struct {
+        const char *in, *out;
+        struct table_source source;
+    } cases[] = {
+        {"a\n\"x\r\ny\"\nz\n", "a,n\n\"x\r\ny\",1\nz,1\n", {.format = TABLE_CSV, .delimiter = ','}},
+        {"a\nx\ny\r\nz\n", "a,n\nx,1\ny,1\r\nz,1\n", {.format = TABLE_CSV, .delimiter = ','}},
+        {"a\r\nx\n\"y\nz\"", "a,n\r\nx,1\n\"y\nz\",1\r\n", {.format = TABLE_CSV, .delimiter = ','}},
+        {"a\nx\r\ny", "a,n\nx,1\r\ny,1\n", {.format = TABLE_CSV, .delimiter = ','}},
+        {"a\n\r\n\n\"\"\n", "a,n\n,1\r\n,1\n\"\",1\n", {.format = TABLE_CSV, .delimiter = ','}},
+        {"x\ny\r\n", "x,1\ny,1\r\n", {.format = TABLE_CSV, .delimiter = ',', .no_header = true}},
+        {"x\r\ny\nz", "x,1\r\ny,1\nz,1\r\n", {.format = TABLE_CSV, .delimiter = ',', .no_header = true}},
+        {"a\nx\ny\r\nz\n",
+         "a\tn\nx\t1\ny\t1\r\nz\t1\n",
+         {.format = TABLE_TSV, .delimiter = '\t', .no_quotes = true}},
+        {"a\r\nx\ny", "a\tn\r\nx\t1\ny\t1\r\n", {.format = TABLE_TSV, .delimiter = '\t', .no_quotes = true}},
+        {"x\ny\r\nz",
+         "x\t1\ny\t1\r\nz\t1\n",
+         {.format = TABLE_TSV, .delimiter = '\t', .no_header = true, .no_quotes = true}},
+    };
+    char written[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct table_source source = cases[i].source;
+        source.path = in_path;
+        write_file(in_path, text_from_string(cases[i].in));
+        add_column(&source, written, sizeof written);
+        assert_string_equal(written, cases[i].out);
+    }
+}
+
 // A field, a CR and a quote stand at each place of the buffer's end.
 static void the_ends_of_buffers_are_not_seen(void **state)
 {
@@ -279,6 +343,7 @@ int main(void)
         cmocka_unit_test(a_header_names_each_column_once),
         cmocka_unit_test(what_is_written_is_read_back_byte_for_byte),
         cmocka_unit_test(a_table_without_quoting_escapes_what_it_cannot_hold),
+        cmocka_unit_test(each_record_keeps_its_own_line_end),
         cmocka_unit_test(the_ends_of_buffers_are_not_seen),
         cmocka_unit_test(formats_follow_from_names_and_near_columns_are_found),
         cmocka_unit_test(occurrences_are_counted_while_the_table_grows),
