@@ -234,20 +234,53 @@ enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value)
     return refuse_bytes(decoding, "chat_template_kwargs", value);
 }
 
-// A field beside the messages, as Qwen's and other servers accept it, is a member of chat_template_kwargs.
-enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value)
+// A field beside the messages is a member of chat_template_kwargs, and agrees with one that is there already.
+static enum status check_variable(struct decoding *decoding, const char *name, const struct value *value,
+                                  struct text spelled)
 {
     const struct value *kwargs = request_given(decoding, "chat_template_kwargs");
-    const struct value *inside =
-        kwargs && kwargs->kind == VALUE_OBJECT ? value_get(kwargs, "enable_thinking") : NULL;
-    if (value->kind != VALUE_BOOL)
-        return request_expected(decoding, "enable_thinking", "true or false", value);
+    const struct value *inside = kwargs && kwargs->kind == VALUE_OBJECT ? value_get(kwargs, name) : NULL;
     if (inside && !value_equal(inside, value))
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                         "enable_thinking: given as %s beside another value in "
-                         "chat_template_kwargs; one of them is enough",
-                         value->boolean ? "true" : "false");
+                         "%s: given as %.*s beside another value in chat_template_kwargs; one of them is "
+                         "enough",
+                         name, (int)spelled.size, spelled.data);
     return STATUS_OK;
+}
+
+// As Qwen's and other servers accept it.
+enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value)
+{
+    if (value->kind != VALUE_BOOL)
+        return request_expected(decoding, "enable_thinking", "true or false", value);
+    return check_variable(decoding, "enable_thinking", value, value->boolean ? TEXT("true") : TEXT("false"));
+}
+
+// OpenAI's values, and vLLM's "max".
+enum status prompt_decode_reasoning_effort(struct decoding *decoding, struct value *value)
+{
+    static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+    bool is_known = false;
+    for (size_t i = 0; value->kind == VALUE_STRING && i < sizeof efforts / sizeof *efforts; i++)
+        is_known |= text_equals_string(value->text, efforts[i]);
+    if (!is_known)
+        return request_expected(decoding, "reasoning_effort",
+                                "none, minimal, low, medium, high, xhigh or max", value);
+    return check_variable(decoding, "reasoning_effort", value, value->text);
+}
+
+// As in vLLM, an effort also switches the thinking of templates that read enable_thinking, unless the request
+// names that itself.
+static void put_reasoning(struct value *variables, const struct value *thinking, const struct value *effort)
+{
+    if (thinking && !value_get(variables, "enable_thinking"))
+        value_put(variables, "enable_thinking", *thinking);
+    if (!effort)
+        return;
+    if (!value_get(variables, "reasoning_effort"))
+        value_put(variables, "reasoning_effort", *effort);
+    if (!value_get(variables, "enable_thinking"))
+        value_put(variables, "enable_thinking", value_bool(!text_equals_string(effort->text, "none")));
 }
 
 static enum status make_variables(struct decoding *decoding)
@@ -258,10 +291,9 @@ static enum status make_variables(struct decoding *decoding)
     const struct value *documents = request_given(decoding, "documents");
     const struct value *add = request_given(decoding, "add_generation_prompt");
     const struct value *kwargs = request_given(decoding, "chat_template_kwargs");
-    const struct value *thinking = request_given(decoding, "enable_thinking");
     size_t n_kwargs = kwargs ? kwargs->object.n_members : 0;
     struct value *variables = &request->prompt.variables;
-    if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + 1, variables))
+    if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + 2, variables))
         return request_out_of_memory(decoding);
     // transformers always passes tools and documents, None if absent, so that "is defined" is true.
     static const struct value none = {.kind = VALUE_NULL};
@@ -274,8 +306,8 @@ static enum status make_variables(struct decoding *decoding)
               add ? *add : value_bool(!request->prompt.continues_message));
     for (size_t i = 0; i < n_kwargs; i++)
         variables->object.members[variables->object.n_members++] = kwargs->object.members[i];
-    if (thinking && !value_get(variables, "enable_thinking"))
-        value_put(variables, "enable_thinking", *thinking);
+    put_reasoning(variables, request_given(decoding, "enable_thinking"),
+                  request_given(decoding, "reasoning_effort"));
     return STATUS_OK;
 }
 
@@ -301,8 +333,8 @@ enum status prompt_finish(struct decoding *decoding)
 {
     static const char *const kinds[] = {"messages", "prompt", "tokens"};
     static const char *const chat_only[] = {
-        "tools",          "tool_choice", "documents", "add_generation_prompt", "chat_template_kwargs",
-        "enable_thinking"};
+        "tools",           "tool_choice",     "documents", "add_generation_prompt", "chat_template_kwargs",
+        "enable_thinking", "reasoning_effort"};
     const char *given = NULL;
     for (int i = 0; i < 3; i++) {
         if (!request_given(decoding, kinds[i]))

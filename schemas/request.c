@@ -47,6 +47,7 @@ static const struct field fields[] = {
     {TEXT("continue_final_message"), FIELD_BOOL, REQUEST(prompt.continues_message)},
     {TEXT("chat_template_kwargs"), FIELD_OTHER, OWN(prompt, kwargs)},
     {TEXT("enable_thinking"), FIELD_OTHER, .decode = prompt_decode_enable_thinking},
+    {TEXT("reasoning_effort"), FIELD_OTHER, .decode = prompt_decode_reasoning_effort},
     {TEXT("add_special_tokens"), FIELD_OTHER, OWN(prompt, add_special_tokens)},
 
     {TEXT("max_tokens"), FIELD_OTHER, OWN(parameters, max_tokens)},
@@ -107,7 +108,6 @@ static const struct field fields[] = {
     {TEXT("modalities"), FIELD_ONLY, .only = "[\"text\"]"},
     {TEXT("audio"), FIELD_ONLY},
     {TEXT("prediction"), FIELD_ONLY},
-    {TEXT("reasoning_effort"), FIELD_ONLY},
     {TEXT("verbosity"), FIELD_ONLY},
     {TEXT("web_search_options"), FIELD_ONLY},
     // vLLM and other servers:

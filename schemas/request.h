@@ -87,6 +87,7 @@ enum status prompt_decode_add_generation_prompt(struct decoding *decoding, struc
 enum status prompt_decode_add_special_tokens(struct decoding *decoding, struct value *value);
 enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value);
 enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value);
+enum status prompt_decode_reasoning_effort(struct decoding *decoding, struct value *value);
 // Exactly one of messages, prompt and tokens; makes the template's variables.
 enum status prompt_finish(struct decoding *decoding) WARN_UNUSED;
 bool prompt_encode_messages(const struct job *job, struct arena *arena, struct value *value);

@@ -20,7 +20,6 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"'modalities':['text','audio']", "modalities: only ['text'] is supported, got ['text','audio']"},
         {"'audio':{}", "audio: not supported, got {}"},
         {"'prediction':{}", "prediction: not supported, got {}"},
-        {"'reasoning_effort':'low'", "reasoning_effort: not supported, got 'low'"},
         {"'chat_template':'{{x}}'", "chat_template: not supported, got '{{x}}'"},
         {"'typical_p':0.9", "typical_p: only 1 is supported, got 0.9"},
         {"'mirostat':2", "mirostat: only 0 is supported, got 2"},

@@ -145,6 +145,41 @@ static void enable_thinking_is_a_variable_of_the_template(void **state)
         "enable_thinking: given as true beside another value in chat_template_kwargs; one of them is enough");
 }
 
+// As in vLLM, reasoning_effort also switches a template's thinking, unless enable_thinking does.
+static void reasoning_effort_is_a_variable_of_the_template(void **state)
+{
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'reasoning_effort':'low'}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
+                   "'chat_template_kwargs':{'reasoning_effort':'low','enable_thinking':true}}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'reasoning_effort':'none'}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
+                   "'chat_template_kwargs':{'reasoning_effort':'none','enable_thinking':false}}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':false,"
+                   "'reasoning_effort':'max'}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
+                   "'chat_template_kwargs':{'enable_thinking':false,'reasoning_effort':'max'}}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'reasoning_effort':'high',"
+                   "'chat_template_kwargs':{'reasoning_effort':'high','enable_thinking':false}}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
+                   "'chat_template_kwargs':{'reasoning_effort':'high','enable_thinking':false}}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],"
+                   "'chat_template_kwargs':{'reasoning_effort':'own'}}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
+                   "'chat_template_kwargs':{'reasoning_effort':'own'}}");
+    assert_refused("{'messages':[{'role':'user','content':'x'}],'reasoning_effort':'much'}",
+                   ERROR_INVALID_FIELD,
+                   "reasoning_effort: expected none, minimal, low, medium, high, xhigh or max, got 'much'");
+    assert_refused("{'messages':[{'role':'user','content':'x'}],'reasoning_effort':2}", ERROR_INVALID_FIELD,
+                   "reasoning_effort: expected none, minimal, low, medium, high, xhigh or max, got 2");
+    assert_refused("{'messages':[{'role':'user','content':'x'}],'reasoning_effort':'low',"
+                   "'chat_template_kwargs':{'reasoning_effort':'high'}}",
+                   ERROR_INVALID_FIELD,
+                   "reasoning_effort: given as low beside another value in chat_template_kwargs; one of them "
+                   "is enough");
+    assert_refused("{'prompt':'x','reasoning_effort':'low'}", ERROR_INVALID_FIELD,
+                   "reasoning_effort: needs messages, but prompt is given");
+}
+
 // transformers passes both always, as None.
 static void tools_and_documents_that_are_absent_are_none(void **state)
 {
@@ -426,6 +461,7 @@ int main(void)
         cmocka_unit_test(a_message_that_calls_tools_needs_no_content),
         cmocka_unit_test(a_message_without_content_is_an_empty_text),
         cmocka_unit_test(enable_thinking_is_a_variable_of_the_template),
+        cmocka_unit_test(reasoning_effort_is_a_variable_of_the_template),
         cmocka_unit_test(tools_and_documents_that_are_absent_are_none),
         cmocka_unit_test(arguments_of_tool_calls_become_objects),
         cmocka_unit_test(arguments_that_are_no_json_object_are_an_empty_one_with_a_warning),

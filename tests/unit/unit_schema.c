@@ -236,6 +236,8 @@ static const char *const candidates[] = {
     "[-1]",
     "[1.0]",
     "[1.5]",
+    "\"none\"",
+    "\"xhigh\"",
 };
 
 enum { N_CANDIDATES = sizeof candidates / sizeof *candidates };
@@ -254,6 +256,7 @@ static bool is_for_chats(struct text name)
                                         "add_generation_prompt",
                                         "chat_template_kwargs",
                                         "enable_thinking",
+                                        "reasoning_effort",
                                         "continue_final_message"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (text_equals_string(name, names[i]))
