@@ -8,13 +8,55 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { BAR_WIDTH = 24 };
+enum {
+    BAR_WIDTH = 24,
+    SAMPLE_MS = 200,
+    WINDOW_MS = 10000,    // at least, on a terminal
+    WINDOW_JOBS_MIN = 16, // at least
+};
 
-static void measure_rate(struct progress_line *line, const struct worker_progress *progress)
+static void add_sample(struct progress_line *line, int64_t now_ms, int64_t n_finished)
+{
+    if (line->n_samples && now_ms - line->samples[line->n_samples - 1].at_ms < SAMPLE_MS)
+        return;
+    if (line->n_samples == PROGRESS_SAMPLES_MAX) {
+        line->n_samples /= 2;
+        for (size_t i = 1; i < line->n_samples; i++)
+            line->samples[i] = line->samples[2 * i];
+    }
+    line->samples[line->n_samples].at_ms = now_ms;
+    line->samples[line->n_samples++].n_finished = n_finished;
+}
+
+static void move_window(struct progress_line *line, const struct worker_progress *progress)
+{
+    int64_t now_ms = clock_ms(), n_finished = progress->n_done + progress->n_failed;
+    if (line->n_samples == 0) {
+        line->shown_ms = now_ms;
+        add_sample(line, now_ms, 0);
+    }
+    add_sample(line, now_ms, n_finished);
+    int64_t window_ms = line->message_ms ? line->message_ms : WINDOW_MS, n_jobs = 2 * (int64_t)line->n_batch;
+    n_jobs = n_jobs < WINDOW_JOBS_MIN ? WINDOW_JOBS_MIN : n_jobs;
+    size_t n_past = 0;
+    while (n_past + 1 < line->n_samples && now_ms - line->samples[n_past + 1].at_ms >= window_ms &&
+           n_finished - line->samples[n_past + 1].n_finished >= n_jobs)
+        n_past++;
+    line->n_samples -= n_past;
+    memmove(line->samples, line->samples + n_past, line->n_samples * sizeof *line->samples);
+}
+
+// 0: unknown.
+static double jobs_per_second(const struct progress_line *line, const struct worker_progress *progress)
+{
+    int64_t ms = clock_ms() - line->samples[0].at_ms;
+    int64_t n = progress->n_done + progress->n_failed - line->samples[0].n_finished;
+    return ms > 0 ? (double)n * 1000 / (double)ms : 0;
+}
+
+static void measure_tokens(struct progress_line *line, const struct worker_progress *progress)
 {
     int64_t now_ms = clock_ms();
-    if (!line->started_ms)
-        line->started_ms = line->shown_ms = now_ms;
     if (now_ms - line->shown_ms < 500)
         return;
     double rate =
@@ -39,20 +81,20 @@ static void format_time(double seconds, char text[32])
 static void format_figures(const struct progress_line *line, const struct worker_progress *progress,
                            double tokens_per_second, struct buffer *out)
 {
-    int64_t here = progress->n_done + progress->n_failed, finished = line->n_before + here;
-    double seconds = (double)(clock_ms() - line->started_ms) / 1000;
+    int64_t finished = line->n_before + progress->n_done + progress->n_failed;
+    double rate = jobs_per_second(line, progress);
     buffer_add_string(out, " jobs");
-    if (here > 0 && seconds > 0)
-        buffer_add_format(out, ", %.1f/s", (double)here / seconds);
+    if (rate > 0)
+        buffer_add_format(out, ", %.1f/s", rate);
     buffer_add_format(out, ", %lld failed, %.0f tokens/s", (long long)progress->n_failed, tokens_per_second);
     if (progress->cached_tokens > 0 && progress->prompt_tokens > 0)
         buffer_add_format(out, ", %.0f %% of prompts cached",
                           100.0 * (double)progress->cached_tokens / (double)progress->prompt_tokens);
     if (progress->n_duplicates > 0)
         buffer_add_format(out, ", %lld duplicates", (long long)progress->n_duplicates);
-    if (here > 0 && finished < line->n_total) {
+    if (rate > 0 && finished < line->n_total) {
         char left[32];
-        format_time(seconds * (double)(line->n_total - finished) / (double)here, left);
+        format_time((double)(line->n_total - finished) / rate, left);
         buffer_add_format(out, ", %s left", left);
     }
     if (progress->last_error[0])
@@ -63,8 +105,6 @@ static void format_figures(const struct progress_line *line, const struct worker
 static void write_message(struct progress_line *line, const struct worker_progress *progress)
 {
     int64_t now_ms = clock_ms(), here = progress->n_done + progress->n_failed;
-    if (!line->started_ms)
-        line->started_ms = line->shown_ms = now_ms;
     if (!line->message_ms || now_ms - line->shown_ms < line->message_ms)
         return;
     if (progress->generated_tokens != line->tokens_shown || here != line->jobs_shown) {
@@ -95,11 +135,12 @@ static size_t fitting_bytes(const struct buffer *text)
 void progress_line_show(void *context, const struct worker_progress *progress)
 {
     struct progress_line *line = context;
+    move_window(line, progress);
     if (!isatty(STDERR_FILENO)) {
         write_message(line, progress);
         return;
     }
-    measure_rate(line, progress);
+    measure_tokens(line, progress);
     int64_t finished = line->n_before + progress->n_done + progress->n_failed;
     struct buffer text = {0};
     if (line->n_total > 0) {

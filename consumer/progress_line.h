@@ -5,12 +5,22 @@
 
 #include "consumer/worker.h"
 
+enum { PROGRESS_SAMPLES_MAX = 64 };
+
 struct progress_line {
     int64_t n_total;    // jobs of the dataset; 0: unknown
     int64_t n_before;   // finished before this worker started
     int64_t message_ms; // interval of messages; 0: none
-    int64_t started_ms, tokens_shown, shown_ms, jobs_shown;
+    int64_t tokens_shown, shown_ms, jobs_shown;
     double tokens_per_second;
+    // The rate of jobs is of a window that follows the work: from the first sample until now. It is the shortest
+    // of an interval of messages (ten seconds on a terminal) in which two batches have finished, so that jobs
+    // that end together do not make it jump.
+    int32_t n_batch; // sequences of one step; 0: unknown
+    struct {
+        int64_t at_ms, n_finished;
+    } samples[PROGRESS_SAMPLES_MAX];
+    size_t n_samples;
     bool shown;
 };
 

@@ -208,6 +208,8 @@ enum status service_run(const struct service *service, const struct settings *se
         config.pages.context = exporter;
         config.pages.fd = exporter_fd(exporter);
         config.closing = &closing;
+        if (service->line)
+            service->line->n_batch = runtime.plan.batch.n_sequences_max;
         status = worker_run(&config, progress, error);
         closing_at(&closing, "the store");
         struct error stopping = {0};

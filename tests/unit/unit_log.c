@@ -229,7 +229,54 @@ static void a_message_of_progress_comes_when_its_time_is_over_and_something_happ
     show(&line, 16000, 18, 2, 200);
     assert_non_null(strstr(content(path), ":16.000Z 30/101 jobs, 1.3/s, 2 failed, 20 tokens/s, 53 s left\n"));
     show(&line, 21000, 89, 2, 200); // all
-    assert_non_null(strstr(content(path), ":21.000Z 101/101 jobs, 4.5/s, 2 failed, 0 tokens/s\n"));
+    assert_non_null(strstr(content(path), ":21.000Z 101/101 jobs, 14.2/s, 2 failed, 0 tokens/s\n"));
+}
+
+// 300 quick jobs in 2 s, then 6 slow ones a second. The window is as long as 16 jobs take with a batch of 8, and
+// 128 with one of 64.
+static void the_time_left_follows_the_rate_of_the_last_jobs(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t n_batch;
+        const char *lines[4];
+    } cases[] = {{8,
+                  {"300/400 jobs, 150.0/s, 0 failed, 0 tokens/s, 1 s left\n",
+                   "312/400 jobs, 19.1/s, 0 failed, 0 tokens/s, 5 s left\n",
+                   "324/400 jobs, 6.2/s, 0 failed, 0 tokens/s, 12 s left\n",
+                   "336/400 jobs, 6.2/s, 0 failed, 0 tokens/s, 10 s left\n"}},
+                 {64,
+                  {"300/400 jobs, 150.0/s, 0 failed, 0 tokens/s, 1 s left\n",
+                   "312/400 jobs, 47.1/s, 0 failed, 0 tokens/s, 2 s left\n",
+                   "324/400 jobs, 30.0/s, 0 failed, 0 tokens/s, 3 s left\n",
+                   "336/400 jobs, 22.9/s, 0 failed, 0 tokens/s, 3 s left\n"}}};
+    is_terminal = false;
+    for (size_t i = 0; i < 2; i++) {
+        struct progress_line line = {.n_total = 400, .message_ms = 2000, .n_batch = cases[i].n_batch};
+        for (int64_t at_ms = 0; at_ms <= 8000; at_ms += 200) {
+            configure(LOG_INFO, false);
+            int64_t n = at_ms <= 2000 ? at_ms * 300 / 2000 : 300 + (at_ms - 2000) * 6 / 1000;
+            show(&line, 1000 + at_ms, n, 0, 0);
+            if (at_ms == 0 || at_ms % 2000)
+                continue;
+            const char *expected = cases[i].lines[at_ms / 2000 - 1];
+            if (!strstr(content(path), expected))
+                fail_msg("%s: %s", expected, content(path));
+        }
+    }
+}
+
+// Memory is bounded, and the beginning of a long window stays known.
+static void a_window_without_jobs_keeps_its_beginning(void **state)
+{
+    (void)state;
+    struct progress_line line = {.n_total = 400, .message_ms = 1000};
+    is_terminal = false;
+    for (int64_t at_ms = 0; at_ms <= 99000; at_ms += 200) {
+        configure(LOG_INFO, false);
+        show(&line, 1000 + at_ms, at_ms ? 100 : 0, 0, at_ms);
+    }
+    assert_non_null(strstr(content(path), "T00:01:40.000Z 100/400 jobs, 1.0/s, "));
 }
 
 static void progress_without_an_interval_or_a_total_says_neither(void **state)
@@ -313,7 +360,7 @@ static void a_terminal_has_a_line_that_is_written_over(void **state)
     is_terminal = true;
     assert_string_equal(on_the_terminal(&line, 0, 0, 0), ""); // nothing to clear
     assert_string_equal(on_the_terminal(&line, 1000, 1, 0),
-                        "\r\033[K[#.......................] 2/48 jobs, 1 failed, 0 tokens/s, 0 s left");
+                        "\r\033[K[#.......................] 2/48 jobs, 1 failed, 0 tokens/s");
     assert_non_null(strstr(on_the_terminal(&line, 1499, 1, 100), " 0 tokens/s"));
     assert_non_null(
         strstr(on_the_terminal(&line, 2000, 23, 100), // 24 in a second
@@ -336,6 +383,8 @@ int main(void)
         cmocka_unit_test(a_log_that_was_moved_is_opened_anew_under_its_name),
         cmocka_unit_test(a_step_that_was_checked_is_logged_and_another_is_not),
         cmocka_unit_test(a_message_of_progress_comes_when_its_time_is_over_and_something_happened),
+        cmocka_unit_test(the_time_left_follows_the_rate_of_the_last_jobs),
+        cmocka_unit_test(a_window_without_jobs_keeps_its_beginning),
         cmocka_unit_test(progress_without_an_interval_or_a_total_says_neither),
         cmocka_unit_test(progress_says_what_the_cache_saved_the_last_error_and_hours_left),
         cmocka_unit_test(the_time_that_is_left_is_in_seconds_minutes_or_hours),
