@@ -43,7 +43,9 @@ enum status store_step_cost(struct store *store, struct step_cost *cost, struct 
         " max(workers.n_sequences_max), max(workers.n_tokens_max), total(x),"
         " total(y), total(x * x), total(x * y), total(y * y), total(s.n_sequences),"
         " (SELECT count(*) FROM jobs WHERE worker IN " ALIKE " AND finished_at_us IS NOT NULL),"
-        " coalesce(avg(s.n_sequences) FILTER (WHERE s.waiting > 0), max(workers.n_sequences_max))"
+        // those that used up their tokens were full of prompts: more sequences fit into the others
+        " coalesce(avg(s.n_sequences) FILTER (WHERE s.waiting > 0 AND x < workers.n_tokens_max),"
+        " max(workers.n_sequences_max))"
         " FROM (SELECT worker, n_sequences, waiting, prefill_tokens, generated, CAST(n_tokens AS REAL) AS x,"
         " prepare_ms + plan_ms + compute_ms + finish_ms AS y FROM steps WHERE worker IN " ALIKE ") s"
         " JOIN workers ON workers.id = s.worker",

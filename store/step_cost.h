@@ -12,7 +12,8 @@ struct step_cost {
     int64_t n_steps, prefill_tokens, generated_tokens;
     int64_t n_tokens, n_sequence_steps; // in all steps: tokens, sequences
     int64_t n_jobs;                     // that the workers finished
-    double n_sequences_full; // mean of the steps behind which others waited, without such ones the most
+    // mean of the steps that had room for more tokens while others waited; without such ones the batch's most
+    double n_sequences_full;
     int32_t n_sequences_max, n_tokens_max; // of the worker's batch
     // milliseconds of a step, by least squares: base_ms + token_ms * its tokens; neither is negative
     double base_ms, token_ms;

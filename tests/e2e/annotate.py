@@ -584,6 +584,20 @@ def a_sample_of_forced_tokens_estimates_the_steps_that_are_left(test):
 
 
 @case
+def a_sample_below_the_batch_estimates_the_steps_of_batches_that_fill(test):
+    text = "the water " * 30
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"{i} title", f"text {text} {i}"] for i in range(900)])
+    options = ("in.csv", "--max-tokens", "24", "--max-batch", "64")  # of 512 tokens: the first prompts fill several steps
+    for n in (16, 48, 120):
+        sample = annotate(test, *options, "--sample", str(n), out=f"{n}.csv", engine="fixed:1")
+        before, = test.query("SELECT sum(n_steps) FROM workers", f"{n}.csv.db")[0]
+        annotate(test, *options, out=f"{n}.csv", engine="fixed:1")
+        after, = test.query("SELECT sum(n_steps) FROM workers", f"{n}.csv.db")[0]
+        predicted, = figure(sample.out, "steps to go")
+        assert abs(predicted - (after - before)) <= 0.15 * (after - before), (n, predicted, after - before)
+
+
+@case
 def an_estimate_counts_the_tokens_of_all_prompts_without_a_step(test):
     rows = [[f"title {i}", "text"] for i in range(70)]
     write_csv(test, "in.csv", [["title", "text"]] + rows + rows[:30])

@@ -81,6 +81,20 @@ static void the_cost_of_a_step_is_a_base_and_so_much_a_token(void **state)
     assert_cost(cost_of(steep, 2), 0, (2 * 1 + 4 * 7) / 20.0);
 }
 
+// Steps that the prompts' tokens fill hold fewer sequences than fit.
+static void the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens(void **state)
+{
+    (void)state;
+    struct step_figures steps[] = {
+        {.n_tokens = description.n_tokens_max, .n_sequences = 1, .n_waiting = 9},
+        {.n_tokens = 4, .n_sequences = 2},
+        {.n_tokens = description.n_tokens_max - 1, .n_sequences = 3, .n_waiting = 8},
+        {.n_tokens = 5, .n_sequences = 5, .n_waiting = 1},
+    };
+    assert_true(cost_of(steps, 2).n_sequences_full == description.n_sequences_max);
+    assert_true(cost_of(steps, 4).n_sequences_full == 4);
+}
+
 static void a_later_report_on_a_prefix_replaces_the_earlier_one(void **state)
 {
     (void)state;
@@ -332,6 +346,8 @@ int main(void)
         cmocka_unit_test_setup(a_recorded_job_has_its_place_in_the_file_where_it_is_known, fresh_path),
         cmocka_unit_test_setup(a_worker_is_busy_in_every_phase_of_a_step, fresh_path),
         cmocka_unit_test_setup(the_cost_of_a_step_is_a_base_and_so_much_a_token, fresh_path),
+        cmocka_unit_test_setup(the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens,
+                               fresh_path),
         cmocka_unit_test_setup(a_later_report_on_a_prefix_replaces_the_earlier_one, fresh_path),
         cmocka_unit_test_setup(constrained_jobs_are_counted_with_their_forced_tokens, fresh_path),
         cmocka_unit_test_setup(a_recorded_job_was_submitted_when_it_was_created, fresh_path),
