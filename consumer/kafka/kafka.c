@@ -501,7 +501,6 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
              "Kafka at %.150s: not yet a member of group %.250s", config->brokers,
              config->group.name); // until the first poll
     enum status status = kafka_connect(kafka, error);
-    kafka_hindrance_init(kafka);
     if (status != STATUS_OK) {
         kafka_close(&kafka->base);
         return status;

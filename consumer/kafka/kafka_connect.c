@@ -135,6 +135,8 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error)
     if (status == STATUS_OK)
         status = kafka_group_open(kafka, error);
     if (status == STATUS_OK)
+        status = kafka_hindrance_open(kafka, error);
+    if (status == STATUS_OK)
         status = begin_publishing(kafka, error);
     if (status == STATUS_OK)
         status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);

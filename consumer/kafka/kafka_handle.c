@@ -373,7 +373,8 @@ enum status kafka_error_set(struct error *error, enum status status, const struc
                             const char *what, rd_kafka_resp_err_t code)
 {
     bool says_little = code == RD_KAFKA_RESP_ERR__TRANSPORT || code == RD_KAFKA_RESP_ERR__TIMED_OUT ||
-                       code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || code == RD_KAFKA_RESP_ERR__FATAL;
+                       code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || code == RD_KAFKA_RESP_ERR__FATAL ||
+                       code == RD_KAFKA_RESP_ERR__FAIL;
     if (says_little && handle->last_error[0])
         return error_set(error, status, ERROR_BROKER, "Kafka at %s: %s: %s", handle->config->brokers, what,
                          handle->last_error);

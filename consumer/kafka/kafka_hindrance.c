@@ -24,14 +24,15 @@ static void log_warning(const struct kafka_transport *kafka, const char *line)
         kafka->config->log(kafka->config->log_context, 4, line);
 }
 
-void kafka_hindrance_init(struct kafka_transport *kafka)
+enum status kafka_hindrance_open(struct kafka_transport *kafka, struct error *error)
 {
     const struct kafka_config *config = kafka->config;
     const char *const topics[] = {[TOPIC_JOBS] = config->topics.jobs,
                                   [TOPIC_RESULTS] = config->topics.results,
                                   [TOPIC_DEAD] = config->topics.dead,
                                   [TOPIC_CONTROL] = config->topics.control};
-    kafka_metadata_init(&kafka->hindrance.metadata, config, topics, config->topics.control ? 4 : 3);
+    return kafka_metadata_open(&kafka->hindrance.metadata, config, topics, config->topics.control ? 4 : 3,
+                               error);
 }
 
 static bool has_delivered(const struct kafka_transport *kafka)
@@ -99,12 +100,14 @@ static void look_at_silence(struct kafka_transport *kafka)
 }
 
 // An outage ends with the first answer to a question asked after it began, however long the answer takes.
-// librdkafka reports that all brokers are down, and not that one is up again.
+// librdkafka reports that all brokers are down, and not that one is up again. Where no question can be asked,
+// the calls that an outage keeps from being made are made again, and find out.
 static void look_for_brokers(struct kafka_transport *kafka)
 {
     struct kafka_hindrance *hindrance = &kafka->hindrance;
     bool has_answer = kafka_metadata_turn(&hindrance->metadata);
-    if (has_answer && hindrance->down_ms && hindrance->metadata.answered_ms > hindrance->down_ms) {
+    bool is_answered = has_answer && hindrance->metadata.answered_ms > hindrance->down_ms;
+    if (hindrance->down_ms && (is_answered || hindrance->metadata.is_unable)) {
         kafka->clients.consumer.is_down = kafka->clients.producer.is_down = false;
         hindrance->down_ms = 0;
     }

@@ -137,6 +137,17 @@ static bool is_count_known(struct kafka_transport *kafka, int32_t n_partitions)
     return is_known;
 }
 
+// The worker stays, and says why.
+static void warn_of_no_client(const struct kafka_transport *kafka)
+{
+    char line[ERROR_TEXT_BYTES];
+    if (!kafka->config->log)
+        return;
+    snprintf(line, sizeof line, "group %.200s: its members can't be asked for: %.200s",
+             kafka->config->group.name, kafka->clients.asking.handle.last_error);
+    kafka->config->log(kafka->config->log_context, 4, line);
+}
+
 static bool is_covered(struct kafka_transport *kafka, int32_t n_partitions)
 {
     if (kafka->config->group.protocol == GROUP_PROTOCOL_CONSUMER)
@@ -146,9 +157,11 @@ static bool is_covered(struct kafka_transport *kafka, int32_t n_partitions)
     bool is_stable;
     if (!coverage.has_owner)
         return false;
-    bool is_covered = kafka_members(&kafka->clients.asking, kafka->config, CONFIRM_TIMEOUT_MS, note_owned,
-                                    &coverage, &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR &&
-                      is_stable;
+    rd_kafka_resp_err_t code = kafka_members(&kafka->clients.asking, kafka->config, CONFIRM_TIMEOUT_MS,
+                                             note_owned, &coverage, &is_stable);
+    if (code == RD_KAFKA_RESP_ERR__FAIL)
+        warn_of_no_client(kafka);
+    bool is_covered = code == RD_KAFKA_RESP_ERR_NO_ERROR && is_stable;
     for (int32_t i = 0; i < n_partitions; i++)
         is_covered = is_covered && coverage.has_owner[i];
     free(coverage.has_owner);

@@ -2,6 +2,8 @@
 
 #include "schemas/clock.h"
 
+#include <string.h>
+
 #define CLIENT_ID "sheaf-members"
 
 enum {
@@ -40,9 +42,13 @@ void kafka_asking_close(struct kafka_asking *asking, int64_t deadline_ms)
 static bool open_client(struct kafka_asking *asking, const struct kafka_config *config)
 {
     struct error error;
+    asking->handle.config = config;
+    asking->handle.last_error[0] = '\0';
     rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, CLIENT_ID, &error);
-    if (!conf || kafka_handle_open(&asking->handle, config, KAFKA_ADMIN, conf, &error) != STATUS_OK)
+    if (!conf || kafka_handle_open(&asking->handle, config, KAFKA_ADMIN, conf, &error) != STATUS_OK) {
+        memcpy(asking->handle.last_error, error.text, sizeof asking->handle.last_error);
         return false;
+    }
     asking->answers = rd_kafka_queue_new(asking->handle.rk);
     return true;
 }

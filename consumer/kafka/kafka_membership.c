@@ -155,9 +155,12 @@ enum status kafka_confirm_assigned(struct kafka_transport *kafka, int timeout_ms
     rd_kafka_resp_err_t code = kafka_members(&kafka->clients.asking, kafka->config, timeout_ms,
                                              compare_assignment, &confirmation, &is_stable);
     rd_kafka_mem_free(kafka->clients.consumer.rk, confirmation.member);
-    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        bool is_open = code != RD_KAFKA_RESP_ERR__FAIL;
         return kafka_error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY,
-                               &kafka->clients.consumer, "asking for the group's members", code);
+                               is_open ? &kafka->clients.consumer : &kafka->clients.asking.handle,
+                               "asking for the group's members", code);
+    }
     if (is_stable && confirmation.agrees)
         return STATUS_OK;
     return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced",

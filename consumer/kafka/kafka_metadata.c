@@ -67,29 +67,31 @@ static void destroy_client(struct kafka_metadata_client *client, int64_t deadlin
     free(client);
 }
 
-static bool open_client(struct kafka_metadata *metadata)
+static enum status open_client(struct kafka_metadata *metadata, struct error *error)
 {
-    struct error error;
     struct kafka_metadata_client *client = calloc(1, sizeof *client);
-    rd_kafka_conf_t *conf =
-        client ? kafka_conf_create(metadata->config, KAFKA_ADMIN, CLIENT_ID, &error) : NULL;
+    if (!client)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a client of Kafka");
+    rd_kafka_conf_t *conf = kafka_conf_create(metadata->config, KAFKA_ADMIN, CLIENT_ID, error);
     if (conf)
         rd_kafka_conf_set(conf, "socket.timeout.ms", ANSWER_TIMEOUT_MS_TEXT, NULL, 0);
     if (!conf ||
-        kafka_handle_open(&client->handle, metadata->config, KAFKA_ADMIN, conf, &error) != STATUS_OK) {
+        kafka_handle_open(&client->handle, metadata->config, KAFKA_ADMIN, conf, error) != STATUS_OK) {
         free(client);
-        return false;
+        return error->status;
     }
     for (int i = 0; i < metadata->n_topics; i++) { // metadata of the client's own topics is asked for
-        client->topics[i] = rd_kafka_topic_new(client->handle.rk, metadata->topics[i].name, NULL);
+        const char *name = metadata->topics[i].name;
+        client->topics[i] = rd_kafka_topic_new(client->handle.rk, name, NULL);
         if (!client->topics[i]) {
+            (void)kafka_error_set(error, STATUS_REFUSE, &client->handle, name, rd_kafka_last_error());
             destroy_client(client, clock_ms());
-            return false;
+            return error->status;
         }
         client->n_topics++;
     }
     metadata->client = client;
-    return true;
+    return STATUS_OK;
 }
 
 // Signals are main's.
@@ -140,8 +142,8 @@ static bool is_due(const struct kafka_metadata *metadata)
     return !metadata->is_asking && clock_ms() - metadata->asked_ms >= wait_ms;
 }
 
-void kafka_metadata_init(struct kafka_metadata *metadata, const struct kafka_config *config,
-                         const char *const *topics, int n_topics)
+enum status kafka_metadata_open(struct kafka_metadata *metadata, const struct kafka_config *config,
+                                const char *const *topics, int n_topics, struct error *error)
 {
     *metadata = (struct kafka_metadata){.config = config,
                                         .n_topics = n_topics,
@@ -150,18 +152,18 @@ void kafka_metadata_init(struct kafka_metadata *metadata, const struct kafka_con
                                         .asked_ms = clock_ms()};
     for (int i = 0; i < n_topics; i++)
         metadata->topics[i].name = topics[i];
+    return open_client(metadata, error);
 }
 
 bool kafka_metadata_turn(struct kafka_metadata *metadata)
 {
     bool has_answer = collect_answer(metadata);
-    if (metadata->client)
-        kafka_handle_serve(&metadata->client->handle);
+    kafka_handle_serve(&metadata->client->handle);
     if (!is_due(metadata))
         return has_answer;
     metadata->asked_ms = clock_ms();
-    // without memory or descriptors for a client there is no question, which says nothing of the brokers
-    if ((!metadata->client && !open_client(metadata)) || !start_thread(metadata->client))
+    metadata->is_unable = !start_thread(metadata->client);
+    if (metadata->is_unable) // no question, which says nothing of the brokers
         return has_answer;
     metadata->is_asking = true;
     if (!metadata->unanswered_ms)

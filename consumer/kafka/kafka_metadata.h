@@ -31,6 +31,7 @@ struct kafka_metadata {
     int interval_ms, silence_ms; // tests set others
     struct kafka_metadata_client *client;
     bool is_asking;
+    bool is_unable;        // the last question could not be asked: no thread was started
     bool is_urgent;        // the next question need not wait for the interval
     int64_t asked_ms;      // last question
     int64_t answered_ms;   // when the question was asked that has the last answer
@@ -38,9 +39,10 @@ struct kafka_metadata {
     int64_t n_answers;
 };
 
-// The first question follows an interval later.
-void kafka_metadata_init(struct kafka_metadata *metadata, const struct kafka_config *config,
-                         const char *const *topics, int n_topics);
+// The first question follows an interval later. The client is opened here: the files that its configuration
+// names (certificates) may be gone when the first question is asked.
+enum status kafka_metadata_open(struct kafka_metadata *metadata, const struct kafka_config *config,
+                                const char *const *topics, int n_topics, struct error *error) WARN_UNUSED;
 // Takes an answer that is there, and asks if it is time. Returns whether there was an answer.
 bool kafka_metadata_turn(struct kafka_metadata *metadata);
 bool kafka_metadata_is_missing(const struct kafka_metadata_topic *topic);

@@ -302,7 +302,7 @@ bool kafka_confirm_drained(struct transport *transport);
 
 // ---- kafka_hindrance.c ----
 
-void kafka_hindrance_init(struct kafka_transport *kafka);
+enum status kafka_hindrance_open(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Called in each poll. STATUS_RESTART: the jobs topic is gone, and some of it was delivered here.
 enum status kafka_hindrance_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 const char *kafka_waiting(struct transport *transport);

@@ -214,6 +214,67 @@ static void a_start_waits_for_partitions_that_the_brokers_do_not_know_for_a_whil
     member_finish(&member);
 }
 
+// As a file of certificates that is removed once the worker is ready: no further client can be opened.
+static struct kafka_property no_more_clients[] = {{"no.more.clients", "true"}};
+
+static void forbid_clients(void)
+{
+    member.config.properties = no_more_clients;
+    member.config.n_properties = 1;
+}
+
+static void an_outage_ends_though_no_further_client_can_be_opened(void **state)
+{
+    struct error error = {0};
+    enum status status = STATUS_OK;
+    if (!broker_is_ours())
+        skip();
+    member_init(&member, brokers, "files");
+    assert_int_equal(kafka_create_topics(&member.config, &error), STATUS_OK);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, N_JOBS);
+    member_open(&member);
+    inside()->hindrance.metadata.interval_ms = PATIENCE_MS; // the first question is the outage's
+    member_receive(&member, N_JOBS);
+    member_commit(&member, NULL);
+    forbid_clients();
+    broker_kill();
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !kafka_is_down(inside());) {
+        member_poll_well(&member, 100);
+        assert_true(clock_ms() < until_ms);
+    }
+    broker_restart();
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, N_JOBS, N_JOBS);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; kafka_is_down(inside()) || member.n_jobs < N_JOBS;) {
+        status = member_poll(&member, 100, &error);
+        if ((status != STATUS_OK && status != STATUS_RETRY) || clock_ms() > until_ms)
+            fail_msg("status %d: %s", status, error.text);
+    }
+    member_commit(&member, NULL);
+    probe_assert_one_each(brokers, member.config.topics.results, "job-", 2 * N_JOBS);
+    member_finish(&member);
+}
+
+static void a_member_that_can_open_no_client_for_its_question_says_why_and_ends(void **state)
+{
+    struct error error = {0};
+    enum status status = STATUS_OK;
+    member_init(&member, brokers, "unasked");
+    assert_int_equal(kafka_create_topics(&member.config, &error), STATUS_OK);
+    member_open(&member);
+    forbid_clients();
+    poll_until_waiting("asking for the group's members");
+    poll_until_waiting("no.more.clients");
+    inside()->outside.timeout_ms = inside()->outside.time_ms + 500;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+        status = member_poll(&member, 100, &error);
+        assert_true(clock_ms() < until_ms);
+    }
+    assert_int_equal(status, STATUS_RESTART);
+    assert_non_null(strstr(error.text, "--membership-timeout"));
+    assert_non_null(strstr(error.text, "no.more.clients"));
+    member_finish(&member);
+}
+
 static void closing_does_not_wait_for_an_open_question(void **state)
 {
     if (!broker_is_ours())
@@ -235,6 +296,8 @@ int main(void)
         BROKER_TEST(a_deleted_topic_of_jobs_ends_a_worker_without_jobs),
         BROKER_TEST(brokers_that_take_connections_and_do_not_answer_are_noticed_without_a_job),
         BROKER_TEST(a_start_waits_for_partitions_that_the_brokers_do_not_know_for_a_while),
+        BROKER_TEST(an_outage_ends_though_no_further_client_can_be_opened),
+        BROKER_TEST(a_member_that_can_open_no_client_for_its_question_says_why_and_ends),
         BROKER_TEST(closing_does_not_wait_for_an_open_question),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
