@@ -5,6 +5,9 @@
 void recent_count(struct recent *recent, int64_t second, int64_t n_jobs, int64_t n_tokens)
 {
     size_t slot = (size_t)(second % (RECENT_SECONDS + 1));
+    if (!recent->has_begun)
+        recent->begun_second = second;
+    recent->has_begun = true;
     if (recent->seconds[slot].second != second) {
         recent->seconds[slot].second = second;
         recent->seconds[slot].n_jobs = recent->seconds[slot].n_tokens = 0;
@@ -15,16 +18,17 @@ void recent_count(struct recent *recent, int64_t second, int64_t n_jobs, int64_t
 
 void recent_rates(const struct recent *recent, int64_t second, double *jobs, double *tokens)
 {
-    int64_t n_jobs = 0, n_tokens = 0;
+    int64_t n_jobs = 0, n_tokens = 0, n_seconds = second - recent->begun_second - 1;
+    n_seconds = n_seconds < RECENT_SECONDS ? n_seconds : RECENT_SECONDS;
     for (size_t i = 0; i <= RECENT_SECONDS; i++) {
         int64_t age_s = second - recent->seconds[i].second;
-        if (age_s < 1 || age_s > RECENT_SECONDS)
+        if (age_s < 1 || age_s > n_seconds)
             continue;
         n_jobs += recent->seconds[i].n_jobs;
         n_tokens += recent->seconds[i].n_tokens;
     }
-    *jobs = (double)n_jobs / RECENT_SECONDS;
-    *tokens = (double)n_tokens / RECENT_SECONDS;
+    *jobs = n_seconds > 0 ? (double)n_jobs / (double)n_seconds : 0;
+    *tokens = n_seconds > 0 ? (double)n_tokens / (double)n_seconds : 0;
 }
 
 // The beginning, whole characters.

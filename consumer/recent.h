@@ -25,6 +25,8 @@ struct recent {
         int64_t second; // monotonic
         int64_t n_jobs, n_tokens;
     } seconds[RECENT_SECONDS + 1]; // the current one, which is not complete, is left out
+    bool has_begun;
+    int64_t begun_second; // of the first count, which is not complete either
     // rings: the newest is at (n - 1) modulo their length
     struct recent_job answers[RECENT_ANSWERS], errors[RECENT_ERRORS];
     int64_t n_answers, n_errors;
@@ -32,5 +34,5 @@ struct recent {
 
 void recent_count(struct recent *recent, int64_t second, int64_t n_jobs, int64_t n_tokens);
 void recent_add(struct recent *recent, const struct job *job); // done or failed
-// Per second, over the complete seconds before `second`.
+// Per second, over the complete seconds before `second`, up to RECENT_SECONDS of them; 0 before there is one.
 void recent_rates(const struct recent *recent, int64_t second, double *jobs, double *tokens);

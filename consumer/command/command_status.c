@@ -15,6 +15,7 @@
 struct status_listing {
     struct buffer out;
     bool json;
+    struct store_totals totals;
     int64_t n_datasets, n_unfinished, n_workers, n_waiting, n_suspects, n_suspects_told;
 };
 
@@ -30,6 +31,15 @@ static void format_seconds(char out[16], double seconds)
         snprintf(out, 16, "%.0f min", seconds / 60);
     else
         snprintf(out, 16, "%.1f h", seconds / 3600);
+}
+
+// Unknown where jobs remain and no worker is alive to compute them.
+static double seconds_left(const struct status_listing *listing, const struct dataset_progress *progress)
+{
+    int64_t n_finished = progress->done + progress->failed + progress->cancelled;
+    bool is_waiting = progress->submitted > n_finished && !listing->totals.is_mirror &&
+                      listing->totals.n_workers_alive == 0;
+    return is_waiting ? -1 : progress->seconds_left;
 }
 
 static void list_json(struct status_listing *listing, const struct dataset_progress *progress)
@@ -48,10 +58,11 @@ static void list_json(struct status_listing *listing, const struct dataset_progr
         (long long)progress->duplicates, (long long)progress->duplicate_tokens);
     json_encode_number(progress->jobs_per_second, out);
     buffer_add_string(out, ",\"seconds_left\":");
-    if (progress->seconds_left < 0)
+    double left = seconds_left(listing, progress);
+    if (left < 0)
         buffer_add_string(out, "null");
     else
-        json_encode_number(progress->seconds_left, out);
+        json_encode_number(left, out);
     buffer_add_format(out, ",\"late\":%lld,\"crashed\":%lld,\"is_cancelled\":%s}", (long long)progress->late,
                       (long long)progress->crashed, progress->is_cancelled ? "true" : "false");
 }
@@ -59,7 +70,7 @@ static void list_json(struct status_listing *listing, const struct dataset_progr
 static void list_row(struct status_listing *listing, const struct dataset_progress *progress)
 {
     char left[16];
-    format_seconds(left, progress->seconds_left);
+    format_seconds(left, seconds_left(listing, progress));
     double percent = progress->submitted
                          ? 100.0 * (double)(progress->done + progress->failed + progress->cancelled) /
                                (double)progress->submitted
@@ -102,8 +113,9 @@ static void add_alive(struct status_listing *listing, int64_t n)
 }
 
 // A mirror's store knows what results say, not how they were computed.
-static void add_totals(struct status_listing *listing, const struct store_totals *totals)
+static void add_totals(struct status_listing *listing)
 {
+    const struct store_totals *totals = &listing->totals;
     struct buffer *out = &listing->out;
     double seconds = (double)totals->busy_us / 1e6;
     double rate = seconds > 0 ? (double)totals->generated_tokens / seconds : 0;
@@ -275,9 +287,9 @@ static enum status show_status(struct store *store, const struct settings *setti
     else
         buffer_add_format(&listing.out, "%-20s %9s %9s %7s %9s %8s %7s %8s %8s\n", "dataset", "submitted",
                           "done", "failed", "cancelled", "running", "", "jobs/s", "left");
-    struct store_totals totals;
-    enum status status =
-        store_progress(store, text_from_string(settings->dataset), list_dataset, &listing, error);
+    enum status status = store_totals(store, &listing.totals, error);
+    if (status == STATUS_OK)
+        status = store_progress(store, text_from_string(settings->dataset), list_dataset, &listing, error);
     if (status == STATUS_OK && settings->dataset && listing.n_datasets == 0)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %s", store_path(store),
                            settings->dataset);
@@ -285,10 +297,8 @@ static enum status show_status(struct store *store, const struct settings *setti
         status = add_waiting(&listing, store, text_from_string(settings->dataset), error);
     if (status == STATUS_OK)
         status = add_fleet(&listing, store, error);
-    if (status == STATUS_OK)
-        status = store_totals(store, &totals, error);
     if (status == STATUS_OK) {
-        add_totals(&listing, &totals);
+        add_totals(&listing);
         if (settings->follow.watch && !settings->json && isatty(STDOUT_FILENO))
             fputs("\033[H\033[2J", stdout);
         fwrite(listing.out.data, 1, listing.out.size, stdout);

@@ -50,6 +50,11 @@ def the_table_of_progress_has_the_figures_of_the_json(test):
         assert progress_row(dataset) in text, (dataset, text)
     rate = told["datasets"][0]["jobs_per_second"]
     assert rate == 6 and told["datasets"][0]["seconds_left"] == 0, told  # the sixth failed when it was submitted
+    write_rows(test, "UPDATE datasets SET n_submitted = 600 WHERE dataset = 'first'")
+    told, text = both(test, "status", "--dataset", "first")
+    assert (told["workers_alive"], told["datasets"][0]["seconds_left"]) == (0, None) and progress_row(told["datasets"][0]) in text, (told, text)
+    test.start("work", "--engine-test", "instant", "--model", test.model, "--dataset", "none")
+    test.wait_until("a worker is alive", lambda: json.loads(test.run("status", "--json").out)["workers_alive"] == 1)
     for seconds in (1, 89, 90, 91, 5399, 5400, 9000):
         write_rows(test, f"UPDATE datasets SET n_submitted = 6 + 6 * {seconds} WHERE dataset = 'first'")
         told, text = both(test, "status", "--dataset", "first")

@@ -376,6 +376,21 @@ static void rates_now_are_of_the_last_complete_seconds(void **state)
     assert_true(n_jobs == 0.1 && n_tokens == 1);
 }
 
+// A steady worker has its rate from its first complete second on.
+static void rates_of_a_young_worker_are_of_the_seconds_that_it_has_worked(void **state)
+{
+    (void)state;
+    struct recent recent = {0};
+    double n_jobs, n_tokens;
+    for (int64_t second = 500; second < 520; second++) {
+        recent_count(&recent, second, second == 500 ? 1 : 4, second == 500 ? 10 : 40);
+        recent_rates(&recent, second, &n_jobs, &n_tokens);
+        assert_true(second < 502 ? n_jobs == 0 && n_tokens == 0 : n_jobs == 4 && n_tokens == 40);
+    }
+    recent_rates(&recent, 525, &n_jobs, &n_tokens); // nothing since 520
+    assert_true(n_jobs == 2 && n_tokens == 20);
+}
+
 static void published(enum result_status status, const char *name, const char *prompt, char *answer)
 {
     struct job *job = job_create();
@@ -431,6 +446,7 @@ int main(void)
         CASE(a_worker_is_ready_while_it_runs_without_trouble),
         CASE(the_page_shows_the_worker_and_its_partitions),
         CASE(rates_now_are_of_the_last_complete_seconds),
+        CASE(rates_of_a_young_worker_are_of_the_seconds_that_it_has_worked),
         CASE(the_last_jobs_are_shown_and_their_texts_when_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
