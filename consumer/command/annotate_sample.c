@@ -349,7 +349,7 @@ static enum status count_row(struct counting *counting, struct table_row *row, s
     return STATUS_OK;
 }
 
-// Answers have no length yet: --max-tokens bounds it, a sample estimates it.
+// Answers have no length yet: --max-tokens bounds it, a sample estimates it. Scored choices generate nothing.
 static void print_prices(const struct counting *counting, struct buffer *out)
 {
     const struct settings *settings = counting->annotate->settings;
@@ -359,7 +359,9 @@ static void print_prices(const struct counting *counting, struct buffer *out)
         buffer_add_format(out, "price of prompts %14.6f\n", prompts);
     if (!settings->annotate.estimate.price_out)
         return;
-    if (settings->model.max_tokens_default)
+    if (settings->annotate.output.probabilities)
+        buffer_add_format(out, "price of answers %14.6f\n", 0.0);
+    else if (settings->model.max_tokens_default)
         buffer_add_format(out, "price of answers, at most %.6f\n",
                           price_of(settings->annotate.estimate.price_out) * tokens *
                               (double)counting->count.n_different);

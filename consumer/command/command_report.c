@@ -7,6 +7,7 @@
 #include "store/report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -362,6 +363,14 @@ static void add_matrix(struct report *report)
     page_end_table(out);
 }
 
+static void add_figure(struct buffer *out, const char *label, double figure)
+{
+    if (isnan(figure))
+        page_add_tile(out, label, EVALUATION_UNDEFINED);
+    else
+        page_add_tile(out, label, "%.4f", figure);
+}
+
 static enum status add_evaluation(struct report *report, struct error *error)
 {
     enum status status = evaluation_open(&report->evaluation, error);
@@ -376,8 +385,8 @@ static enum status add_evaluation(struct report *report, struct error *error)
         page_begin_section(&report->out, "Evaluation");
         page_begin_tiles(&report->out);
         add_count(&report->out, "rows with a gold label", report->evaluation.n_rows);
-        page_add_tile(&report->out, "accuracy", "%.4f", evaluation_accuracy(&report->evaluation));
-        page_add_tile(&report->out, "Cohen's kappa", "%.4f", evaluation_kappa(&report->evaluation));
+        add_figure(&report->out, "accuracy", evaluation_accuracy(&report->evaluation));
+        add_figure(&report->out, "Cohen's kappa", evaluation_kappa(&report->evaluation));
         page_end_tiles(&report->out);
         add_classes(report);
         if (report->evaluation.n_classes <= CLASSES_SHOWN_MAX)

@@ -1,5 +1,6 @@
 #include "consumer/table/evaluation.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int64_t *count_of(const struct evaluation *evaluation, size_t gold, size_t answer)
@@ -82,17 +83,19 @@ double evaluation_accuracy(const struct evaluation *evaluation)
     int64_t n_right = 0;
     for (size_t i = 0; i < evaluation->n_classes; i++)
         n_right += *count_of(evaluation, i, i);
-    return evaluation->n_rows ? (double)n_right / (double)evaluation->n_rows : 0;
+    return evaluation->n_rows ? (double)n_right / (double)evaluation->n_rows : NAN;
 }
 
 double evaluation_kappa(const struct evaluation *evaluation)
 {
     double n = (double)evaluation->n_rows, by_chance = 0;
+    if (!evaluation->n_rows)
+        return NAN;
     for (size_t i = 0; i < evaluation->n_classes; i++) {
         struct evaluation_class figures = evaluation_of_class(evaluation, i);
         by_chance += (double)figures.n_gold / n * ((double)figures.n_answers / n);
     }
-    return by_chance < 1 ? (evaluation_accuracy(evaluation) - by_chance) / (1 - by_chance) : 0;
+    return by_chance < 1 ? (evaluation_accuracy(evaluation) - by_chance) / (1 - by_chance) : NAN;
 }
 
 struct text evaluation_class_name(const struct evaluation *evaluation, size_t class)
@@ -139,11 +142,22 @@ static void write_matrix(const struct evaluation *evaluation, struct buffer *out
     }
 }
 
+static void write_figure(struct buffer *out, const char *name, double figure)
+{
+    if (isnan(figure))
+        buffer_add_format(out, "%s: " EVALUATION_UNDEFINED "\n", name);
+    else
+        buffer_add_format(out, "%s: %.4f\n", name, figure);
+}
+
 void evaluation_write(const struct evaluation *evaluation, struct buffer *out)
 {
-    buffer_add_format(out, "rows with a gold label: %lld\naccuracy: %.4f\nCohen's kappa: %.4f\n\n",
-                      (long long)evaluation->n_rows, evaluation_accuracy(evaluation),
-                      evaluation->n_rows ? evaluation_kappa(evaluation) : 0);
+    buffer_add_format(out, "rows with a gold label: %lld\n", (long long)evaluation->n_rows);
+    write_figure(out, "accuracy", evaluation_accuracy(evaluation));
+    write_figure(out, "Cohen's kappa", evaluation_kappa(evaluation));
+    if (!evaluation->n_rows)
+        return;
+    buffer_add_byte(out, '\n');
     buffer_add_format(out, "%-*s %10s %10s %10s %10s %10s\n", NAME_WIDTH, "class", "precision", "recall",
                       "F1", "gold", "answers");
     for (size_t i = 0; i < evaluation->n_classes; i++) {

@@ -25,8 +25,11 @@ enum status evaluation_add(struct evaluation *evaluation, struct text gold, stru
 // The class as it is printed: its text, or EVALUATION_NO_ANSWER.
 struct text evaluation_class_name(const struct evaluation *evaluation, size_t class);
 #define EVALUATION_NO_ANSWER "(no answer)"
+#define EVALUATION_UNDEFINED "undefined"
+// NAN: no row has a gold label.
 double evaluation_accuracy(const struct evaluation *evaluation);
-// Cohen, "A coefficient of agreement for nominal scales" (1960); 0 where chance alone would agree.
+// Cohen, "A coefficient of agreement for nominal scales" (1960); NAN: no row has a gold label, or all gold labels
+// and answers are one.
 double evaluation_kappa(const struct evaluation *evaluation);
 struct evaluation_class {
     int64_t n_gold, n_answers, n_right;

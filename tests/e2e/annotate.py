@@ -612,6 +612,10 @@ def an_estimate_counts_the_tokens_of_all_prompts_without_a_step(test):
     assert figure(priced.out, "price of answers, at most") == [round(3 * 70 * 50 / 1e6, 6)], priced.out
     priced = test.run("annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "--estimate", "--price-out", "3")
     assert "--sample" in priced.out, priced.out
+    for options in ((), ("--max-tokens", "50")):
+        priced = test.run("annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "--estimate", "--price-out", "3",
+                          "--choice", "a,b", "--probabilities", *options)
+        assert figure(priced.out, "price of answers") == [0.0], priced.out
     annotate(test, "in.csv", "--figures")
     tokens = [int(row[3]) for row in read_csv(test, "out.csv")[1:]]
     assert (figure(done.out, "rows"), figure(done.out, "different")) == ([100.0], [70.0]), done.out

@@ -2,6 +2,8 @@
 #include "consumer/table/evaluation.h"
 #include "tests/golden/golden.h"
 
+#include <math.h>
+
 static void add(struct evaluation *evaluation, const char *gold, const char *answer, int n)
 {
     struct error error;
@@ -96,10 +98,17 @@ static void an_empty_or_uniform_matrix_divides_by_nothing(void **state)
     struct error error;
     struct buffer out = {0};
     assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-    assert_float_equal(evaluation_accuracy(&evaluation), 0, 0);
+    assert_true(isnan(evaluation_accuracy(&evaluation)) && isnan(evaluation_kappa(&evaluation)));
     evaluation_write(&evaluation, &out);
+    buffer_add_byte(&out, '\0');
+    assert_string_equal(out.data,
+                        "rows with a gold label: 0\naccuracy: undefined\nCohen's kappa: undefined\n");
+    buffer_clear(&out);
     add(&evaluation, "a", "a", 3);
-    assert_float_equal(evaluation_kappa(&evaluation), 0, 0);
+    assert_true(isnan(evaluation_kappa(&evaluation)));
+    evaluation_write(&evaluation, &out);
+    buffer_add_byte(&out, '\0');
+    assert_non_null(strstr(out.data, "gold label: 3\naccuracy: 1.0000\nCohen's kappa: undefined\n\nclass"));
     buffer_finish(&out);
     evaluation_close(&evaluation);
 }
