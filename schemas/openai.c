@@ -31,9 +31,11 @@ static enum status check_method(struct decoding *decoding, const struct value *l
     return request_expected(decoding, "method", "\"POST\"", method);
 }
 
-static enum status check_url(struct decoding *decoding, const struct value *line, bool chat)
+static enum status check_url(struct decoding *decoding, const struct value *line)
 {
     const struct value *url = value_get(line, "url");
+    bool chat = request_given(decoding, "messages");
+    bool is_empty = !chat && !request_given(decoding, "prompt") && !request_given(decoding, "tokens");
     if (!url || url->kind == VALUE_NULL)
         return STATUS_OK;
     bool is_chat = url->kind == VALUE_STRING && text_equals_string(url->text, CHAT_PATH);
@@ -44,6 +46,9 @@ static enum status check_url(struct decoding *decoding, const struct value *line
         return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                          "url: only " CHAT_PATH " and " COMPLETION_PATH " are supported, got %s",
                          description);
+    if (is_empty)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_MISSING_FIELD, "%s: missing; url %s needs it",
+                         is_chat ? "messages" : "prompt", description);
     if (is_chat != chat)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "url: %s needs %s, which is not given", description,
@@ -70,7 +75,7 @@ enum status openai_line_decode(struct decoding *decoding, struct value *line)
     if (status == STATUS_OK)
         status = request_collect(decoding, body, COLLECT_REQUEST);
     if (status == STATUS_OK)
-        status = check_url(decoding, line, request_given(decoding, "messages") != NULL);
+        status = check_url(decoding, line);
     if (status == STATUS_OK)
         status = request_decode(decoding);
     const struct value *url = value_get(line, "url");
@@ -374,17 +379,25 @@ static int status_code_of(enum error_code code)
     }
 }
 
+static bool is_field(struct text name)
+{
+    size_t n_fields;
+    const struct field *fields = request_fields(&n_fields);
+    for (size_t i = 0; i < n_fields; i++)
+        if (text_equal(fields[i].name, name))
+            return true;
+    return text_equals_string(name, "body") || text_equals_string(name, "method") ||
+           text_equals_string(name, "url"); // of the line
+}
+
 // Texts about a field begin with its path and a colon: "messages[3].content: expected ...". data NULL: no
 // field.
 static struct text param_of(const struct error *error, bool chat)
 {
-    size_t size = strspn(error->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]"),
-           n_fields;
+    size_t size = strspn(error->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]\"");
     struct text root = {error->text, strcspn(error->text, ".[:")};
-    const struct field *fields = request_fields(&n_fields);
-    for (size_t i = 0; i < n_fields && strncmp(error->text + size, ": ", 2) == 0; i++)
-        if (text_equal(fields[i].name, root))
-            return (struct text){error->text, size};
+    if (strncmp(error->text + size, ": ", 2) == 0 && is_field(root))
+        return (struct text){error->text, size};
     if (error->code == ERROR_CONTEXT_LENGTH || error->code == ERROR_EMPTY_PROMPT)
         return chat ? TEXT("messages") : TEXT("prompt");
     return (struct text){0};

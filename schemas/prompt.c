@@ -174,16 +174,22 @@ enum status prompt_decode_tokens(struct decoding *decoding, struct value *value)
     return decode_ids(decoding, "tokens", value);
 }
 
-// OpenAI allows a string, token ids, or a list of prompts; the last is several jobs in one.
+// OpenAI allows a string, token ids, or a list of prompts. A list of one is that prompt, as many clients send it;
+// one of several would be several jobs in one.
 enum status prompt_decode_prompt(struct decoding *decoding, struct value *value)
 {
-    if (value->kind == VALUE_ARRAY) {
-        const struct value *first = value->array.items;
-        if (value->array.n_items && (first->kind == VALUE_STRING || first->kind == VALUE_ARRAY))
-            return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
-                             "prompt: a list of prompts is not supported, submit one job for each");
+    const struct value *first =
+        value->kind == VALUE_ARRAY && value->array.n_items ? value->array.items : NULL;
+    bool is_list = first && (first->kind == VALUE_STRING || first->kind == VALUE_ARRAY);
+    if (is_list && value->array.n_items > 1)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                         "prompt: a list of prompts is not supported, submit one job for each");
+    if (is_list && first->kind == VALUE_ARRAY)
+        return decode_ids(decoding, "prompt[0]", first);
+    if (value->kind == VALUE_ARRAY && !is_list)
         return decode_ids(decoding, "prompt", value);
-    }
+    if (is_list)
+        value = value->array.items;
     if (value->kind != VALUE_STRING)
         return request_expected(decoding, "prompt", "a string or a list of token ids", value);
     decoding->job->request.prompt.text = value->text;

@@ -61,6 +61,20 @@ static void what_is_not_built_is_refused_by_name(void **state)
                    "prompt: a list of prompts is not supported, submit one job for each");
 }
 
+static void a_list_of_one_prompt_is_that_prompt(void **state)
+{
+    assert_recodes("{'job_id':'a','prompt':['p']}", "{'job_id':'a','prompt':'p'}");
+    assert_recodes("{'job_id':'a','prompt':['']}", "{'job_id':'a','prompt':''}");
+    assert_recodes("{'job_id':'a','prompt':[[1,2,3]]}", "{'job_id':'a','tokens':[1,2,3]}");
+    assert_recodes("{'job_id':'a','prompt':[[]]}", "{'job_id':'a','tokens':[]}");
+    assert_refused("{'job_id':'a','prompt':[[1,'x']]}", ERROR_INVALID_FIELD,
+                   "prompt[0][1]: expected an integer from 0 to 2147483647, got 'x'");
+    assert_refused("{'job_id':'a','prompt':[[[1]]]}", ERROR_INVALID_FIELD,
+                   "prompt[0][0]: expected an integer from 0 to 2147483647, got [1]");
+    assert_refused("{'job_id':'a','prompt':[null]}", ERROR_INVALID_FIELD,
+                   "prompt[0]: expected an integer from 0 to 2147483647, got null");
+}
+
 static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
 {
     assert_recodes(
@@ -256,6 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
+        cmocka_unit_test(a_list_of_one_prompt_is_that_prompt),
         cmocka_unit_test(unsupported_fields_may_ask_for_what_happens_anyway),
         cmocka_unit_test(unknown_fields_and_fields_without_effect_become_warnings),
         cmocka_unit_test(warnings_are_kept_to_the_limit_and_then_said_to_be_more),

@@ -414,6 +414,10 @@ static void bad_batch_lines_are_refused_with_their_identity(void **state)
          "url: '/v1/chat/completions' needs messages, which is not given"},
         {"'url':'/v1/completions','body':{'messages':[{'role':'u','content':'x'}]}", ERROR_INVALID_FIELD,
          "url: '/v1/completions' needs prompt, which is not given"},
+        {"'url':'/v1/chat/completions','body':{}", ERROR_MISSING_FIELD,
+         "messages: missing; url '/v1/chat/completions' needs it"},
+        {"'url':'/v1/completions','body':{}", ERROR_MISSING_FIELD,
+         "prompt: missing; url '/v1/completions' needs it"},
         {"'temperature':1,'body':{'prompt':'p'}", ERROR_INVALID_FIELD, "temperature: belongs into 'body'"},
         {"'body':{'prompt':'p','n':0}", ERROR_INVALID_FIELD, "n: expected an integer from 1 to 64, got 0"},
     };

@@ -238,6 +238,12 @@ static const char *const candidates[] = {
     "[1.5]",
     "\"none\"",
     "\"xhigh\"",
+    "[\"x\"]",
+    "[\"x\",\"y\"]",
+    "[[1,2]]",
+    "[[1],[2]]",
+    "[[-1]]",
+    "[[[1]]]",
 };
 
 enum { N_CANDIDATES = sizeof candidates / sizeof *candidates };
