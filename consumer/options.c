@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     DURATION_DAYS_MAX = 36525,
@@ -408,6 +409,32 @@ static void move_to_end(char **properties, int n, int n_first)
     memcpy(properties + n - n_first, first, (size_t)n_first * sizeof *first);
 }
 
+// A file whose name says what sheaf does not write would be taken for it.
+static enum status check_output_name(const char *option, const char *path, struct error *error)
+{
+    static const struct {
+        const char *suffix, *advice;
+    } names[] = {{".gz", "write to - and compress that"},
+                 {".bz2", "write to - and compress that"},
+                 {".xz", "write to - and compress that"},
+                 {".zst", "write to - and compress that"},
+                 {".zip", "write to - and compress that"},
+                 {".parquet", "write CSV or JSON lines and convert that"},
+                 {".feather", "write CSV or JSON lines and convert that"},
+                 {".arrow", "write CSV or JSON lines and convert that"},
+                 {".xlsx", "write CSV, which spreadsheets open"},
+                 {".xls", "write CSV, which spreadsheets open"},
+                 {".ods", "write CSV, which spreadsheets open"}};
+    size_t size = path ? strlen(path) : 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i].suffix);
+        if (size > n && strcasecmp(path + size - n, names[i].suffix) == 0)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s %s: sheaf writes no %s file: %s", option,
+                             path, names[i].suffix, names[i].advice);
+    }
+    return STATUS_OK;
+}
+
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error)
 {
     *settings = (struct settings){.worker = {.exit_when_idle_s = -1,
@@ -439,7 +466,16 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
             place_model(settings, command,
                         given[option_table_find(command, "model", 5) - option_table_options(NULL)], error);
     move_to_end(settings->kafka.properties, settings->kafka.n_properties, n_of_line);
-    return status;
+    if (status == STATUS_OK)
+        status = check_output_name("-o", settings->output, error);
+    return status == STATUS_OK ? check_output_name("--errors", settings->errors, error) : status;
+}
+
+enum status options_refuse_missing(const struct settings *settings, const char *first, const char *second,
+                                   struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: give %s%s%s", settings->command,
+                     first ? first : second, first && second ? " and " : "", first && second ? second : "");
 }
 
 void settings_finish(struct settings *settings)

@@ -141,6 +141,9 @@ struct settings {
 // (settings_finish).
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error) WARN_UNUSED;
 void settings_finish(struct settings *settings);
+// Of a command's two options those that are missing, NULL for one that is given: "sheaf run: give -o OUT".
+enum status options_refuse_missing(const struct settings *settings, const char *first, const char *second,
+                                   struct error *error);
 
 // Calls `receive` for each SHEAF_ variable without an option in any command; nearest: the most similar
 // existing name, or NULL. Variables for tests are ignored.

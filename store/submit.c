@@ -36,9 +36,11 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
                          " removed (--retain): submit under another name",
                          store->database.path, (int)dataset.size, dataset.data);
     if (cancelled)
-        return error_set(error, STATUS_REFUSE, ERROR_CANCELLED,
-                         "%s: dataset %.*s was cancelled: submit under another name", store->database.path,
-                         (int)dataset.size, dataset.data);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_CANCELLED,
+            "%s: dataset %.*s was cancelled: \"sheaf dataset reopen\" queues its jobs again, or submit "
+            "under another name",
+            store->database.path, (int)dataset.size, dataset.data);
     return STATUS_OK;
 }
 

@@ -37,9 +37,11 @@ static enum status check_answers(const struct settings *settings, struct error *
         return refuse_options(
             error, "--retry-failed and --force-new are of the embedded queue: over Kafka give another "
                    "--dataset");
-    if ((!settings->model.path && (!is_fleets || settings->annotate.estimate.wanted)) ||
-        (!settings->output && !settings->annotate.estimate.wanted))
-        return refuse_options(error, "give --model MODEL and -o OUT");
+    bool lacks_model = !settings->model.path && (!is_fleets || settings->annotate.estimate.wanted);
+    bool lacks_output = !settings->output && !settings->annotate.estimate.wanted;
+    if (lacks_model || lacks_output)
+        return options_refuse_missing(settings, lacks_model ? "--model MODEL" : NULL,
+                                      lacks_output ? "-o OUT" : NULL, error);
     if (!settings->annotate.prompt.file == !settings->annotate.prompt.messages)
         return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
     if (settings->annotate.prompt.messages && settings->annotate.prompt.system)

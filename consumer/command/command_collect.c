@@ -78,8 +78,8 @@ static enum status collect_from_topics(struct output *output, const struct setti
 enum status command_collect(const struct settings *settings, struct error *error)
 {
     if (!settings->dataset || !settings->output)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "sheaf collect: give --dataset NAME and -o OUT.jsonl");
+        return options_refuse_missing(settings, settings->dataset ? NULL : "--dataset NAME",
+                                      settings->output ? NULL : "-o OUT.jsonl", error);
     const char *store = settings->kafka.brokers ? NULL : settings->store ? settings->store : "sheaf.db";
     const struct file_use uses[] = {{"--store", store, true, true},
                                     {"-o", settings->output, true},

@@ -80,7 +80,8 @@ static enum status place_model(struct runtime *runtime, const struct token_array
 enum status command_logits(const struct settings *settings, struct error *error)
 {
     if (!settings->tool.tokens || !settings->output)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf logits: give --tokens IDS and -o OUT.f32");
+        return options_refuse_missing(settings, settings->tool.tokens ? NULL : "--tokens IDS",
+                                      settings->output ? NULL : "-o OUT.f32", error);
     struct runtime runtime = {0};
     struct token_array ids = {0};
     const struct file_use uses[] = {{"the model", settings->positionals[0], false},

@@ -404,7 +404,7 @@ static enum status write_page(struct report *report, struct error *error)
     page_begin(&report->out, report->dataset, 0);
     enum status status = read_rows(report, REPORT_TOTALS, add_totals, error);
     if (status == STATUS_OK && report->n_rows == 0)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s has no dataset \"%.*s\"; see sheaf status",
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s; see sheaf status",
                          store_path(report->store), (int)report->dataset.size, report->dataset.data);
     if (status == STATUS_OK)
         status = add_evaluation(report, error);
@@ -437,8 +437,8 @@ static enum status write_file(const struct report *report, const char *path, str
 enum status command_report(const struct settings *settings, struct error *error)
 {
     if (!settings->dataset || !settings->output)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "sheaf report: give --dataset NAME and -o FILE.html");
+        return options_refuse_missing(settings, settings->dataset ? NULL : "--dataset NAME",
+                                      settings->output ? NULL : "-o FILE.html", error);
     struct report report = {.dataset = text_from_string(settings->dataset)};
     enum status status =
         store_open_to_read(&report.store, settings->store ? settings->store : "sheaf.db", error);

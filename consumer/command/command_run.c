@@ -139,7 +139,8 @@ static enum status check_files(const struct run_command *run, struct error *erro
 enum status command_run(const struct settings *settings, struct error *error)
 {
     if (!settings->model.path || !settings->output)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf run: give --model FILE and -o OUT.jsonl");
+        return options_refuse_missing(settings, settings->model.path ? NULL : "--model FILE",
+                                      settings->output ? NULL : "-o OUT.jsonl", error);
     struct run_command run = {.settings = settings,
                               .dataset = text_from_string(settings->dataset ? settings->dataset : "run")};
     enum status status = input_check_dataset(run.dataset, error);

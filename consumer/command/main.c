@@ -3,6 +3,7 @@
 #include "consumer/command/commands.h"
 #include "consumer/log.h"
 #include "consumer/option_help.h"
+#include "consumer/option_table.h"
 #include "schemas/digest.h"
 
 #include <errno.h>
@@ -62,25 +63,29 @@ static void warn_of_variable(const char *name, const char *nearest)
 }
 
 // The words behind `sheaf help`: --help-all and a command, in either order.
-static void print_help(int n, char **words)
+static int print_help(int n, char **words)
 {
     bool all = false;
     const char *command = NULL;
+    struct error error;
     for (int i = 0; i < n; i++)
         if (strcmp(words[i], "--help-all") == 0)
             all = true;
         else
             command = words[i];
+    if (command && !option_table_find_command(command)) {
+        error_set(&error, STATUS_REFUSE, ERROR_USAGE, "there is no command \"%s\"; see sheaf help", command);
+        return fail_command(&error);
+    }
     option_help_print(command, all);
+    return 0;
 }
 
 static int start_process(int argc, char **argv)
 {
     const char *first = argc > 1 ? argv[1] : NULL;
-    if (first && (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)) {
-        print_help(argc - 2, argv + 2);
-        return 0;
-    }
+    if (first && (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0))
+        return print_help(argc - 2, argv + 2);
     if (first && strcmp(first, "--version") == 0) {
         printf("sheaf %s\n", SHEAF_VERSION);
         return 0;

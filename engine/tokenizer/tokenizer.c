@@ -51,12 +51,17 @@ enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf
     *tokenizer = NULL;
     // A file that sheaf made from a folder has both; tokenizer.json says more.
     bool json = gguf_has(gguf, "tokenizer.huggingface.json");
+    if (!json && !gguf_has(gguf, "tokenizer.ggml.model"))
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "%s: there is no tokenizer: a folder needs tokenizer.json, a GGUF file the key "
+                         "tokenizer.ggml.model",
+                         gguf_path(gguf));
     enum status status = json ? vocabulary_read_json(&vocabulary, gguf, pre, error)
                               : vocabulary_read_gguf(&vocabulary, gguf, pre, error);
     if (status == STATUS_OK)
         status = tokenizer_create(tokenizer, &vocabulary, error);
     vocabulary_finish(&vocabulary);
-    return status;
+    return status == STATUS_OK ? status : error_prefix(error, "%s", gguf_path(gguf));
 }
 
 void tokenizer_close(struct tokenizer *tokenizer)

@@ -491,6 +491,54 @@ def grammar_judges_cases_of_schemas_and_instances(test):
 
 
 @case
+def what_a_command_lacks_is_named_alone(test):
+    test.write("in.jsonl", short_jobs(1))
+    test.write("p.jinja", ["{{ prompt }}"])
+    model, out = f"--model={test.model}", ["-o", "out.any"]
+    for command, given, lacks in ((["run", "in.jsonl"], [model], "give -o OUT.jsonl\n"), (["run", "in.jsonl"], out, "give --model FILE\n"),
+                                  (["annotate", "in.jsonl", "--prompt", "p.jinja"], [model], "give -o OUT\n"),
+                                  (["annotate", "in.jsonl", "--prompt", "p.jinja"], out, "give --model MODEL\n"),
+                                  (["annotate", "in.jsonl"], [], "give --model MODEL and -o OUT\n"),
+                                  (["collect"], out, "give --dataset NAME\n"), (["report"], ["-d", "x"], "give -o FILE.html\n"),
+                                  (["logits", test.model], out, "give --tokens IDS\n")):
+        done = test.run(*command, *given, status=2)
+        assert done.err.endswith(f"sheaf {command[0]}: {lacks}"), done
+    for words in (["help", "nope"], ["--help", "nope"], ["nope"], ["nope", "--help"]):
+        done = test.run(*words, status=2)
+        assert 'there is no command "nope"' in done.err and not done.out, done
+    assert "usage: sheaf run" in test.run("help", "run").out and "annotate" in test.run("help").out
+
+
+@case
+def an_output_is_refused_by_a_name_of_what_is_not_written(test):
+    test.write("in.jsonl", short_jobs(1))
+    test.write("p.jinja", ["{{ prompt }}"])
+    test.model
+    before = sorted(os.listdir(test.folder))
+    for name in ("out.jsonl.gz", "OUT.PARQUET", "out.xlsx", "out.csv.zst"):
+        for command in (["run", "in.jsonl", "--model", test.model], ["annotate", "in.jsonl", "--prompt", "p.jinja", "--model", test.model],
+                        ["collect", "-d", "run"], ["report", "-d", "run"]):
+            for option in (["-o", name], ["-o", "out.jsonl", "--errors", name]):
+                if len(option) > 2 and command[0] == "report":
+                    continue
+                done = test.run(*command, *option, status=2)
+                assert f"{option[-2]} {name}: sheaf writes no {name[name.rindex('.'):].lower()} file: " in done.err, done
+                assert sorted(os.listdir(test.folder)) == before, os.listdir(test.folder)
+
+
+@case
+def a_cancelled_dataset_is_reopened_as_the_message_says(test):
+    test.write("in.jsonl", short_jobs(3))
+    test.run("submit", "in.jsonl", "--dataset", "b")
+    test.run("cancel", "--dataset", "b")
+    done = test.run("submit", "in.jsonl", "--dataset", "b", status=1)
+    assert '"sheaf dataset reopen" queues its jobs again' in done.err, done
+    test.run("dataset", "reopen", "b")
+    test.run("submit", "in.jsonl", "--dataset", "b")
+    assert test.query("SELECT count(*) FROM jobs WHERE status = 'queued'") == [(3,)]
+
+
+@case
 def options_of_the_model_can_be_seen_before_work(test):
     told = json.loads(test.run("inspect", "tiny.gguf", "--json").out)
     assert told["family"] == "llama" and told["context"] == 256 and told["template"] == "yes", told

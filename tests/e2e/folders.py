@@ -1,5 +1,7 @@
 """Models as Hugging Face's folders: ends, sampling defaults, templates and BOS are what transformers and vLLM take from the same files."""
 import json
+import os
+import struct
 
 import tiny_model
 from session import case, error_of
@@ -105,6 +107,24 @@ def a_model_s_template_is_rendered_as_for_a_job_and_a_file_s_as_in_jinja2(test):
         stdin = json.dumps(dict(messages=CHAT, **given))
         assert test.run("template", folder, stdin=stdin).out == of_model
         assert test.run("template", "file.jinja", stdin=stdin).out == of_file
+
+
+@case
+def a_model_without_a_tokenizer_is_refused_by_its_name(test):
+    folder = write(test, "model")
+    os.remove(os.path.join(folder, "tokenizer.json"))
+    for command in (["inspect", folder], ["tokenize", folder], ["template", folder], ["run", "in.jsonl", "-o", "out.jsonl", "--model", folder]):
+        test.write("in.jsonl", [dict(prompt="a")])
+        done = test.run(*command, stdin="", status=1)
+        assert f"{folder}: there is no tokenizer: a folder needs tokenizer.json" in done.err, done
+    with open(test.model, "rb") as file:
+        content = file.read()
+    key = b"tokenizer.ggml.model" + struct.pack("<IQ", 8, 4)
+    assert content.count(key + b"gpt2") == 1
+    with open(test.path("none.gguf"), "wb") as file:
+        file.write(content.replace(key + b"gpt2", key + b"nope"))
+    done = test.run("inspect", "none.gguf", status=1)
+    assert 'none.gguf: key tokenizer.ggml.model: unknown tokenizer "nope"' in done.err, done
 
 
 @case

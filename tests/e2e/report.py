@@ -153,8 +153,8 @@ def a_dataset_without_results_has_a_page_and_one_that_is_none_has_not(test):
     test.write("in.jsonl", [{"prompt": "the"}])
     test.run("submit", "in.jsonl", "--dataset", "d")
     assert number(report(test, "d").tiles()["remaining"]) == 1
-    told = test.run("report", "--dataset", "none", "-o", "none.html", status=2)
-    assert 'has no dataset "none"' in told.err and not test.exists("none.html")
+    told = test.run("report", "--dataset", "none", "-o", "none.html", status=1)
+    assert "sheaf.db: there is no dataset none" in told.err and not test.exists("none.html")
     assert test.run("report", "--dataset", "d", "-o", "-").out.startswith("<!DOCTYPE html>")
 
 
