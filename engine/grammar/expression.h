@@ -67,7 +67,7 @@ bool expression_is_empty_language(struct expressions *pool, uint32_t a);
 enum pattern_dialect {
     PATTERN_SEARCH, // JSON Schema's `pattern`: ECMA-262 with flag u, found anywhere in the text unless
                     // anchored
-    PATTERN_WHOLE,  // a regex that the whole text matches; anchors at its ends are allowed and mean nothing
+    PATTERN_WHOLE,  // a regex as Python's re.fullmatch has it, with flag re.ASCII
 };
 // The set of all texts that the pattern accepts. STATUS_REJECT with the construct's name for syntax that is
 // wrong or not regular (backreferences) or not built (look-behind, Unicode properties).

@@ -34,21 +34,22 @@ static uint32_t one_code_point(struct expressions *pool, uint32_t code_point)
     return expression_set(pool, &(struct code_range){code_point, code_point}, 1);
 }
 
-uint32_t pattern_dot(struct expressions *pool)
+uint32_t pattern_dot(const struct pattern_reader *reader)
 {
     static const struct code_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
-    return expression_set_complement(pool,
-                                     expression_set(pool, line_ends, sizeof line_ends / sizeof *line_ends));
+    size_t n = reader->dialect == PATTERN_WHOLE ? 1 : sizeof line_ends / sizeof *line_ends;
+    return expression_set_complement(reader->pool, expression_set(reader->pool, line_ends, n));
 }
 
-// ECMA-262, WhiteSpace and LineTerminator.
-static uint32_t white_space(struct expressions *pool)
+// ECMA-262, WhiteSpace and LineTerminator; of Python's re.ASCII the first two ranges.
+static uint32_t white_space(const struct pattern_reader *reader)
 {
     static const struct code_range ranges[] = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},
                                                {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
                                                {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
                                                {0xFEFF, 0xFEFF}};
-    return expression_set(pool, ranges, sizeof ranges / sizeof *ranges);
+    return expression_set(reader->pool, ranges,
+                          reader->dialect == PATTERN_WHOLE ? 2 : sizeof ranges / sizeof *ranges);
 }
 
 static int digit_value(char c)
@@ -74,7 +75,7 @@ static bool read_hex(struct pattern_reader *reader, size_t n_digits, uint32_t *v
     return true;
 }
 
-// After "\u": XXXX, a surrogate pair of two of them, or {X...}.
+// After "\u": XXXX, a surrogate pair of two of them (ECMA-262), or {X...}.
 static enum status read_unicode(struct pattern_reader *reader, uint32_t *set)
 {
     uint32_t value = 0, low;
@@ -88,7 +89,8 @@ static enum status read_unicode(struct pattern_reader *reader, uint32_t *set)
     } else if (!read_hex(reader, 4, &value)) {
         return pattern_refuse(reader, "\\u needs four hexadecimal digits");
     }
-    if (value >= 0xD800 && value <= 0xDBFF && pattern_next_is(reader, "\\u")) {
+    if (reader->dialect == PATTERN_SEARCH && value >= 0xD800 && value <= 0xDBFF &&
+        pattern_next_is(reader, "\\u")) {
         size_t before = reader->at;
         reader->at += 2;
         if (read_hex(reader, 4, &low) && low >= 0xDC00 && low <= 0xDFFF)
@@ -102,6 +104,11 @@ static enum status read_unicode(struct pattern_reader *reader, uint32_t *set)
     return STATUS_OK;
 }
 
+static bool is_character(uint32_t value)
+{
+    return value <= CODE_POINT_MAX && (value < 0xD800 || value > 0xDFFF);
+}
+
 static bool read_class_escape(struct pattern_reader *reader, char c, uint32_t *set)
 {
     struct expressions *pool = reader->pool;
@@ -113,7 +120,7 @@ static bool read_class_escape(struct pattern_reader *reader, char c, uint32_t *s
         *set = pattern_word_characters(pool);
         break;
     case 's':
-        *set = white_space(pool);
+        *set = white_space(reader);
         break;
     default:
         return false;
@@ -123,8 +130,10 @@ static bool read_class_escape(struct pattern_reader *reader, char c, uint32_t *s
     return true;
 }
 
-static enum status refuse_escape(struct pattern_reader *reader, char c)
+static enum status refuse_escape(struct pattern_reader *reader, char c, bool in_class)
 {
+    if (c == '0' || (in_class && c >= '1' && c <= '9'))
+        return pattern_refuse(reader, "octal escapes (\\%c) are not supported", c);
     if (c == 'p' || c == 'P')
         return pattern_refuse(reader, "Unicode property classes (\\%c) are not supported", c);
     if (c == 'k' || (c >= '1' && c <= '9'))
@@ -149,6 +158,15 @@ enum status pattern_read_escape(struct pattern_reader *reader, bool in_class, ui
         return STATUS_OK;
     } else if (c == 'u') {
         return read_unicode(reader, set);
+    } else if (c == 'a' && reader->dialect == PATTERN_WHOLE) {
+        *set = one_code_point(reader->pool, '\a');
+    } else if (c == 'U' && reader->dialect == PATTERN_WHOLE) {
+        if (!read_hex(reader, 8, &value) || !is_character(value))
+            return pattern_refuse(reader, "\\U needs the eight hexadecimal digits of a character");
+        *set = one_code_point(reader->pool, value);
+    } else if ((c == '<' || c == '>') && reader->dialect == PATTERN_WHOLE && !in_class) {
+        return pattern_refuse(reader, "\\%c is a character to Python and a word's boundary to Rust: write %c",
+                              c, c);
     } else if (c == 'x') {
         if (!read_hex(reader, 2, &value))
             return pattern_refuse(reader, "\\x needs two hexadecimal digits");
@@ -164,7 +182,7 @@ enum status pattern_read_escape(struct pattern_reader *reader, bool in_class, ui
         *set = one_code_point(reader->pool, '\b');
     } else if (((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c >= '0' && c <= '9')) {
         reader->at--;
-        return refuse_escape(reader, c);
+        return refuse_escape(reader, c, in_class);
     } else {
         *set = one_code_point(reader->pool, (uint32_t)c);
     }
@@ -199,6 +217,24 @@ static bool only_code_point(const struct expressions *pool, uint32_t set, uint32
     return range.first == range.last;
 }
 
+// What Python takes for characters and Rust for operators, or Python warns of.
+static enum status refuse_operator(struct pattern_reader *reader)
+{
+    static const char *const operators[] = {"--", "&&", "~~", "||"};
+    if (reader->dialect != PATTERN_WHOLE)
+        return STATUS_OK;
+    if (pattern_next_is(reader, "["))
+        return pattern_refuse(reader,
+                              "a [ in a class is a character to Python and a class to Rust: write \\[");
+    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
+        if (pattern_next_is(reader, operators[i]))
+            return pattern_refuse(reader,
+                                  "%s in a class is two characters to Python and may be an operator "
+                                  "to Rust: escape them",
+                                  operators[i]);
+    return STATUS_OK;
+}
+
 static enum status read_class_range(struct pattern_reader *reader, uint32_t *set)
 {
     enum status status = read_class_item(reader, set);
@@ -208,8 +244,12 @@ static enum status read_class_range(struct pattern_reader *reader, uint32_t *set
     uint32_t first, last, last_set;
     if (!only_code_point(reader->pool, *set, &first))
         return STATUS_OK; // [\w-.]: the hyphen is itself
+    status = refuse_operator(reader);
     size_t before = reader->at++;
-    status = read_class_item(reader, &last_set);
+    if (status == STATUS_OK)
+        status = refuse_operator(reader);
+    if (status == STATUS_OK)
+        status = read_class_item(reader, &last_set);
     if (status != STATUS_OK)
         return status;
     if (!only_code_point(reader->pool, last_set, &last)) {
@@ -222,17 +262,27 @@ static enum status read_class_range(struct pattern_reader *reader, uint32_t *set
     return STATUS_OK;
 }
 
+static enum status read_class_part(struct pattern_reader *reader, uint32_t *set)
+{
+    if (reader->at >= reader->text.size)
+        return pattern_refuse(reader, "a class is not closed");
+    enum status status = refuse_operator(reader);
+    reader->had_bracket |= pattern_next_is(reader, "[");
+    return status == STATUS_OK ? read_class_range(reader, set) : status;
+}
+
 enum status pattern_read_class(struct pattern_reader *reader, uint32_t *set)
 {
     bool negative = pattern_take(reader, "^");
     VECTOR(uint32_t) parts = {0};
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && !pattern_take(reader, "]")) {
+    // A ']' that comes first is a character to Python and Rust, the end of an empty class to ECMA-262.
+    bool is_character = reader->dialect == PATTERN_WHOLE && pattern_next_is(reader, "]");
+    reader->had_bracket |= pattern_next_is(reader, "]");
+    while (status == STATUS_OK && (is_character || !pattern_take(reader, "]"))) {
         uint32_t part = EXPRESSION_NOTHING;
-        if (reader->at >= reader->text.size)
-            status = pattern_refuse(reader, "a class is not closed");
-        else
-            status = read_class_range(reader, &part);
+        is_character = false;
+        status = read_class_part(reader, &part);
         if (status == STATUS_OK && !VECTOR_ADD(&parts, part))
             expressions_fail_memory(reader->pool);
         if (status == STATUS_OK)

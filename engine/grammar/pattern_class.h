@@ -5,10 +5,12 @@
 
 struct pattern_reader {
     struct expressions *pool;
+    enum pattern_dialect dialect;
     struct pattern_tree tree;
     struct text text;
     size_t at;
     unsigned depth;
+    bool had_bracket; // an empty class, or a class with '[': a bare ']' behind it is refused
     struct error *error;
 };
 
@@ -23,4 +25,4 @@ enum status pattern_read_escape(struct pattern_reader *reader, bool in_class, ui
 enum status pattern_read_class(struct pattern_reader *reader, uint32_t *set);
 // One character as it is: it belongs to the set.
 enum status pattern_read_character(struct pattern_reader *reader, uint32_t *set);
-uint32_t pattern_dot(struct expressions *pool);
+uint32_t pattern_dot(const struct pattern_reader *reader);

@@ -219,6 +219,11 @@ static bool resolve_node(struct pattern_tree *tree, uint32_t id, const struct re
         for (int i = 0; i < N_BEFORE; i++)
             out->of[i] = expression_is_nullable(pool, rest->of[i]) ? EXPRESSION_EMPTY : EXPRESSION_NOTHING;
         return true;
+    case PATTERN_LINE_END:
+        for (int i = 0; i < N_BEFORE; i++)
+            out->of[i] = expression_both(pool, rest->of[i],
+                                         expression_repeat(pool, expression_literal(pool, TEXT("\n")), 0, 1));
+        return true;
     case PATTERN_BOUNDARY:
         *out = boundary_rest(pool, node.negative, rest);
         return true;

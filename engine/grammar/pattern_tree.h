@@ -10,7 +10,8 @@ enum pattern_kind {
     PATTERN_CHOICE,   // children
     PATTERN_REPEAT,   // one child, min and max times
     PATTERN_BEGIN,    // ^
-    PATTERN_END,      // $
+    PATTERN_END,      // $ of ECMA-262, \Z and \z
+    PATTERN_LINE_END, // $ of Python: at the end, or before a line feed that is the last character
     PATTERN_BOUNDARY, // \b, negative: \B
     PATTERN_AHEAD,    // (?=child), negative: (?!child)
 };

@@ -57,6 +57,24 @@ def answers_that_ended_are_what_their_jobs_asked_for(test):
 
 
 @case
+def a_regex_is_read_as_python_reads_it(test):
+    regexes = [r"\[[^]]*\]", r"[]a]+", r"[a-c]\d{,2}", r"\A(a|b$)\s?\Z", r"[^^]\w\b."]
+    refused = ["a++", "[a&&b]", "[[:alpha:]]", r"(?i)a", r"\p{L}", "[^]"]
+    test.write("in.jsonl", [{"custom_id": str(i), "prompt": "p", "structured_outputs": {"regex": regexes[i % len(regexes)]}, "temperature": 2, "seed": i,
+                             "max_tokens": 60} for i in range(40)] +
+               [{"custom_id": regex, "prompt": "p", "guided_regex": regex} for regex in refused])
+    test.run_file()
+    ended = 0
+    for answer in test.answers():
+        if answer["custom_id"] in refused:
+            assert "pattern, byte" in error_of(answer)["message"], answer
+        elif text_of(answer)["finish_reason"] == "stop":
+            ended += 1
+            assert re.fullmatch(regexes[int(answer["custom_id"]) % len(regexes)], text_of(answer)["text"], re.ASCII), answer
+    assert ended > 20, ended
+
+
+@case
 def a_constrained_answer_is_the_same_alone_and_in_a_batch(test):
     test.write("in.jsonl", jobs(40))
     texts = []
