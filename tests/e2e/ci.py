@@ -34,6 +34,14 @@ def run(test):
 
 
 @case
+def each_program_of_ops_prints_its_usage_when_asked(test):
+    for name in ("bare", "build", "demo", "format", "install", "judge", "package", "soak", "storm", "tally", "test"):
+        done = subprocess.run([os.path.join(ROOT, "ops", name), "--help"], capture_output=True, text=True, check=False, timeout=60)
+        said = done.stdout + done.stderr
+        assert done.returncode in (0, 2) and said.lower().startswith("usage: ") and name in said.split("\n")[0], (name, done)
+
+
+@case
 def each_stage_of_the_checks_is_run_and_summed(test):
     checkout(test)
     status, lines = run(test)
