@@ -3,10 +3,6 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-struct codepoint_range {
-    uint32_t first, last;
-};
-
 // Format, control, private and separating characters (Unicode's categories Cc, Cf, Co, Zl, Zp, Zs).
 static const struct codepoint_range unprintable[] = {
     {0x00, 0x1F},       {0x7F, 0xA0},       {0xAD, 0xAD},         {0x600, 0x605},     {0x61C, 0x61C},
@@ -36,6 +32,15 @@ static bool is_in(const struct codepoint_range *ranges, size_t n_ranges, uint32_
 bool character_is_space(uint32_t codepoint)
 {
     return is_in(spaces, COUNT(spaces), codepoint);
+}
+
+bool character_is_of_name(uint32_t codepoint, bool is_first)
+{
+    bool is_letter = (codepoint >= 'a' && codepoint <= 'z') || (codepoint >= 'A' && codepoint <= 'Z');
+    if (codepoint < 0x80)
+        return is_letter || codepoint == '_' || (!is_first && codepoint >= '0' && codepoint <= '9');
+    return is_in(of_names, COUNT(of_names), codepoint) &&
+           !(is_first && is_in(inside_names, COUNT(inside_names), codepoint));
 }
 
 bool character_is_line_break(uint32_t codepoint)

@@ -211,10 +211,14 @@ static void lex_data(struct lexer *lexer, struct token *token)
     }
 }
 
-static bool is_name_character(char byte)
+// Behind the identifier at the lexer's position, which itself is returned where there is none.
+static size_t name_end(const struct lexer *lexer)
 {
-    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') ||
-           byte == '_';
+    size_t stop = lexer->position;
+    for (size_t next = stop; next < lexer->source.size; stop = next)
+        if (!character_is_of_name(codepoints_next(lexer->source, &next), stop == lexer->position))
+            break;
+    return stop;
 }
 
 static void lex_string(struct lexer *lexer, size_t stop, struct token *token)
@@ -297,9 +301,7 @@ static void lex_number(struct lexer *lexer, struct token *token)
 static void lex_inside(struct lexer *lexer, struct token *token)
 {
     char first = lexer->source.data[lexer->position];
-    size_t stop = lexer->position;
-    while (stop < lexer->source.size && is_name_character(lexer->source.data[stop]))
-        stop++;
+    size_t stop = name_end(lexer);
     if (first >= '0' && first <= '9') {
         lex_number(lexer, token);
     } else if (stop > lexer->position) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes character_tables.h from Python's own Unicode database, so that upper and lower give what the Python gives
-that chat templates were written against. Run: python3 make_character_tables.py > character_tables.h"""
+that chat templates were written against, and names are its identifiers. Run: python3 make_character_tables.py > character_tables.h"""
 import unicodedata
 
 
@@ -27,6 +27,23 @@ def mappings(function):
     return runs, expansions
 
 
+def ranges(holds):
+    """Ranges (first, last) of the characters beyond ASCII."""
+    found = []
+    for codepoint in range(0x80, 0x110000):
+        if 0xD800 <= codepoint < 0xE000 or not holds(chr(codepoint)):
+            continue
+        if found and found[-1][1] == codepoint - 1:
+            found[-1][1] = codepoint
+        else:
+            found.append([codepoint, codepoint])
+    return found
+
+
+def is_of_names(character):
+    return ("a" + character).isidentifier()
+
+
 def print_wrapped(items):
     line = "   "
     for item in items:
@@ -49,6 +66,10 @@ def main():
         print("};\nstatic const struct case_expansion %s_expansions[] = {" % name)
         print_wrapped("{%d,{%s}}," % (codepoint, ",".join(str(c) for c in mapped))
                       for codepoint, mapped in expansions)
+        print("};")
+    for name, holds in (("of_names", is_of_names), ("inside_names", lambda c: is_of_names(c) and not c.isidentifier())):
+        print("\nstatic const struct codepoint_range %s[] = {" % name)
+        print_wrapped("{%d,%d}," % (first, last) for first, last in ranges(holds))
         print("};")
 
 

@@ -253,6 +253,21 @@ static void variables_come_before_the_environment(void **state)
                    "True26 Jul 2024");
 }
 
+// As Python's identifiers: letters of all scripts, behind the first also marks and digits.
+static void names_are_of_letters_of_all_scripts(void **state)
+{
+    static const char json[] = "{\"größe\": 1, \"名前\": {\"été\": 2}, \"e\xCC\x81\": 3, \"a\xD9\xA3\": 4,"
+                               " \"Ⅷ\": 5, \"\xF0\x90\x90\x80\": 6}";
+    assert_renders("{{ größe }}{{ 名前.été }}{{ e\xCC\x81 }}{{ a\xD9\xA3 }}{{ Ⅷ }}{{ \xF0\x90\x90\x80 }}",
+                   json, "123456");
+    assert_renders("{% set ä, _ß = 7, 8 %}{{ ä}}{{_ß }}{{ größe+ä }}", json, "788");
+    assert_fails("{{ \xCC\x81 }}", STATUS_REFUSE, ERROR_TEMPLATE, "line 1: unexpected character '\xCC\x81'");
+    assert_fails("{{ \xD9\xA3 }}", STATUS_REFUSE, ERROR_TEMPLATE, "line 1: unexpected character '\xD9\xA3'");
+    assert_fails("\n{{ größe€ }}", STATUS_REFUSE, ERROR_TEMPLATE, "line 2: unexpected character '€'");
+    assert_fails("{{ größer }}{{ größer.x }}", STATUS_REJECT, ERROR_TEMPLATE,
+                 "line 1: 'größer' is undefined");
+}
+
 static enum status render_in(const struct template_environment *where, const char *source, struct buffer *out,
                              struct error *error)
 {
@@ -583,6 +598,7 @@ int main(void)
         cmocka_unit_test(nothing_outside_the_sandbox_can_be_reached),
         cmocka_unit_test(an_error_leaves_what_was_in_the_output),
         cmocka_unit_test(variables_come_before_the_environment),
+        cmocka_unit_test(names_are_of_letters_of_all_scripts),
         cmocka_unit_test(special_tokens_are_defined_where_the_tokenizer_has_them),
         cmocka_unit_test(without_a_time_of_submission_strftime_now_fails_instead_of_saying_1970),
         cmocka_unit_test(a_variable_that_holds_bytes_is_rejected_when_it_is_read),
