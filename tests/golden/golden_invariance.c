@@ -2,6 +2,7 @@
 // by token, by one thread or two, by plain C or any faster kernels.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
+#include "tests/forward_steps.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
@@ -11,15 +12,7 @@
 
 #include <cmocka.h>
 
-enum {
-    N_VOCAB = 320,
-    SEQUENCES_MAX = 5,
-    PAGE_POSITIONS = 16,
-    LENGTH_MAX = 300,
-    ROWS_MAX = SEQUENCES_MAX * LENGTH_MAX
-};
-
-enum { PAGES_EACH = (LENGTH_MAX + PAGE_POSITIONS - 1) / PAGE_POSITIONS };
+enum { SEQUENCES_MAX = STEP_SEQUENCES_MAX, ROWS_MAX = STEP_ROWS_MAX };
 
 // How the first sequence is computed; the others run in the same batch.
 struct way {
@@ -35,61 +28,6 @@ struct subject {
     enum kv_type kv_type;
     int length; // of the first sequence
 };
-
-struct running {
-    int32_t ids[LENGTH_MAX], pages[PAGES_EACH];
-    int32_t length, done, chunk;
-};
-
-static void start_sequences(struct running *running, const struct way *way, int length)
-{
-    for (int s = 0; s < way->n_sequences; s++) {
-        // The first one is always the same; the others are shorter, longer and cut differently.
-        running[s] =
-            (struct running){.length = s ? length / 3 + 7 * s : length, .chunk = s ? 3 * s : way->chunk};
-        for (int i = 0; i < running[s].length; i++)
-            running[s].ids[i] = (i * 89 + s * 31 + i * i % 17) % N_VOCAB;
-        for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in each way
-            running[s].pages[i] = (PAGES_EACH - 1 - i) * way->n_sequences + (s + 1) % way->n_sequences;
-    }
-}
-
-// One step: a chunk of every unfinished sequence, the first sequence's rows read, and of the others the last
-// one.
-struct made_step {
-    struct step step;
-    struct step_sequence sequences[SEQUENCES_MAX];
-    int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX];
-    int32_t first_output, n_first_outputs; // the first sequence's among them
-};
-
-// Rotates the order, so that the first sequence's rows are anywhere in the step.
-static bool make_step(struct made_step *made, struct running *running, int n_sequences, int turn)
-{
-    *made = (struct made_step){.step = {.tokens = made->tokens,
-                                        .positions = made->positions,
-                                        .sequences = made->sequences,
-                                        .output_rows = made->outputs}};
-    struct step *step = &made->step;
-    for (int i = 0; i < n_sequences; i++) {
-        int s = (i + turn) % n_sequences;
-        struct running *r = &running[s];
-        int32_t n = r->length - r->done < r->chunk ? r->length - r->done : r->chunk;
-        if (n <= 0)
-            continue;
-        made->sequences[step->n_sequences++] = (struct step_sequence){
-            .first_row = step->n_tokens, .n_tokens = n, .position = r->done, .pages = r->pages};
-        if (s == 0)
-            made->first_output = step->n_outputs, made->n_first_outputs = n;
-        for (int32_t j = 0; j < n; j++) {
-            if (s == 0 || j == n - 1)
-                made->outputs[step->n_outputs++] = step->n_tokens;
-            made->tokens[step->n_tokens] = r->ids[r->done];
-            made->positions[step->n_tokens++] = r->done++;
-        }
-    }
-    return step->n_tokens > 0;
-}
 
 static void compute(const struct model *model, const struct subject *subject, const struct way *way,
                     float *logits)
@@ -111,7 +49,7 @@ static void compute(const struct model *model, const struct subject *subject, co
     assert_int_equal(cpu_backend_create(&backend, pool, way->level, &error), STATUS_OK);
     if (forward_create(&forward, model, backend, &limits, NULL, NULL, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    start_sequences(running, way, subject->length);
+    start_sequences(running, way->n_sequences, subject->length, way->chunk);
     for (int turn = 0; make_step(&made, running, way->n_sequences, turn); turn++) {
         if (forward_step(forward, &made.step, NULL, read, &error) != STATUS_OK)
             fail_msg("%s", error.text);

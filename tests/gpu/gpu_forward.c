@@ -3,7 +3,8 @@
 // by one.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
-#include "gpu/backend.h"
+#include "tests/forward_steps.h"
+#include "tests/gpu/gpu_machine.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
@@ -14,14 +15,7 @@
 
 #include <cmocka.h>
 
-enum {
-    N_VOCAB = 320,
-    SEQUENCES_MAX = 4,
-    PAGE_POSITIONS = 16,
-    LENGTH_MAX = 300,
-    ROWS_MAX = 600,
-    PAGES_EACH = (LENGTH_MAX + PAGE_POSITIONS - 1) / PAGE_POSITIONS,
-};
+enum { SEQUENCES_MAX = 4, ROWS_MAX = 600 };
 
 struct subject {
     const char *name;
@@ -113,12 +107,6 @@ static struct subject subjects[] = {
 
 // --- A model on a backend ---
 
-struct machine {
-    struct pool *pool;
-    struct backend *backend;
-    struct forward *forward;
-};
-
 // `gpu` NULL: on the CPU.
 static void machine_open_with(struct machine *machine, const struct model *model,
                               const struct subject *subject, const struct gpu_options *gpu)
@@ -148,66 +136,7 @@ static void machine_open(struct machine *machine, const struct model *model, con
     machine_open_with(machine, model, subject, gpu ? &(struct gpu_options){.eager = eager} : NULL);
 }
 
-static void machine_close(struct machine *machine)
-{
-    forward_destroy(machine->forward);
-    machine->backend->device.destroy(machine->backend);
-    pool_destroy(machine->pool);
-}
-
 // --- Sequences ---
-
-struct running {
-    int32_t ids[LENGTH_MAX + 1], pages[PAGES_EACH];
-    int32_t length, done, chunk;
-};
-
-static void start(struct running *running, int n_sequences, int length, int chunk)
-{
-    for (int s = 0; s < n_sequences; s++) {
-        // The first one is always the same; the others are shorter and cut differently.
-        running[s] = (struct running){.length = s ? length / 3 + 5 * s : length, .chunk = s ? 3 * s : chunk};
-        for (int i = 0; i < LENGTH_MAX; i++)
-            running[s].ids[i] = (i * 89 + s * 31 + i * i % 17) % N_VOCAB;
-        for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in each way
-            running[s].pages[i] = (PAGES_EACH - 1 - i) * n_sequences + (s + 1) % n_sequences;
-    }
-}
-
-struct made_step {
-    struct step step;
-    struct step_sequence sequences[SEQUENCES_MAX];
-    int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX];
-    int32_t first_output, n_first_outputs; // the first sequence's
-};
-
-// A chunk of every unfinished sequence; all rows of the first are read, of the others the last one.
-static bool make_step(struct made_step *made, struct running *running, int n_sequences, int turn)
-{
-    *made = (struct made_step){.step = {.tokens = made->tokens,
-                                        .positions = made->positions,
-                                        .sequences = made->sequences,
-                                        .output_rows = made->outputs}};
-    struct step *step = &made->step;
-    for (int i = 0; i < n_sequences; i++) {
-        int s = (i + turn) % n_sequences;
-        struct running *r = &running[s];
-        int32_t n = r->length - r->done < r->chunk ? r->length - r->done : r->chunk;
-        if (n <= 0)
-            continue;
-        made->sequences[step->n_sequences++] = (struct step_sequence){
-            .first_row = step->n_tokens, .n_tokens = n, .position = r->done, .pages = r->pages};
-        if (s == 0)
-            made->first_output = step->n_outputs, made->n_first_outputs = n;
-        for (int32_t j = 0; j < n; j++) {
-            if (s == 0 || j == n - 1)
-                made->outputs[step->n_outputs++] = step->n_tokens;
-            made->tokens[step->n_tokens] = r->ids[r->done];
-            made->positions[step->n_tokens++] = r->done++;
-        }
-    }
-    return step->n_tokens > 0;
-}
 
 // The first sequence's logits [length, N_VOCAB].
 static void compute(struct machine *machine, int n_sequences, int length, int chunk, float *logits)
@@ -216,7 +145,7 @@ static void compute(struct machine *machine, int n_sequences, int length, int ch
     static struct made_step made;
     static float read[ROWS_MAX * N_VOCAB];
     struct error error = {0};
-    start(running, n_sequences, length, chunk);
+    start_sequences(running, n_sequences, length, chunk);
     for (int turn = 0; make_step(&made, running, n_sequences, turn); turn++) {
         if (forward_step(machine->forward, &made.step, NULL, read, &error) != STATUS_OK)
             fail_msg("%s", error.text);
@@ -227,32 +156,6 @@ static void compute(struct machine *machine, int n_sequences, int length, int ch
 }
 
 // --- Tests ---
-
-static struct model *open_made_model(const struct subject *subject)
-{
-    struct error error = {0};
-    struct model *model;
-    char directory[64], path[96];
-    make_directory(directory);
-    snprintf(path, sizeof path, "%s/model.gguf", directory);
-    make_model(path, &subject->recipe);
-    if (model_open(&model, path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    unlink(path);
-    rmdir(directory);
-    return model;
-}
-
-static double squared_error(const float *got, const float *expected, size_t n)
-{
-    double error = 0.0, all = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        double difference = (double)got[i] - (double)expected[i];
-        error += difference * difference;
-        all += (double)expected[i] * (double)expected[i];
-    }
-    return error / all;
-}
 
 // Of float32 weights only the pages' binary16 shows, or their bytes (tests/gpu/gpu_attention.c counts how
 // much); the CPU's quantized rows show elsewhere, and routing may tip over.
@@ -265,7 +168,7 @@ static void logits_are_near_the_cpus_and_the_same_bytes_in_every_way(void **stat
 {
     static float expected[LENGTH_MAX * N_VOCAB], first[LENGTH_MAX * N_VOCAB], other[LENGTH_MAX * N_VOCAB];
     const struct subject *subject = *state;
-    struct model *model = open_made_model(subject);
+    struct model *model = made_model_open(&subject->recipe);
     struct machine cpu, gpu;
     size_t n = (size_t)subject->length * N_VOCAB;
     machine_open(&cpu, model, subject, false, false);
@@ -308,7 +211,7 @@ static void generate(struct machine *machine, int n_sequences, bool ahead,
     struct sample_request requests[2][SEQUENCES_MAX];
     struct sample_result results[SEQUENCES_MAX];
     struct error error = {0};
-    start(running, n_sequences, 20, 20);
+    start_sequences(running, n_sequences, 20, 20);
     for (int s = 0; s < n_sequences; s++) {
         running[s].length = 20;
         running[s].chunk = 20;
@@ -360,7 +263,7 @@ static void a_graph_draws_what_launches_one_by_one_draw(void **state)
     static struct sample_result eager[SEQUENCES_MAX][DRAWN], graph[SEQUENCES_MAX][DRAWN],
         again[SEQUENCES_MAX][DRAWN];
     const struct subject *subject = *state;
-    struct model *model = open_made_model(subject);
+    struct model *model = made_model_open(&subject->recipe);
     struct machine machine;
     machine_open(&machine, model, subject, true, true);
     generate(&machine, 3, false, eager);
@@ -459,7 +362,7 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
     static struct sample_result together[SEQUENCES_MAX][DRAWN], alone[SEQUENCES_MAX][DRAWN],
         eager[SEQUENCES_MAX][DRAWN];
     const struct subject *subject = *state;
-    struct model *model = open_made_model(subject);
+    struct model *model = made_model_open(&subject->recipe);
     struct machine machine;
     machine_open(&machine, model, subject, true, true);
     for (int s = 0; s < SEQUENCES_MAX; s++)
@@ -488,133 +391,13 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
     model_close(model);
 }
 
-// --- Faults, which only the emulated device has to order ---
-
-static void only_emulated(void)
-{
-    struct error error;
-    struct backend *backend;
-    char device[128];
-    assert_int_equal(gpu_backend_create(&backend, &(struct gpu_options){0}, &error), STATUS_OK);
-    gpu_backend_describe(backend, device, sizeof device);
-    backend->device.destroy(backend);
-    if (strncmp(device, "emulated", 8) != 0)
-        skip();
-}
-
-static void a_lost_device_ends_its_step_and_says_so(void **state)
-{
-    only_emulated();
-    const struct subject *subject = *state;
-    struct model *model = open_made_model(subject);
-    struct error error = {0};
-    int n_failed = 0;
-    // Work number 80 is of the loading or the first step, later ones of later steps, graphs among them.
-    for (int64_t failing = 80; failing <= 1280; failing *= 2) {
-        struct machine machine = {0};
-        struct forward_limits limits = {.n_tokens_max = 64,
-                                        .n_outputs_max = 4,
-                                        .n_sequences_max = 4,
-                                        .page_positions = PAGE_POSITIONS,
-                                        .n_pages = 16,
-                                        .kv_type = KV_F16};
-        assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
-        assert_int_equal(gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing},
-                                            &error),
-                         STATUS_OK);
-        assert_int_equal(
-            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
-        int32_t token = 1, position = 0, output = 0, pages[] = {3, 5};
-        struct step_sequence sequence = {.n_tokens = 1, .pages = pages};
-        struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
-        struct sample_request request = {.sampling = &sampling};
-        struct sample_result result;
-        struct step step = {.n_tokens = 1,
-                            .tokens = &token,
-                            .positions = &position,
-                            .n_sequences = 1,
-                            .sequences = &sequence,
-                            .n_outputs = 1,
-                            .output_rows = &output,
-                            .samples = &request};
-        enum status status = STATUS_OK;
-        for (; position < 30 && status == STATUS_OK; position++) {
-            sequence.position = position;
-            status = forward_step(machine.forward, &step, &result, NULL, &error);
-        }
-        if (status != STATUS_OK) {
-            n_failed++;
-            assert_int_equal(status, STATUS_RESTART);
-            assert_int_equal(error.code, ERROR_DEVICE);
-            sequence.position = position; // and it stays lost
-            assert_int_equal(forward_step(machine.forward, &step, &result, NULL, &error), STATUS_RESTART);
-        }
-        machine_close(&machine);
-    }
-    assert_true(n_failed >= 1);
-    model_close(model);
-}
-
-static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
-{
-    only_emulated();
-    const struct subject *subject = *state;
-    struct model *model = open_made_model(subject);
-    struct forward_limits limits = {.n_tokens_max = 64,
-                                    .n_outputs_max = 4,
-                                    .n_sequences_max = 4,
-                                    .page_positions = PAGE_POSITIONS,
-                                    .n_pages = 16,
-                                    .kv_type = KV_F16};
-    enum { N_STEPS = 30 };
-    int n_failed = 0;
-    for (int64_t failing = 60; failing <= 400; failing += 17) {
-        struct machine machine = {0};
-        struct error error = {0};
-        assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
-        assert_int_equal(gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing},
-                                            &error),
-                         STATUS_OK);
-        assert_int_equal(
-            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
-        int32_t tokens[2] = {1, -1}, positions[N_STEPS], output = 0, pages[] = {3, 5};
-        struct step_sequence sequences[N_STEPS];
-        struct step steps[N_STEPS];
-        struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
-        struct sample_request requests[N_STEPS];
-        struct sample_result result;
-        enum status status = STATUS_OK;
-        for (int32_t i = 0; i < N_STEPS && status == STATUS_OK; i++) {
-            positions[i] = i;
-            sequences[i] = (struct step_sequence){.n_tokens = 1, .position = i, .pages = pages};
-            requests[i] =
-                (struct sample_request){.sampling = &sampling, .index = (uint32_t)i, .pending = i > 0};
-            steps[i] = (struct step){.n_tokens = 1,
-                                     .tokens = &tokens[i > 0],
-                                     .positions = &positions[i],
-                                     .n_sequences = 1,
-                                     .sequences = &sequences[i],
-                                     .n_outputs = 1,
-                                     .output_rows = &output,
-                                     .samples = &requests[i]};
-            status = forward_submit(machine.forward, &steps[i], &error);
-            if (status == STATUS_OK && i > 0)
-                status = forward_collect(machine.forward, &result, &error);
-        }
-        n_failed += status != STATUS_OK;
-        assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_DEVICE));
-        machine_close(&machine); // with a step under way, or none
-    }
-    assert_true(n_failed > 3);
-    model_close(model);
-}
-
 // On a device with little more than the model takes, a graph's memory could end the worker.
 static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state)
 {
-    only_emulated();
+    if (!device_is_emulated())
+        skip();
     static struct sample_result roomy[SEQUENCES_MAX][DRAWN], tight[SEQUENCES_MAX][DRAWN];
-    struct model *model = open_made_model(*state);
+    struct model *model = made_model_open(&((const struct subject *)*state)->recipe);
     for (uint64_t bytes = 60ull << 20; bytes <= 240ull << 20; bytes *= 4) {
         struct machine machine;
         machine_open_with(&machine, model, *state, &(struct gpu_options){.emulated_memory_bytes = bytes});
@@ -624,95 +407,6 @@ static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state
     }
     assert_memory_equal(tight, roomy, sizeof roomy);
     model_close(model);
-}
-
-// All else that the first step needs was allocated when the model was loaded: there is no plan that only the
-// first job finds wrong.
-static void check_first_step(struct forward *forward)
-{
-    int32_t token = 1, position = 0, output = 0, page = 0;
-    struct step_sequence sequence = {.n_tokens = 1, .pages = &page};
-    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
-    struct sample_request request = {.sampling = &sampling};
-    struct sample_result result;
-    struct error error = {0};
-    struct step step = {.n_tokens = 1,
-                        .tokens = &token,
-                        .positions = &position,
-                        .n_sequences = 1,
-                        .sequences = &sequence,
-                        .n_outputs = 1,
-                        .output_rows = &output,
-                        .samples = &request};
-    enum status status = forward_step(forward, &step, &result, NULL, &error);
-    assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_OUT_OF_MEMORY));
-}
-
-static void memory_that_does_not_suffice_refuses_the_model(void **state)
-{
-    only_emulated();
-    const struct subject *subject = *state;
-    struct model *model = open_made_model(subject);
-    struct forward_limits limits = {.n_tokens_max = 64,
-                                    .n_outputs_max = 4,
-                                    .n_sequences_max = 4,
-                                    .page_positions = PAGE_POSITIONS,
-                                    .n_pages = 16,
-                                    .kv_type = KV_F16};
-    for (uint64_t bytes = 10000; bytes <= 160000; bytes *= 4) {
-        struct error error = {0};
-        struct machine machine = {0};
-        struct gpu_options of_the_device = {.emulated_memory_bytes = bytes},
-                           of_the_plan = {.memory_bytes = bytes};
-        assert_int_equal(gpu_backend_create(&machine.backend, bytes == 40000 ? &of_the_plan : &of_the_device,
-                                            &error),
-                         STATUS_OK);
-        assert_true(forward_weight_bytes(model, machine.backend) > bytes);
-        assert_int_equal(forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL,
-                                        &error),
-                         STATUS_REFUSE);
-        assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
-        assert_non_null(strstr(error.text, "no device memory"));
-        double wanted_mb = -1, left_mb = -1;
-        assert_int_equal(
-            sscanf(strrchr(error.text, ':') + 1, "%lf MB wanted, %lf MB left", &wanted_mb, &left_mb), 2);
-        if (left_mb < 0 || left_mb > wanted_mb || left_mb > (double)bytes / 1e6 + 0.05)
-            fail_msg("%s", error.text);
-        assert_true(wanted_mb <= (double)forward_weight_bytes(model, machine.backend) / 1e6 + 0.05);
-        machine.backend->device.destroy(machine.backend);
-    }
-    int n_refused = 0;
-    for (uint64_t bytes = 160000;; bytes += 40000, n_refused++) {
-        struct error error = {0};
-        struct machine machine = {0};
-        struct gpu_options options = {.emulated_memory_bytes = bytes};
-        assert_int_equal(gpu_backend_create(&machine.backend, &options, &error), STATUS_OK);
-        enum status status =
-            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error);
-        if (status == STATUS_OK)
-            check_first_step(machine.forward);
-        else
-            assert_true(status == STATUS_REFUSE && error.code == ERROR_OUT_OF_MEMORY);
-        forward_destroy(machine.forward);
-        machine.backend->device.destroy(machine.backend);
-        if (status == STATUS_OK)
-            break;
-    }
-    assert_true(n_refused > 3);
-    model_close(model);
-}
-
-// 77: skipped.
-static int device_missing(void)
-{
-    struct error error;
-    struct backend *backend;
-    if (gpu_backend_create(&backend, &(struct gpu_options){0}, &error) != STATUS_OK) {
-        print_message("skipped: %s\n", error.text);
-        return 77;
-    }
-    backend->device.destroy(backend);
-    return 0;
 }
 
 // A subject takes seconds under the address sanitizer. What it looks at, the host's side and the kernels'
@@ -731,7 +425,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     enum { N_SUBJECTS = sizeof subjects / sizeof *subjects, N = (N_SUBJECTS + STRIDE - 1) / STRIDE };
-    static struct CMUnitTest tests[N + 8];
+    static struct CMUnitTest tests[N + 5];
     for (int i = 0; i < N; i++) {
         struct subject *subject = &subjects[i * STRIDE];
         tests[i] =
@@ -742,22 +436,15 @@ int main(int argc, char **argv)
                                    &subjects[0]};
     tests[N + 1] = (struct CMUnitTest){"graph, mixtral", a_graph_draws_what_launches_one_by_one_draw, NULL,
                                        NULL, &subjects[3]};
-    tests[N + 2] = (struct CMUnitTest){"a lost device", a_lost_device_ends_its_step_and_says_so, NULL, NULL,
-                                       &subjects[0]};
-    tests[N + 3] = (struct CMUnitTest){"too little memory", memory_that_does_not_suffice_refuses_the_model,
-                                       NULL, NULL, &subjects[0]};
-    tests[N + 4] =
-        (struct CMUnitTest){"a device lost with two steps under way",
-                            a_device_lost_with_two_steps_under_way_ends_both, NULL, NULL, &subjects[0]};
     static struct subject shared[] = {
         {"shared", {.family = "llama", .seed = 11, .n_layers = 1}, KV_F16, 24},
         {"shared, bytes", {.family = "gemma2", .seed = 12, .n_layers = 2}, KV_Q8_0, 24},
     };
     for (int i = 0; i < 2; i++)
-        tests[N + 5 + i] =
+        tests[N + 2 + i] =
             (struct CMUnitTest){i ? "a shared prefix, gemma2 with pages in bytes" : "a shared prefix, llama",
                                 a_shared_prefix_is_read_once_and_does_not_show, NULL, NULL, &shared[i]};
-    tests[N + 7] =
+    tests[N + 4] =
         (struct CMUnitTest){"no memory for graphs", without_memory_for_graphs_steps_are_launched_one_by_one,
                             NULL, NULL, &subjects[0]};
     return cmocka_run_group_tests(tests, NULL, NULL);

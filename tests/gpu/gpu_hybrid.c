@@ -6,9 +6,8 @@
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "engine/hybrid.h"
-#include "gpu/backend.h"
 #include "tests/gguf_writer.h"
-#include "tests/make_model.h"
+#include "tests/gpu/gpu_machine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,12 +51,6 @@ static struct subject subjects[] = {
     ATTENTION("bloom"),
 };
 
-struct machine {
-    struct pool *pool;
-    struct backend *backend;
-    struct forward *forward;
-};
-
 static void must(enum status status, const struct error *error)
 {
     if (status != STATUS_OK)
@@ -96,27 +89,6 @@ static void machine_open(struct machine *machine, const struct model *model,
                          const struct placement *placement, int64_t failing_work)
 {
     machine_open_keeping(machine, model, placement, failing_work, KV_F16);
-}
-
-static void machine_close(struct machine *machine)
-{
-    forward_destroy(machine->forward);
-    machine->backend->device.destroy(machine->backend);
-    pool_destroy(machine->pool);
-}
-
-static struct model *open_made_model(const struct model_recipe *recipe)
-{
-    struct error error = {0};
-    struct model *model;
-    char directory[64], path[96];
-    make_directory(directory);
-    snprintf(path, sizeof path, "%s/model.gguf", directory);
-    make_model(path, recipe);
-    must(model_open(&model, path, &error), &error);
-    unlink(path);
-    rmdir(directory);
-    return model;
 }
 
 struct made_step {
@@ -166,23 +138,12 @@ static void compute(struct machine *machine, int n_sequences, int chunk, float *
     }
 }
 
-static double squared_error(const float *got, const float *expected, size_t n)
-{
-    double error = 0.0, all = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        double difference = (double)got[i] - (double)expected[i];
-        error += difference * difference;
-        all += (double)expected[i] * (double)expected[i];
-    }
-    return error / all;
-}
-
 static void a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_way(void **state)
 {
     enum { N = LENGTH * N_VOCAB };
     static float expected[N], first[N], other[N];
     const struct subject *subject = *state;
-    struct model *model = open_made_model(&subject->recipe);
+    struct model *model = made_model_open(&subject->recipe);
     struct machine cpu, placed;
     machine_open(&cpu, model, NULL, 0);
     compute(&cpu, 1, LENGTH, expected);
@@ -236,24 +197,12 @@ static enum status generate(struct machine *machine, int32_t drawn[N_GENERATED],
     return STATUS_OK;
 }
 
-// A skipped case when the device is a real one: faults can be ordered of the emulated device alone.
-static bool is_emulated(void)
-{
-    struct error error;
-    struct backend *backend;
-    char device[128];
-    assert_int_equal(gpu_backend_create(&backend, &(struct gpu_options){0}, &error), STATUS_OK);
-    gpu_backend_describe(backend, device, sizeof device);
-    backend->device.destroy(backend);
-    return strncmp(device, "emulated", 8) == 0;
-}
-
 static void a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes_on(void **state)
 {
     const struct subject *subject = *state;
-    if (!is_emulated())
+    if (!device_is_emulated())
         skip();
-    struct model *model = open_made_model(&subject->recipe);
+    struct model *model = made_model_open(&subject->recipe);
     struct machine machine;
     struct error error = {0};
     int32_t expected[N_GENERATED], drawn[N_GENERATED];
@@ -282,7 +231,7 @@ static void a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes
 static void a_traced_step_has_times_and_the_same_tokens(void **state)
 {
     const struct subject *subject = *state;
-    struct model *model = open_made_model(&subject->recipe);
+    struct model *model = made_model_open(&subject->recipe);
     struct machine machine;
     struct error error = {0};
     int32_t expected[N_GENERATED], drawn[N_GENERATED];
@@ -304,7 +253,7 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
 {
     const struct subject *subject = *state;
     const struct placement placements[] = {{0, false}, {1, false}, {0, true}, {0, false}};
-    struct model *model = open_made_model(&subject->recipe);
+    struct model *model = made_model_open(&subject->recipe);
     for (int i = 0; i < 4; i++) {
         enum kv_type kv_type = i == 3 ? KV_Q8_0 : KV_F16;
         struct machine machine;
@@ -380,7 +329,7 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
 {
     const struct model_recipe recipe = {
         .type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024};
-    struct model *model = open_made_model(&recipe);
+    struct model *model = made_model_open(&recipe);
     int n_device = 0, n_layers = 0, n_attention = 0, n_refused = 0;
     for (uint64_t bytes = 6200000; bytes > 200000; bytes -= 500000) {
         struct error error = {0};
@@ -426,19 +375,6 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
                   n_device, n_layers, n_attention, n_refused);
     assert_true(n_device > 0 && n_layers > 0 && n_attention > 0 && n_refused > 0);
     model_close(model);
-}
-
-// 77: skipped.
-static int device_missing(void)
-{
-    struct error error;
-    struct backend *backend;
-    if (gpu_backend_create(&backend, &(struct gpu_options){0}, &error) != STATUS_OK) {
-        print_message("skipped: %s\n", error.text);
-        return 77;
-    }
-    backend->device.destroy(backend);
-    return 0;
 }
 
 #ifdef __SANITIZE_ADDRESS__

@@ -37,22 +37,15 @@ bool fault_redelivers(void)
 
 static struct member member;
 
-static void begin(const char *name)
+static void init_member(const char *name)
 {
     static bool has_coordinators;
-    struct error error;
     if (!has_coordinators) {
         probe_place_topic(brokers, "__consumer_offsets", coordinators, 2);
         probe_place_topic(brokers, "__transaction_state", coordinators, 2);
     }
     has_coordinators = true;
-    member_init(&member, brokers, name);
-    member.config.topics.n_partitions = N_PARTITIONS;
-    if (kafka_create_topics(&member.config, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    for (int i = 0; i < N_PARTITIONS; i++)
-        probe_produce_jobs(brokers, member.config.topics.jobs, i, i * N_JOBS / N_PARTITIONS,
-                           N_JOBS / N_PARTITIONS);
+    member_init_with_jobs(&member, brokers, name, N_PARTITIONS, N_JOBS);
 }
 
 static void answer_all(void)
@@ -101,7 +94,7 @@ static int32_t pause_coordinator(void)
 
 static void a_worker_starts_while_the_coordinator_moves(void **state)
 {
-    begin("moves");
+    init_member("moves");
     member.config.start_timeout_ms = START_MS;
     int32_t paused = pause_coordinator(); // its partitions have other leaders once the controller misses it
     member_open(&member);
@@ -126,7 +119,7 @@ static bool watch_start(void *context)
 
 static void a_worker_starts_once_a_coordinator_is_back(void **state)
 {
-    begin("away");
+    init_member("away");
     member.config.is_stopping = watch_start;
     member.config.start_timeout_ms = START_MS;
     cluster_pause(2);
@@ -142,7 +135,7 @@ static void a_worker_starts_once_a_coordinator_is_back(void **state)
 static void a_start_that_waits_for_a_coordinator_can_be_stopped(void **state)
 {
     struct error error;
-    begin("stopped");
+    init_member("stopped");
     member.config.is_stopping = watch_start;
     member.config.start_timeout_ms = START_MS;
     cluster_pause(2);
@@ -165,7 +158,7 @@ static void a_start_that_waits_for_a_coordinator_can_be_stopped(void **state)
 static void a_coordinator_that_moves_costs_no_job(void **state)
 {
     struct error error;
-    begin("working");
+    init_member("working");
     member_open(&member);
     member_receive(&member, N_JOBS / 2);
     member_commit(&member, NULL);
@@ -205,7 +198,7 @@ static void ask_until_answered(struct kafka_asking *asking)
 static void a_coordinator_that_moved_is_found(void **state)
 {
     struct kafka_asking asking = {0}, other = {0};
-    begin("asks");
+    init_member("asks");
     ask_until_answered(&asking);
     int32_t old = pause_coordinator();
     ask_until_answered(&other);

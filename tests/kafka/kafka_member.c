@@ -1,6 +1,7 @@
 #include "tests/kafka/kafka_member.h"
 
 #include "schemas/clock.h"
+#include "tests/kafka/kafka_probe.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -59,6 +60,19 @@ void member_init(struct member *member, const char *brokers, const char *name)
     strcpy(member->folder, "/tmp/sheaf-slots-XXXXXX");
     assert_non_null(mkdtemp(member->folder));
     set_config(member, brokers);
+}
+
+void member_init_with_jobs(struct member *member, const char *brokers, const char *name, int n_partitions,
+                           int n_jobs)
+{
+    struct error error;
+    member_init(member, brokers, name);
+    member->config.topics.n_partitions = n_partitions;
+    if (kafka_create_topics(&member->config, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    for (int i = 0; i < n_partitions; i++)
+        probe_produce_jobs(brokers, member->config.topics.jobs, i, i * n_jobs / n_partitions,
+                           n_jobs / n_partitions);
 }
 
 void member_join(struct member *member, const struct member *first)

@@ -34,6 +34,9 @@ struct member {
 
 // Names that no other test uses, and a folder for the slots; nothing is opened. `name` is part of them.
 void member_init(struct member *member, const char *brokers, const char *name);
+// The same with topics of n_partitions, and the jobs topic's n_jobs in equal parts.
+void member_init_with_jobs(struct member *member, const char *brokers, const char *name, int n_partitions,
+                           int n_jobs);
 // A second member of the first one's group.
 void member_join(struct member *member, const struct member *first);
 void member_open(struct member *member);   // must succeed

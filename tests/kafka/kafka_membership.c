@@ -33,20 +33,6 @@ bool fault_redelivers(void)
 
 static struct member first, second;
 
-// A group's first member and its topics; the jobs are spread evenly.
-static void begin(const char *name, int n_partitions, int n_jobs)
-{
-    struct error error;
-    memset(&second, 0, sizeof second);
-    member_init(&first, brokers, name);
-    first.config.topics.n_partitions = n_partitions;
-    if (kafka_create_topics(&first.config, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    for (int i = 0; i < n_partitions; i++)
-        probe_produce_jobs(brokers, first.config.topics.jobs, i, i * n_jobs / n_partitions,
-                           n_jobs / n_partitions);
-}
-
 static void ignore_member(void *context, const rd_kafka_MemberDescription_t *member)
 {
     (void)context, (void)member;
@@ -82,7 +68,7 @@ static bool awaits_partitions(const struct member *member, int n_partitions)
 static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *name,
                                                                     enum group_protocol protocol)
 {
-    begin(name, 2, N_JOBS);
+    member_init_with_jobs(&first, brokers, name, 2, N_JOBS);
     first.config.group.protocol = protocol;
     struct probe_transaction *held =
         probe_hold_offsets(brokers, first.config.group.name, first.config.topics.jobs, 2);
@@ -144,7 +130,7 @@ static void a_member_of_kip_848_commits_after_others_came_and_went(void **state)
 {
     if (!has_kip_848())
         skip();
-    begin("epochs", 1, N_JOBS);
+    member_init_with_jobs(&first, brokers, "epochs", 1, N_JOBS);
     first.config.group.protocol = GROUP_PROTOCOL_CONSUMER;
     member_open(&first);
     member_receive(&first, 10);
@@ -190,7 +176,7 @@ static void poll_until_outside(struct member *member, const char *part)
 
 static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(void **state)
 {
-    begin("outside", 30, 30);
+    member_init_with_jobs(&first, brokers, "outside", 30, 30);
     struct probe_transaction *held =
         probe_hold_offsets(brokers, first.config.group.name, first.config.topics.jobs, 1);
     member_open(&first);
@@ -219,7 +205,7 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
 // join.
 static void a_worker_that_its_group_refuses_ends_and_says_why(void **state)
 {
-    begin("refused", 1, 10);
+    member_init_with_jobs(&first, brokers, "refused", 1, 10);
     struct member other;
     member_init(&other, brokers, "unused");
     static const struct kafka_property roundrobin[] = {{"partition.assignment.strategy", "roundrobin"}};
@@ -243,7 +229,7 @@ static void a_worker_that_its_group_refuses_ends_and_says_why(void **state)
 
 static void a_member_without_partitions_is_a_member(void **state)
 {
-    begin("none-left", 1, 10);
+    member_init_with_jobs(&first, brokers, "none-left", 1, 10);
     member_open(&first);
     member_receive(&first, 10);
     member_join(&second, &first);
@@ -268,7 +254,7 @@ static void a_member_without_partitions_is_a_member(void **state)
 // any more.
 static void a_worker_is_closed_while_an_assignment_waits_unread(void **state)
 {
-    begin("unread", 1, 10);
+    member_init_with_jobs(&first, brokers, "unread", 1, 10);
     for (int i = 0; i < 4; i++) {
         member_open(&first);
         for (int64_t until_ms = clock_ms() + PATIENCE_MS; !member_transport(&first)->group.subscribed;
@@ -289,7 +275,7 @@ static void a_broker_that_is_away_ends_no_member(void **state)
     struct error error = {0};
     if (!broker_is_ours())
         skip();
-    begin("away", 1, 10);
+    member_init_with_jobs(&first, brokers, "away", 1, 10);
     first.config.properties = short_session;
     first.config.n_properties = 2;
     first.config.group.membership_timeout_ms = 20000;
@@ -317,7 +303,7 @@ static void a_question_without_an_answer_ends_no_worker_when_the_broker_is_back(
     bool is_stable;
     if (!broker_is_ours())
         skip();
-    begin("unanswered", 1, 10);
+    member_init_with_jobs(&first, brokers, "unanswered", 1, 10);
     broker_kill();
     for (int i = 0; i < 3; i++)
         assert_int_equal(kafka_members(&asking, &first.config, 100, ignore_member, NULL, &is_stable),
@@ -353,7 +339,7 @@ static void release_others(struct member *member, int32_t own)
 
 static void a_member_is_told_which_partitions_of_its_jobs_are_another_s(void **state)
 {
-    begin("lost", 2, 20);
+    member_init_with_jobs(&first, brokers, "lost", 2, 20);
     first.config.group.is_dynamic = true;
     member_open(&first);
     member_receive(&first, 20);
@@ -392,7 +378,7 @@ static bool confirms_its_end(struct member *member)
 // librdkafka itself would look for them after five minutes.
 static void partitions_added_before_an_exit_are_read_first(void **state)
 {
-    begin("added", 1, 10);
+    member_init_with_jobs(&first, brokers, "added", 1, 10);
     member_open(&first);
     member_receive(&first, 10);
     member_commit(&first, NULL);
@@ -414,7 +400,7 @@ static void partitions_added_before_an_exit_are_read_first(void **state)
 // They are its neighbour's, who has not yet read them.
 static void jobs_of_other_members_partitions_keep_no_member_from_its_exit(void **state)
 {
-    begin("others", 2, 0);
+    member_init_with_jobs(&first, brokers, "others", 2, 0);
     member_open(&first);
     member_join(&second, &first);
     member_open(&second);

@@ -45,20 +45,6 @@ bool fault_redelivers(void)
 
 static struct member first, second;
 
-// A group's first member and its topics; the jobs are spread evenly.
-static void begin(const char *name, int n_partitions, int n_jobs)
-{
-    struct error error;
-    memset(&second, 0, sizeof second);
-    member_init(&first, brokers, name);
-    first.config.topics.n_partitions = n_partitions;
-    if (kafka_create_topics(&first.config, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    for (int i = 0; i < n_partitions; i++)
-        probe_produce_jobs(brokers, first.config.topics.jobs, i, i * n_jobs / n_partitions,
-                           n_jobs / n_partitions);
-}
-
 static size_t count_records(const char *topic)
 {
     size_t n_records;
@@ -92,7 +78,7 @@ static pid_t start_one_that_stands_still(void)
 static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(void **state)
 {
     int status;
-    begin("in-doubt", 1, N_JOBS);
+    member_init_with_jobs(&first, brokers, "in-doubt", 1, N_JOBS);
     first.config.properties = short_session;
     first.config.n_properties = 2;
     pid_t pid = start_one_that_stands_still();
@@ -162,7 +148,7 @@ static void an_assignment_takes_all_partitions_that_it_does_not_list(void **stat
 {
     static const int one[] = {1};
     struct error error;
-    begin("retaken", 2, N_JOBS);
+    member_init_with_jobs(&first, brokers, "retaken", 2, N_JOBS);
     member_open(&first);
     member_receive(&first, N_JOBS);
     struct kafka_transport *kafka = (struct kafka_transport *)first.transport;
@@ -181,7 +167,7 @@ static void an_assignment_that_is_out_of_date_is_not_worked_on(void **state)
 {
     static const int both[] = {0, 1};
     struct error error;
-    begin("out-of-date", 2, N_JOBS);
+    member_init_with_jobs(&first, brokers, "out-of-date", 2, N_JOBS);
     member_open(&first);
     member_receive(&first, N_JOBS);
     member_join(&second, &first);
@@ -210,7 +196,7 @@ static void an_assignment_that_is_out_of_date_is_not_worked_on(void **state)
 static void nothing_is_committed_as_a_member_of_another_generation(void **state)
 {
     struct error error;
-    begin("older", 2, N_JOBS);
+    member_init_with_jobs(&first, brokers, "older", 2, N_JOBS);
     member_open(&first);
     member_receive(&first, N_JOBS);
     struct kafka_transport *kafka = (struct kafka_transport *)first.transport;
@@ -239,7 +225,7 @@ static bool is_odd(const struct job *job)
 
 static void what_is_delivered_again_is_dropped(void **state)
 {
-    begin("again", 2, N_JOBS);
+    member_init_with_jobs(&first, brokers, "again", 2, N_JOBS);
     member_open(&first);
     redeliver_every = 3;
     n_redelivered = 0;
@@ -261,7 +247,7 @@ static void what_is_delivered_again_is_dropped(void **state)
 
 static void a_pause_outlives_a_rebalance(void **state)
 {
-    begin("pausing", 2, N_JOBS);
+    member_init_with_jobs(&first, brokers, "pausing", 2, N_JOBS);
     first.config.group.is_dynamic = true;
     member_open(&first);
     member_receive(&first, 10);
@@ -288,7 +274,7 @@ static void a_pause_outlives_a_rebalance(void **state)
 // As librdkafka's issue 5591: it was paused behind our back, so a new fetch position does not help.
 static void a_partition_that_is_not_fetched_any_more_gets_a_new_consumer(void **state)
 {
-    begin("stuck", 1, N_JOBS);
+    member_init_with_jobs(&first, brokers, "stuck", 1, N_JOBS);
     member_open(&first);
     member_receive(&first, 10);
     struct kafka_transport *kafka = (struct kafka_transport *)first.transport;
@@ -314,7 +300,7 @@ static void closing_keeps_to_its_time_without_a_broker(void **state)
 {
     if (!broker_is_ours())
         skip();
-    begin("closing", 1, N_JOBS);
+    member_init_with_jobs(&first, brokers, "closing", 1, N_JOBS);
     member_open(&first);
     member_receive(&first, N_JOBS);
     broker_kill();
@@ -332,7 +318,7 @@ static const struct kafka_property looks_often[] = {{"topic.metadata.refresh.int
 // A worker that has published the first ten of a hundred jobs and runs the others.
 static void begin_to_work(const char *name)
 {
-    begin(name, 1, N_JOBS);
+    member_init_with_jobs(&first, brokers, name, 1, N_JOBS);
     first.config.properties = looks_often;
     first.config.n_properties = 1;
     member_open(&first);
@@ -418,7 +404,7 @@ static void a_worker_that_may_not_write_results_says_so_and_ends(void **state)
 {
     if (!needs_rules())
         skip();
-    begin("no-write", 1, 10);
+    member_init_with_jobs(&first, brokers, "no-write", 1, 10);
     probe_deny(brokers, PROBE_TOPIC, first.config.topics.results, "write");
     member_open(&first);
     assert_refused("authoriz");
@@ -428,7 +414,7 @@ static void a_worker_that_may_not_read_jobs_says_so_and_ends(void **state)
 {
     if (!needs_rules())
         skip();
-    begin("no-read", 1, 10);
+    member_init_with_jobs(&first, brokers, "no-read", 1, 10);
     probe_deny(brokers, PROBE_TOPIC, first.config.topics.jobs, "read");
     member_open(&first);
     assert_refused("authoriz");
@@ -439,7 +425,7 @@ static void a_worker_that_may_not_join_its_group_says_so_and_ends(void **state)
     struct error error;
     if (!needs_rules())
         skip();
-    begin("no-group", 1, 10);
+    member_init_with_jobs(&first, brokers, "no-group", 1, 10);
     probe_deny(brokers, PROBE_GROUP, first.config.group.name, "read");
     if (kafka_transport_open(&first.transport, &first.config, &error) == STATUS_OK) {
         assert_refused("authoriz");

@@ -551,56 +551,6 @@ static void shared_pages_give_the_bytes_of_own_copies(void **state)
     }
 }
 
-static void pages_refuse_what_they_cannot_keep(void **state)
-{
-    struct pages pages;
-    struct error error;
-    struct kv_shape shape = {1, 1, I16_DIMS_MAX, I16_DIMS_MAX, 16, 1, KV_F16};
-    assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
-    pages_finish(&pages);
-    for (int part = 0; part < 2; part++) {
-        shape.key_dim = I16_DIMS_MAX + !part;
-        shape.value_dim = I16_DIMS_MAX + part;
-        shape.type = KV_F16;
-        assert_int_equal(pages_create(&pages, &shape, &error), STATUS_REFUSE);
-        assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
-        shape.type = KV_F32;
-        assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
-        pages_finish(&pages);
-    }
-}
-
-static void pages_give_back_what_they_keep(void **state)
-{
-    struct cpu_kernels kernels;
-    struct error error;
-    cpu_kernels_init(&kernels, CPU_AVX512);
-    static const enum kv_type types[] = {KV_F32, KV_F32_OF_F16, KV_F16, KV_Q8_0};
-    static const double bounds[] = {0, 0x1p-11, 0x1p-14, 0.5 / 127 + 1e-6}; // of the largest item, 1
-    for (int t = 0; t < 4; t++) {
-        enum { DIMS = 45, VALUES = 19, SIZE = 32, HEADS = 2 };
-        struct kv_shape shape = {1, HEADS, DIMS, VALUES, SIZE, 2, types[t]};
-        struct pages pages;
-        assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
-        seed = 3;
-        float *keys = random_floats(SIZE * HEADS * DIMS, 1),
-              *values = random_floats(SIZE * HEADS * VALUES, 1);
-        for (int i = 0; i < SIZE; i++)
-            pages_store(&pages, &kernels.rows, 0, 1, i, keys + i * HEADS * DIMS, values + i * HEADS * VALUES);
-        for (int i = 0; i < SIZE; i++) {
-            float key[HEADS * DIMS], value[HEADS * VALUES];
-            pages_load(&pages, 0, 1, i, key, value);
-            for (int d = 0; d < HEADS * DIMS; d++)
-                assert_true(fabs((double)key[d] - (double)keys[i * HEADS * DIMS + d]) <= bounds[t]);
-            for (int d = 0; d < HEADS * VALUES; d++)
-                assert_true(fabs((double)value[d] - (double)values[i * HEADS * VALUES + d]) <= bounds[t]);
-        }
-        free(keys);
-        free(values);
-        pages_finish(&pages);
-    }
-}
-
 static void linear_biases_follow_the_paper(void **state)
 {
     for (int32_t head = 0; head < 8; head++) // 8 heads: 1/2, 1/4, ..., 1/256
@@ -734,8 +684,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(threads_cuts_pages_and_company_leave_the_bytes_alone),
         cmocka_unit_test(worst_case_inputs_give_the_same_bytes),
         cmocka_unit_test(shared_pages_give_the_bytes_of_own_copies),
-        cmocka_unit_test(pages_refuse_what_they_cannot_keep),
-        cmocka_unit_test(pages_give_back_what_they_keep),
         cmocka_unit_test(linear_biases_follow_the_paper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "engine/cpu/attention.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/pages.h"
+#include "tests/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -138,12 +139,67 @@ static void products_of_keys_along_the_query_do_not_overflow(void **state)
         }
 }
 
+static void fill_random(float *items, size_t n, uint64_t *seed)
+{
+    for (size_t i = 0; i < n; i++)
+        items[i] = random_float(seed);
+}
+
+static void pages_refuse_what_they_cannot_keep(void **state)
+{
+    struct pages pages;
+    struct kv_shape shape = {1, 1, I16_DIMS_MAX, I16_DIMS_MAX, 16, 1, KV_F16};
+    assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
+    pages_finish(&pages);
+    for (int part = 0; part < 2; part++) {
+        shape.key_dim = I16_DIMS_MAX + !part;
+        shape.value_dim = I16_DIMS_MAX + part;
+        shape.type = KV_F16;
+        assert_int_equal(pages_create(&pages, &shape, &error), STATUS_REFUSE);
+        assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
+        shape.type = KV_F32;
+        assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
+        pages_finish(&pages);
+    }
+}
+
+static void pages_give_back_what_they_keep(void **state)
+{
+    struct cpu_kernels kernels;
+    cpu_kernels_init(&kernels, CPU_AVX512);
+    static const enum kv_type types[] = {KV_F32, KV_F32_OF_F16, KV_F16, KV_Q8_0};
+    static const double bounds[] = {0, 0x1p-11, 0x1p-14, 0.5 / 127 + 1e-6}; // of the largest item, 1
+    for (int t = 0; t < 4; t++) {
+        enum { DIMS = 45, VALUES = 19, SIZE = 32, HEADS = 2 };
+        struct kv_shape shape = {1, HEADS, DIMS, VALUES, SIZE, 2, types[t]};
+        struct pages pages;
+        assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
+        uint64_t seed = 3;
+        float keys[SIZE * HEADS * DIMS], values[SIZE * HEADS * VALUES];
+        fill_random(keys, sizeof keys / sizeof *keys, &seed);
+        fill_random(values, sizeof values / sizeof *values, &seed);
+        for (int i = 0; i < SIZE; i++)
+            pages_store(&pages, &kernels.rows, 0, 1, i, keys + i * HEADS * DIMS, values + i * HEADS * VALUES);
+        for (int i = 0; i < SIZE; i++) {
+            float key[HEADS * DIMS], value[HEADS * VALUES];
+            pages_load(&pages, 0, 1, i, key, value);
+            for (int d = 0; d < HEADS * DIMS; d++)
+                assert_true(fabs((double)key[d] - (double)keys[i * HEADS * DIMS + d]) <= bounds[t]);
+            for (int d = 0; d < HEADS * VALUES; d++)
+                assert_true(fabs((double)value[d] - (double)values[i * HEADS * VALUES + d]) <= bounds[t]);
+        }
+        pages_finish(&pages);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_of_floats_round_to_binary16_only_where_they_are_to),
         cmocka_unit_test(sums_of_equal_values_under_equal_weights_do_not_overflow),
         cmocka_unit_test(products_of_keys_along_the_query_do_not_overflow),
+        cmocka_unit_test(pages_refuse_what_they_cannot_keep),
+        cmocka_unit_test(pages_give_back_what_they_keep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

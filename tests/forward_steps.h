@@ -1,0 +1,69 @@
+// Steps of several sequences in any chunks, for tests that compare the first sequence's bytes.
+#pragma once
+
+#include "engine/backend.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    N_VOCAB = 320,
+    PAGE_POSITIONS = 16,
+    LENGTH_MAX = 300,
+    PAGES_EACH = (LENGTH_MAX + PAGE_POSITIONS - 1) / PAGE_POSITIONS,
+    STEP_SEQUENCES_MAX = 5,
+    STEP_ROWS_MAX = STEP_SEQUENCES_MAX * LENGTH_MAX,
+};
+
+struct running {
+    int32_t ids[LENGTH_MAX + 1], pages[PAGES_EACH];
+    int32_t length, done, chunk;
+};
+
+static inline void start_sequences(struct running *running, int n_sequences, int length, int chunk)
+{
+    for (int s = 0; s < n_sequences; s++) {
+        // The first one is always the same; the others are shorter and cut differently.
+        running[s] = (struct running){.length = s ? length / 3 + 7 * s : length, .chunk = s ? 3 * s : chunk};
+        for (int i = 0; i < LENGTH_MAX; i++)
+            running[s].ids[i] = (i * 89 + s * 31 + i * i % 17) % N_VOCAB;
+        for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in each way
+            running[s].pages[i] = (PAGES_EACH - 1 - i) * n_sequences + (s + 1) % n_sequences;
+    }
+}
+
+struct made_step {
+    struct step step;
+    struct step_sequence sequences[STEP_SEQUENCES_MAX];
+    int32_t tokens[STEP_ROWS_MAX], positions[STEP_ROWS_MAX], outputs[STEP_ROWS_MAX];
+    int32_t first_output, n_first_outputs; // the first sequence's
+};
+
+// A chunk of every unfinished sequence; all rows of the first are read, of the others the last one. The order
+// rotates, so that the first sequence's rows are anywhere in the step. False: all are finished.
+static inline bool make_step(struct made_step *made, struct running *running, int n_sequences, int turn)
+{
+    *made = (struct made_step){.step = {.tokens = made->tokens,
+                                        .positions = made->positions,
+                                        .sequences = made->sequences,
+                                        .output_rows = made->outputs}};
+    struct step *step = &made->step;
+    for (int i = 0; i < n_sequences; i++) {
+        int s = (i + turn) % n_sequences;
+        struct running *r = &running[s];
+        int32_t n = r->length - r->done < r->chunk ? r->length - r->done : r->chunk;
+        if (n <= 0)
+            continue;
+        made->sequences[step->n_sequences++] = (struct step_sequence){
+            .first_row = step->n_tokens, .n_tokens = n, .position = r->done, .pages = r->pages};
+        if (s == 0)
+            made->first_output = step->n_outputs, made->n_first_outputs = n;
+        for (int32_t j = 0; j < n; j++) {
+            if (s == 0 || j == n - 1)
+                made->outputs[step->n_outputs++] = step->n_tokens;
+            made->tokens[step->n_tokens] = r->ids[r->done];
+            made->positions[step->n_tokens++] = r->done++;
+        }
+    }
+    return step->n_tokens > 0;
+}

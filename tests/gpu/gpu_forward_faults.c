@@ -1,0 +1,208 @@
+// Steps on a device that is lost, or has too little memory for the model. The emulated device alone takes orders
+// to fail. Jobs on such a device: tests/gpu/gpu_faults.c.
+#include "tests/gguf_writer.h"
+#include "tests/gpu/gpu_machine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PAGE_POSITIONS = 16 };
+
+static const struct model_recipe recipe = {.family = "llama", .seed = 11};
+
+static void a_lost_device_ends_its_step_and_says_so(void **state)
+{
+    (void)state;
+    struct model *model = made_model_open(&recipe);
+    struct error error = {0};
+    int n_failed = 0;
+    // Work number 80 is of the loading or the first step, later ones of later steps, graphs among them.
+    for (int64_t failing = 80; failing <= 1280; failing *= 2) {
+        struct machine machine = {0};
+        struct forward_limits limits = {.n_tokens_max = 64,
+                                        .n_outputs_max = 4,
+                                        .n_sequences_max = 4,
+                                        .page_positions = PAGE_POSITIONS,
+                                        .n_pages = 16,
+                                        .kv_type = KV_F16};
+        assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
+        assert_int_equal(gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing},
+                                            &error),
+                         STATUS_OK);
+        assert_int_equal(
+            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
+        int32_t token = 1, position = 0, output = 0, pages[] = {3, 5};
+        struct step_sequence sequence = {.n_tokens = 1, .pages = pages};
+        struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+        struct sample_request request = {.sampling = &sampling};
+        struct sample_result result;
+        struct step step = {.n_tokens = 1,
+                            .tokens = &token,
+                            .positions = &position,
+                            .n_sequences = 1,
+                            .sequences = &sequence,
+                            .n_outputs = 1,
+                            .output_rows = &output,
+                            .samples = &request};
+        enum status status = STATUS_OK;
+        for (; position < 30 && status == STATUS_OK; position++) {
+            sequence.position = position;
+            status = forward_step(machine.forward, &step, &result, NULL, &error);
+        }
+        if (status != STATUS_OK) {
+            n_failed++;
+            assert_int_equal(status, STATUS_RESTART);
+            assert_int_equal(error.code, ERROR_DEVICE);
+            sequence.position = position; // and it stays lost
+            assert_int_equal(forward_step(machine.forward, &step, &result, NULL, &error), STATUS_RESTART);
+        }
+        machine_close(&machine);
+    }
+    assert_true(n_failed >= 1);
+    model_close(model);
+}
+
+static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
+{
+    (void)state;
+    struct model *model = made_model_open(&recipe);
+    struct forward_limits limits = {.n_tokens_max = 64,
+                                    .n_outputs_max = 4,
+                                    .n_sequences_max = 4,
+                                    .page_positions = PAGE_POSITIONS,
+                                    .n_pages = 16,
+                                    .kv_type = KV_F16};
+    enum { N_STEPS = 30 };
+    int n_failed = 0;
+    for (int64_t failing = 60; failing <= 400; failing += 17) {
+        struct machine machine = {0};
+        struct error error = {0};
+        assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
+        assert_int_equal(gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing},
+                                            &error),
+                         STATUS_OK);
+        assert_int_equal(
+            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
+        int32_t tokens[2] = {1, -1}, positions[N_STEPS], output = 0, pages[] = {3, 5};
+        struct step_sequence sequences[N_STEPS];
+        struct step steps[N_STEPS];
+        struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+        struct sample_request requests[N_STEPS];
+        struct sample_result result;
+        enum status status = STATUS_OK;
+        for (int32_t i = 0; i < N_STEPS && status == STATUS_OK; i++) {
+            positions[i] = i;
+            sequences[i] = (struct step_sequence){.n_tokens = 1, .position = i, .pages = pages};
+            requests[i] =
+                (struct sample_request){.sampling = &sampling, .index = (uint32_t)i, .pending = i > 0};
+            steps[i] = (struct step){.n_tokens = 1,
+                                     .tokens = &tokens[i > 0],
+                                     .positions = &positions[i],
+                                     .n_sequences = 1,
+                                     .sequences = &sequences[i],
+                                     .n_outputs = 1,
+                                     .output_rows = &output,
+                                     .samples = &requests[i]};
+            status = forward_submit(machine.forward, &steps[i], &error);
+            if (status == STATUS_OK && i > 0)
+                status = forward_collect(machine.forward, &result, &error);
+        }
+        n_failed += status != STATUS_OK;
+        assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_DEVICE));
+        machine_close(&machine); // with a step under way, or none
+    }
+    assert_true(n_failed > 3);
+    model_close(model);
+}
+
+// All else that the first step needs was allocated when the model was loaded: there is no plan that only the
+// first job finds wrong.
+static void check_first_step(struct forward *forward)
+{
+    int32_t token = 1, position = 0, output = 0, page = 0;
+    struct step_sequence sequence = {.n_tokens = 1, .pages = &page};
+    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+    struct sample_request request = {.sampling = &sampling};
+    struct sample_result result;
+    struct error error = {0};
+    struct step step = {.n_tokens = 1,
+                        .tokens = &token,
+                        .positions = &position,
+                        .n_sequences = 1,
+                        .sequences = &sequence,
+                        .n_outputs = 1,
+                        .output_rows = &output,
+                        .samples = &request};
+    enum status status = forward_step(forward, &step, &result, NULL, &error);
+    assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_OUT_OF_MEMORY));
+}
+
+static void memory_that_does_not_suffice_refuses_the_model(void **state)
+{
+    (void)state;
+    struct model *model = made_model_open(&recipe);
+    struct forward_limits limits = {.n_tokens_max = 64,
+                                    .n_outputs_max = 4,
+                                    .n_sequences_max = 4,
+                                    .page_positions = PAGE_POSITIONS,
+                                    .n_pages = 16,
+                                    .kv_type = KV_F16};
+    for (uint64_t bytes = 10000; bytes <= 160000; bytes *= 4) {
+        struct error error = {0};
+        struct machine machine = {0};
+        struct gpu_options of_the_device = {.emulated_memory_bytes = bytes},
+                           of_the_plan = {.memory_bytes = bytes};
+        assert_int_equal(gpu_backend_create(&machine.backend, bytes == 40000 ? &of_the_plan : &of_the_device,
+                                            &error),
+                         STATUS_OK);
+        assert_true(forward_weight_bytes(model, machine.backend) > bytes);
+        assert_int_equal(forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL,
+                                        &error),
+                         STATUS_REFUSE);
+        assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+        assert_non_null(strstr(error.text, "no device memory"));
+        double wanted_mb = -1, left_mb = -1;
+        assert_int_equal(
+            sscanf(strrchr(error.text, ':') + 1, "%lf MB wanted, %lf MB left", &wanted_mb, &left_mb), 2);
+        if (left_mb < 0 || left_mb > wanted_mb || left_mb > (double)bytes / 1e6 + 0.05)
+            fail_msg("%s", error.text);
+        assert_true(wanted_mb <= (double)forward_weight_bytes(model, machine.backend) / 1e6 + 0.05);
+        machine.backend->device.destroy(machine.backend);
+    }
+    int n_refused = 0;
+    for (uint64_t bytes = 160000;; bytes += 40000, n_refused++) {
+        struct error error = {0};
+        struct machine machine = {0};
+        struct gpu_options options = {.emulated_memory_bytes = bytes};
+        assert_int_equal(gpu_backend_create(&machine.backend, &options, &error), STATUS_OK);
+        enum status status =
+            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error);
+        if (status == STATUS_OK)
+            check_first_step(machine.forward);
+        else
+            assert_true(status == STATUS_REFUSE && error.code == ERROR_OUT_OF_MEMORY);
+        forward_destroy(machine.forward);
+        machine.backend->device.destroy(machine.backend);
+        if (status == STATUS_OK)
+            break;
+    }
+    assert_true(n_refused > 3);
+    model_close(model);
+}
+
+int main(void)
+{
+    if (device_missing() || !device_is_emulated())
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lost_device_ends_its_step_and_says_so),
+        cmocka_unit_test(a_device_lost_with_two_steps_under_way_ends_both),
+        cmocka_unit_test(memory_that_does_not_suffice_refuses_the_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

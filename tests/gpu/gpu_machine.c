@@ -1,0 +1,67 @@
+#include "tests/gpu/gpu_machine.h"
+
+#include "tests/gguf_writer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+void machine_close(struct machine *machine)
+{
+    forward_destroy(machine->forward);
+    machine->backend->device.destroy(machine->backend);
+    pool_destroy(machine->pool);
+}
+
+struct model *made_model_open(const struct model_recipe *recipe)
+{
+    struct error error = {0};
+    struct model *model;
+    char directory[64], path[96];
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, recipe);
+    if (model_open(&model, path, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    unlink(path);
+    rmdir(directory);
+    return model;
+}
+
+double squared_error(const float *got, const float *expected, size_t n)
+{
+    double error = 0.0, all = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double difference = (double)got[i] - (double)expected[i];
+        error += difference * difference;
+        all += (double)expected[i] * (double)expected[i];
+    }
+    return error / all;
+}
+
+int device_missing(void)
+{
+    struct error error;
+    struct backend *backend;
+    if (gpu_backend_create(&backend, &(struct gpu_options){0}, &error) != STATUS_OK) {
+        print_message("skipped: %s\n", error.text);
+        return 77;
+    }
+    backend->device.destroy(backend);
+    return 0;
+}
+
+bool device_is_emulated(void)
+{
+    struct error error;
+    struct backend *backend;
+    char device[128];
+    assert_int_equal(gpu_backend_create(&backend, &(struct gpu_options){0}, &error), STATUS_OK);
+    gpu_backend_describe(backend, device, sizeof device);
+    backend->device.destroy(backend);
+    return strncmp(device, "emulated", 8) == 0;
+}

@@ -1,0 +1,27 @@
+// A made model on a GPU backend, which is the emulated device or a real one, for tests of whole steps.
+#pragma once
+
+#include "engine/forward.h"
+#include "gpu/backend.h"
+#include "tests/make_model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct machine {
+    struct pool *pool;
+    struct backend *backend;
+    struct forward *forward;
+};
+
+void machine_close(struct machine *machine);
+
+struct model *made_model_open(const struct model_recipe *recipe); // its file is deleted
+
+// Relative to the expected items.
+double squared_error(const float *got, const float *expected, size_t n);
+
+// 77, the exit status of a skipped test: there is no device.
+int device_missing(void);
+// Only of the emulated device faults can be ordered.
+bool device_is_emulated(void);

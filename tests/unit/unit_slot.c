@@ -1,0 +1,258 @@
+// The slots of Kafka workers beside one store: files that hold their ids, one worker each.
+#include "consumer/kafka/slot.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    strcpy(folder, "/tmp/sheaf-slots-XXXXXX");
+    return mkdtemp(folder) ? 0 : 1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static struct slot open_slot(const char *group)
+{
+    struct slot slot;
+    struct error error;
+    if (slot_open(&slot, folder, group, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return slot;
+}
+
+static void a_slot_is_held_by_one_worker_and_keeps_its_id(void **state)
+{
+    struct slot first = open_slot("g"), second = open_slot("g");
+    assert_int_equal(first.number, 0);
+    assert_int_equal(second.number, 1);
+    assert_string_not_equal(first.id, second.id);
+    slot_close(&first);
+    struct slot again = open_slot("g");
+    assert_int_equal(again.number, 0);
+    struct slot third = open_slot("g");
+    assert_int_equal(third.number, 2);
+    struct slot other = open_slot("another group");
+    assert_int_equal(other.number, 0);
+    assert_string_not_equal(other.id, again.id);
+    slot_close(&again);
+    first = open_slot("g");
+    assert_int_equal(strlen(first.id), SLOT_ID_BYTES);
+    struct slot *slots[] = {&first, &second, &third, &other};
+    for (size_t i = 0; i < 4; i++)
+        slot_close(slots[i]);
+    slot_close(&first); // twice is fine
+}
+
+static void a_slot_file_cut_short_gets_a_new_id(void **state)
+{
+    struct slot slot = open_slot("g");
+    char before[sizeof slot.id], path[128];
+    memcpy(before, slot.id, sizeof before);
+    slot_close(&slot);
+    slot = open_slot("g");
+    assert_string_equal(slot.id, before);
+    slot_close(&slot);
+    snprintf(path, sizeof path, "%s/g.worker-0", folder);
+    struct stat information;
+    assert_int_equal(stat(path, &information), 0);
+    assert_int_equal(information.st_mode & 0777, 0600);
+    assert_int_equal(truncate(path, SLOT_ID_BYTES - 1), 0);
+    slot = open_slot("g");
+    assert_string_not_equal(slot.id, before);
+    slot_close(&slot);
+}
+
+static void a_member_s_name_is_held_by_one_worker(void **state)
+{
+    struct slot first, second;
+    struct error error;
+    char longest[SLOT_NAME_BYTES_MAX + 2];
+    char group[SLOT_GROUP_BYTES_MAX + 2] = "";
+    memset(group, 'g', SLOT_GROUP_BYTES_MAX);
+    assert_int_equal(slot_open_named(&first, folder, group, "pod-7", &error), STATUS_OK);
+    slot_close(&first);
+    group[SLOT_GROUP_BYTES_MAX] = 'g';
+    assert_int_equal(slot_open_named(&first, folder, group, "pod-7", &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "longer than"));
+    assert_int_equal(slot_open_named(&first, folder, "g", "pod-7", &error), STATUS_OK);
+    assert_string_equal(first.id, "pod-7");
+    assert_int_equal(slot_open_named(&second, folder, "g", "pod-7", &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_USAGE);
+    assert_non_null(strstr(error.text, "pod-7"));
+    assert_int_equal(slot_open_named(&second, folder, "another", "pod-7", &error), STATUS_OK);
+    slot_close(&second);
+    slot_close(&first);
+    assert_int_equal(slot_open_named(&first, folder, "g", "pod-7", &error), STATUS_OK);
+    slot_close(&first);
+    assert_int_equal(slot_open_named(&first, folder, "g", "../pod", &error), STATUS_REFUSE);
+    assert_int_equal(slot_open_named(&first, folder, "g", "", &error), STATUS_REFUSE);
+    memset(longest, 'n', sizeof longest);
+    longest[SLOT_NAME_BYTES_MAX] = '\0';
+    assert_int_equal(slot_open_named(&first, folder, "g", longest, &error), STATUS_OK);
+    slot_close(&first);
+    longest[SLOT_NAME_BYTES_MAX] = 'n';
+    longest[SLOT_NAME_BYTES_MAX + 1] = '\0';
+    assert_int_equal(slot_open_named(&first, folder, "g", longest, &error), STATUS_REFUSE);
+}
+
+static void without_a_file_a_slot_has_the_given_name_or_a_random_one(void **state)
+{
+    struct slot first, second;
+    struct error error;
+    assert_int_equal(slot_open_named(&first, "/no/such/folder", "g", "pod-7", &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_FILE);
+    assert_int_equal(slot_open_without_file(&first, "pod-7", &error), STATUS_OK);
+    assert_string_equal(first.id, "pod-7");
+    assert_int_equal(slot_open_without_file(&first, "no name", &error), STATUS_REFUSE);
+    memset(&first, '?', sizeof first);
+    memset(&second, '?', sizeof second);
+    assert_int_equal(slot_open_without_file(&first, NULL, &error), STATUS_OK);
+    assert_int_equal(slot_open_without_file(&second, NULL, &error), STATUS_OK);
+    assert_string_not_equal(first.id, second.id);
+    assert_int_equal(strlen(first.id), SLOT_ID_BYTES);
+    assert_int_equal(strspn(first.id, "0123456789abcdef"), SLOT_ID_BYTES);
+    slot_close(&first); // nothing to close
+}
+
+static void any_group_name_makes_a_file_name(void **state)
+{
+    char longest[SLOT_GROUP_BYTES_MAX + 2], path[512];
+    struct slot slot = open_slot("../a b%");
+    slot_close(&slot);
+    snprintf(path, sizeof path, "%s/%%2E%%2E%%2Fa%%20b%%25.worker-0", folder);
+    assert_int_equal(access(path, F_OK), 0);
+    memset(longest, '.', sizeof longest); // %2E each: 240 bytes of the 255 of a file name
+    longest[80] = '\0';
+    slot = open_slot(longest);
+    slot_close(&slot);
+    memset(longest, 'g', sizeof longest);
+    longest[SLOT_GROUP_BYTES_MAX] = '\0';
+    slot = open_slot(longest);
+    slot_close(&slot);
+    struct error error;
+    longest[SLOT_GROUP_BYTES_MAX] = 'g';
+    longest[SLOT_GROUP_BYTES_MAX + 1] = '\0';
+    assert_int_equal(slot_open(&slot, folder, longest, &error), STATUS_REFUSE);
+    assert_int_equal(slot_open(&slot, "/no/such/folder", "g", &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "/no/such/folder"));
+    assert_int_equal(slot.file, -1);
+}
+
+// Not by the error of a file, after which a worker continues without one.
+static void a_group_whose_name_no_file_can_have_is_refused_by_its_length(void **state)
+{
+    static const struct {
+        const char *member;
+        int n_dots, n_letters; // 3 bytes and 1
+        bool fits;
+    } groups[] = {{NULL, 81, 0, true},     {NULL, 80, 4, false},    {NULL, 0, SLOT_GROUP_BYTES_MAX, true},
+                  {"pod-7", 80, 2, true},  {"pod-7", 80, 3, false}, {"pod-7", 81, 0, false},
+                  {"pod-77", 80, 1, true}, {"pod-77", 80, 2, false}};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        char group[SLOT_GROUP_BYTES_MAX + 1];
+        size_t n_dots = (size_t)groups[i].n_dots, n_letters = (size_t)groups[i].n_letters;
+        struct slot slot;
+        struct error error = {0};
+        memset(group, '.', n_dots);
+        memset(group + n_dots, 'g', n_letters);
+        group[n_dots + n_letters] = '\0';
+        enum status status = groups[i].member
+                                 ? slot_open_named(&slot, folder, group, groups[i].member, &error)
+                                 : slot_open(&slot, folder, group, &error);
+        assert_int_equal(status, groups[i].fits ? STATUS_OK : STATUS_REFUSE);
+        if (!groups[i].fits) {
+            assert_int_equal(error.code, ERROR_USAGE);
+            assert_non_null(strstr(error.text, "the name of its lock file"));
+        }
+        slot_close(&slot);
+    }
+}
+
+// Only letters, digits, '-' and '_' are written as they are: not their neighbors in ASCII either.
+static void each_end_of_a_range_of_characters_is_in_it(void **state)
+{
+    char path[512];
+    struct slot slot = open_slot("azAZ09-_`{@[/:");
+    slot_close(&slot);
+    snprintf(path, sizeof path, "%s/azAZ09-_%%60%%7B%%40%%5B%%2F%%3A.worker-0", folder);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+// Where a service manager starts workers without a standard input.
+static void a_slot_whose_file_is_descriptor_0_is_given_back_too(void **state)
+{
+    int input = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    struct slot slot = open_slot("g"), again;
+    assert_int_equal(slot.file, STDIN_FILENO);
+    slot_close(&slot);
+    again = open_slot("g");
+    assert_int_equal(again.number, 0);
+    slot_close(&again);
+    if (input >= 0) {
+        assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
+        close(input);
+    }
+}
+
+// A file of a shorter name would be another worker's lock.
+static void a_path_beyond_the_system_s_limit_is_refused_and_not_cut(void **state)
+{
+    static char longest[PATH_MAX + 1];
+    struct slot slot;
+    struct error error;
+    for (int named = 0; named < 2; named++)
+        for (int excess = 0; excess < 2; excess++) {
+            size_t n_name = strlen(named ? "/g.member-pod-7" : "/g.worker-0");
+            size_t n = PATH_MAX - 1 - n_name + (size_t)excess;
+            memset(longest, '/', n);
+            memcpy(longest, folder, strlen(folder));
+            longest[n] = '\0';
+            enum status status = named ? slot_open_named(&slot, longest, "g", "pod-7", &error)
+                                       : slot_open(&slot, longest, "g", &error);
+            assert_int_equal(status, excess ? STATUS_REFUSE : STATUS_OK);
+            if (excess) {
+                assert_int_equal(slot.file, -1);
+                assert_non_null(strstr(error.text, "the path of "));
+            }
+            slot_close(&slot);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_slot_is_held_by_one_worker_and_keeps_its_id, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(a_slot_file_cut_short_gets_a_new_id, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_member_s_name_is_held_by_one_worker, make_folder, remove_folder),
+        cmocka_unit_test(without_a_file_a_slot_has_the_given_name_or_a_random_one),
+        cmocka_unit_test_setup_teardown(any_group_name_makes_a_file_name, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_group_whose_name_no_file_can_have_is_refused_by_its_length,
+                                        make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(each_end_of_a_range_of_characters_is_in_it, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(a_slot_whose_file_is_descriptor_0_is_given_back_too, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(a_path_beyond_the_system_s_limit_is_refused_and_not_cut, make_folder,
+                                        remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
