@@ -179,8 +179,7 @@ static void warn_of_open_transactions(const struct topic_reading *reading)
         line, sizeof line,
         "topic %s: in %d partitions a transaction stays open for more than %d s: what follows it is not read",
         reading->topic, (int)reading->n_waiting, KAFKA_SETTLE_MS / 1000);
-    if (config->log)
-        config->log(config->log_context, 4, line);
+    kafka_warn(config, line);
 }
 
 static enum status read_to_end(struct topic_reading *reading, enum kafka_end end, struct error *error)

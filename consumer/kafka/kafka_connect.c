@@ -22,8 +22,7 @@ static void warn_of_compaction(const struct kafka_config *config, const char *to
 {
     char line[ERROR_TEXT_BYTES];
     snprintf(line, sizeof line, "topic %s has cleanup.policy=compact: %s", topic, loss);
-    if (config->log)
-        config->log(config->log_context, 4, line);
+    kafka_warn(config, line);
 }
 
 static enum status read_settings(struct kafka_handle *handle, const char *topic,
@@ -91,8 +90,7 @@ static enum status take_slot(struct kafka_transport *kafka, struct error *error)
         line, sizeof line, "%s; %s", error->text,
         name ? "nothing here keeps another worker from taking the same name"
              : "this worker's name ends with it, and its partitions wait for the end of its session then");
-    if (config->log)
-        config->log(config->log_context, 4, line);
+    kafka_warn(config, line);
     return slot_open_without_file(&kafka->identity.slot, name, error);
 }
 

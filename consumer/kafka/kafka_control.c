@@ -121,8 +121,7 @@ static void log_malformed_record(const struct kafka_control *control, const rd_k
     char line[ERROR_TEXT_BYTES + 128];
     snprintf(line, sizeof line, "topic %s partition %" PRId32 " offset %" PRId64 " is no cancellation: %s",
              config->topics.control, message->partition, message->offset, error->text);
-    if (config->log)
-        config->log(config->log_context, 4, line);
+    kafka_warn(config, line);
 }
 
 static enum status handle_message(struct kafka_control *control, const rd_kafka_message_t *message,

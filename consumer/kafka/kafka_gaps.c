@@ -21,12 +21,6 @@ enum {
     LOOK_RETRY_MS = 5000, // after a query without an answer: each may take LOOK_TIMEOUT_MS
 };
 
-static void log_warning(const struct kafka_transport *kafka, const char *line)
-{
-    if (kafka->config->log)
-        kafka->config->log(kafka->config->log_context, 4, line);
-}
-
 // ---- noting gaps ----
 
 static int64_t count_finished(const struct offset_map *map, int64_t from, int64_t to)
@@ -111,7 +105,7 @@ static enum status count_deleted(struct kafka_transport *kafka, struct partition
                     gap->from == 0 ? "; a topic may be older than its group" : "");
     if (kafka->config->refuse_deleted)
         return kafka_stop(kafka, error);
-    log_warning(kafka, error->text);
+    kafka_warn(kafka->config, error->text);
     return STATUS_OK;
 }
 
@@ -197,7 +191,7 @@ void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,
              " of group %s was committed by another program, without an offset map: "
              "unfinished jobs below it are not answered, finished ones above it are answered again",
              committed->topic, committed->partition, committed->offset, kafka->config->group.name);
-    log_warning(kafka, line);
+    kafka_warn(kafka->config, line);
 }
 
 void kafka_gaps_warn_when_idle(struct kafka_transport *kafka)
@@ -220,5 +214,5 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka)
              "no partition for this worker: topic %s has %" PRId32
              ", and group %s more workers than that; it waits for one to leave",
              kafka->config->topics.jobs, n_partitions, kafka->config->group.name);
-    log_warning(kafka, line);
+    kafka_warn(kafka->config, line);
 }

@@ -131,6 +131,12 @@ static const char *const locked[] = {
     "group.protocol",
 };
 
+void kafka_warn(const struct kafka_config *config, const char *line)
+{
+    if (config->log)
+        config->log(config->log_context, 4, line);
+}
+
 int kafka_remaining_ms(int64_t deadline_ms)
 {
     int64_t remaining = deadline_ms - clock_ms();

@@ -32,6 +32,9 @@ struct kafka_handle {
 
 int kafka_remaining_ms(int64_t deadline_ms); // at least 0
 
+// A warning for the log, if the transport has one.
+void kafka_warn(const struct kafka_config *config, const char *line);
+
 // Our settings for the role, overridden by the user's. `id` is the client.id and the transactional.id or
 // group.instance.id. NULL: `error` names the invalid property.
 rd_kafka_conf_t *kafka_conf_create(const struct kafka_config *config, enum kafka_role role, const char *id,

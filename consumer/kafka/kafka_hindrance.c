@@ -18,12 +18,6 @@ static const char *const consequences[] = {
     [TOPIC_CONTROL] = "cancellations do not reach this worker",
 };
 
-static void log_warning(const struct kafka_transport *kafka, const char *line)
-{
-    if (kafka->config->log)
-        kafka->config->log(kafka->config->log_context, 4, line);
-}
-
 enum status kafka_hindrance_open(struct kafka_transport *kafka, struct error *error)
 {
     const struct kafka_config *config = kafka->config;
@@ -62,7 +56,7 @@ static void note_return(struct kafka_transport *kafka, int which)
         return; // tried again by the next poll
     kafka->hindrance.is_reported[which] = false;
     snprintf(line, sizeof line, "topic %.250s is there again", topic->name);
-    log_warning(kafka, line);
+    kafka_warn(kafka->config, line);
 }
 
 static enum status look_at_topic(struct kafka_transport *kafka, int which, struct error *error)
@@ -79,7 +73,7 @@ static enum status look_at_topic(struct kafka_transport *kafka, int which, struc
     snprintf(hindrance->text, sizeof hindrance->text, "Kafka at %.150s has no topic %.250s any more: %s",
              kafka->config->brokers, topic->name, consequences[which]);
     if (!hindrance->is_reported[which])
-        log_warning(kafka, hindrance->text);
+        kafka_warn(kafka->config, hindrance->text);
     hindrance->is_reported[which] = true;
     return STATUS_OK;
 }
@@ -96,7 +90,7 @@ static void look_at_silence(struct kafka_transport *kafka)
              "Kafka at %.150s: no broker has answered for %" PRId64 " s", kafka->config->brokers,
              silence_ms / 1000);
     if (is_new)
-        log_warning(kafka, hindrance->text);
+        kafka_warn(kafka->config, hindrance->text);
 }
 
 // An outage ends with the first answer to a question asked after it began, however long the answer takes.

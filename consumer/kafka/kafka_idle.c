@@ -40,7 +40,7 @@ static int64_t held_for_ms(struct kafka_transport *kafka, struct partition *part
 static void report_held(const struct kafka_transport *kafka, const struct partition *first, int32_t n_more)
 {
     char line[ERROR_TEXT_BYTES], more[64] = "";
-    if (!first || !kafka->config->log)
+    if (!first)
         return;
     if (n_more > 0)
         snprintf(more, sizeof more, " and %" PRId32 " more", n_more);
@@ -49,7 +49,7 @@ static void report_held(const struct kafka_transport *kafka, const struct partit
              "%s: a transaction stays open for more than %d s at offset %" PRId64
              ": what follows it is not delivered until it ends",
              kafka->config->topics.jobs, first->id, more, kafka->watch.held_ms / 1000, first->fetching.end);
-    kafka->config->log(kafka->config->log_context, 4, line);
+    kafka_warn(kafka->config, line);
 }
 
 // A worker that has jobs of other partitions makes progress.

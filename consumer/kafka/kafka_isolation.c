@@ -18,11 +18,9 @@ static void report_given_up(const struct kafka_transport *kafka, const struct jo
                             const struct error *refused)
 {
     char line[ERROR_TEXT_BYTES + 128];
-    if (!kafka->config->log)
-        return;
     snprintf(line, sizeof line, "job at partition %" PRId32 " offset %" PRId64 " fails: %s",
              job->source.partition, job->source.offset, refused->text);
-    kafka->config->log(kafka->config->log_context, 4, line);
+    kafka_warn(kafka->config, line);
 }
 
 static enum status give_up(struct kafka_transport *kafka, struct job *job, struct error *error)
