@@ -174,7 +174,7 @@ static enum status find_tokens(struct forcing *forcing, struct matcher *matcher,
     return status;
 }
 
-// The same, from what is kept of the state where it was come to before.
+// The same, from the tokens cached for the state (forced_runs.h).
 static enum status recall_tokens(struct forcing *forcing, struct sequence *sequence,
                                  const struct tokenizer *tokenizer)
 {

@@ -41,7 +41,7 @@ struct mirror {
     size_t n_jobs, n_results;
     struct mirror_partitions partitions;
     int64_t compact_at_ms, n_jobs_stored, n_results_stored;
-    bool told_groups; // a warning of results of other groups
+    bool groups_reported; // a warning of results of other groups
 };
 
 // ---- records ----
@@ -98,12 +98,12 @@ static bool is_of_other_group(struct mirror *mirror, const struct record *record
     const char *group = mirror->config->kafka->group.name;
     if (headers_are_of_group(record->headers, record->n_headers, group))
         return false;
-    if (!mirror->told_groups)
+    if (!mirror->groups_reported)
         log_write(LOG_WARNING,
                   "topic %s has results of other groups than %s: a job's first result counts, and the "
                   "table of workers is of group %s alone",
                   mirror->topics[TOPIC_RESULTS], group, group);
-    return mirror->told_groups = true;
+    return mirror->groups_reported = true;
 }
 
 // A record that is not a result of sheaf is skipped.
@@ -206,16 +206,16 @@ static enum status store_patiently(struct mirror *mirror, const struct mirror_re
 {
     int wait_ms = 50;
     enum status status;
-    bool told = false;
+    bool is_reported = false;
     while ((status = store_mirror(mirror->config->store, record, error)) == STATUS_RETRY) {
-        if (!told)
+        if (!is_reported)
             log_write(LOG_WARNING, "%s; trying again", error->text);
-        told = true;
+        is_reported = true;
         if (must_leave(mirror, wait_ms))
             return STATUS_RETRY;
         wait_ms = wait_ms * 2 < RETRY_MS_MAX ? wait_ms * 2 : RETRY_MS_MAX;
     }
-    if (told && status == STATUS_OK)
+    if (is_reported && status == STATUS_OK)
         log_write(LOG_INFO, "working again");
     return status;
 }

@@ -152,18 +152,18 @@ static enum status check_share(const struct worker *worker, struct error *error)
 }
 
 // Reports reduced batches and their end.
-static void tell_of_suspects(struct worker *worker)
+static void log_suspects(struct worker *worker)
 {
-    if (worker->records.n_suspects > 0 && !worker->records.told_suspects)
+    if (worker->records.n_suspects > 0 && !worker->records.suspects_reported)
         log_write(LOG_INFO,
                   "%d job%s may have been running when a worker died or stalled (more"
                   " may be found): until they are answered at most %d of them are"
                   " computed at a time, and each alone that was there at two such ends",
                   worker->records.n_suspects, worker->records.n_suspects == 1 ? "" : "s", GATE_FEW);
-    if (worker->records.n_suspects == 0 && worker->records.told_suspects)
+    if (worker->records.n_suspects == 0 && worker->records.suspects_reported)
         log_write(LOG_INFO,
                   "the jobs that may have been running when a worker died are answered: full batches again");
-    worker->records.told_suspects = worker->records.n_suspects > 0;
+    worker->records.suspects_reported = worker->records.n_suspects > 0;
 }
 
 static void cancel_jobs(void *context, struct text dataset, struct text job_id, int64_t until_s)
@@ -230,7 +230,7 @@ static enum status take_records(struct worker *worker, struct error *error)
     struct transport_events events = {worker, receive_record, cancel_jobs, revoke_partitions,
                                       lose_partitions};
     enum status status = transport->impl->poll(transport, 0, worker->polls.paused ? 0 : room, &events, error);
-    tell_of_suspects(worker);
+    log_suspects(worker);
     if (status == STATUS_OK)
         status = check_share(worker, error);
     if (status == STATUS_OK)

@@ -50,7 +50,7 @@ struct worker_records {
     int32_t n_recent, n_recent_dead; // recent records, and the dead letters among them
     int64_t n_dead_published;
     int32_t n_suspects; // jobs in flight that may have killed a worker
-    bool told_suspects;
+    bool suspects_reported;
 };
 
 struct worker_stop {

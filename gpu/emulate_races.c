@@ -28,11 +28,11 @@ struct page {
 
 static struct page *pages; // open addressing, a power of 2, half full at most
 static size_t n_pages, n_places;
-static void (*tell_race)(const struct emulate_race *race);
+static void (*receive_race)(const struct emulate_race *race);
 
-void emulate_races_tell(void (*tell)(const struct emulate_race *race))
+void emulate_races_report_to(void (*receive)(const struct emulate_race *race))
 {
-    tell_race = tell;
+    receive_race = receive;
 }
 
 static size_t place_of(uintptr_t number)
@@ -93,8 +93,8 @@ static void report_race(const struct touch *before, const struct touch *now, uin
 {
     struct emulate_race race = {(const void *)address, before->access, now->access, before->thread,
                                 now->thread,           before->block,  now->block};
-    assert(tell_race && "threads touch the same memory without an order: a debugger shows `race`");
-    tell_race(&race);
+    assert(receive_race && "threads touch the same memory without an order: a debugger shows `race`");
+    receive_race(&race);
 }
 
 // A store follows all loads that are kept. A load that adds to them makes a crowd.
@@ -124,7 +124,7 @@ static void note_access(const void *memory, size_t size, enum emulate_access acc
                         .n_warp_syncs = moment.n_warp_syncs,
                         .thread = (uint16_t)moment.thread,
                         .access = (uint8_t)access};
-    bool told = false;
+    bool is_reported = false;
     for (uintptr_t at = (uintptr_t)memory; at < (uintptr_t)memory + size; at++) {
         struct byte_touches *touches = touches_of(at);
         bool race = is_race(&touches->store, &now, moment.shared);
@@ -133,9 +133,9 @@ static void note_access(const void *memory, size_t size, enum emulate_access acc
             race = is_race(&touches->loads, &now, moment.shared);
             before = &touches->loads;
         }
-        if (race && !told)
+        if (race && !is_reported)
             report_race(before, &now, at);
-        told |= race;
+        is_reported |= race;
         if (access == EMULATE_LOADS)
             add_load(&touches->loads, &now);
         else

@@ -33,7 +33,7 @@ struct emulate_race {
 };
 
 // Callback for races; NULL, the default: an assert fails.
-void emulate_races_tell(void (*tell)(const struct emulate_race *race));
+void emulate_races_report_to(void (*receive)(const struct emulate_race *race));
 
 #ifdef __cplusplus
 }

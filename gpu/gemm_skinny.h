@@ -91,7 +91,7 @@ skinny_chunk(const struct product_plan &plan, const panel_place places[n_panels]
 template <enum tensor_type type, int n_panels, int n_columns>
 static __global__ void __launch_bounds__(32 * SKINNY_WARPS_MAX) gemm_skinny(const struct product_plan plan)
 {
-    // [warps][panels, columns][32 lanes] float4, then the totals: one warp's worth
+    // [warps][panels, columns][32 lanes] float4, then the totals, as many as one warp has
     float *parts = (float *)dynamic_shared();
     enum { N_SUMS = n_panels * n_columns * 128 };
     int n_warps = (int)blockDim.x / 32, warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;

@@ -67,7 +67,7 @@ size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint);
 // replaces (Unicode 15, section 3.9, "U+FFFD Substitution of Maximal Subparts"). At least 1. *unfinished: the
 // bytes end before the character does.
 size_t utf8_bad_length(const char *data, size_t size, bool *unfinished);
-// Whether a terminal shows the character: not those that it obeys (C0, DEL, C1) and not those that reorder or
+// Whether a terminal shows the character: not control characters (C0, DEL, C1) and not those that reorder or
 // break lines (U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069).
 bool utf8_is_printable(uint32_t codepoint);
 // Makes a C string one line of valid UTF-8, for texts that quote outside bytes: what is not printable becomes

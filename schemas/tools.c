@@ -20,7 +20,7 @@ static enum status member_expected(struct decoding *decoding, size_t index, cons
     return request_expected(decoding, path, expected, got ? got : &missing);
 }
 
-// Names stand in the text of calls, so that they must not look like a format's own characters.
+// Names are part of the text of calls, so that they must not look like a format's own characters.
 static bool is_name(const struct value *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:";

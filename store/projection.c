@@ -105,8 +105,8 @@ static enum status id_of(struct store *store, const struct job *job, int64_t *id
 }
 
 // Some jobs had rows before, or are listed twice: the new ones have the highest n_new ids, each counted once.
-static enum status tell_apart(struct store *store, const struct published_job *published, int n_new,
-                              struct dataset_totals *totals, struct error *error)
+static enum status separate_new(struct store *store, const struct published_job *published, int n_new,
+                                struct dataset_totals *totals, struct error *error)
 {
     int64_t last_id = sqlite3_last_insert_rowid(store->database.sqlite);
     bool counted[PROJECTION_ROWS] = {false}; // by id, the highest first
@@ -131,7 +131,7 @@ enum status projection_add_jobs(struct store *store, const struct published_job 
     int n_new;
     enum status status = insert_jobs(store, published, PROJECTION_ROWS, &n_new, error);
     if (status == STATUS_OK && n_new < PROJECTION_ROWS)
-        return tell_apart(store, published, n_new, totals, error);
+        return separate_new(store, published, n_new, totals, error);
     for (int i = 0; i < PROJECTION_ROWS && status == STATUS_OK; i++)
         status = totals_add(totals, published[i].job, true, published[i].finished_at_us, error);
     return status;

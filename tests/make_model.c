@@ -110,7 +110,7 @@ static void add_latent_keys(struct maker *maker)
     add_key(maker, "attention.value_length_mla", GGUF_U32, MADE_HEAD_VALUE);
 }
 
-// How experts are picked in the families that tell.
+// Routing keys, in the families that have them.
 static void add_routing_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;

@@ -25,9 +25,9 @@ static void count_types(const struct gguf *gguf, struct type_count counts[TENSOR
     }
 }
 
-// Prints the memory that a worker would need here. For a model too large for this machine it prints that, and
+// Plans the memory that a worker would need here. For a model too large for this machine `error` says so, and
 // the file is described nevertheless.
-static void tell_memory(const struct model *model, struct limits_plan *plan, struct error *error)
+static void plan_memory(const struct model *model, struct limits_plan *plan, struct error *error)
 {
     struct limits_wanted wanted = {0};
     if (limits_derive(plan, model, machine_memory_available(), &wanted, error) != STATUS_OK)
@@ -152,7 +152,7 @@ enum status command_inspect(const struct settings *settings, struct error *error
     enum status status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
     if (status == STATUS_OK) {
         struct error memory_error = {0};
-        tell_memory(runtime.model, &plan, &memory_error);
+        plan_memory(runtime.model, &plan, &memory_error);
         count_types(runtime.model->gguf, counts);
         if (settings->json)
             print_json(&runtime, counts, &plan);

@@ -16,10 +16,10 @@ struct status_listing {
     struct buffer out;
     bool json;
     struct store_totals totals;
-    int64_t n_datasets, n_unfinished, n_workers, n_waiting, n_suspects, n_suspects_told;
+    int64_t n_datasets, n_unfinished, n_workers, n_waiting, n_suspects, n_suspects_shown;
 };
 
-enum { SUSPECTS_TOLD_MAX = 20 };
+enum { SUSPECTS_SHOWN_MAX = 20 };
 
 static void format_seconds(char out[16], double seconds)
 {
@@ -175,7 +175,7 @@ static void list_suspect(void *context, const struct suspect_job *job)
     struct status_listing *listing = context;
     struct buffer *out = &listing->out;
     if (listing->json) {
-        buffer_add_string(out, listing->n_suspects_told++ ? ",{\"dataset\":" : "{\"dataset\":");
+        buffer_add_string(out, listing->n_suspects_shown++ ? ",{\"dataset\":" : "{\"dataset\":");
         json_encode_string(job->dataset, out);
         buffer_add_string(out, ",\"custom_id\":");
         json_encode_string(job->custom_id, out);
@@ -183,7 +183,7 @@ static void list_suspect(void *context, const struct suspect_job *job)
                           job->attempts, states[job->state]);
         return;
     }
-    buffer_add_string(out, listing->n_suspects_told++
+    buffer_add_string(out, listing->n_suspects_shown++
                                ? ""
                                : "\njobs that may have killed workers, the worst first:\n");
     buffer_add_printable(out, job->dataset, 0);
@@ -203,7 +203,7 @@ static enum status add_waiting(struct status_listing *listing, struct store *sto
     if (listing->json)
         buffer_add_string(&listing->out, "],\"suspects\":[");
     if (status == STATUS_OK && listing->n_suspects)
-        status = store_suspects(store, dataset, SUSPECTS_TOLD_MAX, list_suspect, listing, error);
+        status = store_suspects(store, dataset, SUSPECTS_SHOWN_MAX, list_suspect, listing, error);
     return status;
 }
 

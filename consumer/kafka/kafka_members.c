@@ -11,8 +11,9 @@ enum {
     GIVE_UP_MS = 20000,           // without an answer, until the next request has a new client
 };
 
-static rd_kafka_resp_err_t tell_group(rd_kafka_event_t *event,
-                                      void (*tell)(void *context, const rd_kafka_MemberDescription_t *member),
+static rd_kafka_resp_err_t read_group(rd_kafka_event_t *event,
+                                      void (*receive)(void *context,
+                                                      const rd_kafka_MemberDescription_t *member),
                                       void *context, bool *is_stable)
 {
     size_t n_groups = 0;
@@ -26,7 +27,7 @@ static rd_kafka_resp_err_t tell_group(rd_kafka_event_t *event,
         return rd_kafka_error_code(fault);
     *is_stable = rd_kafka_ConsumerGroupDescription_state(groups[0]) == RD_KAFKA_CONSUMER_GROUP_STATE_STABLE;
     for (size_t i = 0; i < rd_kafka_ConsumerGroupDescription_member_count(groups[0]); i++)
-        tell(context, rd_kafka_ConsumerGroupDescription_member(groups[0], i));
+        receive(context, rd_kafka_ConsumerGroupDescription_member(groups[0], i));
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
@@ -76,7 +77,7 @@ static rd_kafka_event_t *await_answer(struct kafka_asking *asking, int64_t deadl
 
 rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafka_config *config,
                                   int timeout_ms,
-                                  void (*tell)(void *context, const rd_kafka_MemberDescription_t *member),
+                                  void (*receive)(void *context, const rd_kafka_MemberDescription_t *member),
                                   void *context, bool *is_stable)
 {
     int64_t deadline_ms = clock_ms() + timeout_ms;
@@ -95,7 +96,7 @@ rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafk
         return RD_KAFKA_RESP_ERR__TIMED_OUT;
     rd_kafka_resp_err_t code = rd_kafka_event_error(event);
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
-        code = tell_group(event, tell, context, is_stable);
+        code = read_group(event, receive, context, is_stable);
     rd_kafka_event_destroy(event);
     // The client remembers the coordinator for as long as it is asked (librdkafka 2.0.2): a new one looks it up.
     if (code == RD_KAFKA_RESP_ERR_NOT_COORDINATOR)

@@ -68,5 +68,5 @@ bool offset_map_is_full(const struct offset_map *map);
 uint32_t offset_map_crc(int64_t offset, const unsigned char *bytes, size_t size);
 // The metadata: tag, then base64 of a CRC-32 (little-endian; over the watermark as 8 little-endian bytes,
 // then the bitmap) and the bitmap: bit i % 8 of byte i / 8 is offset watermark + i, zero bytes at the end
-// left out. What follows a "." is not the map's (suspects.h).
+// left out. Text behind a "." belongs to the suspects (suspects.h).
 void offset_map_encode(const struct offset_map *map, struct buffer *out);

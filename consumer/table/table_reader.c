@@ -262,7 +262,7 @@ static enum status next_object(struct table_reader *reader, struct value *object
     return decode_line(reader, line, object, row, error);
 }
 
-// Members mostly stand in the columns' order.
+// Members are mostly in the columns' order.
 static size_t find_member(const struct table_reader *reader, size_t i, struct text key)
 {
     return i < reader->columns.n && text_equal(reader->columns.names[i], key)

@@ -271,7 +271,7 @@ static inline struct lanes shaped_scores(struct lanes x, int first, const struct
     return x;
 }
 
-// The largest of the shaped scores, which stand in `scores` afterwards; with a bare positive scale, the
+// The largest of the shaped scores, which are stored in `scores`; with a bare positive scale, the
 // largest of the scores as they are, whose product with the scale it is: rounding keeps the order.
 ALWAYS_INLINE struct lanes largest_score(float *scores, int begin, int end,
                                          const struct attention_scoring *scoring, bool bare)

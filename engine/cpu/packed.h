@@ -65,7 +65,7 @@ struct packed_format {
     const int8_t *values;  // [16]: quants are indices into it
 };
 
-// Inlined wherever a kernel is compiled for one type, so that the switch folds away.
+// Inlined wherever a kernel is compiled for one type, so that the switch is resolved at compile time.
 ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
 {
     switch (type) {

@@ -1,6 +1,6 @@
 // One tile of a quantized product for AVX2: a panel's 16 outputs, in two sides of 8, by up to 4 rows. Written
-// once for all types; `type` and `n_rows` are constants wherever it is inlined, and what they decide folds
-// away.
+// once for all types; `type` and `n_rows` are constants wherever it is inlined, so that
+// branches on them are resolved at compile time.
 //
 // vpmaddubsw multiplies unsigned quants of 8 outputs with 4 inputs of a row and adds neighbors to int16.
 // Quants of few bits leave room there for the sums of several registers (SPAN) before they are widened to

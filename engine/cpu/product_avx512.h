@@ -1,6 +1,6 @@
 // One tile of a quantized product for AVX-512 with VNNI: a panel of 16 outputs by up to 12 rows, everything
-// in registers. Written once for all types; `type` and `n_rows` are constants wherever it is inlined, and
-// what they decide folds away.
+// in registers. Written once for all types; `type` and `n_rows` are constants wherever it is inlined, so
+// that branches on them are resolved at compile time.
 //
 // A block's 8 registers of quants (4 inputs of 16 outputs each) are unpacked one after another; vpdpbusd adds
 // the products with 4 inputs of a row, broadcast from memory, to that row's int32 sums. Weights are its

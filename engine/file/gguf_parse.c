@@ -77,7 +77,7 @@ static enum status take_string(struct gguf_reader *reader, struct text *string)
     return status;
 }
 
-// Keys and names stand in messages and logs: text without control characters.
+// Keys and names are printed in messages and logs: text without control characters.
 static enum status take_name(struct gguf_reader *reader, const char *noun, size_t size_max, struct text *name)
 {
     enum status status = take_string(reader, name);

@@ -10,11 +10,11 @@
 // on, each in the order of the document; then members that no `properties` names, in any order.
 //
 // Keys: a name that the schema declares (by properties, required, dependent keywords) occurs once in an
-// object, wherever it may stand, and never again as a key of additionalProperties or patternProperties, in no
-// spelling. Keys of those two, and of an object of any members, are free: the same one may stand twice,
+// object, in any place, and never again as a key of additionalProperties or patternProperties, in no
+// spelling. Keys of those two, and of an object of any members, are free: the same one may occur twice,
 // because which ones there were is no state of a grammar. Readers take the last of two members; it satisfies
-// the schema, since each does by itself. What would depend on their number (minProperties above the declared
-// ones) or on a certain one (a negated additionalProperties) is refused.
+// the schema, since each does by itself. Keywords that depend on their number (minProperties above the
+// declared ones) or on a certain one (a negated additionalProperties) are refused.
 #pragma once
 
 #include "engine/grammar/rules.h"

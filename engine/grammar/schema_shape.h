@@ -7,7 +7,7 @@
 //   arrays and
 //            objects as unions of conjunctive constraints whose items and members are formulas again.
 //
-// Shapes are closed under intersection and union. What a negation can't express refuses the schema (struct
+// Shapes are closed under intersection and union. A schema whose negation has no shape is refused (struct
 // schema_refusal). Internal to engine/grammar/json_schema*.c. Not thread-safe.
 #pragma once
 

@@ -20,8 +20,8 @@ enum activation_kind {
     ACTIVATION_GELU,
     ACTIVATION_GELU_TANH,
     ACTIVATION_RELU_SQUARED,
-    // The tanh form from half precision to half precision: 0 up to -10, x from 10 on. What a GGUF engine's
-    // table of 65536 entries gives (github.com/ggml-org/ggml, src/ggml-cpu/vec.h, ggml_vec_gelu_f32).
+    // The tanh form from half precision to half precision: 0 up to -10, x from 10 on: the values of a GGUF
+    // engine's table of 65536 entries (github.com/ggml-org/ggml, src/ggml-cpu/vec.h, ggml_vec_gelu_f32).
     ACTIVATION_GELU_HALF,
     // gpt-oss: with g at most 7 and u within -7..7: g sigmoid(1.702 g) (u + 1); without u: g sigmoid(1.702
     // g).

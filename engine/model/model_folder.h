@@ -1,11 +1,11 @@
 // A Hugging Face folder as it is downloaded, opened as if it were a GGUF file: config.json becomes
-// key-values, the tensors of its safetensors files get GGUF's names and order of rows. What the two worlds
-// write differently:
-//   - Llama's q and k rows stand by halves there and by adjacent pairs here: they are reordered
+// key-values, the tensors of its safetensors files get GGUF's names and order of rows. The two formats
+// differ in:
+//   - Llama's q and k rows are ordered by halves there and by adjacent pairs here: they are reordered
 //   - Gemma's norms lack the 1 that is added to them
-//   - GPT-2's matrices stand transposed, GPT-NeoX's and Falcon's q, k and v head by head
+//   - GPT-2's matrices are transposed, GPT-NeoX's and Falcon's q, k and v head by head
 //   - each expert's matrices are tensors of their own
-//   - gpt-oss's and Granite's experts stand in one tensor, gate and up mixed
+//   - gpt-oss's and Granite's experts are stored in one tensor, gate and up mixed
 //   - Llama 3's rope scaling is numbers there and a tensor of divisors here
 //   - a model of images and text holds its language model under another name; the rest is left out, as the
 //     name says

@@ -200,7 +200,7 @@ static void read_sizes(struct config *config)
     shape->tied = read_truth(config, "tie_word_embeddings", config->out->family->tied);
 }
 
-// How experts are picked, of the model_types that tell (by default at least).
+// Routing keys, of the model_types whose config.json has them or whose defaults are known.
 static void put_routing(struct config *config)
 {
     const struct value *function = find_setting(config, "scoring_func"),
@@ -487,7 +487,7 @@ static void put_yarn(struct config *config, const struct value *scaling, int64_t
     if (latent && all != 0.0) { // DeepSeek's attention takes the square of it; nothing else is on top then
         put_number(config, "rope.scaling.yarn_log_multiplier", 0.1 * all);
         usual = 1.0;
-    } else if (m == 1.0 && all != 0.0) { // as converters tell it
+    } else if (m == 1.0 && all != 0.0) { // as converters determine it
         put_number(config, "rope.scaling.yarn_log_multiplier", all);
         usual /= yarn_magnitude(factor, all);
     }

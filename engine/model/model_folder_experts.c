@@ -1,4 +1,4 @@
-// Experts whose matrices stand in one tensor, gate and up mixed: a part of each one's rows, as a tensor of
+// Experts whose matrices are stored in one tensor, gate and up mixed: a part of each one's rows, as a tensor of
 // its own.
 #include "engine/model/model_folder_parts.h"
 

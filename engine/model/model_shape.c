@@ -77,7 +77,7 @@ int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwi
     return value;
 }
 
-// Latent attention: a head's dims are named _mla where the plain names tell what pages keep.
+// Latent attention: a head's dims are named _mla where the plain names are the dims in the pages.
 static void read_latent(struct key_reader *reader, struct model_shape *shape)
 {
     shape->latent.dim = read_size(reader, "attention.kv_lora_rank", -1, 1, MODEL_HEAD_DIM_MAX);

@@ -83,7 +83,7 @@ static const struct split_definition default_punctuation = {RUN, .set = {CLASS_P
 static const struct split_definition falcon_punctuation = {RUN, .set = {CLASS_PUNCTUATION, false,
                                                                         RANGES(falcon_symbols)}};
 
-// " ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+": the parentheses and the bar stand in the
+// " ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+": the parentheses and the bar are items of the
 // bracket.
 static const struct split_range bloom_stops[] = {{'!', '!'},       {'(', ')'},       {',', ','},
                                                  {'.', '.'},       {'?', '?'},       {'|', '|'},
@@ -345,7 +345,7 @@ static const struct {
     {"\\s+$", &trailing_space},
 };
 
-// Line ends may stand in the expression as themselves.
+// Line ends may be in the expression unescaped.
 static bool same_expression(struct text expression, const char *known)
 {
     for (size_t i = 0; i < expression.size; i++) {

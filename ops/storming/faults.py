@@ -144,7 +144,7 @@ def reset_offsets(storm, rng):
     return True
 
 
-# What the report calls it, the function, and how many of it there are to a thousand kills of workers.
+# Its name in the report, the function, and how many of it there are to a thousand kills of workers.
 FAULTS = {
     "kill worker": (kill_worker, 1000),
     "stop worker": (stop_worker, 80),

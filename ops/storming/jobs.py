@@ -31,7 +31,7 @@ def make_jobs(number, n_jobs, seed):
 
 class Submission(threading.Thread):
     """Submits the datasets one after the other with `sheaf submit`, some twice, and rubbish between them with kcat: each
-    when its share of the faults is behind, which share() tells, so that there is work as long as anything breaks."""
+    when its share of the faults is behind, which share() returns, so that there is work as long as anything breaks."""
 
     def __init__(self, sheaf, cluster, folder, n_datasets, n_jobs, share, seed, counts):
         super().__init__(daemon=True)
@@ -62,7 +62,7 @@ class Submission(threading.Thread):
                     self.submit(number)  # somebody is not sure that it worked
                     self.counts["datasets submitted twice"] += 1
                 self.rubbish(number)
-        except Exception as fault:  # told by the storm's own thread
+        except Exception as fault:  # reported by the storm's own thread
             self.fault = fault
 
     def submit(self, number):

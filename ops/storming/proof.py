@@ -44,7 +44,7 @@ class Terminal:
 
 
 def read_jobs(cluster):
-    """{(partition, offset): Job}. What bears no name is called after its place."""
+    """{(partition, offset): Job}. A record without a name is called after its place."""
     jobs = {}
     for record in cluster.read(cluster.topics["jobs"]):
         headers = record["headers"]

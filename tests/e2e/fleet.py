@@ -51,7 +51,7 @@ def a_mirror_holds_what_all_the_workers_stores_hold(test):
     assert constrained == 17 and forced > 17, (constrained, forced)
     totals = {row[0]: row[1:5] for row in test.query(TOTALS, "fleet.db")}
     assert totals == {"good": (150, 150, 0, 0), "mixed": (42, 40, 2, 0)}, totals
-    # Who did what: as many rows as each worker's store has, under the worker's name.
+    # The work of each: as many rows as each worker's store has, under the worker's name.
     made = sorted(test.query("SELECT count(*) FROM jobs GROUP BY made_by", "fleet.db"))
     assert made == sorted((len(rows(test, f"{name}.db")),) for name in ("first", "second") if rows(test, f"{name}.db")), made
     assert sorted(test.query("SELECT n_done + n_failed FROM fleet", "fleet.db")) == made

@@ -39,7 +39,7 @@ def the_deployment_is_complete_and_its_parts_fit(test):
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["port"] in ports and container[probe]["httpGet"]["path"] in ("/healthz", "/readyz")
     assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
-    # What sheaf writes is in a volume.
+    # sheaf writes to a volume.
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     for option in ("model", "store", "config", "metrics-token"):
         path = options_of(container)[option]

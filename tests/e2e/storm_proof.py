@@ -119,7 +119,7 @@ def letters(world):
     return world.records["w-dead"]
 
 
-# What is done to the world: the checks that must fail, and perhaps others beside (what is wrong once can show twice).
+# Changes to the records, and the checks that must fail, and perhaps others beside (what is wrong once can show twice).
 IN_THE_TOPICS = {
     "a result is lost": (lambda w: results(w).remove(w.result(0, 0)), {"jobs lost"}),
     "the second of two that were asked for is lost": (lambda w: results(w).remove(w.result(*AGAIN)), {"jobs lost"}),

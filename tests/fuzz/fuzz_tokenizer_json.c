@@ -1,4 +1,4 @@
-// Any bytes as tokenizer.json, and after a NUL as tokenizer_config.json. What is accepted must encode any
+// Any bytes as tokenizer.json, and after a NUL as tokenizer_config.json. An accepted file must encode any
 // text to ids of its vocabulary.
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"

@@ -56,8 +56,8 @@ wanted() {
     [[ ! ${ONLY:-} || " $ONLY " == *" $1 "* ]]
 }
 
-# start NAME SECONDS COMMAND...: in the background, at most so long, and never beyond the part's end. What it writes
-# stands in WORK/NAME.log and, when it has ended, at the end of OUT/log.txt. Exit status 77 (no device) and skipped cases
+# start NAME SECONDS COMMAND...: in the background, at most so long, and never beyond the part's end. Its output
+# is in WORK/NAME.log and, when it has ended, at the end of OUT/log.txt. Exit status 77 (no device) and skipped cases
 # are failures here.
 start() {
     local name=$1 limit=$2 left=$((part_ends - SECONDS)) override="LIMIT_${1//-/_}"

@@ -162,7 +162,7 @@ static const struct sum_case sum_cases[] = {
     // the sum is truncated, not rounded
     {1.0f, {1.0f, 1.0f}, {{0, -24, 1}, {1, -25, 1}}},
     {1.0f, {0x1.fffffep-1f, 0x1.fffffep-1f}, {{0, -24, -1}}},
-    // what cancels is exact before it is lost: the large ones stand in one group of 8
+    // what cancels is exact before it is lost: the large ones are in one group of 8
     {0x1p-20f, {0x1p-20f, 0x1p-20f}, {{0, 4, 1}, {1, 4, -1}}},
     {0x1p-22f, {0.0f, 0.0f}, {{0, 4, 1}, {1, 4, -1}}},
     // in two groups of 8, on 8.0, the first sum is rounded to float32 before the second cancels its largest

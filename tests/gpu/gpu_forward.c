@@ -409,8 +409,8 @@ static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state
     model_close(model);
 }
 
-// A subject takes seconds under the address sanitizer. What it looks at, the host's side and the kernels'
-// bounds, is the same for all, and gpu_products and gpu_attention show it every shape.
+// A subject takes seconds under the address sanitizer. The host's side and the kernels' bounds are the
+// same for all, and gpu_products and gpu_attention show it every shape.
 #ifdef __SANITIZE_ADDRESS__
 enum { STRIDE = 7 };
 #else

@@ -1,5 +1,5 @@
 // The bytes that a device must give, predicted: a fixed set of products, attention, row-wise kernels and
-// draws, at the widths of production models, whose results' hashes stand in golden_bytes.txt.
+// draws, at the widths of production models, whose results' hashes are in golden_bytes.txt.
 //
 //   gpu_golden FILE          compares; names every case that differs
 //   gpu_golden FILE write    writes the emulation's hashes, of both capabilities

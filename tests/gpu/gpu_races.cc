@@ -32,7 +32,7 @@ __attribute__((no_sanitize("thread"))) static void count_race(const struct emula
         first_race = *race;
 }
 
-// What the block's threads do with each other's items between storing and loading.
+// The synchronization of a block's threads between storing an item and loading each other's.
 enum order { NOTHING, BARRIER, WARP_BARRIER, SHUFFLE };
 
 static __global__ void pass_on(enum order order, int distance, int *out)
@@ -161,7 +161,7 @@ static void atomic_operations_are_no_race_among_themselves(void **)
 
 int main()
 {
-    emulate_races_tell(count_race);
+    emulate_races_report_to(count_race);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_of_a_block_need_a_barrier),
         cmocka_unit_test(lanes_of_a_warp_need_one_too_and_a_shuffle_is_none),

@@ -91,7 +91,7 @@ static size_t n_partitions_of(const struct member *member)
     return member->transport->impl->figures(member->transport, figures, 0);
 }
 
-// Works until nothing is left in its partitions, which must be at least n_partitions; the exit status tells.
+// Works until nothing is left in its partitions, which must be at least n_partitions; the exit status is 0 then.
 static void work(struct member *member, uint32_t seed, size_t n_partitions)
 {
     uint64_t random_state = seed;

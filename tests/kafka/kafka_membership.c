@@ -124,8 +124,8 @@ static void a_rebalance_of_kip_848_goes_on_while_an_assignment_waits(void **stat
     a_member_follows_a_rebalance_while_offsets_are_in_doubt("two-consumer", GROUP_PROTOCOL_CONSUMER);
 }
 
-// Each member's epoch grows when another one comes or goes, and no event tells those that keep their
-// partitions.
+// Each member's epoch grows when another one joins or leaves, and members that keep their
+// partitions get no event.
 static void a_member_of_kip_848_commits_after_others_came_and_went(void **state)
 {
     if (!has_kip_848())

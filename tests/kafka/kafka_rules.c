@@ -343,7 +343,7 @@ static void poll_until_outdated(const char *how)
     assert_int_equal(count_records(first.config.topics.results), 10);
 }
 
-// Else the maps of the old topic would tell which jobs of the new one are done, and its running jobs answer
+// Else the maps of the old topic would mark jobs of the new one as done, and its running jobs answer
 // for the new ones at their offsets.
 static void a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_new_topic(void **state)
 {

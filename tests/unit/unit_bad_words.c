@@ -28,7 +28,7 @@ static struct job *make_job(int number)
     snprintf(id, sizeof id, "%d", number);
     struct job *job = job_of(tokens, 1 + number % 20, LENGTH, id);
     job->request.sampling.seed = (uint64_t)number;
-    job->request.sampling.logprobs = true; // they tell the tokens
+    job->request.sampling.logprobs = true; // they name the tokens
     job->request.stop.ignore_eos = true;
     return job;
 }

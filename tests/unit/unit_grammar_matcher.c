@@ -311,7 +311,7 @@ static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary 
     recognizer_destroy(recognizer);
 }
 
-// Special tokens stand in the vocabulary under their names; neither their spelling nor loose bytes are them.
+// Special tokens are in the vocabulary under their names; neither their spelling nor loose bytes are them.
 static void a_special_token_is_one_token_and_no_text(void **state)
 {
     enum { BEGIN, END, BEGINS, SPELLED, LETTER, LOOSE, HALF, STOP, N };

@@ -1,6 +1,6 @@
 // A backend of two sides (engine/hybrid.h) over two CPU backends, which give the same bytes: whatever is
-// placed wherever, the result is that of one of them alone, bit for bit. What crosses too late, too seldom or
-// with too few rows shows.
+// placed wherever, the result is that of one of them alone, bit for bit. A transfer that is late, missing or
+// has too few rows changes it.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "engine/hybrid.h"

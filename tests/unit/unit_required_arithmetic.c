@@ -29,7 +29,7 @@ static void a_worker_has_every_required_part(void **state)
     static const char *const met[] = {"backend=cuda-sm90", "kv-type=f16 backend=cuda-sm90",
                                       " placement=device ", "model=9f86d081884c7d65", NAME};
     static const struct {
-        const char *required, *told;
+        const char *required, *text;
     } unmet[] = {
         {"backend=cuda-sm80", "backend=cuda-sm80, this worker has backend=cuda-sm90"},
         {"backend=cuda-sm9", "this worker has backend=cuda-sm90"},
@@ -44,7 +44,7 @@ static void a_worker_has_every_required_part(void **state)
             fail_msg("%s: %s", met[i], error.text);
     for (size_t i = 0; i < sizeof unmet / sizeof *unmet; i++) {
         assert_int_equal(required_arithmetic_check(unmet[i].required, NAME, &error), STATUS_REFUSE);
-        if (!strstr(error.text, unmet[i].told))
+        if (!strstr(error.text, unmet[i].text))
             fail_msg("%s: %s", unmet[i].required, error.text);
     }
 }

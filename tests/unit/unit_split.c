@@ -134,7 +134,7 @@ static void cut(struct split_pattern **patterns, size_t n_patterns, const char *
 
 static uint64_t random_state;
 
-// Characters that the patterns tell apart.
+// Characters that the patterns distinguish.
 // clang-format off
 static const char *const alphabet[] = {
     " ", " ", "  ", "\n", "\r", "\r\n", "\t", "a", "b", "Z", "A", "'s", "'S", "'ll", "'LL", "'re", "'vE",

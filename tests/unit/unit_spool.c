@@ -65,10 +65,10 @@ static enum status count(void *context, struct text record, struct error *unused
     return STATUS_OK;
 }
 
-static enum status stop(void *context, struct text record, struct error *told)
+static enum status stop(void *context, struct text record, struct error *refused)
 {
     (void)context, (void)record;
-    return error_set(told, STATUS_REFUSE, ERROR_FILE, "no room");
+    return error_set(refused, STATUS_REFUSE, ERROR_FILE, "no room");
 }
 
 static void memory_is_bounded_however_many_there_are(void **state)

@@ -318,16 +318,16 @@ static void write_suspect(void *context, const struct suspect_job *job)
                       (int)job->custom_id.size, job->custom_id.data, job->crashes, job->attempts, job->state);
 }
 
-static void assert_told(struct store *store, const char *dataset, size_t n_suspects, const char *expected)
+static void assert_shown(struct store *store, const char *dataset, size_t n_suspects, const char *expected)
 {
-    struct buffer told = {0};
-    assert_int_equal(store_waiting(store, text_from_string(dataset), write_waiting, &told, &error),
+    struct buffer shown = {0};
+    assert_int_equal(store_waiting(store, text_from_string(dataset), write_waiting, &shown, &error),
                      STATUS_OK);
-    assert_int_equal(store_suspects(store, text_from_string(dataset), n_suspects, write_suspect, &told,
+    assert_int_equal(store_suspects(store, text_from_string(dataset), n_suspects, write_suspect, &shown,
                                     &error),
                      STATUS_OK);
-    assert_string_equal(told.size ? told.data : "", expected);
-    buffer_finish(&told);
+    assert_string_equal(shown.size ? shown.data : "", expected);
+    buffer_finish(&shown);
 }
 
 static void what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects(void **state)
@@ -338,10 +338,10 @@ static void what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects(v
     submit_urgent(store, "past", 4, 1);
     submit_urgent(store, "later", 4, INT64_C(4000000000));
     submit(store, "b", 0, 2);
-    assert_told(store, "", 9,
-                "a 4: 2+0 late 1 suspects 0\na 0: 3+0 late 0 suspects 0\nb 0: 2+0 late 0 suspects 0\n");
-    assert_told(store, "b", 9, "b 0: 2+0 late 0 suspects 0\n");
-    assert_told(store, "none", 9, "");
+    assert_shown(store, "", 9,
+                 "a 4: 2+0 late 1 suspects 0\na 0: 3+0 late 0 suspects 0\nb 0: 2+0 late 0 suspects 0\n");
+    assert_shown(store, "b", 9, "b 0: 2+0 late 0 suspects 0\n");
+    assert_shown(store, "none", 9, "");
     store_close(store);
     die_computing("", false);  // anyone may have been it
     die_computing("1", false); // a-1 and b-1
@@ -349,8 +349,8 @@ static void what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects(v
     struct claims claims = claim(store, "b", 2);
     int64_t alone = claims.jobs[0]->source.offset;
     assert_int_equal(store_suspect(store, &alone, 1, SUSPECT_ALONE, &error), STATUS_OK);
-    assert_told(store, "b", 9, "b 0: 0+2 late 0 suspects 2\nb b-1 2/3 0\nb b-0 1/3 2\n");
-    assert_told(store, "a", 1, "a 4: 2+0 late 1 suspects 2\na 0: 3+0 late 0 suspects 3\na a-1 2/2 0\n");
+    assert_shown(store, "b", 9, "b 0: 0+2 late 0 suspects 2\nb b-1 2/3 0\nb b-0 1/3 2\n");
+    assert_shown(store, "a", 1, "a 4: 2+0 late 1 suspects 2\na 0: 3+0 late 0 suspects 3\na a-1 2/2 0\n");
     drop(&claims);
     store_close(store);
 }

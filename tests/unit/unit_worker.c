@@ -424,10 +424,10 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
     stage = stage_open(1500, 60);
     stage.config.limits.dead_percent = 1;
     assert_int_equal(stage_run(&stage), STATUS_REFUSE);
-    char told[64];
+    char expected[64];
     assert_true(stage.script->n_dead_letters > 0);
-    snprintf(told, sizeof told, " %d were published as dead letters", stage.script->n_dead_letters);
-    assert_non_null(strstr(stage.error.text, told));
+    snprintf(expected, sizeof expected, " %d were published as dead letters", stage.script->n_dead_letters);
+    assert_non_null(strstr(stage.error.text, expected));
     stage_close(&stage);
     // Too few say nothing.
     stage = stage_open(WORKER_SHARE_LEAST - 1, 300);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Renders expressions.txt (one a line; also each of its parts between commas) and statements.txt (separated by
 ---- lines) with Python's jinja2, set up as Hugging Face transformers does for chat templates, and writes cases.json.
-What the interpreter refuses by name is in refused.json (with its error) and left out. Needs python3-jinja2. Run here: python3 make_cases.py"""
+Templates that the interpreter refuses by name are in refused.json (with the error) and left out. Needs python3-jinja2. Run here: python3 make_cases.py"""
 import datetime
 import json
 import warnings
@@ -21,7 +21,7 @@ VARIABLES = {
     "tree": [{"v": 1, "c": [{"v": 2, "c": [{"v": 3}]}, {"v": 4}]}, {"v": 5}],
     "floats": [0.1, 1e16, 1e-5, 123456789.123, 1e22, -0.0, 3.0, 1.5e300, 2.5, 0.30000000000000004],
 }
-# What is known to differ: addresses, jinja's folding of constants, lipsum's chance, `self`, Python's own names.
+# Known differences: addresses, jinja's folding of constants, lipsum's chance, `self`, Python's own names.
 DIFFERENT = ("{{ none[0:1] }}", "{{ 5[0:1] }}", "{{ lipsum() }}", "{{ self }}", "{{ namespace }}", "{{ range }}")
 
 
