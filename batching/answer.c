@@ -217,10 +217,10 @@ static void rank_sequences(const struct prompt *prompt, const struct sequence **
     for (int32_t i = 0; i < n; i++) {
         int32_t place = i;
         if (prompt->job->request.best_of)
-            while (place > 0 && mean_logprob(ranked[place - 1]) < mean_logprob(&prompt->sequences[i]))
+            while (place > 0 && mean_logprob(ranked[place - 1]) < mean_logprob(&prompt->sequences.items[i]))
                 place--;
         memmove(ranked + place + 1, ranked + place, (size_t)(i - place) * sizeof *ranked);
-        ranked[place] = &prompt->sequences[i];
+        ranked[place] = &prompt->sequences.items[i];
     }
 }
 

@@ -189,8 +189,8 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
         figures->queued_us = now - prompt->times.taken_us;
     }
     figures->forced_tokens = 0;
-    for (int32_t i = 0; i < prompt->n_sequences; i++)
-        figures->forced_tokens += prompt->sequences[i].answer.n_forced;
+    for (int32_t i = 0; i < prompt->sequences.n; i++)
+        figures->forced_tokens += prompt->sequences.items[i].answer.n_forced;
     prompt_finish_job(prompt, b->config.environment.tokenizer);
     if (is_host_fault(b, prompt))
         return;
@@ -310,13 +310,13 @@ static void note_deadline(struct batcher *b, const struct job *job)
 // Adds the prompt's sequences to the window. False: out of memory, none was added.
 static bool add_to_window(struct batcher *b, struct prompt *prompt)
 {
-    for (int32_t i = 0; i < prompt->n_sequences; i++) {
-        if (prompt->sequences[i].answer.finish_reason != FINISH_NONE ||
-            window_add(&b->window, &prompt->sequences[i]))
+    for (int32_t i = 0; i < prompt->sequences.n; i++) {
+        if (prompt->sequences.items[i].answer.finish_reason != FINISH_NONE ||
+            window_add(&b->window, &prompt->sequences.items[i]))
             continue;
         while (--i >= 0)
-            if (prompt->sequences[i].answer.finish_reason == FINISH_NONE)
-                window_remove(&b->window, &prompt->sequences[i], false);
+            if (prompt->sequences.items[i].answer.finish_reason == FINISH_NONE)
+                window_remove(&b->window, &prompt->sequences.items[i], false);
         return false;
     }
     return true;
@@ -335,15 +335,15 @@ static void start_sequence(struct batcher *b, struct sequence *sequence)
 // Makes the prompt's sequences wait, or finishes it at once when it failed or none has anything to compute.
 static void enter_window(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
-    prompt->n_unfinished = 0;
-    prompt->first = NULL;
-    for (int32_t i = 0; i < prompt->n_sequences && prompt->error.status == STATUS_OK; i++) {
-        const struct sequence *sequence = &prompt->sequences[i];
-        start_sequence(b, &prompt->sequences[i]);
-        if (sequence->answer.finish_reason == FINISH_NONE && prompt->n_unfinished++ == 0)
-            prompt->first = sequence;
+    prompt->sequences.n_unfinished = 0;
+    prompt->sequences.first = NULL;
+    for (int32_t i = 0; i < prompt->sequences.n && prompt->error.status == STATUS_OK; i++) {
+        const struct sequence *sequence = &prompt->sequences.items[i];
+        start_sequence(b, &prompt->sequences.items[i]);
+        if (sequence->answer.finish_reason == FINISH_NONE && prompt->sequences.n_unfinished++ == 0)
+            prompt->sequences.first = sequence;
     }
-    if (prompt->n_unfinished == 0 || prompt->error.status != STATUS_OK)
+    if (prompt->sequences.n_unfinished == 0 || prompt->error.status != STATUS_OK)
         finish_prompt(b, prompt, finished);
     else if (!add_to_window(b, prompt))
         batcher_note_fault(b, "prefix tree");
@@ -407,8 +407,8 @@ static void collect_constraints(struct batcher *b, struct job_list *finished)
 
 static void stop_prompt(struct batcher *b, struct prompt *prompt)
 {
-    for (int32_t i = 0; i < prompt->n_sequences; i++)
-        scheduler_remove(b, &prompt->sequences[i]);
+    for (int32_t i = 0; i < prompt->sequences.n; i++)
+        scheduler_remove(b, &prompt->sequences.items[i]);
 }
 
 static void finish_sequence(struct batcher *b, struct sequence *sequence, struct job_list *finished)
@@ -422,7 +422,7 @@ static void finish_sequence(struct batcher *b, struct sequence *sequence, struct
     scheduler_remove(b, sequence);
     if (failed)
         stop_prompt(b, prompt); // the job has failed, so its other choices are not returned either
-    if (failed || --prompt->n_unfinished == 0)
+    if (failed || --prompt->sequences.n_unfinished == 0)
         finish_prompt(b, prompt, finished);
 }
 

@@ -17,8 +17,8 @@ struct prompt *prompt_create(struct job *job)
         return NULL;
     }
     prompt->job = job;
-    prompt->sequences = sequences;
-    prompt->n_sequences = n;
+    prompt->sequences.items = sequences;
+    prompt->sequences.n = n;
     for (int32_t i = 0; i < n; i++)
         sequences[i] = (struct sequence){.prompt = prompt, .choice = (uint32_t)i};
     return prompt;
@@ -28,17 +28,17 @@ void prompt_destroy(struct prompt *prompt)
 {
     if (!prompt)
         return;
-    for (int32_t i = 0; i < prompt->n_sequences; i++) {
-        free(prompt->sequences[i].cache.pages);
-        free(prompt->sequences[i].answer.generated);
-        free(prompt->sequences[i].answer.logprobs);
-        matcher_finish(&prompt->sequences[i].constrained.matcher);
-        buffer_finish(&prompt->sequences[i].answer.text);
+    for (int32_t i = 0; i < prompt->sequences.n; i++) {
+        free(prompt->sequences.items[i].cache.pages);
+        free(prompt->sequences.items[i].answer.generated);
+        free(prompt->sequences.items[i].answer.logprobs);
+        matcher_finish(&prompt->sequences.items[i].constrained.matcher);
+        buffer_finish(&prompt->sequences.items[i].answer.text);
     }
     token_array_finish(&prompt->tokens);
     token_array_finish(&prompt->branch_tokens);
     token_array_finish(&prompt->vocabulary.bad_words);
-    free(prompt->sequences);
+    free(prompt->sequences.items);
     free(prompt->vocabulary.masks);
     free(prompt);
 }

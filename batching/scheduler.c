@@ -125,7 +125,7 @@ static void admit_sequence(struct batcher *b, struct sequence *sequence, int32_t
     sequence->cache.n_computed = n_cached < first ? n_cached : first;
     // The prompt is one for all its sequences, and so is what was cached of it: the first finds what other
     // jobs computed, the next ones what this job did.
-    sequence->cache.n_shared = sequence == prompt->first ? sequence->cache.n_computed : 0;
+    sequence->cache.n_shared = sequence == prompt->sequences.first ? sequence->cache.n_computed : 0;
     sequence->running = true;
     sequence->admission = b->n_admissions++;
     prompt->job->figures.cached_tokens += sequence->cache.n_shared;

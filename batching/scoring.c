@@ -36,7 +36,7 @@ static enum status tokenize_choice(struct prompt *prompt, const struct prompt_en
 static enum status tokenize_choices(struct prompt *prompt, const struct prompt_environment *environment)
 {
     const struct request *request = &prompt->job->request;
-    struct sequence *branches = prompt->sequences + request_n_sequences(request);
+    struct sequence *branches = prompt->sequences.items + request_n_sequences(request);
     if (request->scores.include_end && tokenizer_eos(environment->tokenizer) < 0)
         return error_set(&prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                          "choice_logprobs_include_end: the model has no token that ends an answer");
@@ -58,7 +58,7 @@ static enum status tokenize_choices(struct prompt *prompt, const struct prompt_e
 
 static enum status prepare_prompt(struct prompt *prompt, const struct prompt_environment *environment)
 {
-    struct sequence *first = &prompt->sequences[0];
+    struct sequence *first = &prompt->sequences.items[0];
     struct arena *arena = &prompt->job->arena;
     const struct sample_result none = {0};
     const struct token_logprob start = {prompt->tokens.ids[0], NAN};
@@ -118,9 +118,9 @@ enum status scoring_prepare(struct prompt *prompt, const struct prompt_environme
 int64_t scoring_positions(const struct prompt *prompt)
 {
     int64_t most = 0;
-    for (int32_t i = 0; i < prompt->n_sequences; i++) {
-        int64_t n =
-            (int64_t)prompt->sequences[i].scoring.first_target + prompt->sequences[i].scoring.n_targets;
+    for (int32_t i = 0; i < prompt->sequences.n; i++) {
+        int64_t n = (int64_t)prompt->sequences.items[i].scoring.first_target +
+                    prompt->sequences.items[i].scoring.n_targets;
         most = n > most ? n : most;
     }
     return most;
@@ -207,7 +207,7 @@ static void decide_answer(struct result *result)
 static bool put_choice_logprobs(struct prompt *prompt)
 {
     struct job *job = prompt->job;
-    const struct sequence *branches = prompt->sequences + request_n_sequences(&job->request);
+    const struct sequence *branches = prompt->sequences.items + request_n_sequences(&job->request);
     int32_t n = request_n_branches(&job->request);
     if (n == 0)
         return true;

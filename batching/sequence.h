@@ -34,6 +34,13 @@ struct prompt_times {
     int64_t taken_us, admitted_us, first_token_us;
 };
 
+struct prompt_sequences {
+    struct sequence *items; // [n] request_n_sequences() answers, then the branches
+    int32_t n, n_unfinished;
+    // of those with something to compute the first: cached tokens of the prompt are counted with it
+    const struct sequence *first;
+};
+
 // A job while the batcher owns it.
 struct prompt {
     struct job *job;
@@ -47,11 +54,7 @@ struct prompt {
     struct text echo; // the prompt's text, if it is printed before the answer
     struct prompt_vocabulary vocabulary;
     struct prompt_rules rules;
-    struct sequence *sequences; // [n_sequences] request_n_sequences() answers, then the branches
-    int32_t n_sequences;
-    int32_t n_unfinished; // sequences
-    // of those with something to compute the first: what was cached of the prompt is counted with it
-    const struct sequence *first;
+    struct prompt_sequences sequences;
     struct list_link link; // of the batcher's prompts
     struct prompt_times times;
     // Of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of the host:

@@ -97,8 +97,8 @@ static int64_t level_share(int64_t n_free, int64_t n_held, int64_t n_others_hold
 }
 
 // Near the end: lowers *n_most. The level is that of the last commit, or of the last time that jobs became
-// free (submitted, released, a dead worker's) or the number of workers changed: computed at every claim it would rise
-// with this worker's own.
+// free (submitted, released, a dead worker's) or the number of workers changed: computed at every claim it
+// would rise with this worker's own.
 static enum status lower_to_level(struct store *store, struct text dataset, int64_t n_unfinished,
                                   int64_t n_held, int64_t *n_most, struct error *error)
 {

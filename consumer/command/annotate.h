@@ -81,8 +81,8 @@ void annotate_end_record(const struct annotate *annotate, int64_t seed, int32_t 
 enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row,
                             struct buffer *record, bool *is_left_out, struct error *error) WARN_UNUSED;
 // The seed of a row's first answer; that of each further one is the next number. Without one that was given,
-// it is a hash of the request, and of the number of equal requests before it (`draws`) where equal rows draw for
-// themselves.
+// it is a hash of the request, and of the number of equal requests before it (`draws`) where equal rows draw
+// for themselves.
 enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *draws,
                                  const struct buffer *record, int64_t *seed, struct error *error) WARN_UNUSED;
 // Reads the table and plans the order of its rows, and of their fields where a template lists them

@@ -218,9 +218,9 @@ static double steps_for(const struct step_cost *cost, double n_jobs)
     return fmax(by_sequences, by_tokens) + one;
 }
 
-// Half of the 95 % interval: of the answers' lengths, to which a share of the time is proportional, and of the steps'
-// times, that of `steps` to go as well as the mean's of those seen. 0: nothing is to go, or the sample is too
-// small for an interval: a line through one or two steps fits them exactly.
+// Half of the 95 % interval: of the answers' lengths, to which a share of the time is proportional, and of
+// the steps' times, that of `steps` to go as well as the mean's of those seen. 0: nothing is to go, or the
+// sample is too small for an interval: a line through one or two steps fits them exactly.
 static double time_margin(const struct sampling_report *report, const struct step_cost *cost, double seconds,
                           double steps)
 {

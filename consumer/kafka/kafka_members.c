@@ -98,7 +98,8 @@ rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafk
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         code = read_group(event, receive, context, is_stable);
     rd_kafka_event_destroy(event);
-    // The client remembers the coordinator for as long as it is asked (librdkafka 2.0.2): a new one looks it up.
+    // The client remembers the coordinator for as long as it is asked (librdkafka 2.0.2): a new one looks it
+    // up.
     if (code == RD_KAFKA_RESP_ERR_NOT_COORDINATOR)
         kafka_asking_close(asking, clock_ms());
     return code;

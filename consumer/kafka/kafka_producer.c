@@ -146,7 +146,7 @@ static enum status judge_fault(struct kafka_producer *producer, rd_kafka_error_t
     const char *brokers = producer->handle.config->brokers;
     if (is_fenced && is_young)
         error_set(error, STATUS_REFUSE, ERROR_BROKER,
-                  "Kafka at %s: %s: another submission of the same dataset has begun; it goes on", brokers,
+                  "Kafka at %s: %s: another submission of the same dataset has begun; it continues", brokers,
                   what);
     else
         error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY, ERROR_BROKER,

@@ -14,7 +14,7 @@ enum {
     TOPICS_MAX = 8,                   // that one call requires
     LOOK_UP_TIMEOUT_MS = 500,         // one of several
     CREATE_TIMEOUT_MS = 15000,        // for new topics to have leaders
-    UNKNOWN_PATIENCE_MS = 3000,       // for the brokers to tell each other of a partition
+    UNKNOWN_PATIENCE_MS = 3000,       // until all brokers know of a partition
     STOP_STEP_MS = 250,               // between two looks for a signal
     LOOK_ENDS_TIMEOUT_MS = 3000,      // one of several, while a signal may end them
     RETRY_WAIT_NS = 20000000,         // between two queries while brokers elect leaders

@@ -261,7 +261,7 @@ static enum status parse_piece(struct csv_reader *reader, struct text piece, str
         return reject_record(reader, row, line, column + (int64_t)taken + 1,
                              "a quote inside a field must be doubled, and the field quoted", error);
     if (reader->record.has_lone_return || is_ended_oddly(reader, piece))
-        return reject_record(reader, row, line, column + 1, "a CR without LF must stand in quotes", error);
+        return reject_record(reader, row, line, column + 1, "a CR without LF must be in quotes", error);
     if (reader->record.n_bytes > TABLE_ROW_BYTES_MAX)
         return reject_record(reader, row, reader->record.first_line, 1,
                              "the row has more than 16 MiB, or a quote is not closed", error);

@@ -27,7 +27,7 @@ struct sharing {
     int32_t *rows;        // [n_rows]
     int32_t *group_of;    // [n_sequences] or -1
     int32_t *first_state; // [n_sequences] number of a grouped sequence's first row
-    struct shared_run *candidates;
+    struct shared_candidate *candidates;
 };
 
 // Room for n_max sequences and rows. Errors: ERROR_OUT_OF_MEMORY.

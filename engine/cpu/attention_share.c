@@ -5,7 +5,7 @@
 #include <string.h>
 
 // A group as it grows: its first sequence represents it.
-struct shared_run {
+struct shared_candidate {
     const struct step_sequence *leader;
     int32_t n_sequences;
     int32_t n_segments; // shared by all; of one sequence alone: not known yet
@@ -65,7 +65,7 @@ static int32_t best_candidate(const struct sharing *sharing, int32_t n, const st
     int32_t best = -1;
     *n_segments = 0;
     for (int32_t i = 0; i < n; i++) {
-        const struct shared_run *candidate = &sharing->candidates[i];
+        const struct shared_candidate *candidate = &sharing->candidates[i];
         if (candidate->leader->pages[0] != sequence->pages[0])
             continue;
         int32_t common = common_segments(candidate->leader, sequence, page_positions);
@@ -97,9 +97,9 @@ static int32_t candidates_gather(struct sharing *sharing, struct attention_seque
         int32_t n_segments, best = best_candidate(sharing, n, sequence, page_positions, &n_segments);
         if (best < 0) {
             best = n++;
-            sharing->candidates[best] = (struct shared_run){.leader = sequence, .group = -1};
+            sharing->candidates[best] = (struct shared_candidate){.leader = sequence, .group = -1};
         }
-        struct shared_run *candidate = &sharing->candidates[best];
+        struct shared_candidate *candidate = &sharing->candidates[best];
         candidate->n_segments = n_segments;
         candidate->n_sequences++;
         candidate->n_rows += sequence->n_tokens;
@@ -113,7 +113,7 @@ void sharing_find(struct sharing *sharing, struct attention_sequences sequences,
     int32_t n_candidates = candidates_gather(sharing, sequences, page_positions);
     sharing->n_groups = sharing->n_rows = 0;
     for (int32_t i = 0; i < n_candidates; i++) {
-        struct shared_run *candidate = &sharing->candidates[i];
+        struct shared_candidate *candidate = &sharing->candidates[i];
         if (candidate->n_sequences < 2)
             continue;
         candidate->group = sharing->n_groups++;

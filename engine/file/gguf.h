@@ -97,8 +97,8 @@ enum status gguf_load(const struct gguf *gguf, const struct tensor *tensor, stru
 
 // Hash of all that the model is read from, the files' names excepted: every byte of a GGUF's parts; of a
 // model put together in memory, every byte of the weights that it is made from and its key-values. Reads all
-// of it, on the pool (NULL: on this thread). After an interrupt (NULL: none) it returns at once and the hash has
-// no meaning.
+// of it, on the pool (NULL: on this thread). After an interrupt (NULL: none) it returns at once and the hash
+// has no meaning.
 uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool, const struct interrupt *interrupt);
 // Whether the files are as they were when they were opened (engine/file/mapped_file.h). Errors:
 // STATUS_RESTART, ERROR_MODEL_FILE.

@@ -38,8 +38,8 @@ static void put_padding(struct buffer *out)
 static void note_fault(struct gguf_writer *writer, const char *what, struct text name)
 {
     if (writer->fault.status == STATUS_OK)
-        error_set(&writer->fault, STATUS_REFUSE, ERROR_MODEL_FILE, "%s %.*s: can't stand in a GGUF file",
-                  what, name.size < 128 ? (int)name.size : 128, name.data ? name.data : "");
+        error_set(&writer->fault, STATUS_REFUSE, ERROR_MODEL_FILE, "%s %.*s: can't be in a GGUF file", what,
+                  name.size < 128 ? (int)name.size : 128, name.data ? name.data : "");
 }
 
 static void put_key(struct gguf_writer *writer, struct text key, enum gguf_kind kind)

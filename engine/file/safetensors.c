@@ -22,7 +22,8 @@ struct safetensors {
     struct arena arena; // headers
 };
 
-// Item sizes of the format's types; a file may have tensors of the unreadable ones as long as nobody asks for them.
+// Item sizes of the format's types; a file may have tensors of the unreadable ones as long as nobody asks for
+// them.
 static const struct {
     const char *name;
     uint32_t bytes;

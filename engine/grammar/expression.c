@@ -266,7 +266,8 @@ static bool is_repeated_set(const struct expressions *pool, uint32_t id)
     return node->kind == KIND_REPEAT && expression_node(pool, node->a)->kind == KIND_SET;
 }
 
-// Repetitions of one code point each, as lengths and character classes are, become one. False: there are no two.
+// Repetitions of one code point each, as lengths and character classes are, become one. False: there are no
+// two.
 static bool join_repeated_sets(struct expressions *pool, struct id_list *list)
 {
     struct expression_node joined = {.a = EXPRESSION_ANY, .b = 0, .c = EXPRESSION_UNBOUNDED};

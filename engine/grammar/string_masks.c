@@ -71,7 +71,8 @@ static bool expand_plain(struct string_masks *masks, uint32_t id)
     return true;
 }
 
-// Whether STRING_PLAIN_LETTERS plain characters may follow, whichever they are: found in the order of their number.
+// Whether STRING_PLAIN_LETTERS plain characters may follow, whichever they are: found in the order of their
+// number.
 static bool any_plain_follows(struct string_masks *masks, const struct byte_state *state)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -92,8 +93,8 @@ static bool any_plain_follows(struct string_masks *masks, const struct byte_stat
     return true;
 }
 
-// Whether all texts of the class's bytes, as long as its tokens are, lead from the state to live ones, and those are
-// few.
+// Whether all texts of the class's bytes, as long as its tokens are, lead from the state to live ones, and
+// those are few.
 static bool stays_among_few(struct byte_automaton *automaton, uint32_t state, const struct token_class *class)
 {
     uint32_t states[CLASS_STATES] = {state}, depths[CLASS_STATES] = {0}, n = 1;
@@ -146,7 +147,7 @@ static bool add_exit(struct string_masks *masks, struct string_mask *mask, uint3
     return false;
 }
 
-// Counts a state that a token comes to, each once.
+// Counts a state that a token leads to, each once.
 static bool count_state(struct string_masks *masks, uint32_t state, struct string_mask *mask)
 {
     struct expressions *pool = masks->automaton->pool;

@@ -1,5 +1,5 @@
-// Masks inside one JSON string: which tokens stay inside it or close it, found with the terminal's automaton alone
-// and kept for all sets that are in the same place of the same string. Internal to engine/grammar/.
+// Masks inside one JSON string: which tokens stay inside it or close it, found with the terminal's automaton
+// alone and kept for all sets that are in the same place of the same string. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/byte_automaton.h"

@@ -1,5 +1,5 @@
-// Experts whose matrices are stored in one tensor, gate and up mixed: a part of each one's rows, as a tensor of
-// its own.
+// Experts whose matrices are stored in one tensor, gate and up mixed: a part of each one's rows, as a tensor
+// of its own.
 #include "engine/model/model_folder_parts.h"
 
 #include <string.h>

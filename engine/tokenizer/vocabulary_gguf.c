@@ -9,24 +9,24 @@
 
 #include <string.h>
 
-struct gguf_source {
+struct vocabulary_source {
     const struct gguf *gguf;
     struct vocabulary *vocabulary;
     struct error *error;
 };
 
-static enum status refuse_model_file(struct gguf_source *source, const char *what)
+static enum status refuse_model_file(struct vocabulary_source *source, const char *what)
 {
     return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s", what);
 }
 
-static enum status out_of_memory(struct gguf_source *source)
+static enum status out_of_memory(struct vocabulary_source *source)
 {
     return error_set(source->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
 }
 
 // An array of `n_items` (0: any number) of strings or numbers; *found false when it is absent.
-static enum status read_array(struct gguf_source *source, const char *key, bool strings, size_t n_items,
+static enum status read_array(struct vocabulary_source *source, const char *key, bool strings, size_t n_items,
                               struct gguf_array *array, bool *found)
 {
     enum status status = gguf_array(source->gguf, key, array, found, source->error);
@@ -41,7 +41,7 @@ static enum status read_array(struct gguf_source *source, const char *key, bool 
     return STATUS_OK;
 }
 
-static enum status read_tokens(struct gguf_source *source)
+static enum status read_tokens(struct vocabulary_source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;
     struct gguf_array array;
@@ -71,7 +71,7 @@ static enum status read_tokens(struct gguf_source *source)
     return STATUS_OK;
 }
 
-static enum status read_types(struct gguf_source *source)
+static enum status read_types(struct vocabulary_source *source)
 {
     static const uint16_t flags_of[] = {
         [1] = TOKEN_NORMAL,       [2] = TOKEN_UNKNOWN, [3] = TOKEN_CONTROL,
@@ -89,7 +89,7 @@ static enum status read_types(struct gguf_source *source)
     return status;
 }
 
-static enum status read_scores(struct gguf_source *source)
+static enum status read_scores(struct vocabulary_source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;
     struct gguf_array array;
@@ -112,7 +112,7 @@ static enum status read_scores(struct gguf_source *source)
 }
 
 // "left right"; a first blank belongs to the left.
-static enum status read_merges(struct gguf_source *source)
+static enum status read_merges(struct vocabulary_source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;
     struct gguf_array array;
@@ -145,7 +145,7 @@ static enum status read_merges(struct gguf_source *source)
 }
 
 // An id outside the vocabulary counts as absent, as does one that no key gives.
-static enum status read_id(struct gguf_source *source, const char *key, int32_t *id)
+static enum status read_id(struct vocabulary_source *source, const char *key, int32_t *id)
 {
     uint32_t value;
     bool found = false;
@@ -160,7 +160,7 @@ static enum status read_id(struct gguf_source *source, const char *key, int32_t 
 // Keys decide, each for its kind of end; spelling where there is none. An eos that is known to end a turn
 // (Qwen's is
 // <|im_end|>) says nothing of the text's end.
-static enum status read_ends(struct gguf_source *source)
+static enum status read_ends(struct vocabulary_source *source)
 {
     static const struct {
         const char *key;
@@ -195,7 +195,7 @@ static enum status read_ends(struct gguf_source *source)
     return STATUS_OK;
 }
 
-static enum status read_ids(struct gguf_source *source)
+static enum status read_ids(struct vocabulary_source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;
     const struct {
@@ -212,7 +212,7 @@ static enum status read_ids(struct gguf_source *source)
 }
 
 // A file that asks for bos or eos must say which token that is.
-static enum status read_additions(struct gguf_source *source)
+static enum status read_additions(struct vocabulary_source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;
     static const char bos_key[] = "tokenizer.ggml.add_bos_token";
@@ -239,7 +239,7 @@ static enum status read_additions(struct gguf_source *source)
 
 // Phi-3's special tokens take the white space after them away (tokenizer_config.json: "rstrip"), which GGUF
 // has no key for: the model is known by its name.
-static enum status flag_stripping(struct gguf_source *source)
+static enum status flag_stripping(struct vocabulary_source *source)
 {
     struct text name = {0};
     enum status status = gguf_text(source->gguf, "general.name", &name, NULL, source->error);
@@ -259,7 +259,7 @@ static enum status flag_stripping(struct gguf_source *source)
     return STATUS_OK;
 }
 
-static enum status open_splitter(struct gguf_source *source, const char *pre)
+static enum status open_splitter(struct vocabulary_source *source, const char *pre)
 {
     struct text name = {0};
     enum status status = gguf_text(source->gguf, "tokenizer.ggml.pre", &name, NULL, source->error);
@@ -278,7 +278,7 @@ static enum status open_splitter(struct gguf_source *source, const char *pre)
     return STATUS_OK;
 }
 
-static enum status read_model(struct gguf_source *source, const char *pre)
+static enum status read_model(struct vocabulary_source *source, const char *pre)
 {
     struct vocabulary *vocabulary = source->vocabulary;
     struct text model = {0};
@@ -305,7 +305,7 @@ static enum status read_model(struct gguf_source *source, const char *pre)
 enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error)
 {
-    struct gguf_source source = {gguf, vocabulary, error};
+    struct vocabulary_source source = {gguf, vocabulary, error};
     enum status status = read_model(&source, pre);
     if (status == STATUS_OK)
         status = read_tokens(&source);

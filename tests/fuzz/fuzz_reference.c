@@ -1,7 +1,7 @@
 // Grammars against a slow matcher that enumerates: the input is read as a few rules over the letters a and b,
 // which are written in GBNF, in Lark's notation and, without references, as a regex. The texts that each
-// compiled grammar accepts, and the letters that may follow, are compared with the set of all words of up to WORD_MAX
-// letters, computed from the rules as sets of words (the least solution of the rules as equations).
+// compiled grammar accepts, and the letters that may follow, are compared with the set of all words of up to
+// WORD_MAX letters, computed from the rules as sets of words (the least solution of the rules as equations).
 #include "engine/grammar/grammar.h"
 #include "tests/fuzz/fuzz.h"
 

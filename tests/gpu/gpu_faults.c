@@ -357,7 +357,7 @@ static int lose(int step)
     made_close(&made);
     bool good = ended.status == STATUS_RESTART && ended.code == ERROR_DEVICE &&
                 jobs.n_jobs + finished.n_jobs == N_JOBS && jobs.n_jobs > 0;
-    print_message("lost at step %d: %s; %zu jobs came back, %zu were finished\n", step, ended.text,
+    print_message("lost at step %d: %s; %zu jobs were released, %zu were finished\n", step, ended.text,
                   (size_t)jobs.n_jobs, (size_t)finished.n_jobs);
     for (struct job *job; (job = job_list_take(&jobs)) || (job = job_list_take(&finished));)
         job_destroy(job);

@@ -1,5 +1,5 @@
-// Steps on a device that is lost, or has too little memory for the model. The emulated device alone takes orders
-// to fail. Jobs on such a device: tests/gpu/gpu_faults.c.
+// Steps on a device that is lost, or has too little memory for the model. The emulated device alone takes
+// orders to fail. Jobs on such a device: tests/gpu/gpu_faults.c.
 #include "tests/gguf_writer.h"
 #include "tests/gpu/gpu_machine.h"
 

@@ -53,7 +53,7 @@ static void answer_all(void)
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; member.n_jobs < N_JOBS;) {
         member_poll_well(&member, N_JOBS);
         if (clock_ms() >= until_ms)
-            fail_msg("%zu of %d jobs came; waiting: \"%s\"; last log line: \"%s\"; warnings: %s",
+            fail_msg("%zu of %d jobs were received; waiting: \"%s\"; last log line: \"%s\"; warnings: %s",
                      member.n_jobs, N_JOBS, member.transport->impl->waiting(member.transport),
                      member.last_log, member.warnings);
     }

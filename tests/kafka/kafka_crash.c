@@ -91,7 +91,8 @@ static size_t n_partitions_of(const struct member *member)
     return member->transport->impl->figures(member->transport, figures, 0);
 }
 
-// Works until nothing is left in its partitions, which must be at least n_partitions; the exit status is 0 then.
+// Works until nothing is left in its partitions, which must be at least n_partitions; the exit status is 0
+// then.
 static void work(struct member *member, uint32_t seed, size_t n_partitions)
 {
     uint64_t random_state = seed;
@@ -458,7 +459,7 @@ static void of_two_members_of_one_name_one_goes_on(void **state)
     close_namesakes();
 }
 
-// ---- the broker goes ----
+// ---- a broker that stops ----
 
 static void outage(const char *name, const struct kafka_property *properties, size_t n_properties)
 {

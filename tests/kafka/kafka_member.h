@@ -29,7 +29,7 @@ struct member {
     char last_lost[64]; // " 1 2": partitions
     char last_log[512];
     char warnings[4096];   // log lines of syslog's level 4, one behind the other
-    int32_t last_attempts; // of the record that came last
+    int32_t last_attempts; // of the record received last
 };
 
 // Names that no other test uses, and a folder for the slots; nothing is opened. `name` is part of them.

@@ -143,7 +143,7 @@ static void hand_assignment(struct kafka_transport *kafka, const int *ids, int n
 }
 
 // librdkafka 2.0.2 rejoins the group while an assignment waits for its offsets, when partitions are added:
-// the next assignment comes without a revocation of the one before.
+// the next assignment is made without a revocation of the one before.
 static void an_assignment_takes_all_partitions_that_it_does_not_list(void **state)
 {
     static const int one[] = {1};

@@ -65,8 +65,8 @@ static void bad_utf8_becomes_one_character_for_each_maximal_part(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct prompt *prompt = make_prompt("{'prompt':'p'}");
-        buffer_add_string(&prompt->sequences[0].answer.text, cases[i].bytes);
-        prompt->sequences[0].answer.finish_reason = cases[i].reason;
+        buffer_add_string(&prompt->sequences.items[0].answer.text, cases[i].bytes);
+        prompt->sequences.items[0].answer.finish_reason = cases[i].reason;
         prompt_finish_job(prompt, NULL);
         assert_text(prompt->job, 0, cases[i].text);
         free_prompt(prompt);
@@ -79,7 +79,7 @@ static void offsets_count_characters_of_the_text(void **state)
     static const char *const pieces[] = {"\xC3\xA9t\xC3", "\xA9", "", "!\xFF", "END", "x"};
     static const int32_t expected[] = {0, 2, 3, 3, 5, 5};
     struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':0,'stop':'END'}");
-    struct sequence *sequence = &prompt->sequences[0];
+    struct sequence *sequence = &prompt->sequences.items[0];
     put_tokens(sequence, pieces, 6, -1.0f);
     sequence->answer.text.size -= 4;
     sequence->answer.finish_reason = FINISH_STOP;
@@ -98,8 +98,8 @@ static void the_best_of_many_are_returned_best_first(void **state)
         struct prompt *prompt = make_prompt(asks ? "{'prompt':'p','n':3,'best_of':4,'logprobs':0}"
                                                  : "{'prompt':'p','n':3,'best_of':4}");
         for (int i = 0; i < 4; i++) {
-            put_tokens(&prompt->sequences[i], &names[i], 1, logprobs[i]);
-            prompt->sequences[i].answer.finish_reason = FINISH_STOP;
+            put_tokens(&prompt->sequences.items[i], &names[i], 1, logprobs[i]);
+            prompt->sequences.items[i].answer.finish_reason = FINISH_STOP;
         }
         prompt_finish_job(prompt, NULL);
         const struct result *result = &prompt->job->result;
@@ -126,7 +126,7 @@ static void the_earliest_of_several_stops_ends_the_text(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct prompt *prompt = make_prompt(cases[i].record);
-        struct sequence *sequence = &prompt->sequences[0];
+        struct sequence *sequence = &prompt->sequences.items[0];
         prompt->max_tokens = 6;
         for (int32_t letter = 0; sequence->answer.finish_reason == FINISH_NONE; letter++)
             sequence_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
@@ -155,7 +155,7 @@ static void a_stop_that_is_included_stands_at_the_end_of_the_text(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct prompt *prompt = make_prompt(cases[i].record);
-        struct sequence *sequence = &prompt->sequences[0];
+        struct sequence *sequence = &prompt->sequences.items[0];
         prompt->max_tokens = 9;
         for (int32_t letter = 0; sequence->answer.finish_reason == FINISH_NONE; letter++)
             sequence_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
@@ -194,8 +194,8 @@ static void tokens_that_end_an_answer_are_masked_before_min_tokens(void **state)
     struct prompt *prompt =
         prepare_tokens("{'tokens':[5],'min_tokens':3,'stop_token_ids':[9,40]}", STATUS_OK, NULL);
     for (int32_t n_drawn = 0; n_drawn < 5; n_drawn++) {
-        prompt->sequences[0].answer.n_drawn = n_drawn;
-        const uint32_t *mask = sequence_allowed(&prompt->sequences[0]);
+        prompt->sequences.items[0].answer.n_drawn = n_drawn;
+        const uint32_t *mask = sequence_allowed(&prompt->sequences.items[0]);
         assert_int_equal(count_allowed(mask), n_drawn < 3 ? FAKE_VOCAB - 3 : FAKE_VOCAB);
         assert_int_equal(token_mask_has(mask, FAKE_EOS), n_drawn >= 3);
         assert_int_equal(token_mask_has(mask, 40), n_drawn >= 3);
@@ -205,10 +205,10 @@ static void tokens_that_end_an_answer_are_masked_before_min_tokens(void **state)
     prompt = prepare_tokens("{'tokens':[5],'allowed_token_ids':[1,9,210],'min_tokens':1,'ignore_eos':true}",
                             STATUS_OK, NULL);
     // an eos that ends nothing may be drawn
-    assert_int_equal(count_allowed(sequence_allowed(&prompt->sequences[0])), 3);
+    assert_int_equal(count_allowed(sequence_allowed(&prompt->sequences.items[0])), 3);
     free_prompt(prompt);
     prompt = prepare_tokens("{'tokens':[5],'stop_token_ids':[9]}", STATUS_OK, NULL);
-    assert_null(sequence_allowed(&prompt->sequences[0]));
+    assert_null(sequence_allowed(&prompt->sequences.items[0]));
     free_prompt(prompt);
 }
 
@@ -230,7 +230,7 @@ static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
     (void)state;
     enum { N = 300 }; // enough that their memory grows several times
     struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':2}");
-    struct sequence *sequence = &prompt->sequences[0];
+    struct sequence *sequence = &prompt->sequences.items[0];
     prompt->max_tokens = N;
     for (int32_t i = 0; i < N; i++)
         sequence_accept(sequence,
@@ -292,7 +292,7 @@ static void a_context_is_long_when_prompt_and_answer_pass_the_original_one(void 
 static void logprobs_of_an_empty_answer_are_there(void **state)
 {
     struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':2}");
-    prompt->sequences[0].answer.finish_reason = FINISH_STOP;
+    prompt->sequences.items[0].answer.finish_reason = FINISH_STOP;
     prompt_finish_job(prompt, NULL);
     assert_non_null(prompt->job->result.choices[0].logprobs);
     assert_int_equal(prompt->job->result.choices[0].n_tokens, 0);

@@ -102,8 +102,8 @@ static void check_answer(const struct job *job)
     }
 }
 
-// Runs a batch in which the allocation after n_good fails, and all after it unless fails_once. False: none was
-// needed any more.
+// Runs a batch in which the allocation after n_good fails, and all after it unless fails_once. False: none
+// was needed any more.
 static bool run_batch(struct fake_model *model, struct pool *pool, long n_good)
 {
     struct batcher_config config = {

@@ -229,7 +229,8 @@ static void random_grammars_accept_what_enumeration_finds(void **state)
     assert_true(n_compiled > 200);
 }
 
-// Tokens of one to five bytes and some longer ones, among them parts of characters, equal ones and empty ones.
+// Tokens of one to five bytes and some longer ones, among them parts of characters, equal ones and empty
+// ones.
 enum { N_TOKENS = 150, END_TOKEN = 3, OTHER_END_TOKEN = 149, TOKEN_BYTES = 24 };
 
 static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N_TOKENS][TOKEN_BYTES],

@@ -1,6 +1,5 @@
-// Every single allocation fails, alone and with all after it: the result is an error or a failed buffer, never
-// a crash or half a job.
-// The linker redirects malloc, calloc and realloc of schemas/ to this file.
+// Every single allocation fails, alone and with all after it: the result is an error or a failed buffer,
+// never a crash or half a job. The linker redirects malloc, calloc and realloc of schemas/ to this file.
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
 

@@ -135,7 +135,7 @@ static void a_prompt_is_computed_once_for_all_its_choices(void **state)
     bench_close(&bench);
 }
 
-// With an answer its sequence comes first; without one the first branch does.
+// With an answer its sequence is the first; without one the first branch is.
 static void the_cached_prompt_of_scores_is_counted_once_with_or_without_an_answer(void **state)
 {
     (void)state;
