@@ -14,16 +14,37 @@ struct input_group {
     struct arena arena;
 };
 
+// Begins as an object does, perhaps one with a fault, and not with bytes that no text has.
+static bool is_like_object(struct text line)
+{
+    line = text_trim_start(line);
+    if (!line.size || line.data[0] != '{')
+        return false;
+    struct text rest = text_trim_start((struct text){line.data + 1, line.size - 1});
+    for (size_t i = 0; i < rest.size && i < INPUT_KIND_BYTES; i++)
+        if ((unsigned char)rest.data[i] < ' ' && rest.data[i] != '\t' && rest.data[i] != '\r')
+            return false;
+    return rest.size && (rest.data[0] == '"' || rest.data[0] == '}');
+}
+
+// A table or a model in the place of the jobs would be a dataset of lines that fail.
 static enum status read_whole(struct input *input, struct error *error)
 {
     struct text line;
+    bool has_object = false;
     enum status status = input_lines_open(&input->lines, &input->source, error);
     do {
         status = status == STATUS_OK ? input_lines_next(&input->lines, &line, error) : status;
-        if (status == STATUS_OK && line.data && !input_line_is_blank(line))
+        if (status == STATUS_OK && line.data && !input_line_is_blank(line)) {
             input->n_jobs++;
+            has_object = has_object || is_like_object(line);
+        }
     } while (status == STATUS_OK && line.data);
     input->whole = input_position(input);
+    if (status == STATUS_OK && input->n_jobs && !has_object)
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE,
+                           "%s: expected a JSON object in each line, got none in %lld line%s", input->name,
+                           (long long)input->n_jobs, input->n_jobs == 1 ? "" : "s");
     input->n_jobs = 0;
     return status;
 }

@@ -6,7 +6,11 @@
 #include "consumer/command/input_ids.h"
 #include "store/store.h"
 
-enum { INPUT_GROUP_JOBS = 1000, INPUT_FAULTS_SHOWN = 10 };
+enum {
+    INPUT_GROUP_JOBS = 1000,
+    INPUT_FAULTS_SHOWN = 10,
+    INPUT_KIND_BYTES = 256, // of a line's beginning that say whether it is text
+};
 
 // The position of an input. Inputs that begin with the same lines have the same position after them: so a
 // submission resumes where it was interrupted, and appended lines are detected.

@@ -451,6 +451,23 @@ def a_standard_output_that_takes_nothing_fails_every_command(test):
 
 
 @case
+def a_file_of_another_kind_is_refused_before_it_is_a_dataset(test):
+    """So the right file still has the output's name and store."""
+    test.write("in.jsonl", short_jobs(3))
+    with open(test.path("in.csv"), "w", encoding="utf-8") as file:
+        file.write("id,text\n1,good\n2,bad\n")
+    with open(test.path("pretty.json"), "w", encoding="utf-8") as file:
+        json.dump({"prompt": "a"}, file, indent=2)
+    for name, n_lines in (("in.csv", "3 lines"), ("pretty.json", "3 lines"), (test.model, "lines")):
+        finished = run(test, name, status=1)
+        assert "expected a JSON object in each line, got none in " in finished.err and n_lines in finished.err, finished
+        finished = test.run("submit", name, "--dataset", "d", status=1)
+        assert "expected a JSON object in each line" in finished.err, finished
+    assert len(run(test, "in.jsonl").out) == 0 and len(test.read("out.jsonl").splitlines()) == 3
+    test.run("submit", "in.jsonl", "--dataset", "d")
+
+
+@case
 def watching_ends_when_nobody_reads(test):
     test.write("in.jsonl", short_jobs(2))
     test.run("submit", "in.jsonl", "--dataset", "d")  # and nobody works

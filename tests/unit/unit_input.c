@@ -101,10 +101,10 @@ static void a_line_of_nul_bytes_is_a_line(void **state)
 {
     (void)state;
     struct submitted submitted = {0};
-    write_file("\0\0\n\n\0", 5);
+    write_file("\0\0\n\n{}\n\0", 8);
     assert_int_equal(submit(&submitted), STATUS_OK);
-    assert_int_equal(submitted.position.n_lines, 3);
-    assert_memory_equal(submitted.text.data, "1 d-1 \0\0;3 d-3 \0;", 17);
+    assert_int_equal(submitted.position.n_lines, 4);
+    assert_memory_equal(submitted.text.data, "1 d-1 \0\0;3 d-3 {};4 d-4 \0;", 26);
     buffer_finish(&submitted.text);
 }
 
@@ -391,17 +391,42 @@ static void other_lines_and_fewer_are_refused(void **state)
 {
     (void)state;
     struct received first, other;
-    assert_int_equal(read_from("one\ntwo\nthree\n", NULL, &first), STATUS_OK);
-    static const char *const others[] = {"one\ntwo\nthreee\n", "one\ntwothree\n\n", "two\none\nthree\n",
-                                         "\none\ntwo\nthree\n", "one\r\ntwo\nthree\n"};
+    assert_int_equal(read_from("{}one\n{}two\n{}three\n", NULL, &first), STATUS_OK);
+    static const char *const others[] = {"{}one\n{}two\n{}threee\n", "{}one\n{}two{}three\n\n",
+                                         "{}two\n{}one\n{}three\n", "\n{}one\n{}two\n{}three\n",
+                                         "{}one\r\n{}two\n{}three\n"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         assert_int_equal(read_from(others[i], &first.positions[0], &other), STATUS_REFUSE);
         assert_non_null(strstr(error.text, "first 3 lines are not the ones"));
     }
-    assert_int_equal(read_from("one\ntwo\n", &first.positions[0], &other), STATUS_REFUSE);
+    assert_int_equal(read_from("{}one\n{}two\n", &first.positions[0], &other), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "expected the 3 lines submitted before"));
     assert_non_null(strstr(error.text, "got 2 lines"));
     assert_int_equal(other.n_jobs, 0);
+}
+
+static void a_file_without_one_object_is_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"id,text\n1,good\n",
+                                        "{\n  \"prompt\": \"a\"\n}\n",
+                                        "[{\"prompt\":\"a\"}]",
+                                        "{no json\n",
+                                        "{\"\1\n",
+                                        "{ \"key\x7\" \n",
+                                        "\"a\"\n\n7\n"};
+    static const char *const likely[] = {"a\n{\"prompt\": no json\n", "\n \t{ \t\"x", "{}", "{ } x"};
+    struct input input;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        write_text(texts[i]);
+        assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_REFUSE);
+        assert_non_null(strstr(error.text, "expected a JSON object in each line, got none in "));
+    }
+    for (size_t i = 0; i < sizeof likely / sizeof *likely; i++) {
+        write_text(likely[i]);
+        assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+        input_close(&input);
+    }
 }
 
 int main(void)
@@ -411,6 +436,7 @@ int main(void)
         cmocka_unit_test(a_line_of_nul_bytes_is_a_line),
         cmocka_unit_test(a_file_submitted_by_version_4_is_known_by_its_bytes),
         cmocka_unit_test(a_file_that_grows_while_it_is_read_is_read_as_it_was),
+        cmocka_unit_test(a_file_without_one_object_is_refused),
         cmocka_unit_test(groups_have_at_most_their_limit),
         cmocka_unit_test(a_line_is_kept_up_to_its_limit_and_its_size_is_known),
         cmocka_unit_test(the_id_of_a_line_is_found_also_where_it_is_no_json),
