@@ -22,6 +22,8 @@ enum status file_read(const char *path, size_t size_max, struct buffer *content,
     fclose(file);
     if (failed)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: reading: %s", path, strerror(code));
+    if (content->failed && !content->is_full)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: no memory to read it", path);
     if (content->failed)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: larger than %zu bytes", path,
                          size_max);

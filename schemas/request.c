@@ -294,26 +294,31 @@ static enum status decode_text(struct decoding *decoding, const struct field *fi
     return STATUS_OK;
 }
 
-static bool is_only(const struct field *field, const struct value *value)
+static enum status compare_only(struct decoding *decoding, const struct field *field,
+                                const struct value *value, bool *same)
 {
+    *same = false;
     if (!field->only)
-        return false;
+        return STATUS_OK;
     int64_t integer;
     struct buffer json = {.size_max = 64}; // longer than any `only`
     if (whole_number(value, &integer))
         buffer_add_format(&json, "%lld", (long long)integer);
     else
         json_encode(value, &json);
-    bool same = !json.failed && strcmp(json.data, field->only) == 0;
+    *same = !json.failed && strcmp(json.data, field->only) == 0;
+    bool has_memory = !json.failed || json.is_full;
     buffer_finish(&json);
-    return same;
+    return has_memory ? STATUS_OK : request_out_of_memory(decoding);
 }
 
 static enum status decode_only(struct decoding *decoding, const struct field *field,
                                const struct value *value)
 {
-    if (is_only(field, value))
-        return STATUS_OK;
+    bool same;
+    enum status status = compare_only(decoding, field, value, &same);
+    if (status != STATUS_OK || same)
+        return status;
     char description[VALUE_DESCRIPTION_BYTES];
     value_describe(value, description);
     if (!field->only)

@@ -45,6 +45,7 @@ bool buffer_reserve(struct buffer *buffer, size_t extra)
     if (__builtin_add_overflow(buffer->size, extra, &wanted) || wanted == SIZE_MAX ||
         (buffer->size_max && wanted > buffer->size_max)) {
         buffer->failed = true;
+        buffer->is_full = buffer->size_max > 0;
         return false;
     }
     if (wanted + 1 <= buffer->capacity)

@@ -47,6 +47,7 @@ struct buffer {
     size_t capacity;
     size_t size_max;
     bool failed;
+    bool is_full; // it failed because of size_max, not because memory ran out
 };
 
 void buffer_add(struct buffer *buffer, const void *data, size_t size);

@@ -2,6 +2,7 @@
 // N = x 10^s is an integer and divisible by M = 2^a 5^b q. Divisibility by 2^a 5^b depends on the last max(a,
 // b) digits of N, which are listed; by q on all of them: an automaton of q states, made an expression by
 // elimination of states.
+#include "engine/grammar/expression_parts.h"
 #include "engine/grammar/json_number.h"
 
 #include <string.h>
@@ -137,8 +138,10 @@ static bool by_endings(struct expressions *pool, const struct divisor *divisor, 
     endings.whole = arena_allocate_array(arena, (n_whole + 1) * divisor->smooth, sizeof *endings.whole);
     endings.fraction =
         arena_allocate_array(arena, (divisor->fraction + 1) * divisor->smooth, sizeof *endings.fraction);
-    if (!endings.whole || !endings.fraction)
+    if (!endings.whole || !endings.fraction) {
+        expressions_fail_memory(pool);
         return false;
+    }
     uint32_t before =
         expression_concat(pool, digit_set(pool, 1, 9),
                           expression_repeat(pool, digit_set(pool, 0, 9), 0, EXPRESSION_UNBOUNDED));

@@ -195,7 +195,10 @@ static bool start_compiler(struct schema_compiler *compiler, struct text schema)
         error_prefix(compiler->error, "schema: ");
         return false;
     }
-    if (!schema_source_open(&compiler->source, &document, compiler->arena)) {
+    bool has_memory;
+    if (!schema_source_open(&compiler->source, &document, compiler->arena, &has_memory)) {
+        if (!has_memory)
+            compiler_no_memory(compiler);
         const struct json_node *named = json_member_named(document.root, "$schema");
         compiler_refuse(compiler, named ? named : document.root, "no dialect that is known here");
         return false;

@@ -99,7 +99,7 @@ const struct json_node *keyword_target(struct schema_compiler *compiler, const s
         compiler_malformed(compiler, keyword, "a URI reference");
         return NULL;
     }
-    const struct json_node *target = schema_source_resolve(&compiler->source, keyword->parent, keyword->text);
+    const struct json_node *target = compiler_resolve(compiler, keyword->parent, keyword->text);
     if (!target)
         compiler_refuse(compiler, keyword, "leads to no schema of this document");
     else if (!is_keyword(keyword, "$ref") && !schema_source_is_static(&compiler->source, keyword, target))

@@ -52,7 +52,7 @@ static void add_patterns(struct schema_compiler *compiler, const struct json_nod
         struct error error = {0};
         uint32_t keys;
         if (expression_parse(compiler->pool, pattern->key, PATTERN_SEARCH, &keys, &error) != STATUS_OK)
-            compiler_refuse(compiler, patterns, error.text);
+            compiler_refuse_pattern(compiler, patterns, &error);
         else
             *object = with_class(compiler, *object, keys, formula_schema(compiler, pattern));
     }

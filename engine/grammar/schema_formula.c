@@ -54,6 +54,22 @@ void compiler_limit(struct schema_compiler *compiler, const char *name, uint64_t
                                           "schema: %s: more than %llu", name, (unsigned long long)limit));
 }
 
+void compiler_no_memory(struct schema_compiler *compiler)
+{
+    if (compiler->status == STATUS_OK)
+        fail_compiler(compiler, error_set(compiler->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
+                                          "no memory for a JSON Schema"));
+}
+
+void compiler_refuse_pattern(struct schema_compiler *compiler, const struct json_node *keyword,
+                             const struct error *why)
+{
+    if (why->code == ERROR_OUT_OF_MEMORY)
+        compiler_no_memory(compiler);
+    else
+        compiler_refuse(compiler, keyword, why->text);
+}
+
 void *compiler_allocate(struct schema_compiler *compiler, size_t count, size_t size)
 {
     const struct grammar_limits *limits = &compiler->pool->limits;
@@ -68,9 +84,18 @@ void *compiler_allocate(struct schema_compiler *compiler, size_t count, size_t s
     }
     void *memory = arena_allocate(compiler->arena, bytes);
     if (!memory)
-        fail_compiler(compiler, error_set(compiler->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
-                                          "no memory for a JSON Schema"));
+        compiler_no_memory(compiler);
     return memory;
+}
+
+const struct json_node *compiler_resolve(struct schema_compiler *compiler, const struct json_node *from,
+                                         struct text reference)
+{
+    bool has_memory;
+    const struct json_node *target = schema_source_resolve(&compiler->source, from, reference, &has_memory);
+    if (!has_memory)
+        compiler_no_memory(compiler);
+    return target;
 }
 
 bool compiler_work(struct schema_compiler *compiler, uint64_t amount)

@@ -76,8 +76,12 @@ bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *k
         form->spelling = NUMBER_DECIMAL;
     if (compiler->status != STATUS_OK)
         return false;
-    if (!number_multiple_of(compiler->pool, limit, compiler->arena, set))
-        compiler_refuse(compiler, keyword, "multiples of this number are not built");
+    if (!number_multiple_of(compiler->pool, limit, compiler->arena, set)) {
+        if (expressions_status(compiler->pool, NULL) == STATUS_RETRY)
+            compiler_no_memory(compiler);
+        else
+            compiler_refuse(compiler, keyword, "multiples of this number are not built");
+    }
     return compiler->status == STATUS_OK;
 }
 
@@ -87,7 +91,7 @@ static bool pattern_strings(struct schema_compiler *compiler, const struct json_
     if (keyword->kind != JSON_STRING)
         compiler_malformed(compiler, keyword, "a string");
     else if (expression_parse(compiler->pool, keyword->text, PATTERN_SEARCH, set, &error) != STATUS_OK)
-        compiler_refuse(compiler, keyword, error.text);
+        compiler_refuse_pattern(compiler, keyword, &error);
     return compiler->status == STATUS_OK;
 }
 
@@ -102,7 +106,10 @@ static bool format_strings(struct schema_compiler *compiler, const struct json_n
     case FORMAT_ENFORCED:
         return true;
     case FORMAT_UNENFORCED:
-        compiler_refuse(compiler, keyword, error.text[0] ? error.text : "this format is not enforced");
+        if (error.text[0])
+            compiler_refuse_pattern(compiler, keyword, &error);
+        else
+            compiler_refuse(compiler, keyword, "this format is not enforced");
         return false;
     }
     return false;

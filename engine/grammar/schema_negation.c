@@ -45,7 +45,7 @@ static uint32_t pattern_keys(struct schema_compiler *compiler, const struct json
     struct error error = {0};
     uint32_t keys = EXPRESSION_NOTHING;
     if (expression_parse(compiler->pool, pattern->key, PATTERN_SEARCH, &keys, &error) != STATUS_OK)
-        compiler_refuse(compiler, patterns, error.text);
+        compiler_refuse_pattern(compiler, patterns, &error);
     return keys;
 }
 

@@ -42,6 +42,8 @@ static uint32_t literal_symbol(struct schema_rules *rules, const char *text, uin
     for (uint32_t i = 0; line && i < n_spaces; i++)
         buffer_add_byte(&out, ' ');
     buffer_add_string(&out, after);
+    if (out.failed)
+        compiler_no_memory(rules->compiler);
     uint32_t symbol = out.failed ? SYMBOL_NOTHING
                                  : rules_literal(rules->compiler->rules, (struct text){out.data, out.size});
     buffer_finish(&out);

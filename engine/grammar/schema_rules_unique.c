@@ -45,8 +45,7 @@ static bool add_listed(struct unique_rules *build, const struct json_node *schem
     const struct json_node *reference = json_member_named(schema, "$ref");
     bool listed = list && list->kind == JSON_ARRAY;
     if (reference && reference->kind == JSON_STRING && depth) {
-        const struct json_node *target =
-            schema_source_resolve(&build->compiler->source, schema, reference->text);
+        const struct json_node *target = compiler_resolve(build->compiler, schema, reference->text);
         if (build->compiler->source.draft <= SCHEMA_DRAFT_7 || !listed)
             return target && add_listed(build, target, depth - 1);
     }
@@ -80,7 +79,7 @@ static bool find_least(struct unique_rules *build, const struct json_node *schem
     const struct json_node *reference = json_member_named(schema, "$ref"),
                            *all = json_member_named(schema, "allOf");
     const struct json_node *target = reference && reference->kind == JSON_STRING && depth
-                                         ? schema_source_resolve(&compiler->source, schema, reference->text)
+                                         ? compiler_resolve(compiler, schema, reference->text)
                                          : NULL;
     if (target && find_least(build, target, depth - 1, least))
         return true;

@@ -147,8 +147,15 @@ void compiler_refuse(struct schema_compiler *compiler, const struct json_node *k
 void compiler_malformed(struct schema_compiler *compiler, const struct json_node *keyword,
                         const char *expected);
 void compiler_limit(struct schema_compiler *compiler, const char *name, uint64_t limit);
+void compiler_no_memory(struct schema_compiler *compiler);
+// For the error of expression_parse: memory that ran out refuses no keyword.
+void compiler_refuse_pattern(struct schema_compiler *compiler, const struct json_node *keyword,
+                             const struct error *why);
 void *compiler_allocate(struct schema_compiler *compiler, size_t count, size_t size); // NULL: failed
-bool compiler_work(struct schema_compiler *compiler, uint64_t amount);                // false: failed
+// schema_source_resolve. NULL: none, or the compiler has failed.
+const struct json_node *compiler_resolve(struct schema_compiler *compiler, const struct json_node *from,
+                                         struct text reference);
+bool compiler_work(struct schema_compiler *compiler, uint64_t amount); // false: failed
 
 // schema_formula.c
 bool formulas_init(struct schema_compiler *compiler);

@@ -148,6 +148,7 @@ static void write_base(const struct schema_source *source, const struct json_nod
     struct buffer outer = {0};
     write_base(source, node->parent, &outer);
     resolve_uri((struct text){outer.data, outer.size}, own_id(source, node)->text, out);
+    out->failed |= outer.failed;
     buffer_finish(&outer);
 }
 
@@ -259,14 +260,14 @@ static bool index_schema(struct schema_source *source, const struct json_node *s
 }
 
 bool schema_source_open(struct schema_source *source, const struct json_document *document,
-                        struct arena *arena)
+                        struct arena *arena, bool *has_memory)
 {
     *source = (struct schema_source){.root = document->root, .arena = arena};
+    *has_memory = true;
     if (!find_draft(document->root, &source->draft))
         return false;
-    if (!add_place(source, document->root, (struct text){0}) || !index_schema(source, document->root))
-        source->places = NULL;
-    return source->places != NULL;
+    *has_memory = add_place(source, document->root, (struct text){0}) && index_schema(source, document->root);
+    return *has_memory;
 }
 
 static const struct json_node *find_place(const struct schema_source *source, struct text uri)
@@ -303,7 +304,8 @@ static const struct json_node *step_into(const struct json_node *node, struct te
     return *digits ? NULL : json_item(node, index);
 }
 
-static const struct json_node *follow_pointer(const struct json_node *node, struct text pointer)
+static const struct json_node *follow_pointer(const struct json_node *node, struct text pointer,
+                                              bool *has_memory)
 {
     char *token = malloc(pointer.size + 1);
     size_t at = 0;
@@ -321,23 +323,26 @@ static const struct json_node *follow_pointer(const struct json_node *node, stru
         node = step_into(node, (struct text){token, n});
     }
     free(token);
+    *has_memory = token != NULL;
     return token ? node : NULL;
 }
 
 // A fragment is a JSON pointer from the place of its base, or an anchor.
 static const struct json_node *follow_fragment(const struct schema_source *source, struct buffer *base,
-                                               struct text fragment)
+                                               struct text fragment, bool *has_memory)
 {
     const struct json_node *node = find_place(source, (struct text){base->data, base->size});
     if (!fragment.size || fragment.data[0] == '/')
-        return node ? follow_pointer(node, fragment) : NULL;
+        return node ? follow_pointer(node, fragment, has_memory) : NULL;
     buffer_add_byte(base, '#');
     buffer_add_text(base, fragment);
+    *has_memory = !base->failed;
     return base->failed ? NULL : find_place(source, (struct text){base->data, base->size});
 }
 
 const struct json_node *schema_source_resolve(const struct schema_source *source,
-                                              const struct json_node *from, struct text reference)
+                                              const struct json_node *from, struct text reference,
+                                              bool *has_memory)
 {
     struct buffer base = {0}, uri = {0};
     struct uri parts = split_uri(reference);
@@ -345,10 +350,12 @@ const struct json_node *schema_source_resolve(const struct schema_source *source
     char *fragment = malloc(parts.fragment.size + 1);
     write_base(source, from, &base);
     resolve_uri((struct text){base.data, base.size}, reference, &uri);
-    if (fragment && !uri.failed && !base.failed) {
+    *has_memory = fragment && !uri.failed && !base.failed;
+    if (*has_memory) {
         struct text rest = {parts.fragment.size ? parts.fragment.data + 1 : "",
                             parts.fragment.size ? parts.fragment.size - 1 : 0};
-        found = follow_fragment(source, &uri, (struct text){fragment, unescape_percent(rest, fragment)});
+        found = follow_fragment(source, &uri, (struct text){fragment, unescape_percent(rest, fragment)},
+                                has_memory);
     }
     free(fragment);
     buffer_finish(&base);

@@ -27,13 +27,14 @@ struct schema_source {
     size_t n_embedded; // schemas with an $id inside the document's own
 };
 
-// False: $schema names a dialect that is not known here, or memory ran out (then places is NULL).
+// False: $schema names a dialect that is not known here, or memory ran out (!*has_memory).
 bool schema_source_open(struct schema_source *source, const struct json_document *document,
-                        struct arena *arena) WARN_UNUSED;
+                        struct arena *arena, bool *has_memory) WARN_UNUSED;
 
-// The node that `reference` means in `from`. NULL: none in this document.
+// The node that `reference` means in `from`. NULL: none in this document, or memory ran out (!*has_memory).
 const struct json_node *schema_source_resolve(const struct schema_source *source,
-                                              const struct json_node *from, struct text reference);
+                                              const struct json_node *from, struct text reference,
+                                              bool *has_memory);
 // Whether a $recursiveRef or $dynamicRef leads to `target` from wherever it is reached: with one document and
 // one anchor of that name there is no other place.
 bool schema_source_is_static(const struct schema_source *source, const struct json_node *keyword,

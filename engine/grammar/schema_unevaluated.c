@@ -121,7 +121,7 @@ static uint32_t name_patterns(struct schema_compiler *compiler, const struct jso
         if (expression_parse(compiler->pool, pattern->key, PATTERN_SEARCH, &one, &error) == STATUS_OK)
             keys = expression_either(compiler->pool, keys, one);
         else
-            compiler_refuse(compiler, keyword, error.text);
+            compiler_refuse_pattern(compiler, keyword, &error);
     }
     return keys;
 }

@@ -23,6 +23,15 @@ void rendering_fail_with(struct rendering *rendering, enum error_code code, cons
     longjmp(rendering->failing.target, 1);
 }
 
+// The host's fault, so no line of the template is named.
+static _Noreturn void fail_memory(struct rendering *rendering)
+{
+    rendering->failing.line = 0;
+    error_set(rendering->failing.error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
+              "no memory for rendering a template");
+    longjmp(rendering->failing.target, 1);
+}
+
 void *rendering_allocate(struct rendering *rendering, size_t size)
 {
     size_t used = rendering->arena.total_bytes + rendering->large.total_bytes;
@@ -31,12 +40,9 @@ void *rendering_allocate(struct rendering *rendering, size_t size)
                              TEMPLATE_MEMORY_BYTES_MAX);
     rendering_spend_bytes(rendering, size);
     void *memory = arena_allocate(size >= LARGE_BYTES ? &rendering->large : &rendering->arena, size);
-    if (memory)
-        return memory;
-    rendering->failing.line = 0;
-    error_set(rendering->failing.error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
-              "no memory for rendering a template");
-    longjmp(rendering->failing.target, 1);
+    if (!memory)
+        fail_memory(rendering);
+    return memory;
 }
 
 void *rendering_allocate_array(struct rendering *rendering, size_t count, size_t size)
@@ -49,6 +55,8 @@ void *rendering_allocate_array(struct rendering *rendering, size_t count, size_t
 
 void rendering_check_text(struct rendering *rendering)
 {
+    if (rendering->text.failed && !rendering->text.is_full)
+        fail_memory(rendering);
     if (rendering->text.failed)
         rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
 }

@@ -108,8 +108,10 @@ enum status template_render(const struct template *template, const struct value 
             copy_spans(&rendering, out->size, environment->content);
         buffer_add(out, rendering.text.data, rendering.text.size);
         if (out->failed)
-            status =
-                error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "the rendered template has no room");
+            status = out->is_full ? error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                                              "the rendered template has no room")
+                                  : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
+                                              "no memory for rendering a template");
     } else {
         status =
             rendering.failing.line ? error_prefix(error, "line %u", rendering.failing.line) : error->status;

@@ -3,6 +3,7 @@
 // malloc, calloc and realloc to this file.
 #include "batching/prefix.h"
 #include "consumer/intake.h"
+#include "consumer/kafka/suspects.h"
 #include "tests/fake_model.h"
 
 #include <setjmp.h>
@@ -212,12 +213,50 @@ static void a_record_that_memory_runs_out_for_is_no_dead_letter(void **state)
     buffer_finish(&value);
 }
 
+// A worker that was refused for them would not start again by itself.
+static void committed_metadata_that_memory_runs_out_for_is_not_damaged(void **state)
+{
+    (void)state;
+    struct offset_map map;
+    struct suspects suspects = {0};
+    struct buffer text = {0};
+    struct error error;
+    offset_map_init(&map);
+    for (int64_t offset = 100; offset < 110; offset++)
+        assert_int_equal(offset_map_deliver(&map, offset), DELIVERY_NEW);
+    suspects_compute(&suspects, 104, SUSPECT_AMONG_FEW);
+    offset_map_encode(&map, &text);
+    suspects_encode(&suspects, &map, 1, false, &text);
+    assert_false(text.failed);
+    struct text metadata = {text.data, text.size};
+    for (fails_once = false;; fails_once = true) {
+        enum status status = STATUS_RETRY;
+        for (long n_good = 0; status != STATUS_OK; n_good++) {
+            struct offset_map taken;
+            offset_map_init(&taken);
+            allocations_left = n_good;
+            status = offset_map_restart(&taken, map.watermark, metadata, &error);
+            if (status == STATUS_OK)
+                status = suspects_take_over(&suspects, map.watermark, metadata, 2, &error);
+            allocations_left = -1;
+            assert_true(status == STATUS_OK || (status == STATUS_RETRY && error.code == ERROR_OUT_OF_MEMORY));
+            assert_true(n_good > 0 || status != STATUS_OK);
+        }
+        assert_int_equal(suspects_crashes(&suspects, 104), 1);
+        if (fails_once)
+            break;
+    }
+    fails_once = false;
+    buffer_finish(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_job_fails_because_memory_runs_out),
         cmocka_unit_test(a_prefix_table_that_cannot_grow_takes_what_it_holds_and_refuses_the_rest),
         cmocka_unit_test(a_record_that_memory_runs_out_for_is_no_dead_letter),
+        cmocka_unit_test(committed_metadata_that_memory_runs_out_for_is_not_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static struct buffer make_record(void)
     buffer_add_string(&record, "]}],'chat_template_kwargs':{'k':1},'stop':['a'],'unknown':{");
     for (int i = 0; i < 100; i++)
         buffer_add_format(&record, "%s'key%d':[[1]]", i ? "," : "", i);
-    buffer_add_string(&record, "},'logit_bias':{");
+    buffer_add_string(&record, "},'stream':false,'modalities':['text'],'logit_bias':{");
     for (int i = 0; i < 1000; i++)
         buffer_add_format(&record, "%s'%d':1", i ? "," : "", i);
     buffer_add_string(&record, "}}");
