@@ -14,7 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CLOSING_LIMIT_MS = 60000 }; // closing a transport takes up to 20 s, freeing a model a few more
+// Closing a transport takes up to 10 s and a call of librdkafka, freeing a model a few more. After a signal
+// the limit is less (worker_stop_closing_ms).
+enum { CLOSING_LIMIT_MS = 60000 };
 
 struct closing {
     int limit_ms; // 0: CLOSING_LIMIT_MS

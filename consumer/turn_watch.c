@@ -34,17 +34,20 @@ static void *count_ticks(void *context)
 {
     struct turn_watch *watch = context;
     unsigned n_turns = atomic_load(&watch->n_turns);
-    int same_ms = 0, unread_ms = 0;
+    int same_ms = 0, stop_ms = 0, leaving_ms = 0; // the turn's, and those since a stop was asked for and read
     struct pollfd woken = {watch->wake_fd, POLLIN, 0};
     while (!atomic_load(&watch->is_over)) {
         if (poll(&woken, 1, watch->tick_ms) != 0)
             continue; // over, or a signal
         unsigned now = atomic_load(&watch->n_turns);
         same_ms = now == n_turns ? same_ms + watch->tick_ms : 0;
-        unread_ms = now == n_turns && is_stop_unread() ? unread_ms + watch->tick_ms : 0;
+        bool is_read = atomic_load(&watch->is_stopping);
+        stop_ms = now == n_turns && (is_read || is_stop_unread()) ? stop_ms + watch->tick_ms : 0;
+        leaving_ms = is_read ? leaving_ms + watch->tick_ms : 0;
         n_turns = now;
-        if (unread_ms >= watch->stop_limit_ms)
-            end_process(watch, unread_ms, " since it was asked to stop");
+        bool is_late = leaving_ms >= watch->leave_limit_ms && same_ms >= watch->leave_turn_ms;
+        if (stop_ms >= watch->stop_limit_ms || is_late)
+            end_process(watch, stop_ms, " since it was asked to stop");
         if (same_ms >= watch->limit_ms)
             end_process(watch, same_ms, "");
     }
@@ -55,6 +58,8 @@ void turn_watch_start(struct turn_watch *watch)
 {
     watch->limit_ms = watch->limit_ms ? watch->limit_ms : TURN_WATCH_LIMIT_MS;
     watch->stop_limit_ms = watch->stop_limit_ms ? watch->stop_limit_ms : TURN_WATCH_STOP_LIMIT_MS;
+    watch->leave_limit_ms = watch->leave_limit_ms ? watch->leave_limit_ms : TURN_WATCH_LEAVE_LIMIT_MS;
+    watch->leave_turn_ms = watch->leave_turn_ms ? watch->leave_turn_ms : TURN_WATCH_LEAVE_TURN_MS;
     watch->tick_ms = watch->tick_ms ? watch->tick_ms : TURN_WATCH_TICK_MS;
     atomic_store(&watch->part, "its start");
     watch->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -75,6 +80,11 @@ void turn_watch_turn(struct turn_watch *watch)
 void turn_watch_at(struct turn_watch *watch, const char *part)
 {
     atomic_store(&watch->part, part);
+}
+
+void turn_watch_stopping(struct turn_watch *watch)
+{
+    atomic_store(&watch->is_stopping, true);
 }
 
 void turn_watch_stop(struct turn_watch *watch)

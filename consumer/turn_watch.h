@@ -3,8 +3,8 @@
 // its own counts the main loop's turns. Such an end is like a crash: committed results stay, other jobs are
 // computed again. The time in which the process is stopped (SIGSTOP) does not count.
 //
-// Order of calls: turn_watch_start, then turn_watch_turn and turn_watch_at as often as wanted,
-// turn_watch_stop. A watch that was not started ignores the others. Thread: main.
+// Order of calls: turn_watch_start, then turn_watch_turn, turn_watch_at and turn_watch_stopping as often as
+// wanted, turn_watch_stop. A watch that was not started ignores the others. Thread: main.
 #pragma once
 
 #include <pthread.h>
@@ -17,23 +17,27 @@ enum {
     TURN_WATCH_LIMIT_MS = 300000,
     // With SIGTERM or SIGINT waiting to be read: less than orchestrators wait before they kill (Kubernetes 30
     // s).
-    TURN_WATCH_STOP_LIMIT_MS = 20000,
+    TURN_WATCH_STOP_LIMIT_MS = 20000, // also of a turn after it was read
+    // From turn_watch_stopping on, unless the loop turns: it ends by itself 30 s after the signal (worker.c).
+    TURN_WATCH_LEAVE_LIMIT_MS = 35000,
+    TURN_WATCH_LEAVE_TURN_MS = 5000,
     TURN_WATCH_TICK_MS = 1000,
 };
 
 // Zeroed before turn_watch_start; tests set limits.
 struct turn_watch {
-    int limit_ms, stop_limit_ms, tick_ms; // 0: those above
-    int wake_fd;                          // eventfd
+    int limit_ms, stop_limit_ms, leave_limit_ms, leave_turn_ms, tick_ms; // 0: those above
+    int wake_fd;                                                         // eventfd
     bool is_watched;
     pthread_t thread;
     atomic_uint n_turns;
     _Atomic(const char *) part; // of the turn; a literal
-    atomic_bool is_over;
+    atomic_bool is_stopping, is_over;
 };
 
 // If no thread can be started, the worker runs unwatched, with a warning.
 void turn_watch_start(struct turn_watch *watch);
 void turn_watch_turn(struct turn_watch *watch);                 // the main loop begins a turn
 void turn_watch_at(struct turn_watch *watch, const char *part); // and this part of it
+void turn_watch_stopping(struct turn_watch *watch);             // SIGTERM or SIGINT was read
 void turn_watch_stop(struct turn_watch *watch);

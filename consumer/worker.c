@@ -380,6 +380,8 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
         progress->was_stopped = worker.stop.mode >= LEAVING;
         if (status != STATUS_OK)
             worker_stop_failed(&worker, error);
+        if (config->closing && !config->closing->limit_ms)
+            config->closing->limit_ms = worker_stop_closing_ms(&worker);
         if (config->closing)
             closing_begin(config->closing, "the engine's step",
                           status == STATUS_OK ? "the work is done" : error->text);

@@ -86,6 +86,10 @@ enum {
     WORKER_COMMIT_LINGER_MS = 100,
     WORKER_COMMIT_LINGER = 20,
     WORKER_GRACE_MS = 10000, // for running jobs to finish after the first signal
+    // From the first signal to the end of the process, the close included: less than the 60 s after which the
+    // service files in ops/ kill.
+    WORKER_STOP_MS = 50000,
+    WORKER_CLOSE_MS_MIN = 5000,
     WORKER_RETRY_MS_MAX = 5000,
     WORKER_WARN_AGAIN_MS = 30000, // interval at which a lasting error is logged again
     // consecutive failures to allocate memory, with a backoff of 50 ms to WORKER_RETRY_MS_MAX

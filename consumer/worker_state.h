@@ -138,6 +138,8 @@ enum status worker_release_jobs(struct worker *worker, struct error *error) WARN
 
 void worker_stop_on_signals(struct worker *worker);
 void worker_stop_when_idle(struct worker *worker);
+// The limit of the close, which is part of the time that follows a signal; 0: that of closing.h.
+int worker_stop_closing_ms(const struct worker *worker);
 // Makes the worker report itself as unhealthy and not ready, with the reason.
 void worker_stop_failed(struct worker *worker, const struct error *error);
 // Waits for the engine's end and releases the jobs that can be released.

@@ -23,7 +23,9 @@ void worker_stop_on_signals(struct worker *worker)
         log_write(LOG_INFO, second ? "stopping now: running jobs are released"
                                    : "stopping: waiting jobs are released, running ones are finished");
         worker->stop.mode = second ? ABORTING : LEAVING;
-        worker->stop.leaving_since_ms = clock_ms();
+        if (!second) // the time limits of all that follows begin with the first
+            worker->stop.leaving_since_ms = clock_ms();
+        turn_watch_stopping(&worker->watch);
         worker_send_order(worker, order_create(second ? ORDER_ABORT : ORDER_LEAVE));
     }
     if (worker->stop.mode == LEAVING && clock_ms() - worker->stop.leaving_since_ms > WORKER_GRACE_MS) {
@@ -72,6 +74,14 @@ void worker_stop_failed(struct worker *worker, const struct error *error)
     metrics->state.has_failed = true;
     worker->figures.published_ms = 0;
     worker_figures_publish(worker);
+}
+
+int worker_stop_closing_ms(const struct worker *worker)
+{
+    if (worker->stop.mode < LEAVING)
+        return 0;
+    int64_t left_ms = worker->stop.leaving_since_ms + WORKER_STOP_MS - clock_ms();
+    return left_ms > WORKER_CLOSE_MS_MIN ? (int)left_ms : WORKER_CLOSE_MS_MIN;
 }
 
 // After a fatal error: stops the engine and releases the jobs that can be released.

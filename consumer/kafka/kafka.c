@@ -18,6 +18,7 @@ enum {
     WATCH_QUIET_MS = 30000, // a partition is checked after this time without a record
     WATCH_TIMEOUT_MS = 1000,
     GAPS_INTERVAL_MS = 200, // between two queries of where logs start
+    CLOSE_ASK_MS = 5000,
 };
 
 static struct kafka_transport *kafka_of(struct transport *transport)
@@ -427,17 +428,42 @@ static bool kafka_is_cancelled(struct transport *transport, const struct job *jo
 
 // ---- closing ----
 
+// A call of a transaction may wait for half a minute for a broker that takes connections and answers nothing,
+// whatever time it is given. So one is asked first, which keeps to its time.
+static bool is_answered(struct kafka_transport *kafka, int64_t deadline_ms)
+{
+    const rd_kafka_metadata_t *metadata;
+    int timeout_ms = kafka_remaining_ms(deadline_ms);
+    if (timeout_ms == 0 || kafka_is_down(kafka) || !kafka->clients.consumer.rk ||
+        rd_kafka_metadata(kafka->clients.consumer.rk, 0, NULL, &metadata,
+                          timeout_ms < CLOSE_ASK_MS ? timeout_ms : CLOSE_ASK_MS) !=
+            RD_KAFKA_RESP_ERR_NO_ERROR)
+        return false;
+    rd_kafka_metadata_destroy(metadata);
+    return true;
+}
+
+static void end_transactions(struct kafka_transport *kafka, int64_t deadline_ms)
+{
+    const struct transaction *transaction = &kafka->publishing.transaction;
+    struct error error;
+    bool is_open = transaction->phase == TRANSACTION_COMMITTING || transaction->phase == TRANSACTION_ABORTING;
+    kafka_mark_leaving(kafka, NULL);
+    if (!is_open && !kafka_has_to_say_leaving(kafka))
+        return;
+    if (!is_answered(kafka, deadline_ms))
+        return;
+    if (is_open && kafka_transaction_resolve(kafka, deadline_ms, &error) != STATUS_OK)
+        return;
+    kafka_say_leaving(kafka);
+}
+
 static void kafka_close(struct transport *transport)
 {
     struct kafka_transport *kafka = kafka_of(transport);
     int64_t deadline_ms = clock_ms() + KAFKA_CLOSE_TIMEOUT_MS;
-    struct error error;
     kafka->intake.events = NULL;
-    if (kafka->publishing.transaction.phase == TRANSACTION_COMMITTING ||
-        kafka->publishing.transaction.phase == TRANSACTION_ABORTING)
-        (void)!kafka_transaction_resolve(kafka, deadline_ms, &error);
-    kafka_mark_leaving(kafka, NULL);
-    kafka_say_leaving(kafka);
+    end_transactions(kafka, deadline_ms);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
     if (kafka->clients.consumer.rk)
         kafka_group_leave(kafka, deadline_ms);

@@ -75,15 +75,20 @@ void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_part
         mark_leaving(kafka->partitions.items[i]);
 }
 
-// If this fails, the next owner counts a crash: the jobs are computed as suspects, with the same results.
-void kafka_say_leaving(struct kafka_transport *kafka)
+bool kafka_has_to_say_leaving(const struct kafka_transport *kafka)
 {
-    struct error error;
     bool unsaid = false;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         const struct partition *partition = kafka->partitions.items[i];
         unsaid = unsaid || (partition && partition->owned && partition->leaving && partition->unsaved);
     }
-    if (unsaid && kafka->stopped.status == STATUS_OK)
+    return unsaid && kafka->stopped.status == STATUS_OK;
+}
+
+// If this fails, the next owner counts a crash: the jobs are computed as suspects, with the same results.
+void kafka_say_leaving(struct kafka_transport *kafka)
+{
+    struct error error;
+    if (kafka_has_to_say_leaving(kafka))
         (void)!kafka_commit(&kafka->base, NULL, 0, NULL, &error);
 }

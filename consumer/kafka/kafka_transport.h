@@ -285,6 +285,7 @@ enum status kafka_start(struct transport *transport, struct job *const *jobs, si
 // The partitions are being revoked and their jobs are no longer computed: marks them for the next commit, or
 // for the one of kafka_say_leaving. Without a list: all owned partitions.
 void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list);
+bool kafka_has_to_say_leaving(const struct kafka_transport *kafka);
 void kafka_say_leaving(struct kafka_transport *kafka);
 
 // ---- kafka_connect.c ----

@@ -471,6 +471,27 @@ def a_worker_that_hangs_in_a_commit_ends_soon_after_it_is_asked_to(test):
 
 
 @case
+def a_worker_that_hangs_in_a_commit_after_it_has_read_the_signal_ends_soon_too(test):
+    """With the signal read the limit of one call is the same, not that of a worker that nobody asked to stop."""
+    topics = Topics(test, 1)
+    topics.produce(seeded(varied_jobs(3)))
+    plain = test.sheaf
+    test.sheaf = os.path.join(os.path.dirname(plain), "../tests/sheaf-faults")
+    test.environment["SHEAF_FAULT"] = "produced:2:wait=600000"  # the first marks the jobs as started
+    worker = topics.work("--engine-test", "fixed:2000", "--metrics", "127.0.0.1:0")
+    metrics_at = served_at(test, worker)
+    test.wait_until("running jobs", lambda: 'sheaf_txn_total{outcome="committed"} 1' in ask(metrics_at, "/metrics")[1])
+    worker.send_signal(signal.SIGTERM)
+    ended = test.wait(worker)
+    assert ended.status == 1 and "running ones are finished" in ended.err, ended
+    assert "waiting for the transport to commit results for 20 s since it was asked to stop" in ended.err, ended
+    test.sheaf = plain
+    del test.environment["SHEAF_FAULT"]
+    topics.work_to_the_end()
+    assert len(topics.results()) == 3
+
+
+@case
 def a_mirror_that_an_open_transaction_keeps_from_the_end_of_the_results_fails_and_names_it(test):
     topics = Topics(test, 1)
     topics.produce(seeded(varied_jobs(3)))

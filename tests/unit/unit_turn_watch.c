@@ -48,6 +48,31 @@ static void turn_with_sigterm_unread(struct turn_watch *watch)
     }
 }
 
+static void hang_with_the_stop_read(struct turn_watch *watch)
+{
+    turn_watch_stopping(watch);
+    hang(watch);
+}
+
+// Commits that each take less than the limit of one.
+static void turn_slowly_with_the_stop_read(struct turn_watch *watch)
+{
+    turn_watch_stopping(watch);
+    for (;;) {
+        turn_watch_turn(watch);
+        wait_ticks(3 * N_TICKS);
+    }
+}
+
+static void turn_with_the_stop_read(struct turn_watch *watch)
+{
+    turn_watch_stopping(watch);
+    for (int i = 0; i < 4 * N_TICKS; i++) {
+        turn_watch_turn(watch);
+        wait_ticks(1);
+    }
+}
+
 static void hang_with_sighup_unread(struct turn_watch *watch)
 {
     (void)watch;
@@ -79,7 +104,11 @@ static struct ending run_child(void (*loop)(struct turn_watch *watch), int limit
         sigaddset(&signals, SIGTERM);
         sigaddset(&signals, SIGHUP);
         sigprocmask(SIG_BLOCK, &signals, NULL);
-        struct turn_watch watch = {.limit_ms = limit_ms, .stop_limit_ms = stop_limit_ms, .tick_ms = TICK_MS};
+        struct turn_watch watch = {.limit_ms = limit_ms,
+                                   .stop_limit_ms = stop_limit_ms,
+                                   .leave_limit_ms = 2 * N_TICKS * TICK_MS,
+                                   .leave_turn_ms = 2 * N_TICKS * TICK_MS,
+                                   .tick_ms = TICK_MS};
         turn_watch_start(&watch);
         turn_watch_turn(&watch);
         turn_watch_at(&watch, "the broker");
@@ -110,6 +139,17 @@ static void a_loop_that_hangs_ends_after_a_stop_was_asked_for(void **state)
     assert_non_null(strstr(ending.text, "the broker"));
 }
 
+static void a_loop_that_hangs_once_it_has_read_the_stop_ends(void **state)
+{
+    (void)state;
+    struct ending ending = run_child(hang_with_the_stop_read, HOURS_MS, N_TICKS * TICK_MS);
+    assert_int_equal(ending.status, 1);
+    assert_non_null(strstr(ending.text, "waiting for the broker for 0.2 s since it was asked to stop"));
+    ending = run_child(turn_slowly_with_the_stop_read, HOURS_MS, HOURS_MS);
+    assert_int_equal(ending.status, 1);
+    assert_non_null(strstr(ending.text, "since it was asked to stop"));
+}
+
 static void a_loop_that_hangs_ends_by_itself_in_the_end(void **state)
 {
     (void)state;
@@ -124,6 +164,9 @@ static void a_loop_that_turns_or_is_asked_for_nothing_goes_on(void **state)
     struct ending ending = run_child(turn_with_sigterm_unread, HOURS_MS, 2 * N_TICKS * TICK_MS);
     assert_int_equal(ending.status, 0);
     assert_string_equal(ending.text, "");
+    ending = run_child(turn_with_the_stop_read, HOURS_MS, 2 * N_TICKS * TICK_MS);
+    assert_int_equal(ending.status, 0);
+    assert_string_equal(ending.text, "");
     assert_int_equal(run_child(hang_with_sighup_unread, HOURS_MS, N_TICKS * TICK_MS).status, 0);
     struct turn_watch none = {0};
     turn_watch_turn(&none);
@@ -135,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_loop_that_hangs_ends_after_a_stop_was_asked_for),
+        CASE(a_loop_that_hangs_once_it_has_read_the_stop_ends),
         CASE(a_loop_that_hangs_ends_by_itself_in_the_end),
         CASE(a_loop_that_turns_or_is_asked_for_nothing_goes_on),
     };

@@ -104,13 +104,15 @@ enum { POLL_MS = 1000 };
 
 static long long signal_ms; // 0: not sent yet
 
-// SIGTERM is sent once a commit has failed.
+// SIGTERM is sent once a commit has failed, and again while it leaves: that buys no more time.
 static enum status poll_by_the_clock(struct transport *transport, int timeout_ms, int n_max,
                                      const struct transport_events *events, struct error *error)
 {
     atomic_fetch_add(&now_ms, POLL_MS);
     if (signal_ms == 0 && ((struct script *)transport)->n_failed_commits > 0) {
         signal_ms = atomic_load(&now_ms);
+        raise(SIGTERM);
+    } else if (signal_ms > 0 && atomic_load(&now_ms) == signal_ms + 2 * WORKER_GRACE_MS) {
         raise(SIGTERM);
     }
     return script_impl.poll(transport, timeout_ms, n_max, events, error);
@@ -130,8 +132,12 @@ static void finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_
     stage.script->fail_commits = INT32_MAX;
     stage.config.limits.idle_s = -1;
     stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    struct closing closing = {0};
+    stage.config.closing = &closing;
     atomic_store(&now_ms, POLL_MS);
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
+    closing_end(&closing);
+    assert_in_range(closing.limit_ms, WORKER_CLOSE_MS_MIN, WORKER_STOP_MS - 3 * WORKER_GRACE_MS);
     long long left_ms = atomic_exchange(&now_ms, 0) - signal_ms;
     assert_non_null(
         strstr(stage.error.text, "10 finished jobs that could not be committed (the broker is away)"));
