@@ -2,11 +2,17 @@
 // them.
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { ANSWER_TIMEOUT_MS_MAX = 500 }; // asking the coordinator whether it answers
+enum {
+    ANSWER_TIMEOUT_MS_MAX = 500, // asking the coordinator whether it answers
+    HELD_TIMEOUT_MS = 100,       // of one partition; the coordinator has answered just before
+    HELD_ASK_MS = 300,           // asking partitions one by one, in one call; the next one goes on
+};
 
 enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
                               struct suspects *suspects, const rd_kafka_topic_partition_t *committed,
@@ -43,22 +49,64 @@ static bool coordinator_answers(struct kafka_transport *kafka, int timeout_ms)
 
 // librdkafka repeats a request answered by UNSTABLE_OFFSET_COMMIT until its timeout, and reports only the
 // timeout. If the coordinator answers another request within the same time, the cause is an undecided
-// transaction, perhaps of one partition of the list; else a slow connection.
-static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
+// transaction, perhaps of one partition of the list; else a slow connection. Each partition is then asked for
+// alone, to find those that are held.
+static bool is_held(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *partition)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, partition->topic, partition->partition);
+    rd_kafka_resp_err_t code = rd_kafka_committed(kafka->clients.consumer.rk, list, HELD_TIMEOUT_MS);
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        code = list->elems[0].err;
+    rd_kafka_topic_partition_list_destroy(list);
+    return code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;
+}
+
+static void name_held(struct kafka_held_search *search, int32_t partition)
+{
+    size_t size = strlen(search->ids);
+    if (search->is_cut)
+        return;
+    search->is_cut = size + 16 >= KAFKA_HELD_IDS_BYTES;
+    if (search->is_cut)
+        snprintf(search->ids + size, sizeof search->ids - size, ", ...");
+    else
+        snprintf(search->ids + size, sizeof search->ids - size, "%s%" PRId32, size ? ", " : "", partition);
+}
+
+static void search_held(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    struct kafka_held_search *search = &kafka->group.held_search;
+    int64_t deadline_ms = clock_ms() + HELD_ASK_MS;
+    if (search->n_partitions != list->cnt || search->first != list->elems[0].partition)
+        *search = (struct kafka_held_search){.n_partitions = list->cnt, .first = list->elems[0].partition};
+    for (int i = 0; i < list->cnt && kafka_remaining_ms(deadline_ms) > 0; i++) {
+        const rd_kafka_topic_partition_t *partition = &list->elems[search->next];
+        if (is_held(kafka, partition))
+            name_held(search, partition->partition);
+        if (++search->next < list->cnt)
+            continue;
+        memcpy(search->last_ids, search->ids, sizeof search->last_ids);
+        search->ids[0] = '\0';
+        search->is_cut = false;
+        search->next = 0;
+    }
+}
+
+static enum status set_held(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
                             struct error *error)
 {
-    char ids[96] = "";
-    size_t size = 0;
-    int n_named = 0;
-    for (; n_named < list->cnt && size + 16 < sizeof ids; n_named++)
-        size += (size_t)snprintf(ids + size, sizeof ids - size, "%s%" PRId32, n_named ? ", " : "",
-                                 list->elems[n_named].partition);
-    return error_set(error, STATUS_RETRY, ERROR_BROKER,
-                     "Kafka at %.100s: reading the group's offsets: offsets of partition(s)"
-                     " %s%s of topic %.100s are held by a transaction of some producer that"
-                     " is not decided (ops/RUNBOOK.md: \"held by a transaction\")",
-                     kafka->config->brokers, ids, n_named < list->cnt ? ", ..." : "",
-                     kafka->config->topics.jobs);
+    const struct kafka_held_search *search = &kafka->group.held_search;
+    search_held(kafka, list);
+    const char *ids = search->last_ids[0] ? search->last_ids : search->ids;
+    char some[40];
+    snprintf(some, sizeof some, "of some of %d partitions", list->cnt);
+    return error_set(
+        error, STATUS_RETRY, ERROR_BROKER,
+        "Kafka at %.100s: reading the group's offsets: offsets %s%s of topic %.100s are held by a"
+        " transaction of some producer that is not decided (ops/RUNBOOK.md: \"held by a"
+        " transaction\")",
+        kafka->config->brokers, *ids ? "of partition(s) " : some, ids, kafka->config->topics.jobs);
 }
 
 // librdkafka waits here while a transaction has pending offsets: of the previous owner of the partition, or

@@ -14,6 +14,7 @@ enum {
     TOPICS_MAX = 8,                   // that one call requires
     LOOK_UP_TIMEOUT_MS = 500,         // one of several
     CREATE_TIMEOUT_MS = 15000,        // for new topics to have leaders
+    ANSWER_MS_MIN = 1000,             // for the last question of several
     UNKNOWN_PATIENCE_MS = 3000,       // until all brokers know of a partition
     STOP_STEP_MS = 250,               // between two looks for a signal
     LOOK_ENDS_TIMEOUT_MS = 3000,      // one of several, while a signal may end them
@@ -177,8 +178,10 @@ enum status kafka_topic_await(struct kafka_handle *handle, const char *topic, st
     int64_t deadline_ms = clock_ms() + CREATE_TIMEOUT_MS;
     while (kafka_remaining_ms(deadline_ms) > 0) {
         int32_t n_partitions;
+        int left_ms = kafka_remaining_ms(deadline_ms); // the last question has time for an answer too
         enum status status =
-            kafka_topic_find(handle, topic, kafka_remaining_ms(deadline_ms), &n_partitions, error);
+            kafka_topic_find(handle, topic, left_ms > ANSWER_MS_MIN ? left_ms : ANSWER_MS_MIN, &n_partitions,
+                             error);
         if (status != STATUS_OK || n_partitions > 0)
             return status;
         nanosleep(&(struct timespec){.tv_nsec = RETRY_WAIT_NS}, NULL);

@@ -101,6 +101,17 @@ struct kafka_outputs {
     bool dead_is_compacted;
 };
 
+enum { KAFKA_HELD_IDS_BYTES = 96 }; // beside ", ..."
+
+// Partitions of a list whose offsets a transaction holds, found over several calls.
+struct kafka_held_search {
+    int32_t first; // partition of the list, to notice another list
+    int n_partitions, next;
+    // of this pass over the list, and of the last complete one
+    char ids[KAFKA_HELD_IDS_BYTES + 8], last_ids[KAFKA_HELD_IDS_BYTES + 8];
+    bool is_cut; // `ids` has no room for more
+};
+
 // The member of the group: its assignment and rebalances.
 struct kafka_group {
     rd_kafka_topic_partition_list_t *assigned;      // assigned, but offsets not read yet; NULL: none
@@ -113,6 +124,7 @@ struct kafka_group {
     bool is_expelled;      // the consumer had a fatal error
     int64_t rejoined_ms;   // 0: never
     int32_t n_partitions;  // of the topic, when last looked at for an exit; 0: never
+    struct kafka_held_search held_search;
 };
 
 // Time without confirmed membership.

@@ -178,12 +178,11 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
 {
     member_init_with_jobs(&first, brokers, "outside", 30, 30);
     struct probe_transaction *held =
-        probe_hold_offsets(brokers, first.config.group.name, first.config.topics.jobs, 1);
+        probe_hold_offsets(brokers, first.config.group.name, first.config.topics.jobs, 30);
     member_open(&first);
     assert_non_null(
         strstr(kafka_waiting(first.transport), "not yet a member of group")); // before the first poll
-    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
-         !strstr(kafka_waiting(first.transport), "reading the group's offsets");) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !strstr(kafka_waiting(first.transport), "22, ...");) {
         member_poll_well(&first, N_JOBS);
         assert_true(clock_ms() < until_ms);
     }
@@ -198,6 +197,26 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
     poll_until_outside(&first, part);
     assert_int_equal(first.n_received, 0);
     probe_abort(held);
+    member_finish(&first);
+}
+
+static void partitions_that_no_transaction_holds_are_not_named(void **state)
+{
+    member_init_with_jobs(&first, brokers, "held", 3, 30);
+    struct probe_transaction *held =
+        probe_hold_offsets(brokers, first.config.group.name, first.config.topics.jobs, 1);
+    member_open(&first);
+    char part[200];
+    snprintf(part, sizeof part, "offsets of partition(s) 0 of topic %s are held", first.config.topics.jobs);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !strstr(kafka_waiting(first.transport), part);) {
+        member_poll_well(&first, N_JOBS);
+        if (clock_ms() > until_ms)
+            fail_msg("expected \"%s\" in: %s", part, kafka_waiting(first.transport));
+    }
+    probe_abort(held);
+    member_receive(&first, 30);
+    member_commit(&first, NULL);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", 30);
     member_finish(&first);
 }
 
@@ -428,6 +447,7 @@ int main(void)
         BROKER_TEST(a_rebalance_of_kip_848_goes_on_while_an_assignment_waits),
         BROKER_TEST(a_member_of_kip_848_commits_after_others_came_and_went),
         BROKER_TEST(a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why),
+        BROKER_TEST(partitions_that_no_transaction_holds_are_not_named),
         BROKER_TEST(a_worker_that_its_group_refuses_ends_and_says_why),
         BROKER_TEST(a_member_without_partitions_is_a_member),
         BROKER_TEST(a_worker_is_closed_while_an_assignment_waits_unread),
