@@ -12,8 +12,15 @@
 enum {
     WARP = 32,
     STACK_BYTES = 256 << 10, // an instrumented kernel without optimization takes a tenth
-    GUARD_BYTES = 64 << 10,
+    // 81 pages from stack to stack, and each begins some lines further down: else all stacks of a block would lie in the same
+    // sets of the caches and of the TLB.
+    GUARD_BYTES = 68 << 10,
+    STACK_SHIFT_BYTES = 9 * 64,
+    STACK_SHIFTS = 64,
 };
+
+// Of functions that run at each switch and touch memory of this file alone: checks there would find nothing in a kernel.
+#define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
 // Where threads meet. The last to arrive opens it for all by raising the generation.
 struct meeting {
@@ -69,7 +76,7 @@ void emulate_reverse(bool reverse)
     run.reverse = reverse;
 }
 
-struct emulate_fiber *emulate_fiber_now(void)
+UNCHECKED struct emulate_fiber *emulate_fiber_now(void)
 {
     assert(run.active);
     return &run.fibers[run.current].seen;
@@ -120,18 +127,20 @@ bool emulate_moment_of(const void *memory, struct emulate_moment *moment)
 
 // --- Where threads meet ---
 
-static bool can_run(const struct fiber *fiber)
+UNCHECKED static bool can_run(const struct fiber *fiber)
 {
     return !fiber->ended && (!fiber->awaited || fiber->awaited->generation != fiber->awaited_generation);
 }
 
 // The next that can run, from the current one on and around; itself last.
-static unsigned next_runnable(void)
+UNCHECKED static unsigned next_runnable(void)
 {
-    unsigned step = run.reverse ? run.n_threads - 1 : 1;
     unsigned index = run.current;
     for (unsigned i = 0; i < run.n_threads; i++) {
-        index = (index + step) % run.n_threads;
+        if (run.reverse)
+            index = index > 0 ? index - 1 : run.n_threads - 1;
+        else
+            index = index + 1 < run.n_threads ? index + 1 : 0;
         if (can_run(&run.fibers[index]))
             return index;
     }
@@ -139,7 +148,7 @@ static unsigned next_runnable(void)
     return index;
 }
 
-static void resume_fiber(struct emulate_switch *from, unsigned index)
+UNCHECKED static void resume_fiber(struct emulate_switch *from, unsigned index)
 {
     run.current = index;
     run.fibers[index].awaited = NULL;
@@ -147,7 +156,7 @@ static void resume_fiber(struct emulate_switch *from, unsigned index)
         emulate_switch_to(from, &run.fibers[index].state);
 }
 
-static void wait_for(const struct meeting *meeting)
+UNCHECKED static void wait_for(const struct meeting *meeting)
 {
     struct fiber *fiber = &run.fibers[run.current];
     fiber->awaited = meeting;
@@ -155,7 +164,7 @@ static void wait_for(const struct meeting *meeting)
     resume_fiber(&fiber->state, next_runnable());
 }
 
-static void meet_threads(struct meeting *meeting, unsigned n)
+UNCHECKED static void meet_threads(struct meeting *meeting, unsigned n)
 {
     if (++meeting->n_arrived < n) {
         wait_for(meeting);
@@ -185,8 +194,11 @@ const void *emulate_warp_exchange(const void *mine, size_t size)
     assert((warp->meeting.n_arrived == 0 || warp->size == size) &&
            "a warp's lanes meet in unlike operations");
     warp->size = size;
-    if (size > 0)
-        memcpy(warp->exchange[slot][run.current % WARP], mine, size);
+    unsigned char *own = warp->exchange[slot][run.current % WARP];
+    if (size == 4) // a shuffle's: without a call
+        memcpy(own, mine, 4);
+    else if (size > 0)
+        memcpy(own, mine, size);
     meet_threads(&warp->meeting, WARP);
     return warp->exchange[slot];
 }
@@ -215,9 +227,10 @@ static void run_block(struct emulate_shape grid, struct emulate_shape block, uns
         fiber->n_barriers = fiber->n_warp_syncs = 0;
         emulate_switch_prepare(&fiber->state,
                                run.stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES,
-                               STACK_BYTES, fiber_main, fiber);
+                               STACK_BYTES - i % STACK_SHIFTS * STACK_SHIFT_BYTES, fiber_main, fiber);
     }
-    memset(run.warps, 0, sizeof run.warps);
+    for (unsigned warp = 0; warp < run.n_threads / WARP; warp++)
+        run.warps[warp].meeting = (struct meeting){0};
     run.block = (struct meeting){0};
     run.n_ended = 0;
     run.block_number++;
