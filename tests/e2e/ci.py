@@ -1,6 +1,8 @@
 """What .ci/run reports, with programs in place of its stages' own."""
 import glob
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -63,6 +65,18 @@ def each_file_of_tests_is_built_and_run(test):
     assert len(programs) > 100, programs
     missing = [name for name in programs if f"'{name}'" not in listed and f"/{name}.c'" not in listed]
     assert not missing, missing
+
+
+@case
+def each_program_that_the_checks_leave_out_has_a_twin_that_runs(test):
+    with open(os.path.join(os.path.dirname(test.sheaf), "..", "meson-info", "intro-tests.json"), encoding="utf-8") as file:
+        suites = {program["name"]: {suite.split(":")[-1] for suite in program["suite"]} for program in json.load(file)}
+    with open(os.path.join(ROOT, ".ci", "run"), encoding="utf-8") as file:
+        left_out = set(re.findall(r"--no-suite (\w+)", file.read()))
+    assert left_out == {"scripts", "twin"}, left_out
+    twins = {name for name, of in suites.items() if "twin" in of}
+    assert all(f"{name}_races" in suites and "twin" not in suites[f"{name}_races"] for name in twins), twins
+    assert {name for name, of in suites.items() if "scripts" in of} == {"e2e_ci", "e2e_layers", "e2e_storm_proof"}, suites
 
 
 @case
