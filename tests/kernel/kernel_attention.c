@@ -568,6 +568,22 @@ struct shape {
     enum kv_type type;
 };
 
+enum { PAGE = 32 };
+
+// Block tables [n_sequences, context / PAGE], pages interleaved as batches leave them, the shared ones first.
+static int32_t *bench_tables(const struct shape *shape, int32_t n_sequences)
+{
+    int32_t n_each = shape->context / PAGE, n_pages = n_sequences * n_each;
+    int32_t *tables = malloc((size_t)n_pages * sizeof *tables);
+    assert_non_null(tables);
+    for (int32_t i = 0; i < n_pages; i++)
+        tables[(i % n_sequences) * n_each + i / n_sequences] = i;
+    for (int32_t i = 0; i < n_pages; i++)
+        if (i % n_each < shape->n_shared / PAGE)
+            tables[i] = i % n_each;
+    return tables;
+}
+
 static void bench_shape(const struct shape *shape, enum cpu_level level, int n_threads, double *seconds_plain)
 {
     struct cpu_kernels kernels;
@@ -578,7 +594,6 @@ static void bench_shape(const struct shape *shape, enum cpu_level level, int n_t
     struct pages pages;
     struct attention *attention;
     struct error error;
-    enum { PAGE = 32 };
     int32_t n_sequences = level == CPU_PLAIN ? 1 : shape->n_sequences;
     int32_t n_layers = level == CPU_PLAIN ? 1 : 4, n_pages = n_sequences * (shape->context / PAGE);
     struct kv_shape kv = {n_layers, shape->n_kv_heads, shape->dim, shape->dim, PAGE, n_pages, shape->type};
@@ -594,12 +609,7 @@ static void bench_shape(const struct shape *shape, enum cpu_level level, int n_t
         for (int32_t page = 0; page < n_pages; page++)
             for (int32_t i = 0; i < PAGE; i++)
                 pages_store(&pages, &kernels.rows, layer, page, i, row, row);
-    int32_t *tables = malloc((size_t)n_pages * sizeof *tables);
-    for (int32_t i = 0; i < n_pages; i++) // sequences' pages interleaved, as batches leave them
-        tables[(i % n_sequences) * (shape->context / PAGE) + i / n_sequences] = i;
-    for (int32_t i = 0; i < n_sequences * (shape->context / PAGE); i++)
-        if (i % (shape->context / PAGE) < shape->n_shared / PAGE)
-            tables[i] = i % (shape->context / PAGE);
+    int32_t *tables = bench_tables(shape, n_sequences);
     struct step_sequence *sequences = malloc((size_t)n_sequences * sizeof *sequences);
     for (int32_t s = 0; s < n_sequences; s++)
         sequences[s] =
