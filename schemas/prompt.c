@@ -174,8 +174,8 @@ enum status prompt_decode_tokens(struct decoding *decoding, struct value *value)
     return decode_ids(decoding, "tokens", value);
 }
 
-// OpenAI allows a string, token ids, or a list of prompts. A list of one is that prompt, as many clients send it;
-// one of several would be several jobs in one.
+// OpenAI allows a string, token ids, or a list of prompts. A list of one is that prompt, as many clients send
+// it; one of several would be several jobs in one.
 enum status prompt_decode_prompt(struct decoding *decoding, struct value *value)
 {
     const struct value *first =

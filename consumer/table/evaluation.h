@@ -28,8 +28,8 @@ struct text evaluation_class_name(const struct evaluation *evaluation, size_t cl
 #define EVALUATION_UNDEFINED "undefined"
 // NAN: no row has a gold label.
 double evaluation_accuracy(const struct evaluation *evaluation);
-// Cohen, "A coefficient of agreement for nominal scales" (1960); NAN: no row has a gold label, or all gold labels
-// and answers are one.
+// Cohen, "A coefficient of agreement for nominal scales" (1960); NAN: no row has a gold label, or all gold
+// labels and answers are one.
 double evaluation_kappa(const struct evaluation *evaluation);
 struct evaluation_class {
     int64_t n_gold, n_answers, n_right;

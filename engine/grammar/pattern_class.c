@@ -217,7 +217,7 @@ static bool only_code_point(const struct expressions *pool, uint32_t set, uint32
     return range.first == range.last;
 }
 
-// What Python takes for characters and Rust for operators, or Python warns of.
+// Pairs that are characters in Python and operators in Rust, or of which Python warns.
 static enum status refuse_operator(struct pattern_reader *reader)
 {
     static const char *const operators[] = {"--", "&&", "~~", "||"};

@@ -1,6 +1,6 @@
-// Templates, tokenizers and grammars: every single allocation fails, alone and with all after it. The result is
-// an error that says so or the whole one, never a part of it. The linker redirects malloc, calloc and realloc
-// to this file.
+// Templates, tokenizers and grammars: every single allocation fails, alone and with all after it. The result
+// is an error that says so or the whole one, never a part of it. The linker redirects malloc, calloc and
+// realloc to this file.
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/json_schema.h"
 #include "engine/template/template.h"
@@ -55,7 +55,7 @@ void *__wrap_realloc(void *memory, size_t size)
     return may_allocate() ? __real_realloc(memory, size) : NULL;
 }
 
-// What a task computes, on memory that never fails.
+// The result of a task, on memory that never fails.
 struct output {
     char bytes[8192];
     size_t size;

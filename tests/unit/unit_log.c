@@ -232,8 +232,8 @@ static void a_message_of_progress_comes_when_its_time_is_over_and_something_happ
     assert_non_null(strstr(content(path), ":21.000Z 101/101 jobs, 14.2/s, 2 failed, 0 tokens/s\n"));
 }
 
-// 300 quick jobs in 2 s, then 6 slow ones a second. The window is as long as 16 jobs take with a batch of 8, and
-// 128 with one of 64.
+// 300 quick jobs in 2 s, then 6 slow ones a second. The window is as long as 16 jobs take with a batch of 8,
+// and 128 with one of 64.
 static void the_time_left_follows_the_rate_of_the_last_jobs(void **state)
 {
     (void)state;
