@@ -34,10 +34,11 @@ static enum status start_over(struct matcher *matcher, struct error *error)
     if (matcher->generation == recognizer->cache.generation)
         return STATUS_OK;
     matcher->state = recognizer->start;
+    const char *bytes = matcher->bytes.data ? matcher->bytes.data : ""; // NULL has no place 0
     for (size_t i = 0; i <= n_counted; i++) {
         size_t behind = i < n_counted ? counted[i].size : matcher->bytes.size;
-        matcher->state = step_bytes(recognizer, matcher->state,
-                                    (struct text){matcher->bytes.data + at, behind - at}, &n_accepted);
+        matcher->state =
+            step_bytes(recognizer, matcher->state, (struct text){bytes + at, behind - at}, &n_accepted);
         at = behind;
         if (i < n_counted)
             counted[i].state = matcher->state;
