@@ -135,7 +135,7 @@ static enum MHD_Result queue_answer(struct MHD_Connection *connection, struct ht
     if (answer->status == MHD_HTTP_UNAUTHORIZED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Basic realm=\"sheaf\"");
     if (answer->status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET");
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     enum MHD_Result result =
         MHD_queue_response(connection, failed ? MHD_HTTP_INTERNAL_SERVER_ERROR : (unsigned)answer->status,
                            response);
@@ -174,7 +174,7 @@ static bool is_local_host(const struct http *http, const char *header)
 }
 
 // libmicrohttpd calls this once for the head and, when there is a body, for its parts: the first call
-// answers, so that no body is ever read.
+// answers, so that no body is ever read. It leaves out the answer's body where the method is HEAD.
 static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection, const char *url,
                                       const char *method, const char *version, const char *upload_data,
                                       size_t *upload_data_size, void **connection_context)
@@ -186,13 +186,13 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
                                                                                 MHD_HTTP_HEADER_HOST))) {
         answer.status = MHD_HTTP_FORBIDDEN;
         buffer_add_string(&answer.body, "without --metrics-token, the loopback's names alone\n");
-    } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0) {
+    } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) {
         http->handler(http->context, url,
                       MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION),
                       &answer);
     } else {
         answer.status = MHD_HTTP_METHOD_NOT_ALLOWED;
-        buffer_add_string(&answer.body, "GET alone\n");
+        buffer_add_string(&answer.body, "GET and HEAD alone\n");
     }
     return queue_answer(connection, &answer);
 }

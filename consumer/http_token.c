@@ -58,13 +58,24 @@ static bool matches_basic(const struct http_token *token, const char *encoded)
     return matches;
 }
 
+// Behind the scheme's name and its blanks (RFC 9110, 11.4: 1*SP); NULL: another scheme.
+static const char *credentials_of(const char *authorization, const char *scheme)
+{
+    size_t size = strlen(scheme);
+    if (strncasecmp(authorization, scheme, size) != 0 || authorization[size] != ' ')
+        return NULL;
+    return authorization + size + strspn(authorization + size, " ");
+}
+
 bool http_token_matches(const struct http_token *token, const char *authorization)
 {
     if (!token->text[0])
         return true;
     if (!authorization)
         return false;
-    if (strncasecmp(authorization, "Bearer ", 7) == 0)
-        return is_equal(token->text, text_from_string(authorization + 7));
-    return strncasecmp(authorization, "Basic ", 6) == 0 && matches_basic(token, authorization + 6);
+    const char *bearer = credentials_of(authorization, "Bearer"),
+               *basic = credentials_of(authorization, "Basic");
+    if (bearer)
+        return is_equal(token->text, text_from_string(bearer));
+    return basic && matches_basic(token, basic);
 }

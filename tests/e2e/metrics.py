@@ -131,9 +131,9 @@ def the_page_and_the_metrics_take_the_token_and_probes_take_none(test):
         status, headers, body = get(address, path)
         assert status == 401 and headers["WWW-Authenticate"].startswith("Basic") and token not in body, body
         basic = base64.b64encode(f"any:{token}".encode()).decode()
-        for good in (f"Bearer {token}", f"bearer {token}", f"Basic {basic}"):
+        for good in (f"Bearer {token}", f"bearer {token}", f"Bearer   {token}", f"Basic {basic}", f"Basic  {basic}"):
             assert authorized(address, path, good) == 200, good
-        for bad in ("Bearer", "Bearer ", f"Bearer {token}x", f"Bearer {token[:-1]}", f"Bearer {token[:-1]}x", f"Basic {token}", "Basic !!", "Basic Og==",
+        for bad in ("Bearer", "Bearer ", f"Bearer\t{token}", f"Bearer{token}", f"Bearer {token}x", f"Bearer {token[:-1]}", f"Bearer {token[:-1]}x", f"Basic {token}", "Basic !!", "Basic Og==",
                     "Basic " + base64.b64encode(token.encode()).decode(), f"Digest {token}"):
             assert authorized(address, path, bad) == 401, bad
     assert get(address, "/readyz")[0] == 200
@@ -223,8 +223,11 @@ def without_a_token_a_page_answers_by_the_loopback_s_names_alone(test):
 def only_small_gets_are_answered(test):
     worker, address = start(test)
     assert get(address, "/nothing")[0] == 404
+    for path, expected in (("/", 200), ("/metrics", 200), ("/healthz", 200), ("/nothing", 404)):
+        status, headers, body = get(address, path, "HEAD")
+        assert (status, body) == (expected, "") and int(headers["Content-Length"]) > 0, (path, headers)
     status, headers, _ = get(address, "/metrics", "POST", b"x" * 100000)
-    assert status == 405 and headers["Allow"] == "GET", headers
+    assert status == 405 and headers["Allow"] == "GET, HEAD", headers
     assert get(address, "/metrics", "DELETE")[0] == 405
     host, port = address.split(":")
     for hostile in (b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
