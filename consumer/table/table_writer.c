@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -80,10 +81,22 @@ static void add_text_field(struct table_writer *writer, struct text field, bool 
         add_escaped_field(writer, field);
 }
 
+// An infinity as SQLite's shell writes it; other values: NULL. JSON has no infinity, and 9e999 is refused by many
+// readers.
+static const char *infinity_text(const struct value *value)
+{
+    if (value->kind != VALUE_FLOAT || value->digits || !isinf(value->number))
+        return NULL;
+    return value->number < 0 ? "-Inf" : "Inf";
+}
+
 static void add_csv_value(struct table_writer *writer, const struct value *value, bool is_input)
 {
+    const char *infinity = infinity_text(value);
     buffer_clear(&writer->json);
-    if (value->kind == VALUE_BYTES)
+    if (infinity)
+        buffer_add_string(&writer->json, infinity);
+    else if (value->kind == VALUE_BYTES)
         base64_encode(value->text, &writer->json);
     else if (value->kind != VALUE_NULL && value->kind != VALUE_STRING)
         json_encode(value, &writer->json);
@@ -167,7 +180,11 @@ static void add_json_row(struct table_writer *writer, struct text raw)
         has_members = true;
         json_encode_string(writer->names[i], line);
         buffer_add_byte(line, ':');
-        json_encode(&writer->fields[i], line);
+        const char *infinity = infinity_text(&writer->fields[i]);
+        if (infinity)
+            json_encode_string(text_from_string(infinity), line);
+        else
+            json_encode(&writer->fields[i], line);
     }
     buffer_add_string(line, "}\n");
 }

@@ -220,6 +220,23 @@ def a_null_is_an_empty_text_in_prompts_whatever_the_format(test):
     assert json.loads(record)["messages"][0]["content"] == "True null no [None]", record
 
 
+@case
+def infinities_of_a_sqlite_table_keep_their_signs(test):
+    database = sqlite3.connect(test.path("data.db"))
+    database.execute("CREATE TABLE t (k, f)")
+    database.execute("INSERT INTO t VALUES (1, 9e999), (2, -9e999), (3, NULL), (4, 1.5)")
+    database.commit()
+    database.close()
+    write(test, "n.jinja", "{{ f }}")
+    for name, separator in (("out.csv", ","), ("out.tsv", "\t")):
+        annotate(test, "data.db", "--prompt", "n.jinja", "--table", "t", out=name)
+        assert [line.split(separator)[:2] for line in test.read(name).decode().splitlines()[1:]] == [["1", "Inf"], ["2", "-Inf"], ["3", ""], ["4", "1.5"]], test.read(name)
+    annotate(test, "data.db", "--prompt", "n.jinja", "--table", "t", out="out.jsonl")
+    assert [json.loads(line)["f"] for line in test.read("out.jsonl").decode().splitlines()] == ["Inf", "-Inf", None, 1.5], test.read("out.jsonl")
+    annotate(test, "data.db", "--prompt", "n.jinja", "--table", "t", "--into", "annotated", out="out.db")
+    assert [f for f, in test.query("SELECT f FROM annotated", "out.db")] == [float("inf"), float("-inf"), None, 1.5]
+
+
 # ---- answers ----
 
 @case
