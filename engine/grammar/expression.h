@@ -68,6 +68,7 @@ enum pattern_dialect {
     PATTERN_SEARCH, // JSON Schema's `pattern`: ECMA-262 with flag u, found anywhere in the text unless
                     // anchored
     PATTERN_WHOLE,  // a regex as Python's re.fullmatch has it, with flag re.ASCII
+    PATTERN_PART,   // the same of a part of a text: assertions, which look at what is around it, are refused
 };
 // The set of all texts that the pattern accepts. STATUS_REJECT with the construct's name for syntax that is
 // wrong or not regular (backreferences) or not built (look-behind, Unicode properties).

@@ -113,7 +113,7 @@ static enum status read_regex(struct lark *lark, uint32_t *expression)
     if (flag && strchr("imslux", flag))
         return source_refuse(source, "the flag %c of a regex is not supported", flag);
     enum status status =
-        expression_parse(source->rules->expressions, regex, PATTERN_WHOLE, expression, source->error);
+        expression_parse(source->rules->expressions, regex, PATTERN_PART, expression, source->error);
     if (status != STATUS_OK && source_check(source) == STATUS_OK) {
         char text[ERROR_TEXT_BYTES];
         memcpy(text, source->error->text, sizeof text);

@@ -121,7 +121,7 @@ static enum status read_group(struct pattern_reader *reader, uint32_t *id)
 
 static bool read_assertion(struct pattern_reader *reader, uint32_t *id)
 {
-    bool whole = reader->dialect == PATTERN_WHOLE;
+    bool whole = reader->dialect != PATTERN_SEARCH;
     if (pattern_take(reader, "^") || (whole && pattern_take(reader, "\\A")))
         *id = pattern_assertion(&reader->tree, PATTERN_BEGIN, false, NO_PATTERN);
     else if (whole && (pattern_take(reader, "\\Z") || pattern_take(reader, "\\z")))
@@ -258,6 +258,10 @@ static enum status parse_pattern(struct pattern_reader *reader, bool search, uin
         return status;
     if (reader->at < reader->text.size)
         return pattern_refuse(reader, "a group is closed that was not opened");
+    if (reader->dialect == PATTERN_PART && reader->tree.nodes.items[root].kind != PATTERN_PLAIN)
+        return pattern_refuse(reader,
+                              "assertions (^, $, \\b, (?=...)) look at the text around a terminal: they are "
+                              "not supported in grammars");
     if (!pattern_language(&reader->tree, root, search, expression))
         return pattern_refuse(reader, "assertions inside an unbounded repetition are not supported");
     if (check_pool(reader) == STATUS_OK && expression_positions(reader->pool, *expression) >

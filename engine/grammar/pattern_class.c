@@ -37,7 +37,7 @@ static uint32_t one_code_point(struct expressions *pool, uint32_t code_point)
 uint32_t pattern_dot(const struct pattern_reader *reader)
 {
     static const struct code_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
-    size_t n = reader->dialect == PATTERN_WHOLE ? 1 : sizeof line_ends / sizeof *line_ends;
+    size_t n = reader->dialect != PATTERN_SEARCH ? 1 : sizeof line_ends / sizeof *line_ends;
     return expression_set_complement(reader->pool, expression_set(reader->pool, line_ends, n));
 }
 
@@ -49,7 +49,7 @@ static uint32_t white_space(const struct pattern_reader *reader)
                                                {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
                                                {0xFEFF, 0xFEFF}};
     return expression_set(reader->pool, ranges,
-                          reader->dialect == PATTERN_WHOLE ? 2 : sizeof ranges / sizeof *ranges);
+                          reader->dialect != PATTERN_SEARCH ? 2 : sizeof ranges / sizeof *ranges);
 }
 
 static int digit_value(char c)
@@ -158,13 +158,13 @@ enum status pattern_read_escape(struct pattern_reader *reader, bool in_class, ui
         return STATUS_OK;
     } else if (c == 'u') {
         return read_unicode(reader, set);
-    } else if (c == 'a' && reader->dialect == PATTERN_WHOLE) {
+    } else if (c == 'a' && reader->dialect != PATTERN_SEARCH) {
         *set = one_code_point(reader->pool, '\a');
-    } else if (c == 'U' && reader->dialect == PATTERN_WHOLE) {
+    } else if (c == 'U' && reader->dialect != PATTERN_SEARCH) {
         if (!read_hex(reader, 8, &value) || !is_character(value))
             return pattern_refuse(reader, "\\U needs the eight hexadecimal digits of a character");
         *set = one_code_point(reader->pool, value);
-    } else if ((c == '<' || c == '>') && reader->dialect == PATTERN_WHOLE && !in_class) {
+    } else if ((c == '<' || c == '>') && reader->dialect != PATTERN_SEARCH && !in_class) {
         return pattern_refuse(reader, "\\%c is a character to Python and a word's boundary to Rust: write %c",
                               c, c);
     } else if (c == 'x') {
@@ -221,7 +221,7 @@ static bool only_code_point(const struct expressions *pool, uint32_t set, uint32
 static enum status refuse_operator(struct pattern_reader *reader)
 {
     static const char *const operators[] = {"--", "&&", "~~", "||"};
-    if (reader->dialect != PATTERN_WHOLE)
+    if (reader->dialect == PATTERN_SEARCH)
         return STATUS_OK;
     if (pattern_next_is(reader, "["))
         return pattern_refuse(reader,
@@ -277,7 +277,7 @@ enum status pattern_read_class(struct pattern_reader *reader, uint32_t *set)
     VECTOR(uint32_t) parts = {0};
     enum status status = STATUS_OK;
     // A ']' that comes first is a character to Python and Rust, the end of an empty class to ECMA-262.
-    bool is_character = reader->dialect == PATTERN_WHOLE && pattern_next_is(reader, "]");
+    bool is_character = reader->dialect != PATTERN_SEARCH && pattern_next_is(reader, "]");
     reader->had_bracket |= pattern_next_is(reader, "]");
     while (status == STATUS_OK && (is_character || !pattern_take(reader, "]"))) {
         uint32_t part = EXPRESSION_NOTHING;

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -143,6 +145,17 @@ static void what_is_wrong_is_refused_with_its_line(void **state)
     refused_as(grammar_compile_lark, "start: \"a\"\n  /(/",
                "line 2: expected a definition (name: ...) or a directive (%...)");
     refused_as(grammar_compile_lark, "start: /(/", "line 1: pattern, byte 1: a group is not closed");
+    static const char *const around[] = {"^a", "a$", "a\\b", "\\Aa", "a(?!b)", "(?=ab?)a", "(^)?a"};
+    for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
+        char grammar[40], message[200];
+        snprintf(grammar, sizeof grammar, "start: /%s/ \"b\"", around[i]);
+        snprintf(
+            message, sizeof message,
+            "line 1: pattern, byte %zu: assertions (^, $, \\b, (?=...)) look at the text around a terminal: "
+            "they are not supported in grammars",
+            strlen(around[i]));
+        refused_as(grammar_compile_lark, grammar, message);
+    }
     refused_as(grammar_compile_lark, "start: <|end|>", "line 1: special tokens (<...>) are not supported");
     refused_as(grammar_compile_regex, "a(", "pattern, byte 2: a group is not closed");
 }
