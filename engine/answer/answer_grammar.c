@@ -178,6 +178,42 @@ static void check_keywords(struct build *build, const struct value *parameters)
     }
 }
 
+static void refuse_name(struct build *build, struct text name, const char *why)
+{
+    int size = (int)utf8_complete_prefix(name.data, name.size < 64 ? name.size : 64);
+    build->status = error_set(build->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                              "schema: parameter \"%.*s\": %s where arguments are written one by one, as the "
+                              "format %s does",
+                              size, name.data, why, build->task->format->tools->name);
+}
+
+// Names are written as they are: what may end one is not in it.
+static bool is_writable(struct text name)
+{
+    bool has_blanks =
+        name.size && (strchr(" \n\r\t", name.data[0]) || strchr(" \n\r\t", name.data[name.size - 1]));
+    for (size_t i = 0; i < name.size; i++)
+        if (!name.data[i] || strchr("<>=\"()", name.data[i]))
+            return false;
+    return name.size && !has_blanks;
+}
+
+static void check_names(struct build *build, const struct value *parameters)
+{
+    const struct value *properties = value_get(parameters, "properties"),
+                       *required = value_get(parameters, "required");
+    size_t n = properties && properties->kind == VALUE_OBJECT ? properties->object.n_members : 0;
+    for (size_t i = 0; i < n && build->status == STATUS_OK; i++)
+        if (!is_writable(properties->object.members[i].key))
+            refuse_name(build, properties->object.members[i].key, "its name can't be written");
+    n = required && required->kind == VALUE_ARRAY ? required->array.n_items : 0;
+    for (size_t i = 0; i < n && build->status == STATUS_OK; i++) {
+        const struct value *name = &required->array.items[i];
+        if (name->kind == VALUE_STRING && !call_parameter(parameters, name->text))
+            refuse_name(build, name->text, "required, but none of the properties");
+    }
+}
+
 static bool is_required(const struct value *parameters, struct text key)
 {
     const struct value *required = value_get(parameters, "required");
@@ -287,6 +323,8 @@ static uint32_t rule_arguments(struct build *build, const struct value *paramete
         return build->status == STATUS_OK ? compile_schema(build, &schema, &spaced) : SYMBOL_NOTHING;
     }
     check_keywords(build, parameters);
+    if (build->status == STATUS_OK)
+        check_names(build, parameters);
     return build->status == STATUS_OK ? parameter_list(build, parameters) : SYMBOL_NOTHING;
 }
 

@@ -449,7 +449,15 @@ static void a_schema_that_is_not_enforced_names_its_function(void **state)
         const char *format, *parameters, *text;
     } cases[] = {{"json", "{\"properties\":{\"x\":{\"pattern\":\"(a)\\\\1\"}}}", "pattern at /properties/x"},
                  {"glm-4.7", "{\"properties\":{},\"minProperties\":1,\"required\":[],\"zzz\":\"tail\"}",
-                  "minProperties at /minProperties: not"}};
+                  "minProperties at /minProperties: not"},
+                 {"llama3-pythonic", "{\"properties\":{\"k=v\":{}}}", "parameter \"k=v\": its name can't be"},
+                 {"llama3-pythonic", "{\"properties\":{\")\":{}}}", "parameter \")\": its name can't be"},
+                 {"glm-4.5", "{\"properties\":{\"a</arg_key>\":{}}}", "its name can't be written"},
+                 {"qwen3-coder", "{\"properties\":{\"a>b\":{}}}", "parameter \"a>b\": its name can't be"},
+                 {"seed-oss", "{\"properties\":{\" a\":{}}}", "parameter \" a\": its name can't be"},
+                 {"deepseek-dsml", "{\"properties\":{\"\":{}}}", "parameter \"\": its name can't be"},
+                 {"glm-4.5", "{\"properties\":{\"a\":{}},\"required\":[\"b\"]}",
+                  "parameter \"b\": required, but none of the properties"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[1024];
