@@ -61,7 +61,7 @@ static enum status tokenize_text(struct prompt *prompt, const struct prompt_envi
     struct text bos = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer));
     if (!job_warn(job, "the prompt begins with %.*s: no second one is added",
                   bos.size < 64 ? (int)bos.size : 64, bos.data))
-        return error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+        return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
     return STATUS_OK;
 }
 

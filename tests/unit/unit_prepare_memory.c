@@ -1,0 +1,164 @@
+// Every single allocation of a prompt's preparation fails, alone and with all after it: template, tokenizer
+// and warnings. It is the host's fault, never the job's. The linker redirects malloc, calloc and realloc to
+// this file.
+#include "batching/sequence.h"
+#include "tests/job_records.h"
+#include "tests/vocabulary_file.h"
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+
+static long allocations_left = -1; // -1: no limit
+static bool fails_alone;           // all after the one that fails succeed
+static bool has_failed;
+
+static bool may_allocate(void)
+{
+    if (allocations_left == 0) {
+        has_failed = true;
+        allocations_left = fails_alone ? -1 : 0;
+        return false;
+    }
+    if (allocations_left > 0)
+        allocations_left--;
+    return true;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return may_allocate() ? __real_malloc(size) : NULL;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return may_allocate() ? __real_calloc(count, size) : NULL;
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return may_allocate() ? __real_realloc(memory, size) : NULL;
+}
+
+// Uses up the job's memory, so that the first warning asks for more.
+static void fill_arena(struct job *job)
+{
+    fails_alone = false;
+    allocations_left = 0;
+    while (arena_allocate(&job->arena, 1))
+        continue;
+    allocations_left = -1;
+    has_failed = false;
+}
+
+static struct prompt *prepare(const struct prompt_environment *environment, const char *record, bool alone,
+                              long n_good)
+{
+    struct job *job = decode_good(record);
+    struct prompt *prompt = prompt_create(job);
+    assert_non_null(prompt);
+    fill_arena(job);
+    fails_alone = alone;
+    allocations_left = n_good;
+    (void)!prompt_prepare(prompt, environment);
+    allocations_left = -1;
+    return prompt;
+}
+
+static void finish(struct prompt *prompt)
+{
+    struct job *job = prompt->job;
+    prompt_destroy(prompt);
+    job_destroy(job);
+}
+
+static void assert_like(const struct prompt *prompt, const struct prompt *whole)
+{
+    assert_int_equal(prompt->tokens.n_ids, whole->tokens.n_ids);
+    assert_memory_equal(prompt->tokens.ids, whole->tokens.ids,
+                        whole->tokens.n_ids * sizeof *whole->tokens.ids);
+    assert_int_equal(prompt->job->result.n_warnings, whole->job->result.n_warnings);
+}
+
+static void fail_each_allocation(const struct prompt_environment *environment, const char *record,
+                                 int n_warnings, long n_least)
+{
+    struct prompt *whole = prepare(environment, record, false, -1);
+    if (whole->error.status != STATUS_OK)
+        fail_msg("%s: %s", record, whole->error.text);
+    assert_int_equal(whole->job->result.n_warnings, n_warnings);
+    for (int alone = 0; alone < 2; alone++) {
+        long n_good = 0;
+        bool failed;
+        do {
+            struct prompt *prompt = prepare(environment, record, alone, n_good++);
+            failed = has_failed;
+            if (prompt->error.status == STATUS_OK)
+                assert_like(prompt, whole);
+            else if (!failed || prompt->error.status == STATUS_REJECT ||
+                     prompt->error.code != ERROR_OUT_OF_MEMORY)
+                fail_msg("%s: allocation %ld: status %d: %s", record, n_good, prompt->error.status,
+                         prompt->error.text);
+            finish(prompt);
+        } while (failed);
+        assert_in_range(n_good, n_least, 100000);
+    }
+    finish(whole);
+}
+
+static struct tokenizer *open_tokenizer(void)
+{
+    struct vocabulary_file file = {0};
+    struct error error;
+    add_spm_start(&file);
+    add_token(&file, "\xE2\x96\x81", 0, TYPE_NORMAL); // the blank
+    struct tokenizer *tokenizer = vocabulary_file_open(&file, "llama", NULL, &error);
+    assert_non_null(tokenizer);
+    return tokenizer;
+}
+
+#define MESSAGE "'messages':[{'role':'user','content':'x'}]"
+#define TOOL    "'tools':[{'type':'function','function':{'name':'f'}}]"
+
+static void no_job_fails_because_memory_runs_out_while_it_is_prepared(void **state)
+{
+    static const struct {
+        const char *record;
+        int n_warnings;
+        long n_least; // allocations
+    } cases[] = {
+        {"{'job_id':'a','prompt':'a text','min_tokens':2}", 0, 3},
+        {"{'job_id':'a','prompt':'<s>x'}", 1, 4},
+        {"{'job_id':'a'," MESSAGE "}", 0, 5},
+        {"{'job_id':'a'," MESSAGE ",'add_special_tokens':true}", 1, 6},
+        {"{'job_id':'a'," MESSAGE "," TOOL
+         ",'tool_choice':'required','response_format':{'type':'json_object'}}",
+         1, 6},
+    };
+    struct error error;
+    struct template *template;
+    struct tokenizer *tokenizer = open_tokenizer();
+    static const char source[] = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
+    assert_int_equal(template_parse(&template, text_from_string(source), &error), STATUS_OK);
+    struct prompt_environment environment = {
+        .tokenizer = tokenizer,
+        .chat_template = template,
+        .tool_template = template,
+        .tool_format = {.tools = tool_format_find("hermes")},
+        .limits = {.n_context = 4096, .n_context_original = 4096, .n_positions_max = 4096, .n_vocab = 1000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        fail_each_allocation(&environment, cases[i].record, cases[i].n_warnings, cases[i].n_least);
+    template_destroy(template);
+    tokenizer_close(tokenizer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_job_fails_because_memory_runs_out_while_it_is_prepared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
