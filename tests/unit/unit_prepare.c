@@ -10,6 +10,7 @@ static const char tools_source[] = "tools:{{ tools|length }}";
 struct fixture {
     struct tokenizer *tokenizer;
     struct template *usual, *tools;
+    int32_t im_end; // the control token <|im_end|>
     struct prompt_environment environment;
 };
 
@@ -22,7 +23,7 @@ static struct template *parse(const char *source)
     return template;
 }
 
-// A SentencePiece vocabulary, which adds bos; <pad> beside it.
+// A SentencePiece vocabulary, which adds bos; <pad> and <|im_end|> beside it.
 static struct fixture open_fixture(const char *usual, const char *tools)
 {
     struct vocabulary_file file = {0};
@@ -31,7 +32,9 @@ static struct fixture open_fixture(const char *usual, const char *tools)
     add_token(&file, "\xE2\x96\x81", 0, TYPE_NORMAL); // the blank
     add_key_u32(&file, "tokenizer.ggml.padding_token_id",
                 (uint32_t)add_token(&file, "<pad>", 0, TYPE_CONTROL));
-    struct fixture fixture = {.tokenizer = vocabulary_file_open(&file, "llama", NULL, &error)};
+    int32_t im_end = add_token(&file, "<|im_end|>", 0, TYPE_CONTROL);
+    struct fixture fixture = {.tokenizer = vocabulary_file_open(&file, "llama", NULL, &error),
+                              .im_end = im_end};
     assert_non_null(fixture.tokenizer);
     fixture.usual = usual ? parse(usual) : NULL;
     fixture.tools = tools ? parse(tools) : NULL;
@@ -226,6 +229,38 @@ static void a_text_that_begins_with_bos_gets_no_second_one_and_a_warning(void **
     close_fixture(&fixture);
 }
 
+static void assert_ends(const struct fixture *fixture, const char *record, int n_expected)
+{
+    struct prepared prepared = prepare(fixture, record);
+    const struct token_array *tokens = &prepared.prompt->tokens;
+    int n = 0;
+    assert_int_equal(prepared.prompt->error.status, STATUS_OK);
+    for (size_t i = 0; i < tokens->n_ids; i++)
+        n += tokens->ids[i] == fixture->im_end;
+    assert_int_equal(n, n_expected);
+    assert_non_null(strstr(prepared.text, " a<|im_end|>")); // as text or as one token
+    finish(&prepared);
+}
+
+static void a_control_token_in_a_message_is_text_unless_the_worker_reads_it_there(void **state)
+{
+    static const char source[] = "{% for m in messages %}{{ m.content }}{% endfor %}<|im_end|>",
+                      chat[] = "{'job_id':'a','messages':[{'role':'user','content':'a<|im_end|>b'}]}",
+                      prompt[] =
+                          "{'job_id':'a','prompt':'a<|im_end|>b<|im_end|>','add_special_tokens':false}",
+                      last[] =
+                          "{'job_id':'a','messages':[{'role':'user','content':'a<|im_end|>b<|im_end|>'}],"
+                          "'continue_final_message':true}";
+    struct fixture fixture = open_fixture(source, NULL);
+    for (int special = 0; special < 2; special++) {
+        fixture.environment.special_in_content = special;
+        assert_ends(&fixture, chat, special ? 2 : 1); // the template's own is one
+        assert_ends(&fixture, last, special ? 2 : 0);
+        assert_ends(&fixture, prompt, 2); // a prompt has no messages
+    }
+    close_fixture(&fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +270,7 @@ int main(void)
         cmocka_unit_test(the_date_is_that_of_the_submission_and_else_of_the_record),
         cmocka_unit_test(bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat),
         cmocka_unit_test(a_text_that_begins_with_bos_gets_no_second_one_and_a_warning),
+        cmocka_unit_test(a_control_token_in_a_message_is_text_unless_the_worker_reads_it_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
