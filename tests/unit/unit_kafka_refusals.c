@@ -1,0 +1,157 @@
+// Delivery reports: which errors are a record's own fault. Others are the topic's, the producer's or the
+// network's: no job may fail because of them.
+#include "consumer/kafka/kafka_transport.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N_JOBS = 4, INDEX = 2, PARTITION = 5 };
+
+static struct kafka_refusals refusals;
+
+static int begin_commit(void **state)
+{
+    struct error error;
+    (void)state;
+    memset(&refusals, 0, sizeof refusals);
+    return kafka_refusals_begin(&refusals, N_JOBS, &error) != STATUS_OK;
+}
+
+static int end_commit(void **state)
+{
+    (void)state;
+    kafka_refusals_end(&refusals);
+    return 0;
+}
+
+static void report(rd_kafka_resp_err_t code)
+{
+    kafka_refusals_add(&refusals, kafka_refusals_opaque(&refusals, INDEX), code, "results", PARTITION);
+}
+
+static void a_record_at_fault_is_named_with_its_topic_and_code(void **state)
+{
+    static const rd_kafka_resp_err_t codes[] = {
+        RD_KAFKA_RESP_ERR_UNKNOWN,
+        RD_KAFKA_RESP_ERR_INVALID_MSG,
+        RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE,
+        RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
+        RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE,
+        RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,
+        RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        RD_KAFKA_RESP_ERR_POLICY_VIOLATION,
+        RD_KAFKA_RESP_ERR_INVALID_RECORD,
+    };
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        end_commit(state);
+        begin_commit(state);
+        report(codes[i]);
+        if (refusals.n_records != 1 || refusals.code != codes[i])
+            fail_msg("%s: expected a refusal", rd_kafka_err2name(codes[i]));
+        for (size_t job = 0; job < N_JOBS; job++)
+            assert_int_equal(refusals.named[job], job == INDEX);
+        assert_string_equal(refusals.topic, "results");
+        assert_int_equal(refusals.partition, PARTITION);
+        assert_false(refusals.is_exact); // a batch, until the broker names one record
+        assert_false(kafka_is_denial(codes[i]));
+    }
+}
+
+static void assert_no_refusal(rd_kafka_resp_err_t code)
+{
+    report(code);
+    if (refusals.n_records != 0 || refusals.named[INDEX] || refusals.is_exact)
+        fail_msg("%s: expected no refusal", rd_kafka_err2name(code));
+}
+
+static void a_missing_right_is_no_record_s_fault(void **state)
+{
+    static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+                                                RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED,
+                                                RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+                                                RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                                                RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED};
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        assert_no_refusal(codes[i]);
+        assert_true(kafka_is_denial(codes[i])); // it ends the worker
+    }
+}
+
+static void a_fault_of_the_producer_or_the_network_is_no_record_s_fault(void **state)
+{
+    static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_NO_ERROR,
+                                                RD_KAFKA_RESP_ERR__MSG_TIMED_OUT,
+                                                RD_KAFKA_RESP_ERR__PURGE_QUEUE,
+                                                RD_KAFKA_RESP_ERR__PURGE_INFLIGHT,
+                                                RD_KAFKA_RESP_ERR__TRANSPORT,
+                                                RD_KAFKA_RESP_ERR__QUEUE_FULL,
+                                                RD_KAFKA_RESP_ERR__FATAL,
+                                                RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
+                                                RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
+                                                RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
+                                                RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
+                                                RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH,
+                                                RD_KAFKA_RESP_ERR_INVALID_TXN_STATE,
+                                                RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR};
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        assert_no_refusal(codes[i]);
+}
+
+// Since librdkafka 2.6 the others of its batch have this error.
+static void a_record_beside_a_refused_one_is_not_refused_and_makes_the_report_exact(void **state)
+{
+    enum { INVALID_DIFFERENT_RECORD = -138 };
+    (void)state;
+    report((rd_kafka_resp_err_t)INVALID_DIFFERENT_RECORD);
+    assert_int_equal(refusals.n_records, 0);
+    assert_false(refusals.named[INDEX]);
+    assert_true(refusals.is_exact);
+}
+
+static void a_record_that_was_sent_alone_is_exactly_known(void **state)
+{
+    (void)state;
+    refusals.is_alone = true;
+    report(RD_KAFKA_RESP_ERR_INVALID_RECORD);
+    assert_true(refusals.is_exact);
+    assert_true(refusals.named[INDEX]);
+}
+
+static void reports_of_another_commit_are_ignored(void **state)
+{
+    const void *late = kafka_refusals_opaque(&refusals, INDEX);
+    uint32_t commit_id = refusals.commit_id;
+    struct error error;
+    kafka_refusals_end(&refusals);
+    kafka_refusals_add(&refusals, late, RD_KAFKA_RESP_ERR_INVALID_RECORD, "results", 0);
+    assert_int_equal(refusals.n_records, 0);
+    assert_int_equal(kafka_refusals_begin(&refusals, N_JOBS, &error), STATUS_OK);
+    assert_true(refusals.commit_id != commit_id);
+    kafka_refusals_add(&refusals, late, RD_KAFKA_RESP_ERR_INVALID_RECORD, "results", 0);
+    kafka_refusals_add(&refusals, kafka_refusals_opaque(&refusals, N_JOBS), RD_KAFKA_RESP_ERR_INVALID_RECORD,
+                       "results", 0);
+    assert_int_equal(refusals.n_records, 0);
+    (void)state;
+}
+
+int main(void)
+{
+#define IN_COMMIT(test) cmocka_unit_test_setup_teardown(test, begin_commit, end_commit)
+    const struct CMUnitTest tests[] = {
+        IN_COMMIT(a_record_at_fault_is_named_with_its_topic_and_code),
+        IN_COMMIT(a_missing_right_is_no_record_s_fault),
+        IN_COMMIT(a_fault_of_the_producer_or_the_network_is_no_record_s_fault),
+        IN_COMMIT(a_record_beside_a_refused_one_is_not_refused_and_makes_the_report_exact),
+        IN_COMMIT(a_record_that_was_sent_alone_is_exactly_known),
+        IN_COMMIT(reports_of_another_commit_are_ignored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
