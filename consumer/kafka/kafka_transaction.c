@@ -68,6 +68,12 @@ static enum outcome judge_fault(struct kafka_transport *kafka, rd_kafka_error_t 
                                                                       : OUTCOME_ABORT;
     error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s", kafka->config->brokers, what,
               rd_kafka_error_string(fault));
+    // librdkafka names the topic in its log alone.
+    if (rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+        error_set(error, STATUS_RETRY, ERROR_BROKER,
+                  "Kafka at %s: %s: %s: the worker needs the right Write on topics %s and %s",
+                  kafka->config->brokers, what, rd_kafka_error_string(fault), kafka->config->topics.results,
+                  kafka->config->topics.dead);
     if (kafka_is_denial(rd_kafka_error_code(fault))) { // a retry would not help
         error->status = STATUS_REFUSE;
         kafka_stop(kafka, error);

@@ -410,6 +410,19 @@ static void a_worker_that_may_not_write_results_says_so_and_ends(void **state)
     assert_refused("authoriz");
 }
 
+// Its first dead letter shows it: the others of its transaction are not published either.
+static void a_worker_that_may_not_write_dead_letters_names_their_topic_and_ends(void **state)
+{
+    if (!needs_rules())
+        skip();
+    member_init_with_jobs(&first, brokers, "no-dead", 1, 10);
+    probe_produce(brokers, first.config.topics.jobs, 0, NULL, "no job", 6, NULL, NULL);
+    probe_deny(brokers, PROBE_TOPIC, first.config.topics.dead, "write");
+    member_open(&first);
+    member_receive(&first, 11);
+    assert_refused(first.config.topics.dead);
+}
+
 static void a_worker_that_may_not_read_jobs_says_so_and_ends(void **state)
 {
     if (!needs_rules())
@@ -450,6 +463,7 @@ int main(void)
         BROKER_TEST(a_worker_ends_at_the_end_of_a_recreated_topic),
         BROKER_TEST(closing_keeps_to_its_time_without_a_broker),
         BROKER_TEST(a_worker_that_may_not_write_results_says_so_and_ends),
+        BROKER_TEST(a_worker_that_may_not_write_dead_letters_names_their_topic_and_ends),
         BROKER_TEST(a_worker_that_may_not_read_jobs_says_so_and_ends),
         BROKER_TEST(a_worker_that_may_not_join_its_group_says_so_and_ends),
     };
