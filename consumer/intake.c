@@ -53,6 +53,11 @@ static bool set_identity(struct job *job, const struct record *record)
         return false;
     if (custom_id.size && !job_set_text(job, &job->custom_id, custom_id))
         return false;
+    // of a line that `submit` sent, the line says whether it has a custom_id
+    if (custom_id.size && (job->index < 0 || !text_equal(custom_id, job_id)))
+        job->naming = JOB_NAMED_BY_CUSTOM_ID;
+    else if (job_id.size && job->naming == JOB_NAMED_BY_PLACE)
+        job->naming = JOB_NAMED_BY_ID;
     if (job->job_id.size == 0) {
         char name[JOB_ID_BYTES_MAX];
         int n = snprintf(name, sizeof name, "%.*s-%d-%lld",

@@ -122,12 +122,14 @@ uint64_t job_prompt_seed(const struct job *job)
 uint64_t job_default_seed(const struct job *job)
 {
     uint64_t prompt = hash_prompt(&job->request);
-    // else it was made of the dataset's name
-    bool named = job->custom_id.size && !text_equal(job->custom_id, job->job_id);
-    if (!named && job->index >= 0)
+    if (job->naming == JOB_NAMED_BY_CUSTOM_ID)
+        return hash_bytes(job->custom_id.data, job->custom_id.size, prompt);
+    if (job->index >= 0)
         return hash_bytes(&job->index, sizeof job->index, prompt);
-    struct text name = named ? job->custom_id : job->job_id;
-    return hash_bytes(name.data, name.size, prompt);
+    if (job->naming == JOB_NAMED_BY_ID)
+        return hash_bytes(job->job_id.data, job->job_id.size, prompt);
+    int64_t place[] = {job->source.partition, job->source.offset};
+    return hash_bytes(place, sizeof place, prompt);
 }
 
 // Whether draws decide the answer: a temperature of 0 is greedy.

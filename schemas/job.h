@@ -313,16 +313,24 @@ struct job_source {
     bool is_doubted;       // its result was in a batch that the broker refused
 };
 
+// Which part of the record or its headers names the job; the draws of a job without a seed depend on it.
+enum job_naming {
+    JOB_NAMED_BY_PLACE, // its index, else its partition and offset; the job_id is made of them
+    JOB_NAMED_BY_ID,    // a job_id
+    JOB_NAMED_BY_CUSTOM_ID
+};
+
 struct job {
     struct arena arena;
     struct job *next;      // link of whichever queue or list owns the job
     struct text job_id;    // unique within a dataset
     struct text dataset;   // default "default"
     struct text custom_id; // default: the job_id
-    int64_t index;         // position in the submitted file, -1: none
-    int64_t created_s;     // submission, seconds since 1970 UTC; 0: unknown
-    int32_t priority;      // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX: the highest runs first
-    int64_t deadline_s;    // seconds since 1970 UTC: not computed from then on; 0: none
+    enum job_naming naming;
+    int64_t index;      // position in the submitted file, -1: none
+    int64_t created_s;  // submission, seconds since 1970 UTC; 0: unknown
+    int32_t priority;   // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX: the highest runs first
+    int64_t deadline_s; // seconds since 1970 UTC: not computed from then on; 0: none
     struct request request;
     struct digest request_hash; // of a request that may share its answer (job_hash_request); else not set
     struct result result;
@@ -369,8 +377,9 @@ bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
 bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until_s);
 // The time of submission if known, else the time of the record.
 int64_t job_submitted_s(const struct job *job);
-// The default seed of a job: from its prompt and its custom_id, or its index, or its job_id. Equal prompts of
-// one file have different seeds, and a line has the same seed in every dataset and topic.
+// The default seed of a job: from its prompt and its custom_id, or its index, or its job_id, or its partition
+// and offset: the first that is given. Equal prompts of one file have different seeds, and a line has the same
+// seed in every dataset and topic.
 uint64_t job_default_seed(const struct job *job);
 uint64_t job_prompt_seed(const struct job *job); // from its prompt alone, 63 bits: that of --same-draws
 

@@ -332,7 +332,7 @@ static void add_body(struct buffer *out, const struct job *job, bool chat)
     buffer_add_string(out, "{\"id\":");
     add_prefixed_id(out, chat ? "chatcmpl-" : "cmpl-", job->job_id);
     buffer_add_format(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":",
-                      chat ? "chat.completion" : "text_completion", (long long)job->created_s);
+                      chat ? "chat.completion" : "text_completion", (long long)job_submitted_s(job));
     json_encode_string(result->model.size ? result->model : job->request.model, out);
     buffer_add_string(out, ",\"choices\":[");
     for (int32_t i = 0; i < result->n_choices; i++) {

@@ -13,7 +13,7 @@ static bool encode_dataset(const struct job *job, struct arena *arena, struct va
 
 static bool encode_custom_id(const struct job *job, struct arena *arena, struct value *value)
 {
-    if (!text_equal(job->custom_id, job->job_id))
+    if (job->naming == JOB_NAMED_BY_CUSTOM_ID || !text_equal(job->custom_id, job->job_id))
         *value = value_string(job->custom_id);
     return true;
 }
@@ -441,6 +441,9 @@ enum status request_decode_identity(struct decoding *decoding)
         if (fields[i].identity && decoding->values[i] &&
             decode_field(decoding, &fields[i], decoding->values[i]) != STATUS_OK && first.status == STATUS_OK)
             first = *decoding->error;
+    job->naming = job->custom_id.size ? JOB_NAMED_BY_CUSTOM_ID
+                  : job->job_id.size  ? JOB_NAMED_BY_ID
+                                      : JOB_NAMED_BY_PLACE;
     if (job->custom_id.size == 0)
         job->custom_id = job->job_id;
     if (first.status != STATUS_OK)

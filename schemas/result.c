@@ -251,8 +251,8 @@ static bool build_result(struct arena *arena, const struct job *job, struct valu
         value_put(object, "model", value_string(model));
     if (result->system_fingerprint.size)
         value_put(object, "system_fingerprint", value_string(result->system_fingerprint));
-    if (job->created_s > 0)
-        value_put(object, "created", value_integer(job->created_s));
+    if (job_submitted_s(job) > 0)
+        value_put(object, "created", value_integer(job_submitted_s(job)));
     bool built = result->status == RESULT_DONE ? build_done(arena, job, chat, object)
                                                : build_error(arena, result, object);
     return built && build_warnings(arena, result, object);

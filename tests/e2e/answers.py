@@ -1,4 +1,6 @@
 """A result is a pure function of model and request: the same bytes however it was computed."""
+import sqlite3
+
 from session import Skip, case, error_of, text_of, varied_jobs
 
 N_JOBS = 48
@@ -118,6 +120,21 @@ def draws_are_of_the_request_alone(test):
     texts = [choice["text"] for choices in first for choice in choices]
     assert len(set(texts)) == len(texts), texts
     assert stories("c", "third", named[::-1])[::-1] == first[4:]
+    # custom_ids that a dataset gives to lines without one
+    named = [{**line, "custom_id": f"third-{i}"} for i in range(1, 4)]
+    assert stories("d", "third", named) == stories("e", "fourth", named)
+
+
+@case
+def created_is_the_time_of_submission(test):
+    """As the store has it, however much later the answer is."""
+    test.write("in.jsonl", [{"prompt": "once", "max_tokens": 2}])
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    with sqlite3.connect(test.path("sheaf.db")) as store:
+        store.execute("UPDATE jobs SET submitted_at_us = 1700000000 * 1000000 + 5")
+    test.run("work", "--model", test.model, "--exit-when-idle", "0")
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl")
+    assert [answer["response"]["body"]["created"] for answer in test.answers("out.jsonl")] == [1700000000]
 
 
 def with_kernels(test, level):

@@ -218,6 +218,8 @@ static void a_seed_that_is_not_given_is_of_the_request_alone(void **state)
     static const char *const same[][2] = {
         {"{'prompt':'p','custom_id':'c','job_id':'a','dataset':'d','index':1}",
          "{'prompt':'p','custom_id':'c','job_id':'b','dataset':'e','index':2}"},
+        {"{'prompt':'p','custom_id':'d-1','job_id':'d-1','dataset':'d','index':1}", // as the dataset would name it
+         "{'prompt':'p','custom_id':'d-1','job_id':'e-1','dataset':'e','index':1}"},
         {"{'prompt':'p','job_id':'d-7','dataset':'d','index':7}",
          "{'prompt':'p','job_id':'e-7','dataset':'e','index':7}"},
         {"{'prompt':'p','job_id':'d-0','dataset':'d','index':0}", // the first line

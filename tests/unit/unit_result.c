@@ -454,6 +454,23 @@ static void a_result_says_nothing_of_how_it_came_to_be(void **state)
     job_destroy(job);
 }
 
+// A record of another producer names no time: its own is the job's.
+static void created_is_the_record_s_time_where_the_job_has_none(void **state)
+{
+    struct job *job = make_done();
+    struct error error;
+    job->created_s = 0;
+    job->source.written_s = 1700000001;
+    struct buffer record = encode(job, ENCODING_MSGPACK);
+    struct job *read = job_create();
+    assert_int_equal(result_decode(read, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error),
+                     STATUS_OK);
+    assert_int_equal(read->created_s, 1700000001);
+    buffer_finish(&record);
+    job_destroy(read);
+    job_destroy(job);
+}
+
 static void values_of_many_choices_count_too(void **state)
 {
     struct job *job = make_done();
@@ -678,6 +695,7 @@ int main(void)
         cmocka_unit_test(a_refused_field_is_the_error_s_param),
         cmocka_unit_test(logprobs_of_no_tokens_are_empty_lists),
         cmocka_unit_test(a_result_says_nothing_of_how_it_came_to_be),
+        cmocka_unit_test(created_is_the_record_s_time_where_the_job_has_none),
         cmocka_unit_test(values_of_many_choices_count_too),
         cmocka_unit_test(more_logprobs_than_can_be_read_back_are_told_of),
         cmocka_unit_test(bad_results_are_refused),
