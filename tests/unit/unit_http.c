@@ -1,0 +1,145 @@
+// The time that one request to the HTTP server may take. The linker redirects clock_ms to this file, where
+// time passes only when a test says so.
+#include "consumer/http.h"
+#include "schemas/clock.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { LIMIT_MS = HTTP_REQUEST_SECONDS * 1000, PATIENCE_MS = 10000 }; // less than HTTP_IDLE_SECONDS
+
+int64_t __wrap_clock_ms(void);
+
+static _Atomic int64_t now_ms = 1000000;
+static struct http *http;
+
+int64_t __wrap_clock_ms(void)
+{
+    return atomic_load(&now_ms);
+}
+
+static void pass_ms(int64_t ms)
+{
+    atomic_fetch_add(&now_ms, ms);
+}
+
+static void say_ok(void *context, const char *path, const char *authorization, struct http_answer *answer)
+{
+    (void)context, (void)path, (void)authorization;
+    buffer_add_string(&answer->body, "ok\n");
+}
+
+static int open_server(void **state)
+{
+    (void)state;
+    struct error error;
+    return http_open(&http, "0", true, say_ok, NULL, &error) != STATUS_OK;
+}
+
+static int close_server(void **state)
+{
+    (void)state;
+    http_close(http);
+    return 0;
+}
+
+static int connect_to_server(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)atoi(strrchr(http_address(http), ':') + 1))};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static void send_text(int fd, const char *text)
+{
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+// Bytes received; 0, or -1 where it left some unread: the server closed the connection.
+static ssize_t receive(int fd, char *bytes, size_t size)
+{
+    struct pollfd file = {fd, POLLIN, 0};
+    if (poll(&file, 1, PATIENCE_MS) != 1)
+        fail_msg("neither an answer nor an end");
+    return read(fd, bytes, size);
+}
+
+static void assert_answered(int fd)
+{
+    char answer[4096];
+    size_t n = 0;
+    do {
+        ssize_t n_read = receive(fd, answer + n, sizeof answer - 1 - n);
+        assert_true(n_read > 0);
+        n += (size_t)n_read;
+        answer[n] = '\0';
+    } while (!strstr(answer, "\r\n\r\nok\n"));
+    assert_non_null(strstr(answer, " 200 "));
+}
+
+// Connections are accepted in their order, so those made before are known to the server after this.
+static void ask_on_another_connection(void)
+{
+    for (int i = 0; i < 3; i++) { // turns of the server's loop
+        int fd = connect_to_server();
+        send_text(fd, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_answered(fd);
+        close(fd);
+    }
+}
+
+static void a_request_that_trickles_is_closed_at_the_limit(void **state)
+{
+    (void)state;
+    enum { STEPS = 10 };
+    char byte;
+    int fd = connect_to_server();
+    send_text(fd, "GET /");
+    ask_on_another_connection();
+    for (int i = 0; i < STEPS; i++) { // no byte gives it more time
+        pass_ms(LIMIT_MS / STEPS);
+        if (i < STEPS - 1)
+            send_text(fd, "a");
+    }
+    assert_true(receive(fd, &byte, 1) <= 0);
+    close(fd);
+    ask_on_another_connection();
+}
+
+static void a_request_that_trickles_within_the_limit_is_answered(void **state)
+{
+    (void)state;
+    int fd = connect_to_server();
+    send_text(fd, "GET / HTTP/1.1\r\n");
+    ask_on_another_connection();
+    pass_ms(LIMIT_MS - 1);
+    ask_on_another_connection();
+    send_text(fd, "Host: localhost\r\n\r\n");
+    assert_answered(fd);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_request_that_trickles_is_closed_at_the_limit, open_server,
+                                        close_server),
+        cmocka_unit_test_setup_teardown(a_request_that_trickles_within_the_limit_is_answered, open_server,
+                                        close_server),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
