@@ -1,5 +1,5 @@
-// A small HTTP server for metrics and probes: GET and HEAD only, small requests, few connections, no state. Slow
-// connections are closed after a timeout, or earlier when others need their slot, so that probes are always
+// A small HTTP server for metrics and probes: GET and HEAD only, small requests, few connections, no state.
+// Slow connections are closed after a timeout, or earlier when others need their slot, so that probes are always
 // answered. Requests are answered one at a time by a thread of the server's own, sheaf-http, which calls the
 // handler. Thread: the functions main's.
 #pragma once

@@ -12,14 +12,15 @@
 enum {
     WARP = 32,
     STACK_BYTES = 256 << 10, // an instrumented kernel without optimization takes a tenth
-    // 81 pages from stack to stack, and each begins some lines further down: else all stacks of a block would lie in the same
-    // sets of the caches and of the TLB.
+    // 81 pages from stack to stack, and each begins some lines further down: else all stacks of a block would
+    // map to the same sets of the caches and of the TLB.
     GUARD_BYTES = 68 << 10,
     STACK_SHIFT_BYTES = 9 * 64,
     STACK_SHIFTS = 64,
 };
 
-// Of functions that run at each switch and touch memory of this file alone: checks there would find nothing in a kernel.
+// Of functions that run at each switch and touch memory of this file alone: checks there would find nothing in
+// a kernel.
 #define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
 // Where threads meet. The last to arrive opens it for all by raising the generation.

@@ -81,8 +81,8 @@ static void add_text_field(struct table_writer *writer, struct text field, bool 
         add_escaped_field(writer, field);
 }
 
-// An infinity as SQLite's shell writes it; other values: NULL. JSON has no infinity, and 9e999 is refused by many
-// readers.
+// An infinity as SQLite's shell writes it; other values: NULL. JSON has no infinity, and many readers refuse
+// 9e999.
 static const char *infinity_text(const struct value *value)
 {
     if (value->kind != VALUE_FLOAT || value->digits || !isinf(value->number))

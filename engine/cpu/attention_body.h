@@ -2,8 +2,7 @@
 // attention_plain.c, attention_avx2.c and attention_avx512.c after their lanes_*.h. They define:
 //   ATTENTION_KERNELS   name of the function that fills the table
 //   TILE_QUERIES        queries processed at a time: 1, 4 or 8
-//   TILE_VECTORS(n)     for n queries, how many vectors (of 16 positions' scores or of 16 dimensions' sums)
-//   each
+//   TILE_VECTORS(n)     for n queries, how many vectors each (of 16 positions' scores or of 16 dimensions' sums)
 // n * TILE_VECTORS(n) sums stay in registers: enough in flight to hide the latency of a multiply-add.
 #pragma once
 

@@ -3,12 +3,10 @@
 // by equality:
 // - integer block products are exact; matrix products: product.h;
 // - a float reduction over a row keeps 16 partial sums, item i into sum i mod 16 by fused multiply-add or add
-// in order
-//   of i, then adds the sums pairwise: 8 apart, 4, 2, 1 (lanes_sum);
+//   in order of i, then adds the sums pairwise: 8 apart, 4, 2, 1 (lanes_sum);
 // - attention: attention.h;
 // - exp and tanh are one polynomial each, in the same operations everywhere (lanes_functions.h); division and
-// square
-//   root are IEEE's.
+//   square root are IEEE's.
 // The kernels of rows and attention are written once over vectors of 16 floats (lanes_*.h) and compiled for
 // each level.
 #pragma once

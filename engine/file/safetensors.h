@@ -1,9 +1,10 @@
 // The weights of a Hugging Face folder: one safetensors file, or several named by
 // model.safetensors.index.json, mapped and validated. Format: github.com/huggingface/safetensors, README.
 //
-//   u64 n, little-endian | n bytes of JSON: {"NAME": {"dtype": "BF16", "shape": [r, c], "data_offsets": [b,
-//   e]}, ...,
-//   "__metadata__": {...}} | data, in which the offsets leave no hole and do not overlap
+//   u64 n, little-endian
+//   n bytes of JSON: {"NAME": {"dtype": "BF16", "shape": [r, c], "data_offsets": [b, e]}, ...,
+//                     "__metadata__": {...}}
+//   data, in which the offsets leave no hole and do not overlap
 //
 // Everything is checked at open; a hostile file gives an error and never a crash.
 // Thread: any, after open.

@@ -5,16 +5,6 @@
 
 enum { SURROGATE_FIRST = 0xD800, SURROGATE_LAST = 0xDFFF };
 
-uint32_t expression_empty(struct expressions *pool)
-{
-    return EXPRESSION_EMPTY;
-}
-
-uint32_t expression_nothing(struct expressions *pool)
-{
-    return EXPRESSION_NOTHING;
-}
-
 static int compare_ranges(const void *a, const void *b)
 {
     const struct code_range *x = a, *y = b;
@@ -391,11 +381,6 @@ uint64_t expression_positions(const struct expressions *pool, uint32_t a)
 bool expression_is_nullable(const struct expressions *pool, uint32_t a)
 {
     return expression_node(pool, a)->nullable;
-}
-
-bool expression_is_set(const struct expressions *pool, uint32_t a)
-{
-    return expression_node(pool, a)->kind == KIND_SET;
 }
 
 uint32_t expression_without(struct expressions *pool, struct text utf8)

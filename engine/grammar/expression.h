@@ -31,8 +31,6 @@ void expressions_destroy(struct expressions *expressions);
 // STATUS_OK, or the first failure: STATUS_REJECT for a limit, STATUS_RETRY for memory. `error` may be NULL.
 enum status expressions_status(const struct expressions *expressions, struct error *error);
 
-uint32_t expression_empty(struct expressions *pool);
-uint32_t expression_nothing(struct expressions *pool);
 // One code point of the ranges: in any order, overlapping or not; surrogates and what lies above
 // CODE_POINT_MAX do not count.
 uint32_t expression_set(struct expressions *pool, const struct code_range *ranges, size_t n_ranges);
@@ -57,7 +55,6 @@ uint32_t expression_repeat(struct expressions *pool, uint32_t a, uint32_t min, u
 // counts one position a thousand times, because it has one state at a time.
 uint64_t expression_positions(const struct expressions *pool, uint32_t a);
 bool expression_is_nullable(const struct expressions *pool, uint32_t a); // matches ""
-bool expression_is_set(const struct expressions *pool, uint32_t a);
 // Whether it matches the text; false too once the pool has failed.
 bool expression_matches(struct expressions *pool, uint32_t a, struct text utf8);
 // Whether it matches no string, found by derivatives up to GRAMMAR_LIMIT_SEARCH; the pool fails there, and

@@ -49,7 +49,6 @@ enum status grammar_vocabulary_create(struct grammar_vocabulary **vocabulary, co
 // How a special token is written in a vocabulary, in a matcher's text and in forced bytes.
 void grammar_special_token(struct text name, struct buffer *out);
 void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary);
-size_t grammar_vocabulary_n_tokens(const struct grammar_vocabulary *vocabulary);
 static inline size_t grammar_mask_words(size_t n_tokens)
 {
     return (n_tokens + 31) / 32;

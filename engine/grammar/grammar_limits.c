@@ -32,11 +32,6 @@ const struct grammar_limits grammar_limits_default = {{
     [GRAMMAR_LIMIT_WORK] = 5000000,
 }};
 
-const char *grammar_limit_name(enum grammar_limit limit)
-{
-    return names[limit];
-}
-
 enum status grammar_limit_reached(const struct grammar_limits *limits, enum grammar_limit limit,
                                   struct error *error)
 {

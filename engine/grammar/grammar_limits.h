@@ -30,7 +30,6 @@ struct grammar_limits {
 
 extern const struct grammar_limits grammar_limits_default;
 
-const char *grammar_limit_name(enum grammar_limit limit); // "grammar_nodes" and so on
 // STATUS_REJECT, ERROR_LIMIT_EXCEEDED: "grammar_nodes: more than 200000".
 enum status grammar_limit_reached(const struct grammar_limits *limits, enum grammar_limit limit,
                                   struct error *error);

@@ -164,8 +164,3 @@ void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary)
     free(vocabulary->not_inside.nodes);
     free(vocabulary);
 }
-
-size_t grammar_vocabulary_n_tokens(const struct grammar_vocabulary *vocabulary)
-{
-    return vocabulary->n_tokens;
-}

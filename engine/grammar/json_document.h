@@ -1,6 +1,7 @@
 // JSON (RFC 8259) as a tree that keeps what schemas need and values do not: numbers as they are written, so
-// that bounds are exact, members in order, and the way from each node to the root, for JSON pointers. Nodes
-// belong to the caller's arena and are not changed once read. Strings are decoded.
+// that bounds are exact, members in order, and the way from each node to the root, for JSON pointers
+// (schemas/json_read.h reads values, which have none of these). Nodes belong to the caller's arena and are not
+// changed once read. Strings are decoded.
 #pragma once
 
 #include "engine/grammar/grammar_limits.h"

@@ -1,11 +1,9 @@
 // The normal form of a JSON Schema while it is compiled: for each JSON type what is allowed of it.
 //
 //   formula  a schema of the document, its negation, a value, or "and" and "or" of these; an id, hash-consed.
-//   Formulas are
-//            never expanded before they are needed, so that recursion through $ref ends.
+//            Formulas are never expanded before they are needed, so that recursion through $ref ends.
 //   shape    a formula expanded by one level: null and booleans as bits, numbers and strings as expressions,
-//   arrays and
-//            objects as unions of conjunctive constraints whose items and members are formulas again.
+//            arrays and objects as unions of conjunctive constraints whose items and members are formulas.
 //
 // Shapes are closed under intersection and union. A schema whose negation has no shape is refused (struct
 // schema_refusal). Internal to engine/grammar/json_schema*.c. Not thread-safe.
