@@ -1,9 +1,9 @@
 // Every single allocation of a batch fails, alone and with all after it: no job fails because of it.
-// Finished jobs have their answers, the others are released, and the round reports it. The linker redirects
-// malloc, calloc and realloc to this file.
+// Finished jobs have their answers, the others are released, and the round reports it.
 #include "batching/prefix.h"
 #include "consumer/intake.h"
 #include "consumer/kafka/suspects.h"
+#include "tests/failing_memory.h"
 #include "tests/fake_model.h"
 
 #include <setjmp.h>
@@ -15,46 +15,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-
-static long allocations_left = -1; // -1: no limit; 0: none succeeds
-static bool fails_once;            // after the one that failed all succeed
-static bool has_failed;
-static size_t allocation_bytes_max = SIZE_MAX / 2; // of one call
-
-static bool may_allocate(size_t size)
-{
-    if (allocations_left == 0 || size > allocation_bytes_max) {
-        has_failed = true;
-        if (fails_once)
-            allocations_left = -1;
-        return false;
-    }
-    if (allocations_left > 0)
-        allocations_left--;
-    return true;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return may_allocate(size) ? __real_malloc(size) : NULL;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return may_allocate(count * size) ? __real_calloc(count, size) : NULL;
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-    return may_allocate(size) ? __real_realloc(memory, size) : NULL;
-}
 
 enum { JOBS = 6, PAGES = 40, PAGE = 4, CONTEXT = 4096, TOKENS = 60 };
 
@@ -103,7 +63,7 @@ static void check_answer(const struct job *job)
     }
 }
 
-// Runs a batch in which the allocation after n_good fails, and all after it unless fails_once. False: none
+// Runs a batch in which the allocation after n_good fails, and all after it unless it fails alone. False: none
 // was needed any more.
 static bool run_batch(struct fake_model *model, struct pool *pool, long n_good)
 {
@@ -119,16 +79,16 @@ static bool run_batch(struct fake_model *model, struct pool *pool, long n_good)
     for (int i = 0; i < JOBS; i++)
         batcher_take(batcher, make_job(i));
     enum status status = STATUS_OK;
-    allocations_left = n_good;
-    has_failed = false;
+    failing_memory.n_left = n_good;
+    failing_memory.has_failed = false;
     while (!batcher_is_empty(batcher) && status == STATUS_OK) {
         struct step_figures figures;
         status = batcher_round(batcher, &finished, &figures, &error);
     }
-    bool failed = has_failed;
+    bool failed = failing_memory.has_failed;
     if (status != STATUS_OK)
         batcher_release(batcher, true, &released);
-    allocations_left = -1;
+    failing_memory.n_left = -1;
     if (status != STATUS_OK) {
         assert_true(failed);
         assert_int_equal(status, STATUS_RESTART);
@@ -150,13 +110,13 @@ static void no_job_fails_because_memory_runs_out(void **state)
     assert_int_equal(pool_create(&pool, 1, &error), STATUS_OK);
     struct fake_model *model = fake_model_create(PAGES, PAGE);
     for (int i = 0; i < 2; i++) {
-        fails_once = i;
+        failing_memory.fails_alone = i;
         long n_good = 0;
         while (run_batch(model, pool, n_good))
             n_good++;
         assert_in_range(n_good, 40, 100000);
     }
-    fails_once = false;
+    failing_memory.fails_alone = false;
     fake_model_destroy(model);
     pool_destroy(pool);
 }
@@ -174,7 +134,7 @@ static void a_prefix_table_that_cannot_grow_takes_what_it_holds_and_refuses_the_
     assert_int_equal(prefix_init(&tree, 1, &stack, &error), STATUS_OK);
     size_t n_slots = tree.n_slots;
     assert_in_range(n_slots, 2, MOST / 2);
-    allocation_bytes_max = n_slots * sizeof *tree.slots;
+    failing_memory.bytes_max = n_slots * sizeof *tree.slots;
     size_t n = 0;
     for (int32_t token = 0; n < MOST && (nodes[n] = prefix_wait(&tree, &token, 1, false)); token++)
         n++;
@@ -182,7 +142,7 @@ static void a_prefix_table_that_cannot_grow_takes_what_it_holds_and_refuses_the_
     assert_int_equal(tree.n_nodes, n);
     for (int32_t token = 0; token < (int32_t)n; token++)
         assert_ptr_equal(prefix_wait(&tree, &token, 1, false), nodes[token]);
-    allocation_bytes_max = SIZE_MAX / 2;
+    failing_memory.bytes_max = SIZE_MAX;
     int32_t one_more = (int32_t)n;
     assert_non_null(prefix_wait(&tree, &one_more, 1, false));
     prefix_finish(&tree);
@@ -202,9 +162,9 @@ static void a_record_that_memory_runs_out_for_is_no_dead_letter(void **state)
     struct job *job = NULL;
     long n_good = 0;
     for (; !job; n_good++) {
-        allocations_left = n_good;
+        failing_memory.n_left = n_good;
         job = intake_job(&record, &names, NULL);
-        allocations_left = -1;
+        failing_memory.n_left = -1;
         assert_in_range(n_good, 0, 1000);
     }
     assert_int_equal(job->result.status, RESULT_NONE);
@@ -229,24 +189,24 @@ static void committed_metadata_that_memory_runs_out_for_is_not_damaged(void **st
     suspects_encode(&suspects, &map, 1, false, &text);
     assert_false(text.failed);
     struct text metadata = {text.data, text.size};
-    for (fails_once = false;; fails_once = true) {
+    for (failing_memory.fails_alone = false;; failing_memory.fails_alone = true) {
         enum status status = STATUS_RETRY;
         for (long n_good = 0; status != STATUS_OK; n_good++) {
             struct offset_map taken;
             offset_map_init(&taken);
-            allocations_left = n_good;
+            failing_memory.n_left = n_good;
             status = offset_map_restart(&taken, map.watermark, metadata, &error);
             if (status == STATUS_OK)
                 status = suspects_take_over(&suspects, map.watermark, metadata, 2, &error);
-            allocations_left = -1;
+            failing_memory.n_left = -1;
             assert_true(status == STATUS_OK || (status == STATUS_RETRY && error.code == ERROR_OUT_OF_MEMORY));
             assert_true(n_good > 0 || status != STATUS_OK);
         }
         assert_int_equal(suspects_crashes(&suspects, 104), 1);
-        if (fails_once)
+        if (failing_memory.fails_alone)
             break;
     }
-    fails_once = false;
+    failing_memory.fails_alone = false;
     buffer_finish(&text);
 }
 

@@ -7,6 +7,7 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "schemas/value.h"
+#include "tests/failing_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,44 +17,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-
-static long allocations_left = -1; // -1: no limit
-static bool fails_alone;           // all after the one that fails succeed
-static bool has_failed;
-
-static bool may_allocate(void)
-{
-    if (allocations_left == 0) {
-        has_failed = true;
-        allocations_left = fails_alone ? -1 : 0;
-        return false;
-    }
-    if (allocations_left > 0)
-        allocations_left--;
-    return true;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return may_allocate() ? __real_malloc(size) : NULL;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return may_allocate() ? __real_calloc(count, size) : NULL;
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-    return may_allocate() ? __real_realloc(memory, size) : NULL;
-}
 
 // The result of a task, on memory that never fails.
 struct output {
@@ -80,21 +43,21 @@ static void fail_each_allocation(task_function *task, const char *source, long n
     assert_true(whole.size > 0);
     for (int alone = 0; alone < 2; alone++) {
         long n_good = 0;
-        fails_alone = alone;
+        failing_memory.fails_alone = alone;
         do {
             output.size = 0;
             error = (struct error){0};
-            has_failed = false;
-            allocations_left = n_good++;
+            failing_memory.has_failed = false;
+            failing_memory.n_left = n_good++;
             enum status status = task(source, &output, &error);
-            allocations_left = -1;
-            if (status != STATUS_OK && (!has_failed || error.code != ERROR_OUT_OF_MEMORY))
+            failing_memory.n_left = -1;
+            if (status != STATUS_OK && (!failing_memory.has_failed || error.code != ERROR_OUT_OF_MEMORY))
                 fail_msg("%s: allocation %ld: %s", source, n_good, error.text);
             if (status == STATUS_OK &&
                 (output.size != whole.size || memcmp(output.bytes, whole.bytes, whole.size) != 0))
                 fail_msg("%s: allocation %ld, %s: another result", source, n_good,
                          alone ? "alone" : "and all after it");
-        } while (has_failed);
+        } while (failing_memory.has_failed);
         assert_in_range(n_good, n_least, 1000000);
     }
 }

@@ -1,51 +1,8 @@
 // Every single allocation fails, alone and with all after it: the result is an error or a failed buffer,
-// never a crash or half a job. The linker redirects malloc, calloc and realloc of schemas/ to this file.
+// never a crash or half a job.
+#include "tests/failing_memory.h"
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-
-static long allocations_left = -1; // -1: no limit
-static bool fails_alone;           // all after the one that fails succeed
-static bool has_failed;
-
-static bool may_allocate(void)
-{
-    if (allocations_left == 0) {
-        has_failed = true;
-        allocations_left = fails_alone ? -1 : 0;
-        return false;
-    }
-    if (allocations_left > 0)
-        allocations_left--;
-    return true;
-}
-
-static void fail_after(long n_good)
-{
-    allocations_left = n_good;
-    has_failed = false;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return may_allocate() ? __real_malloc(size) : NULL;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return may_allocate() ? __real_calloc(count, size) : NULL;
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-    return may_allocate() ? __real_realloc(memory, size) : NULL;
-}
 
 // A job large enough that each of its parts needs memory of its own: names of 5000 bytes, many members.
 static struct buffer make_record(void)
@@ -73,16 +30,16 @@ static void a_job_is_decoded_whole_or_tried_again_later(void **state)
     for (int i = 0; i < 4; i++) {
         long n_failures = 0;
         enum status status = STATUS_RETRY;
-        fails_alone = i / 2;
+        failing_memory.fails_alone = i / 2;
         for (; status != STATUS_OK; n_failures++) {
             struct job *job = job_create();
             struct error error;
             assert_non_null(job);
-            fail_after(n_failures);
+            failing_memory_after(n_failures);
             status = job_decode(job, (struct text){records[i % 2]->data, records[i % 2]->size},
                                 i % 2 ? ENCODING_MSGPACK : ENCODING_JSON, &error);
-            allocations_left = -1;
-            assert_int_equal(status != STATUS_OK, has_failed);
+            failing_memory.n_left = -1;
+            assert_int_equal(status != STATUS_OK, failing_memory.has_failed);
             if (status != STATUS_OK) {
                 assert_int_equal(status, STATUS_RETRY);
                 assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
@@ -100,16 +57,16 @@ static void a_result_is_decoded_whole_or_tried_again_later(void **state)
     static const char *const names[] = {"result.json", "result.msgpack", "result_failed.json"};
     for (int i = 0; i < 6; i++) {
         struct buffer record = golden_read(names[i % 3]);
-        fails_alone = i / 3;
+        failing_memory.fails_alone = i / 3;
         enum status status = STATUS_RETRY;
         for (long n_failures = 0; status != STATUS_OK; n_failures++) {
             struct job *job = job_create();
             struct error error;
-            fail_after(n_failures);
+            failing_memory_after(n_failures);
             status = result_decode(job, (struct text){record.data, record.size},
                                    i % 3 == 1 ? ENCODING_MSGPACK : ENCODING_JSON, &error);
-            allocations_left = -1;
-            assert_int_equal(status != STATUS_OK, has_failed);
+            failing_memory.n_left = -1;
+            assert_int_equal(status != STATUS_OK, failing_memory.has_failed);
             assert_true(status == STATUS_OK || (status == STATUS_RETRY && error.code == ERROR_OUT_OF_MEMORY));
             assert_in_range(n_failures, 0, 1000);
             job_destroy(job);
@@ -137,14 +94,14 @@ static void what_is_written_is_whole_or_says_that_it_failed(void **state)
                      STATUS_OK);
     for (int i = 0; i < 12; i++) {
         bool failed = true;
-        fails_alone = i / 6;
+        failing_memory.fails_alone = i / 6;
         for (long n_failures = 0; failed; n_failures++) {
             struct buffer out = {0};
-            fail_after(n_failures);
+            failing_memory_after(n_failures);
             encoders[i % 6 / 2](job, i % 2 ? ENCODING_MSGPACK : ENCODING_JSON, &out);
-            allocations_left = -1;
+            failing_memory.n_left = -1;
             failed = out.failed;
-            assert_int_equal(failed, has_failed);
+            assert_int_equal(failed, failing_memory.has_failed);
             assert_true(failed || out.size > 0);
             assert_in_range(n_failures, 0, 1000);
             buffer_finish(&out);
@@ -170,16 +127,16 @@ static void a_request_has_its_whole_hash_or_none(void **state)
     int n_failed = 0;
     for (int i = 0; i < 2; i++) {
         bool done = false;
-        fails_alone = i;
+        failing_memory.fails_alone = i;
         for (long n_failures = 0; !done; n_failures++) {
             job->request_hash = (struct digest){0};
-            fail_after(n_failures);
+            failing_memory_after(n_failures);
             done = job_hash_request(job, &defaults, true);
-            allocations_left = -1;
-            assert_int_equal(done, !has_failed);
+            failing_memory.n_left = -1;
+            assert_int_equal(done, !failing_memory.has_failed);
             assert_memory_equal(&job->request_hash, done ? &whole : &(struct digest){0}, sizeof whole);
             assert_in_range(n_failures, 0, 1000);
-            n_failed += has_failed;
+            n_failed += failing_memory.has_failed;
         }
     }
     assert_true(n_failed > 4);
@@ -189,17 +146,17 @@ static void a_request_has_its_whole_hash_or_none(void **state)
 
 static void a_job_is_named_and_warned_or_says_that_it_was_not(void **state)
 {
-    fails_alone = false;
-    allocations_left = 0;
+    failing_memory.fails_alone = false;
+    failing_memory.n_left = 0;
     assert_null(job_create());
-    allocations_left = -1;
+    failing_memory.n_left = -1;
     struct job *job = job_create();
-    allocations_left = 0;
+    failing_memory.n_left = 0;
     while (arena_allocate(&job->arena, 16))
         continue; // memory that a job owns is taken first
     assert_false(job_set_id(job, TEXT("a")));
     assert_false(job_warn(job, "w"));
-    allocations_left = -1;
+    failing_memory.n_left = -1;
     assert_int_equal(job->job_id.size, 0);
     assert_int_equal(job->result.n_warnings, 0);
     assert_true(job_set_id(job, TEXT("a")));

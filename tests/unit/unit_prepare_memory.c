@@ -1,57 +1,19 @@
 // Every single allocation of a prompt's preparation fails, alone and with all after it: template, tokenizer
-// and warnings. It is the host's fault, never the job's. The linker redirects malloc, calloc and realloc to
-// this file.
+// and warnings. It is the host's fault, never the job's.
 #include "batching/sequence.h"
+#include "tests/failing_memory.h"
 #include "tests/job_records.h"
 #include "tests/vocabulary_file.h"
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-
-static long allocations_left = -1; // -1: no limit
-static bool fails_alone;           // all after the one that fails succeed
-static bool has_failed;
-
-static bool may_allocate(void)
-{
-    if (allocations_left == 0) {
-        has_failed = true;
-        allocations_left = fails_alone ? -1 : 0;
-        return false;
-    }
-    if (allocations_left > 0)
-        allocations_left--;
-    return true;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return may_allocate() ? __real_malloc(size) : NULL;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return may_allocate() ? __real_calloc(count, size) : NULL;
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-    return may_allocate() ? __real_realloc(memory, size) : NULL;
-}
 
 // Uses up the job's memory, so that the first warning asks for more.
 static void fill_arena(struct job *job)
 {
-    fails_alone = false;
-    allocations_left = 0;
+    failing_memory.fails_alone = false;
+    failing_memory.n_left = 0;
     while (arena_allocate(&job->arena, 1))
         continue;
-    allocations_left = -1;
-    has_failed = false;
+    failing_memory.n_left = -1;
+    failing_memory.has_failed = false;
 }
 
 static struct prompt *prepare(const struct prompt_environment *environment, const char *record, bool alone,
@@ -61,10 +23,10 @@ static struct prompt *prepare(const struct prompt_environment *environment, cons
     struct prompt *prompt = prompt_create(job);
     assert_non_null(prompt);
     fill_arena(job);
-    fails_alone = alone;
-    allocations_left = n_good;
+    failing_memory.fails_alone = alone;
+    failing_memory.n_left = n_good;
     (void)!prompt_prepare(prompt, environment);
-    allocations_left = -1;
+    failing_memory.n_left = -1;
     return prompt;
 }
 
@@ -95,7 +57,7 @@ static void fail_each_allocation(const struct prompt_environment *environment, c
         bool failed;
         do {
             struct prompt *prompt = prepare(environment, record, alone, n_good++);
-            failed = has_failed;
+            failed = failing_memory.has_failed;
             if (prompt->error.status == STATUS_OK)
                 assert_like(prompt, whole);
             else if (!failed || prompt->error.status == STATUS_REJECT ||
