@@ -370,16 +370,17 @@ def dashboard_and_alerts_use_names_that_are_served(test):
 
 
 def promtool(test):
-    """Prometheus' own checker: an installed one, else that of Debian's package, which is unpacked and not installed."""
+    """Prometheus' own checker: an installed one, else that of Debian's package, which is unpacked and not installed.
+    Debian 13 has a package of it alone, Debian 12 the server's."""
     installed = shutil.which("promtool")
     if installed:
         return installed
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sheaf", "prometheus")
     program = os.path.join(cache, "usr", "bin", "promtool")
     if not os.path.exists(program):
-        subprocess.run("apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb unpacked", shell=True, cwd=test.folder,
+        subprocess.run("(apt-get download -qq promtool || apt-get download -qq prometheus) && dpkg-deb -x prom*.deb unpacked", shell=True, cwd=test.folder,
                        check=False, capture_output=True)
-        if not test.exists("unpacked"):
+        if not test.exists("unpacked/usr/bin/promtool"):
             raise Skip("promtool: no prometheus, and no package of it")
         os.makedirs(os.path.dirname(cache), exist_ok=True)
         shutil.move(test.path("unpacked"), cache)
