@@ -2,6 +2,7 @@
 // never leaves.
 #include "schemas/base64.h"
 #include "schemas/json_read.h"
+#include "schemas/json_token.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,122 +1,79 @@
 #include "consumer/command/input_ids.h"
 
 #include "schemas/hash.h"
+#include "schemas/json_token.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 // ---- finding an id ----
 
-static size_t skip_space(struct text line, size_t at)
+// A string or a number; empty: another value, or no id.
+static struct text read_id(struct json_cursor *cursor)
 {
-    while (at < line.size && (line.data[at] == ' ' || line.data[at] == '\t' || line.data[at] == '\r'))
-        at++;
-    return at;
+    struct text id;
+    bool is_integer;
+    json_skip_space(cursor);
+    bool is_read =
+        json_peek(cursor) == '"' ? json_take_string(cursor, &id) : json_take_number(cursor, &id, &is_integer);
+    return is_read && id.size <= JOB_ID_BYTES_MAX ? id : (struct text){0};
 }
 
-// From a string's opening quotation mark to behind its closing one. False: it has none.
-static bool skip_string(struct text line, size_t *at)
+// Reads the members of the outermost object up to its custom_id. False: as far as that, the line is not JSON.
+static bool read_members(struct json_cursor *cursor, struct text *custom_id, struct text *job_id)
 {
-    for (size_t i = *at + 1; i < line.size; i++) {
-        if (line.data[i] == '\\') {
-            i++;
-        } else if (line.data[i] == '"') {
-            *at = i + 1;
-            return true;
-        }
-    }
-    return false;
-}
-
-// The string or number at `at`.
-static bool read_id(struct text line, size_t at, struct arena *arena, struct text *id)
-{
-    size_t end = at;
-    struct value value;
-    struct error error;
-    if (at < line.size && line.data[at] == '"') {
-        if (!skip_string(line, &end))
-            return false;
-        *id = (struct text){line.data + at + 1, end - at - 2};
-        if (memchr(id->data, '\\', id->size)) {
-            if (json_decode((struct text){line.data + at, end - at}, arena, &value, &error) != STATUS_OK)
-                return false;
-            *id = value.text;
-        }
-    } else {
-        while (end < line.size &&
-               (strchr("+-.eE", line.data[end]) ? line.data[end] != '\0'
-                                                : line.data[end] >= '0' && line.data[end] <= '9'))
-            end++;
-        *id = (struct text){line.data + at, end - at};
-    }
-    return id->size > 0 && id->size <= JOB_ID_BYTES_MAX && utf8_valid(id->data, id->size);
-}
-
-static bool is_member(struct text line, size_t begin, size_t end, const char *name)
-{
-    return text_equals_string((struct text){line.data + begin + 1, end - begin - 2}, name);
-}
-
-struct found_members {
-    size_t custom_id, job_id; // where the value begins; 0: not seen
-};
-
-// The members of the outermost object. False: the line is no JSON object.
-static bool scan_members(struct text line, struct found_members *found)
-{
-    size_t at = skip_space(line, 0);
-    int depth = 0;
-    if (at == line.size || line.data[at] != '{')
+    json_skip_space(cursor);
+    if (!json_take_byte(cursor, '{'))
         return false;
-    for (bool is_key = false; at < line.size;) {
-        char c = line.data[at];
-        if (c != '"') {
-            depth += (c == '{' || c == '[') - (c == '}' || c == ']');
-            is_key = depth == 1 && (c == '{' || c == ',' || (is_key && (c == ' ' || c == '\t' || c == '\r')));
-            at++;
-            if (depth == 0)
-                return true;
-            continue;
-        }
-        size_t begin = at;
-        if (!skip_string(line, &at))
+    json_skip_space(cursor);
+    if (json_take_byte(cursor, '}'))
+        return true;
+    do {
+        struct text key;
+        if (!json_take_key(cursor, &key))
             return false;
-        size_t colon = skip_space(line, at);
-        if (!is_key || colon == line.size || line.data[colon] != ':')
-            continue;
-        if (is_member(line, begin, at, "custom_id")) {
-            found->custom_id = skip_space(line, colon + 1);
+        struct json_cursor value = *cursor;
+        if (text_equals_string(key, "custom_id")) {
+            *custom_id = read_id(cursor);
             return true;
         }
-        if (is_member(line, begin, at, "job_id"))
-            found->job_id = skip_space(line, colon + 1);
-    }
-    return false;
+        if (text_equals_string(key, "job_id") && (*job_id = read_id(&value)).size)
+            *cursor = value;
+        else if (!json_skip_value(cursor, VALUE_DEPTH_MAX))
+            return false;
+        json_skip_space(cursor);
+    } while (json_take_byte(cursor, ','));
+    return json_take_close(cursor, '}');
 }
 
-// The first "custom_id": in any place.
-static size_t search_member(struct text line)
+// The first "custom_id": in any place of a line that is no JSON. Empty: none, or no id.
+static struct text search_member(struct text line, struct arena *arena)
 {
     static const char name[] = "\"custom_id\"";
-    for (size_t at = 0; at < line.size;) {
-        const char *hit = memmem(line.data + at, line.size - at, name, sizeof name - 1);
+    char *strings = arena_allocate(arena, line.size + 1);
+    struct json_cursor cursor = json_cursor(line, strings);
+    while (strings && cursor.at < cursor.end) {
+        const char *hit = memmem(cursor.at, (size_t)(cursor.end - cursor.at), name, sizeof name - 1);
         if (!hit)
-            return 0;
-        at = skip_space(line, (size_t)(hit - line.data) + sizeof name - 1);
-        if (at < line.size && line.data[at] == ':')
-            return skip_space(line, at + 1);
+            break;
+        cursor.at = hit + sizeof name - 1;
+        if (json_take_colon(&cursor))
+            return read_id(&cursor);
     }
-    return 0;
+    return (struct text){0};
 }
 
 bool input_ids_find(struct text line, struct arena *arena, struct text *id)
 {
-    struct found_members found = {0};
-    if (!scan_members(line, &found) && !found.custom_id)
-        found.custom_id = search_member(line);
-    return (found.custom_id && read_id(line, found.custom_id, arena, id)) ||
-           (found.job_id && read_id(line, found.job_id, arena, id));
+    struct text custom_id = {0}, job_id = {0};
+    char *strings = arena_allocate(arena, line.size + 1);
+    struct json_cursor cursor = json_cursor(line, strings);
+    if (!strings)
+        return false;
+    if (!read_members(&cursor, &custom_id, &job_id))
+        custom_id = search_member(line, arena);
+    *id = custom_id.size ? custom_id : job_id;
+    return id->size > 0;
 }
 
 // ---- no two alike ----

@@ -9,8 +9,9 @@ enum {
     INPUT_IDS_MAX = 4 << 20,
 };
 
-// The custom_id of a line, else its job_id; decoded into the arena or within the line. In a line that is not
-// a JSON object, the first text that looks like the member is used. False: none, or none that is a valid id.
+// The custom_id of a line, else a job_id before it; in the arena or within the line. In a line that is not a
+// JSON object, the first text that looks like the member custom_id is used. False: none, or none that is a
+// valid id.
 bool input_ids_find(struct text line, struct arena *arena, struct text *id);
 
 // Refuses an input in which two lines have one id; a line without one has DATASET-LINE. Reads `lines` from

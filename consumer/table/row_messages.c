@@ -46,6 +46,8 @@ static enum status end_line(struct messages *messages)
                                            "message %zu is no JSON: %s", messages->n + 1, fault.text);
 }
 
+// Follows quotes and backslashes alone: text of the table is escaped where it is put in, before its line is
+// whole. The line is then read as JSON (end_line).
 static enum status add_own(struct messages *messages, struct text text)
 {
     enum status status = STATUS_OK;

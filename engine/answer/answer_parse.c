@@ -152,7 +152,7 @@ static bool take_json(struct call_reader *reader, struct buffer *arguments)
 {
     skip_blanks(reader);
     struct text rest = rest_from(reader->text, reader->at);
-    size_t size = json_extent(rest);
+    size_t size = json_extent(rest, reader->arena);
     buffer_add(arguments, rest.data, size);
     reader->at += size;
     return size > 0;

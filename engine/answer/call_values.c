@@ -1,5 +1,7 @@
 #include "engine/answer/call_values.h"
 
+#include "schemas/json_token.h"
+
 #include <string.h>
 
 static bool are_strings(const struct value *values)
@@ -32,48 +34,11 @@ const struct value *call_parameter(const struct value *parameters, struct text k
 
 // ---- JSON ----
 
-// Behind the closing quote; 0: there is none.
-static size_t string_extent(struct text text)
+size_t json_extent(struct text text, struct arena *arena)
 {
-    for (size_t i = 1; i < text.size; i++) {
-        if (text.data[i] == '\\')
-            i++;
-        else if (text.data[i] == text.data[0])
-            return i + 1;
-    }
-    return 0;
-}
-
-static bool ends_word(char c)
-{
-    return strchr(",:]}[{\"' \n\r\t()<;", c) != NULL;
-}
-
-size_t json_extent(struct text text)
-{
-    size_t depth = 0;
-    for (size_t i = 0; i < text.size; i++) {
-        char c = text.data[i];
-        if (c == '"') {
-            size_t size = string_extent((struct text){text.data + i, text.size - i});
-            if (size == 0)
-                return 0;
-            i += size - 1;
-        } else if (c == '{' || c == '[') {
-            depth++;
-        } else if (c == '}' || c == ']') {
-            if (depth == 0)
-                return i;
-            depth--;
-        } else if (depth == 0) {
-            while (i < text.size && !ends_word(text.data[i]))
-                i++;
-            return i;
-        }
-        if (depth == 0)
-            return i + 1;
-    }
-    return 0;
+    char *strings = arena_allocate(arena, text.size + 1);
+    struct json_cursor cursor = json_cursor(text, strings);
+    return strings && json_skip_value(&cursor, VALUE_DEPTH_MAX) ? json_offset(&cursor) : 0;
 }
 
 // ---- Python ----
@@ -86,6 +51,11 @@ struct python {
 };
 
 enum { PYTHON_DEPTH_MAX = VALUE_DEPTH_MAX };
+
+static bool ends_word(char c)
+{
+    return strchr(",:]}[{\"' \n\r\t()<;", c) != NULL;
+}
 
 static bool read_literal(struct python *python);
 

@@ -1,9 +1,11 @@
+// The tree is built from the tokens of schemas/json_token.h. A function that returns false has set the cursor's
+// cause or filled the error.
 #include "engine/grammar/json_document.h"
 
-#include <string.h>
+#include "schemas/json_token.h"
 
 struct document_reader {
-    const char *start, *at, *end;
+    struct json_cursor cursor;
     const struct grammar_limits *limits;
     struct arena *arena;
     uint32_t n_nodes;
@@ -11,143 +13,29 @@ struct document_reader {
     struct error *error;
 };
 
-static enum status fail_document(struct document_reader *reader, const char *what)
+static enum status fail_memory(struct error *error)
 {
-    return error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING, "byte %zu: %s",
-                     (size_t)(reader->at - reader->start), what);
+    return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a JSON document");
 }
 
-static enum status no_memory(struct document_reader *reader)
+static bool enter_value(struct document_reader *reader)
 {
-    return error_set(reader->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a JSON document");
+    if (++reader->depth <= reader->limits->values[GRAMMAR_LIMIT_DEPTH])
+        return true;
+    grammar_limit_reached(reader->limits, GRAMMAR_LIMIT_DEPTH, reader->error);
+    return false;
 }
 
-static void skip_space(struct document_reader *reader)
-{
-    while (reader->at < reader->end && strchr(" \t\r\n", *reader->at) && *reader->at)
-        reader->at++;
-}
-
-static bool take_byte(struct document_reader *reader, char wanted)
-{
-    if (reader->at == reader->end || *reader->at != wanted)
-        return false;
-    reader->at++;
-    return true;
-}
-
-static bool read_hex4(const char *at, const char *end, uint32_t *value)
-{
-    *value = 0;
-    if (end - at < 4)
-        return false;
-    for (int i = 0; i < 4; i++) {
-        const char *digits = "0123456789abcdef0123456789ABCDEF";
-        const char *found = at[i] ? strchr(digits, at[i]) : NULL;
-        if (!found)
-            return false;
-        *value = *value << 4 | ((uint32_t)(found - digits) & 15);
-    }
-    return true;
-}
-
-// The escape behind "\u": one code unit or a pair of surrogates. 0 bytes written is a fault.
-static size_t read_unicode(struct document_reader *reader, char *out)
-{
-    uint32_t high = 0, low = 0;
-    if (!read_hex4(reader->at, reader->end, &high))
-        return 0;
-    reader->at += 4;
-    if (high < 0xD800 || high > 0xDFFF)
-        return utf8_encode(high, out);
-    if (high > 0xDBFF || reader->end - reader->at < 6 || reader->at[0] != '\\' || reader->at[1] != 'u' ||
-        !read_hex4(reader->at + 2, reader->end, &low) || low < 0xDC00 || low > 0xDFFF)
-        return 0;
-    reader->at += 6;
-    return utf8_encode(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00), out);
-}
-
-static size_t read_escape(struct document_reader *reader, char *out)
-{
-    static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
-    if (reader->at == reader->end)
-        return 0;
-    char letter = *reader->at++;
-    if (letter == 'u')
-        return read_unicode(reader, out);
-    const char *found = letter ? strchr(letters, letter) : NULL;
-    if (!found)
-        return 0;
-    *out = meanings[found - letters];
-    return 1;
-}
-
-// Behind the opening quote. A decoded string is never longer than its text.
-static enum status read_string(struct document_reader *reader, struct text *text)
-{
-    const char *close = reader->at;
-    while (close < reader->end && *close != '"')
-        close += *close == '\\' && reader->end - close > 1 ? 2 : 1;
-    if (close >= reader->end)
-        return fail_document(reader, "a string without an end");
-    char *out = arena_allocate(reader->arena, (size_t)(close - reader->at) + 1);
-    if (!out)
-        return no_memory(reader);
-    *text = (struct text){out, 0};
-    while (reader->at < close) {
-        size_t n;
-        uint32_t code_point;
-        if (*reader->at == '\\') {
-            reader->at++;
-            n = read_escape(reader, out);
-        } else {
-            n = (unsigned char)*reader->at < 0x20
-                    ? 0
-                    : utf8_decode(reader->at, (size_t)(close - reader->at), &code_point);
-            memcpy(out, reader->at, n);
-            reader->at += n;
-        }
-        if (n == 0)
-            return fail_document(reader, "a string with a bad escape, control character or encoding");
-        out += n;
-        text->size += n;
-    }
-    reader->at++;
-    return STATUS_OK;
-}
-
-static size_t skip_digits(struct document_reader *reader)
-{
-    const char *from = reader->at;
-    while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9')
-        reader->at++;
-    return (size_t)(reader->at - from);
-}
-
-static enum status read_number(struct document_reader *reader, struct text *text)
-{
-    const char *from = reader->at;
-    take_byte(reader, '-');
-    bool good = take_byte(reader, '0') || skip_digits(reader) > 0;
-    if (good && take_byte(reader, '.'))
-        good = skip_digits(reader) > 0;
-    if (good && (take_byte(reader, 'e') || take_byte(reader, 'E'))) {
-        if (!take_byte(reader, '+'))
-            take_byte(reader, '-');
-        good = skip_digits(reader) > 0;
-    }
-    *text = (struct text){from, (size_t)(reader->at - from)};
-    return good ? STATUS_OK : fail_document(reader, "expected a value");
-}
-
-static enum status read_value(struct document_reader *reader, struct json_node *node);
+static bool read_value(struct document_reader *reader, struct json_node *node);
 
 static struct json_node *append_node(struct document_reader *reader, struct json_node *parent,
                                      struct json_node *last)
 {
     struct json_node *child = arena_allocate(reader->arena, sizeof *child);
-    if (!child)
+    if (!child) {
+        fail_memory(reader->error);
         return NULL;
+    }
     child->parent = parent;
     child->index = parent->n_children++;
     child->id = reader->n_nodes++;
@@ -158,80 +46,65 @@ static struct json_node *append_node(struct document_reader *reader, struct json
     return child;
 }
 
-static enum status read_key(struct document_reader *reader, struct json_node *child)
+static bool read_children(struct document_reader *reader, struct json_node *node, char close)
 {
-    skip_space(reader);
-    if (!take_byte(reader, '"'))
-        return fail_document(reader, "expected a key");
-    enum status status = read_string(reader, &child->key);
-    if (status != STATUS_OK)
-        return status;
-    skip_space(reader);
-    if (!take_byte(reader, ':'))
-        return fail_document(reader, "expected a colon");
-    return STATUS_OK;
+    struct json_cursor *cursor = &reader->cursor;
+    struct json_node *child = NULL;
+    cursor->at++;
+    json_skip_space(cursor);
+    if (json_take_byte(cursor, close))
+        return true;
+    do {
+        child = append_node(reader, node, child);
+        if (!child || (node->kind == JSON_OBJECT && !json_take_key(cursor, &child->key)) ||
+            !read_value(reader, child))
+            return false;
+        json_skip_space(cursor);
+    } while (json_take_byte(cursor, ','));
+    return json_take_close(cursor, close);
 }
 
-static enum status read_children(struct document_reader *reader, struct json_node *node, char close)
+static bool read_name(struct document_reader *reader, const char *name, enum json_kind kind,
+                      struct json_node *node)
 {
-    struct json_node *last = NULL;
-    skip_space(reader);
-    if (take_byte(reader, close))
-        return STATUS_OK;
-    for (;;) {
-        struct json_node *child = append_node(reader, node, last);
-        if (!child)
-            return no_memory(reader);
-        last = child;
-        enum status status = node->kind == JSON_OBJECT ? read_key(reader, child) : STATUS_OK;
-        if (status == STATUS_OK)
-            status = read_value(reader, child);
-        if (status != STATUS_OK)
-            return status;
-        skip_space(reader);
-        if (take_byte(reader, close))
-            return STATUS_OK;
-        if (!take_byte(reader, ','))
-            return fail_document(reader, "expected a comma or an end");
-    }
+    node->kind = kind;
+    return json_take_name(&reader->cursor, name);
 }
 
-static bool take_word(struct document_reader *reader, const char *word)
+static bool read_value(struct document_reader *reader, struct json_node *node)
 {
-    size_t size = strlen(word);
-    if ((size_t)(reader->end - reader->at) < size || memcmp(reader->at, word, size) != 0)
+    bool is_read, is_integer;
+    if (!enter_value(reader))
         return false;
-    reader->at += size;
-    return true;
-}
-
-static enum status read_value(struct document_reader *reader, struct json_node *node)
-{
-    skip_space(reader);
-    enum status status = STATUS_OK;
-    if (++reader->depth > reader->limits->values[GRAMMAR_LIMIT_DEPTH])
-        return grammar_limit_reached(reader->limits, GRAMMAR_LIMIT_DEPTH, reader->error);
-    if (take_byte(reader, '{')) {
+    json_skip_space(&reader->cursor);
+    switch (json_peek(&reader->cursor)) {
+    case '{':
         node->kind = JSON_OBJECT;
-        status = read_children(reader, node, '}');
-    } else if (take_byte(reader, '[')) {
+        is_read = read_children(reader, node, '}');
+        break;
+    case '[':
         node->kind = JSON_ARRAY;
-        status = read_children(reader, node, ']');
-    } else if (take_byte(reader, '"')) {
+        is_read = read_children(reader, node, ']');
+        break;
+    case '"':
         node->kind = JSON_STRING;
-        status = read_string(reader, &node->text);
-    } else if (take_word(reader, "null")) {
-        node->kind = JSON_NULL;
-    } else if (take_word(reader, "true")) {
-        node->kind = JSON_TRUE;
-    } else if (take_word(reader, "false")) {
-        node->kind = JSON_FALSE;
-    } else {
+        is_read = json_take_string(&reader->cursor, &node->text);
+        break;
+    case 'n':
+        is_read = read_name(reader, "null", JSON_NULL, node);
+        break;
+    case 't':
+        is_read = read_name(reader, "true", JSON_TRUE, node);
+        break;
+    case 'f':
+        is_read = read_name(reader, "false", JSON_FALSE, node);
+        break;
+    default:
         node->kind = JSON_NUMBER;
-        status = read_number(reader, &node->text);
+        is_read = json_take_number(&reader->cursor, &node->text, &is_integer);
     }
     reader->depth--;
-    return status;
+    return is_read;
 }
 
 enum status json_document_read(struct text input, const struct grammar_limits *limits, struct arena *arena,
@@ -239,17 +112,26 @@ enum status json_document_read(struct text input, const struct grammar_limits *l
 {
     if (input.size > limits->values[GRAMMAR_LIMIT_SOURCE_BYTES])
         return grammar_limit_reached(limits, GRAMMAR_LIMIT_SOURCE_BYTES, error);
-    struct document_reader reader = {input.data, input.data, input.data + input.size, limits, arena, 1,
-                                     0,          error};
     struct json_node *root = arena_allocate(arena, sizeof *root);
-    if (!root)
-        return no_memory(&reader);
-    enum status status = read_value(&reader, root);
-    if (status != STATUS_OK)
-        return status;
-    skip_space(&reader);
-    if (reader.at < reader.end)
-        return fail_document(&reader, "something behind the value");
+    char *strings = arena_allocate(arena, input.size + 1);
+    if (!root || !strings)
+        return fail_memory(error);
+    struct document_reader reader = {.cursor = json_cursor(input, strings),
+                                     .limits = limits,
+                                     .arena = arena,
+                                     .n_nodes = 1,
+                                     .error = error};
+    struct json_cursor *cursor = &reader.cursor;
+    bool is_read = read_value(&reader, root);
+    if (is_read)
+        json_skip_space(cursor);
+    if (is_read && cursor->at < cursor->end)
+        is_read = json_fail(cursor, "something behind the value");
+    if (cursor->cause)
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING, "byte %zu: %s", json_offset(cursor),
+                         cursor->cause);
+    if (!is_read)
+        return error->status;
     *document = (struct json_document){root, reader.n_nodes};
     return STATUS_OK;
 }

@@ -1,7 +1,7 @@
-// JSON (RFC 8259) as a tree that keeps what schemas need and values do not: numbers as they are written, so
-// that bounds are exact, members in order, and the way from each node to the root, for JSON pointers
-// (schemas/json_read.h reads values, which have none of these). Nodes belong to the caller's arena and are not
-// changed once read. Strings are decoded.
+// JSON (RFC 8259) as a tree that keeps what schemas need and values (schemas/value.h) do not: numbers as they
+// are written, so that bounds are exact, and the way from each node to the root, for JSON pointers. Nodes
+// belong to the caller's arena and are not changed once read. Strings are decoded. Both trees are built from
+// the tokens of schemas/json_token.h.
 #pragma once
 
 #include "engine/grammar/grammar_limits.h"
@@ -26,8 +26,8 @@ struct json_document {
     uint32_t n_nodes;
 };
 
-// Bytes and depth are limited by `limits`. Errors are STATUS_REJECT and name the byte: bad UTF-8, lone
-// surrogates, anything behind the value. Of a key that occurs twice the last member counts.
+// Bytes and depth are limited by `limits`. Errors are STATUS_REJECT and name the byte and the cause: bad UTF-8,
+// lone surrogates, anything behind the value. Of a key that occurs twice the last member counts.
 enum status json_document_read(struct text input, const struct grammar_limits *limits, struct arena *arena,
                                struct json_document *document, struct error *error) WARN_UNUSED;
 

@@ -192,7 +192,7 @@ static bool start_compiler(struct schema_compiler *compiler, struct text schema)
     compiler->status =
         json_document_read(schema, &grammar_limits_default, compiler->arena, &document, compiler->error);
     if (compiler->status != STATUS_OK) {
-        error_prefix(compiler->error, "schema: ");
+        error_prefix(compiler->error, "schema");
         return false;
     }
     bool has_memory;

@@ -50,8 +50,8 @@ struct submitted {
     int n_groups;
 };
 
-static enum status receive(void *context, const struct submission *submissions, size_t n,
-                           struct error *failure)
+static enum status receive_submissions(void *context, const struct submission *submissions, size_t n,
+                                       struct error *failure)
 {
     (void)failure;
     struct submitted *submitted = context;
@@ -79,7 +79,7 @@ static enum status submit(struct submitted *submitted)
         return status;
     status = input_skip(&input, &submitted->position, &error);
     if (status == STATUS_OK)
-        status = input_read(&input, TEXT("d"), receive, submitted, &error);
+        status = input_read(&input, TEXT("d"), receive_submissions, submitted, &error);
     input_close(&input);
     return status;
 }
@@ -135,12 +135,12 @@ static void a_file_that_grows_while_it_is_read_is_read_as_it_was(void **state)
     write_text("{\"prompt\":\"a\"}\n");
     assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
     write_text("{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n");
-    assert_int_equal(input_read(&input, TEXT("d"), receive, &submitted, &error), STATUS_OK);
+    assert_int_equal(input_read(&input, TEXT("d"), receive_submissions, &submitted, &error), STATUS_OK);
     assert_string_equal(submitted.text.data, "1 d-1 {\"prompt\":\"a\"};");
     input_close(&input);
     assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
     write_text("{\"prompt\":\"a\"}\n{\"prompt\":\"c\"}\n");
-    assert_int_equal(input_read(&input, TEXT("d"), receive, &submitted, &error), STATUS_REFUSE);
+    assert_int_equal(input_read(&input, TEXT("d"), receive_submissions, &submitted, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "changed while it was read"));
     input_close(&input);
     buffer_finish(&submitted.text);
@@ -240,6 +240,10 @@ static void the_id_of_a_line_is_found_also_where_it_is_no_json(void **state)
     assert_id("{\"job_id\":\"j\",\"custom_id\":\"a\"}", "a");
     assert_id("{\"job_id\":\"j\",\"custom_id\":null}", "j");
     assert_id("{\"custom_id\":17}", "17");
+    assert_id("{\"custom\\u005fid\":\"a\"}", "a");
+    assert_id("{\"job_id\":\"jjjjjjjjjjjjjjjjjjjj\"}", "jjjjjjjjjjjjjjjjjjjj");
+    assert_id("{\"job_id\":{\"custom_id\":\"b\"},\"custom_id\":\"a\"}", "a");
+    assert_id("{}", NULL);
     assert_id("{\"custom_id\":\"\"}", NULL);
     assert_id("{\"custom_id\":true}", NULL);
     assert_id("{\"custom_id\":", NULL);
@@ -251,6 +255,9 @@ static void the_id_of_a_line_is_found_also_where_it_is_no_json(void **state)
     assert_id("{\"prompt\":\"it says \"hello\"\", \"custom_id\":\"a\"", "a");
     assert_id("\"custom_id\" is missing, \"custom_id\":\"a\"", "a");
     assert_id("{\"custom_id\":\"a\",\"prompt\":\"cut he", "a");
+    assert_id("{\"job_id\":\"j\",\"prompt\": no json, \"custom_id\": \"a\"}", "a");
+    assert_id("{\"job_id\":\"j\",\"prompt\": no json}", "j");
+    assert_id("{\"prompt\": no json, \"custom_id\": \"a", NULL);
     char line[JOB_ID_BYTES_MAX + 32], id[JOB_ID_BYTES_MAX + 2];
     for (int n = JOB_ID_BYTES_MAX; n <= JOB_ID_BYTES_MAX + 1; n++) {
         memset(id, 'i', (size_t)n);

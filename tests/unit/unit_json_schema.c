@@ -95,6 +95,30 @@ static void what_is_no_schema_is_an_error(void **state)
     }
 }
 
+static void a_schema_that_is_no_json_is_refused_with_its_byte_and_cause(void **state)
+{
+    static const struct {
+        const char *schema, *cause;
+    } cases[] = {
+        {"{\"type\": \"string}", "schema: byte 17: the string does not end"},
+        {"{\"a\": \"\\ud83d\"}", "schema: byte 13: the first half of a surrogate pair without the second"},
+        {"{\"a\" 1}", "schema: byte 5: expected ':'"},
+        {"{\"a\": [1 2]}", "schema: byte 9: expected ',' or ']'"},
+        {"{1: 2}", "schema: byte 1: expected a string"},
+        {"{\"minimum\": 01}", "schema: byte 14: a number with a leading zero"},
+        {"{\"minimum\": nul}", "schema: byte 12: expected a value"},
+        {"{} {}", "schema: byte 3: something behind the value"},
+        {"", "schema: byte 0: expected a value"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct schema_refusal refusal;
+        struct error error = {0};
+        enum status status = compile(text_from_string(cases[i].schema), &refusal, &error);
+        if (status != STATUS_REJECT || strcmp(error.text, cases[i].cause) != 0)
+            fail_msg("%s: %d %s", cases[i].schema, status, error.text);
+    }
+}
+
 static void annotations_and_unknown_keywords_are_ignored(void **state)
 {
     static const char *const schemas[] = {
@@ -238,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_enforced_is_refused_by_keyword_and_pointer),
         cmocka_unit_test(what_is_no_schema_is_an_error),
+        cmocka_unit_test(a_schema_that_is_no_json_is_refused_with_its_byte_and_cause),
         cmocka_unit_test(annotations_and_unknown_keywords_are_ignored),
         cmocka_unit_test(a_schema_that_grows_ends_at_a_limit_with_its_name),
         cmocka_unit_test(alternatives_take_memory_in_proportion),
