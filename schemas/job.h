@@ -40,7 +40,7 @@ enum {
     JOB_PRIORITY_MAX = 100,   // and its negative
 };
 
-#define JOB_DEADLINE_MAX 253402300799LL // seconds since 1970 UTC: the end of the year 9999
+#define JOB_DEADLINE_S_MAX 253402300799LL // seconds since 1970 UTC: the end of the year 9999
 
 enum prompt_kind { PROMPT_MESSAGES, PROMPT_TEXT, PROMPT_TOKENS };
 

@@ -40,7 +40,7 @@ struct field {
     bool (*encode)(const struct job *job, struct arena *arena, struct value *value);
 };
 
-enum { REQUEST_FIELDS_MAX = 160 };
+enum { REQUEST_FIELDS_MAX = 192 };
 
 // State of one job_decode.
 struct decoding {

@@ -49,6 +49,32 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"'t_max_predict_ms':9", "t_max_predict_ms: only 0 is supported, got 9"},
         {"'thinking_budget_tokens':9", "thinking_budget_tokens: only -1 is supported, got 9"},
         {"'smoothing_factor':0.3", "smoothing_factor: only 0 is supported, got 0.3"},
+        {"'max_output_tokens':9", "max_output_tokens: not supported, got 9"},
+        {"'reasoning':{'effort':'low'}", "reasoning: not supported, got {'effort':'low'}"},
+        {"'thinking':{'type':'disabled'}", "thinking: not supported, got {'type':'disabled'}"},
+        {"'extra_body':{'top_k':1}", "extra_body: not supported, got {'top_k':1}"},
+        {"'structural_tag':'x'", "structural_tag: not supported, got 'x'"},
+        {"'stop_regex':'a'", "stop_regex: not supported, got 'a'"},
+        {"'separate_reasoning':false", "separate_reasoning: only true is supported, got false"},
+        {"'num_beam_groups':2", "num_beam_groups: only 1 is supported, got 2"},
+        {"'diversity_penalty':0.5", "diversity_penalty: only 0 is supported, got 0.5"},
+        {"'suppress_tokens':[1]", "suppress_tokens: not supported, got [1]"},
+        {"'begin_suppress_tokens':[1]", "begin_suppress_tokens: not supported, got [1]"},
+        {"'forced_bos_token_id':1", "forced_bos_token_id: not supported, got 1"},
+        {"'forced_eos_token_id':1", "forced_eos_token_id: not supported, got 1"},
+        {"'eos_token_id':1", "eos_token_id: not supported, got 1"},
+        {"'exponential_decay_length_penalty':[1,1.5]",
+         "exponential_decay_length_penalty: not supported, got [1,1.5]"},
+        {"'max_length':20", "max_length: not supported, got 20"},
+        {"'max_time':1.5", "max_time: not supported, got 1.5"},
+        {"'watermarking_config':{}", "watermarking_config: not supported, got {}"},
+        {"'adaptive_target':0.5", "adaptive_target: only -1 is supported, got 0.5"},
+        {"'post_sampling_probs':true", "post_sampling_probs: only false is supported, got true"},
+        {"'reasoning_format':'none'", "reasoning_format: only 'auto' is supported, got 'none'"},
+        {"'truncate':9", "truncate: not supported, got 9"},
+        {"'watermark':true", "watermark: only false is supported, got true"},
+        {"'return_full_text':true", "return_full_text: only false is supported, got true"},
+        {"'stop_sequences':['a']", "stop_sequences: not supported, got ['a']"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[256];
@@ -81,7 +107,8 @@ static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
         "{'job_id':'a','prompt':'p','stream':false,'response_format':{'type':'text'},'best_of':1,'"
         "echo':false,"
         "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],"
-        "'bad_words':[],'include_stop_str_in_output':false,'skip_special_tokens':true,'length_penalty':1.0}",
+        "'bad_words':[],'include_stop_str_in_output':false,'skip_special_tokens':true,'length_penalty':1.0,"
+        "'separate_reasoning':true,'reasoning_format':'auto','adaptive_target':-1.0,'num_beam_groups':1}",
         "{'job_id':'a','prompt':'p'}");
 }
 
@@ -114,7 +141,7 @@ static void warnings_are_kept_to_the_limit_and_then_said_to_be_more(void **state
         // The encoded record is within the limit of the decoder.
         struct buffer out = {0};
         job_encode(job, ENCODING_MSGPACK, &out);
-        struct decoded again = decode_bytes((struct text){out.data, out.size}, ENCODING_MSGPACK);
+        struct decoded_job again = decode_bytes((struct text){out.data, out.size}, ENCODING_MSGPACK);
         assert_int_equal(again.status, STATUS_OK);
         assert_int_equal(again.job->result.n_warnings, job->result.n_warnings);
         job_destroy(again.job);
@@ -132,8 +159,8 @@ static void warnings_are_kept_to_the_limit_and_then_said_to_be_more(void **state
 }
 
 // `unit` repeated `n` times inside `format`.
-static struct decoded decode_repeated(const char *head, const char *unit, size_t n, const char *separator,
-                                      const char *tail)
+static struct decoded_job decode_repeated(const char *head, const char *unit, size_t n, const char *separator,
+                                          const char *tail)
 {
     struct buffer record = {0};
     buffer_add_string(&record, head);
@@ -143,7 +170,7 @@ static struct decoded decode_repeated(const char *head, const char *unit, size_t
         buffer_add_string(&record, unit);
     }
     buffer_add_string(&record, tail);
-    struct decoded decoded = decode("%s", record.data);
+    struct decoded_job decoded = decode("%s", record.data);
     buffer_finish(&record);
     return decoded;
 }
@@ -183,12 +210,12 @@ static void every_limit_is_reached_and_not_passed(void **state)
          "stop[0]: expected at most 1024 bytes, got 1025"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct decoded good =
+        struct decoded_job good =
             decode_repeated(cases[i].head, cases[i].unit, cases[i].limit, cases[i].separator, cases[i].tail);
         if (good.status != STATUS_OK)
             fail_msg("%s", good.error.text);
-        struct decoded bad = decode_repeated(cases[i].head, cases[i].unit, cases[i].limit + 1,
-                                             cases[i].separator, cases[i].tail);
+        struct decoded_job bad = decode_repeated(cases[i].head, cases[i].unit, cases[i].limit + 1,
+                                                 cases[i].separator, cases[i].tail);
         assert_int_equal(bad.status, STATUS_REJECT);
         assert_string_equal(bad.error.text, cases[i].text);
         assert_int_equal(bad.error.code, ERROR_LIMIT_EXCEEDED);
@@ -212,8 +239,9 @@ static void every_number_with_a_named_limit_reaches_it(void **state)
                  {"logprobs", JOB_TOP_LOGPROBS_MAX}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *beside = strcmp(cases[i].name, "top_logprobs") == 0 ? ",'logprobs':true" : "";
-        struct decoded good = decode("{'prompt':'p','%s':%d%s}", cases[i].name, cases[i].limit, beside);
-        struct decoded bad = decode("{'prompt':'p','%s':%d%s}", cases[i].name, cases[i].limit + 1, beside);
+        struct decoded_job good = decode("{'prompt':'p','%s':%d%s}", cases[i].name, cases[i].limit, beside);
+        struct decoded_job bad =
+            decode("{'prompt':'p','%s':%d%s}", cases[i].name, cases[i].limit + 1, beside);
         if (good.status != STATUS_OK)
             fail_msg("%s", good.error.text);
         assert_int_equal(bad.status, STATUS_REJECT);
@@ -232,7 +260,7 @@ static void logit_bias_is_read_to_its_limit(void **state)
         for (int i = 0; i < n_biases; i++)
             buffer_add_format(&record, "%s'%d':1", i ? "," : "", i);
         buffer_add_string(&record, "}}");
-        struct decoded decoded = decode("%s", record.data);
+        struct decoded_job decoded = decode("%s", record.data);
         if (n_biases == JOB_LOGIT_BIAS_MAX) {
             assert_int_equal(decoded.status, STATUS_OK);
             assert_int_equal(decoded.job->request.sampling.n_logit_bias, JOB_LOGIT_BIAS_MAX);
@@ -253,7 +281,7 @@ static void a_record_is_read_to_its_size_limit(void **state)
         memset(record, 'x', size);
         memcpy(record, "{\"prompt\":\"", 11);
         memcpy(record + size - 2, "\"}", 2);
-        struct decoded decoded = decode_bytes((struct text){record, size}, ENCODING_JSON);
+        struct decoded_job decoded = decode_bytes((struct text){record, size}, ENCODING_JSON);
         if (size == JOB_RECORD_BYTES_MAX) {
             assert_int_equal(decoded.status, STATUS_OK);
         } else {
