@@ -76,13 +76,10 @@ enum status openai_line_decode(struct decoding *decoding, struct value *line)
         status = request_collect(decoding, body, COLLECT_REQUEST);
     if (status == STATUS_OK)
         status = check_url(decoding, line);
-    if (status == STATUS_OK)
-        status = request_decode(decoding);
     const struct value *url = value_get(line, "url");
-    if (status == STATUS_OK && url && url->kind == VALUE_STRING &&
-        text_equals_string(url->text, COMPLETION_PATH) && decoding->job->request.stop.max_tokens < 0)
-        decoding->job->request.stop.max_tokens = JOB_COMPLETION_TOKENS_DEFAULT;
-    return status;
+    if (url && url->kind == VALUE_STRING && text_equals_string(url->text, COMPLETION_PATH))
+        decoding->max_tokens_default = JOB_COMPLETION_TOKENS_DEFAULT;
+    return status == STATUS_OK ? request_decode(decoding) : status;
 }
 
 static void add_key(struct buffer *out, const char *key)

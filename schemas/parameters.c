@@ -257,6 +257,8 @@ enum status parameters_finish(struct decoding *decoding)
     if (sampling->top_logprobs && !sampling->logprobs)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "top_logprobs: needs \"logprobs\": true");
+    if (request->stop.max_tokens < 0 && decoding->max_tokens_default)
+        request->stop.max_tokens = decoding->max_tokens_default;
     if (request->stop.max_tokens >= 0 && request->stop.min_tokens > request->stop.max_tokens)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "min_tokens: expected at most max_tokens, which is %d, got %d",

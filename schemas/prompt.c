@@ -18,26 +18,35 @@ static enum status refuse_bytes(struct decoding *decoding, const char *name, con
                      "%s: expected text everywhere, got bytes (a msgpack bin) inside", name);
 }
 
-// One {"type": "text", "text": ...}. Other members of the part are ignored.
-static enum status check_part(struct decoding *decoding, const char *path, const struct value *part)
+// The text of a part, NULL where it has none: {"type": "text", "text"} or {"type": "refusal", "refusal"}, as an
+// assistant's message may have.
+static const struct value *part_text(const struct value *part)
 {
     const struct value *type = value_get(part, "type");
-    const struct value *text = value_get(part, "text");
+    bool is_refusal = type && type->kind == VALUE_STRING && text_equals_string(type->text, "refusal");
+    const struct value *text = value_get(part, is_refusal ? "refusal" : "text");
+    return text && text->kind == VALUE_STRING ? text : NULL;
+}
+
+// Other members of the part are ignored.
+static enum status check_part(struct decoding *decoding, const char *path, const struct value *part)
+{
+    const struct value *type = value_get(part, "type"), *text = part_text(part);
     if (part->kind != VALUE_OBJECT || !type || type->kind != VALUE_STRING)
         return request_expected(decoding, path, "a part with a type", part);
-    if (!text_equals_string(type->text, "text")) {
+    if (!text_equals_string(type->text, "text") && !text_equals_string(type->text, "refusal")) {
         char description[VALUE_DESCRIPTION_BYTES];
         value_describe(type, description);
         return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
-                         "%s.type: only \"text\" is supported, got %s", path, description);
+                         "%s.type: only \"text\" and \"refusal\" are supported, got %s", path, description);
     }
-    if (!text || text->kind != VALUE_STRING)
+    if (!text)
         return request_expected(decoding, path, "a part with a string as text", part);
     for (size_t i = 0; i < part->object.n_members; i++) {
-        struct text key = part->object.members[i].key;
-        if (!text_equals_string(key, "type") && !text_equals_string(key, "text") &&
+        const struct value_member *member = &part->object.members[i];
+        if (&member->value != type && &member->value != text &&
             !job_warn(decoding->job, "unknown field \"%s.%.*s\" ignored", path,
-                      (int)(key.size < 128 ? key.size : 128), key.data))
+                      (int)(member->key.size < 128 ? member->key.size : 128), member->key.data))
             return request_out_of_memory(decoding);
     }
     return STATUS_OK;
@@ -56,14 +65,14 @@ static enum status join_parts(struct decoding *decoding, const char *path, struc
         enum status status = check_part(decoding, part_path, &content->array.items[i]);
         if (status != STATUS_OK)
             return status;
-        size += value_get(&content->array.items[i], "text")->text.size + 1; // bounded by the record's size
+        size += part_text(&content->array.items[i])->text.size + 1; // bounded by the record's size
     }
     char *joined = arena_allocate(&decoding->job->arena, size);
     if (!joined)
         return request_out_of_memory(decoding);
     char *end = joined;
     for (size_t i = 0; i < n_parts; i++) {
-        struct text text = value_get(&content->array.items[i], "text")->text;
+        struct text text = part_text(&content->array.items[i])->text;
         if (i)
             *end++ = '\n';
         memcpy(end, text.data, text.size);

@@ -48,6 +48,7 @@ struct decoding {
     struct error *error;
     struct value *values[REQUEST_FIELDS_MAX]; // given values, by row of the table; NULL: missing, or null
     size_t n_arguments;                       // values parsed out of tool_calls' arguments so far
+    int32_t max_tokens_default;               // of a record that names none; 0: no limit
 };
 
 // The table, in the order in which job_encode writes.

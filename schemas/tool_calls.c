@@ -87,6 +87,10 @@ static enum status decode_call(struct decoding *decoding, const char *path, stru
     if (!function || function->kind != VALUE_OBJECT)
         return request_expected(decoding, member, "an object with name and arguments",
                                 function ? function : &missing);
+    const struct value *name = value_get(function, "name");
+    snprintf(member, sizeof member, "%s.function.name", path);
+    if (!name || name->kind != VALUE_STRING)
+        return request_expected(decoding, member, "the name of a function", name ? name : &missing);
     struct value *arguments = (struct value *)value_get(function, "arguments");
     snprintf(member, sizeof member, "%s.function.arguments", path);
     return arguments ? parse_arguments(decoding, member, arguments) : add_arguments(decoding, function);
@@ -106,11 +110,14 @@ enum status tool_calls_decode(struct decoding *decoding, size_t index, struct va
 {
     const struct value *role = value_get(message, "role");
     const struct value *calls = value_get(message, "tool_calls");
-    if (!text_equals_string(role->text, "assistant") || !calls || calls->kind != VALUE_ARRAY)
+    char path[PATH_BYTES];
+    if (!text_equals_string(role->text, "assistant") || !calls || calls->kind == VALUE_NULL)
         return STATUS_OK;
+    snprintf(path, sizeof path, "messages[%zu].tool_calls", index);
+    if (calls->kind != VALUE_ARRAY)
+        return request_expected(decoding, path, "a list of calls", calls);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < calls->array.n_items && status == STATUS_OK; i++) {
-        char path[PATH_BYTES];
         snprintf(path, sizeof path, "messages[%zu].tool_calls[%zu]", index, i);
         status = decode_call(decoding, path, &calls->array.items[i]);
     }

@@ -40,7 +40,7 @@ static void tool_choice_decides_whether_the_template_sees_tools(void **state)
                  {"'required'", true, TOOLS_REQUIRED},
                  {"{'type':'function','function':{'name':'f'}}", true, TOOLS_NAMED}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct decoded decoded = decode(format, cases[i].choice);
+        struct decoded_job decoded = decode(format, cases[i].choice);
         assert_int_equal(decoded.status, STATUS_OK);
         const struct value *tools = value_get(&decoded.job->request.prompt.variables, "tools");
         assert_int_equal(tools->kind, cases[i].seen ? VALUE_ARRAY : VALUE_NULL);
@@ -225,7 +225,7 @@ static void arguments_that_are_no_json_object_are_an_empty_one_with_a_warning(vo
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[256], expected[256];
         snprintf(record, sizeof record, CALL(",'arguments':%s"), cases[i][0]);
-        struct decoded decoded = decode("%s", record);
+        struct decoded_job decoded = decode("%s", record);
         assert_int_equal(decoded.status, STATUS_OK);
         assert_int_equal(decoded.job->result.n_warnings, 1);
         snprintf(
@@ -248,6 +248,16 @@ static void tool_calls_of_another_shape_are_refused(void **state)
         "messages[0].tool_calls[0].function: expected an object with name and arguments, got null");
     assert_refused("{'messages':[{'role':'assistant','tool_calls':[{'type':'custom','function':{}}]}]}",
                    ERROR_INVALID_FIELD, "messages[0].tool_calls[0].type: expected 'function', got 'custom'");
+    // Templates would take the members of an object for calls.
+    assert_refused("{'messages':[{'role':'assistant','tool_calls':{'function':{'name':'f'}}}]}",
+                   ERROR_INVALID_FIELD,
+                   "messages[0].tool_calls: expected a list of calls, got {'function':{'name':'f'}}");
+    assert_refused("{'messages':[{'role':'assistant','tool_calls':[{'function':{'arguments':'{}'}}]}]}",
+                   ERROR_INVALID_FIELD,
+                   "messages[0].tool_calls[0].function.name: expected the name of a function, got null");
+    assert_refused("{'messages':[{'role':'assistant','tool_calls':[{'function':{'name':3}}]}]}",
+                   ERROR_INVALID_FIELD,
+                   "messages[0].tool_calls[0].function.name: expected the name of a function, got 3");
 }
 
 // A record bounds its values, and so do the texts inside it.
@@ -266,7 +276,7 @@ static void arguments_of_all_calls_have_as_many_values_as_a_record(void **state)
             buffer_add_string(&record, "]}\"}}");
         }
         buffer_add_string(&record, "]}]}");
-        struct decoded decoded = decode_bytes((struct text){record.data, record.size}, ENCODING_JSON);
+        struct decoded_job decoded = decode_bytes((struct text){record.data, record.size}, ENCODING_JSON);
         assert_int_equal(decoded.status, extra ? STATUS_REJECT : STATUS_OK);
         if (extra) {
             assert_int_equal(decoded.error.code, ERROR_LIMIT_EXCEEDED);
@@ -306,7 +316,7 @@ static void bad_messages_are_named_by_their_place(void **state)
     assert_refused("{'messages':[{'role':'u','content':[{'type':'text','text':'x'},{'type':'image_url','"
                    "image_url':{}}]}]}",
                    ERROR_UNSUPPORTED_FIELD,
-                   "messages[0].content[1].type: only 'text' is supported, got 'image_url'");
+                   "messages[0].content[1].type: only 'text' and 'refusal' are supported, got 'image_url'");
     assert_refused("{'job_id':'a'}", ERROR_MISSING_FIELD,
                    "messages: missing; one of messages, prompt and tokens is wanted");
     assert_refused("{'messages':[{'role':'u','content':'x'}],'logprobs':3}", ERROR_INVALID_FIELD,
@@ -329,6 +339,17 @@ static void bad_messages_are_named_by_their_place(void **state)
     assert_refused("{'messages':[{'role':'u','content':'x'}],'chat_template_kwargs':{'messages':1}}",
                    ERROR_INVALID_FIELD,
                    "chat_template_kwargs.messages: belongs beside chat_template_kwargs, not inside");
+}
+
+static void a_refusal_is_a_part_of_text(void **state)
+{
+    assert_recodes("{'job_id':'a','messages':[{'role':'assistant','content':[{'type':'text','text':'x'},"
+                   "{'type':'refusal','refusal':'no'}]}]}",
+                   "{'job_id':'a','messages':[{'role':'assistant','content':'x\\nno'}]}");
+    assert_refused("{'messages':[{'role':'assistant','content':[{'type':'refusal','text':'no'}]}]}",
+                   ERROR_INVALID_FIELD,
+                   "messages[0].content[0]: expected a part with a string as text, got "
+                   "{'type':'refusal','text':'no'}");
 }
 
 static void members_of_a_part_that_are_not_read_become_warnings(void **state)
@@ -358,7 +379,7 @@ static void bytes_are_refused_wherever_text_belongs(void **state)
         TEXT("\x82\xA6prompt\xA1x\xA4stop\xC4\x01x"),
     };
     for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
-        struct decoded decoded = decode_bytes(records[i], ENCODING_MSGPACK);
+        struct decoded_job decoded = decode_bytes(records[i], ENCODING_MSGPACK);
         assert_int_equal(decoded.status, STATUS_REJECT);
         assert_int_equal(decoded.error.code, ERROR_INVALID_FIELD);
         assert_non_null(strstr(decoded.error.text, "bytes"));
@@ -425,7 +446,7 @@ static void bad_batch_lines_are_refused_with_their_identity(void **state)
         char record[256];
         snprintf(record, sizeof record, "{%s,'custom_id':'c','dataset':'d','index':3}", cases[i].rest);
         assert_refused(record, cases[i].code, cases[i].text);
-        struct decoded decoded = decode("%s", record);
+        struct decoded_job decoded = decode("%s", record);
         assert_true(text_equals_string(decoded.job->custom_id, "c") &&
                     text_equals_string(decoded.job->dataset, "d"));
         assert_int_equal(decoded.job->index, 3);
@@ -452,6 +473,9 @@ static void completions_lines_without_max_tokens_have_sixteen(void **state)
         assert_int_equal(job->request.stop.max_tokens, cases[i].max_tokens);
         job_destroy(job);
     }
+    // On every queue alike: a record that was written again names both.
+    assert_refused("{'job_id':'a','url':'/v1/completions','body':{'prompt':'p','min_tokens':17}}",
+                   ERROR_INVALID_FIELD, "min_tokens: expected at most max_tokens, which is 16, got 17");
 }
 
 int main(void)
@@ -473,6 +497,7 @@ int main(void)
         cmocka_unit_test(arguments_of_all_calls_have_as_many_values_as_a_record),
         cmocka_unit_test(completions_lines_without_max_tokens_have_sixteen),
         cmocka_unit_test(bad_messages_are_named_by_their_place),
+        cmocka_unit_test(a_refusal_is_a_part_of_text),
         cmocka_unit_test(members_of_a_part_that_are_not_read_become_warnings),
         cmocka_unit_test(bytes_are_refused_wherever_text_belongs),
         cmocka_unit_test(prompts_are_text_or_token_ids),
