@@ -3,6 +3,7 @@
 #include "engine/elementary.h"
 
 #include <assert.h>
+#include <string.h>
 
 static const float BIAS = 1e30f; // beyond any logit
 
@@ -73,25 +74,81 @@ static enum status prepare_prompt(struct prompt *prompt, const struct prompt_env
                      "logprobs of the prompt: out of memory");
 }
 
-// The prompt as it was given, or what its ids spell. Offsets are of the bytes that tokens spell; a blank that
-// the vocabulary puts before a first word is not in the text.
+static bool begins_with(struct text text, struct text start)
+{
+    return text.size >= start.size && (start.size == 0 || memcmp(text.data, start.data, start.size) == 0);
+}
+
+static struct text text_behind(struct text text, size_t size)
+{
+    return (struct text){text.data + size, text.size - size};
+}
+
+// Where a token stands in the rest of the prompt's text, SIZE_MAX: nowhere. Special tokens may have taken blanks
+// before it. The blank that a vocabulary puts before a first word is not in the text: `token` loses it.
+static size_t find_token(struct text rest, struct text *token)
+{
+    enum { BLANKS_MAX = 64 };
+    struct text near = {rest.data, rest.size < BLANKS_MAX ? rest.size : BLANKS_MAX};
+    size_t n_blanks = near.size - text_trim_start(near).size;
+    struct text without = token->data[0] == ' ' ? text_behind(*token, 1) : *token;
+    if (begins_with(rest, *token))
+        return 0;
+    if (begins_with(text_behind(rest, n_blanks), *token))
+        return n_blanks;
+    if (!begins_with(rest, without))
+        return SIZE_MAX;
+    *token = without;
+    return 0;
+}
+
+// Offsets of a text's tokens. A special token that is not in the text, such as an added bos, has no room in it;
+// another one that is not, because a normalizer changed it, has as much as it spells.
+static void place_in_text(struct prompt *prompt, const struct tokenizer *tokenizer, struct text text,
+                          struct buffer *bytes)
+{
+    struct text rest = text;
+    for (size_t i = 0; i < prompt->tokens.n_ids; i++) {
+        bool is_control = tokenizer_is_control(tokenizer, prompt->tokens.ids[i]);
+        bytes->size = 0;
+        tokenizer_decode(tokenizer, prompt->tokens.ids[i], is_control, bytes);
+        struct text token = {bytes->data, bytes->size};
+        size_t found = token.size ? find_token(rest, &token) : 0;
+        if (found != SIZE_MAX)
+            rest = text_behind(rest, found);
+        prompt->logprobs[i].text_offset = (int32_t)(text.size - rest.size);
+        if (found != SIZE_MAX || !is_control)
+            rest = text_behind(rest, token.size < rest.size ? token.size : rest.size);
+    }
+}
+
+// What ids spell; a blank that the vocabulary puts before a first word is not in the text.
+static void spell_ids(struct prompt *prompt, const struct tokenizer *tokenizer, struct buffer *bytes)
+{
+    size_t n_blanks = 0;
+    for (size_t i = 0; i < prompt->tokens.n_ids; i++) {
+        bool is_first = bytes->size == 0;
+        if (prompt->logprobs)
+            prompt->logprobs[i].text_offset = (int32_t)(bytes->size - n_blanks);
+        tokenizer_decode(tokenizer, prompt->tokens.ids[i], false, bytes);
+        if (is_first && bytes->size)
+            n_blanks = tokenizer_strips_first_space(tokenizer) && bytes->data[0] == ' ';
+    }
+    if (n_blanks)
+        memmove(bytes->data, bytes->data + 1, --bytes->size);
+}
+
+// The prompt as it was given, or what its ids spell. Offsets are in bytes.
 static enum status prepare_echo(struct prompt *prompt, const struct tokenizer *tokenizer)
 {
     struct job *job = prompt->job;
     bool is_text = job->request.prompt.kind == PROMPT_TEXT;
     struct buffer bytes = {0};
-    size_t n_blanks = 0;
-    for (size_t i = 0; i < prompt->tokens.n_ids; i++) {
-        size_t offset = bytes.size - n_blanks;
-        size_t most =
-            is_text && offset > job->request.prompt.text.size ? job->request.prompt.text.size : offset;
-        if (prompt->logprobs)
-            prompt->logprobs[i].text_offset = (int32_t)most;
-        tokenizer_decode(tokenizer, prompt->tokens.ids[i], false, &bytes);
-        if (offset == 0 && bytes.size && n_blanks == 0)
-            n_blanks = tokenizer_strips_first_space(tokenizer) && bytes.data[0] == ' ';
-    }
-    struct text spelt = {bytes.failed || !bytes.size ? "" : bytes.data + n_blanks, bytes.size - n_blanks};
+    if (!is_text)
+        spell_ids(prompt, tokenizer, &bytes);
+    else if (prompt->logprobs)
+        place_in_text(prompt, tokenizer, job->request.prompt.text, &bytes);
+    struct text spelt = {bytes.size ? bytes.data : "", bytes.size};
     bool is_kept =
         !bytes.failed && job_set_text(job, &prompt->echo, is_text ? job->request.prompt.text : spelt);
     buffer_finish(&bytes);

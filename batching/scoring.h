@@ -2,14 +2,14 @@
 // any setting of sampling.
 //
 // A branch is a sequence that scores one of the job's choices behind the prompt. It shares the prompt's pages
-// with the job's answers and computes the rest: the prompt's last tokens, and the choice's but the last. Its
-// rows are rows of ordinary steps, so its figures are those of any batch.
+// with the job's answers and computes the rest: the prompt's last tokens, and all tokens of the choice but
+// the last. They are tokens of ordinary steps, so the logprobs do not depend on the batch.
 //
 // A target is drawn like any token, at temperature 0 with a bias that no logit reaches, so that each backend
 // returns its logprob with the bits of engine/sampler.c; the bias is added after the logprobs.
 //
-// The prompt's own tokens are scored by the first answer's sequence, from its first row on: it computes rows
-// again whose keys and values are cached, to the same bytes. With max_tokens 0 it does nothing else.
+// The prompt's own tokens are scored by the first answer's sequence, from its first token on: it computes
+// tokens again whose keys and values are cached, to the same bytes. With max_tokens 0 it does nothing else.
 //
 // The tokens of a choice are the canonical ones of its text alone: the tokenizer's, without special tokens
 // and without the blank that some vocabularies put before a first word. The prompt's tokens are not changed
@@ -25,7 +25,7 @@ static inline int32_t request_n_branches(const struct request *request)
     return request->scores.wanted ? request->constraint.n_choices : 0;
 }
 
-// Logprobs of the prompt's tokens are asked for, by themselves or as part of an echo.
+// The request asks for the logprobs of the prompt's tokens, alone or as part of an echo.
 static inline bool request_scores_prompt(const struct request *request)
 {
     bool is_echoed = request->echo && request->sampling.logprobs && !request->hides_logprobs;
@@ -47,5 +47,5 @@ struct sample_request scoring_request(const struct sequence *sequence, struct sc
 // Takes the logprob of the next target. Sets finish_reason with the last one of a sequence that only scores.
 void sequence_score(struct sequence *sequence, const struct sample_result *drawn,
                     const struct tokenizer *tokenizer);
-// Writes what was scored into the job's result, but for an echo. False: out of memory.
+// Writes the scores into the job's result, except those of an echo. False: out of memory.
 bool scoring_finish(struct prompt *prompt) WARN_UNUSED;

@@ -3,7 +3,9 @@ import array
 import json
 import math
 
+import tiny_model
 from session import case, error_of, text_of
+from tiny_model import BOOL, value
 
 CHOICES = ["positive", "negative", "the", "the mixed one", "\u00e9"]
 
@@ -121,6 +123,25 @@ def a_prompts_tokens_have_their_logprobs(test):
     assert "".join(logprobs["tokens"][:len(prompt)]) == text_of(3, 9), logprobs
     assert logprobs["text_offset"][:len(prompt)] == [len("".join(logprobs["tokens"][:i])) for i in range(len(prompt))], logprobs
     assert len(logprobs["tokens"]) == len(prompt) + 3
+
+
+@case
+def an_echoed_token_has_the_offset_where_it_stands_in_the_text(test):
+    prompts = {"the<|im_end|>a b": [0, 0, 3, 13, 14, 15], "<|endoftext|><|im_start|>the": [0, 13, 25], "\u00e9<|im_end|>a": [0, 0, 0, 1, 11],
+               "a<|im_end|> <|im_end|>": [0, 0, 1, 11, 12]}
+    adds_bos = {"tokenizer.ggml.add_bos_token": value(BOOL, True)}
+    for adds_space in (False, True):  # a blank before the first word, and behind a special token
+        tiny_model.write(test.model, more_keys={**adds_bos, "tokenizer.ggml.add_space_prefix": value(BOOL, adds_space)})
+        test.write("in.jsonl", [dict(prompt=prompt, max_tokens=1, temperature=0, logit_bias={"97": 100}, logprobs=0, echo=True)
+                                for prompt in prompts])
+        test.run("run", "in.jsonl", "-o", f"{adds_space}.jsonl", "--model", test.model)
+        for (prompt, offsets), answer in zip(prompts.items(), test.answers(f"{adds_space}.jsonl")):
+            choice = body_of(answer)["choices"][0]
+            tokens, found = choice["logprobs"]["tokens"], choice["logprobs"]["text_offset"]
+            assert choice["text"] == prompt + "a" and found[-1] == len(prompt), choice
+            spelled = [(token.lstrip(" ") or token, offset) for token, offset in zip(tokens, found) if "bytes:" not in token]
+            assert all(prompt[offset:].lstrip(" ").startswith(token.lstrip(" ")) for token, offset in spelled[1:-1]), choice
+            assert adds_space or found[:-1] == offsets, (found, offsets)
 
 
 @case
