@@ -6,9 +6,9 @@
 // From about 30 tokens per step, a CPU's GEMMs are compute-bound rather than bound by the memory bandwidth of
 // the weights. Twice that stays above it while sequences finish. 512 tokens leave room for a prefill chunk of
 // several hundred.
-enum { SEQUENCES_DEFAULT = 64, ROWS_DEFAULT = 512, JOBS_PER_SEQUENCE = 32, JOBS_LEAST = 1024 };
+enum { SEQUENCES_DEFAULT = 64, TOKENS_DEFAULT = 512, JOBS_PER_SEQUENCE = 32, JOBS_LEAST = 1024 };
 // A GPU's GEMMs are memory-bound up to some hundred tokens per step and compute-bound only from thousands on.
-enum { DEVICE_SEQUENCES_DEFAULT = 256, DEVICE_ROWS_DEFAULT = 4096 };
+enum { DEVICE_SEQUENCES_DEFAULT = 256, DEVICE_TOKENS_DEFAULT = 4096 };
 // Positions of KV pages for which layers are offloaded: one long job if the device holds all weights; if
 // layers are split anyway, a typical job per sequence.
 enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
@@ -28,15 +28,15 @@ static void set_counts(struct batch_limits *batch, const struct limits_wanted *w
 {
     batch->page_positions = LIMITS_PAGE_POSITIONS;
     int32_t sequences = large ? DEVICE_SEQUENCES_DEFAULT : SEQUENCES_DEFAULT;
-    int32_t rows = large ? DEVICE_ROWS_DEFAULT : ROWS_DEFAULT;
+    int32_t tokens = large ? DEVICE_TOKENS_DEFAULT : TOKENS_DEFAULT;
     batch->n_sequences_max = wanted->n_sequences_max ? wanted->n_sequences_max : sequences;
     if (batch->n_sequences_max > LIMITS_SEQUENCES_MAX)
         batch->n_sequences_max = LIMITS_SEQUENCES_MAX;
     batch->n_tokens_max =
-        wanted->n_tokens_max ? wanted->n_tokens_max : at_least(rows, 2 * batch->n_sequences_max);
+        wanted->n_tokens_max ? wanted->n_tokens_max : at_least(tokens, 2 * batch->n_sequences_max);
     batch->n_tokens_max = at_least(batch->n_tokens_max, batch->n_sequences_max);
-    if (batch->n_tokens_max > LIMITS_ROWS_MAX)
-        batch->n_tokens_max = LIMITS_ROWS_MAX;
+    if (batch->n_tokens_max > LIMITS_TOKENS_MAX)
+        batch->n_tokens_max = LIMITS_TOKENS_MAX;
     int32_t jobs = at_least(batch->n_sequences_max * JOBS_PER_SEQUENCE, JOBS_LEAST);
     batch->n_jobs_max = wanted->n_jobs_max ? wanted->n_jobs_max : jobs;
     if (batch->n_jobs_max > LIMITS_JOBS_MAX)
@@ -45,19 +45,20 @@ static void set_counts(struct batch_limits *batch, const struct limits_wanted *w
 
 // ---- memory of a placement ----
 
-enum { DEVICE, HOST, SIDES };
+enum { DEVICE, HOST, N_BACKENDS };
 
-struct side {
-    uint64_t available;
-    uint64_t weights, matrices;
-    uint64_t page; // of one page, with the attention scratch for its positions
+// What a placement needs on one of the two.
+struct memory {
+    uint64_t available_bytes;
+    uint64_t weight_bytes, matrix_bytes;
+    uint64_t page_bytes; // of one page, with the attention scratch for its positions
 };
 
 // One candidate for the plan: a placement and a batch size.
 struct attempt {
     const struct model *model;
     const struct limits_wanted *wanted;
-    uint64_t memory_available;
+    uint64_t available_bytes;
     struct placement placement;
     bool large;              // step sizes of a GPU
     int32_t positions_least; // minimum for the pages, unless --kv-memory is given
@@ -82,71 +83,71 @@ static uint64_t count_scratch_bytes(struct backend *backend, const struct model 
                                          n_positions);
 }
 
-static void count_weights(const struct attempt *attempt, struct side sides[SIDES])
+static void count_weights(const struct attempt *attempt, struct memory memory[N_BACKENDS])
 {
     const struct limits_wanted *wanted = attempt->wanted;
     const struct model *model = attempt->model;
     int32_t n_host = attempt->placement.n_host_layers;
     if (!takes_host(&attempt->placement)) {
-        sides[DEVICE].weights =
+        memory[DEVICE].weight_bytes =
             wanted->backend ? forward_weight_bytes(model, wanted->backend) : model_held_bytes(model);
         return;
     }
     int before = n_host > 0 ? HOST : DEVICE;
-    sides[before].weights +=
+    memory[before].weight_bytes +=
         forward_layer_bytes(model, before == HOST ? wanted->host : wanted->backend, LAYER_BEFORE);
-    sides[DEVICE].weights += forward_layer_bytes(model, wanted->backend, LAYER_AFTER);
+    memory[DEVICE].weight_bytes += forward_layer_bytes(model, wanted->backend, LAYER_AFTER);
     for (int32_t i = 0; i < model->shape.n_layers; i++) {
-        int side = i < n_host ? HOST : DEVICE;
-        sides[side].weights += forward_layer_bytes(model, side == HOST ? wanted->host : wanted->backend, i);
+        int id = i < n_host ? HOST : DEVICE;
+        memory[id].weight_bytes += forward_layer_bytes(model, id == HOST ? wanted->host : wanted->backend, i);
     }
 }
 
-static void count_bytes(const struct attempt *attempt, const struct limits_plan *plan, uint64_t one_page,
-                        struct side sides[SIDES])
+static void count_bytes(const struct attempt *attempt, const struct limits_plan *plan,
+                        uint64_t one_page_bytes, struct memory memory[N_BACKENDS])
 {
     const struct limits_wanted *wanted = attempt->wanted;
     const struct placement *placement = &attempt->placement;
     enum { FAR = 1 << 20 }; // attention's scratch grows with the positions: its slope is measured here
-    memset(sides, 0, SIDES * sizeof *sides);
-    count_weights(attempt, sides);
-    sides[DEVICE].available = attempt->memory_available;
-    sides[HOST].available = wanted->host_memory_available;
-    sides[DEVICE].matrices = forward_matrix_bytes(attempt->model, &plan->forward);
+    memset(memory, 0, N_BACKENDS * sizeof *memory);
+    count_weights(attempt, memory);
+    memory[DEVICE].available_bytes = attempt->available_bytes;
+    memory[HOST].available_bytes = wanted->host_available_bytes;
+    memory[DEVICE].matrix_bytes = forward_matrix_bytes(attempt->model, &plan->forward);
     if (takes_host(placement))
-        sides[HOST].matrices = 2 * sides[DEVICE].matrices; // with the transfer buffers
-    uint64_t fixed = count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, 0);
-    sides[DEVICE].matrices += fixed;
+        memory[HOST].matrix_bytes = 2 * memory[DEVICE].matrix_bytes; // with the transfer buffers
+    uint64_t fixed_bytes = count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, 0);
+    memory[DEVICE].matrix_bytes += fixed_bytes;
     int32_t n_layers = attempt->model->shape.n_layers;
     int32_t n_host = placement->host_attention ? n_layers : placement->n_host_layers;
-    uint64_t one_layer = one_page / (uint64_t)n_layers;
-    sides[HOST].page = one_layer * (uint64_t)n_host;
-    sides[DEVICE].page = one_layer * (uint64_t)(n_layers - n_host);
+    uint64_t layer_bytes = one_page_bytes / (uint64_t)n_layers;
+    memory[HOST].page_bytes = layer_bytes * (uint64_t)n_host;
+    memory[DEVICE].page_bytes = layer_bytes * (uint64_t)(n_layers - n_host);
     if (n_host < n_layers)
-        sides[DEVICE].page +=
-            (count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, FAR) - fixed) *
+        memory[DEVICE].page_bytes +=
+            (count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, FAR) - fixed_bytes) *
             (uint64_t)plan->batch.page_positions / FAR;
 }
 
 // Number of pages for the memory that is left: `most` is what fits, `unasked` the default, which is limited
 // to half of the memory left (95 % on a GPU) and to all sequences at full context.
 static void count_pages(const struct attempt *attempt, const struct limits_plan *plan,
-                        const struct side sides[SIDES], uint64_t *most, uint64_t *unasked)
+                        const struct memory memory[N_BACKENDS], uint64_t *most, uint64_t *unasked)
 {
     uint64_t pages_a_sequence =
         ((uint64_t)attempt->model->shape.n_context + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS;
     *most = INT32_MAX / 2;
     *unasked = pages_a_sequence * (uint64_t)plan->batch.n_sequences_max;
-    for (int i = 0; i < SIDES; i++) {
-        const struct side *side = &sides[i];
-        uint64_t fixed = side->weights + side->matrices,
-                 left = side->available > fixed ? side->available - fixed : 0;
-        uint64_t share = i == DEVICE && attempt->wanted->device ? left / 20 * 19 : left / 2;
-        if (fixed > side->available)
+    for (int i = 0; i < N_BACKENDS; i++) {
+        const struct memory *one = &memory[i];
+        uint64_t fixed_bytes = one->weight_bytes + one->matrix_bytes,
+                 left_bytes = one->available_bytes > fixed_bytes ? one->available_bytes - fixed_bytes : 0;
+        uint64_t share_bytes = i == DEVICE && attempt->wanted->device ? left_bytes / 20 * 19 : left_bytes / 2;
+        if (fixed_bytes > one->available_bytes)
             *most = 0;
-        if (side->page) {
-            *most = left / side->page < *most ? left / side->page : *most;
-            *unasked = share / side->page < *unasked ? share / side->page : *unasked;
+        if (one->page_bytes) {
+            *most = left_bytes / one->page_bytes < *most ? left_bytes / one->page_bytes : *most;
+            *unasked = share_bytes / one->page_bytes < *unasked ? share_bytes / one->page_bytes : *unasked;
         }
     }
     *unasked = *unasked < *most ? *unasked : *most;
@@ -173,21 +174,21 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
                                             .page_positions = batch->page_positions,
                                             .kv_type = wanted->kv_type ? *wanted->kv_type
                                                                        : default_kv_type(attempt->model)};
-    struct side sides[SIDES];
+    struct memory memory[N_BACKENDS];
     uint64_t most, unasked,
-        one_page =
+        one_page_bytes =
             forward_page_bytes(attempt->model, wanted->backend, batch->page_positions, plan->forward.kv_type);
-    count_bytes(attempt, plan, one_page, sides);
-    count_pages(attempt, plan, sides, &most, &unasked);
-    uint64_t n_pages = wanted->page_bytes ? wanted->page_bytes / one_page : unasked;
+    count_bytes(attempt, plan, one_page_bytes, memory);
+    count_pages(attempt, plan, memory, &most, &unasked);
+    uint64_t n_pages = wanted->page_bytes ? wanted->page_bytes / one_page_bytes : unasked;
     uint64_t least = wanted->page_bytes ? 1 : pages_least(attempt);
     if (wanted->page_bytes && n_pages > INT32_MAX / 2)
         n_pages = INT32_MAX / 2;
-    plan->weight_bytes = sides[DEVICE].weights;
-    plan->matrix_bytes = sides[DEVICE].matrices;
-    plan->host_weight_bytes = sides[HOST].weights;
-    plan->host_page_bytes = n_pages * sides[HOST].page;
-    plan->page_bytes = n_pages * one_page;
+    plan->weight_bytes = memory[DEVICE].weight_bytes;
+    plan->matrix_bytes = memory[DEVICE].matrix_bytes;
+    plan->host_weight_bytes = memory[HOST].weight_bytes;
+    plan->host_page_bytes = n_pages * memory[HOST].page_bytes;
+    plan->page_bytes = n_pages * one_page_bytes;
     batch->n_pages = plan->forward.n_pages = (int32_t)n_pages;
     return n_pages >= least && n_pages <= most;
 }
@@ -318,14 +319,15 @@ static enum status check_page(const struct attempt *attempt, struct error *error
 {
     const struct limits_wanted *wanted = attempt->wanted;
     enum kv_type type = wanted->kv_type ? *wanted->kv_type : default_kv_type(attempt->model);
-    uint64_t one_page = forward_page_bytes(attempt->model, wanted->backend, LIMITS_PAGE_POSITIONS, type);
-    if (!wanted->page_bytes || wanted->page_bytes >= one_page)
+    uint64_t one_page_bytes =
+        forward_page_bytes(attempt->model, wanted->backend, LIMITS_PAGE_POSITIONS, type);
+    if (!wanted->page_bytes || wanted->page_bytes >= one_page_bytes)
         return STATUS_OK;
     int32_t n_context = attempt->model->shape.n_context;
     char page[32], context[32];
-    size_text(one_page, true, page);
-    size_text(((uint64_t)n_context + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS * one_page, true,
-              context);
+    size_text(one_page_bytes, true, page);
+    size_text(((uint64_t)n_context + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS * one_page_bytes,
+              true, context);
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                      "--kv-memory: expected at least %s, a page of %d positions, got %llu bytes; %s hold one "
                      "sequence of the model's whole context of %d",
@@ -336,26 +338,26 @@ static enum status refuse_plan(const struct attempt *attempt, const struct limit
                                struct error *error)
 {
     char advice[256], host[128] = "";
-    uint64_t one_page = forward_page_bytes(attempt->model, attempt->wanted->backend,
-                                           plan->batch.page_positions, plan->forward.kv_type);
+    uint64_t one_page_bytes = forward_page_bytes(attempt->model, attempt->wanted->backend,
+                                                 plan->batch.page_positions, plan->forward.kv_type);
     advise_options(attempt, advice, sizeof advice);
     if (limits_is_hybrid(plan))
         snprintf(host, sizeof host, " (and on the host %.1f MB of %.1f MB)",
                  (double)(plan->host_weight_bytes + plan->host_page_bytes) / 1e6,
-                 (double)attempt->wanted->host_memory_available / 1e6);
+                 (double)attempt->wanted->host_available_bytes / 1e6);
     return error_set(
         error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-        "memory: %.1f MB are available; weights take %.1f MB, matrices of %d rows %.1f MB, and the KV pages "
+        "memory: %.1f MB are available; weights take %.1f MB, matrices for steps of %d tokens %.1f MB, and the KV pages "
         "%.1f MB (one page of %d positions: %.2f MB)%s; would fit: %s",
-        (double)attempt->memory_available / 1e6, (double)plan->weight_bytes / 1e6, plan->batch.n_tokens_max,
+        (double)attempt->available_bytes / 1e6, (double)plan->weight_bytes / 1e6, plan->batch.n_tokens_max,
         (double)plan->matrix_bytes / 1e6, (double)(plan->page_bytes - plan->host_page_bytes) / 1e6,
-        plan->batch.page_positions, (double)one_page / 1e6, host, advice);
+        plan->batch.page_positions, (double)one_page_bytes / 1e6, host, advice);
 }
 
-enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t memory_available,
+enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t available_bytes,
                           const struct limits_wanted *wanted, struct error *error)
 {
-    struct attempt attempt = {.model = model, .wanted = wanted, .memory_available = memory_available};
+    struct attempt attempt = {.model = model, .wanted = wanted, .available_bytes = available_bytes};
     if (wanted->n_device_layers > model->shape.n_layers)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--placement: %d layers on the device, the model has %d", wanted->n_device_layers,
@@ -383,28 +385,31 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
 }
 
 enum status limits_derive_check(const struct limits_plan *plan, const struct model *model,
-                                uint64_t host_memory_available, struct forward_limits *check, uint64_t *bytes,
+                                uint64_t host_available_bytes, struct forward_limits *check, uint64_t *bytes,
                                 struct error *error)
 {
     *check = plan->forward;
     if (check->kv_type != KV_F32)
         check->kv_type =
             KV_F32_OF_F16; // the values of a GPU's binary16 pages; the CPU's own 16-bit format has others
-    uint64_t one_page = forward_page_bytes(model, NULL, check->page_positions, check->kv_type);
-    uint64_t logits = 2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);
-    uint64_t fixed = model_held_bytes(model) + forward_matrix_bytes(model, check) + logits;
-    uint64_t planned = plan->host_weight_bytes + plan->host_page_bytes;
-    uint64_t left = host_memory_available > planned + fixed ? host_memory_available - planned - fixed : 0;
-    uint64_t n_pages = left / 2 / one_page;
+    uint64_t one_page_bytes = forward_page_bytes(model, NULL, check->page_positions, check->kv_type);
+    uint64_t logit_bytes =
+        2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);
+    uint64_t fixed_bytes = model_held_bytes(model) + forward_matrix_bytes(model, check) + logit_bytes;
+    uint64_t planned_bytes = plan->host_weight_bytes + plan->host_page_bytes;
+    uint64_t left_bytes = host_available_bytes > planned_bytes + fixed_bytes
+                              ? host_available_bytes - planned_bytes - fixed_bytes
+                              : 0;
+    uint64_t n_pages = left_bytes / 2 / one_page_bytes;
     if (n_pages < 1)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                         "--check-cpu: computing on the CPU too takes %.1f MB for weights, matrices and "
-                         "logits, and pages of %.2f MB each; of the host's memory %.1f MB are available",
-                         (double)fixed / 1e6, (double)one_page / 1e6,
-                         (double)(host_memory_available > planned ? host_memory_available - planned : 0) /
-                             1e6);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+            "--check-cpu: computing on the CPU too takes %.1f MB for weights, matrices and "
+            "logits, and pages of %.2f MB each; of the host's memory %.1f MB are available",
+            (double)fixed_bytes / 1e6, (double)one_page_bytes / 1e6,
+            (double)(host_available_bytes > planned_bytes ? host_available_bytes - planned_bytes : 0) / 1e6);
     if (n_pages < (uint64_t)check->n_pages)
         check->n_pages = (int32_t)n_pages;
-    *bytes = fixed + (uint64_t)check->n_pages * one_page;
+    *bytes = fixed_bytes + (uint64_t)check->n_pages * one_page_bytes;
     return STATUS_OK;
 }

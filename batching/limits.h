@@ -23,7 +23,7 @@ struct limits_wanted {       // 0: derive
     const enum kv_type *kv_type; // of the pages; NULL: derive
     // Offload to this backend what exceeds the device; NULL: the model must fit the device.
     struct backend *host;
-    uint64_t host_memory_available;
+    uint64_t host_available_bytes;
     enum placing placing;
     // with PLACING_LAYERS and PLACING_ATTENTION: the last layers, on the device (-ngl of llama.cpp)
     int32_t n_device_layers;
@@ -41,7 +41,7 @@ struct limits_plan {
 enum {
     LIMITS_PAGE_POSITIONS = 16,
     LIMITS_SEQUENCES_MAX = 4096,
-    LIMITS_ROWS_MAX = 16384,
+    LIMITS_TOKENS_MAX = 16384,
     LIMITS_JOBS_MAX = 16384, // offsets that the offset map of one partition covers
 };
 
@@ -50,14 +50,14 @@ bool limits_is_hybrid(const struct limits_plan *plan); // hybrid: device and hos
 void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text,
                                size_t size);
 
-// `memory_available`: bytes that the backend may use in total. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+// `available_bytes`: bytes that the backend may use in total. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
 // with the bytes needed, the bytes available and options that would fit.
-enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t memory_available,
+enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t available_bytes,
                           const struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
 
 // Limits and bytes of the second computation on the CPU (engine/cross_check.h): the plan's number of pages,
-// or fewer if the memory does not hold them. `host_memory_available` was measured before the plan's
+// or fewer if the memory does not hold them. `host_available_bytes` was measured before the plan's
 // allocations; the plan's host part is subtracted here. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY.
 enum status limits_derive_check(const struct limits_plan *plan, const struct model *model,
-                                uint64_t host_memory_available, struct forward_limits *check, uint64_t *bytes,
+                                uint64_t host_available_bytes, struct forward_limits *check, uint64_t *bytes,
                                 struct error *error) WARN_UNUSED;

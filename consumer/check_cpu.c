@@ -9,7 +9,7 @@ enum status check_cpu_open(struct check_cpu *check, const struct check_cpu_wante
     *check = (struct check_cpu){0};
     struct forward_limits limits;
     uint64_t bytes;
-    enum status status = limits_derive_check(&wanted->plan, wanted->model, wanted->host_memory_available,
+    enum status status = limits_derive_check(&wanted->plan, wanted->model, wanted->host_available_bytes,
                                              &limits, &bytes, error);
     if (status == STATUS_OK)
         status = cpu_backend_create(&check->host, wanted->pool, CPU_AVX512, error);

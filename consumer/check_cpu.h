@@ -19,7 +19,7 @@ struct check_cpu_wanted {
     struct backend *backend; // the one to check
     struct pool *pool;
     struct limits_plan plan;
-    uint64_t host_memory_available; // before the plan's allocations
+    uint64_t host_available_bytes; // before the plan's allocations
 };
 
 // Loads the weights into the CPU backend. Errors: STATUS_REFUSE.

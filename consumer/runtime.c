@@ -264,12 +264,12 @@ static enum status place_model(struct runtime *runtime, struct error *error)
         runtime->device.host = NULL;
         return STATUS_OK;
     }
-    struct backend *placed;
-    enum status status = hybrid_backend_create(&placed, runtime->device.backend, runtime->device.host,
+    struct backend *hybrid;
+    enum status status = hybrid_backend_create(&hybrid, runtime->device.backend, runtime->device.host,
                                                &plan->placement, error);
     if (status != STATUS_OK)
         return status;
-    runtime->device.backend = placed;
+    runtime->device.backend = hybrid;
     runtime->device.host = NULL;
     char text[256];
     limits_describe_placement(plan, runtime->model, text, sizeof text);
@@ -291,7 +291,7 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
                            settings->engine.gpu.placement);
     if (status != STATUS_OK)
         return status;
-    runtime->device.host_memory_available = machine_memory_available();
+    runtime->device.host_available_bytes = machine_available_bytes();
     bool bytes = wanted->kv_type && *wanted->kv_type == KV_Q8_0;
     if (bytes && wanted->placing >= PLACING_LAYERS)
         return error_set(
@@ -300,9 +300,9 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
             settings->engine.gpu.placement);
     if (runtime->device.host && !bytes) {
         wanted->host = runtime->device.host;
-        wanted->host_memory_available = runtime->device.host_memory_available;
+        wanted->host_available_bytes = runtime->device.host_available_bytes;
     }
-    status = limits_derive(&runtime->plan, runtime->model, backend->device.memory_available(backend), wanted,
+    status = limits_derive(&runtime->plan, runtime->model, backend->device.available_bytes(backend), wanted,
                            error);
     return status == STATUS_OK ? place_model(runtime, error) : status;
 }
@@ -379,7 +379,7 @@ enum status runtime_open_session(struct runtime *runtime, const struct settings 
                                       .backend = runtime->device.backend,
                                       .pool = runtime->device.pool,
                                       .plan = runtime->plan,
-                                      .host_memory_available = runtime->device.host_memory_available};
+                                      .host_available_bytes = runtime->device.host_available_bytes};
     wanted.plan.forward = *limits;
     if (settings->engine.check_cpu) {
         enum status status = check_cpu_open(&runtime->check, &wanted, error);
@@ -398,11 +398,11 @@ enum status runtime_open_session(struct runtime *runtime, const struct settings 
 // The plan used the memory free at that time; another program may have allocated some of it since.
 static enum status say_lacking(const struct runtime *runtime, struct error *error)
 {
-    uint64_t left = runtime->device.backend->device.memory_available(runtime->device.backend);
+    uint64_t left_bytes = runtime->device.backend->device.available_bytes(runtime->device.backend);
     return error_prefix(
         error,
         "the GPU has not the memory that was planned for; --gpu-memory %lluM would fit what it has now",
-        (unsigned long long)(left >> 20));
+        (unsigned long long)(left_bytes >> 20));
 }
 
 static enum status open_engine(struct runtime *runtime, const struct settings *settings,

@@ -20,8 +20,8 @@ struct runtime_device {
     struct backend *backend; // a hybrid includes both
     struct backend *host;    // the CPU backend for a possible hybrid, until the plan is made; else NULL
     bool on_gpu;
-    int gpu_capability;             // 90 for 9.0
-    uint64_t host_memory_available; // bytes, at the time of the plan
+    int gpu_capability;            // 90 for 9.0
+    uint64_t host_available_bytes; // bytes, at the time of the plan
 };
 
 struct runtime {

@@ -79,7 +79,7 @@ struct sample_request {
     // [n_allowed_words] bit token % 32 of word token / 32: may be drawn; NULL: all may
     const uint32_t *allowed;
     int32_t n_allowed_words; // token_mask_words(n_vocab)
-    bool scores;             // gives the logprob of a token of the caller's; nothing depends on it here
+    bool scores;             // scores a token that the caller chose; backends ignore it
 };
 
 static inline int32_t token_mask_words(int32_t n_vocab)
@@ -213,8 +213,8 @@ struct backend_device {
     // Called once after all weights, matrices and pages were created: allocates the scratch of a step.
     // Optional.
     enum status (*ready)(struct backend *backend, struct error *error);
-    uint64_t (*memory_available)(struct backend *backend); // bytes left for weights, matrices and pages
-    // Bytes of memory_available that a weight uses. NULL: its size in the file.
+    uint64_t (*available_bytes)(struct backend *backend); // bytes left for weights, matrices and pages
+    // Bytes of available_bytes that a weight uses. NULL: its size in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);
     // Bytes of one page in all layers. NULL: as forward_page_bytes.
     uint64_t (*page_bytes)(struct backend *backend, const struct kv_shape *shape);

@@ -4,19 +4,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DEVICE, HOST, SIDES };
+enum { DEVICE, HOST, N_BACKENDS };
 
 // Handles of the hybrid, each with one object per backend.
 struct matrix {
-    struct matrix *at[SIDES];
-    bool valid[SIDES]; // this copy is current
-    int32_t n_rows;    // written last
+    struct matrix *at[N_BACKENDS];
+    bool valid[N_BACKENDS]; // this copy is current
+    int32_t n_rows;         // written last
     int32_t n_rows_max, n_cols;
 };
 
 struct weight {
-    struct weight *at[SIDES]; // NULL: not on this backend
-    int side;                 // backend that runs operations with it
+    struct weight *at[N_BACKENDS]; // NULL: not on this backend
+    int backend_id;                // runs operations with it
 };
 
 // Transfer buffers, in floats. Memory taken since the last wait for the device may still be read.
@@ -27,14 +27,14 @@ struct hybrid_staging {
 
 struct hybrid_backend {
     struct backend base;
-    struct backend *sides[SIDES];
+    struct backend *backends[N_BACKENDS];
     struct placement placement;
     char name[64];
     int32_t layer;    // of the weights created now
     int32_t n_layers; // with pages
     struct hybrid_staging transfers;
     struct step step; // the device's copy, with `stops` set
-    int route_side, sample_side;
+    int route_backend_id, sample_backend_id;
     int32_t n_pairs; // of the last route
     bool failed;     // `error` is latched
     struct error error;
@@ -47,38 +47,38 @@ static struct hybrid_backend *hybrid_of(struct backend *backend)
 
 // ---- device and host ----
 
-static int layer_side(const struct hybrid_backend *hybrid, int32_t layer)
+static int layer_backend_id(const struct hybrid_backend *hybrid, int32_t layer)
 {
     int32_t n_host = hybrid->placement.n_host_layers;
     return n_host > 0 && layer < n_host ? HOST : DEVICE;
 }
 
-static int attention_side(const struct hybrid_backend *hybrid, int32_t layer)
+static int attention_backend_id(const struct hybrid_backend *hybrid, int32_t layer)
 {
-    return hybrid->placement.host_attention ? HOST : layer_side(hybrid, layer);
+    return hybrid->placement.host_attention ? HOST : layer_backend_id(hybrid, layer);
 }
 
 // Each backend numbers its own layers.
-static int32_t side_layer(const struct hybrid_backend *hybrid, int32_t layer)
+static int32_t backend_layer(const struct hybrid_backend *hybrid, int32_t layer)
 {
-    return attention_side(hybrid, layer) == HOST ? layer : layer - hybrid->placement.n_host_layers;
+    return attention_backend_id(hybrid, layer) == HOST ? layer : layer - hybrid->placement.n_host_layers;
 }
 
-static int rows_side(const struct matrix *matrix)
+static int matrix_backend_id(const struct matrix *matrix)
 {
     return matrix->valid[DEVICE] ? DEVICE : HOST;
 }
 
-static void note_write(struct matrix *matrix, int side, int32_t n_rows)
+static void note_write(struct matrix *matrix, int id, int32_t n_rows)
 {
-    matrix->valid[side] = true;
-    matrix->valid[1 - side] = false;
+    matrix->valid[id] = true;
+    matrix->valid[1 - id] = false;
     matrix->n_rows = n_rows;
 }
 
 static void wait_for_device(struct hybrid_backend *hybrid)
 {
-    struct backend *device = hybrid->sides[DEVICE];
+    struct backend *device = hybrid->backends[DEVICE];
     if (!hybrid->failed && device->operations.wait(device, &hybrid->error) != STATUS_OK)
         hybrid->failed = true;
     hybrid->transfers.n_used = 0;
@@ -99,11 +99,11 @@ static float *staging_take(struct hybrid_backend *hybrid, size_t n)
 
 enum { TRANSFERS_MAX = 2 }; // matrices transferred together
 
-// Transfers the inputs of an operation on `side` that are not there. False: the step has failed.
-static bool transfer_matrices(struct hybrid_backend *hybrid, int side, const struct matrix *const *wanted,
+// Transfers the inputs of an operation on backend `id` that have no current copy there. False: the step has failed.
+static bool transfer_matrices(struct hybrid_backend *hybrid, int id, const struct matrix *const *wanted,
                               int n)
 {
-    struct backend *to = hybrid->sides[side], *from = hybrid->sides[1 - side];
+    struct backend *to = hybrid->backends[id], *from = hybrid->backends[1 - id];
     struct matrix *transfers[TRANSFERS_MAX];
     float *rows[TRANSFERS_MAX];
     size_t n_items = 0;
@@ -112,9 +112,9 @@ static bool transfer_matrices(struct hybrid_backend *hybrid, int side, const str
     if (hybrid->failed) // the inputs were not computed
         return false;
     for (int i = 0; i < n; i++) {
-        if (wanted[i]->valid[side])
+        if (wanted[i]->valid[id])
             continue;
-        assert(wanted[i]->valid[1 - side]);
+        assert(wanted[i]->valid[1 - id]);
         transfers[n_transfers++] = (struct matrix *)wanted[i]; // its contents are not changed
         n_items += items_of(wanted[i]);
     }
@@ -124,20 +124,20 @@ static bool transfer_matrices(struct hybrid_backend *hybrid, int side, const str
         return false;
     for (int i = 0; i < n_transfers; i++) {
         rows[i] = staging_take(hybrid, items_of(transfers[i]));
-        from->operations.read(from, transfers[i]->at[1 - side], transfers[i]->n_rows, rows[i]);
+        from->operations.read(from, transfers[i]->at[1 - id], transfers[i]->n_rows, rows[i]);
     }
-    if (n_transfers && side == HOST)
+    if (n_transfers && id == HOST)
         wait_for_device(hybrid);
     for (int i = 0; i < n_transfers && !hybrid->failed; i++) {
-        to->operations.write(to, transfers[i]->at[side], transfers[i]->n_rows, rows[i]);
-        transfers[i]->valid[side] = true;
+        to->operations.write(to, transfers[i]->at[id], transfers[i]->n_rows, rows[i]);
+        transfers[i]->valid[id] = true;
     }
     return !hybrid->failed;
 }
 
-static bool transfer_one(struct hybrid_backend *hybrid, int side, const struct matrix *matrix)
+static bool transfer_one(struct hybrid_backend *hybrid, int id, const struct matrix *matrix)
 {
-    return transfer_matrices(hybrid, side, &matrix, 1);
+    return transfer_matrices(hybrid, id, &matrix, 1);
 }
 
 // ---- weights ----
@@ -150,18 +150,18 @@ static void enter_layer(struct backend *base, int32_t index)
 static void weight_destroy(struct backend *base, struct weight *weight)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    for (int side = 0; weight && side < SIDES; side++)
-        if (weight->at[side])
-            hybrid->sides[side]->device.weight_destroy(hybrid->sides[side], weight->at[side]);
+    for (int id = 0; weight && id < N_BACKENDS; id++)
+        if (weight->at[id])
+            hybrid->backends[id]->device.weight_destroy(hybrid->backends[id], weight->at[id]);
     free(weight);
 }
 
 // With attention on the host, vectors are created on both backends, because attention sinks are vectors.
-static bool belongs_to(const struct hybrid_backend *hybrid, const struct weight *weight, int side,
+static bool belongs_to(const struct hybrid_backend *hybrid, const struct weight *weight, int id,
                        enum weight_role role)
 {
-    return side == weight->side ||
-           (role == WEIGHT_VECTOR && side == HOST && hybrid->placement.host_attention && hybrid->layer >= 0);
+    return id == weight->backend_id ||
+           (role == WEIGHT_VECTOR && id == HOST && hybrid->placement.host_attention && hybrid->layer >= 0);
 }
 
 static enum status weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,
@@ -172,12 +172,12 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
     struct weight *weight = calloc(1, sizeof *weight);
     if (!weight)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a weight");
-    weight->side = layer_side(hybrid, hybrid->layer);
-    for (int side = 0; side < SIDES; side++) {
-        struct backend *backend = hybrid->sides[side];
-        if (!belongs_to(hybrid, weight, side, role))
+    weight->backend_id = layer_backend_id(hybrid, hybrid->layer);
+    for (int id = 0; id < N_BACKENDS; id++) {
+        struct backend *backend = hybrid->backends[id];
+        if (!belongs_to(hybrid, weight, id, role))
             continue;
-        enum status status = backend->device.weight_create(backend, tensor, role, &weight->at[side], error);
+        enum status status = backend->device.weight_create(backend, tensor, role, &weight->at[id], error);
         if (status != STATUS_OK) {
             weight_destroy(base, weight);
             return status;
@@ -187,10 +187,10 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
     return STATUS_OK;
 }
 
-static const struct weight *weight_part(const struct weight *weight, int side)
+static const struct weight *weight_part(const struct weight *weight, int id)
 {
-    assert(!weight || weight->at[side]);
-    return weight ? weight->at[side] : NULL;
+    assert(!weight || weight->at[id]);
+    return weight ? weight->at[id] : NULL;
 }
 
 // ---- matrices and pages ----
@@ -198,9 +198,9 @@ static const struct weight *weight_part(const struct weight *weight, int side)
 static void matrix_destroy(struct backend *base, struct matrix *matrix)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    for (int side = 0; matrix && side < SIDES; side++)
-        if (matrix->at[side])
-            hybrid->sides[side]->device.matrix_destroy(hybrid->sides[side], matrix->at[side]);
+    for (int id = 0; matrix && id < N_BACKENDS; id++)
+        if (matrix->at[id])
+            hybrid->backends[id]->device.matrix_destroy(hybrid->backends[id], matrix->at[id]);
     free(matrix);
 }
 
@@ -215,10 +215,10 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a matrix");
     matrix->n_rows_max = n_rows_max;
     matrix->n_cols = n_cols;
-    for (int side = 0; side < SIDES; side++) {
-        struct backend *backend = hybrid->sides[side];
+    for (int id = 0; id < N_BACKENDS; id++) {
+        struct backend *backend = hybrid->backends[id];
         enum status status =
-            backend->device.matrix_create(backend, n_rows_max, n_cols, &matrix->at[side], error);
+            backend->device.matrix_create(backend, n_rows_max, n_cols, &matrix->at[id], error);
         if (status != STATUS_OK) {
             matrix_destroy(base, matrix);
             return status;
@@ -235,15 +235,15 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
     struct hybrid_backend *hybrid = hybrid_of(base);
     assert(hybrid->placement.n_host_layers <= shape->n_layers);
     hybrid->n_layers = shape->n_layers;
-    int32_t n_layers[SIDES];
+    int32_t n_layers[N_BACKENDS];
     n_layers[HOST] = hybrid->placement.host_attention ? shape->n_layers : hybrid->placement.n_host_layers;
     n_layers[DEVICE] = shape->n_layers - n_layers[HOST];
     enum status status = STATUS_OK;
-    for (int side = 0; side < SIDES && status == STATUS_OK; side++) {
+    for (int id = 0; id < N_BACKENDS && status == STATUS_OK; id++) {
         struct kv_shape own = *shape;
-        own.n_layers = n_layers[side];
+        own.n_layers = n_layers[id];
         if (own.n_layers > 0)
-            status = hybrid->sides[side]->device.kv_create(hybrid->sides[side], &own, error);
+            status = hybrid->backends[id]->device.kv_create(hybrid->backends[id], &own, error);
     }
     return status;
 }
@@ -252,19 +252,20 @@ static enum status kv_read(struct backend *base, int32_t index, const int32_t *p
                            float *keys, float *values, struct error *error)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    struct backend *backend = hybrid->sides[attention_side(hybrid, index)];
-    return backend->device.kv_read(backend, side_layer(hybrid, index), pages, n_pages, keys, values, error);
+    struct backend *backend = hybrid->backends[attention_backend_id(hybrid, index)];
+    return backend->device.kv_read(backend, backend_layer(hybrid, index), pages, n_pages, keys, values,
+                                   error);
 }
 
-static uint64_t memory_available(struct backend *base)
+static uint64_t available_bytes(struct backend *base)
 {
-    struct backend *device = hybrid_of(base)->sides[DEVICE];
-    return device->device.memory_available(device);
+    struct backend *device = hybrid_of(base)->backends[DEVICE];
+    return device->device.available_bytes(device);
 }
 
 static void staging_finish(struct hybrid_backend *hybrid)
 {
-    struct backend *device = hybrid->sides[DEVICE];
+    struct backend *device = hybrid->backends[DEVICE];
     device->device.host_free(device, hybrid->transfers.floats);
     hybrid->transfers.floats = NULL;
     hybrid->transfers.n = 0;
@@ -272,7 +273,7 @@ static void staging_finish(struct hybrid_backend *hybrid)
 
 static enum status staging_reserve(struct hybrid_backend *hybrid, struct error *error)
 {
-    struct backend *device = hybrid->sides[DEVICE];
+    struct backend *device = hybrid->backends[DEVICE];
     size_t n = hybrid->transfers.n_wanted;
     if (n <= hybrid->transfers.n)
         return STATUS_OK;
@@ -289,8 +290,8 @@ static enum status make_ready(struct backend *base, struct error *error)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     enum status status = staging_reserve(hybrid, error);
-    for (int side = 0; side < SIDES && status == STATUS_OK; side++)
-        status = hybrid->sides[side]->device.ready(hybrid->sides[side], error);
+    for (int id = 0; id < N_BACKENDS && status == STATUS_OK; id++)
+        status = hybrid->backends[id]->device.ready(hybrid->backends[id], error);
     return status;
 }
 
@@ -298,14 +299,14 @@ static enum status make_ready(struct backend *base, struct error *error)
 
 static void trace_steps(struct backend *base, struct step_times *times)
 {
-    struct backend *device = hybrid_of(base)->sides[DEVICE];
+    struct backend *device = hybrid_of(base)->backends[DEVICE];
     device->device.trace(device, times);
 }
 
 // The device is idle while the host computes, so its events measure the host's time too.
 static void start_phase(struct backend *base, enum step_phase next)
 {
-    struct backend *device = hybrid_of(base)->sides[DEVICE];
+    struct backend *device = hybrid_of(base)->backends[DEVICE];
     device->operations.phase(device, next);
 }
 
@@ -316,48 +317,48 @@ static void begin_step(struct backend *base, const struct step *step)
     hybrid->transfers.n_used = 0;
     hybrid->step = *step;
     hybrid->step.stops = true;
-    for (int side = 0; side < SIDES; side++)
-        hybrid->sides[side]->operations.begin(hybrid->sides[side], &hybrid->step);
+    for (int id = 0; id < N_BACKENDS; id++)
+        hybrid->backends[id]->operations.begin(hybrid->backends[id], &hybrid->step);
 }
 
 static void embed_tokens(struct backend *base, struct matrix *out, const struct weight *table, float scale,
                          const struct weight *positions_table)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    struct backend *backend = hybrid->sides[table->side];
+    struct backend *backend = hybrid->backends[table->backend_id];
     if (hybrid->failed)
         return;
-    backend->operations.embed(backend, out->at[table->side], weight_part(table, table->side), scale,
-                              weight_part(positions_table, table->side));
-    note_write(out, table->side, hybrid->step.n_tokens);
+    backend->operations.embed(backend, out->at[table->backend_id], weight_part(table, table->backend_id),
+                              scale, weight_part(positions_table, table->backend_id));
+    note_write(out, table->backend_id, hybrid->step.n_tokens);
 }
 
 static void norm_rows(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
                       const struct norm_parameters *parameters)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = parameters->weight->side;
-    struct backend *backend = hybrid->sides[side];
-    if (!transfer_one(hybrid, side, in))
+    int id = parameters->weight->backend_id;
+    struct backend *backend = hybrid->backends[id];
+    if (!transfer_one(hybrid, id, in))
         return;
     struct norm_parameters own = *parameters;
-    own.weight = weight_part(parameters->weight, side);
-    own.bias = weight_part(parameters->bias, side);
-    backend->operations.norm(backend, out->at[side], in->at[side], n_rows, &own);
-    note_write(out, side, n_rows);
+    own.weight = weight_part(parameters->weight, id);
+    own.bias = weight_part(parameters->bias, id);
+    backend->operations.norm(backend, out->at[id], in->at[id], n_rows, &own);
+    note_write(out, id, n_rows);
 }
 
 // The backend of GEMMs that share x: all are on one.
 static int unwrap_products(struct product *own, const struct product *products, int n)
 {
-    int side = products[0].weight->side;
+    int id = products[0].weight->backend_id;
     assert(n <= PRODUCTS_MAX);
     for (int i = 0; i < n; i++) {
-        assert(products[i].weight->side == side);
-        own[i] = (struct product){products[i].y->at[side], weight_part(products[i].weight, side),
-                                  weight_part(products[i].bias, side)};
+        assert(products[i].weight->backend_id == id);
+        own[i] = (struct product){products[i].y->at[id], weight_part(products[i].weight, id),
+                                  weight_part(products[i].bias, id)};
     }
-    return side;
+    return id;
 }
 
 static void multiply_products(struct backend *base, const struct product *products, int n,
@@ -365,62 +366,61 @@ static void multiply_products(struct backend *base, const struct product *produc
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct product own[PRODUCTS_MAX];
-    int side = unwrap_products(own, products, n);
-    struct backend *backend = hybrid->sides[side];
-    if (!transfer_one(hybrid, side, x))
+    int id = unwrap_products(own, products, n);
+    struct backend *backend = hybrid->backends[id];
+    if (!transfer_one(hybrid, id, x))
         return;
-    backend->operations.products(backend, own, n, x->at[side], n_rows);
+    backend->operations.products(backend, own, n, x->at[id], n_rows);
     for (int i = 0; i < n; i++)
-        note_write(products[i].y, side, n_rows);
+        note_write(products[i].y, id, n_rows);
 }
 
 static void rotate_heads(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads,
                          int32_t head_dim, int32_t n_rope_dims, enum rope_style style, int table)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = rows_side(x);
-    struct backend *backend = hybrid->sides[side];
+    int id = matrix_backend_id(x);
+    struct backend *backend = hybrid->backends[id];
     if (hybrid->failed)
         return;
-    backend->operations.rope(backend, x->at[side], n_rows, n_heads, head_dim, n_rope_dims, style, table);
-    note_write(x, side, n_rows);
+    backend->operations.rope(backend, x->at[id], n_rows, n_heads, head_dim, n_rope_dims, style, table);
+    note_write(x, id, n_rows);
 }
 
 static void kv_store(struct backend *base, int32_t index, const struct matrix *k, const struct matrix *v)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = attention_side(hybrid, index);
-    struct backend *backend = hybrid->sides[side];
-    if (transfer_matrices(hybrid, side, (const struct matrix *const[]){k, v}, 2))
-        backend->operations.kv_store(backend, side_layer(hybrid, index), k->at[side], v->at[side]);
+    int id = attention_backend_id(hybrid, index);
+    struct backend *backend = hybrid->backends[id];
+    if (transfer_matrices(hybrid, id, (const struct matrix *const[]){k, v}, 2))
+        backend->operations.kv_store(backend, backend_layer(hybrid, index), k->at[id], v->at[id]);
 }
 
 static void attend_pages(struct backend *base, struct matrix *out, const struct matrix *q,
                          const struct attention_parameters *parameters)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = attention_side(hybrid, parameters->layer);
-    struct backend *backend = hybrid->sides[side];
-    if (!transfer_one(hybrid, side, q))
+    int id = attention_backend_id(hybrid, parameters->layer);
+    struct backend *backend = hybrid->backends[id];
+    if (!transfer_one(hybrid, id, q))
         return;
     struct attention_parameters own = *parameters;
-    own.layer = side_layer(hybrid, parameters->layer);
-    own.sinks = weight_part(parameters->sinks, side);
-    backend->operations.attend(backend, out->at[side], q->at[side], &own);
-    note_write(out, side, hybrid->step.n_tokens);
+    own.layer = backend_layer(hybrid, parameters->layer);
+    own.sinks = weight_part(parameters->sinks, id);
+    backend->operations.attend(backend, out->at[id], q->at[id], &own);
+    note_write(out, id, hybrid->step.n_tokens);
 }
 
 static void activate_rows(struct backend *base, struct matrix *out, const struct matrix *gate,
                           const struct matrix *up, int32_t n_rows, enum activation_kind kind)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = rows_side(gate);
-    struct backend *backend = hybrid->sides[side];
-    if (hybrid->failed || (up && !transfer_one(hybrid, side, up)))
+    int id = matrix_backend_id(gate);
+    struct backend *backend = hybrid->backends[id];
+    if (hybrid->failed || (up && !transfer_one(hybrid, id, up)))
         return;
-    backend->operations.activate(backend, out->at[side], gate->at[side], up ? up->at[side] : NULL, n_rows,
-                                 kind);
-    note_write(out, side, n_rows);
+    backend->operations.activate(backend, out->at[id], gate->at[id], up ? up->at[id] : NULL, n_rows, kind);
+    note_write(out, id, n_rows);
 }
 
 // The backend of y, which was computed last and is read with x next.
@@ -428,34 +428,34 @@ static void add_rows(struct backend *base, struct matrix *x, const struct matrix
                      float scale)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = rows_side(y);
-    struct backend *backend = hybrid->sides[side];
-    if (!transfer_one(hybrid, side, x))
+    int id = matrix_backend_id(y);
+    struct backend *backend = hybrid->backends[id];
+    if (!transfer_one(hybrid, id, x))
         return;
-    backend->operations.add(backend, x->at[side], y->at[side], n_rows, scale);
-    note_write(x, side, n_rows);
+    backend->operations.add(backend, x->at[id], y->at[id], n_rows, scale);
+    note_write(x, id, n_rows);
 }
 
 static void scale_rows(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = rows_side(x);
-    struct backend *backend = hybrid->sides[side];
+    int id = matrix_backend_id(x);
+    struct backend *backend = hybrid->backends[id];
     if (hybrid->failed)
         return;
-    backend->operations.scale(backend, x->at[side], n_rows, scale, cap);
-    note_write(x, side, n_rows);
+    backend->operations.scale(backend, x->at[id], n_rows, scale, cap);
+    note_write(x, id, n_rows);
 }
 
 static void gather_rows(struct backend *base, struct matrix *out, const struct matrix *in)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = rows_side(in);
-    struct backend *backend = hybrid->sides[side];
+    int id = matrix_backend_id(in);
+    struct backend *backend = hybrid->backends[id];
     if (hybrid->failed)
         return;
-    backend->operations.gather(backend, out->at[side], in->at[side]);
-    note_write(out, side, hybrid->step.n_outputs);
+    backend->operations.gather(backend, out->at[id], in->at[id]);
+    note_write(out, id, hybrid->step.n_outputs);
 }
 
 // ---- mixture of experts: all experts of a layer are on one backend ----
@@ -464,14 +464,14 @@ static void route_rows(struct backend *base, const struct matrix *logits, int32_
                        const struct route_parameters *parameters)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = hybrid->route_side = rows_side(logits);
-    struct backend *backend = hybrid->sides[side];
+    int id = hybrid->route_backend_id = matrix_backend_id(logits);
+    struct backend *backend = hybrid->backends[id];
     if (hybrid->failed)
         return;
     struct route_parameters own = *parameters;
-    own.pick_bias = weight_part(parameters->pick_bias, side);
+    own.pick_bias = weight_part(parameters->pick_bias, id);
     hybrid->n_pairs = n_rows * parameters->n_used;
-    backend->operations.route(backend, logits->at[side], n_rows, &own);
+    backend->operations.route(backend, logits->at[id], n_rows, &own);
 }
 
 static void expert_products(struct backend *base, const struct product *products, int n,
@@ -479,36 +479,36 @@ static void expert_products(struct backend *base, const struct product *products
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct product own[PRODUCTS_MAX];
-    int side = unwrap_products(own, products, n);
-    struct backend *backend = hybrid->sides[side];
-    assert(hybrid->failed || side == hybrid->route_side);
-    if (!transfer_one(hybrid, side, x))
+    int id = unwrap_products(own, products, n);
+    struct backend *backend = hybrid->backends[id];
+    assert(hybrid->failed || id == hybrid->route_backend_id);
+    if (!transfer_one(hybrid, id, x))
         return;
-    backend->operations.expert_products(backend, own, n, x->at[side], n_rows, x_per_pair);
+    backend->operations.expert_products(backend, own, n, x->at[id], n_rows, x_per_pair);
     for (int i = 0; i < n; i++)
-        note_write(products[i].y, side, hybrid->n_pairs);
+        note_write(products[i].y, id, hybrid->n_pairs);
 }
 
 static void expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = hybrid->route_side;
-    struct backend *backend = hybrid->sides[side];
+    int id = hybrid->route_backend_id;
+    struct backend *backend = hybrid->backends[id];
     if (hybrid->failed)
         return;
-    backend->operations.expert_sum(backend, out->at[side], y->at[side], n_rows);
-    note_write(out, side, n_rows);
+    backend->operations.expert_sum(backend, out->at[id], y->at[id], n_rows);
+    note_write(out, id, n_rows);
 }
 
 static void gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = rows_side(x);
-    struct backend *backend = hybrid->sides[side];
-    if (!transfer_one(hybrid, side, gate))
+    int id = matrix_backend_id(x);
+    struct backend *backend = hybrid->backends[id];
+    if (!transfer_one(hybrid, id, gate))
         return;
-    backend->operations.gate_rows(backend, x->at[side], gate->at[side], n_rows);
-    note_write(x, side, n_rows);
+    backend->operations.gate_rows(backend, x->at[id], gate->at[id], n_rows);
+    note_write(x, id, n_rows);
 }
 
 // ---- latent attention: a matrix written by columns is written on one backend ----
@@ -518,13 +518,13 @@ static void head_products(struct backend *base, struct matrix *y, struct head_co
                           int32_t n_rows)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = weight->side;
-    struct backend *backend = hybrid->sides[side];
-    if (!transfer_one(hybrid, side, x))
+    int id = weight->backend_id;
+    struct backend *backend = hybrid->backends[id];
+    if (!transfer_one(hybrid, id, x))
         return;
-    backend->operations.head_products(backend, y->at[side], to, weight_part(weight, side), x->at[side], from,
+    backend->operations.head_products(backend, y->at[id], to, weight_part(weight, id), x->at[id], from,
                                       n_rows);
-    note_write(y, side, n_rows);
+    note_write(y, id, n_rows);
 }
 
 static void copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
@@ -532,12 +532,12 @@ static void copy_columns(struct backend *base, struct matrix *out, struct head_c
                          int32_t n_rows)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = rows_side(in);
-    struct backend *backend = hybrid->sides[side];
+    int id = matrix_backend_id(in);
+    struct backend *backend = hybrid->backends[id];
     if (hybrid->failed)
         return;
-    backend->operations.copy_columns(backend, out->at[side], to, in->at[side], from, n_heads, n, n_rows);
-    note_write(out, side, n_rows);
+    backend->operations.copy_columns(backend, out->at[id], to, in->at[id], from, n_heads, n, n_rows);
+    note_write(out, id, n_rows);
 }
 
 // ---- results ----
@@ -545,18 +545,18 @@ static void copy_columns(struct backend *base, struct matrix *out, struct head_c
 static void sample_outputs(struct backend *base, struct matrix *logits)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = hybrid->sample_side = rows_side(logits);
-    struct backend *backend = hybrid->sides[side];
+    int id = hybrid->sample_backend_id = matrix_backend_id(logits);
+    struct backend *backend = hybrid->backends[id];
     if (hybrid->failed)
         return;
-    backend->operations.sample(backend, logits->at[side]);
-    note_write(logits, side, hybrid->step.n_outputs);
+    backend->operations.sample(backend, logits->at[id]);
+    note_write(logits, id, hybrid->step.n_outputs);
 }
 
 static void write_rows(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    struct backend *host = hybrid->sides[HOST];
+    struct backend *host = hybrid->backends[HOST];
     host->operations.write(host, matrix->at[HOST], n_rows, rows);
     note_write(matrix, HOST, n_rows);
 }
@@ -564,10 +564,10 @@ static void write_rows(struct backend *base, struct matrix *matrix, int32_t n_ro
 static void read_rows(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int side = rows_side(matrix);
-    struct backend *backend = hybrid->sides[side];
+    int id = matrix_backend_id(matrix);
+    struct backend *backend = hybrid->backends[id];
     if (!hybrid->failed)
-        backend->operations.read(backend, matrix->at[side], n_rows, rows);
+        backend->operations.read(backend, matrix->at[id], n_rows, rows);
 }
 
 static enum status wait_here(struct backend *base, struct error *error)
@@ -584,11 +584,11 @@ static enum status end_step(struct backend *base, struct sample_result *results,
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     enum status status = hybrid->failed ? hybrid->error.status : STATUS_OK;
-    for (int side = 0; side < SIDES; side++) {
+    for (int id = 0; id < N_BACKENDS; id++) {
         struct error own = {0};
         enum status ended =
-            hybrid->sides[side]->operations.end(hybrid->sides[side],
-                                                side == hybrid->sample_side ? results : NULL, &own);
+            hybrid->backends[id]->operations.end(hybrid->backends[id],
+                                                 id == hybrid->sample_backend_id ? results : NULL, &own);
         if (status == STATUS_OK && ended != STATUS_OK)
             hybrid->error = own;
         status = status == STATUS_OK ? ended : status;
@@ -606,8 +606,8 @@ static void destroy_backend(struct backend *base)
         return;
     struct hybrid_backend *hybrid = hybrid_of(base);
     staging_finish(hybrid);
-    for (int side = 0; side < SIDES; side++)
-        hybrid->sides[side]->device.destroy(hybrid->sides[side]);
+    for (int id = 0; id < N_BACKENDS; id++)
+        hybrid->backends[id]->device.destroy(hybrid->backends[id]);
     free(hybrid);
 }
 
@@ -620,7 +620,7 @@ static const struct backend_device device_hybrid = {.destroy = destroy_backend,
                                                     .kv_create = kv_create,
                                                     .kv_read = kv_read,
                                                     .ready = make_ready,
-                                                    .memory_available = memory_available,
+                                                    .available_bytes = available_bytes,
                                                     .trace = trace_steps};
 
 static const struct backend_operations operations_hybrid = {.begin = begin_step,
@@ -661,8 +661,8 @@ enum status hybrid_backend_create(struct backend **out, struct backend *device, 
         hybrid->base.operations.head_products = NULL;
     if (!device->device.kv_read || !host->device.kv_read)
         hybrid->base.device.kv_read = NULL;
-    hybrid->sides[DEVICE] = device;
-    hybrid->sides[HOST] = host;
+    hybrid->backends[DEVICE] = device;
+    hybrid->backends[HOST] = host;
     hybrid->placement = *placement;
     *out = &hybrid->base;
     return STATUS_OK;

@@ -108,39 +108,41 @@ static bool read_cpu_max(const char *directory, double *cores) // "200000 100000
 {
     char path[PATH_BYTES + 64], line[LINE_BYTES];
     snprintf(path, sizeof path, "%s/cpu.max", directory);
-    double quota, period;
-    if (!read_line(path, line, sizeof line) || sscanf(line, "%lf %lf", &quota, &period) != 2 || period <= 0)
+    double quota_us, period_us;
+    if (!read_line(path, line, sizeof line) || sscanf(line, "%lf %lf", &quota_us, &period_us) != 2 ||
+        period_us <= 0)
         return false;
-    *cores = quota / period;
+    *cores = quota_us / period_us;
     return true;
 }
 
 static bool read_cfs_quota(const char *directory, double *cores)
 {
-    double quota, period;
-    if (!read_number(directory, "cpu.cfs_quota_us", &quota) || quota <= 0 ||
-        !read_number(directory, "cpu.cfs_period_us", &period) || period <= 0)
+    double quota_us, period_us;
+    if (!read_number(directory, "cpu.cfs_quota_us", &quota_us) || quota_us <= 0 ||
+        !read_number(directory, "cpu.cfs_period_us", &period_us) || period_us <= 0)
         return false;
-    *cores = quota / period;
+    *cores = quota_us / period_us;
     return true;
 }
 
 static bool read_memory_left(const char *directory, double *bytes)
 {
-    double limit, used;
-    if (!read_number(directory, "memory.max", &limit) || !read_number(directory, "memory.current", &used))
+    double limit_bytes, used_bytes;
+    if (!read_number(directory, "memory.max", &limit_bytes) ||
+        !read_number(directory, "memory.current", &used_bytes))
         return false;
-    *bytes = limit > used ? limit - used : 1;
+    *bytes = limit_bytes > used_bytes ? limit_bytes - used_bytes : 1;
     return true;
 }
 
 static bool read_memory_left_v1(const char *directory, double *bytes)
 {
-    double limit, used;
-    if (!read_number(directory, "memory.limit_in_bytes", &limit) ||
-        !read_number(directory, "memory.usage_in_bytes", &used))
+    double limit_bytes, used_bytes;
+    if (!read_number(directory, "memory.limit_in_bytes", &limit_bytes) ||
+        !read_number(directory, "memory.usage_in_bytes", &used_bytes))
         return false;
-    *bytes = limit > used ? limit - used : 1;
+    *bytes = limit_bytes > used_bytes ? limit_bytes - used_bytes : 1;
     return true;
 }
 
@@ -177,7 +179,7 @@ int machine_n_cores(void)
     return n_cores > 0 ? n_cores : 1;
 }
 
-static uint64_t system_available(void)
+static uint64_t system_available_bytes(void)
 {
     FILE *file = fopen("/proc/meminfo", "re");
     if (!file)
@@ -200,20 +202,20 @@ static bool address_space_left(double *bytes)
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
         !read_line("/proc/self/statm", line, sizeof line) || sscanf(line, "%" SCNu64, &n_pages) != 1)
         return false;
-    double used = (double)n_pages * (double)sysconf(_SC_PAGESIZE);
-    *bytes = (double)limit.rlim_cur > used ? (double)limit.rlim_cur - used : 1;
+    double used_bytes = (double)n_pages * (double)sysconf(_SC_PAGESIZE);
+    *bytes = (double)limit.rlim_cur > used_bytes ? (double)limit.rlim_cur - used_bytes : 1;
     return true;
 }
 
-uint64_t machine_memory_available(void)
+uint64_t machine_available_bytes(void)
 {
-    uint64_t available = system_available();
-    double left;
-    if (group_least("", read_memory_left, &left) && left < (double)available)
-        available = (uint64_t)left;
-    if (group_least("memory", read_memory_left_v1, &left) && left < (double)available)
-        available = (uint64_t)left;
-    if (address_space_left(&left) && left < (double)available)
-        available = (uint64_t)left;
-    return available;
+    uint64_t available_bytes = system_available_bytes();
+    double left_bytes;
+    if (group_least("", read_memory_left, &left_bytes) && left_bytes < (double)available_bytes)
+        available_bytes = (uint64_t)left_bytes;
+    if (group_least("memory", read_memory_left_v1, &left_bytes) && left_bytes < (double)available_bytes)
+        available_bytes = (uint64_t)left_bytes;
+    if (address_space_left(&left_bytes) && left_bytes < (double)available_bytes)
+        available_bytes = (uint64_t)left_bytes;
+    return available_bytes;
 }

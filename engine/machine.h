@@ -11,4 +11,4 @@ int machine_n_cores(void);
 
 // Bytes the process may still allocate: the least of the system's available memory, the rest of the control
 // group's limit and the rest of the address space limit (RLIMIT_AS). 0: unknown.
-uint64_t machine_memory_available(void);
+uint64_t machine_available_bytes(void);

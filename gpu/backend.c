@@ -10,75 +10,6 @@ static int32_t larger_of(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-// --- Memory ---
-
-// Reserve for the runtime, graphs and the rounding of matrices and scratch: at most 2 MiB for each of about
-// fifty blocks. Weights are not included; gpu_weight_bytes counts their rounding.
-static const uint64_t memory_unused_bytes = 256ull << 20;
-
-// Of `bytes`, those that the limit leaves.
-static uint64_t within_limit(const struct gpu_backend *backend, uint64_t bytes)
-{
-    uint64_t most = backend->options.memory_bytes;
-    uint64_t left = most > backend->used_bytes ? most - backend->used_bytes : 0;
-    return most && left < bytes ? left : bytes;
-}
-
-static uint64_t memory_available(struct backend *base)
-{
-    struct gpu_backend *backend = gpu_backend_of(base);
-    uint64_t bytes = device_memory_free(backend->device);
-    return within_limit(backend, bytes > memory_unused_bytes ? bytes - memory_unused_bytes : 0);
-}
-
-void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes)
-{
-    uint64_t most = backend->options.memory_bytes;
-    if (most && (size_bytes > most || backend->used_bytes > most - size_bytes))
-        return NULL;
-    void *memory = device_allocate(backend->device, size_bytes);
-    if (memory)
-        backend->used_bytes += size_bytes;
-    return memory;
-}
-
-enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what,
-                          struct error *error)
-{
-    uint64_t left = within_limit(backend, device_memory_free(backend->device));
-    if (device_status(backend->device, error) != STATUS_OK)
-        return error->status; // the error of device_open
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                     "no device memory for %s: %.1f MB wanted, %.1f MB left", what, (double)size_bytes / 1e6,
-                     (double)left / 1e6);
-}
-
-void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes)
-{
-    if (memory)
-        backend->used_bytes -= size_bytes;
-    device_free(backend->device, memory);
-}
-
-enum status gpu_scratch_reserve(struct gpu_backend *backend, struct device_scratch *scratch,
-                                uint64_t size_bytes, const char *what, struct error *error)
-{
-    if (size_bytes <= scratch->size_bytes)
-        return STATUS_OK;
-    gpu_free(backend, scratch->memory, scratch->size_bytes);
-    *scratch = (struct device_scratch){.memory = gpu_allocate(backend, size_bytes)};
-    if (!scratch->memory)
-        return gpu_no_memory(backend, size_bytes, what, error);
-    scratch->size_bytes = size_bytes;
-    return STATUS_OK;
-}
-
-static void scratch_finish(struct gpu_backend *backend, struct device_scratch *scratch)
-{
-    gpu_free(backend, scratch->memory, scratch->size_bytes);
-    *scratch = (struct device_scratch){0};
-}
-
 // --- Matrices ---
 
 enum { ROW_ALIGNMENT = 32 }; // floats: rows are aligned to 128 bytes
@@ -336,8 +267,8 @@ static enum status prepare_step(struct gpu_backend *backend, const struct step *
     choose_way(backend, step);
     int32_t page_positions = backend->kv.page_positions;
     backend->current.layout = upload_layout(step, &backend->current.padded, page_positions);
-    if (backend->current.layout.total > backend->memory.upload.size_bytes) {
-        status = upload_reserve(backend, backend->current.layout.total, error); // destroys the graphs
+    if (backend->current.layout.total_bytes > backend->memory.upload.size_bytes) {
+        status = upload_reserve(backend, backend->current.layout.total_bytes, error); // destroys the graphs
         if (status != STATUS_OK)
             return status;
         choose_way(backend, step);
@@ -429,7 +360,7 @@ static void begin_step(struct backend *base, const struct step *step)
     slot->phases.n = slot->outcome_phases.n = 0;
     mark_phase(backend, &slot->phases, PHASE_UPLOAD);
     device_upload(backend->device, backend->memory.upload.memory, slot->upload_host,
-                  backend->current.layout.total);
+                  backend->current.layout.total_bytes);
     if (slot->way != STEP_EAGER)
         mark_end(backend, &slot->phases);
     if (slot->way == STEP_REPLAYS) {
@@ -573,7 +504,7 @@ static void destroy_backend(struct backend *base)
                                     &backend->memory.pair_order,
                                     &backend->memory.expert_first};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        scratch_finish(backend, all[i]);
+        gpu_scratch_finish(backend, all[i]);
     device_close(backend->device);
     free(backend);
 }
@@ -587,7 +518,7 @@ static const struct backend_device device_cuda = {.name = "cuda",
                                                   .kv_create = gpu_kv_create,
                                                   .kv_read = gpu_kv_read,
                                                   .page_bytes = gpu_page_bytes,
-                                                  .memory_available = memory_available,
+                                                  .available_bytes = gpu_available_bytes,
                                                   .weight_bytes = gpu_weight_bytes,
                                                   .scratch_bytes = gpu_scratch_bytes,
                                                   .ready = make_ready,

@@ -136,14 +136,17 @@ static inline const void *upload_address(const struct gpu_backend *backend, size
     return (const unsigned char *)backend->memory.upload.memory + offset;
 }
 
+// memory.c
+uint64_t gpu_available_bytes(struct backend *base);
 // Allocates device memory. NULL: beyond the limit of the options, or out of memory.
 void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes);
 // The error of a failed gpu_allocate.
 enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what,
                           struct error *error) WARN_UNUSED;
+void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes);
 enum status gpu_scratch_reserve(struct gpu_backend *backend, struct device_scratch *scratch,
                                 uint64_t size_bytes, const char *what, struct error *error) WARN_UNUSED;
-void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes);
+void gpu_scratch_finish(struct gpu_backend *backend, struct device_scratch *scratch);
 
 // weights.c
 enum status gpu_weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,

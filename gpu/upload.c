@@ -31,20 +31,22 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
                                    int32_t page_positions)
 {
     struct upload_layout layout = {0};
-    size_t total = 0, n_rows = (size_t)counts->n_rows;
-    layout.tokens = take_bytes(&total, n_rows, sizeof(int32_t));
-    layout.positions = take_bytes(&total, n_rows, sizeof(int32_t));
-    layout.row_sequences = take_bytes(&total, n_rows, sizeof(int32_t));
-    layout.output_rows = take_bytes(&total, (size_t)counts->n_outputs, sizeof(int32_t));
-    layout.sequences = take_bytes(&total, (size_t)counts->n_sequences, sizeof(struct attention_sequence));
-    layout.settings =
-        take_bytes(&total, step->samples ? (size_t)counts->n_outputs : 0, sizeof(struct sample_settings));
+    size_t total_bytes = 0, n_rows = (size_t)counts->n_rows;
+    layout.tokens = take_bytes(&total_bytes, n_rows, sizeof(int32_t));
+    layout.positions = take_bytes(&total_bytes, n_rows, sizeof(int32_t));
+    layout.row_sequences = take_bytes(&total_bytes, n_rows, sizeof(int32_t));
+    layout.output_rows = take_bytes(&total_bytes, (size_t)counts->n_outputs, sizeof(int32_t));
+    layout.sequences =
+        take_bytes(&total_bytes, (size_t)counts->n_sequences, sizeof(struct attention_sequence));
+    layout.settings = take_bytes(&total_bytes, step->samples ? (size_t)counts->n_outputs : 0,
+                                 sizeof(struct sample_settings));
     for (int table = 0; table < 2; table++)
         layout.rope[table] =
-            take_bytes(&total, step->rope[table] ? n_rows * (size_t)step->n_rope_dims : 0, sizeof(float));
+            take_bytes(&total_bytes, step->rope[table] ? n_rows * (size_t)step->n_rope_dims : 0,
+                       sizeof(float));
     size_t n_tiles = (size_t)counts->n_shared_tiles;
-    layout.shared_tiles = take_bytes(&total, n_tiles, sizeof(struct attention_shared_tile));
-    layout.shared_members = take_bytes(&total, n_tiles ? n_rows : 0, sizeof(int32_t));
+    layout.shared_tiles = take_bytes(&total_bytes, n_tiles, sizeof(struct attention_shared_tile));
+    layout.shared_members = take_bytes(&total_bytes, n_tiles ? n_rows : 0, sizeof(int32_t));
     size_t n_pages = 0, n_biases = 0, n_history = 0, n_words = 0;
     for (int32_t i = 0; i < step->n_sequences; i++)
         n_pages += (size_t)n_pages_of(&step->sequences[i], page_positions);
@@ -53,11 +55,11 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
         n_history += history_of(&step->samples[i]);
         n_words += step->samples[i].allowed ? (size_t)step->samples[i].n_allowed_words : 0;
     }
-    layout.pages = take_bytes(&total, n_pages, sizeof(int32_t));
-    layout.biases = take_bytes(&total, n_biases, sizeof(struct sample_bias));
-    layout.history = take_bytes(&total, n_history, sizeof(int32_t));
-    layout.masks = take_bytes(&total, n_words, sizeof(uint32_t));
-    layout.total = total;
+    layout.pages = take_bytes(&total_bytes, n_pages, sizeof(int32_t));
+    layout.biases = take_bytes(&total_bytes, n_biases, sizeof(struct sample_bias));
+    layout.history = take_bytes(&total_bytes, n_history, sizeof(int32_t));
+    layout.masks = take_bytes(&total_bytes, n_words, sizeof(uint32_t));
+    layout.total_bytes = total_bytes;
     return layout;
 }
 
@@ -208,7 +210,7 @@ void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const
 {
     assert(counts->n_rows >= step->n_tokens && counts->n_sequences >= step->n_sequences &&
            counts->n_outputs >= step->n_outputs && counts->n_shared_tiles >= shared->n_tiles &&
-           layout->total <= (size_t)INT32_MAX);
+           layout->total_bytes <= (size_t)INT32_MAX);
     fill_rows(bytes, layout, step, counts);
     fill_sequences(bytes, layout, step, counts, page_positions, shared);
     fill_shared(bytes, layout, counts, shared);

@@ -29,13 +29,13 @@ struct upload_layout {
     size_t tokens, positions, row_sequences, output_rows, sequences, settings, rope[2];
     size_t shared_tiles, shared_members;
     size_t pages, biases, history, masks; // vary
-    size_t total;
+    size_t total_bytes;
 };
 
 // Offsets of the arrays. `page_positions`: 0 without pages.
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts,
                                    int32_t page_positions);
-// Fills `bytes` [layout->total]. Block tables are referenced by their index in it as int32_t. Token ids in
+// Fills `bytes` [layout->total_bytes]. Block tables are referenced by their index in it as int32_t. Token ids in
 // the samples must be below n_vocab (asserted).
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions,

@@ -30,7 +30,7 @@ static void count_types(const struct gguf *gguf, struct type_count counts[TENSOR
 static void plan_memory(const struct model *model, struct limits_plan *plan, struct error *error)
 {
     struct limits_wanted wanted = {0};
-    if (limits_derive(plan, model, machine_memory_available(), &wanted, error) != STATUS_OK)
+    if (limits_derive(plan, model, machine_available_bytes(), &wanted, error) != STATUS_OK)
         plan->batch.n_pages = 0;
 }
 

@@ -206,9 +206,9 @@ static void kv_write(struct backend *base, int32_t layer, const int32_t *list, i
         }
 }
 
-static uint64_t memory_available(struct backend *base)
+static uint64_t available_bytes(struct backend *base)
 {
-    return machine_memory_available();
+    return machine_available_bytes();
 }
 
 // ---- a step ----
@@ -287,9 +287,9 @@ static void start_phase(struct backend *base, enum step_phase next)
     struct cpu_backend *backend = cpu_backend_of(base);
     if (!backend->timing.times)
         return;
-    double now = 1e-3 * (double)clock_ns();
-    backend->timing.times->us[backend->timing.phase] += now - backend->timing.phase_began_us;
-    backend->timing.phase_began_us = now;
+    double now_us = 1e-3 * (double)clock_ns();
+    backend->timing.times->us[backend->timing.phase] += now_us - backend->timing.phase_began_us;
+    backend->timing.phase_began_us = now_us;
     backend->timing.phase = next;
 }
 
@@ -370,7 +370,7 @@ static const struct backend_device device_cpu = {.destroy = destroy_backend,
                                                  .kv_create = kv_create,
                                                  .kv_read = kv_read,
                                                  .kv_write = kv_write,
-                                                 .memory_available = memory_available,
+                                                 .available_bytes = available_bytes,
                                                  .trace = trace_steps};
 
 static const struct backend_operations operations_cpu = {.begin = begin_step,

@@ -47,7 +47,7 @@ begin_part() {
     part_ends=$((SECONDS + ${PART_S:-580}))
 }
 
-tell() { # NAME HOW SECONDS
+report() { # NAME HOW SECONDS
     printf '%s,%s,%d\n' "$@" >>"$out/stages.csv"
     printf '%-20s %s, %d s\n' "$@"
 }
@@ -67,7 +67,7 @@ start() {
     limit=${!override:-$limit}
     ((limit <= left)) || limit=$left
     if ((limit < 1)); then
-        tell "$name" 'no time left' 0
+        report "$name" 'no time left' 0
         n_failed=$((n_failed + 1))
         return 0
     fi
@@ -99,7 +99,7 @@ note_end() { # NAME
     *) ended="exit $status" ;;
     esac
     { printf '\n===== %s\n' "$name"; cat "$work/$name.log"; } >>"$out/log.txt"
-    tell "$name" "$ended" $((SECONDS - began))
+    report "$name" "$ended" $((SECONDS - began))
     [[ $ended == passed ]] && return
     n_failed=$((n_failed + 1))
     tail -n 15 "$work/$name.log"
@@ -242,7 +242,7 @@ sanitize() {
     local tool name command chosen
     begin_part
     if [[ ! $dry ]] && ! command -v compute-sanitizer >/dev/null; then
-        tell sanitize 'skipped: no compute-sanitizer' 0
+        report sanitize 'skipped: no compute-sanitizer' 0
         return
     fi
     for tool in memcheck racecheck; do

@@ -4,6 +4,7 @@
 #include "engine/cpu/backend.h"
 #include "engine/hybrid.h"
 #include "engine/session.h"
+#include "tests/assert_ok.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
@@ -23,7 +24,7 @@ enum {
     N_PAGES = 2 + N_SEQUENCES * PAGES_EACH
 };
 
-struct machine {
+struct checked_machine {
     struct pool *pool;
     struct backend *backend, *host;
     struct forward *forward;
@@ -37,34 +38,31 @@ static const struct forward_limits limits_all = {.n_tokens_max = ROWS_MAX,
                                                  .n_pages = N_PAGES,
                                                  .kv_type = KV_F32_OF_F16};
 
-static void must(enum status status, const struct error *error)
-{
-    if (status != STATUS_OK)
-        fail_msg("%s", error->text);
-}
-
-// `checked_by`: the model as the check has it. A placement: the first computation is on two sides.
-static void machine_open(struct machine *machine, const struct model *model, const struct model *checked_by,
-                         const struct placement *placement, int32_t n_check_pages)
+// `checked_by`: the model as the check has it. A placement: the first computation is a hybrid.
+static void machine_open(struct checked_machine *machine, const struct model *model,
+                         const struct model *checked_by, const struct placement *placement,
+                         int32_t n_check_pages)
 {
     struct error error = {0};
     struct forward_limits limits = limits_all;
-    must(pool_create(&machine->pool, 2, &error), &error);
-    must(cpu_backend_create(&machine->backend, machine->pool, CPU_AVX512, &error), &error);
+    assert_ok(pool_create(&machine->pool, 2, &error), &error);
+    assert_ok(cpu_backend_create(&machine->backend, machine->pool, CPU_AVX512, &error), &error);
     if (placement) {
         struct backend *other;
-        must(cpu_backend_create(&other, machine->pool, CPU_PLAIN, &error), &error);
-        must(hybrid_backend_create(&machine->backend, machine->backend, other, placement, &error), &error);
+        assert_ok(cpu_backend_create(&other, machine->pool, CPU_PLAIN, &error), &error);
+        assert_ok(hybrid_backend_create(&machine->backend, machine->backend, other, placement, &error),
+                  &error);
     }
-    must(cpu_backend_create(&machine->host, machine->pool, CPU_AVX2, &error), &error);
-    must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
+    assert_ok(cpu_backend_create(&machine->host, machine->pool, CPU_AVX2, &error), &error);
+    assert_ok(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error),
+              &error);
     limits.n_pages = n_check_pages;
-    must(cross_check_create(&machine->check, checked_by, machine->backend, N_PAGES, machine->host, &limits,
-                            &error),
-         &error);
+    assert_ok(cross_check_create(&machine->check, checked_by, machine->backend, N_PAGES, machine->host,
+                                 &limits, &error),
+              &error);
 }
 
-static void machine_close(struct machine *machine)
+static void machine_close(struct checked_machine *machine)
 {
     cross_check_destroy(machine->check);
     forward_destroy(machine->forward);
@@ -82,7 +80,7 @@ static struct model *open_made_model(uint64_t seed)
     make_directory(directory);
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, &recipe);
-    must(model_open(&model, path, &error), &error);
+    assert_ok(model_open(&model, path, &error), &error);
     unlink(path);
     rmdir(directory);
     return model;
@@ -90,7 +88,7 @@ static struct model *open_made_model(uint64_t seed)
 
 // Prompts of 40 tokens whose first two pages are one sequence's and shared by all, then three steps of
 // decoding; each step is checked.
-static void compute(struct machine *machine, struct cross_check_result checked[5])
+static void compute_checked(struct checked_machine *machine, struct cross_check_result checked[5])
 {
     struct error error = {0};
     int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[N_SEQUENCES], pages[N_SEQUENCES][PAGES_EACH];
@@ -119,9 +117,9 @@ static void compute(struct machine *machine, struct cross_check_result checked[5
             samples[step.n_outputs] = (struct sample_request){.sampling = &sampling, .index = (uint32_t)turn};
             outputs[step.n_outputs++] = step.n_tokens - 1;
         }
-        must(forward_step(machine->forward, &step, results, cross_check_logits(machine->check), &error),
-             &error);
-        must(cross_check_step(machine->check, &step, results, &checked[turn], &error), &error);
+        assert_ok(forward_step(machine->forward, &step, results, cross_check_logits(machine->check), &error),
+                  &error);
+        assert_ok(cross_check_step(machine->check, &step, results, &checked[turn], &error), &error);
     }
 }
 
@@ -130,10 +128,10 @@ static void a_right_step_differs_in_nothing(void **state)
     struct model *model = open_made_model(3);
     const struct placement placements[] = {{1, false}, {0, true}};
     for (int i = 0; i < 3; i++) {
-        struct machine machine;
+        struct checked_machine machine;
         struct cross_check_result checked[5];
         machine_open(&machine, model, model, i ? &placements[i - 1] : NULL, N_PAGES);
-        compute(&machine, checked);
+        compute_checked(&machine, checked);
         for (int turn = 0; turn < 5; turn++) {
             assert_true(checked[turn].difference == 0.0 && checked[turn].squared_error == 0.0);
             assert_int_equal(checked[turn].n_sequences, turn ? N_SEQUENCES : 1);
@@ -152,10 +150,10 @@ static void the_first_sequences_are_compared_as_far_as_pages_last(void **state)
     // The shared two and one more of each sequence: a page too few for the third, for the second, and for the
     // first.
     for (int32_t n_pages = 2; n_pages <= 5; n_pages++) {
-        struct machine machine;
+        struct checked_machine machine;
         struct cross_check_result checked[5];
         machine_open(&machine, model, model, NULL, n_pages);
-        compute(&machine, checked);
+        compute_checked(&machine, checked);
         for (int turn = 1; turn < 5; turn++) {
             assert_int_equal(checked[turn].n_sequences, n_pages - 2);
             assert_int_equal(checked[turn].n_outputs, n_pages - 2);
@@ -166,14 +164,14 @@ static void the_first_sequences_are_compared_as_far_as_pages_last(void **state)
     model_close(model);
 }
 
-static void a_wrong_step_is_told_by_how_much(void **state)
+static void a_wrong_step_is_reported_with_its_difference(void **state)
 {
     struct model *model = open_made_model(3), *other = open_made_model(8);
-    struct machine machine;
+    struct checked_machine machine;
     struct cross_check_result checked[5];
     int n_apart = 0;
     machine_open(&machine, model, other, NULL, N_PAGES);
-    compute(&machine, checked);
+    compute_checked(&machine, checked);
     for (int turn = 0; turn < 5; turn++) {
         assert_true(checked[turn].difference > 0.01 && isfinite(checked[turn].difference));
         assert_true(checked[turn].squared_error > 0.01);
@@ -202,7 +200,7 @@ static void session_decode(struct session *session, int32_t position, struct ste
                         .n_outputs = 1,
                         .output_rows = &output,
                         .samples = &sample};
-    must(session_step(session, &step, &result, &error), &error);
+    assert_ok(session_step(session, &step, &result, &error), &error);
     session_take_findings(session, findings);
 }
 
@@ -216,7 +214,7 @@ static void count_step(const struct step *step)
 static void a_session_checks_every_second_step_and_measures_each(void **state)
 {
     struct model *model = open_made_model(3), *other = open_made_model(4);
-    struct machine machine;
+    struct checked_machine machine;
     struct session session;
     struct step_findings findings;
     machine_open(&machine, model, other, NULL, N_PAGES);
@@ -254,7 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_right_step_differs_in_nothing),
         cmocka_unit_test(the_first_sequences_are_compared_as_far_as_pages_last),
-        cmocka_unit_test(a_wrong_step_is_told_by_how_much),
+        cmocka_unit_test(a_wrong_step_is_reported_with_its_difference),
         cmocka_unit_test(a_session_checks_every_second_step_and_measures_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

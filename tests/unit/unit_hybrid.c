@@ -1,5 +1,5 @@
-// A backend of two sides (engine/hybrid.h) over two CPU backends, which give the same bytes: whatever is
-// placed wherever, the result is that of one of them alone, bit for bit. A transfer that is late, missing or
+// a backend over two backends (engine/hybrid.h) over two CPU backends, which give the same bytes: whatever the
+// placement, the result is that of one of them alone, bit for bit. A transfer that is late, missing or
 // has too few rows changes it.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
@@ -15,7 +15,7 @@
 
 enum { N_VOCAB = 320, N_SEQUENCES = 3, PAGE_POSITIONS = 16, LENGTH = 40, PAGES_EACH = 3, ROWS_MAX = 64 };
 
-struct machine {
+struct hybrid_machine {
     struct pool *pool;
     struct backend *backend;
     struct forward *forward;
@@ -31,7 +31,7 @@ static struct backend *open_cpu(struct pool *pool, enum cpu_level level)
 }
 
 // Without a placement one CPU alone.
-static void machine_open(struct machine *machine, const struct model *model,
+static void machine_open(struct hybrid_machine *machine, const struct model *model,
                          const struct placement *placement)
 {
     struct error error = {0};
@@ -52,7 +52,7 @@ static void machine_open(struct machine *machine, const struct model *model,
         fail_msg("%s", error.text);
 }
 
-static void machine_close(struct machine *machine)
+static void machine_close(struct hybrid_machine *machine)
 {
     forward_destroy(machine->forward);
     machine->backend->device.destroy(machine->backend);
@@ -60,7 +60,7 @@ static void machine_close(struct machine *machine)
 }
 
 // Two chunks of three prompts, then decoding; the rows of the outputs differ from step to step.
-static void compute(struct machine *machine, float *logits, int32_t *drawn)
+static void compute_logits(struct hybrid_machine *machine, float *logits, int32_t *drawn)
 {
     struct error error = {0};
     int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX], pages[N_SEQUENCES][PAGES_EACH],
@@ -101,10 +101,10 @@ static void compute(struct machine *machine, float *logits, int32_t *drawn)
 static void every_placement_gives_one_backends_bytes(void **state)
 {
     enum { N_OUTPUTS = 1 + 4 * N_SEQUENCES };
-    static float expected[N_OUTPUTS * N_VOCAB], placed[N_OUTPUTS * N_VOCAB];
+    static float expected[N_OUTPUTS * N_VOCAB], hybrid[N_OUTPUTS * N_VOCAB];
     int32_t expected_drawn[N_OUTPUTS], drawn[N_OUTPUTS];
     struct model_recipe recipe = {.family = *state, .seed = 31, .n_layers = 3};
-    struct machine machine;
+    struct hybrid_machine machine;
     struct error error = {0};
     struct model *model;
     char directory[64], path[96];
@@ -114,15 +114,15 @@ static void every_placement_gives_one_backends_bytes(void **state)
     if (model_open(&model, path, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     machine_open(&machine, model, NULL);
-    compute(&machine, expected, expected_drawn);
+    compute_logits(&machine, expected, expected_drawn);
     machine_close(&machine);
     for (int32_t n_host = 0; n_host <= 3; n_host++)
         for (int attention = 0; attention < 2; attention++) {
             struct placement placement = {n_host, attention};
             machine_open(&machine, model, &placement);
-            memset(placed, 0, sizeof placed);
-            compute(&machine, placed, drawn);
-            assert_memory_equal(placed, expected, sizeof placed);
+            memset(hybrid, 0, sizeof hybrid);
+            compute_logits(&machine, hybrid, drawn);
+            assert_memory_equal(hybrid, expected, sizeof hybrid);
             assert_memory_equal(drawn, expected_drawn, sizeof drawn);
             machine_close(&machine);
         }

@@ -43,11 +43,11 @@ static struct limits_wanted wanted_with(uint64_t page_bytes)
                                   .n_tokens_max = ROWS,
                                   .page_bytes = page_bytes,
                                   .host = &stub,
-                                  .host_memory_available = PLENTY};
+                                  .host_available_bytes = PLENTY};
 }
 
-static bool fits(struct limits_plan *plan, const struct model *model, uint64_t available,
-                 const struct limits_wanted *wanted)
+static bool plan_fits(struct limits_plan *plan, const struct model *model, uint64_t available,
+                      const struct limits_wanted *wanted)
 {
     struct error error = {0};
     enum status status = limits_derive(plan, model, available, wanted, &error);
@@ -61,7 +61,7 @@ static uint64_t bytes_for(const struct model *model, uint64_t page_bytes)
 {
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(page_bytes);
-    assert_true(fits(&plan, model, PLENTY, &wanted));
+    assert_true(plan_fits(&plan, model, PLENTY, &wanted));
     return plan.weight_bytes + plan.matrix_bytes + plan.page_bytes;
 }
 
@@ -71,12 +71,12 @@ static void a_device_that_holds_everything_computes_everything(void **state)
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
-    assert_true(fits(&plan, model, bytes_for(model, 10 * page), &wanted));
+    assert_true(plan_fits(&plan, model, bytes_for(model, 10 * page), &wanted));
     assert_false(limits_is_hybrid(&plan));
     assert_int_equal(plan.batch.n_pages, 10);
     assert_int_equal(plan.host_weight_bytes + plan.host_page_bytes, 0);
     wanted.placing = PLACING_LAYERS; // as many as fit: all
-    assert_true(fits(&plan, model, bytes_for(model, 10 * page), &wanted));
+    assert_true(plan_fits(&plan, model, bytes_for(model, 10 * page), &wanted));
     assert_false(limits_is_hybrid(&plan));
 }
 
@@ -89,7 +89,7 @@ static void pages_are_as_many_as_asked_for_up_to_the_largest_number(void **state
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         struct limits_plan plan;
         struct limits_wanted wanted = wanted_with(asked[i] * page);
-        assert_true(fits(&plan, model, UINT64_MAX / 2, &wanted));
+        assert_true(plan_fits(&plan, model, UINT64_MAX / 2, &wanted));
         assert_int_equal(plan.batch.n_pages, asked[i] < largest ? asked[i] : largest);
         assert_int_equal(plan.page_bytes, (uint64_t)plan.batch.n_pages * page);
     }
@@ -101,14 +101,14 @@ static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(100 * page);
-    assert_true(fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted));
+    assert_true(plan_fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted));
     assert_true(plan.placement.host_attention);
     assert_int_equal(plan.placement.n_host_layers, 0);
     assert_int_equal(plan.batch.n_pages, 100);
     assert_int_equal(plan.host_page_bytes, 100 * page);
     // nor there: then layers are split until both hold
-    wanted.host_memory_available = plan.host_page_bytes - 1;
-    assert_false(fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted) &&
+    wanted.host_available_bytes = plan.host_page_bytes - 1;
+    assert_false(plan_fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted) &&
                  plan.placement.host_attention);
 }
 
@@ -138,7 +138,7 @@ static void weights_are_counted_as_their_own_side_stores_them(void **state)
     uint64_t layer = forward_layer_bytes(model, &stub, 0);
     for (int32_t n_host = 1; n_host < N_LAYERS; n_host++) {
         wanted.n_device_layers = N_LAYERS - n_host;
-        assert_true(fits(&plan, model, PLENTY, &wanted));
+        assert_true(plan_fits(&plan, model, PLENTY, &wanted));
         assert_int_equal(plan.placement.n_host_layers, n_host);
         assert_int_equal(plan.host_weight_bytes,
                          forward_layer_bytes(model, &stub, LAYER_BEFORE) + (uint64_t)n_host * layer);
@@ -158,7 +158,7 @@ static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(v
     wanted.placing = PLACING_LAYERS;
     int32_t n_before = 0;
     for (uint64_t short_of = 1; short_of < whole; short_of += layer / 2) {
-        if (!fits(&plan, model, whole - short_of, &wanted))
+        if (!plan_fits(&plan, model, whole - short_of, &wanted))
             break;
         int32_t n = plan.placement.n_host_layers;
         assert_in_range(n, n_before, N_LAYERS - 1);
@@ -173,7 +173,7 @@ static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(v
         if (n > 1) { // one fewer would not have fitted
             struct limits_wanted more = wanted;
             more.n_device_layers = N_LAYERS - n + 1;
-            assert_false(fits(&plan, model, whole - short_of, &more));
+            assert_false(plan_fits(&plan, model, whole - short_of, &more));
         }
         n_before = n;
     }
@@ -188,10 +188,10 @@ static void a_named_placement_is_kept_or_refused(void **state)
     struct limits_wanted wanted = wanted_with(0);
     wanted.placing = PLACING_LAYERS;
     wanted.n_device_layers = 3;
-    assert_true(fits(&plan, model, PLENTY, &wanted)); // although everything would fit
+    assert_true(plan_fits(&plan, model, PLENTY, &wanted)); // although everything would fit
     assert_int_equal(plan.placement.n_host_layers, N_LAYERS - 3);
     wanted.placing = PLACING_ATTENTION;
-    assert_true(fits(&plan, model, PLENTY, &wanted));
+    assert_true(plan_fits(&plan, model, PLENTY, &wanted));
     assert_int_equal(plan.placement.n_host_layers, N_LAYERS - 3);
     assert_true(plan.placement.host_attention);
     char text[256];
@@ -202,7 +202,7 @@ static void a_named_placement_is_kept_or_refused(void **state)
     assert_int_equal(error.code, ERROR_USAGE);
     wanted = wanted_with(0);
     wanted.placing = PLACING_DEVICE;
-    assert_true(fits(&plan, model, PLENTY, &wanted));
+    assert_true(plan_fits(&plan, model, PLENTY, &wanted));
     assert_false(limits_is_hybrid(&plan));
 }
 
@@ -223,7 +223,7 @@ static void a_refusal_names_what_would_fit(void **state)
     if (layers) { // what it says fits
         wanted.placing = PLACING_LAYERS;
         wanted.n_device_layers = atoi(layers + strlen("layers:"));
-        assert_true(fits(&plan, model, available, &wanted));
+        assert_true(plan_fits(&plan, model, available, &wanted));
     }
     wanted = wanted_with(0); // nothing of it fits
     assert_int_equal(limits_derive(&plan, model, 1000, &wanted, &error), STATUS_REFUSE);
@@ -240,14 +240,15 @@ static void a_refusal_names_what_is_there_and_what_each_part_takes(void **state)
     struct limits_wanted wanted = wanted_with(1000 * page);
     double available, weights, matrices, pages, one_page;
     int n_rows, n_positions;
-    assert_true(fits(&plan, model, PLENTY, &wanted));
+    assert_true(plan_fits(&plan, model, PLENTY, &wanted));
     wanted.placing = PLACING_DEVICE;
     assert_int_equal(limits_derive(&plan, model, 1500000, &wanted, &error), STATUS_REFUSE);
     assert_int_equal(
-        sscanf(error.text,
-               "memory: %lf MB are available; weights take %lf MB, matrices of %d rows %lf MB, and "
-               "the KV pages %lf MB (one page of %d positions: %lf MB); would fit: --",
-               &available, &weights, &n_rows, &matrices, &pages, &n_positions, &one_page),
+        sscanf(
+            error.text,
+            "memory: %lf MB are available; weights take %lf MB, matrices for steps of %d tokens %lf MB, and "
+            "the KV pages %lf MB (one page of %d positions: %lf MB); would fit: --",
+            &available, &weights, &n_rows, &matrices, &pages, &n_positions, &one_page),
         7);
     assert_float_equal(available, 1.5, 0.051);
     assert_float_equal(weights, (double)forward_weight_bytes(model, &stub) / 1e6, 0.051);
@@ -304,7 +305,7 @@ static void a_refusal_names_the_most_layers_that_fit(void **state)
     struct limits_wanted wanted = wanted_with(10 * page);
     char expected[64];
     wanted.placing = PLACING_LAYERS;
-    assert_true(fits(&plan, model, available, &wanted));
+    assert_true(plan_fits(&plan, model, available, &wanted));
     assert_in_range(plan.placement.n_host_layers, 2, N_LAYERS - 1);
     wanted.placing = PLACING_DEVICE;
     snprintf(expected, sizeof expected, "--placement layers:%d (of %d layers)",
@@ -335,7 +336,7 @@ static void the_limit_of_the_address_space_counts(void **state)
     limit.rlim_max = before.rlim_max;
     if (setrlimit(RLIMIT_AS, &limit) != 0) // under a sanitizer, whose shadow is larger
         skip();
-    uint64_t available = machine_memory_available();
+    uint64_t available = machine_available_bytes();
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
     assert_in_range(available, 1, (1 << 30) - 1);
 }
@@ -348,25 +349,25 @@ static void counts_are_cut_to_their_limits(void **state)
     for (int over = 0; over < 2; over++) {
         struct limits_wanted wanted = {.backend = &stub,
                                        .n_sequences_max = LIMITS_SEQUENCES_MAX + over,
-                                       .n_tokens_max = LIMITS_ROWS_MAX + over,
+                                       .n_tokens_max = LIMITS_TOKENS_MAX + over,
                                        .n_jobs_max = LIMITS_JOBS_MAX + over,
                                        .page_bytes = 10 * page};
-        assert_true(fits(&plan, model, PLENTY, &wanted));
+        assert_true(plan_fits(&plan, model, PLENTY, &wanted));
         assert_int_equal(plan.batch.n_sequences_max, LIMITS_SEQUENCES_MAX);
-        assert_int_equal(plan.batch.n_tokens_max, LIMITS_ROWS_MAX);
+        assert_int_equal(plan.batch.n_tokens_max, LIMITS_TOKENS_MAX);
         assert_int_equal(plan.batch.n_jobs_max, LIMITS_JOBS_MAX);
     }
     struct limits_wanted below = {.backend = &stub,
                                   .n_sequences_max = LIMITS_SEQUENCES_MAX - 1,
-                                  .n_tokens_max = LIMITS_ROWS_MAX - 1,
+                                  .n_tokens_max = LIMITS_TOKENS_MAX - 1,
                                   .n_jobs_max = LIMITS_JOBS_MAX - 1,
                                   .page_bytes = 10 * page};
-    assert_true(fits(&plan, model, PLENTY, &below));
+    assert_true(plan_fits(&plan, model, PLENTY, &below));
     assert_int_equal(plan.batch.n_sequences_max, LIMITS_SEQUENCES_MAX - 1);
-    assert_int_equal(plan.batch.n_tokens_max, LIMITS_ROWS_MAX - 1);
+    assert_int_equal(plan.batch.n_tokens_max, LIMITS_TOKENS_MAX - 1);
     assert_int_equal(plan.batch.n_jobs_max, LIMITS_JOBS_MAX - 1);
     below.n_tokens_max = 7; // each sequence has its row
-    assert_true(fits(&plan, model, PLENTY, &below));
+    assert_true(plan_fits(&plan, model, PLENTY, &below));
     assert_int_equal(plan.batch.n_tokens_max, LIMITS_SEQUENCES_MAX - 1);
 }
 
@@ -381,16 +382,16 @@ static void pages_take_their_share_of_what_is_left(void **state)
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(0);
     wanted.placing = PLACING_DEVICE;
-    assert_true(fits(&plan, model, rest + LEFT * page, &wanted));
+    assert_true(plan_fits(&plan, model, rest + LEFT * page, &wanted));
     assert_int_equal(plan.batch.n_pages, LEFT / 20 * 19);
     wanted.device = false;
-    assert_true(fits(&plan, model, rest + LEFT * page, &wanted));
+    assert_true(plan_fits(&plan, model, rest + LEFT * page, &wanted));
     assert_int_equal(plan.batch.n_pages, LEFT / 2);
     wanted = wanted_with(0);
     wanted.placing = PLACING_ATTENTION;
     wanted.n_device_layers = N_LAYERS;
-    wanted.host_memory_available = 2 * plan.matrix_bytes + LEFT * page; // rows on their way, and the pages
-    assert_true(fits(&plan, model, PLENTY, &wanted));
+    wanted.host_available_bytes = 2 * plan.matrix_bytes + LEFT * page; // rows on their way, and the pages
+    assert_true(plan_fits(&plan, model, PLENTY, &wanted));
     assert_int_equal(plan.batch.n_pages, LEFT / 2);
     assert_int_equal(plan.host_page_bytes, LEFT / 2 * page);
 }
@@ -417,11 +418,11 @@ static void pages_are_counted_with_the_scratch_that_they_bring(void **state)
     struct limits_wanted wanted = wanted_with(0);
     wanted.backend = &backend;
     wanted.placing = PLACING_DEVICE;
-    assert_true(fits(&plan, model, rest + LEFT * (page + slope), &wanted));
+    assert_true(plan_fits(&plan, model, rest + LEFT * (page + slope), &wanted));
     assert_int_equal(plan.batch.n_pages, LEFT / 20 * 19);
     wanted.page_bytes = LEFT * page;
-    assert_true(fits(&plan, model, rest + LEFT * (page + slope), &wanted));
-    assert_false(fits(&plan, model, rest + LEFT * (page + slope) - 1, &wanted));
+    assert_true(plan_fits(&plan, model, rest + LEFT * (page + slope), &wanted));
+    assert_false(plan_fits(&plan, model, rest + LEFT * (page + slope) - 1, &wanted));
 }
 
 static void no_more_layers_than_needed_are_the_host_s_with_attention_there_too(void **state)
@@ -433,7 +434,7 @@ static void no_more_layers_than_needed_are_the_host_s_with_attention_there_too(v
     struct limits_wanted wanted = wanted_with(10 * page);
     int32_t n_before = 0;
     wanted.placing = PLACING_ATTENTION;
-    for (uint64_t available = bytes_for(model, 10 * page); fits(&plan, model, available, &wanted);
+    for (uint64_t available = bytes_for(model, 10 * page); plan_fits(&plan, model, available, &wanted);
          available -= layer / 4) {
         int32_t n = plan.placement.n_host_layers;
         assert_in_range(n, n_before, n_before + 1);
@@ -441,7 +442,7 @@ static void no_more_layers_than_needed_are_the_host_s_with_attention_there_too(v
         struct limits_wanted more = wanted;
         more.n_device_layers = N_LAYERS - n + 1;
         if (n > 1) // one fewer would not have fitted
-            assert_false(fits(&plan, model, available, &more));
+            assert_false(plan_fits(&plan, model, available, &more));
         n_before = n;
     }
     assert_int_equal(n_before, N_LAYERS - 1);
@@ -455,11 +456,11 @@ static void layers_that_nobody_placed_go_where_layers_that_somebody_placed_go(vo
     struct limits_wanted wanted = wanted_with(0), layers = wanted;
     bool seen[N_LAYERS] = {0};
     layers.placing = PLACING_LAYERS;
-    for (uint64_t available = bytes_for(model, 0); fits(&plan, model, available, &wanted);
+    for (uint64_t available = bytes_for(model, 0); plan_fits(&plan, model, available, &wanted);
          available -= layer / 4) {
         if (plan.placement.host_attention || plan.placement.n_host_layers == 0)
             continue;
-        assert_true(fits(&named, model, available, &layers));
+        assert_true(plan_fits(&named, model, available, &layers));
         assert_int_equal(plan.placement.n_host_layers, named.placement.n_host_layers);
         seen[plan.placement.n_host_layers] = true;
     }
@@ -475,7 +476,7 @@ static void checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages(void **
     struct limits_wanted wanted = wanted_with(0);
     struct forward_limits check;
     struct error error = {0};
-    assert_true(fits(&plan, model, PLENTY, &wanted));
+    assert_true(plan_fits(&plan, model, PLENTY, &wanted));
     assert_int_equal(limits_derive_check(&plan, model, PLENTY, &check, &bytes, &error), STATUS_OK);
     assert_int_equal(check.n_pages, plan.batch.n_pages); // no more than are checked
     uint64_t fixed = bytes - (uint64_t)check.n_pages * page;
