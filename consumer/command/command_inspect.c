@@ -38,6 +38,8 @@ static const char *template_state(const struct runtime *runtime)
 {
     if (runtime->chat.template)
         return "yes";
+    if (!runtime->tokenizer)
+        return "not read";
     return gguf_has(runtime->model->gguf, "tokenizer.chat_template") ? "unreadable" : "none";
 }
 
@@ -49,6 +51,24 @@ static const char *tool_format_name(const struct runtime *runtime)
 static const char *thinking_format_name(const struct runtime *runtime)
 {
     return runtime->chat.format.thinking ? runtime->chat.format.thinking->name : "none";
+}
+
+// Of a model whose tokenizer is not read: none.
+struct tokenizer_facts {
+    const char *model, *pre;
+    int32_t bos, eos;
+    bool adds_bos;
+};
+
+static struct tokenizer_facts describe_tokenizer(const struct tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return (struct tokenizer_facts){.model = "none", .pre = "", .bos = -1, .eos = -1};
+    return (struct tokenizer_facts){.model = tokenizer_model_name(tokenizer),
+                                    .pre = tokenizer_pre_name(tokenizer),
+                                    .bos = tokenizer_bos(tokenizer),
+                                    .eos = tokenizer_eos(tokenizer),
+                                    .adds_bos = tokenizer_adds_bos(tokenizer)};
 }
 
 static void print_outside(const char *name, const char *text)
@@ -77,10 +97,9 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
         printf("experts     %d, %d used\n", shape->experts.n, shape->experts.n_used);
     printf("context     %d tokens\n", shape->n_context);
     printf("vocabulary  %d tokens\n", shape->n_vocab);
-    printf("tokenizer   %s%s%s, bos %d%s, eos %d\n", tokenizer_model_name(runtime->tokenizer),
-           tokenizer_pre_name(runtime->tokenizer)[0] ? " " : "", tokenizer_pre_name(runtime->tokenizer),
-           tokenizer_bos(runtime->tokenizer), tokenizer_adds_bos(runtime->tokenizer) ? " (added)" : "",
-           tokenizer_eos(runtime->tokenizer));
+    const struct tokenizer_facts tokenizer = describe_tokenizer(runtime->tokenizer);
+    printf("tokenizer   %s%s%s, bos %d%s, eos %d\n", tokenizer.model, tokenizer.pre[0] ? " " : "",
+           tokenizer.pre, tokenizer.bos, tokenizer.adds_bos ? " (added)" : "", tokenizer.eos);
     printf("template    %s\n", template_state(runtime));
     printf("tools       %s\n", tool_format_name(runtime));
     printf("thinking    %s\n", thinking_format_name(runtime));
@@ -110,6 +129,7 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
 {
     const struct model *model = runtime->model;
     const struct model_shape *shape = &model->shape;
+    const struct tokenizer_facts tokenizer = describe_tokenizer(runtime->tokenizer);
     struct buffer out = {0};
     buffer_add_string(&out, "{\"name\":");
     json_encode_string(text_from_string(model->name), &out);
@@ -122,10 +142,9 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
         model_family_name(model), (unsigned long long)model_n_parameters(model),
         (unsigned long long)gguf_file_bytes(model->gguf), shape->n_layers, shape->n_embd,
         shape->attention.n_heads, shape->attention.n_kv_heads, shape->attention.key_dim, shape->n_ff,
-        shape->experts.n, shape->experts.n_used, shape->n_context, shape->n_vocab,
-        tokenizer_model_name(runtime->tokenizer), tokenizer_pre_name(runtime->tokenizer),
-        tokenizer_bos(runtime->tokenizer), tokenizer_eos(runtime->tokenizer), template_state(runtime),
-        tool_format_name(runtime), thinking_format_name(runtime));
+        shape->experts.n, shape->experts.n_used, shape->n_context, shape->n_vocab, tokenizer.model,
+        tokenizer.pre, tokenizer.bos, tokenizer.eos, template_state(runtime), tool_format_name(runtime),
+        thinking_format_name(runtime));
     bool first = true;
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (counts[type].n_tensors) {
@@ -150,7 +169,8 @@ enum status command_inspect(const struct settings *settings, struct error *error
     struct limits_plan plan = {0};
     struct type_count counts[TENSOR_TYPE_COUNT] = {{0}};
     enum status status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
-    if (status == STATUS_OK) {
+    // A model whose tokenizer is missing or not read is described; the error is the command's end nevertheless.
+    if (status == STATUS_OK || (runtime.model && !runtime.tokenizer)) {
         struct error memory_error = {0};
         plan_memory(runtime.model, &plan, &memory_error);
         count_types(runtime.model->gguf, counts);

@@ -21,8 +21,8 @@ def write(test, name, **files):
 def answers(test, folder, jobs, *options):
     name = f"out-{len(test.processes)}.jsonl"
     test.write("in.jsonl", [dict(job, custom_id=str(i)) for i, job in enumerate(jobs)])
-    told = test.run("run", "in.jsonl", "-o", name, "--model", folder, *options).err
-    return [body_of(answer) for answer in test.answers(name)], told
+    err = test.run("run", "in.jsonl", "-o", name, "--model", folder, *options).err
+    return [body_of(answer) for answer in test.answers(name)], err
 
 
 def body_of(answer):
@@ -65,14 +65,14 @@ def sampling_defaults_of_generation_config_hold_for_jobs_that_name_none(test):
     folder = write(test, "model", generation_config_json={"do_sample": True, "temperature": 0.5, "top_k": 1, "repetition_penalty": 1.25,
                                                           "max_new_tokens": 5})
     job = {"prompt": "the winter", "seed": 3, "ignore_eos": True}
-    bodies, told = answers(test, folder, [job, dict(job, temperature=0), dict(job, top_k=0, temperature=3), dict(job, max_tokens=2)])
+    bodies, err = answers(test, folder, [job, dict(job, temperature=0), dict(job, top_k=0, temperature=3), dict(job, max_tokens=2)])
     for name in ("temperature=0.5", "top-k=1", "repetition-penalty=1.25", "max-tokens=5"):
-        assert name in told and name in bodies[0]["system_fingerprint"], (name, told, bodies[0])
+        assert name in err and name in bodies[0]["system_fingerprint"], (name, err, bodies[0])
     greedy, same, drawn, short = [body["choices"][0]["text"] for body in bodies]
     assert greedy == same != drawn and greedy.startswith(short), bodies
     assert [body["usage"]["completion_tokens"] for body in bodies] == [5, 5, 5, 2], bodies
-    plain, told = answers(test, folder, [dict(job, max_tokens=5)], "--sampling-defaults", "none")
-    assert "top-k" not in told and "top-k" not in plain[0]["system_fingerprint"], (told, plain)
+    plain, err = answers(test, folder, [dict(job, max_tokens=5)], "--sampling-defaults", "none")
+    assert "top-k" not in err and "top-k" not in plain[0]["system_fingerprint"], (err, plain)
     assert plain[0]["choices"][0]["text"] != greedy, plain
 
 
@@ -125,6 +125,12 @@ def a_model_without_a_tokenizer_is_refused_by_its_name(test):
         file.write(content.replace(key + b"gpt2", key + b"nope"))
     done = test.run("inspect", "none.gguf", status=1)
     assert 'none.gguf: key tokenizer.ggml.model: unknown tokenizer "nope"' in done.err, done
+    whole, printed = test.run("inspect", test.model).out.splitlines(), done.out.splitlines()
+    differs = [line.split(None, 1) for line in printed[1:] if line not in whole]
+    assert [line for line in differs if line[0] != "fingerprint"] == [
+        ["tokenizer", "none, bos -1, eos -1"], ["template", "not read"]], done
+    facts = json.loads(test.run("inspect", "none.gguf", "--json", status=1).out)
+    assert (facts["family"], facts["tokenizer"], facts["eos"], facts["template"]) == ("llama", "none", -1, "not read"), facts
 
 
 @case
