@@ -1,7 +1,8 @@
-// Words that an answer must not contain (vLLM's bad_words). A word is forbidden as two sequences of tokens,
-// its text with and without a blank before it, each tokenized as a continuation; a token that would complete
-// one of them behind the answer's last tokens can't be drawn. The prompt's tokens do not count, as in vLLM.
-// Unlike there, the two are forbidden whatever their numbers of tokens. Other tokens may spell a word too.
+// Words that an answer must not contain (vLLM's bad_words). A word is forbidden as two token sequences: its
+// text with and without a leading blank, each tokenized as a continuation. A token that would complete one of
+// them at the end of the answer cannot be drawn. As in vLLM, the prompt's tokens do not count; unlike in
+// vLLM, both sequences are forbidden even if their lengths differ. A word spelled by other tokens is not
+// detected.
 // Thread: engine; bad_words_prepare runs on the pool.
 #pragma once
 
@@ -11,5 +12,5 @@
 enum status bad_words_prepare(struct prompt *prompt,
                               const struct prompt_environment *environment) WARN_UNUSED;
 // Writes the mask of the sequence's next token, [prompt->n_mask_words]: `base` (NULL: all) without the tokens
-// that complete a word. All generated tokens are known. Nothing left is an error of sequence->matching.
+// that complete a word. All generated tokens are known. If none is left, sequence->constrained.error is set.
 void bad_words_fill_mask(struct sequence *sequence, const uint32_t *base, uint32_t *mask);

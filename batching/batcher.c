@@ -155,13 +155,6 @@ static void hand_back(struct batcher *b, struct prompt *prompt, struct job_list 
     job_list_append(list, job);
 }
 
-void batcher_note_fault(struct batcher *b, const char *doing)
-{
-    if (b->faults.host.status == STATUS_OK)
-        (void)error_set(&b->faults.host, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                        "%s: out of memory; unfinished jobs are released", doing);
-}
-
 // A prompt that failed for a fault of the host is not finished; it is released with the others.
 static bool is_host_fault(struct batcher *b, const struct prompt *prompt)
 {
@@ -179,14 +172,14 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
     if (is_host_fault(b, prompt))
         return;
     struct job_figures *figures = &prompt->job->figures;
-    int64_t now = clock_us();
+    int64_t now_us = clock_us();
     if (prompt->times.admitted_us) {
-        int64_t first = prompt->times.first_token_us ? prompt->times.first_token_us : now;
+        int64_t first_us = prompt->times.first_token_us ? prompt->times.first_token_us : now_us;
         figures->queued_us = prompt->times.admitted_us - prompt->times.taken_us;
-        figures->prefill_us = first - prompt->times.admitted_us;
-        figures->decode_us = now - first;
+        figures->prefill_us = first_us - prompt->times.admitted_us;
+        figures->decode_us = now_us - first_us;
     } else {
-        figures->queued_us = now - prompt->times.taken_us;
+        figures->queued_us = now_us - prompt->times.taken_us;
     }
     figures->forced_tokens = 0;
     for (int32_t i = 0; i < prompt->sequences.n; i++)
@@ -346,7 +339,7 @@ static void enter_window(struct batcher *b, struct prompt *prompt, struct job_li
     if (prompt->sequences.n_unfinished == 0 || prompt->error.status != STATUS_OK)
         finish_prompt(b, prompt, finished);
     else if (!add_to_window(b, prompt))
-        batcher_note_fault(b, "prefix tree");
+        faults_note_memory(&b->faults, "prefix tree");
 }
 
 static void check_constraint(struct batcher *b, struct prompt *prompt, struct job_list *finished)
@@ -361,7 +354,7 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
     for (struct job *job; (job = job_list_take(&b->jobs.arrived));) {
         struct prompt *prompt = prompt_create(job);
         if (!prompt) {
-            batcher_note_fault(b, "preparing a job");
+            faults_note_memory(&b->faults, "preparing a job");
             job_list_append(&b->jobs.arrived, job);
             break;
         }
@@ -392,7 +385,7 @@ static void collect_constraints(struct batcher *b, struct job_list *finished)
         b->n_running == 0 && b->window.n_waiting == 0 && !b->pipeline.under_way && !finished->first;
     if (constraint_cache_collect(&b->constraints, is_idle ? COMPILE_WAIT_MS : 0, &n_compiled, &error) !=
         STATUS_OK)
-        batcher_note_fault(b, "compiling a constraint");
+        faults_note_memory(&b->faults, "compiling a constraint");
     if (n_compiled == 0)
         return;
     LIST_EACH (struct prompt, prompt, &b->jobs.prompts, link) {
@@ -440,7 +433,7 @@ static void take_results(struct batcher *b, const struct scheduled_step *done, s
             figures->n_generated++;
             if (!sequence->prompt->times.first_token_us)
                 sequence->prompt->times.first_token_us = clock_us();
-            sequence_accept(sequence, &b->pipeline.results[i], b->config.environment.tokenizer);
+            constrained_accept(sequence, &b->pipeline.results[i], b->config.environment.tokenizer);
             b->n_forced += sequence->answer.n_forced - n_forced;
         }
         if (sequence->answer.finish_reason != FINISH_NONE)
@@ -556,18 +549,19 @@ static enum status end_round(const struct batcher *b, struct error *error)
 enum status batcher_round(struct batcher *b, struct job_list *finished, struct step_figures *figures,
                           struct error *error)
 {
-    int64_t start = clock_us();
+    int64_t start_us = clock_us();
     int64_t now_s = b->config.wall_clock_us() / 1000000;
     finish_dead_arrivals(b, now_s, finished);
     prepare_arrived(b, finished);
     collect_constraints(b, finished);
     expire_prompts(b, now_s);
     finish_failed(b, finished);
-    int64_t prepared = clock_us();
+    int64_t prepared_us = clock_us();
     scheduler_build_step(b);
     start_masks(b);
-    int64_t planned = clock_us();
-    *figures = (struct step_figures){.prepare_us = prepared - start, .plan_us = planned - prepared};
+    int64_t planned_us = clock_us();
+    *figures =
+        (struct step_figures){.prepare_us = prepared_us - start_us, .plan_us = planned_us - prepared_us};
     const struct scheduled_step *done;
     enum status status = compute_step(b, &done, error);
     if (status != STATUS_OK)
@@ -576,7 +570,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
         finish_failed(b, finished); // the only sequence exceeds the KV pages
         return end_round(b, error);
     }
-    int64_t computed = clock_us();
+    int64_t computed_us = clock_us();
     take_results(b, done, finished, figures);
     figures->n_sequences = done->step.n_sequences;
     figures->n_tokens = done->step.n_tokens;
@@ -586,8 +580,8 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     figures->n_waiting = b->window.n_waiting;
     figures->pages_total = b->pages.n_pages;
     figures->pages_used = b->pages.n_pages - prefix_available(&b->tree);
-    figures->compute_us = computed - planned;
-    figures->finish_us = clock_us() - computed;
+    figures->compute_us = computed_us - planned_us;
+    figures->finish_us = clock_us() - computed_us;
     figures->finished_us = b->config.wall_clock_us();
     return end_round(b, error);
 }

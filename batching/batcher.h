@@ -51,7 +51,7 @@ struct batcher_config {
     struct pool *pool;                     // prepares prompts; may be the engine's pool
     struct prompt_environment environment; // batcher_create sets the page limits, except page_bytes
     struct batch_limits limits;
-    // Compiles a constraint on a thread of its own; NULL: constraint_compile. Tests wait in another.
+    // Compiles a constraint on a thread of its own; NULL: constraint_compile. Tests pass one that waits.
     void (*compile)(struct compiled_constraint *entry, struct constraint_cache *cache);
     int64_t (*wall_clock_us)(void); // since 1970 UTC, for deadlines; NULL: clock_wall_us
 };

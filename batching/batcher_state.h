@@ -11,18 +11,17 @@ struct scheduled_step {
     struct step step;
     int32_t *tokens, *positions, *output_rows;
     struct step_sequence *sequences;
-    struct sequence *
-        *output_sequences; // [n_outputs] takes the output; NULL: it has ended. A sequence may have several
+    // [n_outputs] the sequence that each output belongs to; NULL: it has ended. A sequence may have several
+    struct sequence **output_sequences;
     struct sample_request *samples;
     // [n_sequences_max] settings of the outputs that score a token
     struct scoring *scorings;
-    // [n_sequences_max, token_mask_words(n_vocab)] of the outputs of constrained sequences; NULL: there were
-    // none
+    // [n_sequences_max, token_mask_words(n_vocab)] of the outputs of constrained sequences; NULL: none so far
     uint32_t *masks;
     int32_t prefill_tokens, decode_tokens, n_preempted;
 };
 
-// Fills the masks of one constraint's outputs in b->building, one after the other: they share its recognizer.
+// Fills the masks of one constraint's outputs in b->building, sequentially: they share its recognizer.
 struct mask_task {
     struct pool_task task;
     const struct scheduled_step *scheduled;
@@ -54,6 +53,14 @@ struct batcher_faults {
     struct error host; // out of memory: the round fails with it; STATUS_OK: none
 };
 
+// The first fault of the host counts.
+static inline void faults_note_memory(struct batcher_faults *faults, const char *doing)
+{
+    if (faults->host.status == STATUS_OK)
+        (void)error_set(&faults->host, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                        "%s: out of memory; unfinished jobs are released", doing);
+}
+
 struct batcher {
     struct batcher_config config;
     struct page_stack pages;
@@ -77,5 +84,3 @@ void scheduler_build_step(struct batcher *b);
 // Removes a sequence from the batch (freeing its pages) or from the window. Tokens that submitted steps draw
 // for it are discarded. scheduler.c.
 void scheduler_remove(struct batcher *b, struct sequence *sequence);
-// Sets b->host_fault unless it is set already. batcher.c.
-void batcher_note_fault(struct batcher *b, const char *doing);

@@ -64,7 +64,9 @@ static void fail_matching(struct sequence *sequence)
                   text);
 }
 
-bool constrained_check(struct sequence *sequence)
+// Of a sequence with or without a constraint, when its token is drawn. False: no token is to be taken,
+// because its mask failed or nothing can follow; finish_reason is set.
+static bool may_continue(struct sequence *sequence)
 {
     if (sequence->constrained.error.status != STATUS_OK)
         fail_matching(sequence);
@@ -73,8 +75,8 @@ bool constrained_check(struct sequence *sequence)
     return sequence->answer.finish_reason == FINISH_NONE;
 }
 
-// The mask allowed the token, so the text continues with it.
-bool constrained_match(struct sequence *sequence, int32_t token)
+// Moves the matcher behind a drawn token, which the mask allowed. False: it failed, finish_reason is set.
+static bool match_token(struct sequence *sequence, int32_t token)
 {
     bool accepted = true;
     if (matcher_accept_token(&sequence->constrained.matcher, (uint32_t)token, &accepted,
@@ -86,7 +88,9 @@ bool constrained_match(struct sequence *sequence, int32_t token)
     return true;
 }
 
-void constrained_judge_length(struct sequence *sequence)
+// Of an answer that has used its max_tokens: it has ended by itself where nothing can follow it, and where it
+// closes within them and is complete.
+static void judge_length(struct sequence *sequence)
 {
     const struct constraint *constraint = &sequence->prompt->job->request.constraint;
     bool is_complete = false;
@@ -228,7 +232,7 @@ static bool append_forced(struct sequence *sequence, int32_t token, const struct
     sequence->answer.n_drawn++;
     sequence->answer.n_forced++;
     sequence_append(sequence, &forced, tokenizer);
-    constrained_judge_length(sequence);
+    judge_length(sequence);
     return sequence->answer.finish_reason == FINISH_NONE;
 }
 
@@ -303,4 +307,29 @@ void constrained_force(struct sequence *sequence, const struct tokenizer *tokeni
         continue;
     if (sequence->answer.finish_reason == FINISH_NONE)
         end_where_nothing_follows(sequence);
+}
+
+// ---- a draw ----
+
+void constrained_accept(struct sequence *sequence, const struct sample_result *drawn,
+                        const struct tokenizer *tokenizer)
+{
+    if (drawn->token < 0) {
+        sequence_fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
+        return;
+    }
+    if (!may_continue(sequence))
+        return;
+    if (sequence_stops_before(sequence, drawn->token, tokenizer)) {
+        sequence->answer.finish_reason = FINISH_STOP;
+        sequence->answer.n_end_tokens = 1;
+        return;
+    }
+    if (sequence->prompt->rules.constraint && !match_token(sequence, drawn->token))
+        return;
+    sequence_append(sequence, drawn, tokenizer);
+    if (sequence->prompt->rules.constraint)
+        judge_length(sequence);
+    if (sequence->prompt->rules.constraint && sequence->answer.finish_reason == FINISH_NONE)
+        constrained_force(sequence, tokenizer);
 }

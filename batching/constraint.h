@@ -1,5 +1,5 @@
 // Constraints of answers (engine/grammar, engine/answer), compiled once for all jobs that ask for the same.
-// Entries stay for jobs to come until their place is needed. They are compiled on threads of their own
+// Entries without users stay cached until their place is needed. They are compiled on separate threads
 // (constraint_threads.h), so that a step never waits for one; a job waits for its own.
 //
 // Thread: engine, but for constraint_compile.
@@ -49,8 +49,8 @@ struct compiled_constraint {
 struct constraint_cache {
     const struct tokenizer *tokenizer;
     int32_t n_vocab;
-    // Made for the first job with a constraint: `making` is its place among the entries that are
-    // compiled, and only while it is, vocabulary and specials belong to a thread.
+    // The vocabulary is built for the first job with a constraint, by a compile thread: `making` is its entry
+    // in the threads' queue. Until that entry is collected, vocabulary and specials belong to the thread.
     struct compiled_constraint making;
     struct grammar_vocabulary *vocabulary;
     struct text *specials; // [n_specials] names of special tokens, sorted
@@ -59,7 +59,7 @@ struct constraint_cache {
     int64_t clock;
     struct constraint_threads *threads; // NULL: no job had a constraint yet
     int32_t n_waiting, n_compiling;     // entries
-    // NULL: constraint_compile. Tests wait in another.
+    // NULL: constraint_compile. Tests pass one that waits.
     void (*compile)(struct compiled_constraint *entry, struct constraint_cache *cache);
 };
 
@@ -78,5 +78,5 @@ void constraint_compile(struct compiled_constraint *entry, struct constraint_cac
 void constraint_vocabulary_make(struct constraint_cache *cache); // that of cache->making; sets its error
 void constraint_vocabulary_finish(struct constraint_cache *cache);
 bool constraint_cache_is_special(const void *cache, struct text name); // any thread
-// A prompt is done with its entry, which may be NULL.
+// A prompt no longer uses its entry, which may be NULL.
 void constraint_cache_release(struct constraint_cache *cache, struct compiled_constraint *entry);

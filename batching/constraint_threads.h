@@ -1,6 +1,6 @@
-// The threads that compile constraints (constraint.h): entries go there and back through two queues. They
-// have threads of their own, because a compile may take most of a second, for which a thread of the pool
-// would be missing in each loop; two, so that the schemas of one job do not hold up those of another.
+// The threads that compile constraints (constraint.h): two queues pass entries to them and back. They are not
+// the pool's, because a compile may take most of a second, during which every parallel loop would lack a
+// thread. There are two, so that the schemas of one job do not delay those of another.
 //
 // Thread: engine.
 #pragma once
@@ -19,7 +19,7 @@ enum status constraint_threads_create(struct constraint_threads **threads, struc
                                       struct error *error) WARN_UNUSED;
 // Waits for the compiles that have begun; others are dropped.
 void constraint_threads_destroy(struct constraint_threads *threads);
-// At most CONSTRAINTS_COMPILING_MAX that were not collected.
+// At most CONSTRAINTS_COMPILING_MAX entries may be started and not yet taken.
 void constraint_threads_start(struct constraint_threads *threads, struct compiled_constraint *entry);
 // An entry that is compiled; NULL: none yet.
 struct compiled_constraint *constraint_threads_take(struct constraint_threads *threads);

@@ -1,5 +1,5 @@
-// Tokens that are forced from a state of a constraint, kept with it: jobs of one constraint come to the same
-// states, and the tokens are a function of the state. Thread: engine.
+// Cache of the forced tokens (constrained.h) by the constraint's state: they are a function of the state, and
+// jobs with one constraint reach the same states. Thread: engine.
 #pragma once
 
 #include "engine/tokenizer/tokenizer.h"
@@ -11,7 +11,7 @@ struct forced_run {
     struct token_array tokens; // those that are forced
 };
 
-enum { FORCED_RUNS_MAX = 1024 }; // of one constraint; further ones are not kept
+enum { FORCED_RUNS_MAX = 1024 }; // of one constraint; further ones are not cached
 
 // Zeroed is empty.
 struct forced_runs {
@@ -20,9 +20,9 @@ struct forced_runs {
     size_t n_runs;
 };
 
-// NULL: not kept. Runs of another generation are dropped.
+// NULL: not cached. Runs of another generation are dropped.
 const struct forced_run *forced_runs_find(struct forced_runs *runs, uint64_t generation, uint32_t state);
-// Copies. Without memory, or with too many, it is not kept.
+// Copies. Nothing is stored if memory runs out or the cache is full.
 void forced_runs_add(struct forced_runs *runs, uint32_t state, struct text bytes, const int32_t *tokens,
                      size_t n_tokens);
 void forced_runs_finish(struct forced_runs *runs);

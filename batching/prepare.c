@@ -74,7 +74,7 @@ static struct template_environment describe_environment(const struct prompt_envi
         .eos_token = tokenizer_token_text(tokenizer, tokenizer_eos(tokenizer)),
         .pad_token = tokenizer_token_text(tokenizer, tokenizer_padding(tokenizer)),
         .unk_token = tokenizer_token_text(tokenizer, tokenizer_unk_token(tokenizer)),
-        .now = job_submitted_s(job)};
+        .now_s = job_submitted_s(job)};
 }
 
 // As in transformers: the template named "tool_use" is used for requests with tools, even an empty list.

@@ -92,7 +92,7 @@ static bool reserve_table(struct batcher *b, struct sequence *sequence, int32_t 
     int32_t capacity = n_pages * 2 < most ? n_pages * 2 : most > n_pages ? most : n_pages;
     int32_t *pages = realloc(sequence->cache.pages, (size_t)capacity * sizeof *pages);
     if (!pages) {
-        batcher_note_fault(b, "the block table");
+        faults_note_memory(&b->faults, "the block table");
         return false;
     }
     sequence->cache.pages = pages;
@@ -143,7 +143,7 @@ static void preempt_sequence(struct batcher *b, struct sequence *sequence)
     sequence->cache.n_shared = 0;
     remove_running(b, sequence);
     if (!window_add_preempted(&b->window, sequence))
-        batcher_note_fault(b, "putting a job back to wait for pages");
+        faults_note_memory(&b->faults, "putting a job back to wait for pages");
 }
 
 // Fails a sequence that exceeds all KV pages. Its answer is not truncated, because a worker with more memory

@@ -1,5 +1,5 @@
 // The drawn tokens of a running sequence: text, logprobs, stop rules.
-#include "batching/constrained.h"
+#include "batching/sequence.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -180,27 +180,4 @@ bool sequence_stops_before(const struct sequence *sequence, int32_t token, const
     const struct request *request = &sequence->prompt->job->request;
     return (!request->stop.ignore_eos && tokenizer_ends_generation(tokenizer, token)) ||
            (!request->stop.is_included && is_stop_token(request, token));
-}
-
-void sequence_accept(struct sequence *sequence, const struct sample_result *drawn,
-                     const struct tokenizer *tokenizer)
-{
-    if (drawn->token < 0) {
-        sequence_fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
-        return;
-    }
-    if (!constrained_check(sequence))
-        return;
-    if (sequence_stops_before(sequence, drawn->token, tokenizer)) {
-        sequence->answer.finish_reason = FINISH_STOP;
-        sequence->answer.n_end_tokens = 1;
-        return;
-    }
-    if (sequence->prompt->rules.constraint && !constrained_match(sequence, drawn->token))
-        return;
-    sequence_append(sequence, drawn, tokenizer);
-    if (sequence->prompt->rules.constraint)
-        constrained_judge_length(sequence);
-    if (sequence->prompt->rules.constraint && sequence->answer.finish_reason == FINISH_NONE)
-        constrained_force(sequence, tokenizer);
 }

@@ -37,7 +37,7 @@ struct prompt_times {
 struct prompt_sequences {
     struct sequence *items; // [n] request_n_sequences() answers, then the branches
     int32_t n, n_unfinished;
-    // of those with something to compute the first: cached tokens of the prompt are counted with it
+    // the first that has tokens to compute: the prompt's cached tokens are counted for it
     const struct sequence *first;
 };
 
@@ -57,8 +57,8 @@ struct prompt {
     struct prompt_sequences sequences;
     struct list_link link; // of the batcher's prompts
     struct prompt_times times;
-    // Of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of the host:
-    // the job is released.
+    // Set by prompt_prepare, or by the first sequence that fails. STATUS_REJECT: the job fails. Otherwise it
+    // is a fault of the host, and the job is released.
     struct error error;
 };
 
@@ -104,7 +104,7 @@ struct sequence_answer {
 
 // Progress in the prompt's constraint; of others zeroed.
 struct sequence_constraint {
-    struct matcher matcher; // its text; zeroed until it is asked for
+    struct matcher matcher; // zeroed until the first mask is requested
     struct error error;     // why it has no mask
     bool is_complete;       // no token can follow, not even one that ends the answer
 };
@@ -155,7 +155,7 @@ enum status prompt_prepare(struct prompt *prompt, const struct prompt_environmen
 bool prompt_answer_rules(const struct prompt *prompt, struct answer_rules *rules);
 // Fails the prompt where its constraint was refused.
 void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *limits);
-// The field that asked for the constraint, for messages.
+// The request's field with the constraint, for messages.
 const char *prompt_constraint_field(const struct prompt *prompt);
 
 // The mask of the tokens that may be drawn as the sequence's token n_drawn; NULL: all may, or a constraint
@@ -172,11 +172,6 @@ bool sequence_ends(const struct sequence *sequence);
 // would.
 enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits,
                                  int64_t n_positions);
-
-// Takes a drawn token: appends it and, with a constraint, the tokens that must follow. Sets finish_reason if
-// it was the last one. Logits with a NaN set FINISH_ERROR and prompt->error.
-void sequence_accept(struct sequence *sequence, const struct sample_result *drawn,
-                     const struct tokenizer *tokenizer);
 
 // Appends a token: text, logprobs, stop rules.
 void sequence_append(struct sequence *sequence, const struct sample_result *drawn,

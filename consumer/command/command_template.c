@@ -4,6 +4,7 @@
 #include "consumer/runtime.h"
 #include "engine/model/model_folder.h"
 #include "engine/template/template.h"
+#include "schemas/clock.h"
 #include "schemas/value.h"
 
 #include <stdio.h>
@@ -76,7 +77,7 @@ static enum status open_source(struct template_source *source, const struct sett
 static enum status parse_now(const struct settings *settings, int64_t *now_s, struct error *error)
 {
     struct tm date = {0};
-    *now_s = time(NULL);
+    *now_s = clock_wall_us() / 1000000;
     if (!settings->tool.now)
         return STATUS_OK;
     const char *end = strptime(settings->tool.now, "%Y-%m-%d", &date);
@@ -148,7 +149,7 @@ static enum status render_line(const struct template_source *source, struct erro
 enum status command_template(const struct settings *settings, struct error *error)
 {
     struct template_source source = {0};
-    enum status status = parse_now(settings, &source.environment.now, error);
+    enum status status = parse_now(settings, &source.environment.now_s, error);
     if (status == STATUS_OK)
         status = open_source(&source, settings, error);
     if (status == STATUS_OK)

@@ -63,7 +63,7 @@ static struct object raise_exception(struct rendering *rendering, const struct c
 static struct object strftime_now(struct rendering *rendering, const struct call *call)
 {
     struct tm parts = {0};
-    time_t now = (time_t)rendering->environment->now;
+    time_t now = (time_t)rendering->environment->now_s;
     if (now == 0)
         rendering_fail(rendering,
                        "strftime_now: the time of submission is not known; the job needs a \"created\"");

@@ -1,5 +1,5 @@
 // A sequence's stops and context, and from finished sequences to the job's result.
-#include "batching/sequence.h"
+#include "batching/constrained.h"
 #include "tests/fake_model.h"
 #include "tests/job_records.h"
 
@@ -18,7 +18,7 @@ static void free_prompt(struct prompt *prompt)
     job_destroy(job);
 }
 
-// One token after the other, as sequence_accept leaves them; `logprob` is each one's.
+// One token after the other, as constrained_accept leaves them; `logprob` is each one's.
 static void put_tokens(struct sequence *sequence, const char *const *pieces, int32_t n, float logprob)
 {
     sequence->answer.logprobs = calloc((size_t)n + 1, sizeof *sequence->answer.logprobs);
@@ -129,7 +129,7 @@ static void the_earliest_of_several_stops_ends_the_text(void **state)
         struct sequence *sequence = &prompt->sequences.items[0];
         prompt->max_tokens = 6;
         for (int32_t letter = 0; sequence->answer.finish_reason == FINISH_NONE; letter++)
-            sequence_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
+            constrained_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
         assert_int_equal(sequence->answer.finish_reason,
                          strlen(cases[i].text) == 6 ? FINISH_LENGTH : FINISH_STOP);
         prompt_finish_job(prompt, NULL);
@@ -158,7 +158,7 @@ static void a_stop_that_is_included_stands_at_the_end_of_the_text(void **state)
         struct sequence *sequence = &prompt->sequences.items[0];
         prompt->max_tokens = 9;
         for (int32_t letter = 0; sequence->answer.finish_reason == FINISH_NONE; letter++)
-            sequence_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
+            constrained_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
         assert_int_equal(sequence->answer.finish_reason, FINISH_STOP);
         prompt_finish_job(prompt, NULL);
         assert_text(prompt->job, 0, cases[i].text);
@@ -233,13 +233,13 @@ static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
     struct sequence *sequence = &prompt->sequences.items[0];
     prompt->max_tokens = N;
     for (int32_t i = 0; i < N; i++)
-        sequence_accept(sequence,
-                        &(struct sample_result){.token = 26 + i % 150,
-                                                .logprob = (float)-i,
-                                                .n_top = 2,
-                                                .top = {{26 + i % 150, (float)-i},
-                                                        {i % 7 + 2, (float)-i - 1}}},
-                        NULL);
+        constrained_accept(sequence,
+                           &(struct sample_result){.token = 26 + i % 150,
+                                                   .logprob = (float)-i,
+                                                   .n_top = 2,
+                                                   .top = {{26 + i % 150, (float)-i},
+                                                           {i % 7 + 2, (float)-i - 1}}},
+                           NULL);
     assert_int_equal(sequence->answer.finish_reason, FINISH_LENGTH);
     prompt_finish_job(prompt, NULL);
     const struct choice *choice = &prompt->job->result.choices[0];
