@@ -1,7 +1,7 @@
-// exp, log and sincos of our own, in plain IEEE operations: no fused ones, no library calls, so that every
-// machine and every C library gives the same bits. Polynomials are Taylor's after range reduction; with the
-// degrees used here their error is below the rounding of the last operations (about 1 unit in the last
-// place). Any thread.
+// exp, log and sincos in plain IEEE operations, without fused ones or library calls, so that every machine
+// and every C library gives the same bits. Polynomials are Taylor's after range reduction; with the degrees
+// used here their error is below the rounding of the last operations (about 1 unit in the last place).
+// Thread: any.
 #pragma once
 
 #include <float.h>

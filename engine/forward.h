@@ -17,9 +17,10 @@ struct forward_limits {
     enum kv_type kv_type;
 };
 
-// Loads the weights, calling progress(context, done_bytes, total_bytes) if given, which returns whether to go
-// on. The model and the backend must outlive the forward pass; a backend can be used for one forward pass
-// only. Errors: those of the backend, with the tensor's name; STATUS_RESTART where progress returned false.
+// Loads the weights, calling progress(context, done_bytes, total_bytes) if given, which returns whether to
+// continue. The model and the backend must outlive the forward pass; a backend can be used for one forward
+// pass only. Errors: those of the backend, with the tensor's name; STATUS_RESTART where progress returned
+// false.
 enum status forward_create(struct forward **forward, const struct model *model, struct backend *backend,
                            const struct forward_limits *limits,
                            bool (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),

@@ -35,7 +35,7 @@
 #endif
 
 // Longer than the serial stretches between the loops of a step, shorter than a scheduler's time slice.
-enum { SPIN_NANOSECONDS = 100000, SPIN_PAUSES = 32, CACHE_LINE = 64 };
+enum { SPIN_NS = 100000, SPIN_PAUSES = 32, CACHE_LINE = 64 };
 
 struct pool_thread {
     _Alignas(CACHE_LINE) _Atomic uint64_t range;
@@ -169,7 +169,7 @@ static bool run_background_task(struct pool *pool)
 // Waits until `runs` is no longer `seen`.
 static void wait_for_run(struct pool *pool, uint64_t seen)
 {
-    int64_t deadline_ns = clock_ns() + SPIN_NANOSECONDS;
+    int64_t deadline_ns = clock_ns() + SPIN_NS;
     do {
         for (int i = 0; i < SPIN_PAUSES; i++) {
             if (atomic_load_explicit(&pool->runs, memory_order_acquire) != seen)
@@ -190,7 +190,7 @@ static void wait_for_run(struct pool *pool, uint64_t seen)
 
 static void wait_for_done(struct pool *pool)
 {
-    int64_t deadline_ns = clock_ns() + SPIN_NANOSECONDS;
+    int64_t deadline_ns = clock_ns() + SPIN_NS;
     do {
         for (int i = 0; i < SPIN_PAUSES; i++) {
             if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0)

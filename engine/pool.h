@@ -2,8 +2,8 @@
 // tasks; a thread that is done steals tasks from the end of another's, so that a slow core does not delay the
 // loop. The caller takes part. Results must not depend on the thread that runs a task.
 //
-// Beside the loops there are background tasks: threads without a part of a loop run them, oldest first. A
-// thread that runs one is missing in the loops until it ends, so such a task should be short.
+// There are background tasks too: threads that have no part of a loop run them, oldest first. A thread that
+// runs one takes no part in loops until it ends, so such a task should be short.
 #pragma once
 
 #include "schemas/error.h"

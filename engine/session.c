@@ -32,16 +32,16 @@ static void trace_step(struct session *session, const struct step *step)
     int32_t n_first = 0;
     for (int32_t i = 0; step->samples && i < step->n_outputs; i++)
         n_first += step->samples[i].index == 0 && !step->samples[i].scores;
-    double now = now_us();
+    double ended_us = now_us();
     session->findings.trace = (struct step_trace){.number = session->n_traced++,
                                                   .n_sequences = step->n_sequences,
                                                   .n_tokens = step->n_tokens,
                                                   .n_outputs = step->n_outputs,
                                                   .n_first_tokens = n_first,
-                                                  .ended_us = now - session->opened_us,
-                                                  .since_last_us = now - session->ended_us,
+                                                  .ended_us = ended_us - session->opened_us,
+                                                  .since_last_us = ended_us - session->ended_us,
                                                   .times = session->times};
-    session->ended_us = now;
+    session->ended_us = ended_us;
 }
 
 // --- The check ---

@@ -1,5 +1,5 @@
-// The steps of one forward pass, and what is observed of them: a comparison with a second backend
-// (engine/cross_check.h), the times of their phases. Findings are kept until session_take_findings, so that
+// Runs and observes the steps of one forward pass: compares them with a second backend (engine/cross_check.h)
+// and measures the times of their phases. Findings are kept until session_take_findings, so that
 // the caller can report them elsewhere (the batcher returns them with its round; the main thread logs them).
 // Thread: engine, between session_init and session_finish.
 #pragma once

@@ -2,10 +2,8 @@
 #include "engine/cpu/attention_parts.h"
 
 #include "engine/cpu/memory.h"
-#include "engine/elementary.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -15,7 +13,7 @@ enum {
     TASKS_PER_THREAD = 4,     // with fewer tiles, segments are split over tasks
     TILES_PER_THREAD = 8,     // with fewer, tiles are made smaller, down to
     TILE_QUERIES_LEAST = 64,
-    DEALT_TILES_MAX = TASKS_PER_THREAD * POOL_THREADS_MAX,
+    SPLIT_TILES_MAX = TASKS_PER_THREAD * POOL_THREADS_MAX, // tiles of a step whose segments are split
 };
 
 // Results of segments that are split over tasks.
@@ -24,7 +22,7 @@ struct partial_results {
     struct partial *items; // [n_max]
     float *out;            // [n_max, width]
     size_t bytes;
-    atomic_int *n_chunks_left; // [DEALT_TILES_MAX]
+    atomic_int *n_chunks_left; // [SPLIT_TILES_MAX]
 };
 
 // Results of shared segments.
@@ -64,8 +62,8 @@ struct attention_division {
     int64_t n_tiles;
     int32_t chunk; // segments of one task
     // Split-KV: the first task and first partial result of each (tile, key-value head).
-    int32_t first_task[DEALT_TILES_MAX + 1];
-    int64_t first_partial[DEALT_TILES_MAX + 1];
+    int32_t first_task[SPLIT_TILES_MAX + 1];
+    int64_t first_partial[SPLIT_TILES_MAX + 1];
 };
 
 // ---- memory ----
@@ -108,7 +106,7 @@ static bool memory_create(struct attention *attention)
     attention->partial.bytes = (size_t)attention->partial.n_max * out_bytes;
     attention->partial.out = memory_map(attention->partial.bytes);
     attention->partial.items = malloc((size_t)attention->partial.n_max * sizeof *attention->partial.items);
-    attention->partial.n_chunks_left = calloc(DEALT_TILES_MAX, sizeof *attention->partial.n_chunks_left);
+    attention->partial.n_chunks_left = calloc(SPLIT_TILES_MAX, sizeof *attention->partial.n_chunks_left);
     attention->shared.n_max = SHARED_BYTES / (int64_t)(out_bytes + sizeof(struct attention_state));
     attention->shared.bytes = (size_t)attention->shared.n_max * out_bytes;
     attention->shared.out = memory_map(attention->shared.bytes);
@@ -359,14 +357,4 @@ void attention_run(struct attention *attention, const struct attention_parameter
         }
     }
     spans_compute(attention, &call, attention->spans, attention->sequences.n);
-}
-
-float attention_slope(int32_t head, int32_t n_heads, float bias_max)
-{
-    int32_t n_even = 1; // the largest power of two that is not above n_heads
-    while (n_even * 2 <= n_heads)
-        n_even *= 2;
-    double power =
-        head < n_even ? (double)(head + 1) / n_even : (2.0 * (head - n_even) + 1.0) / (2.0 * n_even);
-    return (float)elementary_exp(-0.69314718055994530942 * (double)bias_max * power);
 }

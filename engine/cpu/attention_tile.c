@@ -1,6 +1,8 @@
 // One tile of attention: up to ATTENTION_TILE queries of one key-value head over their segments.
 #include "engine/cpu/attention_parts.h"
 
+#include "engine/elementary.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -140,6 +142,16 @@ static float *packed_queries(const struct attention_call *call, const struct att
                              int first)
 {
     return scratch->queries + (size_t)(first / ATTENTION_QUERIES) * packed_floats(call->pages);
+}
+
+float attention_slope(int32_t head, int32_t n_heads, float bias_max)
+{
+    int32_t n_even = 1; // the largest power of two that is not above n_heads
+    while (n_even * 2 <= n_heads)
+        n_even *= 2;
+    double power =
+        head < n_even ? (double)(head + 1) / n_even : (2.0 * (head - n_even) + 1.0) / (2.0 * n_even);
+    return (float)elementary_exp(-0.69314718055994530942 * (double)bias_max * power);
 }
 
 static void group_softmax(const struct attention_call *call, const struct query_group *group, int32_t segment,

@@ -72,8 +72,6 @@ struct matcher {
 
 enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer,
                          struct error *error) WARN_UNUSED;
-enum status matcher_copy(struct matcher *copy, const struct matcher *matcher,
-                         struct error *error) WARN_UNUSED;
 void matcher_finish(struct matcher *matcher);
 
 // Errors of all below: STATUS_REJECT, a limit that this text's state reaches; STATUS_RETRY, no memory.

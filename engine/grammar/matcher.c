@@ -77,17 +77,6 @@ enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer,
     return prepare_set(matcher, error);
 }
 
-enum status matcher_copy(struct matcher *copy, const struct matcher *matcher, struct error *error)
-{
-    *copy = *matcher;
-    copy->bytes = copy->counted = (struct buffer){0};
-    buffer_add(&copy->bytes, matcher->bytes.data, matcher->bytes.size);
-    buffer_add(&copy->counted, matcher->counted.data, matcher->counted.size);
-    if (copy->bytes.failed || copy->counted.failed)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
-    return STATUS_OK;
-}
-
 void matcher_finish(struct matcher *matcher)
 {
     buffer_finish(&matcher->bytes);

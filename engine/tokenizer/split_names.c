@@ -192,7 +192,7 @@ static const struct split_definition chameleon_mark = {.pattern = "[\\p{P}!-/:-@
         &a, &b, &c                                                                                           \
     }
 
-static const struct splitter_definition definitions[] = {
+const struct splitter_definition splitter_definitions[] = {
     {{"default", false, false}, NULL, 4, {&default_punctuation, &gpt2, &numbers, &three_digits}},
     {{"gpt-2", false, false},
      ALIASES("mpt", "olmo", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "jina-v1-en",
@@ -243,25 +243,20 @@ static const struct splitter_definition definitions[] = {
      NULL,
      6,
      {&chameleon_sentinel, &chameleon_image, &chameleon_space, &number, &chameleon_mark, &gpt2}},
+    {{NULL, false, false}, NULL, 0, {NULL}},
 };
-
-enum { DEFINITION_COUNT = sizeof definitions / sizeof *definitions };
-
-const struct splitter_definition *splitter_definition_at(size_t index)
-{
-    return index < DEFINITION_COUNT ? &definitions[index] : NULL;
-}
 
 const struct splitter_definition *splitter_definition_named(struct text name, const char **known_name)
 {
-    for (size_t i = 0; i < DEFINITION_COUNT; i++) {
-        *known_name = definitions[i].traits.name;
+    for (const struct splitter_definition *definition = splitter_definitions; definition->traits.name;
+         definition++) {
+        *known_name = definition->traits.name;
         if (text_equals_string(name, *known_name))
-            return &definitions[i];
-        for (const char *const *alias = definitions[i].aliases; alias && *alias; alias++) {
+            return definition;
+        for (const char *const *alias = definition->aliases; alias && *alias; alias++) {
             *known_name = *alias;
             if (text_equals_string(name, *alias))
-                return &definitions[i];
+                return definition;
         }
     }
     return NULL;
@@ -269,12 +264,11 @@ const struct splitter_definition *splitter_definition_named(struct text name, co
 
 const char *splitter_name_of(const struct splitter_definition *definition)
 {
-    for (size_t i = 0; i < DEFINITION_COUNT; i++)
-        if (definitions[i].n_stages == definition->n_stages &&
-            definitions[i].traits.ignores_merges == definition->traits.ignores_merges &&
-            memcmp(definitions[i].stages, definition->stages,
-                   definition->n_stages * sizeof *definition->stages) == 0)
-            return definitions[i].traits.name;
+    for (const struct splitter_definition *named = splitter_definitions; named->traits.name; named++)
+        if (named->n_stages == definition->n_stages &&
+            named->traits.ignores_merges == definition->traits.ignores_merges &&
+            memcmp(named->stages, definition->stages, definition->n_stages * sizeof *definition->stages) == 0)
+            return named->traits.name;
     return NULL;
 }
 

@@ -66,10 +66,9 @@ struct splitter_definition {
     const struct split_definition *stages[SPLIT_STAGES_MAX];
 };
 
+extern const struct splitter_definition splitter_definitions[]; // the last has no name
 // NULL: no such pre-tokenizer. `known_name` gets the name as listed, which outlives `name`.
 const struct splitter_definition *splitter_definition_named(struct text name, const char **known_name);
-// The definition at `index`, NULL beyond the last: for tests of all of them.
-const struct splitter_definition *splitter_definition_at(size_t index);
 
 // Opens stages that need not outlive the call; `name` must.
 enum status splitter_create(struct splitter **splitter, const struct splitter_definition *definition,

@@ -1,8 +1,7 @@
+// Encoding and decoding. tokenizer_build.c opens and closes.
 #include "engine/tokenizer/tokenizer.h"
 
-#include "engine/file/gguf.h"
 #include "engine/tokenizer/tokenizer_parts.h"
-#include "engine/tokenizer/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,41 +39,6 @@ void token_array_finish(struct token_array *array)
 {
     free(array->ids);
     *array = (struct token_array){0};
-}
-
-// --- Open, close ---
-
-enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf, const char *pre,
-                           struct error *error)
-{
-    struct vocabulary vocabulary = {0};
-    *tokenizer = NULL;
-    // A file that sheaf made from a folder has both; tokenizer.json says more.
-    bool json = gguf_has(gguf, "tokenizer.huggingface.json");
-    if (!json && !gguf_has(gguf, "tokenizer.ggml.model"))
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                         "%s: there is no tokenizer: a folder needs tokenizer.json, a GGUF file the key "
-                         "tokenizer.ggml.model",
-                         gguf_path(gguf));
-    enum status status = json ? vocabulary_read_json(&vocabulary, gguf, pre, error)
-                              : vocabulary_read_gguf(&vocabulary, gguf, pre, error);
-    if (status == STATUS_OK)
-        status = tokenizer_create(tokenizer, &vocabulary, error);
-    vocabulary_finish(&vocabulary);
-    return status == STATUS_OK ? status : error_prefix(error, "%s", gguf_path(gguf));
-}
-
-void tokenizer_close(struct tokenizer *tokenizer)
-{
-    if (!tokenizer)
-        return;
-    token_map_finish(&tokenizer->symbols.words);
-    merge_table_finish(&tokenizer->merges);
-    special_finish(&tokenizer->specials);
-    splitter_close(tokenizer->splitter);
-    word_cache_destroy(tokenizer->cache);
-    arena_finish(&tokenizer->arena);
-    free(tokenizer);
 }
 
 // --- Encoding ---

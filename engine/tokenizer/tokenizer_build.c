@@ -1,5 +1,6 @@
 // Builds a tokenizer from a vocabulary: resolves merges to ids, finds which words are tokens as they stand,
 // and prepares what encoding and decoding look up.
+#include "engine/file/gguf.h"
 #include "engine/tokenizer/byte_alphabet.h"
 #include "engine/tokenizer/tokenizer_parts.h"
 #include "engine/tokenizer/vocabulary.h"
@@ -334,6 +335,21 @@ static bool build_tokenizer(struct builder *builder)
     return find_whole_words(builder) && make_pieces(tokenizer) && add_specials(tokenizer);
 }
 
+// --- Open, close ---
+
+void tokenizer_close(struct tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    token_map_finish(&tokenizer->symbols.words);
+    merge_table_finish(&tokenizer->merges);
+    special_finish(&tokenizer->specials);
+    splitter_close(tokenizer->splitter);
+    word_cache_destroy(tokenizer->cache);
+    arena_finish(&tokenizer->arena);
+    free(tokenizer);
+}
+
 enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vocabulary, struct error *error)
 {
     *tokenizer = NULL;
@@ -357,4 +373,24 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
     vocabulary->splitter = NULL;
     *tokenizer = created;
     return STATUS_OK;
+}
+
+enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf, const char *pre,
+                           struct error *error)
+{
+    struct vocabulary vocabulary = {0};
+    *tokenizer = NULL;
+    // A file that sheaf made from a folder has both; tokenizer.json says more.
+    bool json = gguf_has(gguf, "tokenizer.huggingface.json");
+    if (!json && !gguf_has(gguf, "tokenizer.ggml.model"))
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "%s: there is no tokenizer: a folder needs tokenizer.json, a GGUF file the key "
+                         "tokenizer.ggml.model",
+                         gguf_path(gguf));
+    enum status status = json ? vocabulary_read_json(&vocabulary, gguf, pre, error)
+                              : vocabulary_read_gguf(&vocabulary, gguf, pre, error);
+    if (status == STATUS_OK)
+        status = tokenizer_create(tokenizer, &vocabulary, error);
+    vocabulary_finish(&vocabulary);
+    return status == STATUS_OK ? status : error_prefix(error, "%s", gguf_path(gguf));
 }

@@ -4,6 +4,7 @@
 // WORD_MAX letters, computed from the rules as sets of words (the least solution of the rules as equations).
 #include "engine/grammar/grammar.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/matcher_copy.h"
 
 #include <stdlib.h>
 
@@ -45,20 +46,14 @@ struct rule_set {
     struct language languages[RULES_MAX];
 };
 
-static void check(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
 // ---- the rules ----
 
-struct reading {
+struct reference_input {
     const uint8_t *data;
     size_t size;
 };
 
-static unsigned read_below(struct reading *reading, unsigned n)
+static unsigned read_below(struct reference_input *reading, unsigned n)
 {
     if (reading->size == 0)
         return 0;
@@ -66,7 +61,7 @@ static unsigned read_below(struct reading *reading, unsigned n)
     return *reading->data++ % n;
 }
 
-static int read_node(struct reading *reading, struct rule_set *rules, int depth)
+static int read_node(struct reference_input *reading, struct rule_set *rules, int depth)
 {
     int at = rules->n_nodes++;
     bool is_leaf = depth == 0 || reading->size == 0 || rules->n_nodes + 2 >= NODES_MAX;
@@ -270,27 +265,27 @@ static void write_rules(const struct rule_set *rules, enum notation notation, st
 
 // ---- the comparison ----
 
-static void compare(struct matcher *matcher, const struct language *language, int word)
+static void compare_matcher(struct matcher *matcher, const struct language *language, int word)
 {
     struct error error = {0};
     bool may_end;
     if (matcher_may_end(matcher, &may_end, &error) != STATUS_OK) {
-        check(error.code == ERROR_LIMIT_EXCEEDED);
+        fuzz_check(error.code == ERROR_LIMIT_EXCEEDED);
         return;
     }
-    check(may_end == contains(&language->words, word));
+    fuzz_check(may_end == contains(&language->words, word));
     for (int letter = 0; letter < 2 && n_letters(word) < WORD_MAX; letter++) {
         struct matcher copy;
         size_t n_accepted;
         int longer = 2 * (word + 1) + letter - 1;
-        check(matcher_copy(&copy, matcher, &error) == STATUS_OK);
+        fuzz_check(matcher_copy(&copy, matcher));
         if (matcher_accept_bytes(&copy, (struct text){letter ? "b" : "a", 1}, &n_accepted, &error) !=
             STATUS_OK) {
-            check(error.code == ERROR_LIMIT_EXCEEDED);
+            fuzz_check(error.code == ERROR_LIMIT_EXCEEDED);
         } else {
-            check(n_accepted == contains(&language->beginnings, longer));
+            fuzz_check(n_accepted == contains(&language->beginnings, longer));
             if (n_accepted)
-                compare(&copy, language, longer);
+                compare_matcher(&copy, language, longer);
         }
         matcher_finish(&copy);
     }
@@ -302,13 +297,13 @@ static void compare_grammar(const struct grammar *grammar, const struct language
     struct matcher matcher;
     struct error error = {0};
     if (recognizer_create(&recognizer, grammar, NULL, &error) != STATUS_OK) {
-        check(error.code == ERROR_LIMIT_EXCEEDED);
+        fuzz_check(error.code == ERROR_LIMIT_EXCEEDED);
         return;
     }
     if (matcher_init(&matcher, recognizer, &error) == STATUS_OK)
-        compare(&matcher, language, 0);
+        compare_matcher(&matcher, language, 0);
     else
-        check(error.code == ERROR_LIMIT_EXCEEDED);
+        fuzz_check(error.code == ERROR_LIMIT_EXCEEDED);
     matcher_finish(&matcher);
     recognizer_destroy(recognizer);
 }
@@ -319,16 +314,16 @@ static void compare_notation(const struct rule_set *rules, enum notation notatio
     struct grammar *grammar;
     struct error error = {0};
     write_rules(rules, notation, &source);
-    check(!source.failed);
+    fuzz_check(!source.failed);
     struct text text = {source.data, source.size};
     enum status status = notation == GBNF   ? grammar_compile_gbnf(&grammar, text, NULL, &error)
                          : notation == LARK ? grammar_compile_lark(&grammar, text, NULL, &error)
                                             : grammar_compile_regex(&grammar, text, NULL, &error);
     if (status == STATUS_OK) {
-        check(rules->languages[0].derives);
+        fuzz_check(rules->languages[0].derives);
         compare_grammar(grammar, &rules->languages[0]);
     } else {
-        check(!rules->languages[0].derives || error.code == ERROR_LIMIT_EXCEEDED);
+        fuzz_check(!rules->languages[0].derives || error.code == ERROR_LIMIT_EXCEEDED);
     }
     grammar_destroy(grammar);
     buffer_finish(&source);
@@ -336,7 +331,7 @@ static void compare_notation(const struct rule_set *rules, enum notation notatio
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct reading reading = {data, size};
+    struct reference_input reading = {data, size};
     struct rule_set rules = {0};
     rules.n_rules = 1 + (int)read_below(&reading, RULES_MAX);
     for (int i = 0; i < rules.n_rules; i++)

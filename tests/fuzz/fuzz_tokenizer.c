@@ -62,16 +62,16 @@ static const struct tokenizer *tokenizer_number(size_t number)
     static struct tokenizer *tokenizers[TOKENIZERS_MAX];
     static size_t n_tokenizers;
     if (n_tokenizers == 0) {
-        const struct splitter_definition *definition;
         tokenizers[n_tokenizers++] = make_spm();
-        for (size_t i = 0; (definition = splitter_definition_at(i)) && n_tokenizers < TOKENIZERS_MAX; i++)
+        for (const struct splitter_definition *definition = splitter_definitions;
+             definition->traits.name && n_tokenizers < TOKENIZERS_MAX; definition++)
             tokenizers[n_tokenizers++] = make_bpe(definition->traits.name);
     }
     return tokenizers[number % n_tokenizers];
 }
 
-static void encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
-                   struct buffer *decoded)
+static void encode_and_decode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
+                              struct buffer *decoded)
 {
     struct token_array ids = {0};
     struct error error;
@@ -103,7 +103,7 @@ static void encode_text(const struct tokenizer *tokenizer, struct text text, uns
 {
     struct buffer decoded = {0}, expected = {0};
     buffer_add_text(&expected, text);
-    encode(tokenizer, text, flags, &decoded);
+    encode_and_decode(tokenizer, text, flags, &decoded);
     if (tokenizer_strips_first_space(tokenizer)) {
         drop_blanks(&decoded);
         drop_blanks(&expected);
@@ -134,8 +134,8 @@ static void open_vocabulary(struct text bytes)
     close(file);
     for (size_t i = 0; tokenizer && i < sizeof texts / sizeof *texts; i++) {
         struct buffer decoded = {0};
-        encode(tokenizer, text_from_string(texts[i]), TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL,
-               &decoded);
+        encode_and_decode(tokenizer, text_from_string(texts[i]),
+                          TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, &decoded);
         buffer_finish(&decoded);
     }
     tokenizer_close(tokenizer);

@@ -1,6 +1,8 @@
 // Matchers: random grammars against languages found by enumeration, masks against tokens tried one by one,
 // JSON spellings.
 #include "engine/grammar/grammar.h"
+#include "tests/matcher_copy.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,13 +13,7 @@
 
 #include <cmocka.h>
 
-static uint32_t random_state;
-
-static unsigned random_below(unsigned limit)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % limit;
-}
+static uint64_t random_state;
 
 // Languages up to TEXT_MAX letters of {a, b}: one bool a text, in the order of length, then of letters.
 enum { TEXT_MAX = 7, N_TEXTS = (1 << (TEXT_MAX + 1)) - 1, N_SYMBOLS = 14, N_NONTERMINALS = 4 };
@@ -53,7 +49,7 @@ struct definition {
     bool language[N_TEXTS];
 };
 
-struct sample {
+struct grammar_sample {
     struct definition symbols[N_SYMBOLS]; // the first N_NONTERMINALS may be used by all
     struct grammar *grammar;
 };
@@ -111,7 +107,7 @@ static void enumerate(struct definition *all, struct definition *definition, boo
     add_language(definition->language, language, changed);
 }
 
-static void build_symbol(struct rules *rules, struct sample *sample, struct definition *definition)
+static void build_symbol(struct rules *rules, struct grammar_sample *sample, struct definition *definition)
 {
     uint32_t children[3];
     for (unsigned i = 0; i < definition->n_children; i++)
@@ -128,24 +124,27 @@ static void build_symbol(struct rules *rules, struct sample *sample, struct defi
 
 // Nonterminals choose among later symbols; those are letters, sequences, choices and repetitions of earlier
 // ones.
-static void make_sample(struct sample *sample)
+static void make_sample(struct grammar_sample *sample)
 {
     static const char *const letters[] = {"a", "b", "", "ab"};
     struct rules *rules = rules_create(NULL);
-    *sample = (struct sample){0};
+    *sample = (struct grammar_sample){0};
     for (int i = 0; i < N_NONTERMINALS; i++)
         sample->symbols[i].symbol = rules_nonterminal(rules);
     for (int i = N_NONTERMINALS; i < N_SYMBOLS; i++) {
         struct definition *definition = &sample->symbols[i];
-        definition->shape = i < N_NONTERMINALS + 2 ? SHAPE_LETTERS : (enum shape)(random_below(4) % 4);
-        definition->letters = i < N_NONTERMINALS + 2 ? letters[i - N_NONTERMINALS] : letters[random_below(4)];
+        definition->shape =
+            i < N_NONTERMINALS + 2 ? SHAPE_LETTERS : (enum shape)(random_below(&random_state, 4) % 4);
+        definition->letters =
+            i < N_NONTERMINALS + 2 ? letters[i - N_NONTERMINALS] : letters[random_below(&random_state, 4)];
         definition->n_children = definition->shape == SHAPE_LETTERS  ? 0
                                  : definition->shape == SHAPE_REPEAT ? 1
-                                                                     : 1 + random_below(3);
+                                                                     : 1 + random_below(&random_state, 3);
         for (unsigned k = 0; k < definition->n_children; k++)
-            definition->children[k] = (int)random_below((unsigned)i);
-        definition->min = random_below(3);
-        definition->max = random_below(2) ? EXPRESSION_UNBOUNDED : definition->min + random_below(3);
+            definition->children[k] = (int)random_below(&random_state, (unsigned)i);
+        definition->min = random_below(&random_state, 3);
+        definition->max = random_below(&random_state, 2) ? EXPRESSION_UNBOUNDED
+                                                         : definition->min + random_below(&random_state, 3);
         if (definition->max == 0)
             definition->max = 1;
         build_symbol(rules, sample, definition);
@@ -153,10 +152,10 @@ static void make_sample(struct sample *sample)
     for (int i = 0; i < N_NONTERMINALS; i++) {
         struct definition *definition = &sample->symbols[i];
         definition->shape = SHAPE_CHOICE;
-        definition->n_children = 1 + random_below(3);
+        definition->n_children = 1 + random_below(&random_state, 3);
         uint32_t children[3];
         for (unsigned k = 0; k < definition->n_children; k++) {
-            definition->children[k] = (int)(1 + random_below(N_SYMBOLS - 1));
+            definition->children[k] = (int)(1 + random_below(&random_state, N_SYMBOLS - 1));
             children[k] = sample->symbols[definition->children[k]].symbol;
         }
         rules_define(rules, definition->symbol, rules_choice(rules, children, definition->n_children));
@@ -171,7 +170,7 @@ static void make_sample(struct sample *sample)
     }
 }
 
-static bool accepts(struct recognizer *recognizer, const char *text, bool *is_prefix)
+static bool accepts_text(struct recognizer *recognizer, const char *text, bool *is_prefix)
 {
     struct matcher matcher;
     struct error error;
@@ -186,7 +185,7 @@ static bool accepts(struct recognizer *recognizer, const char *text, bool *is_pr
     return *is_prefix && may_end;
 }
 
-static void check_language(unsigned seed, const struct sample *sample, struct recognizer *recognizer)
+static void check_language(unsigned seed, const struct grammar_sample *sample, struct recognizer *recognizer)
 {
     const bool *language = sample->symbols[0].language;
     bool has_prefix[N_TEXTS] = {false};
@@ -199,7 +198,7 @@ static void check_language(unsigned seed, const struct sample *sample, struct re
         char spelled[TEXT_MAX + 1];
         bool is_prefix;
         spell(text, spelled);
-        if (accepts(recognizer, spelled, &is_prefix) != language[text])
+        if (accepts_text(recognizer, spelled, &is_prefix) != language[text])
             fail_msg("seed %u: '%s' should %sbe accepted", seed, spelled, language[text] ? "" : "not ");
         if (has_prefix[text] && !is_prefix)
             fail_msg("seed %u: '%s' should be a prefix", seed, spelled);
@@ -208,7 +207,7 @@ static void check_language(unsigned seed, const struct sample *sample, struct re
 
 static void random_grammars_accept_what_enumeration_finds(void **state)
 {
-    static struct sample sample;
+    static struct grammar_sample sample;
     unsigned n_compiled = 0;
     for (unsigned seed = 0; seed < 400; seed++) {
         random_state = seed;
@@ -257,8 +256,9 @@ static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N
         size_t size = 0;
         if (i < (int)(sizeof fixed / sizeof *fixed))
             memcpy(bytes[i], fixed[i], size = strlen(fixed[i]));
-        for (unsigned n = i < (int)(sizeof fixed / sizeof *fixed) ? 0 : 1 + random_below(3); n > 0; n--) {
-            const char *piece = pieces[random_below(sizeof pieces / sizeof *pieces)];
+        for (unsigned n = i < (int)(sizeof fixed / sizeof *fixed) ? 0 : 1 + random_below(&random_state, 3);
+             n > 0; n--) {
+            const char *piece = pieces[random_below(&random_state, sizeof pieces / sizeof *pieces)];
             if (size + strlen(piece) <= 4) {
                 memcpy(bytes[i] + size, piece, strlen(piece));
                 size += strlen(piece);
@@ -277,7 +277,7 @@ static void check_mask(struct matcher *matcher, const uint32_t *mask)
     for (uint32_t token = 0; token < N_TOKENS; token++) {
         struct matcher copy;
         bool accepted;
-        assert_int_equal(matcher_copy(&copy, matcher, &error), STATUS_OK);
+        assert_true(matcher_copy(&copy, matcher));
         assert_int_equal(matcher_accept_token(&copy, token, &accepted, &error), STATUS_OK);
         if (accepted != (mask[token / 32] >> token % 32 & 1))
             fail_msg("token %u after '%.*s'", token, (int)matcher->bytes.size, matcher->bytes.data);
@@ -304,7 +304,8 @@ static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary 
         if (n_allowed == 0)
             break; // possible: this vocabulary can't spell every text
         bool accepted;
-        assert_int_equal(matcher_accept_token(&matcher, allowed[random_below(n_allowed)], &accepted, &error),
+        assert_int_equal(matcher_accept_token(&matcher, allowed[random_below(&random_state, n_allowed)],
+                                              &accepted, &error),
                          STATUS_OK);
         assert_true(accepted);
     }
@@ -423,7 +424,7 @@ static bool json_accepts(const char *pattern, const char *spelled)
     uint32_t symbol = rules_terminal(rules, expression, TERMINAL_JSON_STRING);
     assert_int_equal(grammar_create(&grammar, rules, symbol, &error), STATUS_OK);
     assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
-    bool is_prefix, accepted = accepts(recognizer, spelled, &is_prefix);
+    bool is_prefix, accepted = accepts_text(recognizer, spelled, &is_prefix);
     recognizer_destroy(recognizer);
     grammar_destroy(grammar);
     return accepted;
@@ -565,10 +566,10 @@ static void nothing_is_allowed_that_leads_nowhere(void **state)
     uint32_t symbol = rules_terminal(rules, expression_both(pool, odd, even), TERMINAL_TEXT);
     assert_int_equal(grammar_create(&grammar, rules, symbol, &error), STATUS_OK);
     assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
-    assert_true(accepts(recognizer, "yb", &is_prefix));
-    accepts(recognizer, "x", &is_prefix);
+    assert_true(accepts_text(recognizer, "yb", &is_prefix));
+    accepts_text(recognizer, "x", &is_prefix);
     assert_false(is_prefix);
-    accepts(recognizer, "a", &is_prefix);
+    accepts_text(recognizer, "a", &is_prefix);
     assert_false(is_prefix);
     recognizer_destroy(recognizer);
     grammar_destroy(grammar);
@@ -600,8 +601,8 @@ static void ten_thousand_choices_compile(void **state)
     assert_int_equal(grammar_compile_choice(&grammar, choices, N_CHOICES, NULL, &error), STATUS_OK);
     assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
     for (size_t i = 0; i < N_CHOICES; i += 999)
-        assert_true(accepts(recognizer, bytes[i], &is_prefix));
-    assert_false(accepts(recognizer, "category 0 of a long list: label", &is_prefix));
+        assert_true(accepts_text(recognizer, bytes[i], &is_prefix));
+    assert_false(accepts_text(recognizer, "category 0 of a long list: label", &is_prefix));
     assert_true(is_prefix);
     recognizer_destroy(recognizer);
     grammar_destroy(grammar);

@@ -113,8 +113,8 @@ static void add_pieces(void *context, const char *data, const size_t *sizes, siz
         add_piece(context, data, sizes[i]);
 }
 
-static void cut(struct split_pattern **patterns, size_t n_patterns, const char *data, size_t size,
-                struct pieces *pieces)
+static void cut_text(struct split_pattern **patterns, size_t n_patterns, const char *data, size_t size,
+                     struct pieces *pieces)
 {
     if (n_patterns == 0) {
         add_piece(pieces, data, size);
@@ -125,9 +125,9 @@ static void cut(struct split_pattern **patterns, size_t n_patterns, const char *
         size_t start, end;
         assert_true(split_pattern_find(patterns[0], (struct text){data, size}, at, &start, &end));
         if (start > at)
-            cut(patterns + 1, n_patterns - 1, data + at, start - at, pieces);
+            cut_text(patterns + 1, n_patterns - 1, data + at, start - at, pieces);
         if (end > start)
-            cut(patterns + 1, n_patterns - 1, data + start, end - start, pieces);
+            cut_text(patterns + 1, n_patterns - 1, data + start, end - start, pieces);
         at = end;
     }
 }
@@ -195,7 +195,7 @@ static void hand_written_patterns_cut_as_their_regular_expressions(void **state)
             make_text(&text);
             struct pieces got = {.text = text.data}, expected = {.text = text.data};
             assert_true(splitter_run(splitter, (struct text){text.data, text.size}, add_pieces, &got));
-            cut(patterns, n_patterns, text.data, text.size, &expected);
+            cut_text(patterns, n_patterns, text.data, text.size, &expected);
             assert_same(originals[o].name, &got, &expected, round);
         }
         buffer_finish(&text);
@@ -207,8 +207,8 @@ static void hand_written_patterns_cut_as_their_regular_expressions(void **state)
 
 static void every_hand_written_pre_tokenizer_is_tested_here(void **state)
 {
-    const struct splitter_definition *definition;
-    for (size_t i = 0; (definition = splitter_definition_at(i)); i++) {
+    for (const struct splitter_definition *definition = splitter_definitions; definition->traits.name;
+         definition++) {
         bool written_by_hand = true, tested = false;
         for (size_t j = 0; j < definition->n_stages; j++)
             written_by_hand &= definition->stages[j]->end != NULL;
@@ -275,9 +275,9 @@ static void aliases_mean_the_same_and_unknown_names_are_refused(void **state)
 
 static void invalid_utf_8_is_cut_into_whole_bytes(void **state)
 {
-    const struct splitter_definition *definition;
     random_state = random_seed(11);
-    for (size_t i = 0; (definition = splitter_definition_at(i)); i++) {
+    for (const struct splitter_definition *definition = splitter_definitions; definition->traits.name;
+         definition++) {
         struct splitter *splitter;
         struct error error;
         assert_int_equal(splitter_open(&splitter, text_from_string(definition->traits.name), &error),
@@ -306,13 +306,13 @@ static void long_texts_of_anything_are_cut_in_one_pass(void **state)
     static const char *const units[] = {"a",   "A",  " ",   "\n", "1",    "'",  ".",   "中",
                                         "中A", " a", "\n ", "́",   "\xFF", "'s", "\x01"};
     enum { SIZE = 1 << 18 };
-    const struct splitter_definition *definition;
     struct buffer text = {0};
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
         buffer_clear(&text);
         while (text.size < SIZE)
             buffer_add_string(&text, units[u]);
-        for (size_t i = 0; (definition = splitter_definition_at(i)); i++) {
+        for (const struct splitter_definition *definition = splitter_definitions; definition->traits.name;
+             definition++) {
             struct splitter *splitter;
             struct error error;
             size_t n_pieces = 0;
