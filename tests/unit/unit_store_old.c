@@ -49,7 +49,7 @@ static void execute(sqlite3 *sqlite, const char *sql)
 }
 
 // The rows of a query, columns joined by |, rows by line feeds. The caller finishes it.
-static struct buffer ask(sqlite3 *sqlite, const char *sql)
+static struct buffer query_text(sqlite3 *sqlite, const char *sql)
 {
     sqlite3_stmt *statement = NULL;
     struct buffer rows = {0};
@@ -70,7 +70,7 @@ static struct buffer ask(sqlite3 *sqlite, const char *sql)
 
 static void assert_answer(struct store *store, const char *sql, const char *expected)
 {
-    struct buffer rows = ask(store->database.sqlite, sql);
+    struct buffer rows = query_text(store->database.sqlite, sql);
     if (strcmp(rows.size ? rows.data : "", expected) != 0)
         fail_msg("%s\ngot:\n%s\nexpected:\n%s", sql, rows.data, expected);
     buffer_finish(&rows);
@@ -110,8 +110,8 @@ static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
         "SELECT type, name, tbl_name, iif(type = 'table', '', sql) FROM sqlite_schema ORDER BY 1, 2";
     make_version(1, "");
     struct store *old = open_store();
-    struct buffer old_columns = ask(old->database.sqlite, columns),
-                  old_others = ask(old->database.sqlite, others);
+    struct buffer old_columns = query_text(old->database.sqlite, columns),
+                  old_others = query_text(old->database.sqlite, others);
     store_close(old);
     fresh_path(NULL);
     struct store *new = open_store();
@@ -143,7 +143,7 @@ static void a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_d
     store_close(store);
 }
 
-static void count(void *context, const struct claimed_job *claimed)
+static void count_claim(void *context, const struct claimed_job *claimed)
 {
     int *n = context;
     *n += claimed->crashes == 0 && claimed->record.size == 2;
@@ -163,7 +163,8 @@ static void the_queue_of_a_version_1_store_goes_on(void **state)
     assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
     int n = 0;
     size_t n_claimed;
-    assert_int_equal(store_claim(store, (struct text){0}, 10, count, &n, &n_claimed, &error), STATUS_OK);
+    assert_int_equal(store_claim(store, (struct text){0}, 10, count_claim, &n, &n_claimed, &error),
+                     STATUS_OK);
     assert_int_equal(n_claimed, 2);
     assert_int_equal(n, 2);
     assert_answer(store, "SELECT job_id, status, attempts, priority, deadline_us FROM jobs",
@@ -296,8 +297,9 @@ static void a_status_that_is_none_is_refused_without_an_index_of_the_list(void *
         static const char wrong[] = "UPDATE jobs SET status = 'finished'";
         assert_int_equal(sqlite3_exec(sqlite, wrong, NULL, NULL, NULL), SQLITE_CONSTRAINT_CHECK);
         struct buffer plan =
-            ask(sqlite, "EXPLAIN INSERT INTO jobs (dataset, job_id, custom_id, status, topic, finished_at_us)"
-                        " VALUES ('a', '6', '6', 'done', 't', 1)");
+            query_text(sqlite,
+                       "EXPLAIN INSERT INTO jobs (dataset, job_id, custom_id, status, topic, finished_at_us)"
+                       " VALUES ('a', '6', '6', 'done', 't', 1)");
         assert_non_null(strstr(plan.data, "IdxInsert"));
         assert_null(strstr(plan.data, "OpenEphemeral"));
         buffer_finish(&plan);
@@ -390,14 +392,14 @@ static void compacting_changes_no_sum(void **state)
     add_steps(store, 11000, 100);
     add_steps(store, 20, 101);
     add_steps(store, 20, 500);
-    struct buffer before = ask(store->database.sqlite, sums);
+    struct buffer before = query_text(store->database.sqlite, sums);
     compact_all(store, 400 * hour_us);
     assert_answer(store, sums, before.data);
     assert_answer(store, "SELECT count(*) FROM jobs UNION ALL SELECT count(*) FROM steps", "50\n20\n");
     // Late rows of an hour that was compacted before are added to its sums.
     add_jobs(store, "k", "'jobs'", 20000, 7, 100);
     add_steps(store, 7, 100);
-    struct buffer again = ask(store->database.sqlite, sums);
+    struct buffer again = query_text(store->database.sqlite, sums);
     compact_all(store, 600 * hour_us);
     assert_answer(store, sums, again.data);
     assert_answer(store, "SELECT count(*) FROM jobs UNION ALL SELECT count(*) FROM steps", "0\n0\n");
@@ -428,7 +430,7 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
     assert_int_equal(store_collected(store, TEXT("collected"), &error), STATUS_OK);
     // some are missing: nothing is said
     assert_int_equal(store_collected(store, TEXT("unfinished"), &error), STATUS_OK);
-    struct buffer before = ask(store->database.sqlite, sums);
+    struct buffer before = query_text(store->database.sqlite, sums);
     compact_all(store, clock_wall_us() - hour_us); // collected a moment ago
     assert_answer(store, "SELECT dataset, count(*) FROM jobs GROUP BY 1",
                   "collected|12000\nuncollected|20\nunfinished|21\n");
@@ -516,6 +518,24 @@ static void steps_beyond_the_newest_become_sums_as_they_come(void **state)
     store_close(store);
 }
 
+static void recording_a_step_reads_none_of_those_before(void **state)
+{
+    (void)state;
+    struct store *store = open_store();
+    add_steps(store, STORE_STEPS_KEPT / 10, 100);
+    store->worker = 1;
+    const struct step_figures step = {.finished_us = 101 * hour_us, .n_sequences = 4, .n_generated = 4};
+    const struct store_record record = {.steps = &step, .n_steps = 1};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    for (int i = 0; i < store->database.n_statements; i++) {
+        int n_steps =
+            sqlite3_stmt_status(store->database.statements[i].statement, SQLITE_STMTSTATUS_VM_STEP, 0);
+        if (n_steps > 1000) // instructions of SQLite's machine
+            fail_msg("%d instructions: %s", n_steps, store->database.statements[i].sql);
+    }
+    store_close(store);
+}
+
 static int64_t file_size(void)
 {
     FILE *file = fopen(path, "rb");
@@ -561,6 +581,7 @@ int main(void)
                                fresh_path),
         cmocka_unit_test_setup(one_call_compacts_many_small_datasets, fresh_path),
         cmocka_unit_test_setup(steps_beyond_the_newest_become_sums_as_they_come, fresh_path),
+        cmocka_unit_test_setup(recording_a_step_reads_none_of_those_before, fresh_path),
         cmocka_unit_test_setup(the_file_stops_growing_when_old_rows_go, fresh_path),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
