@@ -1,14 +1,16 @@
 // Writes a table of a SQLite database, of any columns without types. Rows are kept in SQLite's temporary file
-// until table_insert_complete puts them into the database in one transaction, in place of a table of that
-// name: others see the old table or the whole new one. Thread: main.
+// until table_insert_complete writes them to the database in one transaction, replacing a table of that name:
+// readers see the old table or the complete new one. Thread: main.
 #pragma once
 
 #include "schemas/value.h"
 
+enum { TABLE_INSERT_COLUMNS_MAX = 2000 }; // SQLITE_MAX_COLUMN, unless SQLite is built with another
+
 struct table_insert;
 
-// Refuses a table or view of that name that this writer did not make, before anything is computed: it has no
-// column whose name ends in `marker`. A file or a table that is missing is right.
+// Refuses a table or view of that name that this writer did not create (no column's name ends in `marker`),
+// before anything is computed. A missing file or table is accepted.
 enum status table_insert_check(const char *path, const char *table, const char *marker,
                                struct error *error) WARN_UNUSED;
 enum status table_insert_open(struct table_insert **insert, const char *path, const char *table,

@@ -30,7 +30,7 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
         return STATUS_OK;
     annotate->gold.column = find_gold(annotate, name, &property);
     struct text gold = annotate->gold.name, nearest = table_columns_nearest(columns, gold);
-    if (annotate->gold.column == columns->n)
+    if (columns->n && annotate->gold.column == columns->n)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: there is no column \"%.*s\"%s%.*s",
                          (int)gold.size, gold.data, nearest.data ? "; the nearest is " : "",
                          (int)nearest.size, nearest.data ? nearest.data : "");

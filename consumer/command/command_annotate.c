@@ -211,6 +211,9 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = runtime_check_model(settings->model.path, error);
     if (status == STATUS_OK)
         status = table_reader_open(&annotate->reader, &annotate->source, error);
+    if (status == STATUS_OK && table_reader_columns(annotate->reader)->n == 0)
+        log_write(LOG_WARNING, "%s is empty: a table without rows, whose columns are not known",
+                  table_reader_name(annotate->reader));
     if (status == STATUS_OK)
         status = open_prompt(annotate, error);
     if (status == STATUS_OK)

@@ -45,7 +45,8 @@ static enum status fill_buffer(struct input_lines *lines, struct error *error)
 // A byte order mark belongs to the file, not to its first line.
 static enum status skip_mark(struct input_lines *lines, struct text *line, struct error *error)
 {
-    if (line->size >= 3 && memcmp(line->data, "\xEF\xBB\xBF", 3) == 0) {
+    lines->has_mark = line->size >= 3 && memcmp(line->data, "\xEF\xBB\xBF", 3) == 0;
+    if (lines->has_mark) {
         line->data += 3;
         line->size -= 3;
         lines->line_bytes -= 3;

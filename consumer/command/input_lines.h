@@ -21,6 +21,7 @@ struct input_lines {
     uint64_t hash;       // of the lines returned, each one's the seed of the next one's
     uint64_t line_bytes; // of the line returned last, without its line feed
     bool has_feed;       // the line returned last ends in a line feed: it is not the rest of the source
+    bool has_mark;       // the source begins with a byte order mark; known with the first line
 };
 
 // From the beginning of the source, which stays the caller's.

@@ -136,8 +136,8 @@ static enum status gzip_read(struct input_source *source, char *bytes, size_t n_
     struct gzip_stream *gzip = source->gzip;
     enum status status = STATUS_OK;
     gzip->zlib.next_out = (unsigned char *)bytes;
-    gzip->zlib.avail_out = (unsigned)(n_max < COPY_BYTES ? n_max : COPY_BYTES);
-    while (status == STATUS_OK && !gzip->has_ended && gzip->zlib.next_out == (unsigned char *)bytes) {
+    gzip->zlib.avail_out = (unsigned)n_max;
+    while (status == STATUS_OK && !gzip->has_ended && gzip->zlib.avail_out) {
         status = gzip->zlib.avail_in ? STATUS_OK : gzip_fill(source, error);
         if (status == STATUS_OK && !gzip->has_ended)
             status = gzip_inflate(source, error);

@@ -22,12 +22,40 @@ static enum status refuse_prompt(struct error *error, const char *what)
 
 // ---- templates against the table's columns ----
 
+enum { HINT_COLUMNS = 8 };
+
 struct check {
     struct row_prompt *prompt;
     const char *path;
     struct error *error;
     enum status status;
 };
+
+// Ends the message about a name that is no column: the column that was meant, or else the first ones, which
+// show a wrong delimiter too.
+static void add_hint(struct buffer *hint, const struct table_columns *columns, struct text name)
+{
+    for (size_t i = 0; i < columns->n; i++) { // {{ a.b }} and {{ a-b }} are read as an "a"
+        struct text column = columns->names[i];
+        if (column.size > name.size + 1 && memchr(".- ", column.data[name.size], 3) &&
+            memcmp(column.data, name.data, name.size) == 0) {
+            buffer_add_format(hint, "; \"%.*s\" is row['%.*s']", (int)column.size, column.data,
+                              (int)column.size, column.data);
+            return;
+        }
+    }
+    struct text nearest = table_columns_nearest(columns, name);
+    if (nearest.data) {
+        buffer_add_format(hint, "; the nearest is \"%.*s\"", (int)nearest.size, nearest.data);
+        return;
+    }
+    buffer_add_string(hint, "; the table has");
+    for (size_t i = 0; i < columns->n && i < HINT_COLUMNS; i++)
+        buffer_add_format(hint, "%s\"%.*s\"", i ? ", " : " ", (int)columns->names[i].size,
+                          columns->names[i].data);
+    if (columns->n > HINT_COLUMNS)
+        buffer_add_format(hint, " and %zu others", columns->n - HINT_COLUMNS);
+}
 
 static void use_column(struct check *check, const struct template_mention *mention, struct text name)
 {
@@ -39,11 +67,14 @@ static void use_column(struct check *check, const struct template_mention *menti
         check->prompt->read.is_used[column] = true;
         return;
     }
-    struct text nearest = table_columns_nearest(columns, name);
-    check->status = error_set(check->error, STATUS_REFUSE, ERROR_TEMPLATE,
-                              "%s: line %u: there is no column \"%.*s\"%s%.*s%s", check->path, mention->line,
-                              (int)name.size, name.data, nearest.data ? "; the nearest is \"" : "",
-                              (int)nearest.size, nearest.data ? nearest.data : "", nearest.data ? "\"" : "");
+    if (!columns->n) // an empty table
+        return;
+    struct buffer hint = {0};
+    add_hint(&hint, columns, name);
+    check->status =
+        error_set(check->error, STATUS_REFUSE, ERROR_TEMPLATE, "%s: line %u: there is no column \"%.*s\"%s",
+                  check->path, mention->line, (int)name.size, name.data, hint.data ? hint.data : "");
+    buffer_finish(&hint);
 }
 
 static void check_mention(void *context, const struct template_mention *mention)

@@ -68,13 +68,12 @@ static enum status add_column(struct table_reader *reader, struct text name, str
     if (n == TABLE_COLUMNS_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: more than %d columns", file,
                          TABLE_COLUMNS_MAX);
-    if (!name.size)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                         "%s: column %zu has no name in the first line; without a header line: --no-header",
-                         file, n + 1);
     if (!utf8_valid(name.data, name.size))
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: the name of column %zu is not UTF-8", file,
                          n + 1);
+    if (name.size && memchr(name.data, 0, name.size))
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: the name of column %zu has a NUL: expected UTF-8, is it UTF-16?", file, n + 1);
     if (table_columns_find(&reader->columns, name) < n)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: two columns are named %.*s", file,
                          (int)name.size, name.data);
@@ -98,12 +97,21 @@ static enum status allocate_fields(struct table_reader *reader, struct error *er
     return reader->fields ? STATUS_OK : refuse_memory(reader, error);
 }
 
-// Of a header's field, or a number.
+// Of a header's field. One that is empty, as that of row numbers in many exports, has the column's number for
+// a name, as each has without a header.
 static enum status add_numbered(struct table_reader *reader, struct text name, struct error *error)
 {
     char number[INTEGER_TEXT_BYTES + 8];
+    bool has_name = name.size && !reader->wanted.no_header;
     snprintf(number, sizeof number, "column%zu", reader->columns.n + 1);
-    return add_column(reader, reader->wanted.no_header ? text_from_string(number) : name, error);
+    return add_column(reader, has_name ? name : text_from_string(number), error);
+}
+
+static enum status refuse_header(const struct table_reader *reader, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s: the first line names no column; without a header line: --no-header",
+                     table_reader_name(reader));
 }
 
 // ---- CSV, TSV ----
@@ -138,8 +146,14 @@ static enum status open_csv(struct table_reader *reader, struct error *error)
         status = csv_reader_next(reader->csv, &n, &row, error);
     if (status != STATUS_OK)
         return status == STATUS_REJECT ? (error->status = STATUS_REFUSE) : status;
+    bool is_named = reader->wanted.no_header; // an empty table without a header has no column
+    for (size_t i = 0; i < n; i++)
+        is_named |= row.fields[i].text.size > 0;
+    if (!row.fields && !is_named)
+        return check_columns(reader, 0, error);
+    if (!is_named)
+        return refuse_header(reader, error);
     n = row.fields && n == 0 ? 1 : n;
-    status = check_columns(reader, n, error);
     for (size_t i = 0; status == STATUS_OK && i < n; i++)
         status = add_numbered(reader, row.fields[i].text, error);
     if (status == STATUS_OK && !reader->wanted.no_header) {
@@ -217,12 +231,15 @@ static enum status open_unquoted(struct table_reader *reader, struct error *erro
     enum status status = input_lines_open(&reader->lines, &reader->source, error);
     if (status == STATUS_OK)
         status = input_lines_next(&reader->lines, &line, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && !reader->wanted.no_header)
         status = check_columns(reader, line.size, error);
-    reader->style.has_mark =
-        status == STATUS_OK && reader->lines.end >= 3 && memcmp(reader->lines.bytes, "\xEF\xBB\xBF", 3) == 0;
-    reader->style.has_carriage_returns = status == STATUS_OK && line.data[line.size - 1] == '\r';
+    reader->style.has_mark = reader->lines.has_mark;
+    reader->style.has_carriage_returns = status == STATUS_OK && line.size && line.data[line.size - 1] == '\r';
     line.size -= reader->style.has_carriage_returns;
+    if (line.size && memchr(line.data, '\r', line.size))
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: the first line has a CR without LF: lines end in LF or CRLF",
+                         table_reader_name(reader));
     while (status == STATUS_OK && line.data)
         status = add_numbered(reader, cut_field(reader, &line), error);
     if (status == STATUS_OK)
@@ -295,12 +312,13 @@ static enum status open_jsonl(struct table_reader *reader, struct error *error)
 {
     struct table_row row = {0};
     struct value object = {0};
-    bool more = true;
+    bool more = true, has_objects = false; // a file without a line is a table without columns
     enum status status = input_lines_open(&reader->lines, &reader->source, error);
     while (status == STATUS_OK && more) {
         status = next_object(reader, &object, &row, error);
         bool is_object = status == STATUS_OK && row.raw.data;
         more = is_object || status == STATUS_REJECT;
+        has_objects |= more;
         if (status == STATUS_REJECT && reader->columns.n)
             status = STATUS_OK;
         for (size_t i = 0; is_object && status == STATUS_OK && i < object.object.n_members; i++)
@@ -309,8 +327,9 @@ static enum status open_jsonl(struct table_reader *reader, struct error *error)
     }
     if (status == STATUS_REJECT) // the first line is none: a file of another format
         return error->status = STATUS_REFUSE;
-    if (status == STATUS_OK)
-        status = check_columns(reader, reader->columns.n, error);
+    if (status == STATUS_OK && has_objects && !reader->columns.n)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: expected a table, got objects without members", table_reader_name(reader));
     if (status == STATUS_OK)
         status = allocate_fields(reader, error);
     return status == STATUS_OK ? input_lines_rewind(&reader->lines, error) : status;

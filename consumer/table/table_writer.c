@@ -230,6 +230,10 @@ static enum status copy_names(struct table_writer *writer, struct error *error)
 enum status table_writer_check(const struct table_target *target, struct error *error)
 {
     size_t n_input = target->input->n, n = n_input + target->added->n;
+    if (target->format == TABLE_SQLITE && n > TABLE_INSERT_COLUMNS_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "a table of SQLite has at most %d columns: these are %zu, of them %zu of answers",
+                         TABLE_INSERT_COLUMNS_MAX, n, target->added->n);
     for (size_t i = 0; target->format == TABLE_SQLITE && i < n; i++) {
         struct text name = i < n_input ? target->input->names[i] : target->added->names[i - n_input];
         for (size_t j = 0; j < i; j++) {

@@ -22,8 +22,8 @@ struct table_target {
 
 enum status table_writer_open(struct table_writer **writer, const struct table_target *target,
                               struct error *error) WARN_UNUSED;
-// Two columns of one name but for the case of ASCII letters: one column to SQLite. STATUS_REFUSE, before
-// anything is computed.
+// STATUS_REFUSE, before anything is computed, where SQLite can't have these columns: too many, or two names
+// that differ in the case of ASCII letters alone.
 enum status table_writer_check(const struct table_target *target, struct error *error) WARN_UNUSED;
 // The row's fields and `added`, one for each column. A JSON line is kept byte for byte, with
 // is_verbatim a record of CSV; bytes (SQLite's BLOB) are

@@ -177,6 +177,43 @@ def columns_that_a_database_takes_for_one_are_refused_at_once(test):
 
 
 @case
+def columns_that_a_database_cannot_have_are_refused_at_once(test):
+    write_csv(test, "in.csv", [[f"c{i}" for i in range(1998)], ["x"] * 1998])
+    write(test, "first.jinja", "{{ c0 }}")
+    done = annotate(test, "in.csv", "--prompt", "first.jinja", "--into", "t", out="out.db", status=2)
+    assert "at most 2000 columns: these are 2001, of them 3 of answers" in done.err and not test.exists("out.db.db"), done
+    annotate(test, "in.csv", "--prompt", "first.jinja")
+    assert [len(row) for row in read_csv(test, "out.csv")] == [2001, 2001]
+
+
+@case
+def an_empty_table_is_written_where_the_input_has_no_header(test):
+    write(test, "in.jsonl", "")
+    for out, header in (("out.jsonl", b""), ("out.csv", b"label,sheaf_finish_reason,sheaf_error\n")):
+        done = annotate(test, "in.jsonl", "--choice", "a,b", "--evaluate", "gold", out=out)
+        assert "warning: in.jsonl is empty" in done.err and test.read(out) == header, done
+    annotate(test, "in.jsonl", "--into", "t", "--reorder", out="out.db")
+    assert test.query("SELECT count(*) FROM t", "out.db") == [(0,)]
+    assert "warning: in.jsonl is empty" in annotate(test, "in.jsonl", "--estimate").err
+    write(test, "in.csv", "")
+    annotate(test, "in.csv", "--no-header", out="none.csv")
+    assert test.read("none.csv") == b""
+    done = annotate(test, "in.csv", out="no.csv", status=1)  # a header is due
+    assert "expected a table, got an empty file" in done.err and not test.exists("no.csv"), done
+
+
+@case
+def a_column_without_a_name_is_read_by_its_number(test):
+    write(test, "in.csv", ",title\n0,a\n1,b\n")
+    write(test, "p.jinja", "{{ column1 }} {{ title }}")
+    annotate(test)
+    out = read_csv(test, "out.csv")
+    assert out[0][:2] == ["", "title"] and [row[:2] for row in out[1:]] == [["0", "a"], ["1", "b"]], out
+    annotate(test, out="out.jsonl")
+    assert [row["column1"] for row in test.answers("out.jsonl")] == ["0", "1"]
+
+
+@case
 def a_table_of_tabs_without_quoting_keeps_its_quotes(test):
     write(test, "in.tsv", 'title\ttext\n3" pipe\t"open\nb\tc\\d\n')
     annotate(test, "in.tsv", "--no-quotes", out="out.tsv")
@@ -323,6 +360,11 @@ def what_is_wrong_is_said_before_anything_runs(test):
     refused(["bad.jinja", "line 2", '"titel"', '"title"'], "--prompt", "bad.jinja")
     write(test, "member.jinja", "{{ row.txt }}")
     refused(['"txt"', '"text"'], "--prompt", "member.jinja")
+    write(test, "dot.csv", "title,a.b\nx,y\n")
+    write(test, "dot.jinja", "{{ a.b }}")
+    refused(["no column \"a\"; \"a.b\" is row['a.b']"], "--prompt", "dot.jinja", file="dot.csv")
+    write(test, "semicolon.csv", "title;text\nx;y\n")
+    refused(['no column "title"; the table has "title;text"'], file="semicolon.csv")
     write(test, "syntax.jinja", "{{ title")
     refused(["syntax.jinja", "line 1"], "--prompt", "syntax.jinja")
     refused(["--schema or --choice"], "--schema", "x", "--choice", "a")
@@ -351,12 +393,18 @@ def a_constraint_that_would_fail_each_row_is_refused_before_anything_runs(test):
     write(test, "format.json", json.dumps({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": kept}}}))
     write(test, "regex.json", json.dumps({"structured_outputs": {"regex": "(a"}}))
     write(test, "grammar.json", json.dumps({"structured_outputs": {"grammar": 'root ::= "a" other'}}))
+    tools = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in (("f", {"type": "object"}), ("g", kept))]
+    write(test, "tools.json", json.dumps({"tools": tools, "tool_choice": "required"}))
     before = sorted(os.listdir(test.folder))
     for given, words in ((["--schema", "type.json"], ["type.json: ", "type at /type"]),
                          (["--schema", "unique.json"], ["unique.json: ", "uniqueItems at /properties/tags/uniqueItems"]),
                          (["--parameters", "format.json"], ["format.json: response_format", "uniqueItems at /properties/tags/uniqueItems"]),
                          (["--parameters", "regex.json"], ["regex.json: structured_outputs", "regex"]),
                          (["--parameters", "grammar.json"], ["grammar.json: structured_outputs", "other"]),
+                         (["--parameters", "tools.json"],
+                          ["tools.json: tools[1].function.parameters: ", "uniqueItems at /properties/tags/uniqueItems"]),
+                         (["--parameters", "tools.json", "--tool-format", "glm-4.5"],
+                          ["tools.json: tools[1].function.parameters: ", "uniqueItems at /properties/tags/uniqueItems"]),
                          (["--choice", "a,\udcff"], ["--choice: a label is not UTF-8"])):
         for how in ([], ["--sample", "1"], ["--estimate"]):
             done = annotate(test, "in.csv", *given, *how, status=2)
@@ -422,7 +470,7 @@ def equal_rows_are_computed_once(test):
 
 
 @case
-def equal_rows_draw_for_themselves_unless_told_otherwise(test):
+def equal_rows_draw_for_themselves_by_default(test):
     write_csv(test, "in.csv", [["title", "text"]] + [["a", "b"]] * 8)
     annotate(test, "in.csv", "--temperature", "1", "--max-tokens", "20")
     drawn = [row[2] for row in read_csv(test, "out.csv")[1:]]

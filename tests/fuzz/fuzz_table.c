@@ -10,12 +10,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void require(bool condition)
-{
-    if (!condition)
-        abort();
-}
-
 // Of all fields but one.
 static uint64_t hash_row(const struct table_row *row, size_t n, size_t without, uint64_t hash)
 {
@@ -41,15 +35,15 @@ static struct found read_rows(struct table_reader *reader, struct table_writer *
         status = table_reader_next(reader, &row, &error);
         if (status == STATUS_OK && !row.fields)
             return found;
-        require(status == STATUS_OK || status == STATUS_REJECT);
+        fuzz_check(status == STATUS_OK || status == STATUS_REJECT);
         if (status == STATUS_REJECT) {
-            require(row.line > 0 || row.number == 0);
+            fuzz_check(row.line > 0 || row.number == 0);
             found.n_bad++;
             continue;
         }
-        require(row.number == ++found.n_rows && row.line > 0);
+        fuzz_check(row.number == ++found.n_rows && row.line > 0);
         found.hash = hash_row(&row, n, n, found.hash);
-        require(!writer || table_writer_add(writer, &row, &added, &error) == STATUS_OK);
+        fuzz_check(!writer || table_writer_add(writer, &row, &added, &error) == STATUS_OK);
     }
     return found;
 }
@@ -64,8 +58,8 @@ static void read_back(const struct table_source *source, struct text added, size
     struct error error;
     uint64_t hash = 0;
     int64_t n_rows = 0;
-    require(table_reader_open(&reader, source, &error) == STATUS_OK);
-    require(table_reader_columns(reader)->n == n + 1);
+    fuzz_check(table_reader_open(&reader, source, &error) == STATUS_OK);
+    fuzz_check(table_reader_columns(reader)->n == n + 1);
     size_t without = source->no_header && source->format != TABLE_JSONL
                          ? n
                          : table_columns_find(table_reader_columns(reader), added);
@@ -73,7 +67,7 @@ static void read_back(const struct table_source *source, struct text added, size
         hash = hash_row(&row, n + 1, without, hash);
         n_rows++;
     }
-    require(!row.fields && n_rows == expected->n_rows && hash == expected->hash);
+    fuzz_check(!row.fields && n_rows == expected->n_rows && hash == expected->hash);
     table_reader_close(reader);
 }
 
@@ -96,13 +90,13 @@ static void write_and_read_back(struct table_reader *reader, struct table_source
     struct error error;
     if (table_columns_find(input, name) < input->n)
         return;
-    require(table_reader_rewind(reader, &error) == STATUS_OK);
-    require(table_writer_open(&writer, &target, &error) == STATUS_OK);
+    fuzz_check(table_reader_rewind(reader, &error) == STATUS_OK);
+    fuzz_check(table_writer_open(&writer, &target, &error) == STATUS_OK);
     struct found found = read_rows(reader, writer);
-    require(table_writer_complete(writer, &error) == STATUS_OK);
+    fuzz_check(table_writer_complete(writer, &error) == STATUS_OK);
     table_writer_close(writer);
     source->path = out;
-    require(lseek(out_fd, 0, SEEK_SET) == 0);
+    fuzz_check(lseek(out_fd, 0, SEEK_SET) == 0);
     if (found.n_rows) // without a row some formats have no columns
         read_back(source, name, input->n, &found);
 }
@@ -114,9 +108,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct error error;
     int choice = size ? data[0] : 0;
     int fd = memfd_create("table", MFD_CLOEXEC), out_fd = memfd_create("out", MFD_CLOEXEC);
-    require(fd >= 0 && out_fd >= 0);
-    require(!size || write(fd, data + 1, size - 1) == (ssize_t)(size - 1));
-    require(lseek(fd, 0, SEEK_SET) == 0);
+    fuzz_check(fd >= 0 && out_fd >= 0);
+    fuzz_check(!size || write(fd, data + 1, size - 1) == (ssize_t)(size - 1));
+    fuzz_check(lseek(fd, 0, SEEK_SET) == 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     snprintf(out, sizeof out, "/proc/self/fd/%d", out_fd);
     struct table_source source = {.path = path,
@@ -130,13 +124,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                   .no_quotes = (choice & 9) == 9};
     if (table_reader_open(&reader, &source, &error) == STATUS_OK) {
         struct found first = read_rows(reader, NULL);
-        require(table_reader_rewind(reader, &error) == STATUS_OK);
+        fuzz_check(table_reader_rewind(reader, &error) == STATUS_OK);
         struct found second = read_rows(reader, NULL);
-        require(first.n_rows == second.n_rows && first.n_bad == second.n_bad && first.hash == second.hash);
+        fuzz_check(first.n_rows == second.n_rows && first.n_bad == second.n_bad && first.hash == second.hash);
         write_and_read_back(reader, &source, out, out_fd);
         table_reader_close(reader);
     } else {
-        require(error.status == STATUS_REFUSE);
+        fuzz_check(error.status == STATUS_REFUSE);
     }
     close(fd);
     close(out_fd);

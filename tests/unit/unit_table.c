@@ -8,6 +8,8 @@
 
 #include <unistd.h>
 
+#include <zlib.h>
+
 static const char in_path[] = "unit_table.in", out_path[] = "unit_table.out";
 
 static void write_file(const char *path, struct text content)
@@ -122,13 +124,72 @@ static void a_header_names_each_column_once(void **state)
 {
     ASSERT_READS("", "<unit_table.in: expected a table, got an empty file>");
     ASSERT_READS("a,a\n", "<unit_table.in: two columns are named a>");
-    ASSERT_READS(
-        "a,\n",
-        "<unit_table.in: column 2 has no name in the first line; without a header line: --no-header>");
+    ASSERT_READS("\n", "<unit_table.in: the first line names no column; without a header line: --no-header>");
+    ASSERT_READS(",\n",
+                 "<unit_table.in: the first line names no column; without a header line: --no-header>");
+    ASSERT_READS(",column1\n", "<unit_table.in: two columns are named column1>");
     ASSERT_READS("a,\xFF\n", "<unit_table.in: the name of column 2 is not UTF-8>");
     ASSERT_READS("\xFF\xFE"
                  "a",
                  "<unit_table.in: expected UTF-8, got UTF-16>");
+    static const char utf16[] = "a\0,\0b\0\n";
+    struct buffer found = {0};
+    write_file(in_path, (struct text){utf16, sizeof utf16});
+    read_all(&(struct table_source){.path = in_path, .format = TABLE_CSV, .delimiter = ','}, &found);
+    buffer_add(&found, "", 1);
+    assert_string_equal(found.data,
+                        "<unit_table.in: the name of column 1 has a NUL: expected UTF-8, is it UTF-16?>");
+    buffer_finish(&found);
+}
+
+static void a_column_that_the_header_does_not_name_has_its_number(void **state)
+{
+    struct table_reader *reader;
+    struct error error;
+    write_file(in_path, TEXT(",a,\n1,2,3\n"));
+    const struct table_source source = {.path = in_path, .format = TABLE_CSV, .delimiter = ','};
+    assert_int_equal(table_reader_open(&reader, &source, &error), STATUS_OK);
+    const struct table_columns *columns = table_reader_columns(reader);
+    assert_int_equal(columns->n, 3);
+    assert_true(text_equals_string(columns->names[0], "column1"));
+    assert_true(text_equals_string(columns->names[1], "a"));
+    assert_true(text_equals_string(columns->names[2], "column3"));
+    assert_true(text_equals_string(table_reader_header(reader), ",a,")); // written again as it is
+    table_reader_close(reader);
+}
+
+static void an_empty_file_is_a_table_where_no_header_is_due(void **state)
+{
+    const struct table_source sources[] = {
+        {.path = in_path, .format = TABLE_JSONL},
+        {.path = in_path, .format = TABLE_CSV, .delimiter = ',', .no_header = true},
+        {.path = in_path, .format = TABLE_TSV, .delimiter = '\t', .no_header = true, .no_quotes = true}};
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        struct buffer found = {0};
+        write_file(in_path, TEXT(""));
+        read_all(&sources[i], &found);
+        assert_int_equal(found.size, 0);
+        buffer_finish(&found);
+    }
+    struct buffer found = {0};
+    write_file(in_path, TEXT("{}\n"));
+    read_all(&sources[0], &found);
+    buffer_add(&found, "", 1);
+    assert_string_equal(found.data, "<unit_table.in: expected a table, got objects without members>");
+    buffer_finish(&found);
+}
+
+static void line_ends_of_cr_alone_are_refused_without_quoting(void **state)
+{
+    struct buffer found = {0};
+    write_file(in_path, TEXT("a\tb\r1\t2\r"));
+    read_all(
+        &(struct table_source){.path = in_path, .format = TABLE_TSV, .delimiter = '\t', .no_quotes = true},
+        &found);
+    buffer_add(&found, "", 1);
+    assert_string_equal(found.data,
+                        "<unit_table.in: the first line has a CR without LF: lines end in LF or CRLF>");
+    buffer_finish(&found);
 }
 
 enum { COLUMNS = 3, ROWS = 400, FIELD_BYTES_MAX = 9 };
@@ -286,6 +347,47 @@ static void each_record_keeps_its_own_line_end(void **state)
     }
 }
 
+// Also where the first line is longer than the reader's buffer, or is the file's last.
+static void a_byte_order_mark_is_kept(void **state)
+{
+    enum { BUFFER_BYTES = 1 << 18 };
+    static char content[BUFFER_BYTES + 64], written[BUFFER_BYTES + 128];
+    static const size_t sizes[] = {1, BUFFER_BYTES - 3, BUFFER_BYTES};
+    for (size_t i = 0; i < 8 * sizeof sizes / sizeof *sizes; i++) {
+        struct table_source source = {
+            .path = in_path, .format = TABLE_TSV, .delimiter = '\t', .no_header = i & 1, .no_quotes = i & 2};
+        size_t size = sizes[i / 8], n = (size_t)sprintf(content, "\xEF\xBB\xBF");
+        memset(content + n, 'x', size);
+        n += size;
+        content[n] = '\0';
+        const char *end = i & 4 ? "\n" : "";
+        write_file(in_path, (struct text){content, n + (size_t)sprintf(content + n, "%s", end)});
+        add_column(&source, written, sizeof written);
+        content[n] = '\0';
+        assert_memory_equal(written, content, n);
+        assert_string_equal(written + n, source.no_header ? "\t1\n" : "\tn\n");
+    }
+}
+
+// Its bytes are of three gzip members.
+static void a_byte_order_mark_of_a_compressed_file_is_none_of_its_first_column(void **state)
+{
+    static const char *const members[] = {"\357", "\273", "\277a,b\nc,d\n"};
+    struct table_source source = {.path = in_path, .format = TABLE_CSV, .delimiter = ','};
+    struct table_reader *reader;
+    struct error error;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        gzFile file = gzopen(in_path, i ? "ab" : "wb");
+        assert_non_null(file);
+        assert_int_equal(gzputs(file, members[i]), strlen(members[i]));
+        assert_int_equal(gzclose(file), Z_OK);
+    }
+    assert_int_equal(table_reader_open(&reader, &source, &error), STATUS_OK);
+    assert_true(text_equals_string(table_reader_columns(reader)->names[0], "a"));
+    table_reader_close(reader);
+    unlink(in_path);
+}
+
 // A field, a CR and a quote stand at each place of the buffer's end.
 static void the_ends_of_buffers_are_not_seen(void **state)
 {
@@ -341,9 +443,14 @@ int main(void)
         cmocka_unit_test(members_of_all_json_lines_are_columns),
         cmocka_unit_test(faults_have_their_line_and_column_and_the_next_row_is_read),
         cmocka_unit_test(a_header_names_each_column_once),
+        cmocka_unit_test(a_column_that_the_header_does_not_name_has_its_number),
+        cmocka_unit_test(an_empty_file_is_a_table_where_no_header_is_due),
+        cmocka_unit_test(line_ends_of_cr_alone_are_refused_without_quoting),
         cmocka_unit_test(what_is_written_is_read_back_byte_for_byte),
         cmocka_unit_test(a_table_without_quoting_escapes_what_it_cannot_hold),
         cmocka_unit_test(each_record_keeps_its_own_line_end),
+        cmocka_unit_test(a_byte_order_mark_is_kept),
+        cmocka_unit_test(a_byte_order_mark_of_a_compressed_file_is_none_of_its_first_column),
         cmocka_unit_test(the_ends_of_buffers_are_not_seen),
         cmocka_unit_test(formats_follow_from_names_and_near_columns_are_found),
         cmocka_unit_test(occurrences_are_counted_while_the_table_grows),
