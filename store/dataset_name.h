@@ -1,6 +1,6 @@
-// Names of Kafka's datasets in a store. Two job topics, or a topic and the embedded queue, may hold datasets
-// of one name; the rows of both would share their keys. The first in the store has the name, the other is
-// called NAME@TOPIC. Within a transaction.
+// Names of Kafka's datasets in a store. Two job topics, or a topic and the embedded queue, may have datasets
+// with the same name, whose rows would share their keys. The first one in the store has the name, the other
+// is called NAME@TOPIC. Within a transaction.
 #pragma once
 
 #include "schemas/arena.h"

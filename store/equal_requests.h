@@ -1,5 +1,6 @@
-// Answers of equal requests (job_hash_request): the store has those of its workers' jobs, of the embedded
-// queue as long as it has the job, of Kafka's as long as it keeps the job's row. Thread: the store's.
+// Answers of equal requests (job_hash_request). The store has the answers of its workers' jobs: those of the
+// embedded queue as long as the job exists, those from Kafka as long as the job's row is kept. Thread: the
+// store's.
 #pragma once
 
 #include "store/store.h"
@@ -9,8 +10,7 @@
 enum status store_find_equal(struct store *store, const struct job *job, struct buffer *record,
                              struct error *error) WARN_UNUSED;
 
-// Rows of an annotated table that have an equal row's job, and the tokens of these: replaces the figures of
-// before.
+// Replaces the figures of an annotated table: how many rows share an equal row's job, and their tokens.
 enum status store_duplicate_rows(struct store *store, struct text dataset, int64_t n_rows, int64_t n_tokens,
                                  struct error *error) WARN_UNUSED;
 

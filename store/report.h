@@ -1,5 +1,5 @@
-// The figures of one dataset for `sheaf report`: each query has rows of fields, as its line says. Thread:
-// main.
+// The figures of one dataset for `sheaf report`. Each query returns rows of the fields listed at its name.
+// Thread: main.
 #pragma once
 
 #include "schemas/value.h"

@@ -4,7 +4,7 @@
 #include "store/database.h"
 
 // Within a transaction: lowers *n_max, the jobs to claim. A worker may hold half of its share of the
-// unfinished jobs; near the end a batch and a half, but from one of its commits to the next it claims no more
-// than leaves an equal rest for every worker.
+// unfinished jobs; near the end a batch and a half, but between two of its commits it leaves every worker an
+// equal part of the rest.
 enum status share_limit(struct store *store, struct text dataset, size_t *n_max,
                         struct error *error) WARN_UNUSED;

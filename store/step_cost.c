@@ -15,7 +15,7 @@ static void fit_line(struct step_cost *cost, double x, double y, double xx, doub
         cost->base_ms = y / n;
     } else if (cost->base_ms < 0) {
         cost->base_ms = 0;
-        cost->token_ms = xx > 0 ? xy / xx : 0;
+        cost->token_ms = xy / xx; // a line that falls below 0 is of several x
     }
 }
 

@@ -106,8 +106,8 @@ enum status store_dataset_begin(struct store *store, struct text dataset, struct
 enum status store_submit_lines(struct store *store, struct text dataset, const struct submission *submissions,
                                size_t n, const struct dataset_mark *from, const struct dataset_mark *upto,
                                size_t *n_added, struct error *error) WARN_UNUSED;
-// The record of a submitted line, whatever the dataset was called then. *after: 0 for the first call; the
-// lines of later ones ascend. *found false: there is none, or its record was removed.
+// The record of a submitted line, even if the dataset was renamed since. *after: 0 for the first call; later
+// calls pass ascending lines. *found false: there is none, or its record was removed.
 enum status store_submitted(struct store *store, struct text dataset, int64_t line, int64_t *after,
                             void (*receive)(void *context, struct text record), void *context, bool *found,
                             struct error *error) WARN_UNUSED;

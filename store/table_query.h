@@ -5,8 +5,8 @@
 
 struct table_query;
 
-// Of `sql`, else of a whole table, in the order of its rows. STATUS_REFUSE: no such file or table, or the
-// statement is none that only reads.
+// The rows of `sql`, or of a whole table in the order of its rows. STATUS_REFUSE: no such file or table, or a
+// statement that may write.
 enum status table_query_open(struct table_query **query, const char *path, const char *table, const char *sql,
                              struct error *error) WARN_UNUSED;
 void table_query_close(struct table_query *query);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LOCK_PATH_BYTES = 4096 };
@@ -79,8 +78,8 @@ static enum status inode_of_worker(struct store *store, int64_t worker, int64_t 
 static bool is_new(int fd)
 {
     struct stat about;
-    time_t now = time(NULL);
-    return fstat(fd, &about) == 0 && now >= about.st_mtime && now - about.st_mtime <= STORE_LOCK_GRACE_S;
+    int64_t now_s = clock_wall_us() / 1000000;
+    return fstat(fd, &about) == 0 && now_s >= about.st_mtime && now_s - about.st_mtime <= STORE_LOCK_GRACE_S;
 }
 
 enum status worker_state(struct store *store, int64_t worker, enum worker_state *state, struct error *error)

@@ -13,8 +13,8 @@ enum status worker_state(struct store *store, int64_t worker, enum worker_state 
 // alive.
 enum status worker_is_alive(struct store *store, int64_t worker, bool *alive,
                             struct error *error) WARN_UNUSED;
-// Steps through a statement whose rows are ids of workers, counts those alive, and resets it. *n -1: there
-// are some, but the locks of this store, which can't be written, are another user's.
+// Steps through a statement whose rows are ids of workers, counts those alive, and resets it. *n -1: unknown,
+// because the store is read-only and another user owns its lock file.
 enum status workers_count_alive(struct store *store, sqlite3_stmt *ids, int64_t *n,
                                 struct error *error) WARN_UNUSED;
 enum status workers_open_locks(struct store *store, struct error *error) WARN_UNUSED;
