@@ -12,6 +12,7 @@ enum {
     ANSWER_TIMEOUT_MS_MAX = 500, // asking the coordinator whether it answers
     HELD_TIMEOUT_MS = 100,       // of one partition; the coordinator has answered just before
     HELD_ASK_MS = 300,           // asking partitions one by one, in one call; the next one goes on
+    HELD_ID_BYTES = 16,          // of one partition and what separates it, with the end of the text
 };
 
 enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
@@ -47,10 +48,6 @@ static bool coordinator_answers(struct kafka_transport *kafka, int timeout_ms)
                          &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-// librdkafka repeats a request answered by UNSTABLE_OFFSET_COMMIT until its timeout, and reports only the
-// timeout. If the coordinator answers another request within the same time, the cause is an undecided
-// transaction, perhaps of one partition of the list; else a slow connection. Each partition is then asked for
-// alone, to find those that are held.
 static bool is_held(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *partition)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
@@ -67,13 +64,14 @@ static void name_held(struct kafka_held_search *search, int32_t partition)
     size_t size = strlen(search->ids);
     if (search->is_cut)
         return;
-    search->is_cut = size + 16 >= KAFKA_HELD_IDS_BYTES;
+    search->is_cut = size + HELD_ID_BYTES >= KAFKA_HELD_IDS_BYTES;
     if (search->is_cut)
-        snprintf(search->ids + size, sizeof search->ids - size, ", ...");
+        snprintf(search->ids + size, HELD_ID_BYTES, ", ...");
     else
-        snprintf(search->ids + size, sizeof search->ids - size, "%s%" PRId32, size ? ", " : "", partition);
+        snprintf(search->ids + size, HELD_ID_BYTES, "%s%" PRId32, size ? ", " : "", partition);
 }
 
+// Asks for each partition alone, as many as the time allows; the next call continues behind them.
 static void search_held(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     struct kafka_held_search *search = &kafka->group.held_search;
@@ -99,7 +97,7 @@ static enum status set_held(struct kafka_transport *kafka, const rd_kafka_topic_
     const struct kafka_held_search *search = &kafka->group.held_search;
     search_held(kafka, list);
     const char *ids = search->last_ids[0] ? search->last_ids : search->ids;
-    char some[40];
+    char some[sizeof "of some of 2147483647 partitions"];
     snprintf(some, sizeof some, "of some of %d partitions", list->cnt);
     return error_set(
         error, STATUS_RETRY, ERROR_BROKER,
@@ -109,16 +107,21 @@ static enum status set_held(struct kafka_transport *kafka, const rd_kafka_topic_
         kafka->config->brokers, *ids ? "of partition(s) " : some, ids, kafka->config->topics.jobs);
 }
 
-// librdkafka waits here while a transaction has pending offsets: of the previous owner of the partition, or
-// of a dead worker, whose transaction the broker aborts after transaction.timeout.ms.
+// While a transaction has pending offsets, of the previous owner of the partition or of a dead worker (whose
+// transaction the broker aborts after transaction.timeout.ms), librdkafka repeats the request, which is
+// answered by UNSTABLE_OFFSET_COMMIT, and reports only the timeout. If the coordinator answers another request
+// within the same time, the cause is such a transaction, perhaps of one partition of the list; else a slow
+// connection.
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error)
 {
     rd_kafka_resp_err_t code = rd_kafka_committed(kafka->clients.consumer.rk, list, timeout_ms);
     for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
         code = list->elems[i].err;
-    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        kafka->group.held_search = (struct kafka_held_search){0}; // the next transaction may hold others
         return STATUS_OK;
+    }
     enum status status = kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY;
     bool may_be_held =
         code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;

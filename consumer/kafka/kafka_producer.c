@@ -28,7 +28,6 @@ struct kafka_producer {
     size_t record_bytes_max; // the broker's limit; 0: librdkafka's alone
     bool is_open;            // a transaction is
     int64_t began_ms;
-    int64_t n_delivered;
     int32_t last_partition;
     int64_t last_offset;
     rd_kafka_resp_err_t failure; // of the first record that could not be delivered
@@ -46,7 +45,6 @@ static void handle_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *mes
     }
     if (message->rkt == producer->control)
         return;
-    producer->n_delivered++;
     producer->last_partition = message->partition;
     producer->last_offset = message->offset;
 }
@@ -133,6 +131,13 @@ enum status kafka_producer_open(struct kafka_producer **producer, const struct k
 
 // ---- transactions ----
 
+// The same records again would fail again.
+static bool is_final(rd_kafka_resp_err_t code)
+{
+    return kafka_is_denial(code) || code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
+           code == RD_KAFKA_RESP_ERR_INVALID_RECORD || code == RD_KAFKA_RESP_ERR_POLICY_VIOLATION;
+}
+
 // Takes ownership of the fault. A transaction open for longer than transaction.timeout.ms is fenced by its
 // coordinator; a younger one by a newer producer of the same id.
 static enum status judge_fault(struct kafka_producer *producer, rd_kafka_error_t *fault, const char *what,
@@ -149,8 +154,8 @@ static enum status judge_fault(struct kafka_producer *producer, rd_kafka_error_t
                   "Kafka at %s: %s: another submission of the same dataset has begun; it continues", brokers,
                   what);
     else
-        error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY, ERROR_BROKER,
-                  "Kafka at %s: %s: %s", brokers, what, rd_kafka_error_string(fault));
+        error_set(error, is_final(code) ? STATUS_REFUSE : STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s",
+                  brokers, what, rd_kafka_error_string(fault));
     rd_kafka_error_destroy(fault);
     return error->status;
 }
@@ -210,14 +215,8 @@ static enum status begin_transaction(struct kafka_producer *producer, struct err
 
 // ---- sending ----
 
-// The same records again would fail again.
-static bool is_final(rd_kafka_resp_err_t code)
-{
-    return kafka_is_denial(code) || code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
-           code == RD_KAFKA_RESP_ERR_INVALID_RECORD || code == RD_KAFKA_RESP_ERR_POLICY_VIOLATION;
-}
-
-// A failed transaction purges its records; the error of the commit has the cause.
+// A failed transaction purges its other records, which may be reported before the cause; the error of the
+// commit has it.
 static enum status report_failure(struct kafka_producer *producer, struct error *error)
 {
     rd_kafka_resp_err_t code = producer->failure;
@@ -296,11 +295,6 @@ enum status kafka_producer_send(struct kafka_producer *producer, const struct ka
     enum status status =
         producer->control && !producer->is_open ? begin_transaction(producer, error) : STATUS_OK;
     return status == STATUS_OK ? send_to(producer, producer->topic, record, error) : status;
-}
-
-int64_t kafka_producer_n_delivered(const struct kafka_producer *producer)
-{
-    return producer->n_delivered;
 }
 
 void kafka_producer_last(const struct kafka_producer *producer, int32_t *partition, int64_t *offset)

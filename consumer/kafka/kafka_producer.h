@@ -29,8 +29,6 @@ enum status kafka_producer_open_transactional(struct kafka_producer **producer,
 // commit are lost and must be sent again by a new producer.
 enum status kafka_producer_send(struct kafka_producer *producer, const struct kafka_record *record,
                                 struct error *error) WARN_UNUSED;
-// Number of records acknowledged by the brokers.
-int64_t kafka_producer_n_delivered(const struct kafka_producer *producer);
 // Waits up to timeout_ms until everything is acknowledged. STATUS_RETRY: not yet. STATUS_REFUSE: not to be
 // delivered.
 enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms,
