@@ -68,7 +68,7 @@ int64_t topic_change_find(const struct kafka_config *config, struct text dataset
                                     .n_lines = n_lines};
     struct error error;
     int64_t number = 0;
-    if (lines.hashes && kafka_read_topic(config, config->topics.jobs, KAFKA_READ_COMMITTED, receive_record,
+    if (lines.hashes && kafka_read_topic(config, config->topics.jobs, KAFKA_END_STABLE, receive_record,
                                          &lines, &error) == STATUS_OK)
         number = find_line(&lines, input, lines.n_found == n_jobs);
     free(lines.hashes);

@@ -65,11 +65,11 @@ static enum status read_topics(struct collected_topic *reading, const struct kaf
 {
     int64_t n_jobs = 0;
     enum status status =
-        kafka_read_topic(config, config->topics.jobs, KAFKA_READ_SETTLED, receive_record, reading, error);
+        kafka_read_topic(config, config->topics.jobs, KAFKA_END_LOG_BOUNDED, receive_record, reading, error);
     reading->results = true;
     if (status == STATUS_OK)
-        status = kafka_read_topic(config, config->topics.results, KAFKA_READ_SETTLED, receive_record, reading,
-                                  error);
+        status = kafka_read_topic(config, config->topics.results, KAFKA_END_LOG_BOUNDED, receive_record,
+                                  reading, error);
     if (status == STATUS_OK)
         status = spool_count(reading->spool, &n_jobs, &collected->n_results, &collected->n_missing, error);
     collected->n_expected = n_jobs;

@@ -153,7 +153,7 @@ static enum status search_topic(struct topic_submit *submit, const struct contro
 {
     if (control->n_markers > 0)
         return STATUS_OK;
-    enum status status = kafka_read_topic(submit->config, submit->config->topics.jobs, KAFKA_READ_COMMITTED,
+    enum status status = kafka_read_topic(submit->config, submit->config->topics.jobs, KAFKA_END_STABLE,
                                           search_record, submit, error);
     if (status == STATUS_REJECT)
         error->status = STATUS_REFUSE;
@@ -266,7 +266,7 @@ enum status topic_submit(const struct kafka_config *config, struct text dataset,
                                   .input = input,
                                   .marker = {.topic = text_from_string(config->topics.jobs),
                                              .dataset = dataset,
-                                             .created_s = time(NULL),
+                                             .created_s = clock_wall_us() / 1000000,
                                              .partition = -1,
                                              .offset = -1},
                                   .committed_ms = clock_ms(),

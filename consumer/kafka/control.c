@@ -55,8 +55,8 @@ enum status control_read(struct control *control, const struct kafka_config *con
     bool exists = false;
     enum status status = kafka_topic_exists(config, config->topics.control, &exists, error);
     if (status == STATUS_OK && exists)
-        status = kafka_read_topic(config, config->topics.control, KAFKA_READ_WRITTEN, take_record, &reading,
-                                  error);
+        status =
+            kafka_read_topic(config, config->topics.control, KAFKA_END_LOG, take_record, &reading, error);
     if (status != STATUS_OK)
         control_finish(control);
     return status;

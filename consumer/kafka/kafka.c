@@ -520,7 +520,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->identity.slot.file = kafka->intake.wake_file = -1;
     kafka->watch.quiet_ms = WATCH_QUIET_MS;
     kafka->watch.gaps_interval_ms = GAPS_INTERVAL_MS;
-    kafka->watch.held_ms = KAFKA_SETTLE_MS;
+    kafka->watch.held_ms = KAFKA_OPEN_TRANSACTION_MS;
     kafka->watch.held_unready_ms = KAFKA_HELD_UNREADY_MS;
     kafka->outside.looked_ms = clock_ms();
     snprintf(kafka->outside.waiting, sizeof kafka->outside.waiting,

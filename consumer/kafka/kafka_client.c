@@ -116,7 +116,7 @@ static enum status begin_reading(struct topic_reading *reading, enum kafka_end e
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(reading->n_partitions);
     for (int32_t i = 0; i < reading->n_partitions; i++)
         rd_kafka_topic_partition_list_add(list, reading->topic, i);
-    enum status status = end == KAFKA_READ_COMMITTED
+    enum status status = end == KAFKA_END_STABLE
                              ? find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_END, error)
                              : kafka_written_ends(reading->handle.config, list, error);
     for (int32_t i = 0; i < reading->n_partitions; i++)
@@ -165,10 +165,10 @@ static enum status take_message(struct topic_reading *reading, const rd_kafka_me
     return STATUS_OK;
 }
 
-// Whether only transactions that do not end keep the read from its end.
-static bool is_settled(const struct topic_reading *reading, int64_t silence_ms)
+// Whether only transactions that stay open block the read.
+static bool is_blocked(const struct topic_reading *reading, int64_t silence_ms)
 {
-    return reading->n_unread == reading->n_waiting && silence_ms > KAFKA_SETTLE_MS;
+    return reading->n_unread == reading->n_waiting && silence_ms > KAFKA_OPEN_TRANSACTION_MS;
 }
 
 static void warn_of_open_transactions(const struct topic_reading *reading)
@@ -178,7 +178,7 @@ static void warn_of_open_transactions(const struct topic_reading *reading)
     snprintf(
         line, sizeof line,
         "topic %s: in %d partitions a transaction stays open for more than %d s: what follows it is not read",
-        reading->topic, (int)reading->n_waiting, KAFKA_SETTLE_MS / 1000);
+        reading->topic, (int)reading->n_waiting, KAFKA_OPEN_TRANSACTION_MS / 1000);
     kafka_warn(config, line);
 }
 
@@ -196,7 +196,7 @@ static enum status read_to_end(struct topic_reading *reading, enum kafka_end end
             rd_kafka_message_destroy(message);
         }
         int64_t silence_ms = clock_ms() - answered_ms;
-        if (status == STATUS_OK && end == KAFKA_READ_SETTLED && is_settled(reading, silence_ms)) {
+        if (status == STATUS_OK && end == KAFKA_END_LOG_BOUNDED && is_blocked(reading, silence_ms)) {
             warn_of_open_transactions(reading);
             break;
         }

@@ -17,15 +17,15 @@ enum status kafka_create_topics(const struct kafka_config *config, struct error 
 typedef enum status kafka_receive(void *context, const struct record *record, struct error *error);
 
 enum kafka_end {
-    KAFKA_READ_COMMITTED, // up to the last stable offset: the first transaction that is open now
-    KAFKA_READ_SETTLED,   // up to the log end; waits up to KAFKA_SETTLE_MS for transactions that are open now
-    KAFKA_READ_WRITTEN,   // up to the log end; waits for the transactions that are open now
+    KAFKA_END_STABLE,      // the last stable offset: the first transaction that is open now
+    KAFKA_END_LOG_BOUNDED, // the log end; waits up to KAFKA_OPEN_TRANSACTION_MS for transactions that are open now
+    KAFKA_END_LOG,         // the log end; waits for the transactions that are open now
 };
 
 // A producer's commit returns once the coordinator has decided it; the partitions get their markers, which
-// make the records readable, a moment later. A reader that waits this long at an open transaction has met
-// one that is not about to end: its producer died, and the broker will abort it.
-enum { KAFKA_SETTLE_MS = 10000 };
+// make the records readable, a moment later. A transaction that stays open for this long is not about to
+// end: its producer died, and the broker will abort it.
+enum { KAFKA_OPEN_TRANSACTION_MS = 10000 };
 
 // Reads the committed records of a topic from the beginning to the current end.
 enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,

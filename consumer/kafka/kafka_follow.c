@@ -236,11 +236,11 @@ enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n
     return status;
 }
 
-// A transaction that was open at the log's end is waited for (KAFKA_SETTLE_MS).
+// A transaction that was open at the log's end is waited for (KAFKA_OPEN_TRANSACTION_MS).
 static bool is_at_end(const struct followed_partition *partition)
 {
-    return partition->at_stable_ms &&
-           (partition->next >= partition->end || clock_ms() - partition->at_stable_ms > KAFKA_SETTLE_MS);
+    return partition->at_stable_ms && (partition->next >= partition->end ||
+                                       clock_ms() - partition->at_stable_ms > KAFKA_OPEN_TRANSACTION_MS);
 }
 
 bool kafka_follow_is_at_end(const struct kafka_follow *follow)
@@ -262,7 +262,8 @@ enum status kafka_follow_check_end(const struct kafka_follow *follow, struct err
                                  "topic %s partition %" PRId32
                                  ": a transaction stays open for more than %d s at offset %" PRId64
                                  ": what follows it was not read; run this again when it has ended",
-                                 follow->topics[t].name, i, KAFKA_SETTLE_MS / 1000, partition->next);
+                                 follow->topics[t].name, i, KAFKA_OPEN_TRANSACTION_MS / 1000,
+                                 partition->next);
         }
     return STATUS_OK;
 }

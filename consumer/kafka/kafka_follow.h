@@ -20,7 +20,7 @@ enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_c
 enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n_max, kafka_receive *receive,
                               void *context, struct error *error) WARN_UNUSED;
 // Whether every partition was read to the log end that it had at the start. Transactions that were open there
-// are waited for, up to KAFKA_SETTLE_MS.
+// are waited for, up to KAFKA_OPEN_TRANSACTION_MS.
 bool kafka_follow_is_at_end(const struct kafka_follow *follow);
 // At the end: STATUS_REFUSE, if a transaction stays open there, so that what follows it was not read.
 enum status kafka_follow_check_end(const struct kafka_follow *follow, struct error *error) WARN_UNUSED;

@@ -139,8 +139,8 @@ void kafka_warn(const struct kafka_config *config, const char *line)
 
 int kafka_remaining_ms(int64_t deadline_ms)
 {
-    int64_t remaining = deadline_ms - clock_ms();
-    return remaining > 0 ? (int)remaining : 0;
+    int64_t remaining_ms = deadline_ms - clock_ms();
+    return remaining_ms > 0 ? (int)remaining_ms : 0;
 }
 
 // ---- settings ----

@@ -280,7 +280,7 @@ static enum status end_outside(struct kafka_transport *kafka, struct error *erro
 enum status kafka_watch_membership(struct kafka_transport *kafka, const struct error *why,
                                    struct error *error)
 {
-    int64_t now_ms = clock_ms(), step = now_ms - kafka->outside.looked_ms;
+    int64_t now_ms = clock_ms(), step_ms = now_ms - kafka->outside.looked_ms;
     kafka->outside.looked_ms = now_ms;
     kafka->figures.is_member = is_member(kafka, now_ms);
     if (kafka->figures.is_member || kafka_is_down(kafka)) { // poll reports that no broker is up
@@ -295,6 +295,6 @@ enum status kafka_watch_membership(struct kafka_transport *kafka, const struct e
                  kafka->config->brokers,
                  kafka->group.subscribed ? "not yet a member of group" : "reading topic",
                  kafka->group.subscribed ? kafka->config->group.name : kafka->config->topics.control);
-    kafka->outside.time_ms += step < STEP_MS_MAX ? step : STEP_MS_MAX;
+    kafka->outside.time_ms += step_ms < STEP_MS_MAX ? step_ms : STEP_MS_MAX;
     return kafka->outside.time_ms < kafka->outside.timeout_ms ? STATUS_OK : end_outside(kafka, error);
 }

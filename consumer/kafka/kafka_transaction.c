@@ -136,12 +136,12 @@ static void clear_transaction(struct transaction *transaction)
     transaction->offsets = NULL;
 }
 
-// ---- whose jobs they are ----
+// ---- which jobs are published ----
 
-enum fate {
-    FATE_DROP, // not owned by us, or published before
-    FATE_PUBLISH,
-    FATE_TELL, // published by a transaction that was in doubt
+enum commit_action {
+    ACTION_DROP, // not owned by us, or published before
+    ACTION_PUBLISH,
+    ACTION_REPORT, // published by a transaction that was in doubt
 };
 
 static struct partition *runs_in(const struct kafka_transport *kafka, const struct job *job)
@@ -159,7 +159,7 @@ static bool is_between_owners(const struct kafka_transport *kafka)
 // The group's offsets were reset while a job was computed, so it was delivered again: one of the two is
 // published.
 static void drop_twins(struct transaction *transaction, struct job *const *jobs, size_t n_jobs,
-                       enum fate *fates)
+                       enum commit_action *actions)
 {
     size_t n_kept = 0;
     for (size_t i = 0; i < transaction->n_entries; i++) {
@@ -171,17 +171,17 @@ static void drop_twins(struct transaction *transaction, struct job *const *jobs,
         size_t twin = n_jobs;
         for (size_t j = 0; j < n_jobs; j++) {
             struct transaction_entry other = entry_of(jobs[j]);
-            if (fates[j] == FATE_PUBLISH && compare_entries(&entry, &other) == 0)
+            if (actions[j] == ACTION_PUBLISH && compare_entries(&entry, &other) == 0)
                 twin = j;
         }
-        fates[twin] = FATE_DROP;
+        actions[twin] = ACTION_DROP;
     }
     transaction->n_entries = n_kept;
 }
 
 // Ownership and membership of the transaction are consistent: no callback runs before it ends.
-static enum status choose_fates(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                                enum fate *fates, struct error *error)
+static enum status choose_actions(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                                  enum commit_action *actions, struct error *error)
 {
     struct transaction *transaction = &kafka->publishing.transaction;
     transaction->entries = calloc(n_jobs + 1, sizeof *transaction->entries);
@@ -190,33 +190,33 @@ static enum status choose_fates(struct kafka_transport *kafka, struct job *const
     for (size_t i = 0; i < n_jobs; i++) {
         struct partition *partition = runs_in(kafka, jobs[i]);
         if (find_unacknowledged(transaction, jobs[i])) {
-            fates[i] = FATE_TELL;
+            actions[i] = ACTION_REPORT;
         } else if (partition && is_between_owners(kafka)) {
             clear_transaction(transaction);
             return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced",
                              kafka->config->brokers);
         } else if (partition && partition->owned) {
-            fates[i] = FATE_PUBLISH;
+            actions[i] = ACTION_PUBLISH;
             transaction->entries[transaction->n_entries++] = entry_of(jobs[i]);
         }
     }
     sort_entries(transaction->entries, transaction->n_entries);
-    drop_twins(transaction, jobs, n_jobs, fates);
+    drop_twins(transaction, jobs, n_jobs, actions);
     return STATUS_OK;
 }
 
 // The outcome is known and the caller may free the jobs.
 static void set_committed(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                          const enum fate *fates, bool *committed)
+                          const enum commit_action *actions, bool *committed)
 {
     struct transaction *transaction = &kafka->publishing.transaction;
     size_t n_kept = 0;
     for (size_t i = 0; i < n_jobs; i++) {
-        committed[i] = fates[i] != FATE_DROP;
+        committed[i] = actions[i] != ACTION_DROP;
         kafka->figures.n_dropped += !committed[i];
         if (committed[i])
             kafka_refusals_published(&kafka->publishing.refusals, jobs[i]);
-        if (fates[i] == FATE_TELL)
+        if (actions[i] == ACTION_REPORT)
             find_unacknowledged(transaction, jobs[i])->reported = true;
     }
     for (size_t i = 0; i < transaction->n_unacknowledged; i++) {
@@ -225,27 +225,27 @@ static void set_committed(struct kafka_transport *kafka, struct job *const *jobs
     }
     transaction->n_unacknowledged = n_kept;
     for (size_t i = 0; i < n_jobs; i++) {
-        struct partition *partition = fates[i] == FATE_DROP ? runs_in(kafka, jobs[i]) : NULL;
+        struct partition *partition = actions[i] == ACTION_DROP ? runs_in(kafka, jobs[i]) : NULL;
         if (partition)
             offset_map_forget(&partition->map, jobs[i]->source.offset);
     }
 }
 
 static enum status publish_jobs(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                                const enum fate *fates, int64_t deadline_ms, struct error *error)
+                                const enum commit_action *actions, int64_t deadline_ms, struct error *error)
 {
     enum status status = STATUS_OK;
     size_t n_doubted = 0;
     for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++) {
-        if (fates[i] == FATE_PUBLISH && jobs[i]->source.is_doubted)
+        if (actions[i] == ACTION_PUBLISH && jobs[i]->source.is_doubted)
             n_doubted++;
-        else if (fates[i] == FATE_PUBLISH)
+        else if (actions[i] == ACTION_PUBLISH)
             status = kafka_publish_job(kafka, jobs[i], i, deadline_ms, error);
     }
     if (status == STATUS_OK && n_doubted > 0)
         status = kafka_publish_flush(kafka, deadline_ms, error);
     for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++) {
-        if (fates[i] == FATE_PUBLISH && jobs[i]->source.is_doubted)
+        if (actions[i] == ACTION_PUBLISH && jobs[i]->source.is_doubted)
             status = kafka_publish_job_alone(kafka, jobs[i], i, deadline_ms, error);
     }
     return status;
@@ -501,7 +501,8 @@ static enum status send_offsets(struct kafka_transport *kafka, int64_t deadline_
 }
 
 static enum status run_transaction(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                                   const enum fate *fates, int64_t deadline_ms, struct error *error)
+                                   const enum commit_action *actions, int64_t deadline_ms,
+                                   struct error *error)
 {
     enum status status = is_between_owners(kafka) ? STATUS_OK : collect_offsets(kafka, error);
     if (status != STATUS_OK || !kafka->publishing.transaction.offsets ||
@@ -519,7 +520,7 @@ static enum status run_transaction(struct kafka_transport *kafka, struct job *co
         return STATUS_RETRY;
     }
     fault_point(FAULT_BEGUN);
-    status = publish_jobs(kafka, jobs, n_jobs, fates, deadline_ms, error);
+    status = publish_jobs(kafka, jobs, n_jobs, actions, deadline_ms, error);
     if (status == STATUS_OK) {
         fault_point(FAULT_PRODUCED);
         status = send_offsets(kafka, deadline_ms, error);
@@ -553,21 +554,21 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
         status = kafka_gaps_explain(kafka, error);
     if (status != STATUS_OK)
         return status;
-    enum fate *fates = calloc(n_jobs + 1, sizeof *fates);
-    if (!fates)
+    enum commit_action *actions = calloc(n_jobs + 1, sizeof *actions);
+    if (!actions)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to commit %zu jobs", n_jobs);
     kafka_refresh_membership(kafka);
     status = kafka_refusals_begin(&kafka->publishing.refusals, n_jobs, error);
     if (status == STATUS_OK)
-        status = choose_fates(kafka, jobs, n_jobs, fates, error);
+        status = choose_actions(kafka, jobs, n_jobs, actions, error);
     if (status == STATUS_OK)
-        status = run_transaction(kafka, jobs, n_jobs, fates, deadline_ms, error);
+        status = run_transaction(kafka, jobs, n_jobs, actions, deadline_ms, error);
     if (status == STATUS_RETRY)
         status = kafka_isolation_count(kafka, jobs, n_jobs, error);
     if (status == STATUS_OK)
-        set_committed(kafka, jobs, n_jobs, fates, committed);
+        set_committed(kafka, jobs, n_jobs, actions, committed);
     kafka_refusals_end(&kafka->publishing.refusals);
-    free(fates);
+    free(actions);
     kafka->figures.commit_us = clock_wall_us() - began_us;
     return status;
 }

@@ -16,7 +16,7 @@ const char *brokers;
 static char folder[64];
 static char address[128];
 
-static bool run(const char *script, const char *arguments)
+static bool run_script(const char *script, const char *arguments)
 {
     char command[1024];
     snprintf(command, sizeof command, "%s/ops/kafka/%s --dir %s %s", SOURCE_ROOT, script, folder, arguments);
@@ -35,7 +35,7 @@ static const char *start(void)
         return NULL;
     }
     strcpy(folder, "/tmp/sheaf-broker-XXXXXX");
-    if (!mkdtemp(folder) || !run("start", ">/dev/null")) {
+    if (!mkdtemp(folder) || !run_script("start", ">/dev/null")) {
         fprintf(stderr, "skipped: ops/kafka/start could not bring up a broker\n");
         return NULL;
     }
@@ -63,7 +63,7 @@ int broker_stop_group(void **state)
         return 0;
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (!run("stop", "--kill") || system(command) != 0)
+    if (!run_script("stop", "--kill") || system(command) != 0)
         fprintf(stderr, "%s was not cleared away\n", folder);
     *folder = '\0';
     return 0;
@@ -88,13 +88,13 @@ bool broker_is_ours(void)
 
 void broker_kill(void)
 {
-    if (!run("stop", "--kill"))
+    if (!run_script("stop", "--kill"))
         exit(1);
 }
 
 void broker_restart(void)
 {
-    if (!run("start", ">/dev/null"))
+    if (!run_script("start", ">/dev/null"))
         exit(1);
 }
 

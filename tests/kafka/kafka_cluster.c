@@ -242,7 +242,7 @@ static void topics_that_were_just_created_are_used_by_every_broker(void **state)
             fail_msg("%s", error.text);
         member.config.brokers = cluster_address(3);
         cluster_resume(3);
-        if (kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_READ_WRITTEN, count_record,
+        if (kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_END_LOG, count_record,
                              &n_records, &error) != STATUS_OK)
             fail_msg("%s", error.text);
         assert_int_equal(n_records, 0);

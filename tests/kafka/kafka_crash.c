@@ -93,7 +93,7 @@ static size_t n_partitions_of(const struct member *member)
 
 // Works until nothing is left in its partitions, which must be at least n_partitions; the exit status is 0
 // then.
-static void work(struct member *member, uint32_t seed, size_t n_partitions)
+static void work_until_done(struct member *member, uint32_t seed, size_t n_partitions)
 {
     uint64_t random_state = seed;
     member_open(member);
@@ -125,7 +125,7 @@ static pid_t start_worker(struct member *member, uint32_t seed, size_t n_partiti
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        work(member, seed, n_partitions);
+        work_until_done(member, seed, n_partitions);
     return pid;
 }
 
@@ -461,7 +461,8 @@ static void of_two_members_of_one_name_one_goes_on(void **state)
 
 // ---- a broker that stops ----
 
-static void outage(const char *name, const struct kafka_property *properties, size_t n_properties)
+static void work_through_outage(const char *name, const struct kafka_property *properties,
+                                size_t n_properties)
 {
     enum { N_JOBS = 60 };
     struct error error = {0};
@@ -497,7 +498,7 @@ static void a_broker_that_comes_back_finds_everything_going_on(void **state)
 {
     if (!broker_is_ours())
         skip();
-    outage("outage", NULL, 0);
+    work_through_outage("outage", NULL, 0);
 }
 
 static void a_broker_away_for_longer_than_a_session_is_survived(void **state)
@@ -506,7 +507,7 @@ static void a_broker_away_for_longer_than_a_session_is_survived(void **state)
                                                   {"heartbeat.interval.ms", "200"}};
     if (!broker_is_ours())
         skip();
-    outage("session", quick, 2);
+    work_through_outage("session", quick, 2);
 }
 
 // Something happens between the coordinator's last answer and the commit.
@@ -539,7 +540,7 @@ static void interrupt_commit(const char *name, const struct kafka_property *prop
     probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS + 1);
 }
 
-static void a_commit_in_doubt_is_cleared_up_and_told_of(void **state)
+static void a_commit_in_doubt_is_looked_up_and_logged(void **state)
 {
     if (!broker_is_ours())
         skip();
@@ -575,7 +576,7 @@ int main(void)
         BROKER_TEST(of_two_members_of_one_name_one_goes_on),
         BROKER_TEST(a_broker_that_comes_back_finds_everything_going_on),
         BROKER_TEST(a_broker_away_for_longer_than_a_session_is_survived),
-        BROKER_TEST(a_commit_in_doubt_is_cleared_up_and_told_of),
+        BROKER_TEST(a_commit_in_doubt_is_looked_up_and_logged),
         BROKER_TEST(a_transaction_the_broker_gave_up_is_published_again),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all

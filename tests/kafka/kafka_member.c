@@ -148,7 +148,7 @@ static void copy_source(struct job *job, const struct record *record)
     }
 }
 
-static void receive(void *context, const struct record *record)
+static void receive_record(void *context, const struct record *record)
 {
     struct member *member = context;
     struct job *job = job_create();
@@ -204,7 +204,7 @@ static void on_lost(void *context, const int32_t *partitions, size_t n_partition
 enum status member_poll(struct member *member, int n_max, struct error *error)
 {
     const struct transport_impl *impl = member->transport->impl;
-    const struct transport_events events = {member, receive, cancel, on_revoke, on_lost};
+    const struct transport_events events = {member, receive_record, cancel, on_revoke, on_lost};
     struct pollfd wait = {impl->fd(member->transport), POLLIN, 0};
     poll(&wait, 1, WAIT_MS);
     size_t n_before = member->n_received;

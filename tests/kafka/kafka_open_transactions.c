@@ -24,7 +24,7 @@ struct reader {
     int n_records;
 };
 
-static enum status receive(void *context, const struct record *record, struct error *error)
+static enum status receive_record(void *context, const struct record *record, struct error *error)
 {
     struct reader *reader = context;
     if (reader->open)
@@ -35,7 +35,7 @@ static enum status receive(void *context, const struct record *record, struct er
 }
 
 // Three committed records, and two of a transaction that is open.
-static void begin(struct member *member, struct reader *reader, const char *name)
+static void begin_transaction(struct member *member, struct reader *reader, const char *name)
 {
     struct error error;
     member_init(member, brokers, name);
@@ -50,9 +50,9 @@ static void a_topic_is_read_with_the_transaction_that_ends_meanwhile(void **stat
     struct member member;
     struct reader reader;
     struct error error;
-    begin(&member, &reader, "settled");
-    assert_int_equal(kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_READ_SETTLED, receive,
-                                      &reader, &error),
+    begin_transaction(&member, &reader, "settled");
+    assert_int_equal(kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_END_LOG_BOUNDED,
+                                      receive_record, &reader, &error),
                      STATUS_OK);
     assert_int_equal(reader.n_records, N_COMMITTED + N_OPEN);
     member_finish(&member);
@@ -63,11 +63,11 @@ static void a_transaction_that_stays_open_is_left_behind_with_a_warning(void **s
     struct member member;
     struct reader reader;
     struct error error;
-    begin(&member, &reader, "abandoned");
+    begin_transaction(&member, &reader, "abandoned");
     struct probe_transaction *open = reader.open;
     reader.open = NULL;
-    assert_int_equal(kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_READ_SETTLED, receive,
-                                      &reader, &error),
+    assert_int_equal(kafka_read_topic(&member.config, member.config.topics.jobs, KAFKA_END_LOG_BOUNDED,
+                                      receive_record, &reader, &error),
                      STATUS_OK);
     assert_int_equal(reader.n_records, N_COMMITTED);
     assert_non_null(strstr(member.warnings, member.config.topics.jobs));
@@ -87,7 +87,7 @@ static void a_mirror_is_not_at_the_end_before_the_transaction_that_was_open_ther
     struct reader reader;
     struct error error;
     struct kafka_follow *follow;
-    begin(&member, &reader, "followed");
+    begin_transaction(&member, &reader, "followed");
     assert_int_equal(kafka_follow_open(&follow, &member.config, &member.config.topics.jobs, 1, from_the_first,
                                        NULL, &error),
                      STATUS_OK);
@@ -95,10 +95,11 @@ static void a_mirror_is_not_at_the_end_before_the_transaction_that_was_open_ther
     reader.open = NULL;
     int64_t until_ms = clock_ms() + PATIENCE_MS;
     while (!kafka_follow_is_at_end(follow) && clock_ms() < until_ms) {
-        assert_int_equal(kafka_follow_poll(follow, 500, 100, receive, &reader, &error), STATUS_OK);
+        assert_int_equal(kafka_follow_poll(follow, 500, 100, receive_record, &reader, &error), STATUS_OK);
         if (open && reader.n_records == N_COMMITTED) {
             // One more poll: the reader meets the last stable offset.
-            assert_int_equal(kafka_follow_poll(follow, 1500, 100, receive, &reader, &error), STATUS_OK);
+            assert_int_equal(kafka_follow_poll(follow, 1500, 100, receive_record, &reader, &error),
+                             STATUS_OK);
             assert_false(kafka_follow_is_at_end(follow));
             probe_commit_transaction(open);
             open = NULL;
@@ -114,7 +115,7 @@ static void jobs_are_not_drained_while_a_submission_is_open(void **state)
     struct member member;
     struct reader reader;
     struct error error;
-    begin(&member, &reader, "drained");
+    begin_transaction(&member, &reader, "drained");
     member_open(&member);
     member_receive(&member, N_COMMITTED);
     for (int64_t until_ms = clock_ms() + 3000; clock_ms() < until_ms;) {
@@ -140,7 +141,7 @@ static void a_worker_says_that_an_open_transaction_holds_jobs_back(void **state)
 {
     struct member member;
     struct reader reader;
-    begin(&member, &reader, "held");
+    begin_transaction(&member, &reader, "held");
     member_open(&member);
     ((struct kafka_transport *)member.transport)->watch.held_ms = 1000;
     member_receive(&member, N_COMMITTED);
@@ -178,7 +179,7 @@ static void a_worker_without_jobs_is_not_ready_while_a_transaction_holds_its_nex
 {
     struct member member;
     struct reader reader;
-    begin(&member, &reader, "unready");
+    begin_transaction(&member, &reader, "unready");
     member_open(&member);
     struct kafka_transport *kafka = (struct kafka_transport *)member.transport;
     kafka->watch.held_ms = 500;
@@ -209,7 +210,7 @@ static void a_transaction_behind_another_is_held_back_for_its_own_time(void **st
 {
     struct member member;
     struct reader reader;
-    begin(&member, &reader, "sequence");
+    begin_transaction(&member, &reader, "sequence");
     member_open(&member);
     struct kafka_transport *kafka = (struct kafka_transport *)member.transport;
     member_receive(&member, N_COMMITTED);
@@ -244,14 +245,14 @@ static void a_mirror_knows_what_an_open_transaction_keeps_from_it(void **state)
     struct reader reader;
     struct error error;
     struct kafka_follow *follow;
-    begin(&member, &reader, "kept");
+    begin_transaction(&member, &reader, "kept");
     struct probe_transaction *open = reader.open;
     reader.open = NULL;
     assert_int_equal(kafka_follow_open(&follow, &member.config, &member.config.topics.jobs, 1, from_the_first,
                                        NULL, &error),
                      STATUS_OK);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; !kafka_follow_is_at_end(follow);) {
-        assert_int_equal(kafka_follow_poll(follow, 500, 100, receive, &reader, &error), STATUS_OK);
+        assert_int_equal(kafka_follow_poll(follow, 500, 100, receive_record, &reader, &error), STATUS_OK);
         assert_true(clock_ms() < until_ms);
     }
     assert_int_equal(kafka_follow_check_end(follow, &error), STATUS_REFUSE);

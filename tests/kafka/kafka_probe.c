@@ -8,7 +8,7 @@
 
 enum { TIMEOUT_MS = 30000 };
 
-static void require(bool condition, const char *what, const char *why)
+static void require_that(bool condition, const char *what, const char *why)
 {
     if (condition)
         return;
@@ -18,26 +18,26 @@ static void require(bool condition, const char *what, const char *why)
 
 static void require_ok(rd_kafka_resp_err_t code, const char *what)
 {
-    require(code == RD_KAFKA_RESP_ERR_NO_ERROR, what, rd_kafka_err2str(code));
+    require_that(code == RD_KAFKA_RESP_ERR_NO_ERROR, what, rd_kafka_err2str(code));
 }
 
 static void require_done(rd_kafka_error_t *fault, const char *what)
 {
-    require(!fault, what, fault ? rd_kafka_error_string(fault) : "");
+    require_that(!fault, what, fault ? rd_kafka_error_string(fault) : "");
 }
 
 static rd_kafka_t *open_client(const char *brokers, rd_kafka_type_t type, const char *const *settings)
 {
     char text[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    require(rd_kafka_conf_set(conf, "bootstrap.servers", brokers, text, sizeof text) == RD_KAFKA_CONF_OK,
-            brokers, text);
+    require_that(rd_kafka_conf_set(conf, "bootstrap.servers", brokers, text, sizeof text) == RD_KAFKA_CONF_OK,
+                 brokers, text);
     rd_kafka_conf_set(conf, "log_level", "3", text, sizeof text);
     for (; settings && *settings; settings += 2)
-        require(rd_kafka_conf_set(conf, settings[0], settings[1], text, sizeof text) == RD_KAFKA_CONF_OK,
-                settings[0], text);
+        require_that(rd_kafka_conf_set(conf, settings[0], settings[1], text, sizeof text) == RD_KAFKA_CONF_OK,
+                     settings[0], text);
     rd_kafka_t *client = rd_kafka_new(type, conf, text, sizeof text);
-    require(client, "rd_kafka_new", text);
+    require_that(client, "rd_kafka_new", text);
     return client;
 }
 
@@ -54,7 +54,7 @@ static void wait_for_partitions(rd_kafka_t *client, const char *name, int n_part
         rd_kafka_metadata_destroy(metadata);
         if (there)
             break;
-        require(tries < 1000, name, "not there after it was created");
+        require_that(tries < 1000, name, "not there after it was created");
         rd_kafka_poll(client, 20);
     }
     rd_kafka_topic_destroy(topic);
@@ -68,7 +68,7 @@ static void create_topic(const char *brokers, rd_kafka_NewTopic_t *topic, const 
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_CreateTopics(client, &topic, 1, NULL, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
-    require(event && !rd_kafka_event_error(event), name, "not created");
+    require_that(event && !rd_kafka_event_error(event), name, "not created");
     size_t n_results;
     const rd_kafka_topic_result_t **results =
         rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n_results);
@@ -107,7 +107,7 @@ void probe_configure_topic(const char *brokers, const char *name, const char *se
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_AlterConfigs(client, &resource, 1, NULL, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
-    require(event && !rd_kafka_event_error(event), name, "not configured");
+    require_that(event && !rd_kafka_event_error(event), name, "not configured");
     size_t n_results;
     const rd_kafka_ConfigResource_t **results =
         rd_kafka_AlterConfigs_result_resources(rd_kafka_event_AlterConfigs_result(event), &n_results);
@@ -127,7 +127,7 @@ void probe_delete_records(const char *brokers, const char *name, int partition, 
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_DeleteRecords(client, &records, 1, NULL, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
-    require(event && !rd_kafka_event_error(event), name, "no records were deleted");
+    require_that(event && !rd_kafka_event_error(event), name, "no records were deleted");
     const rd_kafka_topic_partition_list_t *done =
         rd_kafka_DeleteRecords_result_offsets(rd_kafka_event_DeleteRecords_result(event));
     require_ok(done->elems[0].err, name);
@@ -145,7 +145,7 @@ void probe_add_partitions(const char *brokers, const char *name, int n_partition
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_CreatePartitions(client, &partitions, 1, NULL, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
-    require(event && !rd_kafka_event_error(event), name, "no partitions were added");
+    require_that(event && !rd_kafka_event_error(event), name, "no partitions were added");
     size_t n_results;
     const rd_kafka_topic_result_t **results =
         rd_kafka_CreatePartitions_result_topics(rd_kafka_event_CreatePartitions_result(event), &n_results);
@@ -175,7 +175,7 @@ void probe_delete_topic(const char *brokers, const char *name)
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_DeleteTopics(client, &topic, 1, NULL, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
-    require(event && !rd_kafka_event_error(event), name, "not deleted");
+    require_that(event && !rd_kafka_event_error(event), name, "not deleted");
     size_t n_results;
     const rd_kafka_topic_result_t **results =
         rd_kafka_DeleteTopics_result_topics(rd_kafka_event_DeleteTopics_result(event), &n_results);
@@ -184,7 +184,8 @@ void probe_delete_topic(const char *brokers, const char *name)
     rd_kafka_queue_destroy(queue);
     rd_kafka_DeleteTopic_destroy(topic);
     for (int tries = 0; is_there(client, name); tries++)
-        require(tries < 1000 && rd_kafka_poll(client, 20) >= 0, name, "still there after it was deleted");
+        require_that(tries < 1000 && rd_kafka_poll(client, 20) >= 0, name,
+                     "still there after it was deleted");
     rd_kafka_destroy(client);
 }
 
@@ -307,7 +308,7 @@ void probe_abort(struct probe_transaction *transaction)
     free(transaction);
 }
 
-static char *copy(const void *data, size_t size)
+static char *copy_bytes(const void *data, size_t size)
 {
     char *bytes = malloc(size + 1);
     memcpy(bytes, data, size);
@@ -333,13 +334,13 @@ static char *headers_text(const rd_kafka_message_t *message)
     return text;
 }
 
-static struct probe_record *keep(const rd_kafka_message_t *message)
+static struct probe_record *copy_record(const rd_kafka_message_t *message)
 {
     struct probe_record *record = calloc(1, sizeof *record);
     record->partition = message->partition;
     record->offset = message->offset;
-    record->key = message->key ? copy(message->key, message->key_len) : NULL;
-    record->value = message->payload ? copy(message->payload, message->len) : NULL;
+    record->key = message->key ? copy_bytes(message->key, message->key_len) : NULL;
+    record->value = message->payload ? copy_bytes(message->payload, message->len) : NULL;
     record->size = message->len;
     record->headers = headers_text(message);
     return record;
@@ -369,7 +370,7 @@ struct probe_record *probe_read(const char *brokers, const char *topic, size_t *
     *n_records = 0;
     while (n_left > 0) {
         rd_kafka_message_t *message = rd_kafka_consumer_poll(client, TIMEOUT_MS);
-        require(message, topic, "no record and no end");
+        require_that(message, topic, "no record and no end");
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             // Beyond it may lie a transaction whose end the broker is still writing: there will be another
             // end.
@@ -377,7 +378,7 @@ struct probe_record *probe_read(const char *brokers, const char *topic, size_t *
             rd_kafka_get_watermark_offsets(client, topic, message->partition, &low, &high);
             n_left -= message->offset >= high;
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            *last = keep(message);
+            *last = copy_record(message);
             last = &(*last)->next;
             ++*n_records;
         }
@@ -410,7 +411,7 @@ void probe_commit(const char *brokers, const char *group, const char *topic, int
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_t *item = rd_kafka_topic_partition_list_add(list, topic, partition);
     item->offset = offset;
-    item->metadata = copy(metadata, strlen(metadata));
+    item->metadata = copy_bytes(metadata, strlen(metadata));
     item->metadata_size = strlen(metadata);
     require_ok(rd_kafka_commit(client, list, 0), "commit");
     rd_kafka_topic_partition_list_destroy(list);
@@ -427,7 +428,7 @@ int64_t probe_committed(const char *brokers, const char *group, const char *topi
     require_ok(rd_kafka_committed(client, list, TIMEOUT_MS), "committed");
     int64_t offset = item->offset;
     if (metadata)
-        *metadata = copy(item->metadata ? item->metadata : "", item->metadata_size);
+        *metadata = copy_bytes(item->metadata ? item->metadata : "", item->metadata_size);
     rd_kafka_topic_partition_list_destroy(list);
     rd_kafka_destroy(client);
     return offset < 0 ? -1 : offset;
@@ -440,12 +441,12 @@ void probe_assert_one_each(const char *brokers, const char *topic, const char *p
     unsigned char *seen = calloc((size_t)n, 1);
     for (struct probe_record *record = records; record; record = record->next) {
         int number = atoi(record->key + strlen(prefix));
-        require(strncmp(record->key, prefix, strlen(prefix)) == 0 && number >= 0 && number < n, record->key,
-                "no record of this topic");
-        require(seen[number]++ == 0, record->key, "published twice");
+        require_that(strncmp(record->key, prefix, strlen(prefix)) == 0 && number >= 0 && number < n,
+                     record->key, "no record of this topic");
+        require_that(seen[number]++ == 0, record->key, "published twice");
     }
     for (int i = 0; i < n; i++)
-        require(seen[i] == 1, topic, "a record is missing");
+        require_that(seen[i] == 1, topic, "a record is missing");
     free(seen);
     probe_free(records);
 }
@@ -463,7 +464,7 @@ static rd_kafka_AclBinding_t *binding(enum probe_resource resource, const char *
     rd_kafka_AclBinding_t *made =
         rd_kafka_AclBinding_new(types[resource], name, RD_KAFKA_RESOURCE_PATTERN_LITERAL, "User:ANONYMOUS",
                                 "*", operation, permission, NULL, 0);
-    require(made, name, "no such rule");
+    require_that(made, name, "no such rule");
     return made;
 }
 
@@ -484,13 +485,13 @@ void probe_deny(const char *brokers, enum probe_resource resource, const char *n
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_CreateAcls(client, bindings, 2, NULL, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
-    require(event && !rd_kafka_event_error(event), name, "rules were not made");
+    require_that(event && !rd_kafka_event_error(event), name, "rules were not made");
     size_t n_results;
     const rd_kafka_acl_result_t **results =
         rd_kafka_CreateAcls_result_acls(rd_kafka_event_CreateAcls_result(event), &n_results);
     for (size_t i = 0; i < n_results; i++) {
         const rd_kafka_error_t *fault = rd_kafka_acl_result_error(results[i]);
-        require(!fault, name, fault ? rd_kafka_error_string(fault) : "");
+        require_that(!fault, name, fault ? rd_kafka_error_string(fault) : "");
     }
     rd_kafka_event_destroy(event);
     rd_kafka_queue_destroy(queue);

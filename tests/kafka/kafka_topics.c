@@ -23,18 +23,18 @@ enum {
 
 static struct member member;
 
-static struct kafka_transport *inside(void)
+static struct kafka_transport *transport_inside(void)
 {
     return (struct kafka_transport *)member.transport;
 }
 
-static const char *waiting(void)
+static const char *waiting_text(void)
 {
     return member.transport->impl->waiting(member.transport);
 }
 
 // A worker that has answered ten jobs and waits for more, and asks often.
-static void begin(const char *name)
+static void begin_member(const char *name)
 {
     struct error error;
     member_init(&member, brokers, name);
@@ -43,29 +43,29 @@ static void begin(const char *name)
     member_open(&member);
     member_receive(&member, N_JOBS);
     member_commit(&member, NULL);
-    inside()->hindrance.metadata.interval_ms = 200;
-    for (int64_t until_ms = clock_ms() + PATIENCE_MS; inside()->hindrance.metadata.n_answers < 2;) {
+    transport_inside()->hindrance.metadata.interval_ms = 200;
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; transport_inside()->hindrance.metadata.n_answers < 2;) {
         member_poll_well(&member, 100);
         assert_true(clock_ms() < until_ms);
     }
-    assert_string_equal(waiting(), "");
+    assert_string_equal(waiting_text(), "");
 }
 
 static void poll_until_waiting(const char *part)
 {
-    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !strstr(waiting(), part);) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !strstr(waiting_text(), part);) {
         member_poll_well(&member, 100);
         if (clock_ms() > until_ms)
-            fail_msg("expected \"%s\" in: %s", part, waiting());
+            fail_msg("expected \"%s\" in: %s", part, waiting_text());
     }
 }
 
 static void poll_until_ready(void)
 {
-    for (int64_t until_ms = clock_ms() + PATIENCE_MS; waiting()[0];) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; waiting_text()[0];) {
         member_poll_well(&member, 100);
         if (clock_ms() > until_ms)
-            fail_msg("still waiting: %s", waiting());
+            fail_msg("still waiting: %s", waiting_text());
     }
 }
 
@@ -96,16 +96,16 @@ static void poll_until_cancelled(struct text dataset)
 
 static void a_deleted_control_topic_is_named_and_the_new_one_is_read_from_its_beginning(void **state)
 {
-    begin("control");
+    begin_member("control");
     cancel(TEXT("old"));
     poll_until_cancelled(TEXT("old"));
     probe_delete_topic(brokers, member.config.topics.control);
     poll_until_waiting("cancellations do not reach this worker");
-    assert_non_null(strstr(waiting(), member.config.topics.control));
+    assert_non_null(strstr(waiting_text(), member.config.topics.control));
     assert_non_null(strstr(member.warnings, "cancellations do not reach this worker"));
     member.warnings[0] = '\0';
-    for (int64_t n_answers = inside()->hindrance.metadata.n_answers;
-         inside()->hindrance.metadata.n_answers < n_answers + 2;)
+    for (int64_t n_answers = transport_inside()->hindrance.metadata.n_answers;
+         transport_inside()->hindrance.metadata.n_answers < n_answers + 2;)
         member_poll_well(&member, 100);
     assert_null(strstr(member.warnings, "cancellations do not reach this worker")); // said once
     probe_create_topic(brokers, member.config.topics.control, 1, "cleanup.policy", "compact");
@@ -124,10 +124,10 @@ static void results_wait_while_their_topic_is_deleted_and_go_to_the_new_one(void
 {
     struct error error = {0};
     enum status status;
-    begin("results");
+    begin_member("results");
     probe_delete_topic(brokers, member.config.topics.results);
     poll_until_waiting("results wait for it");
-    assert_non_null(strstr(waiting(), member.config.topics.results));
+    assert_non_null(strstr(waiting_text(), member.config.topics.results));
     probe_produce_jobs(brokers, member.config.topics.jobs, 0, N_JOBS, N_JOBS);
     member_receive(&member, N_JOBS);
     status = member_commit_once(&member, NULL, &error);
@@ -153,7 +153,7 @@ static void a_deleted_topic_of_jobs_ends_a_worker_without_jobs(void **state)
 {
     struct error error = {0};
     enum status status = STATUS_OK;
-    begin("jobs");
+    begin_member("jobs");
     probe_delete_topic(brokers, member.config.topics.jobs);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
         status = member_poll(&member, 100, &error);
@@ -168,8 +168,8 @@ static void brokers_that_take_connections_and_do_not_answer_are_noticed_without_
 {
     if (!broker_is_ours())
         skip();
-    begin("silent");
-    struct kafka_metadata *metadata = &inside()->hindrance.metadata;
+    begin_member("silent");
+    struct kafka_metadata *metadata = &transport_inside()->hindrance.metadata;
     metadata->silence_ms = 1000;
     broker_pause();
     poll_until_waiting("no broker has answered");
@@ -233,18 +233,19 @@ static void an_outage_ends_though_no_further_client_can_be_opened(void **state)
     assert_int_equal(kafka_create_topics(&member.config, &error), STATUS_OK);
     probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, N_JOBS);
     member_open(&member);
-    inside()->hindrance.metadata.interval_ms = PATIENCE_MS; // the first question is the outage's
+    transport_inside()->hindrance.metadata.interval_ms = PATIENCE_MS; // the first question is the outage's
     member_receive(&member, N_JOBS);
     member_commit(&member, NULL);
     forbid_clients();
     broker_kill();
-    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !kafka_is_down(inside());) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !kafka_is_down(transport_inside());) {
         member_poll_well(&member, 100);
         assert_true(clock_ms() < until_ms);
     }
     broker_restart();
     probe_produce_jobs(brokers, member.config.topics.jobs, 0, N_JOBS, N_JOBS);
-    for (int64_t until_ms = clock_ms() + PATIENCE_MS; kafka_is_down(inside()) || member.n_jobs < N_JOBS;) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
+         kafka_is_down(transport_inside()) || member.n_jobs < N_JOBS;) {
         status = member_poll(&member, 100, &error);
         if ((status != STATUS_OK && status != STATUS_RETRY) || clock_ms() > until_ms)
             fail_msg("status %d: %s", status, error.text);
@@ -264,7 +265,7 @@ static void a_member_that_can_open_no_client_for_its_question_says_why_and_ends(
     forbid_clients();
     poll_until_waiting("asking for the group's members");
     poll_until_waiting("no.more.clients");
-    inside()->outside.timeout_ms = inside()->outside.time_ms + 500;
+    transport_inside()->outside.timeout_ms = transport_inside()->outside.time_ms + 500;
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
         status = member_poll(&member, 100, &error);
         assert_true(clock_ms() < until_ms);
@@ -279,9 +280,9 @@ static void closing_does_not_wait_for_an_open_question(void **state)
 {
     if (!broker_is_ours())
         skip();
-    begin("asking");
+    begin_member("asking");
     broker_pause();
-    while (!inside()->hindrance.metadata.is_asking)
+    while (!transport_inside()->hindrance.metadata.is_asking)
         member_poll_well(&member, 0);
     member_close(&member); // within its limit, else closing.h would end the process
     broker_resume();

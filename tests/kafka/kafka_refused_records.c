@@ -66,7 +66,7 @@ static bool is_refused(const struct job *job)
     return job->source.refusals > 0;
 }
 
-static size_t count(const struct member *member, bool (*choose)(const struct job *job))
+static size_t count_jobs(const struct member *member, bool (*choose)(const struct job *job))
 {
     size_t n = 0;
     for (size_t i = 0; i < member->n_jobs; i++)
@@ -95,7 +95,7 @@ static void commit_like_a_worker(struct member *member, struct error *error)
 {
     enum status status = STATUS_OK;
     error->status = STATUS_OK;
-    while (count(member, is_not_refused) > 0 && (status == STATUS_OK || status == STATUS_RETRY))
+    while (count_jobs(member, is_not_refused) > 0 && (status == STATUS_OK || status == STATUS_RETRY))
         status = member_commit_once(member, is_not_refused, error);
     while (member->n_jobs > 0 && (status == STATUS_OK || status == STATUS_RETRY)) {
         const struct job *first = member->jobs[0];
@@ -135,9 +135,9 @@ static void a_refused_record_is_isolated_within_one_retry_and_then_given_up(void
     begin_with_limit(&member, "isolated", 1, N_JOBS, "4000");
     answer_at_length(member.jobs[BAD], 6000);
     assert_refused(&member, NULL);
-    assert_int_equal(count(&member, is_refused), 0); // a batch
+    assert_int_equal(count_jobs(&member, is_refused), 0); // a batch
     assert_refused(&member, NULL);
-    assert_int_equal(count(&member, is_refused), 1);
+    assert_int_equal(count_jobs(&member, is_refused), 1);
     assert_true(is_refused(member.jobs[BAD]));
     assert_int_equal(member_commit_once(&member, is_not_refused, &error), STATUS_OK);
     assert_int_equal(member.n_published, N_JOBS - 1);

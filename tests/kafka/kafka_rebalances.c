@@ -356,7 +356,7 @@ static void release_others(struct member *member, int32_t own)
     member->n_jobs = n_kept;
 }
 
-static void a_member_is_told_which_partitions_of_its_jobs_are_another_s(void **state)
+static void a_member_learns_which_partitions_of_its_jobs_are_another_s(void **state)
 {
     member_init_with_jobs(&first, brokers, "lost", 2, 20);
     first.config.group.is_dynamic = true;
@@ -453,7 +453,7 @@ int main(void)
         BROKER_TEST(a_worker_is_closed_while_an_assignment_waits_unread),
         BROKER_TEST(a_broker_that_is_away_ends_no_member),
         BROKER_TEST(a_question_without_an_answer_ends_no_worker_when_the_broker_is_back),
-        BROKER_TEST(a_member_is_told_which_partitions_of_its_jobs_are_another_s),
+        BROKER_TEST(a_member_learns_which_partitions_of_its_jobs_are_another_s),
         BROKER_TEST(partitions_added_before_an_exit_are_read_first),
         BROKER_TEST(jobs_of_other_members_partitions_keep_no_member_from_its_exit),
     };
