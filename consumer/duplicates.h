@@ -1,13 +1,13 @@
-// Equal requests of one dataset are computed once: a result is a function of model, request and arithmetic,
-// so it is every equal request's. A job whose request is with the worker already waits for the answer of that
-// one, its leader, and does not enter the engine; one whose request was answered before takes the answer out
-// of the store (store/equal_requests.h). Not taken as equal: draws without a seed, which differ by custom_id;
-// calls of tools, which have ids; jobs that may have crashed workers; a job that is more urgent than its
-// leader, which might wait long.
+// Equal requests of one dataset are computed once, because a result is a function of model, request and
+// arithmetic. If the worker has a job with the same request already, a new job follows that one, its leader:
+// it waits for the leader's answer and does not enter the engine. If the request was answered before, the
+// answer is read from the store (store/equal_requests.h). Never treated as equal: draws without a seed, which
+// differ by custom_id; requests with tools, whose calls have ids; jobs that may have crashed workers; a job
+// more urgent than its leader, which may wait for long.
 //
 // A leader stays here from its arrival until its result is committed and the store can find it, so no equal
-// request falls in between. If it is cancelled or misses its deadline, the first of its followers leads; if
-// it fails otherwise, each follower is computed. Thread: main.
+// request is missed in between. If it is cancelled or misses its deadline, its first follower becomes the
+// leader; if it fails otherwise, each follower is computed. Thread: main.
 #pragma once
 
 #include "batching/batcher.h"
@@ -33,10 +33,10 @@ enum duplicate {
 };
 // A job as it was received, its request hashed. `store`: of answers, NULL: none.
 enum duplicate duplicates_take(struct duplicates *duplicates, struct job *job, struct store *store);
-// The job has a result: its followers go to `finished`, answered, or to `compute`.
+// The job has a result: its followers are moved to `finished` with the same answer, or to `compute`.
 void duplicates_answer(struct duplicates *duplicates, const struct job *job, struct job_list *finished,
                        struct job_list *compute);
-// The job leaves the worker: its followers, if any, go to `list`.
+// The job leaves the worker: its followers are moved to `list`.
 void duplicates_leave(struct duplicates *duplicates, const struct job *job, struct job_list *list);
 // Followers that end by themselves: named by a cancellation, as job_is_named; past their deadline at `now_s`.
 void duplicates_cancel(struct duplicates *duplicates, struct text dataset, struct text job_id,

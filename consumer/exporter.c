@@ -128,11 +128,9 @@ static void wait_for_news(struct exporter *exporter, bool page_too)
     copy->page_wanted = page_too;
     int64_t before = copy->n_published;
     (void)!write(exporter->wanted_fd, &one, sizeof one);
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t at_ns = until.tv_nsec + EXPORTER_WAIT_MS * 1000000ll;
-    until.tv_sec += at_ns / 1000000000;
-    until.tv_nsec = at_ns % 1000000000;
+    int64_t until_ns =
+        clock_ns() + EXPORTER_WAIT_MS * 1000000ll; // the condition's clock is the monotonic one
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
     while (!copy->closing[0] && (page_too ? copy->page_wanted : copy->n_published == before) &&
            pthread_cond_timedwait(&copy->published, &copy->lock, &until) == 0)
         ;

@@ -29,11 +29,6 @@ void gate_add(struct gate *gate, struct job *job)
         job_list_append(list, job);
 }
 
-size_t gate_n_waiting(const struct gate *gate)
-{
-    return gate->many.n_jobs + gate->few.n_jobs + gate->alone.n_jobs;
-}
-
 static size_t choose_group(const struct job_list *list, size_t n_max, struct job **group)
 {
     size_t n = 0;

@@ -1,7 +1,7 @@
 // The gate between intake and engine: jobs wait here until their start is durable (transport.h). Most pass at
-// once. Suspects, jobs that may have crashed a worker, pass after one crash a few at a time, after more
-// crashes alone: when the engine is empty and all finished jobs are committed. No other job passes until they
-// are committed.
+// once. A suspect is a job that may have crashed a worker. Suspects of one crash pass a few at a time; one of
+// more crashes passes alone, when the engine is empty and all finished jobs are committed, and no other job
+// passes until it is committed.
 // Thread: main.
 #pragma once
 
@@ -22,7 +22,6 @@ struct gate {
 };
 
 void gate_add(struct gate *gate, struct job *job);
-size_t gate_n_waiting(const struct gate *gate);
 // Writes the jobs to start next, at most n_max, to `group` and returns their number; they stay in the gate
 // until gate_pass. `all_committed`: all finished jobs are committed.
 size_t gate_next(const struct gate *gate, bool all_committed, struct job **group, size_t n_max,

@@ -107,8 +107,7 @@ static void shut_late(struct http *http)
 {
     for (int i = 0; i < PLACES; i++) {
         struct connection_place *place = &http->places[i];
-        if (place->connection && !place->is_shut &&
-            clock_ms() - place->since_ms >= HTTP_REQUEST_SECONDS * 1000)
+        if (place->connection && !place->is_shut && clock_ms() - place->since_ms >= HTTP_REQUEST_S * 1000)
             shut_place(place);
     }
 }
@@ -314,13 +313,12 @@ enum status http_open(struct http **http, const char *address, bool only_loopbac
         status = check_loopback(h, address, error);
     if (status == STATUS_OK) {
         read_address(h);
-        h->daemon =
-            MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer_request, h, MHD_OPTION_LISTEN_SOCKET,
-                             h->file, MHD_OPTION_CONNECTION_LIMIT, (unsigned)PLACES,
-                             MHD_OPTION_NOTIFY_CONNECTION, note_connection, h, MHD_OPTION_NOTIFY_COMPLETED,
-                             note_answer, h, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                             (size_t)HTTP_REQUEST_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-                             (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_END);
+        h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer_request, h,
+                                     MHD_OPTION_LISTEN_SOCKET, h->file, MHD_OPTION_CONNECTION_LIMIT,
+                                     (unsigned)PLACES, MHD_OPTION_NOTIFY_CONNECTION, note_connection, h,
+                                     MHD_OPTION_NOTIFY_COMPLETED, note_answer, h,
+                                     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_REQUEST_BYTES_MAX,
+                                     MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_S, MHD_OPTION_END);
         if (!h->daemon)
             status = fail_start(error, address, "the server could not be started");
     }

@@ -1,7 +1,7 @@
 // A small HTTP server for metrics and probes: GET and HEAD only, small requests, few connections, no state.
-// Slow connections are closed after a timeout, or earlier when others need their slot, so that probes are always
-// answered. Requests are answered one at a time by a thread of the server's own, sheaf-http, which calls the
-// handler. Thread: the functions main's.
+// Slow connections are closed after a timeout, or earlier when others need their slot, so that probes are
+// always answered. Requests are answered one at a time by a thread of the server's own, sheaf-http, which
+// calls the handler. Thread: main, except the handler.
 #pragma once
 
 #include "schemas/error.h"
@@ -12,8 +12,8 @@
 enum {
     HTTP_CONNECTIONS_MAX = 32,
     HTTP_REQUEST_BYTES_MAX = 16384, // per connection, with the response's header; larger requests are refused
-    HTTP_IDLE_SECONDS = 15,
-    HTTP_REQUEST_SECONDS = 20, // from the connection or its last response to the next response
+    HTTP_IDLE_S = 15,
+    HTTP_REQUEST_S = 20, // from the connection or its last response to the next response
 };
 
 struct http_answer {
@@ -34,5 +34,5 @@ struct http;
 enum status http_open(struct http **http, const char *address, bool only_loopback, http_handler *handler,
                       void *context, struct error *error) WARN_UNUSED;
 const char *http_address(const struct http *http); // as it is bound
-// Returns when the handler runs no more.
+// Returns after the handler's last call has returned.
 void http_close(struct http *http);

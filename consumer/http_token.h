@@ -19,6 +19,6 @@ struct http_token {
 // no such file, or another length.
 enum status http_token_read(struct http_token *token, const char *path, struct error *error) WARN_UNUSED;
 
-// `authorization`: the header's value; NULL: absent. Takes as long for each wrong token of one length.
+// `authorization`: the header's value; NULL: absent. Constant time for tokens of one length.
 // Without a token: true.
 bool http_token_matches(const struct http_token *token, const char *authorization);

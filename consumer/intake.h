@@ -9,7 +9,7 @@
 struct result_names {
     struct text model, system_fingerprint;
     bool cached_tokens; // each result reports its prompt tokens from the prefix cache
-    bool same_draws;    // a job without a seed has that of its prompt: equal requests draw equally
+    bool same_draws;    // a job without a seed is seeded by its prompt alone: equal requests draw equally
 };
 
 // Allocates from the reserve. NULL: out of memory. job->result.status is RESULT_FAILED if the record is

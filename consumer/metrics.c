@@ -36,7 +36,7 @@ int64_t metrics_second(void)
 
 static int32_t *age_of(struct metrics *metrics, const struct job *job)
 {
-    return &metrics->n_by_age[job->source.received_s % METRICS_AGE_SECONDS];
+    return &metrics->n_by_age[job->source.received_s % METRICS_AGE_S_MAX];
 }
 
 void metrics_received(struct metrics *metrics, const struct job *job)
@@ -53,7 +53,7 @@ void metrics_job_left(struct metrics *metrics, const struct job *job, bool publi
     --*age_of(metrics, job);
     int64_t now_s = metrics_second();
     while (metrics->jobs.oldest_s < now_s &&
-           metrics->n_by_age[metrics->jobs.oldest_s % METRICS_AGE_SECONDS] == 0)
+           metrics->n_by_age[metrics->jobs.oldest_s % METRICS_AGE_S_MAX] == 0)
         metrics->jobs.oldest_s++;
     if (!published)
         return;

@@ -12,7 +12,7 @@
 
 enum {
     METRICS_BUCKETS = 16,
-    METRICS_AGE_SECONDS = 65536, // older jobs are counted as this old
+    METRICS_AGE_S_MAX = 65536, // older jobs are counted as this old
 };
 
 struct histogram {
@@ -52,7 +52,7 @@ struct metrics {
     } state;
     // Jobs in flight by the second of their arrival, to find the next oldest_s. Last: copies for readers end
     // before.
-    int32_t n_by_age[METRICS_AGE_SECONDS];
+    int32_t n_by_age[METRICS_AGE_S_MAX];
 };
 
 // Sources of the figures that are read when they are served.

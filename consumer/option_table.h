@@ -1,5 +1,5 @@
 // The tables behind the command line: the parser (options.c), help (option_help.c), manual pages and
-// completion (manual.c) read them, so that none of them has names of its own.
+// completion (manual.c) read them, so that names are defined once.
 #pragma once
 
 #include "consumer/options.h"

@@ -4,7 +4,7 @@
 
 void recent_count(struct recent *recent, int64_t second, int64_t n_jobs, int64_t n_tokens)
 {
-    size_t slot = (size_t)(second % (RECENT_SECONDS + 1));
+    size_t slot = (size_t)(second % (RECENT_S + 1));
     if (!recent->has_begun)
         recent->begun_second = second;
     recent->has_begun = true;
@@ -19,8 +19,8 @@ void recent_count(struct recent *recent, int64_t second, int64_t n_jobs, int64_t
 void recent_rates(const struct recent *recent, int64_t second, double *jobs, double *tokens)
 {
     int64_t n_jobs = 0, n_tokens = 0, n_seconds = second - recent->begun_second - 1;
-    n_seconds = n_seconds < RECENT_SECONDS ? n_seconds : RECENT_SECONDS;
-    for (size_t i = 0; i <= RECENT_SECONDS; i++) {
+    n_seconds = n_seconds < RECENT_S ? n_seconds : RECENT_S;
+    for (size_t i = 0; i <= RECENT_S; i++) {
         int64_t age_s = second - recent->seconds[i].second;
         if (age_s < 1 || age_s > n_seconds)
             continue;

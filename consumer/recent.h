@@ -5,7 +5,7 @@
 #include "schemas/job.h"
 
 enum {
-    RECENT_SECONDS = 10, // over which "now" is averaged
+    RECENT_S = 10, // over which "now" is averaged
     RECENT_ANSWERS = 8,
     RECENT_ERRORS = 5,
     RECENT_NAME_BYTES = 96, // of a custom_id that are kept
@@ -24,7 +24,7 @@ struct recent {
     struct {
         int64_t second; // monotonic
         int64_t n_jobs, n_tokens;
-    } seconds[RECENT_SECONDS + 1]; // the current one, which is not complete, is left out
+    } seconds[RECENT_S + 1]; // the current one, which is not complete, is left out
     bool has_begun;
     int64_t begun_second; // of the first count, which is not complete either
     // rings: the newest is at (n - 1) modulo their length
@@ -34,5 +34,5 @@ struct recent {
 
 void recent_count(struct recent *recent, int64_t second, int64_t n_jobs, int64_t n_tokens);
 void recent_add(struct recent *recent, const struct job *job); // done or failed
-// Per second, over the complete seconds before `second`, up to RECENT_SECONDS of them; 0 before there is one.
+// Per second, over the complete seconds before `second`, up to RECENT_S of them; 0 before there is one.
 void recent_rates(const struct recent *recent, int64_t second, double *jobs, double *tokens);

@@ -1,5 +1,4 @@
-// --require-arithmetic: a fleet computes in one arithmetic (consumer/arithmetic.h), or the worker does not
-// start.
+// --require-arithmetic: a worker whose arithmetic (consumer/arithmetic.h) is not the fleet's does not start.
 //
 // The requirement is a list of parts separated by spaces, as in a result's system_fingerprint:
 //

@@ -49,8 +49,8 @@ struct transport_events {
     // Partitions are being revoked: commit the finished jobs now. The only callback that may call the
     // transport. May be NULL.
     void (*revoke)(void *context);
-    // Jobs of these partitions, ascending, are in flight here and the partitions are another's now: waiting
-    // ones are computed in vain. Released jobs count as not delivered. May be NULL.
+    // Jobs of these partitions (ascending) are in flight here, but the partitions are assigned to another
+    // worker now, so computing the waiting ones is wasted. Released jobs count as not delivered. May be NULL.
     void (*lost)(void *context, const int32_t *partitions, size_t n_partitions);
 };
 

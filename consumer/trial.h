@@ -1,8 +1,8 @@
 // Detects a model that does not work at all. Until the first answer, jobs that fail because of the model
-// (error_is_of_model) are not committed. Once `limit` or more have failed this way, the worker ends and
-// releases them: more, because the jobs that end in one step, as whole batches with NaN logits do, are
-// counted together. The first answer, or TRIAL_HOLD_MS without other computation, moves them to the commit. A
-// zeroed struct is valid: nothing is held. Thread: main.
+// (error_is_of_model) are not committed. When at least `limit` have failed this way, the worker ends and
+// releases them. Jobs that end in one step are counted together: NaN logits fail a whole batch. The first
+// answer, or TRIAL_HOLD_MS without other computation, moves them to the commit. A zeroed struct is valid:
+// nothing is held. Thread: main.
 #pragma once
 
 #include "batching/batcher.h"

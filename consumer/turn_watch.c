@@ -19,13 +19,13 @@ static bool is_stop_unread(void)
 }
 
 // The main thread may hold any lock, including those of stdio and exit handlers.
-static void end_process(const struct turn_watch *watch, int unheard_ms, const char *since)
+static void end_process(const struct turn_watch *watch, int waited_ms, const char *since)
 {
     char text[256];
     snprintf(text, sizeof text,
              "the main loop has been waiting for %s for %g s%s: the process ends as it is; committed results "
              "stay, other jobs are computed again",
-             atomic_load(&watch->part), unheard_ms / 1000.0, since);
+             atomic_load(&watch->part), waited_ms / 1000.0, since);
     log_write_unlocked(LOG_ERROR, text);
     _exit(1);
 }

@@ -81,10 +81,10 @@ struct worker_config {
 enum {
     // maximum of one commit. Commit when this many, or half of the window, are finished
     WORKER_COMMIT_JOBS = 1024,
-    // or the first of them has waited this long, or WORKER_COMMIT_LINGER times as long as the last commit
+    // or the first of them has waited this long, or WORKER_LINGER_COMMITS times as long as the last commit
     // took: a killed worker loses few results of a quick store, and slow commits take 5 % of the time at most
     WORKER_COMMIT_LINGER_MS = 100,
-    WORKER_COMMIT_LINGER = 20,
+    WORKER_LINGER_COMMITS = 20,
     WORKER_GRACE_MS = 10000, // for running jobs to finish after the first signal
     // From the first signal to the end of the process, the close included: less than the 60 s after which the
     // service files in ops/ kill.

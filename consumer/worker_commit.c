@@ -102,7 +102,7 @@ static size_t finish_group(struct worker *worker, size_t n)
 
 int64_t worker_commit_linger_ms(int64_t took_us)
 {
-    int64_t linger_ms = took_us * WORKER_COMMIT_LINGER / 1000;
+    int64_t linger_ms = took_us * WORKER_LINGER_COMMITS / 1000;
     return linger_ms < WORKER_COMMIT_LINGER_MS ? linger_ms : WORKER_COMMIT_LINGER_MS;
 }
 

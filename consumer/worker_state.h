@@ -42,7 +42,7 @@ struct worker_figures {
     bool has_prefixes;
     int64_t recorded_ms, compact_at_ms, progress_ms, published_ms;
     struct retry retry;
-    int64_t n_lost;    // committed results whose figures the store did not take, since it last took some
+    int64_t n_lost;    // committed results whose figures the store refused, since it last accepted some
     int64_t warned_ms; // of them; 0: not
 };
 
@@ -56,8 +56,8 @@ struct worker_records {
 struct worker_stop {
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
     int64_t leaving_since_ms;
-    int64_t idle_ms;      // time without a job, as far as it was looked for one
-    int64_t idle_seen_ms; // when last; 0: not idle
+    int64_t idle_ms;      // time without a job, while the worker was looking for one
+    int64_t idle_seen_ms; // when it last looked; 0: not idle
     struct order *abort;  // allocated at start, so that the engine can be stopped without memory
 };
 
@@ -105,8 +105,9 @@ struct store *worker_find_store(const struct worker *worker); // NULL: none
 // Writes jobs, steps, prefixes and partitions to the store.
 enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs,
                                   struct error *error) WARN_UNUSED;
-// The first n_jobs of `commits.group` are committed. If the store does not take their figures these are lost,
-// with one warning in WORKER_WARN_AGAIN_MS, and one that counts the results when it takes figures again.
+// The first n_jobs of `commits.group` are committed. If the store refuses their figures, these are lost:
+// a warning follows at most every WORKER_WARN_AGAIN_MS, and one with their number when it accepts figures
+// again.
 void worker_figures_record_committed(struct worker *worker, size_t n_jobs);
 void worker_figures_compact(struct worker *worker);         // old rows of the store, when it is time
 void worker_figures_show(struct worker *worker, bool last); // the progress line
@@ -116,7 +117,7 @@ void worker_figures_publish(struct worker *worker);         // for the HTTP endp
 
 void worker_append_list(struct job_list *to, struct job_list *from);
 void worker_add_finished(struct worker *worker, struct job_list *list);
-// Of jobs that have a result now: their followers are answered, added to the list, or computed.
+// The jobs of the list have results now: their followers are added to it with the same answers, or computed.
 void worker_answer_followers(struct worker *worker, struct job_list *list);
 void worker_send_order(struct worker *worker, struct order *order); // NULL: out of memory
 // Jobs whose start is durable, through the gate to the engine.

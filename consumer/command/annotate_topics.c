@@ -36,7 +36,7 @@ struct topics {
     struct job *group[GROUP_RESULTS]; // received, not yet in the store
     size_t n_group;
     int64_t n_total, n_answered;
-    int64_t heard_ms; // the last answer, or the last message that there was none
+    int64_t quiet_since_ms; // the last answer, or the last message that there was none
     struct progress_line line;
     struct worker_progress progress;
     int stop_fd;
@@ -135,7 +135,7 @@ static void count_answers(struct topics *topics, int64_t n_taken)
     if (n_taken == 0)
         return;
     topics->n_answered += n_taken;
-    topics->heard_ms = clock_ms();
+    topics->quiet_since_ms = clock_ms();
 }
 
 // The group's results into the store; those that it has already are skipped.
@@ -169,9 +169,9 @@ static enum status take_group(struct topics *topics, struct error *error)
 // No wait is silent.
 static void report_silence(struct topics *topics)
 {
-    if (clock_ms() - topics->heard_ms < QUIET_MS)
+    if (clock_ms() - topics->quiet_since_ms < QUIET_MS)
         return;
-    topics->heard_ms = clock_ms();
+    topics->quiet_since_ms = clock_ms();
     log_write(LOG_INFO,
               "%lld of %lld requests are answered, none in the last %d s: does a worker of topic %s run"
               " (sheaf work --brokers)?",
@@ -215,7 +215,7 @@ static enum status collect_answers(struct topics *topics, struct error *error)
     topics->line = (struct progress_line){.n_total = topics->n_total,
                                           .n_before = topics->n_answered,
                                           .message_ms = annotate->settings->worker.progress_s * 1000};
-    topics->heard_ms = clock_ms();
+    topics->quiet_since_ms = clock_ms();
     enum status status = kafka_follow_open(&topics->follow, &topics->kafka.config, names, 1,
                                            from_the_beginning, topics, error);
     if (status == STATUS_OK)
