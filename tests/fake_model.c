@@ -98,7 +98,7 @@ double fake_model_score(const int32_t *prompt, int32_t n_prompt, const int32_t *
     return sum;
 }
 
-static int32_t *slot(struct fake_model *model, const struct step_sequence *sequence, int32_t position)
+static int32_t *page_slot(struct fake_model *model, const struct step_sequence *sequence, int32_t position)
 {
     int32_t page = sequence->pages[position / model->page_positions];
     assert(page >= 0 && page < model->n_pages);
@@ -113,7 +113,7 @@ static void draw_output(struct fake_model *model, const struct step *step,
     uint64_t hash = 0;
     bool poisoned = false;
     for (int32_t p = 0; p <= step->positions[row]; p++) {
-        int32_t token = *slot(model, sequence, p);
+        int32_t token = *page_slot(model, sequence, p);
         assert(((token & LONG) != 0) == sequence->long_context);
         token &= ~LONG;
         hash = extend(hash, token);
@@ -154,7 +154,7 @@ static enum status fake_step(void *context, struct step *step, struct sample_res
         assert(sequence->first_row == row && sequence->n_tokens > 0);
         for (int32_t i = 0; i < sequence->n_tokens; i++, row++) {
             assert(step->positions[row] == sequence->position + i);
-            *slot(model, sequence, step->positions[row]) =
+            *page_slot(model, sequence, step->positions[row]) =
                 step->tokens[row] | (sequence->long_context ? LONG : 0);
         }
     }
@@ -170,7 +170,7 @@ static enum status fake_step(void *context, struct step *step, struct sample_res
     return STATUS_OK;
 }
 
-static void *copy(const void *items, size_t n, size_t size)
+static void *copy_items(const void *items, size_t n, size_t size)
 {
     void *copied = malloc(n * size + 1);
     return n ? memcpy(copied, items, n * size) : copied;
@@ -188,24 +188,24 @@ static enum status fake_submit(void *context, struct step *step, struct error *e
     struct fake_step *copied = &model->under_way[model->n_under_way++];
     *copied = (struct fake_step){.step = *step,
                                  .original = step,
-                                 .tokens = copy(step->tokens, n_rows, sizeof *step->tokens),
+                                 .tokens = copy_items(step->tokens, n_rows, sizeof *step->tokens),
                                  .samplings = malloc((n_outputs + 1) * sizeof(struct sampling))};
-    struct step_sequence *sequences = copy(step->sequences, n_sequences, sizeof *sequences);
+    struct step_sequence *sequences = copy_items(step->sequences, n_sequences, sizeof *sequences);
     for (size_t i = 0; i < n_sequences; i++)
-        sequences[i].pages =
-            copy(sequences[i].pages,
-                 (size_t)((sequences[i].position + sequences[i].n_tokens - 1) / model->page_positions + 1),
-                 sizeof(int32_t));
-    struct sample_request *samples = copy(step->samples, n_outputs, sizeof *samples);
+        sequences[i].pages = copy_items(
+            sequences[i].pages,
+            (size_t)((sequences[i].position + sequences[i].n_tokens - 1) / model->page_positions + 1),
+            sizeof(int32_t));
+    struct sample_request *samples = copy_items(step->samples, n_outputs, sizeof *samples);
     for (size_t i = 0; i < n_outputs; i++) {
         assert(samples[i].index == (uint32_t)(samples[i].n_generated + (samples[i].pending > 0)));
         copied->samplings[i] = *samples[i].sampling;
         samples[i].sampling = &copied->samplings[i];
     }
     copied->step.tokens = copied->tokens;
-    copied->step.positions = copy(step->positions, n_rows, sizeof *step->positions);
+    copied->step.positions = copy_items(step->positions, n_rows, sizeof *step->positions);
     copied->step.sequences = sequences;
-    copied->step.output_rows = copy(step->output_rows, n_outputs, sizeof *step->output_rows);
+    copied->step.output_rows = copy_items(step->output_rows, n_outputs, sizeof *step->output_rows);
     copied->step.samples = samples;
     return STATUS_OK;
 }

@@ -37,7 +37,7 @@ static struct fault {
 } faults[FAULTS_MAX];
 static int n_faults = -1; // not read yet
 
-static void refuse(const char *text)
+static void refuse_text(const char *text)
 {
     fprintf(stderr, "SHEAF_FAULT: expected POINT:COUNT:ACTION[,...], got \"%s\"\n", text);
     exit(2);
@@ -62,16 +62,16 @@ static void read_faults(void)
         int length = 0;
         if (n_faults == FAULTS_MAX ||
             sscanf(order, "%15[a-z]:%ld:%31[a-z0-9=]%n", point, &fault->count, fault->action, &length) != 3)
-            refuse(order);
+            refuse_text(order);
         fault->point = point_named(point);
         if (fault->point < 0 || fault->count < 1 || (order[length] && order[length] != ','))
-            refuse(order);
+            refuse_text(order);
         n_faults++;
         order += length + (order[length] == ',');
     }
 }
 
-static void act(const char *action)
+static void take_action(const char *action)
 {
     long wait_ms;
     if (strcmp(action, "kill") == 0)
@@ -81,7 +81,7 @@ static void act(const char *action)
     else if (sscanf(action, "wait=%ld", &wait_ms) == 1)
         nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000}, NULL);
     else
-        refuse(action);
+        refuse_text(action);
 }
 
 void fault_point(enum fault_point point)
@@ -90,7 +90,7 @@ void fault_point(enum fault_point point)
         read_faults();
     for (int i = 0; i < n_faults; i++) {
         if (faults[i].point == (int)point && ++faults[i].n_passed == faults[i].count)
-            act(faults[i].action);
+            take_action(faults[i].action);
     }
 }
 
@@ -112,7 +112,7 @@ void fault_step(const struct step *step)
 {
     for (int i = 0; i < n_faults; i++) { // read by the main thread's first poll
         if (faults[i].point == POINT_TOKEN && holds_twice(step, (int32_t)faults[i].count))
-            act(faults[i].action);
+            take_action(faults[i].action);
     }
 }
 

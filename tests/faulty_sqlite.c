@@ -107,14 +107,14 @@ static void *memory_realloc(void *bytes, int size)
 
 // ---- files ----
 
-struct file {
+struct faulty_file {
     sqlite3_file base;
     sqlite3_file *real; // behind this struct
 };
 
 static sqlite3_file *real_of(sqlite3_file *file)
 {
-    return ((struct file *)file)->real;
+    return ((struct faulty_file *)file)->real;
 }
 
 static int file_close(sqlite3_file *file)
@@ -233,7 +233,7 @@ static sqlite3_vfs vfs;
 
 static int vfs_open(sqlite3_vfs *unused, const char *name, sqlite3_file *file, int flags, int *flags_out)
 {
-    struct file *opened = (struct file *)file;
+    struct faulty_file *opened = (struct faulty_file *)file;
     (void)unused;
     opened->base.pMethods = NULL; // not to be closed
     opened->real = (sqlite3_file *)(opened + 1);
@@ -297,7 +297,7 @@ void faults_install(void)
     real_vfs = sqlite3_vfs_find(NULL);
     vfs = *real_vfs;
     vfs.zName = "faulty";
-    vfs.szOsFile = (int)sizeof(struct file) + real_vfs->szOsFile;
+    vfs.szOsFile = (int)sizeof(struct faulty_file) + real_vfs->szOsFile;
     vfs.xOpen = vfs_open;
     vfs.xDelete = vfs_delete;
     vfs.xAccess = vfs_access;

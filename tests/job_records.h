@@ -14,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct decoded {
+struct decoded_job {
     struct job *job;
     struct error error;
     enum status status;
 };
 
-static inline struct decoded decode_bytes(struct text record, enum encoding encoding)
+static inline struct decoded_job decode_bytes(struct text record, enum encoding encoding)
 {
-    struct decoded decoded = {.job = job_create()};
+    struct decoded_job decoded = {.job = job_create()};
     assert_non_null(decoded.job);
     decoded.status = job_decode(decoded.job, record, encoding, &decoded.error);
     return decoded;
@@ -50,8 +50,8 @@ static inline struct buffer to_msgpack(const char *json)
 }
 
 // Decodes both encodings of the record; they must agree to the last byte of the error.
-static inline struct decoded decode(const char *format, ...) PRINTF_LIKE(1, 2);
-static inline struct decoded decode(const char *format, ...)
+static inline struct decoded_job decode(const char *format, ...) PRINTF_LIKE(1, 2);
+static inline struct decoded_job decode(const char *format, ...)
 {
     char *json;
     va_list arguments;
@@ -60,8 +60,8 @@ static inline struct decoded decode(const char *format, ...)
     va_end(arguments);
     unquote(json);
     struct buffer msgpack = to_msgpack(json);
-    struct decoded decoded = decode_bytes(text_from_string(json), ENCODING_JSON);
-    struct decoded other = decode_bytes((struct text){msgpack.data, msgpack.size}, ENCODING_MSGPACK);
+    struct decoded_job decoded = decode_bytes(text_from_string(json), ENCODING_JSON);
+    struct decoded_job other = decode_bytes((struct text){msgpack.data, msgpack.size}, ENCODING_MSGPACK);
     assert_int_equal(decoded.status, other.status);
     if (decoded.status == STATUS_OK) {
         struct buffer a = {0}, b = {0};
@@ -82,7 +82,7 @@ static inline struct decoded decode(const char *format, ...)
 
 static inline struct job *decode_good(const char *record)
 {
-    struct decoded decoded = decode("%s", record);
+    struct decoded_job decoded = decode("%s", record);
     if (decoded.status != STATUS_OK)
         fail_msg("%s: %s", record, decoded.error.text);
     return decoded.job;
@@ -90,7 +90,7 @@ static inline struct job *decode_good(const char *record)
 
 static inline void assert_refused(const char *record, enum error_code code, const char *text)
 {
-    struct decoded decoded = decode("%s", record);
+    struct decoded_job decoded = decode("%s", record);
     if (decoded.status != STATUS_REJECT)
         fail_msg("%s: status %d", record, decoded.status);
     char *expected = strdup(text);

@@ -31,7 +31,7 @@ struct maker {
     int n_tensors;
 };
 
-static bool is(const struct maker *maker, const char *families)
+static bool is_of(const struct maker *maker, const char *families)
 {
     char padded[64], list[256];
     snprintf(padded, sizeof padded, " %s ", maker->recipe.family);
@@ -85,7 +85,7 @@ static void add_string(struct maker *maker, const char *key, const char *string)
 
 static int32_t expert_width(const struct maker *maker)
 {
-    return is(maker, "mixtral granitemoe") ? maker->recipe.n_ff : maker->recipe.n_ff / 2;
+    return is_of(maker, "mixtral granitemoe") ? maker->recipe.n_ff : maker->recipe.n_ff / 2;
 }
 
 enum {
@@ -114,13 +114,13 @@ static void add_latent_keys(struct maker *maker)
 static void add_routing_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
-    bool sigmoid = is(maker, "glm4moe dots1") || r->larger;
+    bool sigmoid = is_of(maker, "glm4moe dots1") || r->larger;
     add_key(maker, "leading_dense_block_count", GGUF_U32, 1);
     add_key(maker, "expert_shared_count", GGUF_U32, 2);
     add_key(maker, "expert_weights_scale", GGUF_F32, sigmoid ? 2.5 : 1.0);
     add_key(maker, "expert_weights_norm", GGUF_BOOL, sigmoid);
     add_key(maker, "expert_gating_func", GGUF_U32, sigmoid ? 2 : 1);
-    if (is(maker, "deepseek2") && r->larger) {
+    if (is_of(maker, "deepseek2") && r->larger) {
         add_key(maker, "expert_group_count", GGUF_U32, 4);
         add_key(maker, "expert_group_used_count", GGUF_U32, 2);
     }
@@ -133,10 +133,10 @@ static void add_scaling_keys(struct maker *maker)
     add_string(maker, "rope.scaling.type", "yarn");
     add_key(maker, "rope.scaling.factor", GGUF_F32, 8.0);
     add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
-    if (is(maker, "mistral3")) {
+    if (is_of(maker, "mistral3")) {
         add_key(maker, "rope.scaling.yarn_log_multiplier", GGUF_F32, 1.0);
         add_key(maker, "attention.temperature_scale", GGUF_F32, 0.1);
-    } else if (is(maker, "deepseek2")) {
+    } else if (is_of(maker, "deepseek2")) {
         add_key(maker, "rope.scaling.yarn_log_multiplier", GGUF_F32, 0.0707);
     }
 }
@@ -144,41 +144,41 @@ static void add_scaling_keys(struct maker *maker)
 static void add_family_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
-    if (is(maker, "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss")) {
+    if (is_of(maker, "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss")) {
         add_key(maker, "attention.key_length", GGUF_U32, maker->head_dim);
         add_key(maker, "attention.value_length", GGUF_U32, maker->head_dim);
     }
-    if (is(maker, "deepseek2"))
+    if (is_of(maker, "deepseek2"))
         add_latent_keys(maker);
-    if (is(maker, "deepseek2 glm4moe dots1"))
+    if (is_of(maker, "deepseek2 glm4moe dots1"))
         add_routing_keys(maker);
-    if (is(maker, "deepseek2 mistral3 gpt-oss") && r->larger)
+    if (is_of(maker, "deepseek2 mistral3 gpt-oss") && r->larger)
         add_scaling_keys(maker);
-    if (is(maker, "gemma2 gemma3 mistral gpt-oss cohere2") || (is(maker, "olmo2") && r->larger))
+    if (is_of(maker, "gemma2 gemma3 mistral gpt-oss cohere2") || (is_of(maker, "olmo2") && r->larger))
         add_key(maker, "attention.sliding_window", GGUF_U32, r->window);
-    if (is(maker, "gemma2")) {
+    if (is_of(maker, "gemma2")) {
         add_key(maker, "attn_logit_softcapping", GGUF_F32, 50.0);
         add_key(maker, "final_logit_softcapping", GGUF_F32, 30.0);
     }
-    if (is(maker, "phi3") && r->larger)
+    if (is_of(maker, "phi3") && r->larger)
         add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
-    if (is(maker, "gptneox"))
+    if (is_of(maker, "gptneox"))
         add_key(maker, "use_parallel_residual", GGUF_BOOL, 1);
-    if (is(maker, "granite granitemoe")) {
+    if (is_of(maker, "granite granitemoe")) {
         add_key(maker, "attention.scale", GGUF_F32, 0.25);
         add_key(maker, "embedding_scale", GGUF_F32, 3.0);
         add_key(maker, "residual_scale", GGUF_F32, 0.5);
         add_key(maker, "logit_scale", GGUF_F32, 4.0);
     }
-    if (is(maker, "command-r cohere2"))
+    if (is_of(maker, "command-r cohere2"))
         add_key(maker, "logit_scale", GGUF_F32, 0.25);
-    if (is(maker, EXPERT_FAMILIES)) {
+    if (is_of(maker, EXPERT_FAMILIES)) {
         add_key(maker, "expert_count", GGUF_U32, r->n_experts);
         add_key(maker, "expert_used_count", GGUF_U32, r->n_experts_used);
     }
-    if (is(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1"))
+    if (is_of(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1"))
         add_key(maker, "expert_feed_forward_length", GGUF_U32, expert_width(maker));
-    if (is(maker, "qwen2moe"))
+    if (is_of(maker, "qwen2moe"))
         add_key(maker, "expert_shared_feed_forward_length", GGUF_U32, r->n_ff);
 }
 
@@ -195,12 +195,12 @@ static void add_keys(struct maker *maker)
     add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_kv_heads);
     add_key(maker, maker->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             GGUF_F32, 1e-5);
-    if (!is(maker, "gpt2 bloom")) {
-        int32_t n_rope = is(maker, "phi2 stablelm gptneox") ? maker->head_dim / 4 / 2 * 2
-                         : is(maker, "glm4 glm4moe")        ? maker->head_dim / 2
-                         : is(maker, "deepseek2")           ? MADE_ROPE_DIMS
-                                                            : maker->head_dim;
-        add_key(maker, "rope.freq_base", GGUF_F32, is(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
+    if (!is_of(maker, "gpt2 bloom")) {
+        int32_t n_rope = is_of(maker, "phi2 stablelm gptneox") ? maker->head_dim / 4 / 2 * 2
+                         : is_of(maker, "glm4 glm4moe")        ? maker->head_dim / 2
+                         : is_of(maker, "deepseek2")           ? MADE_ROPE_DIMS
+                                                               : maker->head_dim;
+        add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
         add_key(maker, "rope.dimension_count", GGUF_U32, n_rope);
     }
     add_family_keys(maker);
@@ -324,7 +324,7 @@ static void add_norm(struct maker *maker, const char *prefix, const char *name, 
     snprintf(whole, sizeof whole, "%s.weight", name);
     add_vector(maker, prefix, whole, MADE_NORM, (uint64_t)n);
     snprintf(whole, sizeof whole, "%s.bias", name);
-    if (maker->layer_norm && !is(maker, "command-r cohere2"))
+    if (maker->layer_norm && !is_of(maker, "command-r cohere2"))
         add_vector(maker, prefix, whole, MADE_BIAS, (uint64_t)n);
 }
 
@@ -381,37 +381,37 @@ static void add_latent_attention(struct maker *maker, const char *prefix)
 static void add_attention(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
-    if (is(maker, "deepseek2")) {
+    if (is_of(maker, "deepseek2")) {
         add_latent_attention(maker, prefix);
         return;
     }
     int32_t d = maker->head_dim, q = r->n_heads * d, kv = r->n_kv_heads * d;
-    bool full_norm = is(maker, "olmo2"),
-         bias = is(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom gpt-oss glm4moe");
+    bool full_norm = is_of(maker, "olmo2"),
+         bias = is_of(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom gpt-oss glm4moe");
     if (!full_norm)
         add_norm(maker, prefix, "attn_norm", r->n_embd);
-    if (is(maker, "falcon") && r->larger)
+    if (is_of(maker, "falcon") && r->larger)
         add_norm(maker, prefix, "attn_norm_2", r->n_embd);
-    if (is(maker, "phi2 phi3 gpt2 gptneox falcon bloom")) {
+    if (is_of(maker, "phi2 phi3 gpt2 gptneox falcon bloom")) {
         add_matrix(maker, prefix, "attn_qkv", q + 2 * kv, r->n_embd, bias);
     } else {
         add_matrix(maker, prefix, "attn_q", q, r->n_embd, bias);
         add_matrix(maker, prefix, "attn_k", kv, r->n_embd, bias);
         add_matrix(maker, prefix, "attn_v", kv, r->n_embd, bias);
     }
-    if (full_norm || is(maker, "qwen3 qwen3moe gemma3 dots1") || (is(maker, "glm4moe") && r->larger)) {
+    if (full_norm || is_of(maker, "qwen3 qwen3moe gemma3 dots1") || (is_of(maker, "glm4moe") && r->larger)) {
         add_norm(maker, prefix, "attn_q_norm", full_norm ? q : d);
         add_norm(maker, prefix, "attn_k_norm", full_norm ? kv : d);
     }
-    if (is(maker, "stablelm command-r") && r->larger) {
+    if (is_of(maker, "stablelm command-r") && r->larger) {
         add_head_norms(maker, prefix, "attn_q_norm", r->n_heads);
         add_head_norms(maker, prefix, "attn_k_norm", r->n_kv_heads);
     }
     add_matrix(maker, prefix, "attn_output", r->n_embd, q,
-               is(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss"));
-    if (is(maker, "gpt-oss"))
+               is_of(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss"));
+    if (is_of(maker, "gpt-oss"))
         add_vector(maker, prefix, "attn_sinks.weight", MADE_NORM, (uint64_t)r->n_heads);
-    if (is(maker, "gemma2 gemma3 olmo2 glm4"))
+    if (is_of(maker, "gemma2 gemma3 olmo2 glm4"))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
 }
 
@@ -427,20 +427,20 @@ static void add_experts(struct maker *maker, const char *prefix)
         snprintf(whole, sizeof whole, "%s%s.weight", prefix, names[i]);
         add_tensor(maker, whole, MADE_MATRIX, i == 2 ? n_ff : n_embd, i == 2 ? n_embd : n_ff, n);
     }
-    if (is(maker, "gpt-oss")) {
+    if (is_of(maker, "gpt-oss")) {
         add_vector(maker, prefix, "ffn_gate_inp.bias", MADE_BIAS, n);
         for (int i = 0; i < 3; i++) {
             snprintf(whole, sizeof whole, "%s%s.bias", prefix, names[i]);
             add_tensor(maker, whole, MADE_BIAS, i == 2 ? n_embd : n_ff, n, 1);
         }
     }
-    if (is(maker, "glm4moe dots1") || (is(maker, "deepseek2") && r->larger))
+    if (is_of(maker, "glm4moe dots1") || (is_of(maker, "deepseek2") && r->larger))
         add_vector(maker, prefix, "exp_probs_b.bias", MADE_BIAS, n);
-    if (!is(maker, "qwen2moe deepseek2 glm4moe dots1"))
+    if (!is_of(maker, "qwen2moe deepseek2 glm4moe dots1"))
         return;
-    int32_t n_shared = is(maker, "qwen2moe") ? r->n_ff : 2 * expert_width(maker);
+    int32_t n_shared = is_of(maker, "qwen2moe") ? r->n_ff : 2 * expert_width(maker);
     snprintf(whole, sizeof whole, "%sffn_gate_inp_shexp.weight", prefix);
-    if (is(maker, "qwen2moe"))
+    if (is_of(maker, "qwen2moe"))
         add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, 1, 1);
     add_matrix(maker, prefix, "ffn_gate_shexp", n_shared, r->n_embd, false);
     add_matrix(maker, prefix, "ffn_up_shexp", n_shared, r->n_embd, false);
@@ -450,23 +450,23 @@ static void add_experts(struct maker *maker, const char *prefix)
 static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
 {
     const struct model_recipe *r = &maker->recipe;
-    bool gated = !maker->layer_norm || is(maker, "stablelm command-r cohere2");
-    bool bias = !gated && !is(maker, "falcon");
-    if (is(maker, "gpt-oss glm4moe seed_oss"))
+    bool gated = !maker->layer_norm || is_of(maker, "stablelm command-r cohere2");
+    bool bias = !gated && !is_of(maker, "falcon");
+    if (is_of(maker, "gpt-oss glm4moe seed_oss"))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
-    else if (!is(maker, "phi2 falcon olmo2 command-r cohere2") && !(is(maker, "stablelm") && r->larger))
+    else if (!is_of(maker, "phi2 falcon olmo2 command-r cohere2") && !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
-    bool dense = layer == 0 && is(maker, "deepseek2 glm4moe dots1");
-    if (is(maker, EXPERT_FAMILIES) && !dense) {
+    bool dense = layer == 0 && is_of(maker, "deepseek2 glm4moe dots1");
+    if (is_of(maker, EXPERT_FAMILIES) && !dense) {
         add_experts(maker, prefix);
     } else {
-        bool fused = is(maker, "phi3 glm4");
+        bool fused = is_of(maker, "phi3 glm4");
         if (gated && !fused)
             add_matrix(maker, prefix, "ffn_gate", r->n_ff, r->n_embd, bias);
         add_matrix(maker, prefix, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, r->n_embd, bias);
         add_matrix(maker, prefix, "ffn_down", r->n_embd, r->n_ff, bias);
     }
-    if (is(maker, "gemma2 gemma3 olmo2 glm4"))
+    if (is_of(maker, "gemma2 gemma3 olmo2 glm4"))
         add_norm(maker, prefix, "post_ffw_norm", r->n_embd);
 }
 
@@ -474,20 +474,20 @@ static void add_tensors(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
     add_matrix(maker, "", "token_embd", r->n_vocab, r->n_embd, false);
-    if (is(maker, "gpt2"))
+    if (is_of(maker, "gpt2"))
         add_tensor(maker, "position_embd.weight", MADE_PLAIN_MATRIX, (uint64_t)r->n_embd,
                    (uint64_t)r->n_context, 1);
-    if (is(maker, "bloom"))
+    if (is_of(maker, "bloom"))
         add_norm(maker, "", "token_embd_norm", r->n_embd);
-    if (is(maker, "llama3"))
+    if (is_of(maker, "llama3"))
         add_tensor(maker, "rope_freqs.weight", MADE_DIVISORS, (uint64_t)maker->head_dim / 2, 1, 1);
-    if (is(maker, "phi3") && r->larger) {
+    if (is_of(maker, "phi3") && r->larger) {
         add_tensor(maker, "rope_factors_short.weight", MADE_NORM, (uint64_t)maker->head_dim / 2, 1, 1);
         add_tensor(maker, "rope_factors_long.weight", MADE_DIVISORS, (uint64_t)maker->head_dim / 2, 1, 1);
     }
     add_norm(maker, "", "output_norm", r->n_embd);
     if (!r->tied)
-        add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is(maker, "phi2"));
+        add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is_of(maker, "phi2"));
     for (int32_t i = 0; i < r->n_layers + r->n_beyond; i++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "blk.%d.", i);
@@ -638,7 +638,7 @@ static void put_weights(struct buffer *out, const struct maker *maker, int index
 
 // --- The file ---
 
-static int32_t either(int32_t given, int32_t otherwise)
+static int32_t given_or(int32_t given, int32_t otherwise)
 {
     return given ? given : otherwise;
 }
@@ -647,21 +647,21 @@ static void fill_recipe(struct maker *maker)
 {
     struct model_recipe *r = &maker->recipe;
     r->family = r->family ? r->family : "llama";
-    r->n_layers = either(r->n_layers, 2);
-    r->n_embd = either(r->n_embd, 64);
-    r->n_heads = either(r->n_heads, 4);
-    r->n_kv_heads = is(maker, "gpt2 gptneox bloom deepseek2") ? r->n_heads : either(r->n_kv_heads, 2);
-    r->n_ff = either(r->n_ff, 96);
-    r->n_vocab = either(r->n_vocab, 320);
-    r->n_context = either(r->n_context, 512);
-    r->n_experts = either(r->n_experts, is(maker, "deepseek2 glm4moe") ? 8 : 4);
-    r->n_experts_used = either(r->n_experts_used, 2);
-    r->window = either(r->window, 24);
+    r->n_layers = given_or(r->n_layers, 2);
+    r->n_embd = given_or(r->n_embd, 64);
+    r->n_heads = given_or(r->n_heads, 4);
+    r->n_kv_heads = is_of(maker, "gpt2 gptneox bloom deepseek2") ? r->n_heads : given_or(r->n_kv_heads, 2);
+    r->n_ff = given_or(r->n_ff, 96);
+    r->n_vocab = given_or(r->n_vocab, 320);
+    r->n_context = given_or(r->n_context, 512);
+    r->n_experts = given_or(r->n_experts, is_of(maker, "deepseek2 glm4moe") ? 8 : 4);
+    r->n_experts_used = given_or(r->n_experts_used, 2);
+    r->window = given_or(r->window, 24);
     r->gain = r->gain != 0.0f ? r->gain : 2.0f;
-    r->tied = r->tied || is(maker, "gemma gemma2 gemma3 command-r cohere2");
-    maker->head_dim = either(r->head_dim, r->n_embd / r->n_heads);
-    maker->base = is(maker, "mixtral llama3 mistral") ? "llama" : r->family;
-    maker->layer_norm = is(maker, "gpt2 phi2 starcoder2 stablelm gptneox falcon bloom command-r cohere2");
+    r->tied = r->tied || is_of(maker, "gemma gemma2 gemma3 command-r cohere2");
+    maker->head_dim = given_or(r->head_dim, r->n_embd / r->n_heads);
+    maker->base = is_of(maker, "mixtral llama3 mistral") ? "llama" : r->family;
+    maker->layer_norm = is_of(maker, "gpt2 phi2 starcoder2 stablelm gptneox falcon bloom command-r cohere2");
 }
 
 void make_model(const char *path, const struct model_recipe *recipe)

@@ -28,7 +28,7 @@ static void give_up(const char *what)
     abort();
 }
 
-static bool is(const struct reference *r, const char *families)
+static bool is_of(const struct reference *r, const char *families)
 {
     char padded[64], list[256];
     snprintf(padded, sizeof padded, " %s ", r->family);
@@ -38,7 +38,7 @@ static bool is(const struct reference *r, const char *families)
 
 // --- Reading ---
 
-static double key(const struct reference *r, const char *suffix, double otherwise)
+static double number_of_key(const struct reference *r, const char *suffix, double otherwise)
 {
     char name[128];
     struct error error;
@@ -141,14 +141,14 @@ static void normalize(const struct reference *r, int layer, const char *name, do
     normalize_by(r, layer, name, x, n_vectors, width, 1);
 }
 
-static bool has(const struct reference *r, int layer, const char *name)
+static bool has_tensor(const struct reference *r, int layer, const char *name)
 {
     double *items = load(r, layer, name);
     free(items);
     return items != NULL;
 }
 
-static double *copy(const double *x, size_t n)
+static double *copy_vector(const double *x, size_t n)
 {
     return memcpy(zeros(n), x, n * sizeof *x);
 }
@@ -160,15 +160,15 @@ static bool is_windowed(const struct reference *r, int layer)
         int pattern; // period of the layers that see everything
     } patterns[] = {{"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}, {"cohere2", 4}, {"olmo2", 4}};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
-        if (is(r, patterns[i].family) && layer % patterns[i].pattern == patterns[i].pattern - 1)
+        if (is_of(r, patterns[i].family) && layer % patterns[i].pattern == patterns[i].pattern - 1)
             return false;
     return r->window > 0;
 }
 
 static bool is_rotated(const struct reference *r, int layer)
 {
-    return !is(r, "gpt2 bloom") && !(is(r, "smollm3") && layer % 4 == 3) &&
-           !(is(r, "cohere2") && !is_windowed(r, layer));
+    return !is_of(r, "gpt2 bloom") && !(is_of(r, "smollm3") && layer % 4 == 3) &&
+           !(is_of(r, "cohere2") && !is_windowed(r, layer));
 }
 
 static double mscale(const struct reference *r, double m)
@@ -185,7 +185,7 @@ static double yarn_frequency(const struct reference *r, int i, double base)
         return frequency;
     low = r->n_rope * log(r->n_rope_original / (32.0 * 2.0 * M_PI)) / (2.0 * log(base));
     high = r->n_rope * log(r->n_rope_original / (2.0 * M_PI)) / (2.0 * log(base));
-    if (!is(r, "gpt-oss")) {
+    if (!is_of(r, "gpt-oss")) {
         low = floor(low);
         high = ceil(high);
     }
@@ -200,12 +200,12 @@ static void rotate(const struct reference *r, double *x, int n_heads, int step, 
                    const double *divisors, bool is_query)
 {
     bool halves =
-        !is(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2");
-    double original = key(r, "rope.scaling.original_context_length", r->n_context);
+        !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2");
+    double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
     if (r->n_rope_original)
-        size = is(r, "deepseek2 mistral3") ? 1.0 : mscale(r, 1.0);
-    double temperature = is_query ? key(r, "attention.temperature_scale", 0.0) : 0.0;
+        size = is_of(r, "deepseek2 mistral3") ? 1.0 : mscale(r, 1.0);
+    double temperature = is_query ? number_of_key(r, "attention.temperature_scale", 0.0) : 0.0;
     for (int p = 0; p < r->n; p++)
         for (int h = 0; h < n_heads; h++, x += step)
             for (int i = 0; i < r->n_rope / 2; i++) {
@@ -233,14 +233,14 @@ static double gelu(double x)
 
 static double activate(const struct reference *r, double x)
 {
-    if (is(r, "gemma gemma2 gemma3 phi2 gpt2 gptneox starcoder2 falcon bloom"))
+    if (is_of(r, "gemma gemma2 gemma3 phi2 gpt2 gptneox starcoder2 falcon bloom"))
         return r->half_gelu && fabs(x) < 10.0 ? round_to_half(gelu(round_to_half(x))) : gelu(x);
     return x / (1.0 + exp(-x));
 }
 
 static double activate_gated(const struct reference *r, double gate, double up)
 {
-    if (!is(r, "gpt-oss"))
+    if (!is_of(r, "gpt-oss"))
         return activate(r, gate) * up;
     gate = fmin(gate, 7.0);
     return gate / (1.0 + exp(-1.702 * gate)) * (fmin(7.0, fmax(-7.0, up)) + 1.0);
@@ -252,7 +252,7 @@ static double alibi_slope(const struct reference *r, int head)
     int power = 1; // of 2, not above n_heads; the heads beyond it take every second slope of twice as many
     while (2 * power <= r->n_heads)
         power *= 2;
-    if (!is(r, "bloom"))
+    if (!is_of(r, "bloom"))
         return 0.0;
     return head < power ? pow(2.0, -8.0 * (head + 1) / power)
                         : pow(2.0, -4.0 * (2 * (head - power) + 1) / power);
@@ -310,10 +310,12 @@ static double *attend(const struct reference *r, int layer, const struct heads *
 // equations 9 to 19). A head's dims: plain, then rotated.
 static double *latent_attention(const struct reference *r, int layer, const double *x)
 {
-    int n = r->n, rope = r->n_rope, latent = (int)key(r, "attention.kv_lora_rank", 0);
-    int dim = (int)key(r, "attention.key_length_mla", key(r, "attention.key_length", 0)), plain = dim - rope;
-    int value = (int)key(r, "attention.value_length_mla", key(r, "attention.value_length", 0));
-    int query = (int)key(r, "attention.q_lora_rank", 0), n_heads = r->n_heads;
+    int n = r->n, rope = r->n_rope, latent = (int)number_of_key(r, "attention.kv_lora_rank", 0);
+    int dim = (int)number_of_key(r, "attention.key_length_mla", number_of_key(r, "attention.key_length", 0)),
+        plain = dim - rope;
+    int value =
+        (int)number_of_key(r, "attention.value_length_mla", number_of_key(r, "attention.value_length", 0));
+    int query = (int)number_of_key(r, "attention.q_lora_rank", 0), n_heads = r->n_heads;
     double *compressed = query ? multiply(r, layer, "attn_q_a", x, n, r->n_embd, 0, query) : NULL;
     if (query)
         normalize(r, layer, "attn_q_a_norm", compressed, n, query);
@@ -351,7 +353,7 @@ static double *latent_attention(const struct reference *r, int layer, const doub
 static double *attention(const struct reference *r, int layer, const double *x)
 {
     int q_width = r->n_heads * r->head_dim, kv_width = r->n_kv_heads * r->head_dim, n = r->n;
-    bool lengthened = n > key(r, "rope.scaling.original_context_length", r->n_context);
+    bool lengthened = n > number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double *fused = load(r, layer, "attn_qkv.weight"), *divisors = load(r, -1, "rope_freqs.weight");
     if (!divisors)
         divisors = load(r, -1, lengthened ? "rope_factors_long.weight" : "rope_factors_short.weight");
@@ -361,14 +363,14 @@ static double *attention(const struct reference *r, int layer, const double *x)
         multiply(r, layer, fused ? "attn_qkv" : names[1], x, n, r->n_embd, fused ? q_width : 0, kv_width);
     double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
                          fused ? q_width + kv_width : 0, kv_width);
-    bool full = is(r, "olmo2");
-    bool each = is(r, "stablelm command-r");
+    bool full = is_of(r, "olmo2");
+    bool each = is_of(r, "stablelm command-r");
     normalize_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
                  each ? r->n_heads : 1);
     normalize_by(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads, full ? kv_width : r->head_dim,
                  each ? r->n_kv_heads : 1);
     if (is_rotated(r, layer)) {
-        double base = is(r, "gemma3") && is_windowed(r, layer) ? 10000.0 : r->rope_base;
+        double base = is_of(r, "gemma3") && is_windowed(r, layer) ? 10000.0 : r->rope_base;
         rotate(r, q, r->n_heads, r->head_dim, base, divisors, true);
         rotate(r, k, r->n_kv_heads, r->head_dim, base, divisors, false);
     }
@@ -388,7 +390,7 @@ static double *mlp(const struct reference *r, int layer, const char *gate, const
     char gate_weight[64];
     snprintf(gate_weight, sizeof gate_weight, "%s.weight", gate);
     double *gated = load(r, layer, gate_weight);
-    bool fused = is(r, "phi3 glm4"), plain = !gated && !fused;
+    bool fused = is_of(r, "phi3 glm4"), plain = !gated && !fused;
     double *g = plain ? NULL : multiply(r, layer, fused ? up : gate, x, n, r->n_embd, expert * n_ff, n_ff);
     double *u = multiply(r, layer, up, x, n, r->n_embd, fused ? n_ff : expert * n_ff, n_ff);
     for (int i = 0; i < n * n_ff; i++)
@@ -422,9 +424,9 @@ static void pick(double *choice, int n, int n_used, int *picked)
 // groups by the sum of each's two best; V2: softmax. `route` becomes the probabilities, scaled.
 static void choose_experts(const struct reference *r, int layer, double *route, int *chosen)
 {
-    bool sigmoid = key(r, "expert_gating_func", is(r, "glm4moe") ? 2 : 1) == 2.0;
+    bool sigmoid = number_of_key(r, "expert_gating_func", is_of(r, "glm4moe") ? 2 : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
-    int n_groups = (int)key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
+    int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
     for (int e = 0; e < r->n_experts; e++)
         sum += route[e] = sigmoid ? 1.0 / (1.0 + exp(-route[e])) : exp(route[e]);
     for (int e = 0; e < r->n_experts; e++) {
@@ -438,7 +440,7 @@ static void choose_experts(const struct reference *r, int layer, double *route, 
         pick(copy, n, n > 1 ? 2 : 1, two);
         ranks[g] = choice[g * n + two[0]] + (sigmoid && n > 1 ? choice[g * n + two[1]] : 0.0);
     }
-    int n_groups_used = (int)key(r, "expert_group_used_count", n_groups);
+    int n_groups_used = (int)number_of_key(r, "expert_group_used_count", n_groups);
     pick(ranks, n_groups, n_groups_used, groups);
     for (int e = 0; e < r->n_experts; e++) {
         bool in = false;
@@ -449,13 +451,13 @@ static void choose_experts(const struct reference *r, int layer, double *route, 
     pick(choice, r->n_experts, r->n_experts_used, chosen);
     for (int i = 0; i < r->n_experts_used; i++)
         used += route[chosen[i]];
-    bool normalized = key(r, "expert_weights_norm", !is(r, "qwen2moe deepseek2 dots1")) != 0.0;
+    bool normalized = number_of_key(r, "expert_weights_norm", !is_of(r, "qwen2moe deepseek2 dots1")) != 0.0;
     for (int e = 0; e < r->n_experts; e++)
-        route[e] *= key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
+        route[e] *= number_of_key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
     free(bias);
 }
 
-static double *experts(const struct reference *r, int layer, const double *x)
+static double *compute_experts(const struct reference *r, int layer, const double *x)
 {
     double *out = zeros((size_t)r->n * (size_t)r->n_embd),
            *routes = multiply(r, layer, "ffn_gate_inp", x, r->n, r->n_embd, 0, r->n_experts);
@@ -471,7 +473,7 @@ static double *experts(const struct reference *r, int layer, const double *x)
             add_expert(out + p * r->n_embd, y, route[chosen[i]], r->n_embd);
             free(y);
         }
-        if (has(r, layer, "ffn_up_shexp.weight")) {
+        if (has_tensor(r, layer, "ffn_up_shexp.weight")) {
             double gate = 0.0, *y = mlp(r, layer, "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", row, 1,
                                         r->n_ff_shared, 0);
             for (int i = 0; i < r->n_embd && shared_gate; i++)
@@ -488,24 +490,24 @@ static double *experts(const struct reference *r, int layer, const double *x)
 static void run_layer(const struct reference *r, int layer, double *x)
 {
     int n_items = r->n * r->n_embd;
-    double *input = copy(x, (size_t)n_items), *before = copy(x, (size_t)n_items);
-    normalize(r, layer, has(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
+    double *input = copy_vector(x, (size_t)n_items), *before = copy_vector(x, (size_t)n_items);
+    normalize(r, layer, has_tensor(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
               r->n_embd);
-    bool as_post = is(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
-    double *branch = is(r, "deepseek2") ? latent_attention(r, layer, input) : attention(r, layer, input);
+    bool as_post = is_of(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
+    double *branch = is_of(r, "deepseek2") ? latent_attention(r, layer, input) : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
     memcpy(input, r->parallel ? before : x, (size_t)n_items * sizeof *x);
-    bool shares = r->parallel && !has(r, layer, "ffn_norm.weight");
+    bool shares = r->parallel && !has_tensor(r, layer, "ffn_norm.weight");
     normalize(r, layer,
               shares    ? "attn_norm"
               : as_post ? "post_attention_norm"
                         : "ffn_norm",
               input, r->n, r->n_embd);
     branch = r->n_experts && layer >= r->n_dense
-                 ? experts(r, layer, input)
+                 ? compute_experts(r, layer, input)
                  : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, r->n_ff, 0);
     normalize(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
@@ -525,44 +527,47 @@ static void open_reference(struct reference *r, const char *path)
     if (gguf_text(r->gguf, "general.architecture", &family, NULL, &error) != STATUS_OK)
         give_up(error.text);
     snprintf(r->family, sizeof r->family, "%.*s", (int)family.size, family.data);
-    r->n_layers = (int)(key(r, "block_count", 0) - key(r, "nextn_predict_layers", 0));
-    r->n_embd = (int)key(r, "embedding_length", 0);
-    r->n_heads = (int)key(r, "attention.head_count", 1);
-    r->n_kv_heads = (int)key(r, "attention.head_count_kv", r->n_heads);
-    r->head_dim = (int)key(r, "attention.key_length", r->n_embd / r->n_heads);
-    r->n_rope = (int)key(r, "rope.dimension_count", r->head_dim);
-    r->n_ff = (int)key(r, "feed_forward_length", 0);
-    r->n_ff_expert = (int)key(r, "expert_feed_forward_length", r->n_ff);
-    r->n_ff_shared =
-        (int)key(r, "expert_shared_feed_forward_length", key(r, "expert_shared_count", 0) * r->n_ff_expert);
-    r->n_dense = (int)key(r, "leading_dense_block_count", 0);
-    r->n_experts = (int)key(r, "expert_count", 0);
-    r->n_experts_used = (int)key(r, "expert_used_count", 0);
-    r->window = (int)key(r, "attention.sliding_window", 0);
-    r->epsilon = key(r, "attention.layer_norm_epsilon", -1.0);
+    r->n_layers = (int)(number_of_key(r, "block_count", 0) - number_of_key(r, "nextn_predict_layers", 0));
+    r->n_embd = (int)number_of_key(r, "embedding_length", 0);
+    r->n_heads = (int)number_of_key(r, "attention.head_count", 1);
+    r->n_kv_heads = (int)number_of_key(r, "attention.head_count_kv", r->n_heads);
+    r->head_dim = (int)number_of_key(r, "attention.key_length", r->n_embd / r->n_heads);
+    r->n_rope = (int)number_of_key(r, "rope.dimension_count", r->head_dim);
+    r->n_ff = (int)number_of_key(r, "feed_forward_length", 0);
+    r->n_ff_expert = (int)number_of_key(r, "expert_feed_forward_length", r->n_ff);
+    r->n_ff_shared = (int)number_of_key(r, "expert_shared_feed_forward_length",
+                                        number_of_key(r, "expert_shared_count", 0) * r->n_ff_expert);
+    r->n_dense = (int)number_of_key(r, "leading_dense_block_count", 0);
+    r->n_experts = (int)number_of_key(r, "expert_count", 0);
+    r->n_experts_used = (int)number_of_key(r, "expert_used_count", 0);
+    r->window = (int)number_of_key(r, "attention.sliding_window", 0);
+    r->epsilon = number_of_key(r, "attention.layer_norm_epsilon", -1.0);
     r->layer_norm = r->epsilon >= 0.0;
     if (!r->layer_norm)
-        r->epsilon = key(r, "attention.layer_norm_rms_epsilon", 0.0);
-    r->n_context = (int)key(r, "context_length", 0);
-    r->yarn_factor = key(r, "rope.scaling.factor", 1.0);
+        r->epsilon = number_of_key(r, "attention.layer_norm_rms_epsilon", 0.0);
+    r->n_context = (int)number_of_key(r, "context_length", 0);
+    r->yarn_factor = number_of_key(r, "rope.scaling.factor", 1.0);
     if (r->yarn_factor > 1.0)
-        r->n_rope_original = (int)key(r, "rope.scaling.original_context_length", 0);
-    r->parallel = is(r, "phi2 falcon command-r cohere2") || key(r, "use_parallel_residual", 0.0) != 0.0 ||
-                  (is(r, "stablelm") && !has(r, 0, "ffn_norm.weight"));
-    r->rope_base = key(r, "rope.freq_base", 10000.0);
-    r->attention_scale = key(r, "attention.scale", 1.0 / sqrt(r->head_dim));
-    if (is(r, "deepseek2")) { // the key holds a tenth of "mscale_all_dim"
-        double scale = mscale(r, 10.0 * key(r, "rope.scaling.yarn_log_multiplier", 0.0));
+        r->n_rope_original = (int)number_of_key(r, "rope.scaling.original_context_length", 0);
+    r->parallel = is_of(r, "phi2 falcon command-r cohere2") ||
+                  number_of_key(r, "use_parallel_residual", 0.0) != 0.0 ||
+                  (is_of(r, "stablelm") && !has_tensor(r, 0, "ffn_norm.weight"));
+    r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);
+    r->attention_scale = number_of_key(r, "attention.scale", 1.0 / sqrt(r->head_dim));
+    if (is_of(r, "deepseek2")) { // the key holds a tenth of "mscale_all_dim"
+        double scale = mscale(r, 10.0 * number_of_key(r, "rope.scaling.yarn_log_multiplier", 0.0));
         r->attention_scale =
-            scale * scale / sqrt(key(r, "attention.key_length_mla", key(r, "attention.key_length", 1)));
+            scale * scale /
+            sqrt(number_of_key(r, "attention.key_length_mla", number_of_key(r, "attention.key_length", 1)));
     }
-    r->residual_scale = key(r, "residual_scale", 1.0);
-    r->embedding_scale = key(r, "embedding_scale", is(r, "gemma gemma2 gemma3") ? sqrt(r->n_embd) : 1.0);
-    r->logit_scale = key(r, "logit_scale", 1.0);
-    if (is(r, "granite granitemoe"))
+    r->residual_scale = number_of_key(r, "residual_scale", 1.0);
+    r->embedding_scale =
+        number_of_key(r, "embedding_scale", is_of(r, "gemma gemma2 gemma3") ? sqrt(r->n_embd) : 1.0);
+    r->logit_scale = number_of_key(r, "logit_scale", 1.0);
+    if (is_of(r, "granite granitemoe"))
         r->logit_scale = 1.0 / r->logit_scale;
-    r->attention_cap = key(r, "attn_logit_softcapping", 0.0);
-    r->logit_cap = key(r, "final_logit_softcapping", 0.0);
+    r->attention_cap = number_of_key(r, "attn_logit_softcapping", 0.0);
+    r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);
 }
 
 static void run_model(const char *path, bool half_gelu, const int32_t *ids, int32_t n_ids, double *logits)

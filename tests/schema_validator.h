@@ -15,11 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
-struct json_schema {
+struct schema_validator {
     const struct value *root; // for $ref
 };
 
-static inline bool schema_accepts(const struct json_schema *schema, const struct value *rule,
+static inline bool schema_accepts(const struct schema_validator *schema, const struct value *rule,
                                   const struct value *value);
 
 static inline bool schema_is_number(const struct value *value)
@@ -87,7 +87,7 @@ static inline bool schema_enum(const struct value *items, const struct value *va
     return false;
 }
 
-static inline size_t schema_count_accepting(const struct json_schema *schema, const struct value *rules,
+static inline size_t schema_count_accepting(const struct schema_validator *schema, const struct value *rules,
                                             const struct value *value)
 {
     size_t n_accepting = 0;
@@ -96,7 +96,7 @@ static inline size_t schema_count_accepting(const struct json_schema *schema, co
     return n_accepting;
 }
 
-static inline const struct value *schema_resolve(const struct json_schema *schema, struct text reference)
+static inline const struct value *schema_resolve(const struct schema_validator *schema, struct text reference)
 {
     char name[64];
     assert_true(reference.size > 8 && memcmp(reference.data, "#/$defs/", 8) == 0);
@@ -130,7 +130,7 @@ static inline bool schema_matches(struct text pattern, const struct value *value
 }
 
 // "properties" and "additionalProperties" together; "propertyNames" apart.
-static inline bool schema_members(const struct json_schema *schema, const struct value *rule,
+static inline bool schema_members(const struct schema_validator *schema, const struct value *rule,
                                   const struct value *object)
 {
     const struct value *properties = value_get(rule, "properties");
@@ -147,7 +147,7 @@ static inline bool schema_members(const struct json_schema *schema, const struct
     return true;
 }
 
-static inline bool schema_names(const struct json_schema *schema, const struct value *rule,
+static inline bool schema_names(const struct schema_validator *schema, const struct value *rule,
                                 const struct value *object)
 {
     for (size_t i = 0; object->kind == VALUE_OBJECT && i < object->object.n_members; i++) {
@@ -171,7 +171,7 @@ static inline bool schema_required(const struct value *names, const struct value
 }
 
 // "prefixItems" and "items" together.
-static inline bool schema_items(const struct json_schema *schema, const struct value *rule,
+static inline bool schema_items(const struct schema_validator *schema, const struct value *rule,
                                 const struct value *array)
 {
     const struct value *prefix = value_get(rule, "prefixItems"), *rest = value_get(rule, "items");
@@ -197,7 +197,7 @@ static inline bool schema_count(const char *keyword, int64_t limit, const struct
     return value->kind != VALUE_STRING || schema_length(value->text) <= (size_t)limit;
 }
 
-static inline bool schema_keyword(const struct json_schema *schema, const struct value *rule,
+static inline bool schema_keyword(const struct schema_validator *schema, const struct value *rule,
                                   const char *keyword, const struct value *operand, const struct value *value)
 {
     static const char *const silent[] = {"$schema",     "$defs",   "title",
@@ -238,7 +238,7 @@ static inline bool schema_keyword(const struct json_schema *schema, const struct
     return schema_count(keyword, operand->integer, value);
 }
 
-static inline bool schema_accepts(const struct json_schema *schema, const struct value *rule,
+static inline bool schema_accepts(const struct schema_validator *schema, const struct value *rule,
                                   const struct value *value)
 {
     if (rule->kind == VALUE_BOOL)

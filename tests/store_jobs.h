@@ -110,7 +110,7 @@ static inline struct claims claim(struct store *store, const char *dataset, size
     return claims;
 }
 
-static inline size_t finish(struct store *store, struct claims *claims)
+static inline size_t finish_claims(struct store *store, struct claims *claims)
 {
     struct finished_job finished[64];
     bool committed[64] = {false};

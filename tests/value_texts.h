@@ -15,34 +15,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct decoded {
+struct decoded_value {
     struct arena arena;
     struct value value;
     struct error error;
     enum status status;
 };
 
-static inline struct decoded from_json_bytes(struct text input)
+static inline struct decoded_value from_json_bytes(struct text input)
 {
-    struct decoded out = {.value.kind = VALUE_BOOL}; // a failure leaves null
+    struct decoded_value out = {.value.kind = VALUE_BOOL}; // a failure leaves null
     out.status = json_decode(input, &out.arena, &out.value, &out.error);
     return out;
 }
 
-static inline struct decoded from_json(const char *json)
+static inline struct decoded_value from_json(const char *json)
 {
     return from_json_bytes(text_from_string(json));
 }
 
-static inline struct decoded from_msgpack(struct text input)
+static inline struct decoded_value from_msgpack(struct text input)
 {
-    struct decoded out = {.value.kind = VALUE_BOOL}; // a failure leaves null
+    struct decoded_value out = {.value.kind = VALUE_BOOL}; // a failure leaves null
     out.status = msgpack_decode(input, &out.arena, &out.value, &out.error);
     return out;
 }
 
 // Input in memory of exactly its size, so that the address sanitizer sees a read past the end.
-static inline struct text exact(const void *data, size_t size)
+static inline struct text exact_copy(const void *data, size_t size)
 {
     char *copy = malloc(size ? size : 1);
     assert_non_null(copy);
@@ -50,7 +50,7 @@ static inline struct text exact(const void *data, size_t size)
     return (struct text){copy, size};
 }
 
-static inline void assert_fault(struct decoded decoded, enum error_code code, const char *part)
+static inline void assert_fault(struct decoded_value decoded, enum error_code code, const char *part)
 {
     assert_int_equal(decoded.status, STATUS_REJECT);
     assert_string_equal(error_code_name(decoded.error.code), error_code_name(code));

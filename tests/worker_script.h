@@ -18,49 +18,68 @@
 
 enum { SCRIPT_JOBS_MAX = 2000, SCRIPT_COMMITS_NOTED = 16 };
 
-// A source of n_jobs prompts; it counts what is delivered, committed, released, and how it was treated.
+// A source of prompts; it counts what is delivered, committed, released, and how it was treated.
 struct script {
     struct transport base;
-    int n_jobs, n_next;           // delivered in order
-    int answers[SCRIPT_JOBS_MAX]; // commits of each job
     int released[SCRIPT_JOBS_MAX];
-    int n_commits, largest_commit, n_dead_letters, n_cancelled;
-    int commit_sizes[SCRIPT_COMMITS_NOTED]; // of the first ones
-    int fail_commits;                       // this number of commits return STATUS_RETRY first
-    bool lacks_memory;                      // they say that memory ran out
-    int commit_jobs_max;                    // so do those of more jobs; 0: none
-    int refused, n_refused;                 // and those with job number `refused`, n_refused times
-    bool names_refused;                     // it says so of that job,
-    int n_named_alone;                      // and was it the only one?
-    bool fatal_commit;
-    int fail_polls; // this number of polls return STATUS_RETRY first
-    bool outside;   // a poll after SIGTERM says that the group has no place for us
-    bool all_bad;   // no record is a job: all are finished as they come
-    bool paused;
-    int n_pauses, n_resumes, most_in_flight, in_flight;
-    int cancel_at;           // job index before which its dataset is cancelled; -1: never
-    int cancelled_from;      // job index from which jobs were cancelled before delivery; -1: none
-    int signal_at;           // job index after which SIGTERM is raised; -1: never
-    struct fake_model *held; // until the poll after that: no step begins before the worker has read it
-    bool finish_order_differs;
-    int crashes[SCRIPT_JOBS_MAX]; // reported with each job
-    int fail_starts;              // this number of starts return STATUS_RETRY first
-    int n_many, n_few, n_alone;   // jobs started, by kind
-    int largest_few;
-    bool not_alone; // a job to be computed alone was not
-    int last_committed;
-    int n_commits_at_refusal;
-    int n_failed_commits, n_polls; // polls since the first of them
-    int n_polls_at_last_fault;
-    bool has_two_partitions; // of alternating jobs
-    bool loses;              // partition 1 of two, behind the last job; `held` until the poll after that
-    int n_unread;            // calls of confirm_drained that find a part of the queue without a reader
-    bool revokes;            // its partitions, once a commit failed
-    int n_commits_at_revoke; // during that
-    int in_flight_after_revoke;
-    int most_before_commit;        // in flight, before the first one
-    const struct metrics *metrics; // looked at by each poll while commits fail; NULL: not
-    int n_polls_in_trouble;        // of these: it names the fault, and is not ready
+    struct {
+        int n_jobs, n_next;           // delivered in order
+        int crashes[SCRIPT_JOBS_MAX]; // reported with each job
+        bool is_all_bad;              // no record is a job: all are finished as they come
+        bool has_two_partitions;      // of alternating jobs
+        int n_unread; // calls of confirm_drained that find a part of the queue without a reader
+    } queue;
+    struct {
+        bool is_paused;
+        int n_pauses, n_resumes;
+        int n, most; // jobs delivered, neither committed nor released
+    } flow;
+    struct {
+        int n_to_fail;                 // this number of polls return STATUS_RETRY first
+        bool find_no_place;            // a poll after SIGTERM says that the group has no place for us
+        int n, n_at_last_fault;        // since the first failed commit
+        const struct metrics *metrics; // looked at by each poll while commits fail; NULL: not
+        int n_in_trouble;              // of these: it names the fault, and is not ready
+    } polls;
+    struct {
+        int at;   // job index before which its dataset is cancelled; -1: never
+        int from; // job index from which jobs were cancelled before delivery; -1: none
+    } cancelled;
+    struct {
+        int at;                   // job index after which SIGTERM is raised; -1: never
+        struct fake_model *model; // held until the poll after that: no step before the worker read it
+    } signal;
+    struct {
+        bool loses; // partition 1 of two, behind the last job; signal.model is held until the poll after that
+        bool revokes;            // its partitions, once a commit failed
+        int n_commits_at_revoke; // during that
+        int in_flight_after_revoke;
+    } group;
+    struct {
+        int n_to_fail;              // this number of starts return STATUS_RETRY first
+        int n_many, n_few, n_alone; // jobs started, by kind
+        int largest_few;
+        bool was_not_alone; // a job to be computed alone was not
+    } starts;
+    struct {
+        int n_to_fail;    // this number of commits return STATUS_RETRY first
+        bool lack_memory; // they say that memory ran out
+        int jobs_max;     // so do those of more jobs; 0: none
+        bool are_fatal;
+        int n, n_failed, largest;
+        int of_job[SCRIPT_JOBS_MAX];
+        int sizes[SCRIPT_COMMITS_NOTED]; // of the first ones
+        int most_before;                 // jobs in flight, before the first one
+        int n_dead_letters, n_cancelled;
+        int last; // offset committed
+        bool order_differs;
+    } commits;
+    struct {
+        int job, n;        // commits with this job return STATUS_RETRY, n times
+        bool names_job;    // it says so of that job,
+        int n_named_alone; // and was it the only one?
+        int n_commits;     // by then
+    } refusal;
 };
 
 static enum status script_poll(struct transport *transport, int timeout_ms, int n_max,
@@ -68,54 +87,57 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
 {
     struct script *script = (struct script *)transport;
     (void)timeout_ms;
-    if (script->fail_polls > 0) {
-        script->fail_polls--;
+    if (script->polls.n_to_fail > 0) {
+        script->polls.n_to_fail--;
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the source is away");
     }
-    if (script->held && !script->loses && script->n_next > script->signal_at) {
-        fake_model_release(script->held);
-        script->held = NULL;
+    if (script->signal.model && !script->group.loses && script->queue.n_next > script->signal.at) {
+        fake_model_release(script->signal.model);
+        script->signal.model = NULL;
     }
-    if (script->loses && script->n_next == script->n_jobs) {
-        script->loses = false;
+    if (script->group.loses && script->queue.n_next == script->queue.n_jobs) {
+        script->group.loses = false;
         events->lost(events->context, (const int32_t[]){1, 3}, 2);
     }
-    if (script->outside && script->n_next > script->signal_at)
+    if (script->polls.find_no_place && script->queue.n_next > script->signal.at)
         return error_set(error, STATUS_RESTART, ERROR_BROKER, "no place in the group");
-    script->n_polls += script->n_failed_commits > 0;
-    if (script->metrics && script->n_failed_commits > 0 && script->fail_commits > 0)
-        script->n_polls_in_trouble += strcmp(script->metrics->state.trouble, "the broker is away") == 0 &&
-                                      !metrics_is_ready(script->metrics);
-    if (script->revokes && script->n_failed_commits > 0) {
-        script->revokes = false;
-        int n_before = script->n_commits;
-        script->fail_commits = 0;
+    script->polls.n += script->commits.n_failed > 0;
+    if (script->polls.metrics && script->commits.n_failed > 0 && script->commits.n_to_fail > 0)
+        script->polls.n_in_trouble +=
+            strcmp(script->polls.metrics->state.trouble, "the broker is away") == 0 &&
+            !metrics_is_ready(script->polls.metrics);
+    if (script->group.revokes && script->commits.n_failed > 0) {
+        script->group.revokes = false;
+        int n_before = script->commits.n;
+        script->commits.n_to_fail = 0;
         events->revoke(events->context);
-        script->n_commits_at_revoke = script->n_commits - n_before;
-        script->in_flight_after_revoke = script->in_flight;
+        script->group.n_commits_at_revoke = script->commits.n - n_before;
+        script->group.in_flight_after_revoke = script->flow.n;
     }
-    if (script->paused)
+    if (script->flow.is_paused)
         assert_int_equal(n_max, 0);
-    for (; n_max > 0 && script->n_next < script->n_jobs; n_max--) {
-        int i = script->n_next++;
-        if (i == script->cancel_at)
+    for (; n_max > 0 && script->queue.n_next < script->queue.n_jobs; n_max--) {
+        int i = script->queue.n_next++;
+        if (i == script->cancelled.at)
             events->cancel(events->context, TEXT("default"), (struct text){0}, INT64_MAX);
         char value[128];
         int length =
-            i % 50 == 49 || script->all_bad
+            i % 50 == 49 || script->queue.is_all_bad
                 ? snprintf(value, sizeof value, "{not json %d", i)
                 : snprintf(value, sizeof value,
                            "{\"job_id\":\"job-%d\",\"prompt\":\"shared prompt of all jobs, then %d\","
                            "\"max_tokens\":%d}",
                            i, i, 1 + i % 9);
-        struct record record = {
-            .topic = TEXT("t"), .offset = i, .value = {value, (size_t)length}, .crashes = script->crashes[i]};
-        record.partition = script->has_two_partitions ? i % 2 : 0;
-        script->in_flight++;
-        if (script->in_flight > script->most_in_flight)
-            script->most_in_flight = script->in_flight;
+        struct record record = {.topic = TEXT("t"),
+                                .offset = i,
+                                .value = {value, (size_t)length},
+                                .crashes = script->queue.crashes[i]};
+        record.partition = script->queue.has_two_partitions ? i % 2 : 0;
+        script->flow.n++;
+        if (script->flow.n > script->flow.most)
+            script->flow.most = script->flow.n;
         events->receive(events->context, &record);
-        if (i == script->signal_at)
+        if (i == script->signal.at)
             raise(SIGTERM);
     }
     return STATUS_OK;
@@ -124,63 +146,63 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
 static void script_pause(struct transport *transport)
 {
     struct script *script = (struct script *)transport;
-    assert_false(script->paused);
-    script->paused = true;
-    script->n_pauses++;
+    assert_false(script->flow.is_paused);
+    script->flow.is_paused = true;
+    script->flow.n_pauses++;
 }
 
 static void script_resume(struct transport *transport)
 {
     struct script *script = (struct script *)transport;
-    assert_true(script->paused); // a partition that is not paused must not be resumed
-    script->paused = false;
-    script->n_resumes++;
+    assert_true(script->flow.is_paused); // a partition that is not paused must not be resumed
+    script->flow.is_paused = false;
+    script->flow.n_resumes++;
 }
 
 static enum status script_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs,
                                  bool *committed, struct error *error)
 {
     struct script *script = (struct script *)transport;
-    if (script->fatal_commit)
+    if (script->commits.are_fatal)
         return error_set(error, STATUS_RESTART, ERROR_BROKER, "fenced");
-    if (script->fail_commits > 0) {
-        script->fail_commits--;
-        script->n_failed_commits++;
-        script->n_polls_at_last_fault = script->n_polls;
-        if (script->lacks_memory)
+    if (script->commits.n_to_fail > 0) {
+        script->commits.n_to_fail--;
+        script->commits.n_failed++;
+        script->polls.n_at_last_fault = script->polls.n;
+        if (script->commits.lack_memory)
             return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing results: out of memory");
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker is away");
     }
-    if (script->commit_jobs_max && (int)n_jobs > script->commit_jobs_max)
+    if (script->commits.jobs_max && (int)n_jobs > script->commits.jobs_max)
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker is slow");
     for (size_t i = 0; i < n_jobs; i++)
-        if (script->n_refused > 0 && (int)jobs[i]->source.offset == script->refused) {
-            script->n_refused--;
-            script->n_commits_at_refusal = script->n_commits;
-            if (script->names_refused) {
+        if (script->refusal.n > 0 && (int)jobs[i]->source.offset == script->refusal.job) {
+            script->refusal.n--;
+            script->refusal.n_commits = script->commits.n;
+            if (script->refusal.names_job) {
                 jobs[i]->source.refusals++;
-                script->n_named_alone += n_jobs == 1;
+                script->refusal.n_named_alone += n_jobs == 1;
                 return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED, "the topic refused a record");
             }
             return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker does not take it");
         }
-    if (script->n_commits < SCRIPT_COMMITS_NOTED)
-        script->commit_sizes[script->n_commits] = (int)n_jobs;
-    if (script->n_commits++ == 0)
-        script->most_before_commit = script->most_in_flight;
-    if ((int)n_jobs > script->largest_commit)
-        script->largest_commit = (int)n_jobs;
+    if (script->commits.n < SCRIPT_COMMITS_NOTED)
+        script->commits.sizes[script->commits.n] = (int)n_jobs;
+    if (script->commits.n++ == 0)
+        script->commits.most_before = script->flow.most;
+    if ((int)n_jobs > script->commits.largest)
+        script->commits.largest = (int)n_jobs;
     for (size_t i = 0; i < n_jobs; i++) {
         int offset = (int)jobs[i]->source.offset;
         assert_int_not_equal(jobs[i]->result.status, RESULT_NONE);
-        script->finish_order_differs = script->finish_order_differs || offset < script->last_committed;
-        script->last_committed = offset;
-        script->n_dead_letters += jobs[i]->source.record.size > 0;
-        script->n_cancelled += jobs[i]->result.status == RESULT_CANCELLED;
-        script->answers[offset]++;
+        script->commits.order_differs = script->commits.order_differs || offset < script->commits.last;
+        script->commits.last = offset;
+        script->commits.n_dead_letters += jobs[i]->source.record.size > 0;
+        script->commits.n_cancelled += jobs[i]->result.status == RESULT_CANCELLED;
+        script->commits.of_job[offset]++;
         committed[i] = true;
     }
-    script->in_flight -= (int)n_jobs;
+    script->flow.n -= (int)n_jobs;
     return STATUS_OK;
 }
 
@@ -191,23 +213,23 @@ static enum status script_release(struct transport *transport, struct job *const
     (void)error;
     for (size_t i = 0; i < n_jobs; i++)
         script->released[jobs[i]->source.offset]++;
-    script->in_flight -= (int)n_jobs;
+    script->flow.n -= (int)n_jobs;
     return STATUS_OK;
 }
 
 static bool script_is_drained(struct transport *transport)
 {
     struct script *script = (struct script *)transport;
-    return script->n_next == script->n_jobs;
+    return script->queue.n_next == script->queue.n_jobs;
 }
 
 static bool script_confirm_drained(struct transport *transport)
 {
     struct script *script = (struct script *)transport;
-    if (script->n_unread == 0)
+    if (script->queue.n_unread == 0)
         return true;
-    script->n_unread--;
-    script->n_jobs++; // it had one
+    script->queue.n_unread--;
+    script->queue.n_jobs++; // it had one
     return false;
 }
 
@@ -220,7 +242,7 @@ static size_t script_figures(struct transport *transport, struct partition_figur
 static bool script_is_cancelled(struct transport *transport, const struct job *job)
 {
     struct script *script = (struct script *)transport;
-    return script->cancelled_from >= 0 && job->source.offset >= script->cancelled_from;
+    return script->cancelled.from >= 0 && job->source.offset >= script->cancelled.from;
 }
 
 static int script_fd(struct transport *transport)
@@ -232,9 +254,9 @@ static int script_fd(struct transport *transport)
 // Jobs in flight that are neither answered nor waiting at the gate: all that were started.
 static int n_computed(const struct script *script)
 {
-    int n = script->n_many + script->n_few + script->n_alone;
-    for (int i = 0; i < script->n_next; i++)
-        n -= i % 50 != 49 && script->crashes[i] < 3 ? script->answers[i] : 0;
+    int n = script->starts.n_many + script->starts.n_few + script->starts.n_alone;
+    for (int i = 0; i < script->queue.n_next; i++)
+        n -= i % 50 != 49 && script->queue.crashes[i] < 3 ? script->commits.of_job[i] : 0;
     return n;
 }
 
@@ -242,21 +264,21 @@ static enum status script_start(struct transport *transport, struct job *const *
                                 enum suspect_state how, struct error *error)
 {
     struct script *script = (struct script *)transport;
-    if (script->fail_starts > 0) {
-        script->fail_starts--;
+    if (script->starts.n_to_fail > 0) {
+        script->starts.n_to_fail--;
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker is away");
     }
     for (size_t i = 0; i < n_jobs; i++) {
-        int crashes = script->crashes[jobs[i]->source.offset];
+        int crashes = script->queue.crashes[jobs[i]->source.offset];
         assert_int_equal(how, crashes > 1 ? SUSPECT_ALONE : crashes ? SUSPECT_AMONG_FEW : SUSPECT_AMONG_MANY);
     }
-    *(how == SUSPECT_ALONE       ? &script->n_alone
-      : how == SUSPECT_AMONG_FEW ? &script->n_few
-                                 : &script->n_many) += (int)n_jobs;
-    if (how == SUSPECT_AMONG_FEW && (int)n_jobs > script->largest_few)
-        script->largest_few = (int)n_jobs;
+    *(how == SUSPECT_ALONE       ? &script->starts.n_alone
+      : how == SUSPECT_AMONG_FEW ? &script->starts.n_few
+                                 : &script->starts.n_many) += (int)n_jobs;
+    if (how == SUSPECT_AMONG_FEW && (int)n_jobs > script->starts.largest_few)
+        script->starts.largest_few = (int)n_jobs;
     if (how == SUSPECT_ALONE && n_computed(script) != 1)
-        script->not_alone = true;
+        script->starts.was_not_alone = true;
     return STATUS_OK;
 }
 
@@ -287,7 +309,7 @@ static struct stage stage_open(int n_jobs, int n_jobs_max)
 {
     struct stage stage = {.script = calloc(1, sizeof *stage.script)};
     *stage.script = (struct script){
-        .base.impl = &script_impl, .n_jobs = n_jobs, .cancel_at = -1, .cancelled_from = -1, .signal_at = -1};
+        .base.impl = &script_impl, .queue.n_jobs = n_jobs, .cancelled = {-1, -1}, .signal.at = -1};
     struct batch_limits limits = {.n_sequences_max = 16,
                                   .n_tokens_max = 64,
                                   .n_jobs_max = n_jobs_max,
@@ -329,10 +351,10 @@ static void stage_close(struct stage *stage)
 static void check_outcomes(const struct script *script, int *n_answered, int *n_released)
 {
     *n_answered = *n_released = 0;
-    for (int i = 0; i < script->n_next; i++) {
-        assert_int_equal(script->answers[i] + script->released[i], 1);
-        *n_answered += script->answers[i];
+    for (int i = 0; i < script->queue.n_next; i++) {
+        assert_int_equal(script->commits.of_job[i] + script->released[i], 1);
+        *n_answered += script->commits.of_job[i];
         *n_released += script->released[i];
     }
-    assert_int_equal(script->in_flight, 0);
+    assert_int_equal(script->flow.n, 0);
 }

@@ -5,12 +5,6 @@
 
 #include <stdlib.h>
 
-static void require(bool condition)
-{
-    if (!condition)
-        abort();
-}
-
 static struct text text_of(const struct buffer *buffer)
 {
     return (struct text){buffer->data, buffer->size};
@@ -22,11 +16,11 @@ static void write_and_read(const struct cancel *cancel, struct arena *arena)
     struct cancel back;
     struct error error;
     cancel_encode(cancel, &key, &value);
-    require(cancel_decode(text_of(&key), text_of(&value), arena, &back, &error) == STATUS_OK);
-    require(text_equal(back.dataset, cancel->dataset) && text_equal(back.job_id, cancel->job_id) &&
-            back.at_s == cancel->at_s);
-    require(cancel_decode(text_of(&key), (struct text){0}, arena, &back, &error) == STATUS_OK);
-    require(text_equal(back.dataset, cancel->dataset) && text_equal(back.job_id, cancel->job_id));
+    fuzz_check(cancel_decode(text_of(&key), text_of(&value), arena, &back, &error) == STATUS_OK);
+    fuzz_check(text_equal(back.dataset, cancel->dataset) && text_equal(back.job_id, cancel->job_id) &&
+               back.at_s == cancel->at_s);
+    fuzz_check(cancel_decode(text_of(&key), (struct text){0}, arena, &back, &error) == STATUS_OK);
+    fuzz_check(text_equal(back.dataset, cancel->dataset) && text_equal(back.job_id, cancel->job_id));
     buffer_finish(&key);
     buffer_finish(&value);
 }
@@ -42,12 +36,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct cancel cancel;
     struct error error;
     if (cancel_decode(key, value, &arena, &cancel, &error) == STATUS_OK) {
-        require(cancel_set_put(&set, &cancel, &error) == STATUS_OK);
-        require(cancel_set_has(&set, cancel.dataset, cancel.job_id, cancel.at_s) ==
-                (cancel.at_s != CANCEL_NEVER));
+        fuzz_check(cancel_set_put(&set, &cancel, &error) == STATUS_OK);
+        fuzz_check(cancel_set_has(&set, cancel.dataset, cancel.job_id, cancel.at_s) ==
+                   (cancel.at_s != CANCEL_NEVER));
         write_and_read(&cancel, &arena);
     } else {
-        require(error.status == STATUS_REJECT);
+        fuzz_check(error.status == STATUS_REJECT);
     }
     cancel_set_finish(&set);
     arena_finish(&arena);

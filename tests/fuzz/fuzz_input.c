@@ -8,12 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void require(bool condition)
-{
-    if (!condition)
-        abort();
-}
-
 static enum status check_group(void *context, const struct submission *submissions, size_t n,
                                struct error *error)
 {
@@ -24,9 +18,9 @@ static enum status check_group(void *context, const struct submission *submissio
         struct arena arena = {0};
         struct error fault;
         struct text id;
-        require(job && submissions[i].index > 0 && submissions[i].custom_id.size > 0);
+        fuzz_check(job && submissions[i].index > 0 && submissions[i].custom_id.size > 0);
         if (job_decode(job, submissions[i].record, ENCODING_JSON, &fault) == STATUS_OK && job->custom_id.size)
-            require(input_ids_find(submissions[i].record, &arena, &id) && text_equal(id, job->custom_id));
+            fuzz_check(input_ids_find(submissions[i].record, &arena, &id) && text_equal(id, job->custom_id));
         arena_finish(&arena);
         job_destroy(job);
     }
@@ -40,15 +34,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct error error;
     int64_t n_jobs = 0;
     int fd = memfd_create("input", MFD_CLOEXEC);
-    require(fd >= 0 && write(fd, data, size) == (ssize_t)size && lseek(fd, 0, SEEK_SET) == 0);
+    fuzz_check(fd >= 0 && write(fd, data, size) == (ssize_t)size && lseek(fd, 0, SEEK_SET) == 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (input_open(&input, path, TEXT("d"), &error) == STATUS_OK) {
         struct input_position whole = input.whole;
-        require(input_read(&input, TEXT("d"), check_group, &n_jobs, &error) == STATUS_OK);
-        require(n_jobs == whole.n_jobs);
+        fuzz_check(input_read(&input, TEXT("d"), check_group, &n_jobs, &error) == STATUS_OK);
+        fuzz_check(n_jobs == whole.n_jobs);
         input_close(&input);
     } else {
-        require(error.status == STATUS_REFUSE);
+        fuzz_check(error.status == STATUS_REFUSE);
     }
     close(fd);
     return 0;

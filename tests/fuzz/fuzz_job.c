@@ -9,39 +9,33 @@
 typedef enum status decode_function(struct job *, struct text, enum encoding, struct error *);
 typedef void encode_function(const struct job *, enum encoding, struct buffer *);
 
-static void check(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
 static void check_error(const struct error *error)
 {
-    check(error->status == STATUS_REJECT && error->code > ERROR_NONE && error->code < ERROR_CODE_COUNT);
-    check(error->text[0] && utf8_valid(error->text, strlen(error->text)));
+    fuzz_check(error->status == STATUS_REJECT && error->code > ERROR_NONE && error->code < ERROR_CODE_COUNT);
+    fuzz_check(error->text[0] && utf8_valid(error->text, strlen(error->text)));
 }
 
-static struct buffer encode(const struct job *job, enum encoding encoding, encode_function *encode_job)
+static struct buffer encode_whole(const struct job *job, enum encoding encoding, encode_function *encode_job)
 {
     struct buffer out = {0};
     encode_job(job, encoding, &out);
-    check(!out.failed);
+    fuzz_check(!out.failed);
     return out;
 }
 
 static void check_reading_again(const struct job *job, decode_function *decode_job,
                                 encode_function *encode_job)
 {
-    struct buffer expected = encode(job, ENCODING_JSON, encode_job);
+    struct buffer expected = encode_whole(job, ENCODING_JSON, encode_job);
     for (int i = 0; i < 2; i++) {
         enum encoding encoding = i ? ENCODING_MSGPACK : ENCODING_JSON;
-        struct buffer record = encode(job, encoding, encode_job);
+        struct buffer record = encode_whole(job, encoding, encode_job);
         struct job *again = job_create();
         struct error error;
-        check(decode_job(again, (struct text){record.data, record.size}, encoding, &error) == STATUS_OK);
-        struct buffer written = encode(again, ENCODING_JSON, encode_job);
-        check(written.size == expected.size && memcmp(written.data, expected.data, written.size) == 0);
-        check(again->request.sampling.seed == job->request.sampling.seed);
+        fuzz_check(decode_job(again, (struct text){record.data, record.size}, encoding, &error) == STATUS_OK);
+        struct buffer written = encode_whole(again, ENCODING_JSON, encode_job);
+        fuzz_check(written.size == expected.size && memcmp(written.data, expected.data, written.size) == 0);
+        fuzz_check(again->request.sampling.seed == job->request.sampling.seed);
         buffer_finish(&written);
         buffer_finish(&record);
         job_destroy(again);
@@ -58,7 +52,7 @@ static void try_record(struct text input, enum encoding encoding, decode_functio
         check_reading_again(job, decode_job, encode_job);
     else
         check_error(&error);
-    check(job->arena.total_bytes <= 64 * input.size + 16384); // no bomb
+    fuzz_check(job->arena.total_bytes <= 64 * input.size + 16384); // no bomb
     job_destroy(job);
 }
 
@@ -79,7 +73,7 @@ static void try_value(struct text input, enum encoding encoding)
         struct text written = {out.data, out.size};
         status = json ? json_decode(written, &arena, &again, &error)
                       : msgpack_decode(written, &arena, &again, &error);
-        check(status == STATUS_OK && value_equal(&value, &again));
+        fuzz_check(status == STATUS_OK && value_equal(&value, &again));
         buffer_finish(&out);
     } else {
         check_error(&error);
@@ -97,7 +91,7 @@ static void try_line(struct text input, enum encoding encoding)
         for (int chat = 0; chat < 2; chat++) {
             struct buffer out = {0};
             result_encode_openai(job, chat, &out);
-            check(json_decode((struct text){out.data, out.size}, &arena, &line, &error) == STATUS_OK);
+            fuzz_check(json_decode((struct text){out.data, out.size}, &arena, &line, &error) == STATUS_OK);
             buffer_finish(&out);
         }
     }

@@ -5,12 +5,6 @@
 
 #include <stdlib.h>
 
-static void require(bool condition)
-{
-    if (!condition)
-        abort();
-}
-
 static void write_and_read(const struct marker *marker, struct arena *arena)
 {
     struct buffer key = {0}, value = {0};
@@ -18,13 +12,13 @@ static void write_and_read(const struct marker *marker, struct arena *arena)
     struct error error;
     marker_encode(marker, &key, &value);
     struct text key_text = {key.data, key.size}, value_text = {value.data, value.size};
-    require(marker_is_key(key_text));
-    require(marker_decode(key_text, value_text, arena, &back, &error) == STATUS_OK);
-    require(text_equal(back.topic, marker->topic) && text_equal(back.dataset, marker->dataset));
-    require(back.n_lines == marker->n_lines && back.n_jobs == marker->n_jobs &&
-            back.fingerprint == marker->fingerprint && back.complete == marker->complete &&
-            back.created_s == marker->created_s && back.partition == marker->partition &&
-            back.offset == marker->offset && back.is_withdrawn == marker->is_withdrawn);
+    fuzz_check(marker_is_key(key_text));
+    fuzz_check(marker_decode(key_text, value_text, arena, &back, &error) == STATUS_OK);
+    fuzz_check(text_equal(back.topic, marker->topic) && text_equal(back.dataset, marker->dataset));
+    fuzz_check(back.n_lines == marker->n_lines && back.n_jobs == marker->n_jobs &&
+               back.fingerprint == marker->fingerprint && back.complete == marker->complete &&
+               back.created_s == marker->created_s && back.partition == marker->partition &&
+               back.offset == marker->offset && back.is_withdrawn == marker->is_withdrawn);
     buffer_finish(&key);
     buffer_finish(&value);
 }
@@ -41,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (marker_decode(key, value, &arena, &marker, &error) == STATUS_OK)
         write_and_read(&marker, &arena);
     else
-        require(error.status == STATUS_REJECT);
+        fuzz_check(error.status == STATUS_REJECT);
     arena_finish(&arena);
     return 0;
 }

@@ -30,7 +30,7 @@ static bool is_small(const struct model *model)
            shape->experts.n_ff <= WIDTH_MAX && shape->experts.n_ff_shared <= WIDTH_MAX;
 }
 
-static void compute(const struct model *model)
+static void compute_step(const struct model *model)
 {
     static float logits[N_IDS * VOCABULARY_MAX];
     struct error error;
@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         model_fingerprint(model, NULL, NULL);
         if (is_small(model))
-            compute(model);
+            compute_step(model);
         model_close(model);
     } else if (strlen(error.text) == 0) {
         abort();

@@ -8,12 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void require(bool condition)
-{
-    if (!condition)
-        abort();
-}
-
 // Delivers and finishes a full window from the watermark on.
 static void work_through(struct offset_map *map)
 {
@@ -23,12 +17,12 @@ static void work_through(struct offset_map *map)
         if (offset_map_deliver(map, first + i) == DELIVERY_NEW)
             n_new++;
     }
-    require(n_new + n_finished == OFFSET_MAP_WINDOW && map->n_running == n_new && offset_map_is_full(map));
+    fuzz_check(n_new + n_finished == OFFSET_MAP_WINDOW && map->n_running == n_new && offset_map_is_full(map));
     for (int64_t i = OFFSET_MAP_WINDOW - 1; i >= 0; i--) {
         if (offset_map_is_running(map, first + i))
             offset_map_finish(map, first + i);
     }
-    require(map->watermark == first + OFFSET_MAP_WINDOW && map->n_finished == 0 && map->n_running == 0);
+    fuzz_check(map->watermark == first + OFFSET_MAP_WINDOW && map->n_finished == 0 && map->n_running == 0);
 }
 
 static struct text map_of(struct text metadata)
@@ -42,8 +36,8 @@ static void read_suspects(int64_t offset, struct text metadata)
     struct suspects suspects = {0};
     struct error error;
     enum status status = suspects_take_over(&suspects, offset, metadata, 1, &error);
-    require(status == STATUS_OK || status == STATUS_REFUSE);
-    require(suspects.n_items >= 0 && suspects.n_items <= SUSPECTS_MAX);
+    fuzz_check(status == STATUS_OK || status == STATUS_REFUSE);
+    fuzz_check(suspects.n_items >= 0 && suspects.n_items <= SUSPECTS_MAX);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -57,14 +51,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct error error;
     offset_map_init(&map);
     if (offset_map_restart(&map, offset, metadata, &error) != STATUS_OK) {
-        require(error.status == STATUS_REFUSE && map.watermark == OFFSET_UNKNOWN);
+        fuzz_check(error.status == STATUS_REFUSE && map.watermark == OFFSET_UNKNOWN);
         return 0;
     }
     struct buffer again = {0};
     offset_map_encode(&map, &again);
-    require(map.watermark == offset);
+    fuzz_check(map.watermark == offset);
     if (metadata.size > 0)
-        require(text_equal(map_of(metadata), (struct text){again.data, again.size}));
+        fuzz_check(text_equal(map_of(metadata), (struct text){again.data, again.size}));
     buffer_finish(&again);
     if (offset < INT64_MAX - 2 * OFFSET_MAP_WINDOW)
         work_through(&map);

@@ -36,7 +36,7 @@ static const char *const names[] = {"content-type",   HEADER_DATASET,        HEA
                                     "ce_id",          "__sheaf.errors.code", ""};
 
 // Made once.
-static struct fixture {
+static struct path_fixture {
     struct tokenizer *tokenizer;
     struct template *chat_template;
     struct test_engine *engine;
@@ -46,18 +46,12 @@ static struct fixture {
 } fixture;
 
 // Input as it is taken apart.
-struct input {
+struct path_input {
     const uint8_t *data;
     size_t size;
 };
 
-static void check(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
-static uint8_t take_byte(struct input *input)
+static uint8_t take_byte(struct path_input *input)
 {
     if (input->size == 0)
         return 0;
@@ -65,7 +59,7 @@ static uint8_t take_byte(struct input *input)
     return *input->data++;
 }
 
-static struct text take_text(struct input *input, size_t size)
+static struct text take_text(struct path_input *input, size_t size)
 {
     size = size < input->size ? size : input->size;
     struct text text = {(const char *)input->data, size};
@@ -96,7 +90,7 @@ static struct tokenizer *open_tokenizer(void)
     add_key_u32(&file, "tokenizer.ggml.eos_token_id", (uint32_t)end);
     struct error error;
     struct tokenizer *tokenizer = vocabulary_file_open(&file, "gpt2", "llama-bpe", &error);
-    check(tokenizer);
+    fuzz_check(tokenizer);
     return tokenizer;
 }
 
@@ -118,9 +112,9 @@ static struct store *open_store(void)
     char folder[] = "/tmp/sheaf-fuzz-XXXXXX", path[64];
     struct store *store;
     struct error error;
-    check(mkdtemp(folder));
+    fuzz_check(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/s.db", folder);
-    check(store_open(&store, path, STORE_CREATE, &error) == STATUS_OK);
+    fuzz_check(store_open(&store, path, STORE_CREATE, &error) == STATUS_OK);
     // Nobody else needs the names; the files go with the process.
     for (const char *const *suffix = (const char *const[]){"", "-wal", "-shm", NULL}; *suffix; suffix++) {
         char name[80];
@@ -131,7 +125,7 @@ static struct store *open_store(void)
     return store;
 }
 
-static int64_t clock_us(void)
+static int64_t fixed_clock_us(void)
 {
     return INT64_C(1800000000000000); // deadlines are what they were at the last run
 }
@@ -154,8 +148,8 @@ static struct batcher *make_batcher(void)
                    .n_jobs_max = 4,
                    .n_pages = N_PAGES,
                    .page_positions = PAGE_POSITIONS},
-        .wall_clock_us = clock_us};
-    check(batcher_create(&batcher, &config, &error) == STATUS_OK);
+        .wall_clock_us = fixed_clock_us};
+    fuzz_check(batcher_create(&batcher, &config, &error) == STATUS_OK);
     return batcher;
 }
 
@@ -170,7 +164,7 @@ static struct record well_record(void)
                       "one\"}],\"max_tokens\":9,\"n\":2}")};
 }
 
-static int32_t take_headers(struct input *input, struct header *headers)
+static int32_t take_headers(struct path_input *input, struct header *headers)
 {
     int32_t n_given = take_byte(input), n_times = take_byte(input), n = 0;
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz";
@@ -200,14 +194,14 @@ static size_t record_bytes(const struct record *record)
 
 static void check_error(const struct error *error)
 {
-    check(error->code > ERROR_NONE && error->code < ERROR_CODE_COUNT);
-    check(error->text[0] && utf8_valid(error->text, strlen(error->text)));
+    fuzz_check(error->code > ERROR_NONE && error->code < ERROR_CODE_COUNT);
+    fuzz_check(error->text[0] && utf8_valid(error->text, strlen(error->text)));
 }
 
 static void check_headers(const struct record_headers *headers)
 {
-    check(headers->n_items > 0 && headers->n_items <= RECORD_HEADERS_MAX);
-    check(headers->used_bytes <= sizeof headers->text);
+    fuzz_check(headers->n_items > 0 && headers->n_items <= RECORD_HEADERS_MAX);
+    fuzz_check(headers->used_bytes <= sizeof headers->text);
 }
 
 static void check_result(struct job *job, enum encoding encoding, struct buffer *out)
@@ -218,27 +212,28 @@ static void check_result(struct job *job, enum encoding encoding, struct buffer 
         check_error(&error);
         job_fail(job, &error);
     }
-    check(job->result.status != RESULT_NONE && job->job_id.size > 0);
+    fuzz_check(job->result.status != RESULT_NONE && job->job_id.size > 0);
     if (job->result.status != RESULT_DONE)
         check_error(&job->result.error);
     result_encode(job, encoding, out);
-    check(!out->failed);
+    fuzz_check(!out->failed);
     job->source.encoding = encoding;
-    headers_of_result(&headers, job, "group", "worker", clock_us());
+    headers_of_result(&headers, job, "group", "worker", fixed_clock_us());
     check_headers(&headers);
     struct job *again = job_create();
-    check(result_decode(again, (struct text){out->data, out->size}, encoding, &error) == STATUS_OK);
-    check(again->result.status == job->result.status && again->result.error.code == job->result.error.code);
-    check(text_equal(again->job_id, job->job_id) && text_equal(again->dataset, job->dataset));
+    fuzz_check(result_decode(again, (struct text){out->data, out->size}, encoding, &error) == STATUS_OK);
+    fuzz_check(again->result.status == job->result.status &&
+               again->result.error.code == job->result.error.code);
+    fuzz_check(text_equal(again->job_id, job->job_id) && text_equal(again->dataset, job->dataset));
     job_destroy(again);
     if (!job->source.record.data)
         return;
-    headers_of_dead_letter(&headers, job, NULL, clock_us());
+    headers_of_dead_letter(&headers, job, NULL, fixed_clock_us());
     check_headers(&headers);
 }
 
 // As in worker.c: through the gate, and what is failed already past it.
-static void run(struct job *const *jobs, size_t n_jobs, struct job_list *finished)
+static void run_batcher(struct job *const *jobs, size_t n_jobs, struct job_list *finished)
 {
     struct gate gate = {0};
     struct batcher *batcher = make_batcher();
@@ -251,7 +246,7 @@ static void run(struct job *const *jobs, size_t n_jobs, struct job_list *finishe
     }
     size_t n_left = finished->n_jobs; // have left the gate, or were never in it
     for (int i = 0; finished->n_jobs < n_jobs; i++) {
-        check(i < ROUNDS_MAX);
+        fuzz_check(i < ROUNDS_MAX);
         struct job *group[4];
         enum suspect_state how;
         struct job_list passed = {0};
@@ -261,15 +256,15 @@ static void run(struct job *const *jobs, size_t n_jobs, struct job_list *finishe
             batcher_take(batcher, job);
         struct job_list done = {0};
         struct step_figures figures;
-        check(batcher_round(batcher, &done, &figures, &error) == STATUS_OK);
-        check(figures.n_tokens <= 32);
+        fuzz_check(batcher_round(batcher, &done, &figures, &error) == STATUS_OK);
+        fuzz_check(figures.n_tokens <= 32);
         for (struct job *job; (job = job_list_take(&done)); n_left++) {
             gate_left(&gate, job);
             gate_remove(&gate, job);
             job_list_append(finished, job);
         }
     }
-    check(batcher_is_empty(batcher) && gate_n_waiting(&gate) == 0);
+    fuzz_check(batcher_is_empty(batcher) && !gate.many.n_jobs && !gate.few.n_jobs && !gate.alone.n_jobs);
     batcher_destroy(batcher);
 }
 
@@ -277,23 +272,24 @@ static void record_in_store(struct job *const *jobs, size_t n_jobs)
 {
     struct error error;
     struct store_record news = {.jobs = (const struct job *const *)jobs, .n_jobs = n_jobs};
-    check(store_record(fixture.store, &news, &error) == STATUS_OK);
+    fuzz_check(store_record(fixture.store, &news, &error) == STATUS_OK);
 }
 
-static void prepare(void)
+static void prepare_fixture(void)
 {
     struct error error;
     fixture.tokenizer = open_tokenizer();
-    check(template_parse(&fixture.chat_template, (struct text){template_source, sizeof template_source - 1},
-                         &error) == STATUS_OK);
-    check(test_engine_create(&fixture.engine, "instant", fixture.tokenizer, &error) == STATUS_OK);
-    check(pool_create(&fixture.pool, 1, &error) == STATUS_OK);
+    fuzz_check(template_parse(&fixture.chat_template,
+                              (struct text){template_source, sizeof template_source - 1},
+                              &error) == STATUS_OK);
+    fuzz_check(test_engine_create(&fixture.engine, "instant", fixture.tokenizer, &error) == STATUS_OK);
+    fuzz_check(pool_create(&fixture.pool, 1, &error) == STATUS_OK);
     fixture.store = open_store();
     struct record record = well_record();
     struct job *job = intake_job(&record, &(struct result_names){.model = TEXT("model")}, NULL);
     struct job_list finished = {0};
-    run(&job, 1, &finished);
-    check(job->result.status == RESULT_DONE);
+    run_batcher(&job, 1, &finished);
+    fuzz_check(job->result.status == RESULT_DONE);
     check_result(job, ENCODING_JSON, &fixture.well);
     job_destroy(job);
 }
@@ -302,8 +298,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct header headers[KAFKA_HEADERS_MAX];
     if (!fixture.tokenizer)
-        prepare();
-    struct input input = {data, size};
+        prepare_fixture();
+    struct path_input input = {data, size};
     uint8_t flags = take_byte(&input);
     struct record records[2] = {{.topic = TEXT("jobs"), .headers = headers}, well_record()};
     records[0].n_headers = take_headers(&input, headers);
@@ -319,17 +315,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct job_list finished = {0};
     for (int i = 0; i < 2; i++)
         jobs[i] = intake_job(&records[i], &(struct result_names){.model = TEXT("model")}, NULL);
-    check(jobs[0] && jobs[1]);
-    run(jobs, 2, &finished);
-    check(finished.n_jobs == 2 && (finished.first == jobs[0] || finished.last == jobs[0]) &&
-          finished.first != finished.last);
-    check(jobs[0]->arena.total_bytes <= BYTES_PER_BYTE * record_bytes(&records[0]) + ANSWER_BYTES_MAX);
+    fuzz_check(jobs[0] && jobs[1]);
+    run_batcher(jobs, 2, &finished);
+    fuzz_check(finished.n_jobs == 2 && (finished.first == jobs[0] || finished.last == jobs[0]) &&
+               finished.first != finished.last);
+    fuzz_check(jobs[0]->arena.total_bytes <= BYTES_PER_BYTE * record_bytes(&records[0]) + ANSWER_BYTES_MAX);
 
     struct buffer out = {0};
     check_result(jobs[0], encoding, &out);
     buffer_clear(&out);
     check_result(jobs[1], ENCODING_JSON, &out);
-    check(out.size == fixture.well.size && memcmp(out.data, fixture.well.data, out.size) == 0);
+    fuzz_check(out.size == fixture.well.size && memcmp(out.data, fixture.well.data, out.size) == 0);
     record_in_store(jobs, 2);
     buffer_finish(&out);
     for (int i = 0; i < 2; i++)

@@ -9,24 +9,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void require(bool condition)
-{
-    if (!condition)
-        abort();
-}
-
 static void read_tensor(const struct safetensors *safetensors, size_t index, size_t file_size)
 {
     const struct safetensors_tensor *entry = safetensors_at(safetensors, index);
     const struct tensor *tensor = &entry->tensor;
     const unsigned char *data = tensor->data;
-    require(safetensors_find(safetensors, tensor->name) == index);
-    require(tensor->size_bytes > 0 && tensor->size_bytes <= file_size);
+    fuzz_check(safetensors_find(safetensors, tensor->name) == index);
+    fuzz_check(tensor->size_bytes > 0 && tensor->size_bytes <= file_size);
     unsigned sum = (unsigned)data[0] + data[tensor->size_bytes - 1];
     (void)sum;
     if (entry->readable) {
         float first, last;
-        require(tensor_row_bytes(tensor) * tensor_n_rows(tensor) == tensor->size_bytes);
+        fuzz_check(tensor_row_bytes(tensor) * tensor_n_rows(tensor) == tensor->size_bytes);
         tensor_traits(tensor->type)->dequantize(data, &first, 1);
         tensor_traits(tensor->type)
             ->dequantize(data + tensor->size_bytes - tensor_traits(tensor->type)->block_bytes, &last, 1);
@@ -47,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             read_tensor(safetensors, i, size);
         safetensors_close(safetensors);
     } else {
-        require(error.status == STATUS_REFUSE && error.text[0]);
+        fuzz_check(error.status == STATUS_REFUSE && error.text[0]);
     }
     close(file);
     return 0;

@@ -8,7 +8,7 @@
 
 static const struct template_environment environment = {.bos_token = TEXT("<s>"),
                                                         .eos_token = TEXT("</s>"),
-                                                        .now = 1721952000};
+                                                        .now_s = 1721952000};
 
 static const char default_variables[] =
     "{\"messages\":[{\"role\":\"system\",\"content\":\" Be brief. "
@@ -20,16 +20,10 @@ static const char default_variables[] =
     "World\","
     "\"l\":[3,1,2],\"d\":{\"x\":1,\"y\":[1,{\"z\":\"q\"}]},\"n\":null,\"i\":7,\"f\":2.5}";
 
-static void check(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
 static void check_error(const struct error *error, enum status status)
 {
-    check(error->status == status && error->code > ERROR_NONE && error->code < ERROR_CODE_COUNT);
-    check(error->text[0] && utf8_valid(error->text, strlen(error->text)) && !strchr(error->text, '\n'));
+    fuzz_check(error->status == status && error->code > ERROR_NONE && error->code < ERROR_CODE_COUNT);
+    fuzz_check(error->text[0] && utf8_valid(error->text, strlen(error->text)) && !strchr(error->text, '\n'));
 }
 
 static enum status render(const struct template *template, const struct value *variables, struct buffer *out,
@@ -37,9 +31,9 @@ static enum status render(const struct template *template, const struct value *v
 {
     enum status status = template_render(template, variables, &environment, out, error);
     if (status == STATUS_OK) {
-        check(out->size <= TEMPLATE_OUTPUT_BYTES_MAX && utf8_valid(out->data, out->size));
+        fuzz_check(out->size <= TEMPLATE_OUTPUT_BYTES_MAX && utf8_valid(out->data, out->size));
     } else {
-        check(status == STATUS_REJECT && out->size == 0);
+        fuzz_check(status == STATUS_REJECT && out->size == 0);
         check_error(error, status);
     }
     return status;
@@ -50,11 +44,12 @@ static void render_twice(const struct template *template, const struct value *va
     struct buffer first = {0}, second = {0};
     struct error first_error = {0}, second_error = {0};
     enum status status = render(template, variables, &first, &first_error);
-    check(render(template, variables, &second, &second_error) == status);
+    fuzz_check(render(template, variables, &second, &second_error) == status);
     if (status == STATUS_OK)
-        check(first.size == second.size && (!first.size || memcmp(first.data, second.data, first.size) == 0));
+        fuzz_check(first.size == second.size &&
+                   (!first.size || memcmp(first.data, second.data, first.size) == 0));
     else
-        check(strcmp(first_error.text, second_error.text) == 0);
+        fuzz_check(strcmp(first_error.text, second_error.text) == 0);
     buffer_finish(&first);
     buffer_finish(&second);
 }

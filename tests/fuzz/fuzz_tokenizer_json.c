@@ -7,22 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void require(bool condition)
-{
-    if (!condition)
-        abort();
-}
-
-static void encode(const struct tokenizer *tokenizer, struct text text)
+static void encode_text(const struct tokenizer *tokenizer, struct text text)
 {
     struct token_array ids = {0};
     struct buffer decoded = {0};
     struct error error;
     enum status status =
         tokenizer_encode(tokenizer, text, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, &ids, &error);
-    require(status == STATUS_OK);
+    fuzz_check(status == STATUS_OK);
     for (size_t i = 0; i < ids.n_ids; i++) {
-        require(ids.ids[i] >= 0 && ids.ids[i] < tokenizer_n_tokens(tokenizer));
+        fuzz_check(ids.ids[i] >= 0 && ids.ids[i] < tokenizer_n_tokens(tokenizer));
         tokenizer_decode(tokenizer, ids.ids[i], true, &decoded);
     }
     buffer_finish(&decoded);
@@ -43,9 +37,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (status == STATUS_OK)
         status = tokenizer_create(&tokenizer, &vocabulary, &error);
     vocabulary_finish(&vocabulary);
-    require(status == STATUS_OK || (status == STATUS_REFUSE && error.text[0]));
+    fuzz_check(status == STATUS_OK || (status == STATUS_REFUSE && error.text[0]));
     for (size_t i = 0; tokenizer && i < sizeof texts / sizeof *texts; i++)
-        encode(tokenizer, text_from_string(texts[i]));
+        encode_text(tokenizer, text_from_string(texts[i]));
     tokenizer_close(tokenizer);
     return 0;
 }

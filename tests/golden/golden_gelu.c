@@ -28,7 +28,7 @@ static const double reference_bound =
 static const char *const families[] = {"gemma", "gpt2", "starcoder2", "falcon", "bloom", "gptneox", "phi2"};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
-struct run {
+struct gelu_run {
     int32_t ids[N_IDS_MAX];
     int32_t n_ids;
     double exact[N_LOGITS_MAX],
@@ -48,7 +48,7 @@ static struct model_recipe random_shape(const char *family, uint64_t seed)
                                  .n_ff = 64 + 32 * (int32_t)(seed % 5)};
 }
 
-static void evaluate(struct model *model, const struct run *run, float *logits)
+static void evaluate(struct model *model, const struct gelu_run *run, float *logits)
 {
     struct error error = {0};
     struct pool *pool;
@@ -61,7 +61,7 @@ static void evaluate(struct model *model, const struct run *run, float *logits)
     pool_destroy(pool);
 }
 
-static void run_model(const char *path, struct run *run)
+static void run_model(const char *path, struct gelu_run *run)
 {
     struct error error = {0};
     struct model *model;
@@ -81,7 +81,7 @@ static void run_model(const char *path, struct run *run)
     model_close(model);
 }
 
-static void run_shape(const char *family, uint64_t seed, struct run *run)
+static void run_shape(const char *family, uint64_t seed, struct gelu_run *run)
 {
     const struct model_recipe recipe = random_shape(family, seed);
     char directory[64], path[96];
@@ -95,7 +95,7 @@ static void run_shape(const char *family, uint64_t seed, struct run *run)
     remove_directory(directory);
 }
 
-static double nmse_of(const struct run *run, const float *logits, const double *expected)
+static double nmse_of(const struct gelu_run *run, const float *logits, const double *expected)
 {
     double error = 0.0, norm = 0.0;
     for (int i = 0; i < run->n_ids * N_VOCAB; i++) {
@@ -106,7 +106,7 @@ static double nmse_of(const struct run *run, const float *logits, const double *
 }
 
 // That of the rounded GELU alone.
-static double nmse_of_rounding(const struct run *run)
+static double nmse_of_rounding(const struct gelu_run *run)
 {
     double error = 0.0, norm = 0.0;
     for (int i = 0; i < run->n_ids * N_VOCAB; i++) {
@@ -118,7 +118,7 @@ static double nmse_of_rounding(const struct run *run)
 
 static void the_distance_from_double_precision_is_the_rounded_gelus(void **state)
 {
-    static struct run run;
+    static struct gelu_run run;
     const char *family = *state;
     for (uint64_t seed = 1; seed <= N_SHAPES; seed++) {
         run_shape(family, seed, &run);
@@ -144,7 +144,7 @@ static FILE *open_case(const char *family, const char *suffix)
 }
 
 // Returns false where the shared data is absent. `logits` are the reference engine's.
-static bool read_case(const char *family, struct run *run, float *logits)
+static bool read_case(const char *family, struct gelu_run *run, float *logits)
 {
     FILE *tokens = open_case(family, ".tokens"), *expected = open_case(family, ".logits.f32");
     bool found = tokens && expected;
@@ -162,7 +162,7 @@ static bool read_case(const char *family, struct run *run, float *logits)
 
 static void the_reference_is_as_far_from_double_precision(void **state)
 {
-    static struct run run;
+    static struct gelu_run run;
     static float reference[N_LOGITS_MAX];
     const char *family = *state;
     char relative[64], path[512];

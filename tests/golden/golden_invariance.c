@@ -15,22 +15,22 @@
 enum { SEQUENCES_MAX = STEP_SEQUENCES_MAX, ROWS_MAX = STEP_ROWS_MAX };
 
 // How the first sequence is computed; the others run in the same batch.
-struct way {
+struct batch_way {
     const char *name;
     int n_sequences, chunk;
     int n_threads;
     enum cpu_level level;
 };
 
-struct subject {
+struct batch_subject {
     const char *name;
     struct model_recipe recipe;
     enum kv_type kv_type;
     int length; // of the first sequence
 };
 
-static void compute(const struct model *model, const struct subject *subject, const struct way *way,
-                    float *logits)
+static void compute_logits(const struct model *model, const struct batch_subject *subject,
+                           const struct batch_way *way, float *logits)
 {
     static struct running running[SEQUENCES_MAX];
     static struct made_step made;
@@ -62,7 +62,7 @@ static void compute(const struct model *model, const struct subject *subject, co
     pool_destroy(pool);
 }
 
-static const struct way ways[] = {
+static const struct batch_way ways[] = {
     {"alone, at once, plain C, 1 thread", 1, LENGTH_MAX, 1, CPU_PLAIN},
     {"token by token", 1, 1, 1, CPU_PLAIN},
     {"in chunks of 7", 1, 7, 1, CPU_PLAIN},
@@ -78,7 +78,7 @@ static const struct way ways[] = {
 static void logits_are_the_same_bytes_in_every_way(void **state)
 {
     static float first[LENGTH_MAX * N_VOCAB], other[LENGTH_MAX * N_VOCAB];
-    const struct subject *subject = *state;
+    const struct batch_subject *subject = *state;
     struct error error = {0};
     struct model *model;
     char directory[64], path[96];
@@ -90,7 +90,7 @@ static void logits_are_the_same_bytes_in_every_way(void **state)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         size_t n_bytes = (size_t)subject->length * N_VOCAB * sizeof *first;
         memset(other, 0, n_bytes);
-        compute(model, subject, &ways[i], i ? other : first);
+        compute_logits(model, subject, &ways[i], i ? other : first);
         if (i && memcmp(first, other, n_bytes) != 0)
             fail_msg("%s, %s: other bytes", subject->name, ways[i].name);
     }
@@ -108,7 +108,7 @@ static void logits_are_the_same_bytes_in_every_way(void **state)
             KV_F32, 50                                                                                       \
     }
 
-static struct subject subjects[] = {
+static struct batch_subject subjects[] = {
     FAMILY(llama),
     FAMILY(llama3),
     FAMILY(mistral),

@@ -47,7 +47,7 @@ static char *read_part(const char *name, const char *suffix, size_t *size)
     return read_whole(file, size);
 }
 
-static double number(const struct value *value)
+static double value_number(const struct value *value)
 {
     return value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
 }
@@ -101,7 +101,8 @@ static float *evaluate(struct oracle_case *oracle)
     return logits;
 }
 
-static void compare(const float *logits, const float *expected, size_t n, double *largest, double *nmse)
+static void compare_logits(const float *logits, const float *expected, size_t n, double *largest,
+                           double *nmse)
 {
     double error = 0.0, norm = 0.0;
     *largest = 0.0;
@@ -126,19 +127,19 @@ static void check_bound(const struct oracle_case *oracle, const float *logits)
     if (absolute) {
         char *expected = read_part(oracle->name, ".logits.f32", &size);
         assert_int_equal(size, n * sizeof(float));
-        compare(logits, (const float *)(const void *)expected, n, &largest, &nmse);
+        compare_logits(logits, (const float *)(const void *)expected, n, &largest, &nmse);
         free(expected);
-        print_message("%s: largest difference %.2g of %.2g\n", oracle->name, largest, number(absolute));
-        assert_true(largest <= number(absolute));
+        print_message("%s: largest difference %.2g of %.2g\n", oracle->name, largest, value_number(absolute));
+        assert_true(largest <= value_number(absolute));
     }
     if (relative) {
         char *expected = read_part(oracle->name, ".exact.f32", &size);
         assert_int_equal(size, n * sizeof(float));
-        compare(logits, (const float *)(const void *)expected, n, &largest, &nmse);
+        compare_logits(logits, (const float *)(const void *)expected, n, &largest, &nmse);
         free(expected);
         print_message("%s: nmse %.3g, %.2f of the reference's\n", oracle->name, nmse,
-                      nmse / number(reference));
-        assert_true(nmse <= number(relative));
+                      nmse / value_number(reference));
+        assert_true(nmse <= value_number(relative));
     }
 }
 
@@ -160,7 +161,7 @@ static void check_greedy(const struct oracle_case *oracle, const float *logits)
     for (size_t i = 0; i < greedy->array.n_items; i++) {
         size_t row = (size_t)oracle->n_prompt - 1 + i;
         int32_t best = find_largest(logits + row * (size_t)oracle->n_vocab, oracle->n_vocab);
-        if (number(&margin->array.items[i]) > greedy_margin)
+        if (value_number(&margin->array.items[i]) > greedy_margin)
             assert_int_equal(best, greedy->array.items[i].integer);
     }
 }

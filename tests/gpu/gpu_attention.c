@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct setting {
+struct device_setting {
     const char *name;
     int32_t n_heads, n_kv_heads, key_dim, value_dim, page_positions, window;
     float softcap, alibi;
@@ -27,7 +27,7 @@ struct setting {
     enum kv_type type;
 };
 
-static const struct setting settings[] = {
+static const struct device_setting settings[] = {
     {"four heads a key, 64 dimensions", 8, 2, 64, 64, 16, 0, 0, 0, false},
     {"128 dimensions", 4, 2, 128, 128, 32, 0, 0, 0, false},
     {"256 dimensions, soft cap", 2, 1, 256, 256, 16, 0, 20, 0, false},
@@ -97,29 +97,29 @@ static void *on_device(const void *items, size_t size)
 }
 
 // One setting's inputs and its pages on the device.
-struct problem {
-    struct setting setting;
+struct device_problem {
+    struct device_setting setting;
     float *keys[N_SEQUENCES], *values[N_SEQUENCES], *queries[N_SEQUENCES], *sinks;
     struct attention_pages pages;
     int32_t host_tables[TABLE_MAX], *tables, first_pages[N_SEQUENCES];
     float *device_sinks;
 };
 
-static int32_t key_floats(const struct setting *setting)
+static int32_t key_floats(const struct device_setting *setting)
 {
     return setting->n_kv_heads * setting->key_dim;
 }
 
-static int32_t value_floats(const struct setting *setting)
+static int32_t value_floats(const struct device_setting *setting)
 {
     return setting->n_kv_heads * setting->value_dim;
 }
 
 // Pages in scattered order, which held other things before; every sequence's positions are stored in two runs
 // or more.
-static void pages_fill(struct problem *problem, int32_t most_at_once)
+static void pages_fill(struct device_problem *problem, int32_t most_at_once)
 {
-    const struct setting *setting = &problem->setting;
+    const struct device_setting *setting = &problem->setting;
     int32_t n_pages = N_PAGES_SPARE, next = 0, *tables = problem->host_tables;
     for (int s = 0; s < N_SEQUENCES; s++)
         n_pages += (lengths[s] + setting->page_positions - 1) / setting->page_positions;
@@ -165,9 +165,9 @@ static void pages_fill(struct problem *problem, int32_t most_at_once)
         }
 }
 
-static struct problem problem_make(const struct setting *setting, int32_t most_at_once)
+static struct device_problem problem_make(const struct device_setting *setting, int32_t most_at_once)
 {
-    struct problem problem = {.setting = *setting};
+    struct device_problem problem = {.setting = *setting};
     seed = 77;
     for (int s = 0; s < N_SEQUENCES; s++) {
         problem.keys[s] = random_floats((int64_t)lengths[s] * key_floats(setting), 1);
@@ -185,7 +185,7 @@ static struct problem problem_make(const struct setting *setting, int32_t most_a
     return problem;
 }
 
-static void problem_free(struct problem *problem)
+static void problem_free(struct device_problem *problem)
 {
     for (int s = 0; s < N_SEQUENCES; s++) {
         free(problem->keys[s]);
@@ -199,7 +199,7 @@ static void problem_free(struct problem *problem)
 }
 
 // How a problem is computed: none of it may show in the result.
-struct way {
+struct device_way {
     int32_t cut;           // rows of a sequence in one call
     bool together;         // all sequences in one call, with padding between them
     bool split_kv;         // segments may be split over blocks
@@ -216,10 +216,10 @@ struct part { // of one call: which rows of which sequence
 static int n_tiles_seen; // shared ones, of all calls
 
 // The prefix shared among the sequences of a call, which have every second place.
-static void find_shared(const struct problem *problem, struct attention_sequence *sequences, int n,
+static void find_shared(const struct device_problem *problem, struct attention_sequence *sequences, int n,
                         uint64_t shared_bytes, struct shared_prefix *shared)
 {
-    const struct setting *setting = &problem->setting;
+    const struct device_setting *setting = &problem->setting;
     struct step_sequence of_step[N_SEQUENCES];
     struct error error;
     struct step step = {.n_sequences = n, .sequences = of_step};
@@ -262,16 +262,17 @@ static void take_back(const struct part *parts, int n, const struct attention_se
 }
 
 // The rows of some parts, as a step has them.
-struct rows {
+struct device_rows {
     struct attention_sequence sequences[2 * N_SEQUENCES]; // every second one is padding
     int32_t n, n_most, n_positions_most, positions[128];
     float *q; // [n, n_heads * key_dim], freed by the caller
 };
 
-static void lay_out(const struct problem *problem, const struct part *parts, int n, struct rows *rows)
+static void lay_out(const struct device_problem *problem, const struct part *parts, int n,
+                    struct device_rows *rows)
 {
     int64_t q_row = (int64_t)problem->setting.n_heads * problem->setting.key_dim;
-    *rows = (struct rows){.q = malloc((size_t)(128 * q_row) * sizeof *rows->q)};
+    *rows = (struct device_rows){.q = malloc((size_t)(128 * q_row) * sizeof *rows->q)};
     for (int i = 0; i < n; i++) {
         int32_t position = lengths[parts[i].s] - wanted[parts[i].s] + parts[i].first,
                 end = position + parts[i].n;
@@ -288,11 +289,11 @@ static void lay_out(const struct problem *problem, const struct part *parts, int
     }
 }
 
-static void compute_parts(const struct problem *problem, const struct part *parts, int n, struct way way,
-                          float *out)
+static void compute_parts(const struct device_problem *problem, const struct part *parts, int n,
+                          struct device_way way, float *out)
 {
-    const struct setting *setting = &problem->setting;
-    struct rows rows;
+    const struct device_setting *setting = &problem->setting;
+    struct device_rows rows;
     lay_out(problem, parts, n, &rows);
     int32_t n_rows = rows.n;
     int64_t q_row = (int64_t)setting->n_heads * setting->key_dim,
@@ -351,7 +352,7 @@ static void compute_parts(const struct problem *problem, const struct part *part
     free(rows.q);
 }
 
-static size_t out_floats(const struct setting *setting)
+static size_t out_floats(const struct device_setting *setting)
 {
     size_t n = 0;
     for (int s = 0; s < N_SEQUENCES; s++)
@@ -360,7 +361,7 @@ static size_t out_floats(const struct setting *setting)
 }
 
 // The wanted rows of all sequences, in order.
-static float *problem_compute(const struct problem *problem, struct way way)
+static float *problem_compute(const struct device_problem *problem, struct device_way way)
 {
     float *out = calloc(out_floats(&problem->setting), sizeof *out);
     int32_t done[N_SEQUENCES] = {0};
@@ -385,7 +386,7 @@ static double stored_half(double item)
 }
 
 // The value that the pages keep of item d of a head's row of n.
-static double stored(const struct setting *setting, const float *row, int32_t d, int32_t n)
+static double stored_item(const struct device_setting *setting, const float *row, int32_t d, int32_t n)
 {
     if (setting->type != KV_Q8_0)
         return stored_half((double)row[d]);
@@ -404,10 +405,10 @@ static double slope_of(int32_t head, int32_t n_heads, double bias_max) // the pa
     return head < n ? pow(2, -bias_max * (head + 1) / n) : pow(2, -bias_max * (2 * (head - n) + 1) / (2 * n));
 }
 
-static void reference_row(const struct problem *problem, int s, int32_t position, int32_t head,
+static void reference_row(const struct device_problem *problem, int s, int32_t position, int32_t head,
                           bool as_stored, double *out)
 {
-    const struct setting *setting = &problem->setting;
+    const struct device_setting *setting = &problem->setting;
     int32_t kv_head = head / (setting->n_heads / setting->n_kv_heads);
     const float *q = problem->queries[s] + ((int64_t)position * setting->n_heads + head) * setting->key_dim;
     int32_t begin = setting->window > 0 && position >= setting->window ? position - setting->window + 1 : 0;
@@ -416,7 +417,8 @@ static void reference_row(const struct problem *problem, int s, int32_t position
         const float *key = problem->keys[s] + (int64_t)j * key_floats(setting) + kv_head * setting->key_dim;
         double score = 0;
         for (int32_t d = 0; d < setting->key_dim; d++)
-            score += (double)q[d] * (as_stored ? stored(setting, key, d, setting->key_dim) : (double)key[d]);
+            score +=
+                (double)q[d] * (as_stored ? stored_item(setting, key, d, setting->key_dim) : (double)key[d]);
         score /= sqrt((double)setting->key_dim);
         if (setting->softcap > 0)
             score = (double)setting->softcap * tanh(score / (double)setting->softcap);
@@ -433,16 +435,17 @@ static void reference_row(const struct problem *problem, int s, int32_t position
         double weight = exp(scores[j] - largest);
         sum += weight;
         for (int32_t d = 0; d < setting->value_dim; d++)
-            out[d] += weight * (as_stored ? stored(setting, value, d, setting->value_dim) : (double)value[d]);
+            out[d] +=
+                weight * (as_stored ? stored_item(setting, value, d, setting->value_dim) : (double)value[d]);
     }
     for (int32_t d = 0; d < setting->value_dim; d++)
         out[d] /= sum;
 }
 
 // Normalized mean squared error of every fourth row.
-static double error_of(const struct problem *problem, const float *row, bool as_stored)
+static double error_of(const struct device_problem *problem, const float *row, bool as_stored)
 {
-    const struct setting *setting = &problem->setting;
+    const struct device_setting *setting = &problem->setting;
     double wrong = 0, size = 0;
     for (int s = 0; s < N_SEQUENCES; s++)
         for (int32_t r = 0; r < wanted[s]; r++)
@@ -462,8 +465,8 @@ static double error_of(const struct problem *problem, const float *row, bool as_
 static void attention_is_near_double_precision(void **state)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
-        struct problem problem = problem_make(&settings[i], 1000);
-        float *out = problem_compute(&problem, (struct way){.cut = 40, .together = true});
+        struct device_problem problem = problem_make(&settings[i], 1000);
+        float *out = problem_compute(&problem, (struct device_way){.cut = 40, .together = true});
         double error = error_of(&problem, out, true);
         // A weight is rounded once to 11 bits: at most 2^-24 / 3 of its square on the average, with room for
         // the scores' errors.
@@ -482,15 +485,15 @@ static void attention_is_near_double_precision(void **state)
 
 static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
 {
-    static const struct way ways[] = {
+    static const struct device_way ways[] = {
         {1, true, false, false, false, 0},        {4, false, true, true, false, 0},
         {19, true, false, true, false, 99 << 10}, {1, true, false, false, true, 0},
         {1, true, true, true, true, 99 << 10},    {2, true, false, true, true, 0},
     };
     for (int i = 0; i < N_SETTINGS; i++) {
         // The stored bytes must not depend on how many rows were stored with them.
-        struct problem problem = problem_make(&settings[i], 7);
-        float *whole = problem_compute(&problem, (struct way){.cut = 40, .together = true});
+        struct device_problem problem = problem_make(&settings[i], 7);
+        float *whole = problem_compute(&problem, (struct device_way){.cut = 40, .together = true});
         problem_free(&problem);
         problem = problem_make(&settings[i], 1000);
         n_tiles_seen = 0;
@@ -511,13 +514,13 @@ static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
 // A row that is not a number is its own misfortune; large queries meet weights that are 0.
 static void one_bad_row_harms_no_other_and_large_scores_are_fine(void **state)
 {
-    struct problem problem = problem_make(&settings[0], 1000);
+    struct device_problem problem = problem_make(&settings[0], 1000);
     int64_t row_floats = (int64_t)settings[0].n_heads * settings[0].key_dim;
     for (int64_t i = 0; i < lengths[2] * row_floats; i++)
         problem.queries[2][i] *= 100;
-    float *clean = problem_compute(&problem, (struct way){.cut = 40, .together = true});
+    float *clean = problem_compute(&problem, (struct device_way){.cut = 40, .together = true});
     problem.queries[2][17 * row_floats + 70] = NAN; // row 17, head 1
-    float *out = problem_compute(&problem, (struct way){.cut = 40, .together = true});
+    float *out = problem_compute(&problem, (struct device_way){.cut = 40, .together = true});
     int64_t before = (wanted[0] + wanted[1]) * (int64_t)settings[0].n_heads * settings[0].value_dim;
     int64_t bad = before + (17 * settings[0].n_heads + 1) * settings[0].value_dim;
     for (int64_t i = 0; i < (int64_t)out_floats(&settings[0]); i++)

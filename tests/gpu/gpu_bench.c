@@ -12,6 +12,7 @@
 #include "gpu/kernels.h"
 #include "gpu/kernels_attention.h"
 #include "gpu/tiles.h"
+#include "tests/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,9 +46,9 @@ static void *filled(size_t size)
 {
     enum { CHUNK = 1 << 20 };
     unsigned char *memory = device_allocate(device, size), *pinned = device_pin(device, CHUNK);
-    uint32_t word = 1;
+    uint64_t random_state = 1;
     for (size_t i = 0; pinned && i < CHUNK; i++)
-        pinned[i] = (unsigned char)((word = word * 1664525u + 1013904223u) >> 26);
+        pinned[i] = (unsigned char)(random_bits(&random_state) >> 26);
     for (size_t at = 0; memory && pinned && at < size; at += CHUNK)
         device_upload(device, memory + at, pinned, size - at < CHUNK ? size - at : CHUNK);
     wait_for_device();

@@ -11,6 +11,7 @@
 #include "gpu/backend.h"
 #include "gpu/launch.h"
 #include "gpu/state.h"
+#include "tests/assert_ok.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
@@ -24,7 +25,7 @@
 
 enum { N_JOBS = 7, ANSWER = 12, ROWS_MAX = 48, BATCH = 4, N_PAGES = 24 };
 
-struct machine {
+struct fault_machine {
     struct pool *pool;
     struct backend *backend;
     struct forward *forward;
@@ -33,22 +34,16 @@ struct machine {
     int n_steps, harmed_step; // of a real device
 };
 
-static void must(enum status status, const struct error *error)
-{
-    if (status != STATUS_OK)
-        fail_msg("%s", error->text);
-}
-
 static enum status compute_step(void *context, struct step *step, struct sample_result *results,
                                 struct error *error)
 {
-    struct machine *machine = context;
+    struct fault_machine *machine = context;
     return forward_step(machine->forward, step, results, NULL, error);
 }
 
 static enum status submit_step(void *context, struct step *step, struct error *error)
 {
-    struct machine *machine = context;
+    struct fault_machine *machine = context;
     if (++machine->n_steps == machine->harmed_step) // no device has memory at address 16
         launch_scale(gpu_backend_of(machine->backend)->stream, (struct device_matrix){(float *)16, 4}, 1, 4,
                      2.0f, 0.0f);
@@ -58,12 +53,12 @@ static enum status submit_step(void *context, struct step *step, struct error *e
 static enum status collect_step(void *context, struct step *step, struct sample_result *results,
                                 struct error *error)
 {
-    struct machine *machine = context;
+    struct fault_machine *machine = context;
     return forward_collect(machine->forward, results, error);
 }
 
 // The state of a worker that starts: a device with the faults of its options, the model on it, and a batcher.
-static void machine_open(struct machine *machine, const struct model *model,
+static void machine_open(struct fault_machine *machine, const struct model *model,
                          const struct tokenizer *tokenizer, const struct placement *placement,
                          const struct gpu_options *options)
 {
@@ -79,14 +74,16 @@ static void machine_open(struct machine *machine, const struct model *model,
                                     .page_positions = LIMITS_PAGE_POSITIONS,
                                     .n_pages = N_PAGES,
                                     .kv_type = KV_F16};
-    must(pool_create(&machine->pool, 1, &error), &error);
-    must(gpu_backend_create(&machine->backend, options, &error), &error);
+    assert_ok(pool_create(&machine->pool, 1, &error), &error);
+    assert_ok(gpu_backend_create(&machine->backend, options, &error), &error);
     if (placement) {
         struct backend *host;
-        must(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
-        must(hybrid_backend_create(&machine->backend, machine->backend, host, placement, &error), &error);
+        assert_ok(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
+        assert_ok(hybrid_backend_create(&machine->backend, machine->backend, host, placement, &error),
+                  &error);
     }
-    must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
+    assert_ok(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error),
+              &error);
     struct engine engine = {.context = machine, .step = compute_step};
     if (!placement) {
         engine.submit = submit_step;
@@ -99,11 +96,11 @@ static void machine_open(struct machine *machine, const struct model *model,
                                                                .n_context_original = model->shape.n_context,
                                                                .n_vocab = model->shape.n_vocab}},
                                     .limits = batch};
-    must(batcher_create(&machine->batcher, &config, &error), &error);
-    must(engine_thread_start(&machine->thread, machine->batcher, &error), &error);
+    assert_ok(batcher_create(&machine->batcher, &config, &error), &error);
+    assert_ok(engine_thread_start(&machine->thread, machine->batcher, &error), &error);
 }
 
-static void machine_close(struct machine *machine)
+static void machine_close(struct fault_machine *machine)
 {
     engine_thread_join(machine->thread);
     batcher_destroy(machine->batcher);
@@ -135,7 +132,7 @@ static struct job *make_job(int number)
 }
 
 // Works the jobs off until they are finished or the engine ends. Gives what it ended with.
-static struct error work(struct machine *machine, struct job_list *jobs, struct job_list *finished)
+static struct error run_jobs(struct fault_machine *machine, struct job_list *jobs, struct job_list *finished)
 {
     struct order *order = order_create(ORDER_JOBS);
     struct error error = {0};
@@ -175,24 +172,24 @@ static void take_answers(struct job_list *finished, char answers[N_JOBS][512])
 }
 
 // A model on disk.
-struct made {
+struct made_model {
     struct model *model;
     struct tokenizer *tokenizer;
     char directory[64], path[96];
 };
 
-static void made_open(struct made *made)
+static void made_open(struct made_model *made)
 {
     struct error error = {0};
     struct model_recipe recipe = {.seed = 51, .n_layers = 2, .n_vocab = MADE_N_TOKENS, .tokenizer = true};
     make_directory(made->directory);
     snprintf(made->path, sizeof made->path, "%s/model.gguf", made->directory);
     make_model(made->path, &recipe);
-    must(model_open(&made->model, made->path, &error), &error);
-    must(tokenizer_open(&made->tokenizer, made->model->gguf, NULL, &error), &error);
+    assert_ok(model_open(&made->model, made->path, &error), &error);
+    assert_ok(tokenizer_open(&made->tokenizer, made->model->gguf, NULL, &error), &error);
 }
 
-static void made_close(struct made *made)
+static void made_close(struct made_model *made)
 {
     tokenizer_close(made->tokenizer);
     model_close(made->model);
@@ -211,18 +208,18 @@ static struct job_list make_jobs(void)
 static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state)
 {
     static char expected[N_JOBS][512], answers[N_JOBS][512];
-    struct made made;
+    struct made_model made;
     made_open(&made);
     int n_failed = 0, n_halfway = 0;
     const struct placement *placement = *state;
     // Graphs are one piece of work; rows that cross are one each.
     int64_t last = 4000, stride = !placement ? 41 : placement->host_attention ? 601 : 151;
     for (int64_t failing = 0; failing < last; failing += failing ? stride : 60) {
-        struct machine machine = {0};
+        struct fault_machine machine = {0};
         struct job_list jobs = make_jobs(), finished = {0};
         machine_open(&machine, made.model, made.tokenizer, placement,
                      &(struct gpu_options){.failing_work = failing});
-        struct error ended = work(&machine, &jobs, &finished);
+        struct error ended = run_jobs(&machine, &jobs, &finished);
         machine_close(&machine);
         if (ended.status == STATUS_OK) { // sound, or past the last piece of work
             assert_int_equal(jobs.n_jobs, 0);
@@ -238,8 +235,8 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
         assert_int_equal(jobs.n_jobs + finished.n_jobs, N_JOBS);
         n_halfway += finished.n_jobs > 0;
         machine_open(&machine, made.model, made.tokenizer, placement, &(struct gpu_options){0});
-        ended = work(&machine, &jobs, &finished);
-        must(ended.status, &ended);
+        ended = run_jobs(&machine, &jobs, &finished);
+        assert_ok(ended.status, &ended);
         machine_close(&machine);
         take_answers(&finished, answers);
         assert_memory_equal(answers, expected, sizeof expected);
@@ -253,16 +250,16 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
 static void a_graph_that_cannot_be_made_leaves_its_step_to_launches(void **state)
 {
     static char expected[N_JOBS][512], answers[N_JOBS][512];
-    struct made made;
+    struct made_model made;
     made_open(&made);
     int64_t n_graphs = 0;
     for (int64_t failing = 0; failing <= n_graphs; failing++) { // each graph in turn
-        struct machine machine = {0};
+        struct fault_machine machine = {0};
         struct job_list jobs = make_jobs(), finished = {0};
         machine_open(&machine, made.model, made.tokenizer, NULL,
                      &(struct gpu_options){.failing_graph = failing});
-        struct error ended = work(&machine, &jobs, &finished);
-        must(ended.status, &ended);
+        struct error ended = run_jobs(&machine, &jobs, &finished);
+        assert_ok(ended.status, &ended);
         int64_t n = gpu_backend_counts(machine.backend).n_graphs;
         machine_close(&machine);
         take_answers(&finished, failing ? answers : expected);
@@ -277,15 +274,15 @@ static void a_graph_that_cannot_be_made_leaves_its_step_to_launches(void **state
 
 static void waiting_for_each_launch_names_the_kernel_that_failed(void **state)
 {
-    struct made made;
+    struct made_model made;
     made_open(&made);
     int n_named = 0;
     for (int64_t failing = 100; failing < 140; failing += 3) {
-        struct machine machine = {0};
+        struct fault_machine machine = {0};
         struct job_list jobs = make_jobs(), finished = {0};
         machine_open(&machine, made.model, made.tokenizer, NULL,
                      &(struct gpu_options){.failing_work = failing, .eager = true, .sync = true});
-        struct error ended = work(&machine, &jobs, &finished);
+        struct error ended = run_jobs(&machine, &jobs, &finished);
         machine_close(&machine);
         assert_int_equal(ended.status, STATUS_RESTART);
         bool named = false;
@@ -306,7 +303,7 @@ static void old_graphs_make_room_for_new_kinds(void **state)
     struct device *device;
     struct error error;
     struct graph_entry *before = NULL;
-    must(device_open(&device, &(struct device_options){0}, &error), &error);
+    assert_ok(device_open(&device, &(struct device_options){0}, &error), &error);
     for (int round = 0; round < 3; round++)
         for (int32_t kind = 0; kind < 2 * GRAPHS_MAX; kind++)
             for (int visit = 0; visit < 3; visit++) {
@@ -346,13 +343,13 @@ enum { LOST_S_MAX = 60 }; // a process that has not ended by then hangs
 // In its own process. 0: the device was lost, which harmed no job, and all was freed.
 static int lose(int step)
 {
-    struct made made;
-    struct machine machine = {.harmed_step = step};
+    struct made_model made;
+    struct fault_machine machine = {.harmed_step = step};
     struct job_list jobs = make_jobs(), finished = {0};
     alarm(LOST_S_MAX);
     made_open(&made);
     machine_open(&machine, made.model, made.tokenizer, NULL, &(struct gpu_options){0});
-    struct error ended = work(&machine, &jobs, &finished);
+    struct error ended = run_jobs(&machine, &jobs, &finished);
     machine_close(&machine);
     made_close(&made);
     bool good = ended.status == STATUS_RESTART && ended.code == ERROR_DEVICE &&
@@ -366,13 +363,13 @@ static int lose(int step)
 
 static void answer_all(char answers[N_JOBS][512])
 {
-    struct made made;
-    struct machine machine = {0};
+    struct made_model made;
+    struct fault_machine machine = {0};
     struct job_list jobs = make_jobs(), finished = {0};
     made_open(&made);
     machine_open(&machine, made.model, made.tokenizer, NULL, &(struct gpu_options){0});
-    struct error ended = work(&machine, &jobs, &finished);
-    must(ended.status, &ended);
+    struct error ended = run_jobs(&machine, &jobs, &finished);
+    assert_ok(ended.status, &ended);
     machine_close(&machine);
     made_close(&made);
     take_answers(&finished, answers);

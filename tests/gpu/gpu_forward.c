@@ -17,7 +17,7 @@
 
 enum { SEQUENCES_MAX = 4, ROWS_MAX = 600 };
 
-struct subject {
+struct forward_subject {
     const char *name;
     struct model_recipe recipe;
     enum kv_type kv_type;
@@ -34,7 +34,7 @@ struct subject {
             {.type = TENSOR_##type_name, .seed = 12, .n_layers = 1, .n_embd = 256, .n_ff = 256 }, KV_F16, 20 \
     }
 
-static struct subject subjects[] = {
+static struct forward_subject subjects[] = {
     FAMILY("llama"),
     FAMILY("llama3"),
     FAMILY("mistral"),
@@ -109,7 +109,7 @@ static struct subject subjects[] = {
 
 // `gpu` NULL: on the CPU.
 static void machine_open_with(struct machine *machine, const struct model *model,
-                              const struct subject *subject, const struct gpu_options *gpu)
+                              const struct forward_subject *subject, const struct gpu_options *gpu)
 {
     struct error error = {0};
     struct forward_limits limits = {.n_tokens_max = ROWS_MAX,
@@ -130,8 +130,8 @@ static void machine_open_with(struct machine *machine, const struct model *model
         fail_msg("%s", error.text);
 }
 
-static void machine_open(struct machine *machine, const struct model *model, const struct subject *subject,
-                         bool gpu, bool eager)
+static void machine_open(struct machine *machine, const struct model *model,
+                         const struct forward_subject *subject, bool gpu, bool eager)
 {
     machine_open_with(machine, model, subject, gpu ? &(struct gpu_options){.eager = eager} : NULL);
 }
@@ -139,7 +139,7 @@ static void machine_open(struct machine *machine, const struct model *model, con
 // --- Sequences ---
 
 // The first sequence's logits [length, N_VOCAB].
-static void compute(struct machine *machine, int n_sequences, int length, int chunk, float *logits)
+static void compute_logits(struct machine *machine, int n_sequences, int length, int chunk, float *logits)
 {
     static struct running running[SEQUENCES_MAX];
     static struct made_step made;
@@ -159,7 +159,7 @@ static void compute(struct machine *machine, int n_sequences, int length, int ch
 
 // Of float32 weights only the pages' binary16 shows, or their bytes (tests/gpu/gpu_attention.c counts how
 // much); the CPU's quantized rows show elsewhere, and routing may tip over.
-static double bound_of(const struct subject *subject)
+static double bound_of(const struct forward_subject *subject)
 {
     return subject->recipe.type == TENSOR_F32 && subject->kv_type != KV_Q8_0 ? 1e-6 : 2e-3;
 }
@@ -167,20 +167,20 @@ static double bound_of(const struct subject *subject)
 static void logits_are_near_the_cpus_and_the_same_bytes_in_every_way(void **state)
 {
     static float expected[LENGTH_MAX * N_VOCAB], first[LENGTH_MAX * N_VOCAB], other[LENGTH_MAX * N_VOCAB];
-    const struct subject *subject = *state;
+    const struct forward_subject *subject = *state;
     struct model *model = made_model_open(&subject->recipe);
     struct machine cpu, gpu;
     size_t n = (size_t)subject->length * N_VOCAB;
     machine_open(&cpu, model, subject, false, false);
-    compute(&cpu, 1, subject->length, LENGTH_MAX, expected);
+    compute_logits(&cpu, 1, subject->length, LENGTH_MAX, expected);
     machine_close(&cpu);
     machine_open(&gpu, model, subject, true, false);
-    compute(&gpu, 1, subject->length, LENGTH_MAX, first);
+    compute_logits(&gpu, 1, subject->length, LENGTH_MAX, first);
     double error = squared_error(first, expected, n);
     print_message("%s: normalized squared error %.2g\n", subject->name, error);
     assert_true(error <= bound_of(subject));
     // In chunks and among three others.
-    compute(&gpu, SEQUENCES_MAX, subject->length, subject->length > 100 ? 100 : 7, other);
+    compute_logits(&gpu, SEQUENCES_MAX, subject->length, subject->length > 100 ? 100 : 7, other);
     assert_memory_equal(other, first, n * sizeof *first);
     machine_close(&gpu);
     model_close(model);
@@ -262,7 +262,7 @@ static void a_graph_draws_what_launches_one_by_one_draw(void **state)
 {
     static struct sample_result eager[SEQUENCES_MAX][DRAWN], graph[SEQUENCES_MAX][DRAWN],
         again[SEQUENCES_MAX][DRAWN];
-    const struct subject *subject = *state;
+    const struct forward_subject *subject = *state;
     struct model *model = made_model_open(&subject->recipe);
     struct machine machine;
     machine_open(&machine, model, subject, true, true);
@@ -361,7 +361,7 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
 {
     static struct sample_result together[SEQUENCES_MAX][DRAWN], alone[SEQUENCES_MAX][DRAWN],
         eager[SEQUENCES_MAX][DRAWN];
-    const struct subject *subject = *state;
+    const struct forward_subject *subject = *state;
     struct model *model = made_model_open(&subject->recipe);
     struct machine machine;
     machine_open(&machine, model, subject, true, true);
@@ -397,7 +397,7 @@ static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state
     if (!device_is_emulated())
         skip();
     static struct sample_result roomy[SEQUENCES_MAX][DRAWN], tight[SEQUENCES_MAX][DRAWN];
-    struct model *model = made_model_open(&((const struct subject *)*state)->recipe);
+    struct model *model = made_model_open(&((const struct forward_subject *)*state)->recipe);
     for (uint64_t bytes = 60ull << 20; bytes <= 240ull << 20; bytes *= 4) {
         struct machine machine;
         machine_open_with(&machine, model, *state, &(struct gpu_options){.emulated_memory_bytes = bytes});
@@ -427,7 +427,7 @@ int main(int argc, char **argv)
     enum { N_SUBJECTS = sizeof subjects / sizeof *subjects, N = (N_SUBJECTS + STRIDE - 1) / STRIDE };
     static struct CMUnitTest tests[N + 5];
     for (int i = 0; i < N; i++) {
-        struct subject *subject = &subjects[i * STRIDE];
+        struct forward_subject *subject = &subjects[i * STRIDE];
         tests[i] =
             (struct CMUnitTest){subject->name, logits_are_near_the_cpus_and_the_same_bytes_in_every_way, NULL,
                                 NULL, subject};
@@ -436,7 +436,7 @@ int main(int argc, char **argv)
                                    &subjects[0]};
     tests[N + 1] = (struct CMUnitTest){"graph, mixtral", a_graph_draws_what_launches_one_by_one_draw, NULL,
                                        NULL, &subjects[3]};
-    static struct subject shared[] = {
+    static struct forward_subject shared[] = {
         {"shared", {.family = "llama", .seed = 11, .n_layers = 1}, KV_F16, 24},
         {"shared, bytes", {.family = "gemma2", .seed = 12, .n_layers = 2}, KV_Q8_0, 24},
     };

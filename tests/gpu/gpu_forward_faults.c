@@ -15,6 +15,25 @@ enum { PAGE_POSITIONS = 16 };
 
 static const struct model_recipe recipe = {.family = "llama", .seed = 11};
 
+static const struct forward_limits limits = {.n_tokens_max = 64,
+                                             .n_outputs_max = 4,
+                                             .n_sequences_max = 4,
+                                             .page_positions = PAGE_POSITIONS,
+                                             .n_pages = 16,
+                                             .kv_type = KV_F16};
+
+// Its work number `failing` and all later ones fail.
+static void machine_open(struct machine *machine, const struct model *model, int64_t failing)
+{
+    struct error error = {0};
+    assert_int_equal(pool_create(&machine->pool, 1, &error), STATUS_OK);
+    assert_int_equal(gpu_backend_create(&machine->backend, &(struct gpu_options){.failing_work = failing},
+                                        &error),
+                     STATUS_OK);
+    assert_int_equal(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error),
+                     STATUS_OK);
+}
+
 static void a_lost_device_ends_its_step_and_says_so(void **state)
 {
     (void)state;
@@ -24,42 +43,22 @@ static void a_lost_device_ends_its_step_and_says_so(void **state)
     // Work number 80 is of the loading or the first step, later ones of later steps, graphs among them.
     for (int64_t failing = 80; failing <= 1280; failing *= 2) {
         struct machine machine = {0};
-        struct forward_limits limits = {.n_tokens_max = 64,
-                                        .n_outputs_max = 4,
-                                        .n_sequences_max = 4,
-                                        .page_positions = PAGE_POSITIONS,
-                                        .n_pages = 16,
-                                        .kv_type = KV_F16};
-        assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
-        assert_int_equal(gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing},
-                                            &error),
-                         STATUS_OK);
-        assert_int_equal(
-            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
-        int32_t token = 1, position = 0, output = 0, pages[] = {3, 5};
-        struct step_sequence sequence = {.n_tokens = 1, .pages = pages};
-        struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
-        struct sample_request request = {.sampling = &sampling};
+        machine_open(&machine, model, failing);
+        struct single_step single;
         struct sample_result result;
-        struct step step = {.n_tokens = 1,
-                            .tokens = &token,
-                            .positions = &position,
-                            .n_sequences = 1,
-                            .sequences = &sequence,
-                            .n_outputs = 1,
-                            .output_rows = &output,
-                            .samples = &request};
         enum status status = STATUS_OK;
-        for (; position < 30 && status == STATUS_OK; position++) {
-            sequence.position = position;
-            status = forward_step(machine.forward, &step, &result, NULL, &error);
+        single_step_init(&single);
+        for (; single.position < 30 && status == STATUS_OK; single.position++) {
+            single.sequence.position = single.position;
+            status = forward_step(machine.forward, &single.step, &result, NULL, &error);
         }
         if (status != STATUS_OK) {
             n_failed++;
             assert_int_equal(status, STATUS_RESTART);
             assert_int_equal(error.code, ERROR_DEVICE);
-            sequence.position = position; // and it stays lost
-            assert_int_equal(forward_step(machine.forward, &step, &result, NULL, &error), STATUS_RESTART);
+            single.sequence.position = single.position; // and it stays lost
+            assert_int_equal(forward_step(machine.forward, &single.step, &result, NULL, &error),
+                             STATUS_RESTART);
         }
         machine_close(&machine);
     }
@@ -71,23 +70,12 @@ static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
 {
     (void)state;
     struct model *model = made_model_open(&recipe);
-    struct forward_limits limits = {.n_tokens_max = 64,
-                                    .n_outputs_max = 4,
-                                    .n_sequences_max = 4,
-                                    .page_positions = PAGE_POSITIONS,
-                                    .n_pages = 16,
-                                    .kv_type = KV_F16};
     enum { N_STEPS = 30 };
     int n_failed = 0;
     for (int64_t failing = 60; failing <= 400; failing += 17) {
         struct machine machine = {0};
         struct error error = {0};
-        assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
-        assert_int_equal(gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing},
-                                            &error),
-                         STATUS_OK);
-        assert_int_equal(
-            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
+        machine_open(&machine, model, failing);
         int32_t tokens[2] = {1, -1}, positions[N_STEPS], output = 0, pages[] = {3, 5};
         struct step_sequence sequences[N_STEPS];
         struct step steps[N_STEPS];
@@ -124,21 +112,11 @@ static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
 // first job finds wrong.
 static void check_first_step(struct forward *forward)
 {
-    int32_t token = 1, position = 0, output = 0, page = 0;
-    struct step_sequence sequence = {.n_tokens = 1, .pages = &page};
-    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
-    struct sample_request request = {.sampling = &sampling};
+    struct single_step single;
     struct sample_result result;
     struct error error = {0};
-    struct step step = {.n_tokens = 1,
-                        .tokens = &token,
-                        .positions = &position,
-                        .n_sequences = 1,
-                        .sequences = &sequence,
-                        .n_outputs = 1,
-                        .output_rows = &output,
-                        .samples = &request};
-    enum status status = forward_step(forward, &step, &result, NULL, &error);
+    single_step_init(&single);
+    enum status status = forward_step(forward, &single.step, &result, NULL, &error);
     assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_OUT_OF_MEMORY));
 }
 
@@ -146,12 +124,6 @@ static void memory_that_does_not_suffice_refuses_the_model(void **state)
 {
     (void)state;
     struct model *model = made_model_open(&recipe);
-    struct forward_limits limits = {.n_tokens_max = 64,
-                                    .n_outputs_max = 4,
-                                    .n_sequences_max = 4,
-                                    .page_positions = PAGE_POSITIONS,
-                                    .n_pages = 16,
-                                    .kv_type = KV_F16};
     for (uint64_t bytes = 10000; bytes <= 160000; bytes *= 4) {
         struct error error = {0};
         struct machine machine = {0};

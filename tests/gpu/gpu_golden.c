@@ -45,7 +45,7 @@ static void wait_for_device(void)
     }
 }
 
-static void *require(void *memory)
+static void *require_memory(void *memory)
 {
     if (!memory) {
         printf("out of memory\n");
@@ -57,7 +57,8 @@ static void *require(void *memory)
 // NULL items: zeros.
 static void *on_device(const void *items, size_t size)
 {
-    void *memory = require(device_allocate(device, size)), *pinned = require(device_pin(device, size));
+    void *memory = require_memory(device_allocate(device, size)),
+         *pinned = require_memory(device_pin(device, size));
     if (items)
         memcpy(pinned, items, size);
     else
@@ -70,7 +71,7 @@ static void *on_device(const void *items, size_t size)
 
 static void *from_device(const void *memory, size_t size)
 {
-    void *items = require(malloc(size)), *pinned = require(device_pin(device, size));
+    void *items = require_memory(malloc(size)), *pinned = require_memory(device_pin(device, size));
     device_download(device, pinned, memory, size);
     wait_for_device();
     memcpy(items, pinned, size);
@@ -85,14 +86,14 @@ static void free_arrays(void)
 }
 
 // The address that lies `offset` bytes before: what is read at that offset from it, is at `memory`.
-static void *before(const void *memory, uint64_t offset)
+static void *address_before(const void *memory, uint64_t offset)
 {
     return (void *)((uintptr_t)memory - (uintptr_t)offset);
 }
 
 static float *random_floats(size_t n, float size, uint64_t *seed)
 {
-    float *items = require(calloc(n, sizeof *items)); // zeroed: gcc 14 does not see the loop fill it
+    float *items = require_memory(calloc(n, sizeof *items)); // zeroed: gcc 14 does not see the loop fill it
     for (size_t i = 0; i < n; i++)
         items[i] = size * random_float(seed);
     return items;
@@ -131,7 +132,7 @@ static void check_near_exact(const struct golden_case *which, const struct tenso
                              const float *y)
 {
     size_t n_inputs = (size_t)which->n_inputs;
-    float *weights = require(malloc(n_inputs * sizeof *weights));
+    float *weights = require_memory(malloc(n_inputs * sizeof *weights));
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     size_t row_bytes = n_inputs / traits->block_items * traits->block_bytes;
     double wrong = 0, size = 0;
@@ -163,19 +164,19 @@ static struct outcome multiply(const struct golden_case *which, const void *tile
     int32_t n = which->n_rows, expert = 0, row = far ? FAR_ROW : 0;
     int64_t y_stride = ((int64_t)which->n_outputs + 4095) / 4096 * 4096;
     uint64_t matrix_bytes = tiles_bytes((enum tensor_type)which->type, which->n_outputs, which->n_inputs);
-    int32_t *rows = require(malloc((size_t)n * sizeof *rows));
+    int32_t *rows = require_memory(malloc((size_t)n * sizeof *rows));
     for (int32_t i = 0; i < n; i++)
         rows[i] = row + i;
     int32_t *device_rows = on_device(rows, (size_t)n * sizeof *rows), *expert_first = NULL;
     if (far) {
         expert = far_expert(matrix_bytes);
-        int32_t *first = require(calloc((size_t)expert + 2, sizeof *first));
+        int32_t *first = require_memory(calloc((size_t)expert + 2, sizeof *first));
         first[expert + 1] = n;
         expert_first = on_device(first, ((size_t)expert + 2) * sizeof *first);
         free(first);
     }
     float *y = on_device(NULL, (size_t)(n * y_stride) * sizeof *y);
-    const float *x = before(floats, (uint64_t)row * (uint64_t)which->n_inputs * sizeof *x);
+    const float *x = address_before(floats, (uint64_t)row * (uint64_t)which->n_inputs * sizeof *x);
     struct activation_operand operand = {which->type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF, n,
                                          which->n_inputs,
                                          on_device(NULL, activation_operand_bytes(n, which->n_inputs)),
@@ -193,13 +194,14 @@ static struct outcome multiply(const struct golden_case *which, const void *tile
                                      .expert_first = expert_first,
                                      .expert_order = far ? device_rows : NULL,
                                      .shared_bytes_max = device_facts(device)->shared_bytes_max};
-    product.parts[0] = (struct product_part){before(tiles, (uint64_t)expert * matrix_bytes), NULL,
-                                             before(y, (uint64_t)row * (uint64_t)y_stride * sizeof *y),
-                                             y_stride, which->n_outputs};
+    product.parts[0] =
+        (struct product_part){address_before(tiles, (uint64_t)expert * matrix_bytes), NULL,
+                              address_before(y, (uint64_t)row * (uint64_t)y_stride * sizeof *y), y_stride,
+                              which->n_outputs};
     launch_product(device_stream(device), &product);
     float *strided = from_device(y, (size_t)(n * y_stride) * sizeof *y);
     size_t row_bytes = (size_t)which->n_outputs * sizeof *y;
-    struct outcome outcome = {require(malloc((size_t)n * row_bytes)), (size_t)n * row_bytes};
+    struct outcome outcome = {require_memory(malloc((size_t)n * row_bytes)), (size_t)n * row_bytes};
     for (int32_t i = 0; i < n; i++)
         memcpy(outcome.bytes + (size_t)i * row_bytes, strided + i * y_stride, row_bytes);
     free(strided);
@@ -212,7 +214,7 @@ static struct outcome compute_product(const struct golden_case *which, bool far)
     uint64_t seed = 101;
     struct tensor tensor =
         product_tensor((enum tensor_type)which->type, which->n_outputs, which->n_inputs, FILL_RANDOM, &seed);
-    void *tiles = require(malloc(tiles_bytes(tensor.type, which->n_outputs, which->n_inputs)));
+    void *tiles = require_memory(malloc(tiles_bytes(tensor.type, which->n_outputs, which->n_inputs)));
     tiles_pack(tiles, tensor.type, &tensor, 0, 0, tiles_panels(which->n_outputs));
     void *device_tiles = on_device(tiles, tiles_bytes(tensor.type, which->n_outputs, which->n_inputs));
     float *x = random_floats((size_t)which->n_rows * (size_t)which->n_inputs, 3, &seed);
@@ -234,9 +236,10 @@ static struct outcome compute_attention(const struct golden_case *which, bool fa
     struct attention_pages pages = {NULL, 1,    far ? FAR_PAGE + n_pages : n_pages, N_KV_HEADS, DIM,
                                     DIM,  PAGE, (enum kv_type)which->type};
     uint64_t page_bytes = N_KV_HEADS * (PAGE / ATTENTION_BLOCK) * attention_block_bytes(&pages);
-    pages.memory = before(on_device(NULL, (size_t)n_pages * page_bytes), (uint64_t)first * page_bytes);
-    int32_t *tables = require(malloc((size_t)n_pages * sizeof *tables)),
-            *row_sequences = require(calloc((size_t)n, sizeof *row_sequences));
+    pages.memory =
+        address_before(on_device(NULL, (size_t)n_pages * page_bytes), (uint64_t)first * page_bytes);
+    int32_t *tables = require_memory(malloc((size_t)n_pages * sizeof *tables)),
+            *row_sequences = require_memory(calloc((size_t)n, sizeof *row_sequences));
     for (int32_t i = 0; i < n_pages; i++)
         tables[i] = first + n_pages - 1 - i;
     struct attention_sequence stored = {0, n, 0, 0, 0, 0}, asked = {0, 1, n - 1, 0, 0, 0};
@@ -314,8 +317,8 @@ static struct outcome compute_embedding(const struct golden_case *which, bool fa
     const struct tensor_traits *traits = tensor_traits(tensor.type);
     int64_t row_bytes = which->n_inputs / (int32_t)traits->block_items * (int64_t)traits->block_bytes;
     int32_t token = far ? (int32_t)((5ll << 30) / row_bytes) : 0;
-    struct device_table table = {before(on_device(tensor.data, (size_t)row_bytes),
-                                        (uint64_t)token * (uint64_t)row_bytes),
+    struct device_table table = {address_before(on_device(tensor.data, (size_t)row_bytes),
+                                                (uint64_t)token * (uint64_t)row_bytes),
                                  row_bytes, which->type};
     struct device_matrix out = {on_device(NULL, (size_t)which->n_inputs * sizeof(float)), which->n_inputs};
     launch_embed(device_stream(device), out, 1, which->n_inputs, table, on_device(&token, sizeof token), 1.0f,
@@ -341,7 +344,7 @@ static struct outcome compute_draw(const struct golden_case *which, bool far)
                                                 .flags = SAMPLE_WANTED | SAMPLE_LOGPROBS};
     float *logits = floats_on_device((size_t)n_vocab, 12, &seed);
     struct sample_arguments arguments = {
-        .logits = before(logits, (uint64_t)output * (uint64_t)stride * sizeof(float)),
+        .logits = address_before(logits, (uint64_t)output * (uint64_t)stride * sizeof(float)),
         .stride = stride,
         .n_vocab = n_vocab,
         .n_outputs = output + 1,
@@ -423,7 +426,7 @@ static bool find_golden(FILE *file, const char *name, uint64_t hashes[2])
     return false;
 }
 
-static void compare(const struct golden_case *which, int column, uint64_t hash, uint64_t golden)
+static void compare_hash(const struct golden_case *which, int column, uint64_t hash, uint64_t golden)
 {
     char text[128];
     snprintf(text, sizeof text, "capability %d.0: %016" PRIx64 ", predicted %016" PRIx64, column ? 8 : 9,
@@ -450,7 +453,8 @@ static void check_all(FILE *file)
             if (!facts->emulated && facts->capability_major != (column ? 8 : 9))
                 continue;
             emulate_capability(column ? 80 : 90);
-            compare(&cases[i], column, hash_case(&cases[i], column == 0 || !facts->emulated), golden[column]);
+            compare_hash(&cases[i], column, hash_case(&cases[i], column == 0 || !facts->emulated),
+                         golden[column]);
         }
     }
 }

@@ -6,6 +6,7 @@
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "engine/hybrid.h"
+#include "tests/assert_ok.h"
 #include "tests/gguf_writer.h"
 #include "tests/gpu/gpu_machine.h"
 
@@ -17,7 +18,7 @@
 
 enum { N_VOCAB = 320, SEQUENCES_MAX = 3, PAGE_POSITIONS = 16, LENGTH = 36, PAGES_EACH = 4, ROWS_MAX = 128 };
 
-struct subject {
+struct hybrid_subject {
     const char *name;
     struct model_recipe recipe;
     struct placement placement;
@@ -38,7 +39,7 @@ struct subject {
         }                                                                                                    \
     }
 
-static struct subject subjects[] = {
+static struct hybrid_subject subjects[] = {
     LAYERS("llama"),
     ATTENTION("llama"),
     {"Q4_K, one layer of two on the host, and all attention",
@@ -50,12 +51,6 @@ static struct subject subjects[] = {
     ATTENTION("phi2"),
     ATTENTION("bloom"),
 };
-
-static void must(enum status status, const struct error *error)
-{
-    if (status != STATUS_OK)
-        fail_msg("%s", error->text);
-}
 
 static void machine_open_keeping(struct machine *machine, const struct model *model,
                                  const struct placement *placement, int64_t failing_work,
@@ -69,20 +64,21 @@ static void machine_open_keeping(struct machine *machine, const struct model *mo
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * SEQUENCES_MAX,
                                     .kv_type = kv_type};
-    must(pool_create(&machine->pool, 2, &error), &error);
-    must(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
+    assert_ok(pool_create(&machine->pool, 2, &error), &error);
+    assert_ok(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
     machine->backend = host;
     if (placement) {
         struct gpu_options options = {.pool = machine->pool, .failing_work = failing_work};
-        must(gpu_backend_create(&device, &options, &error), &error);
+        assert_ok(gpu_backend_create(&device, &options, &error), &error);
         if (placement->n_host_layers || placement->host_attention) {
-            must(hybrid_backend_create(&machine->backend, device, host, placement, &error), &error);
+            assert_ok(hybrid_backend_create(&machine->backend, device, host, placement, &error), &error);
         } else {
             machine->backend = device;
             host->device.destroy(host);
         }
     }
-    must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
+    assert_ok(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error),
+              &error);
 }
 
 static void machine_open(struct machine *machine, const struct model *model,
@@ -91,7 +87,7 @@ static void machine_open(struct machine *machine, const struct model *model,
     machine_open_keeping(machine, model, placement, failing_work, KV_F16);
 }
 
-struct made_step {
+struct hybrid_step {
     struct step step;
     struct step_sequence sequences[SEQUENCES_MAX];
     int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX], pages[SEQUENCES_MAX][PAGES_EACH];
@@ -100,13 +96,13 @@ struct made_step {
 
 // The next chunk of each of the first `n_sequences`; `done` has how far each is. Only the first one's rows
 // are read.
-static bool make_step(struct made_step *made, int n_sequences, const int32_t *lengths, const int32_t *chunks,
-                      int32_t *done)
+static bool make_step(struct hybrid_step *made, int n_sequences, const int32_t *lengths,
+                      const int32_t *chunks, int32_t *done)
 {
-    *made = (struct made_step){.step = {.tokens = made->tokens,
-                                        .positions = made->positions,
-                                        .sequences = made->sequences,
-                                        .output_rows = made->outputs}};
+    *made = (struct hybrid_step){.step = {.tokens = made->tokens,
+                                          .positions = made->positions,
+                                          .sequences = made->sequences,
+                                          .output_rows = made->outputs}};
     struct step *step = &made->step;
     for (int s = 0; s < n_sequences; s++) {
         int32_t n = lengths[s] - done[s] < chunks[s] ? lengths[s] - done[s] : chunks[s];
@@ -127,13 +123,13 @@ static bool make_step(struct made_step *made, int n_sequences, const int32_t *le
     return step->n_tokens > 0;
 }
 
-static void compute(struct machine *machine, int n_sequences, int chunk, float *logits)
+static void compute_logits(struct machine *machine, int n_sequences, int chunk, float *logits)
 {
-    static struct made_step made;
+    static struct hybrid_step made;
     struct error error = {0};
     int32_t lengths[] = {LENGTH, 30, 21}, chunks[] = {chunk, 4, 9}, done[SEQUENCES_MAX] = {0};
     while (make_step(&made, n_sequences, lengths, chunks, done)) {
-        must(forward_step(machine->forward, &made.step, NULL, logits, &error), &error);
+        assert_ok(forward_step(machine->forward, &made.step, NULL, logits, &error), &error);
         logits += made.n_first * N_VOCAB;
     }
 }
@@ -142,22 +138,22 @@ static void a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_wa
 {
     enum { N = LENGTH * N_VOCAB };
     static float expected[N], first[N], other[N];
-    const struct subject *subject = *state;
+    const struct hybrid_subject *subject = *state;
     struct model *model = made_model_open(&subject->recipe);
-    struct machine cpu, placed;
+    struct machine cpu, hybrid;
     machine_open(&cpu, model, NULL, 0);
-    compute(&cpu, 1, LENGTH, expected);
+    compute_logits(&cpu, 1, LENGTH, expected);
     machine_close(&cpu);
-    machine_open(&placed, model, &subject->placement, 0);
-    compute(&placed, 1, LENGTH, first);
+    machine_open(&hybrid, model, &subject->placement, 0);
+    compute_logits(&hybrid, 1, LENGTH, first);
     double error = squared_error(first, expected, N);
     print_message("%s: normalized squared error %.2g\n", subject->name, error);
     // as for the device alone: tests/gpu/gpu_forward.c
     assert_true(error <= (subject->recipe.type == TENSOR_F32 ? 1e-6 : 2e-3));
     assert_true(error > 0.0); // it was not the CPU alone
-    compute(&placed, SEQUENCES_MAX, 7, other);
+    compute_logits(&hybrid, SEQUENCES_MAX, 7, other);
     assert_memory_equal(other, first, sizeof first);
-    machine_close(&placed);
+    machine_close(&hybrid);
     model_close(model);
 }
 
@@ -167,39 +163,31 @@ enum { N_GENERATED = 20 }; // over more than one page
 static enum status generate(struct machine *machine, int32_t drawn[N_GENERATED], struct cross_check *check,
                             struct cross_check_result *largest, struct error *error)
 {
-    int32_t token = 1, position = 0, output = 0, pages[] = {3, 5};
-    struct step_sequence sequence = {.n_tokens = 1, .pages = pages};
-    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f, .temperature = 0.7f, .seed = 3};
-    struct sample_request request = {.sampling = &sampling};
+    struct single_step single;
     struct sample_result result;
-    struct step step = {.n_tokens = 1,
-                        .tokens = &token,
-                        .positions = &position,
-                        .n_sequences = 1,
-                        .sequences = &sequence,
-                        .n_outputs = 1,
-                        .output_rows = &output,
-                        .samples = &request};
-    for (; position < N_GENERATED; position++) {
-        sequence.position = position;
-        request.index = (uint32_t)position;
+    single_step_init(&single);
+    single.sampling.temperature = 0.7f;
+    single.sampling.seed = 3;
+    for (int32_t i = 0; i < N_GENERATED; i++) {
+        single.position = single.sequence.position = i;
+        single.request.index = (uint32_t)i;
         float *logits = check ? cross_check_logits(check) : NULL;
-        enum status status = forward_step(machine->forward, &step, &result, logits, error);
+        enum status status = forward_step(machine->forward, &single.step, &result, logits, error);
         struct cross_check_result checked = {0};
         if (status == STATUS_OK && check)
-            status = cross_check_step(check, &step, &result, &checked, error);
+            status = cross_check_step(check, &single.step, &result, &checked, error);
         if (status != STATUS_OK)
             return status;
-        if (check && (position == 0 || checked.difference > largest->difference))
+        if (check && (i == 0 || checked.difference > largest->difference))
             *largest = checked;
-        drawn[position] = token = result.token;
+        drawn[i] = single.token = result.token;
     }
     return STATUS_OK;
 }
 
 static void a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes_on(void **state)
 {
-    const struct subject *subject = *state;
+    const struct hybrid_subject *subject = *state;
     if (!device_is_emulated())
         skip();
     struct model *model = made_model_open(&subject->recipe);
@@ -208,7 +196,7 @@ static void a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes
     int32_t expected[N_GENERATED], drawn[N_GENERATED];
     int n_failed = 0;
     machine_open(&machine, model, &subject->placement, 0);
-    must(generate(&machine, expected, NULL, NULL, &error), &error);
+    assert_ok(generate(&machine, expected, NULL, NULL, &error), &error);
     machine_close(&machine);
     for (int64_t failing = 90; failing < 400; failing += 13) {
         machine_open(&machine, model, &subject->placement, failing);
@@ -222,7 +210,7 @@ static void a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes
     }
     assert_true(n_failed >= 3);
     machine_open(&machine, model, &subject->placement, 0); // a new context
-    must(generate(&machine, drawn, NULL, NULL, &error), &error);
+    assert_ok(generate(&machine, drawn, NULL, NULL, &error), &error);
     assert_memory_equal(drawn, expected, sizeof expected);
     machine_close(&machine);
     model_close(model);
@@ -230,16 +218,16 @@ static void a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes
 
 static void a_traced_step_has_times_and_the_same_tokens(void **state)
 {
-    const struct subject *subject = *state;
+    const struct hybrid_subject *subject = *state;
     struct model *model = made_model_open(&subject->recipe);
     struct machine machine;
     struct error error = {0};
     int32_t expected[N_GENERATED], drawn[N_GENERATED];
     struct step_times times = {0};
     machine_open(&machine, model, &subject->placement, 0);
-    must(generate(&machine, expected, NULL, NULL, &error), &error);
+    assert_ok(generate(&machine, expected, NULL, NULL, &error), &error);
     machine.backend->device.trace(machine.backend, &times);
-    must(generate(&machine, drawn, NULL, NULL, &error), &error);
+    assert_ok(generate(&machine, drawn, NULL, NULL, &error), &error);
     assert_memory_equal(drawn, expected, sizeof expected);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         assert_true(times.us[phase] > 0.0);
@@ -247,11 +235,11 @@ static void a_traced_step_has_times_and_the_same_tokens(void **state)
     model_close(model);
 }
 
-// The device alone, layers, attention on the host, the device with pages in bytes: pages of either side are
+// The device alone, layers, attention on the host, the device with pages in bytes: pages of either backend are
 // read.
 static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **state)
 {
-    const struct subject *subject = *state;
+    const struct hybrid_subject *subject = *state;
     const struct placement placements[] = {{0, false}, {1, false}, {0, true}, {0, false}};
     struct model *model = made_model_open(&subject->recipe);
     for (int i = 0; i < 4; i++) {
@@ -269,12 +257,12 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
                                         .kv_type = KV_F16};
         int32_t expected[N_GENERATED], drawn[N_GENERATED];
         machine_open_keeping(&machine, model, &placements[i], 0, kv_type);
-        must(generate(&machine, expected, NULL, NULL, &error), &error);
-        must(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
-        must(cross_check_create(&check, model, machine.backend, PAGES_EACH * SEQUENCES_MAX, host, &limits,
-                                &error),
-             &error);
-        must(generate(&machine, drawn, check, &checked, &error), &error);
+        assert_ok(generate(&machine, expected, NULL, NULL, &error), &error);
+        assert_ok(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
+        assert_ok(cross_check_create(&check, model, machine.backend, PAGES_EACH * SEQUENCES_MAX, host,
+                                     &limits, &error),
+                  &error);
+        assert_ok(generate(&machine, drawn, check, &checked, &error), &error);
         assert_memory_equal(drawn, expected, sizeof expected);
         print_message("up to %.2g apart, normalized squared error %.2g\n", checked.difference,
                       checked.squared_error);
@@ -336,25 +324,26 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
         struct machine machine = {0};
         struct backend *host, *device;
         struct limits_plan plan;
-        must(pool_create(&machine.pool, 1, &error), &error);
-        must(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
-        must(gpu_backend_create(&device, &(struct gpu_options){.memory_bytes = bytes}, &error), &error);
+        assert_ok(pool_create(&machine.pool, 1, &error), &error);
+        assert_ok(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
+        assert_ok(gpu_backend_create(&device, &(struct gpu_options){.memory_bytes = bytes}, &error), &error);
         struct limits_wanted wanted = {.backend = device,
                                        .device = true,
                                        .n_sequences_max = 4,
                                        .n_tokens_max = 64,
                                        .page_bytes = bytes % 1000000 ? 0 : 2000000,
                                        .host = host,
-                                       .host_memory_available = 1 << 30};
-        bool placed = false;
-        if (limits_derive(&plan, model, device->device.memory_available(device), &wanted, &error) ==
+                                       .host_available_bytes = 1 << 30};
+        bool is_hybrid = false;
+        if (limits_derive(&plan, model, device->device.available_bytes(device), &wanted, &error) ==
             STATUS_OK) {
-            placed = limits_is_hybrid(&plan);
+            is_hybrid = limits_is_hybrid(&plan);
             machine.backend = device;
-            if (placed)
-                must(hybrid_backend_create(&machine.backend, device, host, &plan.placement, &error), &error);
-            must(load_and_step(&machine, model, &plan, &error), &error);
-            n_device += !placed;
+            if (is_hybrid)
+                assert_ok(hybrid_backend_create(&machine.backend, device, host, &plan.placement, &error),
+                          &error);
+            assert_ok(load_and_step(&machine, model, &plan, &error), &error);
+            n_device += !is_hybrid;
             n_layers += plan.placement.n_host_layers > 0;
             n_attention += plan.placement.host_attention;
         } else {
@@ -362,7 +351,7 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
             assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
             assert_non_null(strstr(error.text, "would fit: "));
         }
-        if (placed) {
+        if (is_hybrid) {
             machine.backend->device.destroy(machine.backend);
         } else {
             device->device.destroy(device);
@@ -378,7 +367,7 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-enum { N_SPLIT = 1 }; // a subject takes seconds; the host's side is the same for all
+enum { N_SPLIT = 1 }; // a subject takes seconds; the host's part is the same for all
 #else
 enum { N_SPLIT = sizeof subjects / sizeof *subjects };
 #endif

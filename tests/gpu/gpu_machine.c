@@ -43,6 +43,23 @@ double squared_error(const float *got, const float *expected, size_t n)
     return error / all;
 }
 
+void single_step_init(struct single_step *single)
+{
+    *single = (struct single_step){.token = 1,
+                                   .pages = {3, 5},
+                                   .sequence = {.n_tokens = 1, .pages = single->pages},
+                                   .sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f},
+                                   .request = {.sampling = &single->sampling},
+                                   .step = {.n_tokens = 1,
+                                            .tokens = &single->token,
+                                            .positions = &single->position,
+                                            .n_sequences = 1,
+                                            .sequences = &single->sequence,
+                                            .n_outputs = 1,
+                                            .output_rows = &single->output,
+                                            .samples = &single->request}};
+}
+
 int device_missing(void)
 {
     struct error error;

@@ -21,6 +21,17 @@ struct model *made_model_open(const struct model_recipe *recipe); // its file is
 // Relative to the expected items.
 double squared_error(const float *got, const float *expected, size_t n);
 
+// A step of one token at position 0, whose pieces the caller may change.
+struct single_step {
+    int32_t token, position, output, pages[2];
+    struct step_sequence sequence;
+    struct sampling sampling;
+    struct sample_request request;
+    struct step step;
+};
+
+void single_step_init(struct single_step *single);
+
 // 77, the exit status of a skipped test: there is no device.
 int device_missing(void);
 // Only of the emulated device faults can be ordered.

@@ -29,7 +29,7 @@ enum { N_INPUTS = 128, N_OUTPUTS = 16, ROWS_MAX = 8, N_NODES = 500 };
 static struct device *device;
 static int n_contradicted; // predictions
 
-static void require(bool happened, const char *what)
+static void require_that(bool happened, const char *what)
 {
     struct error error;
     if (happened && device_wait(device, &error) == STATUS_OK)
@@ -38,7 +38,7 @@ static void require(bool happened, const char *what)
     exit(1);
 }
 
-static void answer(const char *question, double number, const char *unit)
+static void print_answer(const char *question, double number, const char *unit)
 {
     printf("probe,%s,%.4g,%s\n", question, number, unit);
     fflush(stdout);
@@ -54,10 +54,10 @@ static void answer_text(const char *question, const char *text, const char *pred
 static void *upload(const void *items, size_t size)
 {
     void *memory = device_allocate(device, size), *pinned = device_pin(device, size);
-    require(memory && pinned, "upload");
+    require_that(memory && pinned, "upload");
     memcpy(pinned, items, size);
     device_upload(device, memory, pinned, size);
-    require(true, "upload");
+    require_that(true, "upload");
     device_unpin(device, pinned);
     return memory;
 }
@@ -79,7 +79,7 @@ static void multiply(const uint16_t weights[N_INPUTS], const float *x, int32_t n
         .type = TENSOR_F16, .n_dims = 2, .dims = {N_INPUTS, N_OUTPUTS, 1, 1}, .data = matrix};
     size_t size = tiles_bytes(TENSOR_F16, N_OUTPUTS, N_INPUTS);
     void *tiles = malloc(size);
-    require(tiles != NULL, "tiles");
+    require_that(tiles != NULL, "tiles");
     tiles_pack(tiles, TENSOR_F16, &tensor, 0, 0, tiles_panels(N_OUTPUTS));
     void *device_tiles = upload(tiles, size);
     float *device_x = upload(x, (size_t)n_rows * N_INPUTS * sizeof *x),
@@ -88,7 +88,7 @@ static void multiply(const uint16_t weights[N_INPUTS], const float *x, int32_t n
     struct activation_operand operand = {OPERAND_HALF, n_rows, N_INPUTS,
                                          device_allocate(device, activation_operand_bytes(n_rows, N_INPUTS)),
                                          device_allocate(device, ROWS_MAX * sizeof(float))};
-    require(y && pinned && operand.items && operand.scales, "product");
+    require_that(y && pinned && operand.items && operand.scales, "product");
     launch_activation_operand(device_stream(device),
                               &(struct activation_operand_launch){operand, device_x, N_INPUTS, NULL, 1});
     struct product_launch product = {.type = TENSOR_F16,
@@ -99,7 +99,7 @@ static void multiply(const uint16_t weights[N_INPUTS], const float *x, int32_t n
                                      .shared_bytes_max = device_facts(device)->shared_bytes_max};
     launch_product(device_stream(device), &product);
     device_download(device, pinned, y, (size_t)n_rows * N_OUTPUTS * sizeof *y);
-    require(true, "product");
+    require_that(true, "product");
     for (int32_t i = 0; i < n_rows; i++)
         first_outputs[i] = pinned[i * N_OUTPUTS];
     device_unpin(device, pinned);
@@ -165,7 +165,7 @@ static double time_of_scale(float *items, int32_t n_rows, int32_t n_cols, int n,
 {
     struct device_event *begin = device_event_create(device), *end = device_event_create(device);
     struct device_graph *graph = NULL;
-    require(begin && end, "events");
+    require_that(begin && end, "events");
     for (int round = 0; round < 2; round++) { // the first one warms up
         if (as_graph && !graph) {
             device_graph_begin(device);
@@ -173,7 +173,7 @@ static double time_of_scale(float *items, int32_t n_rows, int32_t n_cols, int n,
                 launch_scale(device_stream(device), (struct device_matrix){items, n_cols}, n_rows, n_cols,
                              1.0f, 0.0f);
             graph = device_graph_end(device);
-            require(true, "capture");
+            require_that(true, "capture");
         }
         device_event_record(device, begin);
         if (graph)
@@ -182,7 +182,7 @@ static double time_of_scale(float *items, int32_t n_rows, int32_t n_cols, int n,
             launch_scale(device_stream(device), (struct device_matrix){items, n_cols}, n_rows, n_cols, 1.0f,
                          0.0f);
         device_event_record(device, end);
-        require(true, "timing");
+        require_that(true, "timing");
     }
     double us = device_event_between_us(begin, end) / n;
     device_graph_destroy(device, graph);
@@ -196,11 +196,12 @@ static void probe_times(const char *question, int32_t n_rows, int n, bool as_gra
     enum { N_COLS = 4096 };
     size_t size = (size_t)n_rows * N_COLS * sizeof(float);
     float *items = device_allocate(device, size);
-    require(items != NULL, question);
+    require_that(items != NULL, question);
     device_zero(device, items, size);
     double us = time_of_scale(items, n_rows, N_COLS, n, as_graph);
     device_free(device, items);
-    answer(question, bandwidth ? us > 0 ? 2.0 * (double)size / us / 1e3 : 0 : us, bandwidth ? "GB/s" : "us");
+    print_answer(question, bandwidth ? us > 0 ? 2.0 * (double)size / us / 1e3 : 0 : us,
+                 bandwidth ? "GB/s" : "us");
 }
 
 static void probe_graph(void)
@@ -227,12 +228,12 @@ static void probe_cache(void)
 static void probe_capture(void)
 {
     float *items = device_allocate(device, 4096 * sizeof *items);
-    require(items != NULL, "capture");
+    require_that(items != NULL, "capture");
     device_zero(device, items, 4096 * sizeof *items);
     device_graph_begin(device);
     launch_scale(device_stream(device), (struct device_matrix){items, 4096}, 1, 4096, 1.0f, 0.0f);
     struct device_graph *graph = device_graph_end(device);
-    require(true, "capture");
+    require_that(true, "capture");
     answer_text("capture", graph ? "graph" : "none", "none");
     device_graph_destroy(device, graph);
     device_free(device, items);

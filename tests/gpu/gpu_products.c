@@ -59,7 +59,7 @@ static float *floats_of(const float *memory, size_t n)
 }
 
 // One weight with rows to multiply, on both sides. Strides of x and y are 4 floats more than needed.
-struct problem {
+struct product_problem {
     struct tensor tensor;
     enum tensor_type type; // as packed
     int32_t n_rows, n_outputs, n_inputs, n_matrices;
@@ -78,9 +78,10 @@ static float *random_rows(int64_t n_rows, int64_t n, int64_t stride, uint64_t *s
     return rows;
 }
 
-static struct problem problem_make(struct tensor tensor, int32_t n_rows, int32_t n_matrices, uint64_t *seed)
+static struct product_problem problem_make(struct tensor tensor, int32_t n_rows, int32_t n_matrices,
+                                           uint64_t *seed)
 {
-    struct problem problem = {.tensor = tensor, .n_rows = n_rows, .n_matrices = n_matrices};
+    struct product_problem problem = {.tensor = tensor, .n_rows = n_rows, .n_matrices = n_matrices};
     problem.n_inputs = (int32_t)tensor.dims[0];
     problem.n_outputs = (int32_t)tensor.dims[1] / n_matrices;
     if (n_matrices > 1) {
@@ -112,7 +113,7 @@ static struct problem problem_make(struct tensor tensor, int32_t n_rows, int32_t
     return problem;
 }
 
-static void problem_free(struct problem *problem)
+static void problem_free(struct product_problem *problem)
 {
     free((void *)problem->tensor.data);
     free(problem->weights);
@@ -131,8 +132,8 @@ static enum activation_operand_form form_of(enum tensor_type type)
 
 // Multiplies rows [first, first + n), or with `rows` those rows, through the kernels that n picks; y from row
 // 0 on.
-static float *problem_compute(const struct problem *problem, int32_t first, int32_t n, const int32_t *rows,
-                              struct product_launch product)
+static float *problem_compute(const struct product_problem *problem, int32_t first, int32_t n,
+                              const int32_t *rows, struct product_launch product)
 {
     const float *x = problem->device_x + first * problem->x_stride;
     struct activation_operand operand = {form_of(problem->type), n, problem->n_inputs,
@@ -163,7 +164,8 @@ static float *problem_compute(const struct problem *problem, int32_t first, int3
 
 // `size` grows by the terms' squares, what the square of a sum of as many independent terms is on the
 // average: a sum whose terms happen to cancel is not asked to be more precise than they are.
-static double exact(const struct problem *problem, int32_t matrix, int32_t row, int32_t output, double *size)
+static double exact_product(const struct product_problem *problem, int32_t matrix, int32_t row,
+                            int32_t output, double *size)
 {
     double sum = (double)problem->bias[matrix * problem->n_outputs + output];
     const float *w = problem->weights + ((int64_t)matrix * problem->n_outputs + output) * problem->n_inputs;
@@ -182,12 +184,14 @@ static double error_bound(enum tensor_type packed)
     return packed == TENSOR_F32 ? 1e-13 : packed == TENSOR_BF16 ? 1e-5 : 5e-7;
 }
 
-static void assert_near_exact(const struct problem *problem, const float *y, int32_t n_rows, const char *what)
+static void assert_near_exact(const struct product_problem *problem, const float *y, int32_t n_rows,
+                              const char *what)
 {
     double wrong = 0, size = 0;
     for (int32_t row = 0; row < n_rows; row++)
         for (int32_t output = 0; output < problem->n_outputs; output++) {
-            double off = (double)y[row * problem->y_stride + output] - exact(problem, 0, row, output, &size);
+            double off =
+                (double)y[row * problem->y_stride + output] - exact_product(problem, 0, row, output, &size);
             wrong += off * off;
         }
     if (!(wrong <= error_bound(problem->type) * size))
@@ -209,7 +213,7 @@ static void products_of_every_type_are_near_double_precision(void **state)
     uint64_t seed = 3;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
         struct tensor tensor = product_tensor(*type, N_OUTPUTS, odd_inputs(*type), FILL_RANDOM, &seed);
-        struct problem problem = problem_make(tensor, 19, 1, &seed);
+        struct product_problem problem = problem_make(tensor, 19, 1, &seed);
         for (int32_t n = 3; n <= 19; n += 8) { // few rows, few in two columns, many
             float *y = problem_compute(&problem, 0, n, NULL, (struct product_launch){0});
             assert_near_exact(&problem, y, n, "random");
@@ -230,7 +234,7 @@ static void the_file_s_extremes_survive_packing(void **state)
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++)
         for (size_t i = 0; i < sizeof fills / sizeof *fills; i++) {
             struct tensor tensor = product_tensor(*type, 16, 256, fills[i], &seed);
-            struct problem problem = problem_make(tensor, 2, 1, &seed);
+            struct product_problem problem = problem_make(tensor, 2, 1, &seed);
             float *y = problem_compute(&problem, 0, 2, NULL, (struct product_launch){0});
             // Scales that F16's smallest items stand for have few bits, in the file as in the tiles.
             assert_near_exact(&problem, y, 2, "extremes");
@@ -239,8 +243,8 @@ static void the_file_s_extremes_survive_packing(void **state)
         }
 }
 
-static void assert_same_rows(const struct problem *problem, const float *y, const float *all, int32_t n,
-                             int32_t first)
+static void assert_same_rows(const struct product_problem *problem, const float *y, const float *all,
+                             int32_t n, int32_t first)
 {
     for (int32_t row = 0; row < n; row++)
         if (memcmp(y + row * problem->y_stride, all + (first + row) * problem->y_stride,
@@ -257,7 +261,7 @@ static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
         if (*type != TENSOR_F32 && tile_format(*type).n_groups == 0)
             continue; // packed as one of the others
         struct tensor tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &seed);
-        struct problem problem = problem_make(tensor, 130, 1, &seed);
+        struct product_problem problem = problem_make(tensor, 130, 1, &seed);
         float *all = problem_compute(&problem, 0, 130, NULL, (struct product_launch){0});
         assert_near_exact(&problem, all, 130, "many rows");
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -285,7 +289,7 @@ static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
             continue; // packed as one of the others, or F32
         uint64_t seed = 13, same_seed = seed;
         struct tensor tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &seed);
-        struct problem problem = problem_make(tensor, N_ROWS, 1, &seed);
+        struct product_problem problem = problem_make(tensor, N_ROWS, 1, &seed);
         float *all = problem_compute(&problem, 0, N_ROWS, NULL, (struct product_launch){0});
         problem_free(&problem);
         assert_int_equal(device_open(&device,
@@ -317,7 +321,7 @@ static void heads_begin_at_any_column(void **state)
         for (int32_t first = 0; first < 4; first++) {
             int32_t n_inputs = types[t] == TENSOR_Q8_0 ? 160 : 149, x_step = n_inputs + 2,
                     y_step = N_OUTPUTS_HEAD + 1;
-            struct problem problem =
+            struct product_problem problem =
                 problem_make(product_tensor(types[t], N_HEADS * N_OUTPUTS_HEAD, n_inputs, FILL_RANDOM, &seed),
                              1, N_HEADS, &seed);
             int64_t x_stride = (first + N_HEADS * x_step + 3) / 4 * 4, y_stride = N_HEADS * y_step;
@@ -350,10 +354,10 @@ static void heads_begin_at_any_column(void **state)
             for (int32_t i = 0; i < N_HEADS * N_ROWS * N_OUTPUTS_HEAD; i++) {
                 int32_t output = i % N_OUTPUTS_HEAD, head = i / N_OUTPUTS_HEAD % N_HEADS,
                         row = i / N_OUTPUTS_HEAD / N_HEADS;
-                struct problem own = problem;
+                struct product_problem own = problem;
                 own.x = x + row * x_stride + first + head * x_step;
-                double off =
-                    (double)y[row * y_stride + head * y_step + output] - exact(&own, head, 0, output, &size);
+                double off = (double)y[row * y_stride + head * y_step + output] -
+                             exact_product(&own, head, 0, output, &size);
                 wrong += off * off;
             }
             if (!(wrong <= error_bound(problem.type) * size))
@@ -372,7 +376,7 @@ static void long_rows_take_several_rounds_of_split_k_chunks(void **state)
 {
     uint64_t seed = 6;
     struct tensor tensor = product_tensor(TENSOR_Q4_K, 17, 512 * 18 + 256, FILL_RANDOM, &seed);
-    struct problem problem = problem_make(tensor, 33, 1, &seed);
+    struct product_problem problem = problem_make(tensor, 33, 1, &seed);
     float *all = problem_compute(&problem, 0, 33, NULL, (struct product_launch){0});
     assert_near_exact(&problem, all, 33, "long");
     for (int32_t n = 1; n <= 31; n += 10) { // each of the kernels
@@ -388,7 +392,7 @@ static void results_are_added_with_a_factor(void **state)
 {
     uint64_t seed = 7;
     for (int32_t n = 5; n <= 45; n += 20) {
-        struct problem problem =
+        struct product_problem problem =
             problem_make(product_tensor(TENSOR_Q8_0, 20, 256, FILL_RANDOM, &seed), 45, 1, &seed);
         float *once = problem_compute(&problem, 0, n, NULL, (struct product_launch){0});
         float *added =
@@ -405,7 +409,7 @@ static void parts_of_one_launch_are_products_of_their_own(void **state)
 {
     uint64_t seed = 8;
     for (int32_t n = 4; n <= 100; n += 32) {
-        struct problem whole =
+        struct product_problem whole =
             problem_make(product_tensor(TENSOR_Q4_0, 16 * 5 + 7, 160, FILL_RANDOM, &seed), 100, 1, &seed);
         float *expected = problem_compute(&whole, 0, n, NULL, (struct product_launch){0});
         // Outputs 0..31, 32..47, and the other 39.
@@ -427,7 +431,7 @@ static void parts_of_one_launch_are_products_of_their_own(void **state)
 
 // The first half of the problem's matrices is the gate, the other half what it lets through; in one launch,
 // or in one for both products and one for the activation.
-static float *compute_gated(const struct problem *problem, int32_t n, struct product_launch product,
+static float *compute_gated(const struct product_problem *problem, int32_t n, struct product_launch product,
                             bool in_one)
 {
     int32_t half = problem->n_matrices / 2;
@@ -462,7 +466,7 @@ static void a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_ot
     static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 100}; // each of the kernels
     uint64_t seed = 11;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        struct problem problem =
+        struct product_problem problem =
             problem_make(product_tensor(types[t], 2 * 55, 768, FILL_RANDOM, &seed), 100, 2, &seed);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             struct product_launch call = {.activation = kinds[(t + i) % 4]};
@@ -486,7 +490,7 @@ static void experts_have_their_own_gates(void **state)
     int32_t order[N_ROWS];
     for (int32_t i = 0; i < N_ROWS; i++)
         order[i] = (i * 7 + 3) % N_ROWS;
-    struct problem problem =
+    struct product_problem problem =
         problem_make(product_tensor(TENSOR_Q4_0, 2 * N_EXPERTS * 24, 256, FILL_RANDOM, &seed), N_ROWS,
                      2 * N_EXPERTS, &seed);
     int32_t *device_order = on_device(order, sizeof order), *device_first = on_device(first, sizeof first);
@@ -512,7 +516,7 @@ static void experts_multiply_the_rows_that_picked_them(void **state)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (int crowd = 0; crowd < 3; crowd++) { // few pairs an expert; many for some; most for one
             int32_t n_experts = crowd == 0 ? N_EXPERTS : crowd == 1 ? 3 : 1;
-            struct problem problem =
+            struct product_problem problem =
                 problem_make(product_tensor(types[t], n_experts * 24, 256, FILL_RANDOM, &seed), N_ROWS,
                              n_experts, &seed);
             int32_t expert_of[N_ROWS], first[N_EXPERTS + 1] = {0}, order[N_ROWS], n = 0;
@@ -533,7 +537,7 @@ static void experts_multiply_the_rows_that_picked_them(void **state)
             double wrong = 0, size = 0;
             for (int32_t row = 0; row < N_ROWS; row++)
                 for (int32_t output = 0; output < problem.n_outputs; output++) {
-                    double expected = exact(&problem, expert_of[row], row, output, &size);
+                    double expected = exact_product(&problem, expert_of[row], row, output, &size);
                     double off = (double)y[row * problem.y_stride + output] - expected;
                     wrong += off * off;
                 }
@@ -551,7 +555,7 @@ static void rows_that_are_not_numbers_harm_no_other_row(void **state)
     uint64_t seed = 10;
     for (size_t t = 0; t < 2; t++)
         for (int32_t n = 6; n <= 40; n += 34) {
-            struct problem problem =
+            struct product_problem problem =
                 problem_make(product_tensor(types[t], 16, 256, FILL_RANDOM, &seed), 40, 1, &seed);
             float *clean = problem_compute(&problem, 0, n, NULL, (struct product_launch){0});
             problem.x[1 * problem.x_stride + 70] = NAN;
@@ -577,7 +581,7 @@ static void rows_of_any_size_keep_their_precision(void **state)
     uint64_t seed = 11;
     static const float sizes[] = {0, 1e-38f, 1e-30f, 1e-10f, 1e5f, 1e20f, 1e30f};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct problem problem =
+        struct product_problem problem =
             problem_make(product_tensor(TENSOR_Q8_0, 16, 128, FILL_RANDOM, &seed), 1, 1, &seed);
         for (int32_t k = 0; k < 128; k++)
             problem.x[k] *= sizes[i];

@@ -26,7 +26,7 @@ static void wait_for_device(void)
         fail_msg("%s", error.text);
 }
 
-static void copy(void *memory, float *items, size_t n, bool up)
+static void copy_items(void *memory, float *items, size_t n, bool up)
 {
     size_t size = n * sizeof *items;
     void *pinned = device_pin(device, size);
@@ -48,12 +48,12 @@ static float *random_floats(size_t n, uint64_t *seed, float **on_device)
         items[i] = random_float(seed);
     *on_device = device_allocate(device, n * sizeof *items);
     assert_non_null(*on_device);
-    copy(*on_device, items, n, true);
+    copy_items(*on_device, items, n, true);
     return items;
 }
 
 // One norm_launch and both sides' memory. Rows stand 3 floats further apart than they are long.
-struct problem {
+struct norm_problem {
     struct norm_launch launch;
     int64_t stride;
     float *x, *addend, *weight, *bias; // the host's
@@ -62,7 +62,7 @@ struct problem {
 
 enum { N_ROWS = 9, N_ARRAYS = 5 };
 
-static void compute(struct problem *problem, bool in_place, uint64_t *seed)
+static void compute_norm(struct norm_problem *problem, bool in_place, uint64_t *seed)
 {
     struct norm_launch *launch = &problem->launch;
     int32_t width = launch->n_groups * launch->n;
@@ -82,13 +82,13 @@ static void compute(struct problem *problem, bool in_place, uint64_t *seed)
     launch->weight = arrays[2];
     launch->bias = launch->rms ? NULL : arrays[3];
     launch_norm(device_stream(device), launch);
-    copy(launch->out.items, problem->out, n, false);
-    copy(launch->in.items, problem->in, n, false);
+    copy_items(launch->out.items, problem->out, n, false);
+    copy_items(launch->in.items, problem->in, n, false);
     for (int i = 0; i < N_ARRAYS; i++)
         device_free(device, arrays[i]);
 }
 
-static void check_vector(const struct problem *problem, int32_t row, int32_t group, bool in_place)
+static void check_vector(const struct norm_problem *problem, int32_t row, int32_t group, bool in_place)
 {
     const struct norm_launch *launch = &problem->launch;
     int64_t at = row * problem->stride + group * launch->n;
@@ -122,15 +122,15 @@ static void norms_of_every_length_are_near_double_precision(void **state)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (int kind = 0; kind < 8; kind++) {
             bool in_place = kind & 4;
-            struct problem problem = {.launch = {.n_rows = N_ROWS,
-                                                 .n_groups = lengths[i] > 600 || kind & 2 ? 1 : 3,
-                                                 .n = lengths[i],
-                                                 .rms = kind & 1,
-                                                 .own_weights = kind == 0,
-                                                 .epsilon = 1e-5f,
-                                                 .scale = kind & 2 ? 0.75f : 0.0f}};
+            struct norm_problem problem = {.launch = {.n_rows = N_ROWS,
+                                                      .n_groups = lengths[i] > 600 || kind & 2 ? 1 : 3,
+                                                      .n = lengths[i],
+                                                      .rms = kind & 1,
+                                                      .own_weights = kind == 0,
+                                                      .epsilon = 1e-5f,
+                                                      .scale = kind & 2 ? 0.75f : 0.0f}};
             emulate_reverse(kind == 3);
-            compute(&problem, in_place, &seed);
+            compute_norm(&problem, in_place, &seed);
             emulate_reverse(false);
             for (int32_t row = 0; row < N_ROWS; row++) {
                 for (int32_t group = 0; group < problem.launch.n_groups; group++)
@@ -184,8 +184,8 @@ static void operands_of_every_length_hold_their_rows(void **state)
             struct activation_operand_launch launch = {operand, device_x + first, stride, NULL, 1};
             launch_activation_operand(device_stream(device), &launch);
             float *items = malloc(items_bytes);
-            copy(operand.items, items, items_bytes / sizeof(float), false);
-            copy(operand.scales, scales, N_ROWS, false);
+            copy_items(operand.items, items, items_bytes / sizeof(float), false);
+            copy_items(operand.scales, scales, N_ROWS, false);
             check_operand(x + first, stride, n, (const uint16_t *)(const void *)items, scales);
             device_free(device, device_x);
             device_free(device, operand.items);

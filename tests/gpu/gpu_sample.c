@@ -3,6 +3,7 @@
 #include "engine/philox.h"
 #include "engine/sampler.h"
 #include "gpu/state.h"
+#include "tests/gpu/gpu_machine.h"
 
 #include <float.h>
 #include <math.h>
@@ -100,8 +101,8 @@ static void assert_same_results(const struct sample_result *got, const struct sa
 }
 
 // All outputs at once on the device, one by one on the CPU.
-static void compare(const float *logits, int32_t n_vocab, int32_t n_outputs,
-                    const struct sample_request *requests)
+static void compare_samples(const float *logits, int32_t n_vocab, int32_t n_outputs,
+                            const struct sample_request *requests)
 {
     static struct sample_result got[N_OUTPUTS], expected[N_OUTPUTS];
     struct matrix *matrix;
@@ -115,7 +116,7 @@ static void compare(const float *logits, int32_t n_vocab, int32_t n_outputs,
 
 // --- Settings and logits ---
 
-static struct sampling plain(float temperature)
+static struct sampling plain_sampling(float temperature)
 {
     return (
         struct sampling){.temperature = temperature, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = 42};
@@ -132,7 +133,7 @@ static struct sample_request random_request(struct drawn_settings *settings, int
 {
     static const float temperatures[] = {0.0f, 0.2f, 0.7f, 1.0f, 2.0f};
     struct sampling *sampling = &settings->sampling;
-    *sampling = plain(temperatures[random_word() % 5]);
+    *sampling = plain_sampling(temperatures[random_word() % 5]);
     sampling->seed = (uint64_t)random_word() << 32 | random_word();
     if (random_word() % 2)
         sampling->top_k = (int32_t)(random_word() % 3 ? 1 + random_word() % 60 : 1 + random_word() % 4000);
@@ -207,7 +208,7 @@ static void draws_of_all_settings_are_those_of_the_cpu(void **state)
             fill_logits(logits + i * N_VOCAB, N_VOCAB, (enum shape)shape);
             requests[i] = random_request(&settings[i], N_VOCAB, (uint32_t)i);
         }
-        compare(logits, N_VOCAB, N_OUTPUTS, requests);
+        compare_samples(logits, N_VOCAB, N_OUTPUTS, requests);
     }
 }
 
@@ -225,7 +226,7 @@ static void small_vocabularies_are_drawn_from_whole(void **state)
             requests[i].n_prompt = requests[i].n_generated = 0;
             settings[i].sampling.n_logit_bias = 0;
         }
-        compare(logits, sizes[s], 8, requests);
+        compare_samples(logits, sizes[s], 8, requests);
     }
 }
 
@@ -234,24 +235,24 @@ static void a_draw_far_down_the_ranking_finds_its_token(void **state)
 {
     (void)state;
     static float logits[4 * N_VOCAB];
-    struct sampling sampling = plain(2.0f);
+    struct sampling sampling = plain_sampling(2.0f);
     struct sample_request requests[4];
     for (int32_t i = 0; i < 4; i++) {
         fill_logits(logits + i * N_VOCAB, N_VOCAB, i % 2 ? TIED : FLAT);
         requests[i] = (struct sample_request){.sampling = &sampling, .index = (uint32_t)(i * 97)};
     }
-    compare(logits, N_VOCAB, 4, requests);
+    compare_samples(logits, N_VOCAB, 4, requests);
     sampling.top_p = 0.97f;
-    compare(logits, N_VOCAB, 4, requests);
+    compare_samples(logits, N_VOCAB, 4, requests);
     sampling.top_k = 2500;
-    compare(logits, N_VOCAB, 4, requests);
+    compare_samples(logits, N_VOCAB, 4, requests);
 }
 
 static void bad_logits_fail_their_own_row_alone(void **state)
 {
     (void)state;
     static float logits[5 * N_VOCAB];
-    struct sampling sampling = plain(0.0f), drawing = plain(1.0f);
+    struct sampling sampling = plain_sampling(0.0f), drawing = plain_sampling(1.0f);
     drawing.repetition_penalty = 1.3f;
     drawing.logprobs = true;
     drawing.top_logprobs = 3;
@@ -266,10 +267,10 @@ static void bad_logits_fail_their_own_row_alone(void **state)
     logits[1 * N_VOCAB + 7] = INFINITY;
     for (int32_t i = 0; i < N_VOCAB; i++)
         logits[3 * N_VOCAB + i] = -INFINITY;
-    compare(logits, N_VOCAB, 5, requests);
+    compare_samples(logits, N_VOCAB, 5, requests);
     logits[4 * N_VOCAB + 5] = 900.0f; // ties at the top: the lowest id
     logits[4 * N_VOCAB + 900] = 900.0f;
-    compare(logits, N_VOCAB, 5, requests);
+    compare_samples(logits, N_VOCAB, 5, requests);
 }
 
 static void a_row_draws_the_same_alone(void **state)
@@ -329,19 +330,6 @@ static void phases_are_kept_in_their_own_memory_up_to_the_limit(void **state)
     phases_finish(&phases, device);
     backend->device.matrix_destroy(backend, matrix);
     backend->device.destroy(backend);
-}
-
-// 77: skipped.
-static int device_missing(void)
-{
-    struct error error;
-    struct backend *backend;
-    if (gpu_backend_create(&backend, &(struct gpu_options){0}, &error) != STATUS_OK) {
-        print_message("skipped: %s\n", error.text);
-        return 77;
-    }
-    backend->device.destroy(backend);
-    return 0;
 }
 
 int main(void)

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct setting {
+struct attention_setting {
     const char *name;
     int32_t n_heads, n_kv_heads, key_dim, value_dim;
     enum kv_type type;
@@ -29,7 +29,7 @@ struct setting {
     float outlier;    // what multiplies one item of each key and value; 0: none
 };
 
-static const struct setting settings[] = {
+static const struct attention_setting settings[] = {
     {"eight heads a key, f16", 16, 2, 64, 64, KV_F16, 32, 0, 0, 0, false, 3},
     {"eight heads a key, f32", 16, 2, 64, 64, KV_F32, 32, 0, 0, 0, false, 3},
     {"one head a key", 4, 4, 64, 64, KV_F16, 16, 0, 0, 0, false, 3},
@@ -72,16 +72,16 @@ static float *random_floats(size_t n, float size)
 }
 
 // The inputs of one setting: the same for every way of computing them.
-struct problem {
-    struct setting setting;
+struct attention_problem {
+    struct attention_setting setting;
     float *keys[N_SEQUENCES], *values[N_SEQUENCES]; // [length, n_kv_heads, dim]
     float *queries[N_SEQUENCES];                    // [length, n_heads, key_dim]
     float *sinks;
 };
 
-static struct problem problem_make(const struct setting *setting)
+static struct attention_problem problem_make(const struct attention_setting *setting)
 {
-    struct problem problem = {.setting = *setting};
+    struct attention_problem problem = {.setting = *setting};
     seed = 77;
     for (int s = 0; s < N_SEQUENCES; s++) {
         size_t n = (size_t)lengths[s];
@@ -98,7 +98,7 @@ static struct problem problem_make(const struct setting *setting)
     return problem;
 }
 
-static void problem_free(struct problem *problem)
+static void problem_free(struct attention_problem *problem)
 {
     for (int s = 0; s < N_SEQUENCES; s++) {
         free(problem->keys[s]);
@@ -109,7 +109,7 @@ static void problem_free(struct problem *problem)
 }
 
 // How a problem is computed: none of it may show in the result.
-struct way {
+struct attention_way {
     enum cpu_level level;
     int n_threads;
     int32_t page_positions; // 0: the setting's
@@ -124,10 +124,10 @@ struct bench_pages {
 
 // Pages in a scattered order; every position of every page was used before, by something that was not a
 // number.
-static void pages_fill(struct bench_pages *filled, const struct problem *problem,
+static void pages_fill(struct bench_pages *filled, const struct attention_problem *problem,
                        const struct cpu_kernels *kernels, int32_t page_positions)
 {
-    const struct setting *setting = &problem->setting;
+    const struct attention_setting *setting = &problem->setting;
     int32_t n_pages = N_PAGES_SPARE;
     for (int s = 0; s < N_SEQUENCES; s++)
         n_pages += (lengths[s] + page_positions - 1) / page_positions;
@@ -157,7 +157,7 @@ static void pages_fill(struct bench_pages *filled, const struct problem *problem
     }
 }
 
-static size_t out_floats(const struct setting *setting)
+static size_t out_floats(const struct attention_setting *setting)
 {
     size_t n = 0;
     for (int s = 0; s < N_SEQUENCES; s++)
@@ -166,9 +166,9 @@ static size_t out_floats(const struct setting *setting)
 }
 
 // Rows of all sequences, in order, each sequence's last `wanted`.
-static float *problem_compute(const struct problem *problem, struct way way)
+static float *problem_compute(const struct attention_problem *problem, struct attention_way way)
 {
-    const struct setting *setting = &problem->setting;
+    const struct attention_setting *setting = &problem->setting;
     struct cpu_kernels kernels;
     cpu_kernels_init(&kernels, way.level);
     struct pool *pool;
@@ -253,10 +253,10 @@ static void round_row(float *out, const float *x, int32_t n, enum rounding round
     }
 }
 
-static void reference_row(const struct problem *problem, enum rounding rounding, int s, int32_t position,
-                          int32_t head, double *out)
+static void reference_row(const struct attention_problem *problem, enum rounding rounding, int s,
+                          int32_t position, int32_t head, double *out)
 {
-    const struct setting *setting = &problem->setting;
+    const struct attention_setting *setting = &problem->setting;
     int32_t kv_head = head / (setting->n_heads / setting->n_kv_heads);
     const float *q = problem->queries[s] + (position * setting->n_heads + head) * setting->key_dim;
     int32_t begin = setting->window > 0 && position >= setting->window ? position - setting->window + 1 : 0;
@@ -307,9 +307,10 @@ struct distance {
     double worst, squares, norm; // the largest error, squares of errors and of the reference
 };
 
-static struct distance distance_of(const struct problem *problem, const float *out, enum rounding rounding)
+static struct distance distance_of(const struct attention_problem *problem, const float *out,
+                                   enum rounding rounding)
 {
-    const struct setting *setting = &problem->setting;
+    const struct attention_setting *setting = &problem->setting;
     struct distance distance = {0};
     int64_t at = 0;
     for (int s = 0; s < N_SEQUENCES; s++)
@@ -335,8 +336,8 @@ static struct distance distance_of(const struct problem *problem, const float *o
 static void plain_c_is_near_double_arithmetic(void **state)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
-        struct problem problem = problem_make(&settings[i]);
-        float *out = problem_compute(&problem, (struct way){CPU_PLAIN, 1, 0, 100, true});
+        struct attention_problem problem = problem_make(&settings[i]);
+        float *out = problem_compute(&problem, (struct attention_way){CPU_PLAIN, 1, 0, 100, true});
         double worst = distance_of(&problem, out, AS_STORED).worst;
         // Values are at most 1. A score's error shifts its weight: in float32 about 2^-24 of the largest
         // score a dimension. With integers a query's are off by up to 1 / 92,600 of its norm each and
@@ -356,8 +357,8 @@ static void integers_are_nearer_to_exact_arithmetic_than_binary16_items(void **s
     for (int i = 0; i < N_SETTINGS; i++) {
         if (settings[i].type != KV_F16)
             continue;
-        struct problem problem = problem_make(&settings[i]);
-        float *out = problem_compute(&problem, (struct way){CPU_AVX512, 2, 0, 100, true});
+        struct attention_problem problem = problem_make(&settings[i]);
+        float *out = problem_compute(&problem, (struct attention_way){CPU_AVX512, 2, 0, 100, true});
         double integers = sqrt(distance_of(&problem, out, NOT_AT_ALL).squares);
         double halves = sqrt(distance_of(&problem, NULL, NOT_AT_ALL).squares);
         // One item far above its neighbors takes their digits, but binary16 is off by as much in that one.
@@ -377,8 +378,8 @@ static void bytes_are_near_exact_arithmetic(void **state)
     for (int i = 0; i < N_SETTINGS; i++) {
         if (settings[i].type != KV_Q8_0 || settings[i].outlier != 0.0f)
             continue;
-        struct problem problem = problem_make(&settings[i]);
-        float *out = problem_compute(&problem, (struct way){CPU_AVX512, 2, 0, 100, true});
+        struct attention_problem problem = problem_make(&settings[i]);
+        float *out = problem_compute(&problem, (struct attention_way){CPU_AVX512, 2, 0, 100, true});
         struct distance bytes = distance_of(&problem, out, NOT_AT_ALL);
         double nmse = bytes.squares / bytes.norm;
         print_message("%s: nmse %.2g\n", settings[i].name, nmse);
@@ -392,10 +393,11 @@ static void bytes_are_near_exact_arithmetic(void **state)
 static void every_level_gives_the_bytes_of_plain_c(void **state)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
-        struct problem problem = problem_make(&settings[i]);
-        float *plain = problem_compute(&problem, (struct way){CPU_PLAIN, 1, 0, 100, true});
+        struct attention_problem problem = problem_make(&settings[i]);
+        float *plain = problem_compute(&problem, (struct attention_way){CPU_PLAIN, 1, 0, 100, true});
         for (int level = CPU_PLAIN + 1; level < CPU_LEVEL_COUNT; level++) {
-            float *out = problem_compute(&problem, (struct way){(enum cpu_level)level, 1, 0, 100, true});
+            float *out =
+                problem_compute(&problem, (struct attention_way){(enum cpu_level)level, 1, 0, 100, true});
             assert_same_bytes(plain, out, out_floats(&settings[i]), settings[i].name);
             free(out);
         }
@@ -406,15 +408,15 @@ static void every_level_gives_the_bytes_of_plain_c(void **state)
 
 static void threads_cuts_pages_and_company_leave_the_bytes_alone(void **state)
 {
-    static const struct way ways[] = {
+    static const struct attention_way ways[] = {
         {CPU_AVX512, 2, 0, 100, true}, {CPU_AVX512, 1, 0, 1, false},   {CPU_AVX512, 2, 0, 1, true},
         {CPU_AVX512, 3, 0, 7, true},   {CPU_AVX512, 8, 0, 1, false},   {CPU_AVX512, 8, 0, 100, false},
         {CPU_AVX512, 1, 16, 13, true}, {CPU_AVX512, 4, 256, 31, true}, {CPU_AVX2, 5, 128, 9, false},
         {CPU_PLAIN, 2, 64, 17, true},
     };
     for (int i = 0; i < N_SETTINGS; i++) {
-        struct problem problem = problem_make(&settings[i]);
-        float *whole = problem_compute(&problem, (struct way){CPU_AVX512, 1, 0, 100, true});
+        struct attention_problem problem = problem_make(&settings[i]);
+        float *whole = problem_compute(&problem, (struct attention_way){CPU_AVX512, 1, 0, 100, true});
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
             float *out = problem_compute(&problem, ways[w]);
             assert_same_bytes(whole, out, out_floats(&settings[i]), settings[i].name);
@@ -430,9 +432,9 @@ static void worst_case_inputs_give_the_same_bytes(void **state)
     static const float awkward[] = {INFINITY, -INFINITY, 1e38f, -1e38f,   1e-40f,
                                     -1e-45f,  0.0f,      -0.0f, 65504.0f, NAN};
     for (int round = 0; round < 10; round++) {
-        struct setting setting = settings[round % 4];
+        struct attention_setting setting = settings[round % 4];
         setting.softcap = round % 3 == 2 ? 5.0f : 0.0f;
-        struct problem problem = problem_make(&setting);
+        struct attention_problem problem = problem_make(&setting);
         for (int s = 0; s < N_SEQUENCES; s++)
             for (int i = 0; i < 40; i++) {
                 size_t at = random_bits(&seed) % (size_t)(lengths[s] * setting.n_kv_heads * setting.key_dim);
@@ -442,9 +444,10 @@ static void worst_case_inputs_give_the_same_bytes(void **state)
                 float *target = round % 2 ? problem.keys[s] : problem.values[s];
                 target[at] = item;
             }
-        float *plain = problem_compute(&problem, (struct way){CPU_PLAIN, 1, 0, 100, true});
+        float *plain = problem_compute(&problem, (struct attention_way){CPU_PLAIN, 1, 0, 100, true});
         for (int level = CPU_PLAIN + 1; level < CPU_LEVEL_COUNT; level++) {
-            float *out = problem_compute(&problem, (struct way){(enum cpu_level)level, 2, 0, 5, true});
+            float *out =
+                problem_compute(&problem, (struct attention_way){(enum cpu_level)level, 2, 0, 5, true});
             assert_same_bytes(plain, out, out_floats(&setting), "awkward");
             free(out);
         }
@@ -476,8 +479,8 @@ static uint64_t position_seed(int s, int32_t position)
 }
 
 // All rows in one call; with shared block tables, or with every sequence's own copy of the pages.
-static float *sharers_compute(const struct setting *setting, enum cpu_level level, int n_threads, bool shared,
-                              size_t *n_floats)
+static float *sharers_compute(const struct attention_setting *setting, enum cpu_level level, int n_threads,
+                              bool shared, size_t *n_floats)
 {
     struct cpu_kernels kernels;
     cpu_kernels_init(&kernels, level);
@@ -562,7 +565,7 @@ static void linear_biases_follow_the_paper(void **state)
 
 // --- Benchmark ---
 
-struct shape {
+struct bench_shape {
     const char *name;
     int32_t n_heads, n_kv_heads, dim, n_sequences, n_rows, context, n_shared;
     enum kv_type type;
@@ -571,7 +574,7 @@ struct shape {
 enum { PAGE = 32 };
 
 // Block tables [n_sequences, context / PAGE], pages interleaved as batches leave them, the shared ones first.
-static int32_t *bench_tables(const struct shape *shape, int32_t n_sequences)
+static int32_t *bench_tables(const struct bench_shape *shape, int32_t n_sequences)
 {
     int32_t n_each = shape->context / PAGE, n_pages = n_sequences * n_each;
     int32_t *tables = malloc((size_t)n_pages * sizeof *tables);
@@ -584,7 +587,8 @@ static int32_t *bench_tables(const struct shape *shape, int32_t n_sequences)
     return tables;
 }
 
-static void bench_shape(const struct shape *shape, enum cpu_level level, int n_threads, double *seconds_plain)
+static void bench_shape(const struct bench_shape *shape, enum cpu_level level, int n_threads,
+                        double *seconds_plain)
 {
     struct cpu_kernels kernels;
     cpu_kernels_init(&kernels, level);
@@ -651,9 +655,9 @@ static void bench_shape(const struct shape *shape, enum cpu_level level, int n_t
 }
 
 // Only shapes whose name holds `filter`.
-static int bench(const char *filter)
+static int run_bench(const char *filter)
 {
-    static const struct shape shapes[] = {
+    static const struct bench_shape shapes[] = {
         {"decode 16 x 2048, 32/4 heads of 64", 32, 4, 64, 16, 1, 2048, 0, KV_F16},
         {"decode 16 x 2048, 32/4 heads of 64, q8_0", 32, 4, 64, 16, 1, 2048, 0, KV_Q8_0},
         {"decode 16 x 128, 32/4 heads of 64", 32, 4, 64, 16, 1, 128, 0, KV_F16},
@@ -685,7 +689,7 @@ static int bench(const char *filter)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--bench") == 0)
-        return bench(argc > 2 ? argv[2] : "");
+        return run_bench(argc > 2 ? argv[2] : "");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_c_is_near_double_arithmetic),
         cmocka_unit_test(integers_are_nearer_to_exact_arithmetic_than_binary16_items),

@@ -2,15 +2,12 @@
 #pragma once
 
 #include "engine/machine.h"
-
-#include <time.h>
+#include "schemas/clock.h"
 
 // One thread's own processor time, so that what else runs on the machine counts less; else the wall clock.
 static inline double bench_seconds(int n_threads)
 {
-    struct timespec now;
-    clock_gettime(n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return 1e-9 * (double)(n_threads == 1 ? clock_thread_ns() : clock_ns());
 }
 
 static inline int bench_n_threads(void)

@@ -1,6 +1,7 @@
 // Gathered output rows: the logits of allowed tokens have the bits of the whole product, for every type of
 // weights, whatever is computed beside them in the step.
 #include "engine/cpu/state.h"
+#include "tests/assert_ok.h"
 #include "tests/kernel/product_data.h"
 
 #include <setjmp.h>
@@ -12,14 +13,8 @@
 
 enum { N_ROWS = 23, N_INPUTS = 256, N_VOCAB = 5003, N_WORDS = (N_VOCAB + 31) / 32 };
 
-static void must(enum status status, const struct error *error)
-{
-    if (status != STATUS_OK)
-        fail_msg("%s", error->text);
-}
-
 // A step of one token a sequence, each with an output.
-struct made {
+struct made_output_step {
     int32_t tokens[N_ROWS], positions[N_ROWS], rows[N_ROWS];
     struct step_sequence sequences[N_ROWS];
     struct sample_request samples[N_ROWS];
@@ -44,7 +39,7 @@ static void fill_mask(uint32_t *mask, int kind, uint64_t *state)
     }
 }
 
-static void make_step(struct made *made, int32_t n_rows, int mixture, uint64_t *state)
+static void make_step(struct made_output_step *made, int32_t n_rows, int mixture, uint64_t *state)
 {
     for (int32_t i = 0; i < n_rows; i++) {
         int kind = mixture == 0   ? 6
@@ -67,31 +62,31 @@ static void make_step(struct made *made, int32_t n_rows, int mixture, uint64_t *
                                .samples = made->samples};
 }
 
-struct machine {
+struct output_bench {
     struct pool *pool;
     struct backend *backend;
     struct weight *weight, *bias;
     struct matrix *x, *x_copy, *whole, *gathered;
 };
 
-static struct machine machine_make(enum cpu_level level, const struct tensor *tensor,
-                                   const struct tensor *bias)
+static struct output_bench machine_make(enum cpu_level level, const struct tensor *tensor,
+                                        const struct tensor *bias)
 {
-    struct machine m;
+    struct output_bench m;
     struct error error;
-    must(pool_create(&m.pool, 2, &error), &error);
-    must(cpu_backend_create(&m.backend, m.pool, level, &error), &error);
+    assert_ok(pool_create(&m.pool, 2, &error), &error);
+    assert_ok(cpu_backend_create(&m.backend, m.pool, level, &error), &error);
     const struct backend_device *device = &m.backend->device;
-    must(device->weight_create(m.backend, tensor, WEIGHT_PRODUCT, &m.weight, &error), &error);
-    must(device->weight_create(m.backend, bias, WEIGHT_VECTOR, &m.bias, &error), &error);
-    must(device->matrix_create(m.backend, N_ROWS, N_INPUTS, &m.x, &error), &error);
-    must(device->matrix_create(m.backend, N_ROWS, N_INPUTS, &m.x_copy, &error), &error);
-    must(device->matrix_create(m.backend, N_ROWS, N_VOCAB, &m.whole, &error), &error);
-    must(device->matrix_create(m.backend, N_ROWS, N_VOCAB, &m.gathered, &error), &error);
+    assert_ok(device->weight_create(m.backend, tensor, WEIGHT_PRODUCT, &m.weight, &error), &error);
+    assert_ok(device->weight_create(m.backend, bias, WEIGHT_VECTOR, &m.bias, &error), &error);
+    assert_ok(device->matrix_create(m.backend, N_ROWS, N_INPUTS, &m.x, &error), &error);
+    assert_ok(device->matrix_create(m.backend, N_ROWS, N_INPUTS, &m.x_copy, &error), &error);
+    assert_ok(device->matrix_create(m.backend, N_ROWS, N_VOCAB, &m.whole, &error), &error);
+    assert_ok(device->matrix_create(m.backend, N_ROWS, N_VOCAB, &m.gathered, &error), &error);
     return m;
 }
 
-static void machine_finish(struct machine *m)
+static void machine_finish(struct output_bench *m)
 {
     const struct backend_device *device = &m->backend->device;
     struct matrix *matrices[] = {m->x, m->x_copy, m->whole, m->gathered};
@@ -103,7 +98,7 @@ static void machine_finish(struct machine *m)
     pool_destroy(m->pool);
 }
 
-static void compare_logits(const struct machine *m, const struct made *made)
+static void compare_logits(const struct output_bench *m, const struct made_output_step *made)
 {
     const struct cpu_backend *backend = cpu_backend_of(m->backend);
     for (int32_t output = 0; output < made->step.n_outputs; output++) {
@@ -116,7 +111,7 @@ static void compare_logits(const struct machine *m, const struct made *made)
     }
 }
 
-static int64_t count_stale(const struct machine *m, int32_t n_rows)
+static int64_t count_stale(const struct output_bench *m, int32_t n_rows)
 {
     int64_t n = 0;
     for (int32_t row = 0; row < n_rows; row++)
@@ -127,11 +122,11 @@ static int64_t count_stale(const struct machine *m, int32_t n_rows)
 
 static void check_steps(enum cpu_level level, enum tensor_type type, uint64_t *state)
 {
-    static struct made made;
+    static struct made_output_step made;
     struct tensor tensor = product_tensor(type, N_VOCAB, N_INPUTS, FILL_RANDOM, state);
     struct tensor bias = product_tensor(TENSOR_F32, 1, N_VOCAB, FILL_RANDOM, state);
     bias.n_dims = 1;
-    struct machine m = machine_make(level, &tensor, &bias);
+    struct output_bench m = machine_make(level, &tensor, &bias);
     struct error error;
     for (int trial = 0; trial < 6; trial++) {
         int32_t n_rows = trial < 3 ? trial + 1 : 1 + (int32_t)random_below(state, N_ROWS);
@@ -152,7 +147,7 @@ static void check_steps(enum cpu_level level, enum tensor_type type, uint64_t *s
             assert_int_equal(count_stale(&m, n_rows), 0);
         else if (trial % 3 == 2) // no output is whole: at most a panel a token, of each row of a group
             assert_true(count_stale(&m, n_rows) > 0);
-        must(m.backend->operations.end(m.backend, NULL, &error), &error);
+        assert_ok(m.backend->operations.end(m.backend, NULL, &error), &error);
     }
     machine_finish(&m);
     free((void *)(uintptr_t)tensor.data);

@@ -96,13 +96,13 @@ static void attend(enum cpu_level level, enum kv_type type, int32_t n_dims, floa
     pages_finish(&pages);
 }
 
-static float same(int32_t position)
+static float same_value(int32_t position)
 {
     (void)position;
     return 0.5f;
 }
 
-static float large(int32_t position)
+static float large_value(int32_t position)
 {
     return position % 2 ? 30.0f : -30.0f;
 }
@@ -120,7 +120,7 @@ static void sums_of_equal_values_under_equal_weights_do_not_overflow(void **stat
     for (size_t l = 0; l < 2 * sizeof levels / sizeof *levels; l++)
         for (int32_t n_dims = 1; n_dims <= DIMS_MAX; n_dims *= 2) {
             float out[DIMS_MAX];
-            attend(levels[l / 2], integer_types[l % 2], n_dims, same, same, out);
+            attend(levels[l / 2], integer_types[l % 2], n_dims, same_value, same_value, out);
             for (int32_t d = 0; d < n_dims; d++)
                 assert_true(fabsf(out[d] - 0.5f) < 1e-3f);
         }
@@ -133,7 +133,7 @@ static void products_of_keys_along_the_query_do_not_overflow(void **state)
     for (size_t l = 0; l < 2 * sizeof levels / sizeof *levels; l++)
         for (int32_t n_dims = 1; n_dims <= DIMS_MAX; n_dims *= 2) {
             float out[DIMS_MAX];
-            attend(levels[l / 2], integer_types[l % 2], n_dims, large, by_sign, out);
+            attend(levels[l / 2], integer_types[l % 2], n_dims, large_value, by_sign, out);
             for (int32_t d = 0; d < n_dims; d++)
                 assert_true(fabsf(out[d] - 7.0f) < 1e-2f);
         }

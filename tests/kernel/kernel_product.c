@@ -62,8 +62,8 @@ static struct packed *pack(const struct tensor *tensor)
     return packed;
 }
 
-static struct prepared prepare(const struct product_level *level, const float *x, int32_t n_rows,
-                               int32_t n_inputs, unsigned forms)
+static struct prepared prepare_rows(const struct product_level *level, const float *x, int32_t n_rows,
+                                    int32_t n_inputs, unsigned forms)
 {
     struct prepared prepared;
     struct error error = {0};
@@ -114,7 +114,7 @@ static void plain_product_is_within_its_error_bound_of_exact_arithmetic(void **u
         struct tensor tensor = product_tensor(*type, OUTPUTS, n_inputs, FILL_RANDOM, &state);
         struct packed *packed = pack(&tensor);
         float *x = x_create(n_inputs, X_RANDOM, &state);
-        struct prepared prepared = prepare(&levels[0], x, ROWS, n_inputs, packed_form(packed));
+        struct prepared prepared = prepare_rows(&levels[0], x, ROWS, n_inputs, packed_form(packed));
         float y[ROWS][OUTPUTS];
         struct product_task task = {packed, NULL, y[0], OUTPUTS};
         product_run(&levels[0].kernels, pool, &task, 1, &prepared);
@@ -158,7 +158,7 @@ static void compare_levels(enum tensor_type type, int32_t n_outputs, int32_t n_i
         for (int l = 0; l < PRODUCT_LEVELS; l++) {
             if (!levels[l].present || !levels[l].kernels.product[type])
                 continue;
-            struct prepared prepared = prepare(&levels[l], x, *n_rows, n_inputs, packed_form(packed));
+            struct prepared prepared = prepare_rows(&levels[l], x, *n_rows, n_inputs, packed_form(packed));
             float *out = l == 0 ? expected : y;
             for (size_t i = 0; i < y_items; i++)
                 out[i] = 12345.0f;
@@ -277,7 +277,7 @@ static void row_does_not_depend_on_the_other_rows_or_the_threads(void **unused)
                 continue;
             for (int r = 0; r < ROWS_MAX; r++) {
                 struct prepared one =
-                    prepare(&levels[l], x + r * (INPUTS + PADDING), 1, INPUTS, packed_form(packed));
+                    prepare_rows(&levels[l], x + r * (INPUTS + PADDING), 1, INPUTS, packed_form(packed));
                 struct product_task task = {packed, NULL, alone + r * OUTPUTS, OUTPUTS};
                 product_run(&levels[l].kernels, pool, &task, 1, &one);
                 prepared_finish(&one);
@@ -286,7 +286,7 @@ static void row_does_not_depend_on_the_other_rows_or_the_threads(void **unused)
                 struct pool *threads;
                 struct error error = {0};
                 assert_int_equal(pool_create(&threads, n_threads, &error), STATUS_OK);
-                struct prepared all = prepare(&levels[l], x, ROWS_MAX, INPUTS, packed_form(packed));
+                struct prepared all = prepare_rows(&levels[l], x, ROWS_MAX, INPUTS, packed_form(packed));
                 struct product_task task = {packed, NULL, together, OUTPUTS};
                 product_run(&levels[l].kernels, threads, &task, 1, &all);
                 assert_memory_equal(together, alone, ROWS_MAX * OUTPUTS * sizeof *alone);
@@ -320,7 +320,7 @@ static void group_of_products_is_each_product_by_itself(void **unused)
             tasks[t] = (struct product_task){pack(&tensors[t]), NULL, y[t], outputs[t]};
             forms |= packed_form(tasks[t].weight);
         }
-        struct prepared prepared = prepare(&levels[l], x, ROWS, INPUTS, forms);
+        struct prepared prepared = prepare_rows(&levels[l], x, ROWS, INPUTS, forms);
         product_run(&levels[l].kernels, pool, tasks, PRODUCT_TASKS_MAX, &prepared);
         for (int t = 0; t < PRODUCT_TASKS_MAX; t++) {
             struct product_task task = tasks[t];
@@ -375,7 +375,7 @@ static void type_without_kernels_is_computed_as_halves(void **unused)
         rounded.size_bytes = sizeof halves;
         struct packed *a = pack(&tensor), *b = pack(&rounded);
         float *x = x_create(INPUTS, X_RANDOM, &state);
-        struct prepared prepared = prepare(&levels[0], x, 3, INPUTS, PRODUCT_FLOATS);
+        struct prepared prepared = prepare_rows(&levels[0], x, 3, INPUTS, PRODUCT_FLOATS);
         float y[2][3 * OUTPUTS];
         assert_int_equal(packed_bytes(a), packed_bytes(b));
         struct product_task task_a = {a, NULL, y[0], OUTPUTS}, task_b = {b, NULL, y[1], OUTPUTS};
@@ -437,7 +437,7 @@ static void weights_stand_apart_from_page_borders_and_are_zero(void **unused)
     assert_null(memory_stack_take(&memory, SIZE_MAX / 2));
 }
 
-static int forget(void **unused)
+static int free_buffers(void **unused)
 {
     memory_stack_finish(&memory);
     return 0;
@@ -453,18 +453,18 @@ int main(int argc, char **argv)
     if (pool_create(&pool, 1, &error) != STATUS_OK)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(plain_product_is_within_its_error_bound_of_exact_arithmetic, forget),
-        cmocka_unit_test_teardown(quantizing_gives_plain_c_s_bytes, forget),
-        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_number_of_rows, forget),
-        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_shape, forget),
-        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_worst_case_values, forget),
-        cmocka_unit_test_teardown(row_does_not_depend_on_the_other_rows_or_the_threads, forget),
-        cmocka_unit_test_teardown(group_of_products_is_each_product_by_itself, forget),
-        cmocka_unit_test_teardown(packed_weight_is_at_most_a_twentieth_larger_than_the_file_s, forget),
-        cmocka_unit_test_teardown(type_without_kernels_is_computed_as_halves, forget),
-        cmocka_unit_test_teardown(type_without_arithmetic_is_refused_by_name, forget),
-        cmocka_unit_test_teardown(row_that_is_no_whole_number_of_blocks_is_refused, forget),
-        cmocka_unit_test_teardown(weights_stand_apart_from_page_borders_and_are_zero, forget),
+        cmocka_unit_test_teardown(plain_product_is_within_its_error_bound_of_exact_arithmetic, free_buffers),
+        cmocka_unit_test_teardown(quantizing_gives_plain_c_s_bytes, free_buffers),
+        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_number_of_rows, free_buffers),
+        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_shape, free_buffers),
+        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_worst_case_values, free_buffers),
+        cmocka_unit_test_teardown(row_does_not_depend_on_the_other_rows_or_the_threads, free_buffers),
+        cmocka_unit_test_teardown(group_of_products_is_each_product_by_itself, free_buffers),
+        cmocka_unit_test_teardown(packed_weight_is_at_most_a_twentieth_larger_than_the_file_s, free_buffers),
+        cmocka_unit_test_teardown(type_without_kernels_is_computed_as_halves, free_buffers),
+        cmocka_unit_test_teardown(type_without_arithmetic_is_refused_by_name, free_buffers),
+        cmocka_unit_test_teardown(row_that_is_no_whole_number_of_blocks_is_refused, free_buffers),
+        cmocka_unit_test_teardown(weights_stand_apart_from_page_borders_and_are_zero, free_buffers),
     };
     for (int l = 0; l < PRODUCT_LEVELS; l++)
         if (!levels[l].present)

@@ -29,7 +29,7 @@ struct rows {
 };
 
 // One call of a kernel on n items at x + offset; what it wrote is compared.
-struct call {
+struct row_call {
     const char *name;
     void (*run)(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset);
     bool rotates; // n is the rotated dimensions of HEAD_DIM
@@ -126,7 +126,7 @@ static void run_i16(const struct row_kernels *kernels, struct rows *rows, int32_
         rows->out[offset + i] = items[i];
 }
 
-static const struct call calls[] = {
+static const struct row_call calls[] = {
     {"norm_rms", run_norm_rms, false},
     {"norm_rms in place", run_norm_rms_in_place, false},
     {"norm_layer", run_norm_layer, false},
@@ -187,8 +187,8 @@ static void assert_same_rows(const struct rows *a, const struct rows *b, const c
 
 static struct rows plain_rows, fast_rows;
 
-static void compare(const struct call *call, const struct row_kernels *fast, const struct rows *input,
-                    int32_t n, int offset)
+static void compare_call(const struct row_call *call, const struct row_kernels *fast,
+                         const struct rows *input, int32_t n, int offset)
 {
     struct cpu_kernels plain;
     cpu_kernels_init(&plain, CPU_PLAIN);
@@ -209,9 +209,9 @@ static void every_level_gives_the_bytes_of_plain_c(void **state)
             rows_fill(&input, (uint64_t)c, 8);
             int32_t n_max = calls[c].rotates ? HEAD_DIM : 67;
             for (int32_t n = calls[c].rotates ? 2 : 1; n <= n_max; n += calls[c].rotates ? 2 : 1)
-                compare(&calls[c], &fast.rows, &input, n, n % 17);
+                compare_call(&calls[c], &fast.rows, &input, n, n % 17);
             for (int32_t n = 1000; n <= ITEMS_MAX - 16 && !calls[c].rotates; n += 1157)
-                compare(&calls[c], &fast.rows, &input, n, n % 5);
+                compare_call(&calls[c], &fast.rows, &input, n, n % 5);
         }
     }
 }
@@ -236,7 +236,7 @@ static void worst_case_inputs_give_the_same_bytes(void **state)
                     input.x[i] = awkward[(round < n_awkward ? round : i + round) % n_awkward];
                     input.y[i + 1] = awkward[(i + round) % n_awkward];
                 }
-                compare(&calls[c], &fast.rows, &input, n, 0);
+                compare_call(&calls[c], &fast.rows, &input, n, 0);
             }
     }
 }
@@ -259,7 +259,7 @@ static void every_float_goes_the_same_way_through_exp_and_half(void **state)
             for (int c = 0; c < N_CALLS; c++)
                 if (calls[c].run == run_silu || calls[c].run == run_gelu || calls[c].run == run_gelu_half ||
                     calls[c].run == run_f16 || calls[c].run == run_i16 || calls[c].run == run_scale_cap)
-                    compare(&calls[c], &fast[level].rows, &input, n, 0);
+                    compare_call(&calls[c], &fast[level].rows, &input, n, 0);
     }
 }
 
@@ -474,7 +474,7 @@ static void norms_softmax_and_rotations_are_near_double_arithmetic(void **state)
 
 // --- Benchmark ---
 
-static int bench(void)
+static int run_bench(void)
 {
     static struct rows rows;
     printf("%-24s %12s %12s %12s\n", "2048 items (rope: 64 of 112 x 3)", "plain", "avx2", "avx512");
@@ -509,7 +509,7 @@ static int bench(void)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--bench") == 0)
-        return bench();
+        return run_bench();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_level_gives_the_bytes_of_plain_c),
         cmocka_unit_test(worst_case_inputs_give_the_same_bytes),

@@ -67,7 +67,7 @@ __attribute__((target("avx512f"))) static __m512i bfloat_ones(void)
 SPIN(spin_bfloat_avx512, "avx512f,avx512bf16", __m512i, _mm512_setzero_si512(), bfloat_ones(), BFLOAT_SUMS)
 #endif
 
-struct reading {
+struct weight_reading {
     const uint8_t *bytes;
     size_t n_bytes; // of one task
     uint64_t sums[64];
@@ -76,7 +76,7 @@ struct reading {
 // One word of each line: the whole line is loaded.
 static void read_memory(void *context, int index, int thread)
 {
-    struct reading *reading = context;
+    struct weight_reading *reading = context;
     const uint8_t *bytes = reading->bytes + (size_t)index * reading->n_bytes;
     uint64_t sum = 0;
     for (size_t i = 0; i < reading->n_bytes; i += 64) {
@@ -119,7 +119,7 @@ static struct limits measure_limits(struct pool *pool, const struct product_leve
     }
 #endif
     enum { TASKS = 64 };
-    struct reading reading = {.n_bytes = 4 << 20};
+    struct weight_reading reading = {.n_bytes = 4 << 20};
     uint8_t *bytes = aligned_alloc(2 << 20, TASKS * reading.n_bytes); // in huge pages, as weights
     madvise(bytes, TASKS * reading.n_bytes, MADV_HUGEPAGE);
     memset(bytes, 1, TASKS * reading.n_bytes);

@@ -205,7 +205,7 @@ static bool begins_sentence(struct text text, bool finished)
     return found;
 }
 
-static bool spells(struct text text, int kind, bool finished)
+static bool is_spelled(struct text text, int kind, bool finished)
 {
     size_t i = 0;
     if (kind == 0)
@@ -241,7 +241,7 @@ static void check_constrained(const struct job *job, struct text *alone)
     for (int32_t c = 0; c < job->result.n_choices; c++) {
         struct text text = job->result.choices[c].text, *expected = &alone[number * 3 + c];
         if (kind < 3 || kind == 4)
-            assert_true(spells(text, kind, job->result.choices[c].finish_reason == FINISH_STOP));
+            assert_true(is_spelled(text, kind, job->result.choices[c].finish_reason == FINISH_STOP));
         if (!expected->data)
             *expected = (struct text){memcpy(malloc(text.size + 1), text.data ? text.data : "", text.size),
                                       text.size};

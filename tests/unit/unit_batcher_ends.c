@@ -107,8 +107,8 @@ static void a_cancellation_spares_what_was_submitted_after_it(void **state)
         const char *id;
         int64_t created, written;
         bool spared;
-    } cases[] = {{"told", 1000, 2000, false},
-                 {"told-later", 1001, 500, true},
+    } cases[] = {{"created", 1000, 2000, false},
+                 {"created-later", 1001, 500, true},
                  {"unknown", 0, 0, false},
                  {"written", 0, 1000, false},
                  {"written-later", 0, 1001, true}};
@@ -222,21 +222,21 @@ static void a_result_of_more_values_than_can_be_read_fails_its_job(void **state)
     }
 }
 
-static int64_t told_s; // what the batcher's clock says
+static int64_t now_s; // of the batcher's clock
 
-static int64_t told_us(void)
+static int64_t now_us(void)
 {
-    return told_s * 1000000;
+    return now_s * 1000000;
 }
 
 static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(void **state)
 {
     (void)state;
-    told_s = 1000;
+    now_s = 1000;
     struct bench bench = bench_open_at(
         (struct batch_limits){
             .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16},
-        told_us);
+        now_us);
     int32_t tokens[40];
     for (int32_t i = 0; i < 40; i++)
         tokens[i] = 20 + i;
@@ -262,19 +262,19 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
     assert_int_equal(bench.finished.n_jobs, 2);
     assert_true(text_equals_string(bench.finished.first->job_id, "late"));
     assert_true(text_equals_string(bench.finished.last->job_id, "empty"));
-    told_s = 1001;
+    now_s = 1001;
     int64_t n_steps = fake_model_steps(bench.model);
     assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
     assert_int_equal(bench.finished.n_jobs, 3);
     assert_int_equal(fake_model_steps(bench.model), n_steps + 1);
-    told_s = 1002;
+    now_s = 1002;
     assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
     assert_int_equal(bench.finished.n_jobs, 4);
     for (const struct job *job = bench.finished.first; job; job = job->next) {
         assert_int_equal(job->result.status, RESULT_FAILED);
         assert_int_equal(job->result.error.code, ERROR_DEADLINE);
     }
-    told_s = 4999;
+    now_s = 4999;
     run_to_end(&bench);
     assert_int_equal(bench.finished.n_jobs, 5);
     check_answer(bench.finished.last);

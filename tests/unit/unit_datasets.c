@@ -29,7 +29,7 @@ static void answers_of_two_models_are_not_mixed(void **state)
                  *second = open_worker_of("model=b kv=q8_0 grammar=x", "");
     submit(first, "d", 0, 4);
     struct claims claims = claim(first, "", 1);
-    finish(first, &claims);
+    finish_claims(first, &claims);
     drop(&claims);
     assert_int_equal(try_claim(second, "", &claims), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "dataset d "));
@@ -51,7 +51,7 @@ static void a_finished_dataset_is_checked_where_it_is_named(void **state)
     struct store *first = open_worker_of("model=a", ""), *second = open_worker_of("model=b", "");
     submit(first, "d", 0, 1);
     struct claims claims = claim(first, "", 1);
-    finish(first, &claims);
+    finish_claims(first, &claims);
     drop(&claims);
     assert_int_equal(store_check_arithmetic(second, TEXT(""), false, &error), STATUS_OK);
     assert_int_equal(store_check_arithmetic(second, TEXT("d"), false, &error), STATUS_REFUSE);
@@ -85,7 +85,7 @@ static void a_worker_that_does_not_know_its_arithmetic_is_not_refused(void **sta
     struct store *first = open_worker_of("model=a", ""), *second = open_worker_of(NULL, "");
     submit(first, "d", 0, 2);
     struct claims claims = claim(first, "", 1), others;
-    finish(first, &claims);
+    finish_claims(first, &claims);
     assert_int_equal(try_claim(second, "", &others), STATUS_OK);
     assert_int_equal(others.n, 1);
     drop(&claims);
@@ -167,7 +167,7 @@ static void workers_beyond_the_newest_are_not_counted(void **state)
 static void finish_all(struct store *store)
 {
     struct claims claims = claim(store, "", 10);
-    assert_int_equal(finish(store, &claims), claims.n);
+    assert_int_equal(finish_claims(store, &claims), claims.n);
     drop(&claims);
 }
 
@@ -184,7 +184,7 @@ static void answers_that_come_after_an_incomplete_collection_are_kept(void **sta
     struct store *store = open_store(true);
     submit(store, "d", 0, 2);
     struct claims claims = claim(store, "", 1);
-    assert_int_equal(finish(store, &claims), 1);
+    assert_int_equal(finish_claims(store, &claims), 1);
     drop(&claims);
     assert_int_equal(store_collected(store, TEXT("d"), &error), STATUS_OK); // one answer is missing
     finish_all(store);
@@ -227,7 +227,7 @@ static void finish_as(struct store *store, const char *dataset, size_t n, enum r
         if (how == RESULT_FAILED)
             (void)error_set(&claims.jobs[i]->result.error, STATUS_REJECT, ERROR_LOGITS_NAN, "nan");
     }
-    assert_int_equal(finish(store, &claims), n);
+    assert_int_equal(finish_claims(store, &claims), n);
     drop(&claims);
 }
 
@@ -289,7 +289,7 @@ static void a_new_model_answers_all_jobs_again_when_it_is_asked_for(void **state
     struct claims claims = claim(first, "", 1);
     assert_int_equal(store_check_arithmetic(second, TEXT("d"), true, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "stop the workers"));
-    finish(first, &claims);
+    finish_claims(first, &claims);
     drop(&claims);
     assert_int_equal(store_worker_stop(first, &error), STATUS_OK);
     assert_int_equal(store_check_arithmetic(second, TEXT("d"), true, &error), STATUS_OK);
@@ -314,8 +314,8 @@ static void a_dataset_is_deleted_and_its_ids_are_not_used_again(void **state)
     struct claims others = claim(store, "d", 2);
     for (size_t i = 0; i < others.n; i++)
         assert_in_range(others.jobs[i]->source.offset, 5, 7);
-    assert_int_equal(finish(store, &claims), 0); // what the worker still computed is dropped
-    assert_int_equal(finish(store, &others), others.n);
+    assert_int_equal(finish_claims(store, &claims), 0); // what the worker still computed is dropped
+    assert_int_equal(finish_claims(store, &others), others.n);
     assert_int_equal(progress_of(store, "keep").submitted, 1);
     drop(&claims);
     drop(&others);
@@ -335,7 +335,7 @@ static void a_dataset_is_renamed_with_all_that_is_known_of_it(void **state)
     submit(store, "taken", 0, 1);
     struct claims claims = claim(store, "d", 1);
     assert_int_equal(store_dataset_rename(other, TEXT("d"), TEXT("e"), &error), STATUS_REFUSE);
-    finish(store, &claims);
+    finish_claims(store, &claims);
     drop(&claims);
     assert_int_equal(store_dataset_rename(other, TEXT("d"), TEXT("taken"), &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "there already"));

@@ -3,6 +3,7 @@
 #include "engine/file/dequantize.h"
 #include "engine/file/tensor.h"
 #include "schemas/hash.h"
+#include "tests/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,21 +16,14 @@
 
 enum { N_BLOCKS = 3, BLOCK_BYTES_MAX = 292, ITEMS_MAX = 256 };
 
-// Numerical Recipes' generator and not tests/random.h: the hashes below are of its blocks.
-static uint32_t random_state;
-
-static unsigned random_below(unsigned limit)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % limit;
-}
+static uint64_t random_state;
 
 // A normal half of either sign, at most 2 in size; `value` is what it means.
 static void put_random_half(uint8_t *bytes, float *value)
 {
-    unsigned exponent = 1 + random_below(15);
-    unsigned mantissa = random_below(1024);
-    unsigned sign = random_below(2);
+    unsigned exponent = 1 + random_below(&random_state, 15);
+    unsigned mantissa = random_below(&random_state, 1024);
+    unsigned sign = random_below(&random_state, 2);
     unsigned half = sign << 15 | exponent << 10 | mantissa;
     bytes[0] = (uint8_t)half;
     bytes[1] = (uint8_t)(half >> 8);
@@ -46,7 +40,7 @@ static void pack_q4_0(uint8_t *block, float *items)
     float d;
     put_random_half(block, &d);
     for (int i = 0; i < 32; i++) {
-        unsigned q = random_below(16);
+        unsigned q = random_below(&random_state, 16);
         put_nibble32(block + 2, i, q);
         items[i] = ((float)q - 8.0f) * d;
     }
@@ -58,7 +52,7 @@ static void pack_q4_1(uint8_t *block, float *items)
     put_random_half(block, &d);
     put_random_half(block + 2, &m);
     for (int i = 0; i < 32; i++) {
-        unsigned q = random_below(16);
+        unsigned q = random_below(&random_state, 16);
         put_nibble32(block + 4, i, q);
         float product = (float)q * d;
         items[i] = product + m;
@@ -70,7 +64,7 @@ static void pack_q5_0(uint8_t *block, float *items)
     float d;
     put_random_half(block, &d);
     for (int i = 0; i < 32; i++) {
-        unsigned q = random_below(32);
+        unsigned q = random_below(&random_state, 32);
         block[2 + i / 8] |= (uint8_t)((q >> 4) << i % 8);
         put_nibble32(block + 6, i, q & 15);
         items[i] = ((float)q - 16.0f) * d;
@@ -83,7 +77,7 @@ static void pack_q5_1(uint8_t *block, float *items)
     put_random_half(block, &d);
     put_random_half(block + 2, &m);
     for (int i = 0; i < 32; i++) {
-        unsigned q = random_below(32);
+        unsigned q = random_below(&random_state, 32);
         block[4 + i / 8] |= (uint8_t)((q >> 4) << i % 8);
         put_nibble32(block + 8, i, q & 15);
         float product = (float)q * d;
@@ -96,7 +90,7 @@ static void pack_q8_0(uint8_t *block, float *items)
     float d;
     put_random_half(block, &d);
     for (int i = 0; i < 32; i++) {
-        int q = (int)random_below(256) - 128;
+        int q = (int)random_below(&random_state, 256) - 128;
         block[2 + i] = (uint8_t)q;
         items[i] = (float)q * d;
     }
@@ -109,7 +103,7 @@ static void pack_iq4_nl(uint8_t *block, float *items)
     float d;
     put_random_half(block, &d);
     for (int i = 0; i < 32; i++) {
-        unsigned q = random_below(16);
+        unsigned q = random_below(&random_state, 16);
         put_nibble32(block + 2, i, q);
         items[i] = nonlinear[q] * d;
     }
@@ -118,10 +112,10 @@ static void pack_iq4_nl(uint8_t *block, float *items)
 static void pack_mxfp4(uint8_t *block, float *items)
 {
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-    int exponent = (int)random_below(255);
+    int exponent = (int)random_below(&random_state, 255);
     block[0] = (uint8_t)exponent;
     for (int i = 0; i < 32; i++) {
-        unsigned q = random_below(16);
+        unsigned q = random_below(&random_state, 16);
         put_nibble32(block + 1, i, q);
         // q 8 is -0 in E2M1 and +0 in ggml; tests compare values.
         items[i] = ldexpf(e2m1[q & 7], exponent - 127) * (q & 8 ? -1.0f : 1.0f);
@@ -140,10 +134,10 @@ static void pack_q2_k(uint8_t *block, float *items)
     put_random_half(block + 80, &d);
     put_random_half(block + 82, &d_minimum);
     for (int group = 0; group < 16; group++) {
-        unsigned scale = random_below(16), minimum = random_below(16);
+        unsigned scale = random_below(&random_state, 16), minimum = random_below(&random_state, 16);
         block[group] = (uint8_t)(scale | minimum << 4);
         for (int i = group * 16; i < group * 16 + 16; i++) {
-            unsigned q = random_below(4);
+            unsigned q = random_below(&random_state, 4);
             put_two_bits(block + 16, i, q);
             float a = d * (float)scale, b = d_minimum * (float)minimum;
             float product = a * (float)q;
@@ -157,11 +151,11 @@ static void pack_q3_k(uint8_t *block, float *items)
     float d;
     put_random_half(block + 108, &d);
     for (int group = 0; group < 16; group++) {
-        unsigned scale = random_below(64);
+        unsigned scale = random_below(&random_state, 64);
         block[96 + group % 8] |= (uint8_t)((scale & 15) << (group < 8 ? 0 : 4));
         block[104 + group % 4] |= (uint8_t)((scale >> 4) << (group / 4 * 2));
         for (int i = group * 16; i < group * 16 + 16; i++) {
-            unsigned q = random_below(8);
+            unsigned q = random_below(&random_state, 8);
             put_two_bits(block + 32, i, q & 3);
             block[i % 32] |= (uint8_t)((q >> 2) << i / 32);
             float a = d * ((float)scale - 32.0f);
@@ -174,8 +168,8 @@ static void pack_q3_k(uint8_t *block, float *items)
 static void pack_k_scales(uint8_t *packed, unsigned scales[8], unsigned minima[8])
 {
     for (int s = 0; s < 8; s++) {
-        scales[s] = random_below(64);
-        minima[s] = random_below(64);
+        scales[s] = random_below(&random_state, 64);
+        minima[s] = random_below(&random_state, 64);
         if (s < 4) {
             packed[s] |= (uint8_t)scales[s];
             packed[s + 4] |= (uint8_t)minima[s];
@@ -195,7 +189,7 @@ static void pack_q4_or_q5_k(uint8_t *block, float *items, bool five_bits)
     put_random_half(block + 2, &d_minimum);
     pack_k_scales(block + 4, scales, minima);
     for (int i = 0; i < 256; i++) {
-        unsigned q = random_below(five_bits ? 32 : 16);
+        unsigned q = random_below(&random_state, five_bits ? 32 : 16);
         int sub = i / 32;
         block[(five_bits ? 48 : 16) + i / 64 * 32 + i % 32] |= (uint8_t)((q & 15) << (sub % 2 * 4));
         if (five_bits)
@@ -221,10 +215,10 @@ static void pack_q6_k(uint8_t *block, float *items)
     float d;
     put_random_half(block + 208, &d);
     for (int group = 0; group < 16; group++) {
-        int scale = (int)random_below(256) - 128;
+        int scale = (int)random_below(&random_state, 256) - 128;
         block[192 + group] = (uint8_t)scale;
         for (int i = group * 16; i < group * 16 + 16; i++) {
-            unsigned q = random_below(64);
+            unsigned q = random_below(&random_state, 64);
             int half = i / 128, r = i % 128;
             block[half * 64 + r % 64] |= (uint8_t)((q & 15) << (r < 64 ? 0 : 4));
             block[128 + half * 32 + r % 32] |= (uint8_t)((q >> 4) << (r / 32 * 2));
@@ -239,11 +233,11 @@ static void pack_iq4_xs(uint8_t *block, float *items)
     float d;
     put_random_half(block, &d);
     for (int sub = 0; sub < 8; sub++) {
-        unsigned scale = random_below(64);
+        unsigned scale = random_below(&random_state, 64);
         block[4 + sub / 2] |= (uint8_t)((scale & 15) << (sub % 2 * 4));
         block[2 + sub / 4] |= (uint8_t)((scale >> 4) << (sub % 4 * 2));
         for (int i = 0; i < 32; i++) {
-            unsigned q = random_below(16);
+            unsigned q = random_below(&random_state, 16);
             put_nibble32(block + 8 + sub * 16, i, q);
             float a = d * ((float)scale - 32.0f);
             items[sub * 32 + i] = a * nonlinear[q];
@@ -285,8 +279,8 @@ static void packed_blocks_widen_to_the_format_s_floats(void **state)
     }
 }
 
-// Types of codebooks: what the reference (ggml's dequantize_row_*) makes of GOLDEN_BLOCKS blocks of random
-// bytes, as a hash of its floats. `half_byte` is the byte with the upper exponent bits of d: d stays finite.
+// Types of codebooks: what the reference (ggml's dequantize_row_*) makes of GOLDEN_BLOCKS blocks of bytes of
+// Numerical Recipes' generator, as a hash of its floats. `half_byte` is the byte with the upper exponent bits of d: d stays finite.
 enum { GOLDEN_BLOCKS = 1000 };
 
 static const struct {
@@ -306,12 +300,12 @@ static void random_blocks_widen_to_what_the_reference_gives(void **state)
     for (size_t g = 0; g < sizeof golden / sizeof *golden; g++) {
         const struct tensor_traits *traits = tensor_traits(golden[g].type);
         uint64_t hash = 0;
-        random_state = 1;
+        uint32_t golden_state = 1;
         for (int n = 0; n < GOLDEN_BLOCKS; n++) {
             uint8_t block[BLOCK_BYTES_MAX];
             float items[ITEMS_MAX];
             for (uint32_t i = 0; i < traits->block_bytes; i++)
-                block[i] = (uint8_t)random_below(256);
+                block[i] = (uint8_t)((golden_state = golden_state * 1664525u + 1013904223u) >> 8);
             block[golden[g].half_byte] &= 0xBF;
             traits->dequantize(block, items, ITEMS_MAX);
             hash = hash_bytes(items, sizeof items, hash);
@@ -332,7 +326,7 @@ static void several_blocks_widen_as_each_alone(void **state)
         float together[N_BLOCKS * ITEMS_MAX], alone[ITEMS_MAX];
         random_state = 1;
         for (size_t i = 0; i < N_BLOCKS * traits->block_bytes; i++)
-            blocks[i] = (uint8_t)random_below(256);
+            blocks[i] = (uint8_t)random_below(&random_state, 256);
         traits->dequantize(blocks, together, (size_t)N_BLOCKS * traits->block_items);
         for (size_t n = 0; n < N_BLOCKS; n++) {
             traits->dequantize(blocks + n * traits->block_bytes, alone, traits->block_items);

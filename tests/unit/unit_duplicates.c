@@ -34,7 +34,7 @@ static struct job *greedy(const char *id)
     return make_job(id, "\"prompt\":\"p\",\"temperature\":0");
 }
 
-static void answer(struct job *job)
+static void answer_job(struct job *job)
 {
     static struct choice choice = {.text = TEXT("an answer"), .finish_reason = FINISH_STOP, .n_tokens = 3};
     job->result.status = RESULT_DONE;
@@ -188,7 +188,7 @@ static void an_equal_request_waits_and_is_answered_under_its_own_name(void **sta
     assert_int_equal(duplicates_take(&duplicates, third, NULL), DUPLICATE_FOLLOWS);
     assert_int_equal(duplicates_take(&duplicates, other, NULL), DUPLICATE_NONE);
     assert_int_equal(duplicates.n_followers, 2);
-    answer(leader);
+    answer_job(leader);
     duplicates_answer(&duplicates, leader, &finished, &compute);
     assert_int_equal(duplicates.n_followers, 0);
     assert_int_equal(compute.n_jobs, 0);
@@ -251,7 +251,7 @@ static void a_suspect_takes_an_answer_but_is_not_waited_for(void **state)
     suspect->source.crashes = again->source.crashes = 2;
     assert_int_equal(duplicates_take(&duplicates, suspect, NULL), DUPLICATE_NONE);
     assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
-    answer(leader);
+    answer_job(leader);
     assert_int_equal(duplicates_take(&duplicates, again, NULL), DUPLICATE_ANSWERED);
     job_destroy(suspect);
     job_destroy(leader);
@@ -277,7 +277,7 @@ static void after_a_cancelled_or_late_leader_the_next_one_leads(void **state)
         assert_true(compute.n_jobs == 1 && finished.n_jobs == 0 && duplicates.n_followers == 1);
         duplicates_leave(&duplicates, leader, &finished); // committed; it leads no longer
         assert_int_equal(finished.n_jobs, 0);
-        answer(second);
+        answer_job(second);
         duplicates_answer(&duplicates, second, &finished, &compute);
         assert_list(&finished, "c ");
         assert_list(&compute, "b ");

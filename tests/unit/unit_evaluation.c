@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static void add(struct evaluation *evaluation, const char *gold, const char *answer, int n)
+static void add_answers(struct evaluation *evaluation, const char *gold, const char *answer, int n)
 {
     struct error error;
     for (int i = 0; i < n; i++)
@@ -18,11 +18,11 @@ static void figures_follow_from_the_matrix(void **state)
     struct error error;
     struct buffer out = {0};
     assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-    add(&evaluation, "yes", "yes", 20);
-    add(&evaluation, "yes", "no", 5);
-    add(&evaluation, "no", "yes", 10);
-    add(&evaluation, "no", "no", 15);
-    add(&evaluation, "", "no", 7); // no gold label
+    add_answers(&evaluation, "yes", "yes", 20);
+    add_answers(&evaluation, "yes", "no", 5);
+    add_answers(&evaluation, "no", "yes", 10);
+    add_answers(&evaluation, "no", "no", 15);
+    add_answers(&evaluation, "", "no", 7); // no gold label
     assert_int_equal(evaluation.n_rows, 50);
     assert_float_equal(evaluation_accuracy(&evaluation), 0.7, 1e-12);
     // by chance 0.5 * 0.6 + 0.5 * 0.4 of the rows agree
@@ -42,8 +42,8 @@ static void a_row_without_an_answer_is_of_a_class_of_its_own(void **state)
     struct evaluation evaluation;
     struct error error;
     assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-    add(&evaluation, "a", "", 1);
-    add(&evaluation, "a", "a", 1);
+    add_answers(&evaluation, "a", "", 1);
+    add_answers(&evaluation, "a", "a", 1);
     assert_true(text_equals_string(evaluation_class_name(&evaluation, 1), EVALUATION_NO_ANSWER));
     assert_float_equal(evaluation_of_class(&evaluation, 0).recall, 0.5, 1e-12);
     assert_float_equal(evaluation_of_class(&evaluation, 1).f1, 0, 1e-12);
@@ -57,8 +57,8 @@ static void no_gold_label_equals_a_missing_answer(void **state)
         struct evaluation evaluation;
         struct error error;
         assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-        add(&evaluation, labels[i], "", 1);
-        add(&evaluation, "a", "a", 1);
+        add_answers(&evaluation, labels[i], "", 1);
+        add_answers(&evaluation, "a", "a", 1);
         assert_float_equal(evaluation_accuracy(&evaluation), 0.5, 1e-12);
         assert_int_equal(evaluation.n_classes, 3);
         evaluation_close(&evaluation);
@@ -71,9 +71,10 @@ static void columns_are_aligned_by_what_a_terminal_shows(void **state)
     struct error error;
     struct buffer out = {0};
     assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-    add(&evaluation, "aaaaaaaaaa\u00e4b", "b", 1); // 11 columns end within the second byte's character
-    add(&evaluation, "Entt\u00e4uschung", "\u4e00\u4e8c\u4e09\u56db\u4e94\u516d", 2);
-    add(&evaluation, "e\u0301", "b", 3);
+    add_answers(&evaluation, "aaaaaaaaaa\u00e4b", "b",
+                1); // 11 columns end within the second byte's character
+    add_answers(&evaluation, "Entt\u00e4uschung", "\u4e00\u4e8c\u4e09\u56db\u4e94\u516d", 2);
+    add_answers(&evaluation, "e\u0301", "b", 3);
     evaluation_write(&evaluation, &out);
     assert_true(utf8_valid(out.data, out.size));
     const char *matrix = strstr(out.data, "answers in columns\n");
@@ -104,7 +105,7 @@ static void an_empty_or_uniform_matrix_divides_by_nothing(void **state)
     assert_string_equal(out.data,
                         "rows with a gold label: 0\naccuracy: undefined\nCohen's kappa: undefined\n");
     buffer_clear(&out);
-    add(&evaluation, "a", "a", 3);
+    add_answers(&evaluation, "a", "a", 3);
     assert_true(isnan(evaluation_kappa(&evaluation)));
     evaluation_write(&evaluation, &out);
     buffer_add_byte(&out, '\0');
@@ -121,7 +122,7 @@ static void classes_are_as_many_as_their_limit(void **state)
     assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
     for (int i = 0; i < EVALUATION_CLASSES_MAX; i++) {
         snprintf(name, sizeof name, "%d", i);
-        add(&evaluation, name, name, 1);
+        add_answers(&evaluation, name, name, 1);
     }
     assert_int_equal(evaluation_add(&evaluation, TEXT("other"), TEXT("0"), &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);

@@ -57,7 +57,7 @@ static void attach(void)
     exporter_attach(exporter, &transport, &view);
 }
 
-static void ask(const char *path)
+static void ask_exporter(const char *path)
 {
     const char *address = http_address(exporter->http);
     struct sockaddr_in to = {.sin_family = AF_INET,
@@ -77,7 +77,7 @@ static void ask(const char *path)
 
 static void assert_answer(const char *path, const char *status, const char *text)
 {
-    ask(path);
+    ask_exporter(path);
     if (!strstr(answer, status) || !strstr(answer, text))
         fail_msg("%s: expected %s and %s, got %s", path, status, text, answer);
 }
@@ -171,7 +171,7 @@ static void *ask_again_and_again(void *context)
     (void)context;
     static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/"};
     for (int i = 0; i < 40; i++)
-        ask(paths[i % 4]);
+        ask_exporter(paths[i % 4]);
     atomic_store(&asked_all, true);
     return NULL;
 }

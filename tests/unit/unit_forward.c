@@ -16,7 +16,7 @@
 enum { N_VOCAB = 320, PAGE_POSITIONS = 16, N_PAGES = 64, ROWS_MAX = 512, POISON = 17 };
 
 // One model on one backend.
-struct bench {
+struct forward_bench {
     char directory[64], path[96];
     struct model *model;
     struct pool *pool;
@@ -29,7 +29,7 @@ struct bench {
 
 static bool note_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
-    struct bench *bench = context;
+    struct forward_bench *bench = context;
     assert_true(done_bytes >= bench->done_bytes && done_bytes <= total_bytes);
     bench->done_bytes = done_bytes;
     bench->total_bytes = total_bytes;
@@ -43,10 +43,10 @@ static const struct forward_limits usual_limits = {.n_tokens_max = ROWS_MAX,
                                                    .n_pages = N_PAGES,
                                                    .kv_type = KV_F16};
 
-static void bench_init(struct bench *bench, const struct model_recipe *recipe)
+static void bench_init(struct forward_bench *bench, const struct model_recipe *recipe)
 {
     struct error error = {0};
-    *bench = (struct bench){0};
+    *bench = (struct forward_bench){0};
     make_directory(bench->directory);
     snprintf(bench->path, sizeof bench->path, "%s/model.gguf", bench->directory);
     make_model(bench->path, recipe);
@@ -58,7 +58,7 @@ static void bench_init(struct bench *bench, const struct model_recipe *recipe)
         bench->pages[i] = i;
 }
 
-static void bench_load(struct bench *bench)
+static void bench_load(struct forward_bench *bench)
 {
     struct error error = {0};
     assert_int_equal(forward_create(&bench->forward, bench->model, bench->backend, &usual_limits,
@@ -66,7 +66,7 @@ static void bench_load(struct bench *bench)
                      STATUS_OK);
 }
 
-static void bench_finish(struct bench *bench)
+static void bench_finish(struct forward_bench *bench)
 {
     forward_destroy(bench->forward);
     bench->backend->device.destroy(bench->backend);
@@ -77,7 +77,7 @@ static void bench_finish(struct bench *bench)
 
 // One sequence's ids [first, first + n) from the pages that begin at `page`; outputs of the last `n_outputs`
 // rows.
-static void run_part(struct bench *bench, const int32_t *ids, int32_t first, int32_t n, int32_t page,
+static void run_part(struct forward_bench *bench, const int32_t *ids, int32_t first, int32_t n, int32_t page,
                      int32_t n_outputs, float *logits)
 {
     struct error error = {0};
@@ -104,7 +104,7 @@ static void a_prompt_computed_without_outputs_leaves_the_same_pages(void **state
     (void)state;
     static const char *const families[] = {"llama", "gemma2", "phi2", "qwen2moe", "gpt2"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
-        struct bench bench;
+        struct forward_bench bench;
         int32_t ids[50];
         static float whole[50 * N_VOCAB], last[N_VOCAB];
         for (int i = 0; i < 50; i++)
@@ -124,7 +124,7 @@ static void a_prompt_computed_without_outputs_leaves_the_same_pages(void **state
 static void rows_that_are_stored_already_are_computed_and_not_stored(void **state)
 {
     (void)state;
-    struct bench bench;
+    struct forward_bench bench;
     int32_t ids[50], others[50];
     static float whole[50 * N_VOCAB], again[30 * N_VOCAB], last[N_VOCAB];
     for (int i = 0; i < 50; i++) {
@@ -149,7 +149,7 @@ static void loading_tells_its_progress_up_to_all_bytes(void **state)
     (void)state;
     struct model_recipe recipes[] = {{.seed = 1}, {.seed = 1, .tied = true}};
     for (int i = 0; i < 2; i++) {
-        struct bench bench;
+        struct forward_bench bench;
         bench_init(&bench, &recipes[i]);
         bench_load(&bench);
         assert_int_equal(bench.total_bytes, model_weight_bytes(bench.model));
@@ -168,7 +168,7 @@ static void loading_ends_where_progress_says_so(void **state)
 {
     (void)state;
     int n_calls = 0;
-    struct bench bench;
+    struct forward_bench bench;
     struct error error;
     bench_init(&bench, &(struct model_recipe){.seed = 1});
     assert_int_equal(forward_create(&bench.forward, bench.model, bench.backend, &usual_limits, stop_half_way,
@@ -180,10 +180,10 @@ static void loading_ends_where_progress_says_so(void **state)
     bench_finish(&bench);
 }
 
-static void memory_is_foretold(void **state)
+static void memory_is_counted_before_it_is_allocated(void **state)
 {
     (void)state;
-    struct bench bench;
+    struct forward_bench bench;
     bench_init(&bench, &(struct model_recipe){.seed = 1});
     // 2 layers x 16 positions x 2 key-value heads x (16 + 16) items; in 16 bits, with the scales of keys and
     // of values
@@ -198,7 +198,7 @@ static void memory_is_foretold(void **state)
 }
 
 // Two sequences in one step: `ids` of 8 each, the last rows drawn.
-static void run_pair(struct bench *bench, const int32_t ids[2][8], const struct sampling *sampling,
+static void run_pair(struct forward_bench *bench, const int32_t ids[2][8], const struct sampling *sampling,
                      struct sample_result results[2], float *logits)
 {
     struct error error = {0};
@@ -230,7 +230,7 @@ static const int32_t pair_ids[2][8] = {{1, 2, 3, 4, 5, 6, 7, 8}, {9, 10, 11, 12,
 static void a_draw_in_a_step_is_the_samplers_draw_from_its_logits(void **state)
 {
     (void)state;
-    struct bench bench;
+    struct forward_bench bench;
     struct error error;
     struct sampler *sampler;
     struct sample_result results[2], expected;
@@ -263,7 +263,7 @@ static void a_poisoned_sequence_gets_no_token_and_harms_no_other(void **state)
     (void)state;
     static const char *const families[] = {"llama", "qwen2moe", "gpt2", "phi2"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
-        struct bench bench;
+        struct forward_bench bench;
         struct sample_result results[2];
         static float healthy[2 * N_VOCAB], poisoned[2 * N_VOCAB];
         struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
@@ -287,7 +287,7 @@ static void a_poisoned_sequence_gets_no_token_and_harms_no_other(void **state)
 }
 
 // Two sequences of the same ids in one step; which of them have long_context.
-static void run_contexts(struct bench *bench, const bool lengthened[2], float logits[2 * N_VOCAB])
+static void run_contexts(struct forward_bench *bench, const bool lengthened[2], float logits[2 * N_VOCAB])
 {
     struct error error = {0};
     int32_t tokens[16], positions[16], rows[] = {7, 15};
@@ -313,7 +313,7 @@ static void run_contexts(struct bench *bench, const bool lengthened[2], float lo
 static void rope_factors_of_a_long_context_are_those_of_its_sequence_alone(void **state)
 {
     (void)state;
-    struct bench bench;
+    struct forward_bench bench;
     static float logits[2][2][2 * N_VOCAB];
     size_t bytes = N_VOCAB * sizeof(float);
     bench_init(&bench, &(struct model_recipe){.family = "phi3", .seed = 3, .larger = true});
@@ -335,7 +335,7 @@ static void evaluate_cuts_long_texts_without_a_trace(void **state)
     (void)state;
     enum { LONG = LOGITS_CHUNK_TOKENS + 44 };
     static float whole[LONG * N_VOCAB], part[LOGITS_CHUNK_TOKENS * N_VOCAB];
-    struct bench bench;
+    struct forward_bench bench;
     struct error error = {0};
     int32_t ids[LONG];
     for (int i = 0; i < LONG; i++)
@@ -356,7 +356,7 @@ static void evaluate_rejects_what_does_not_fit_the_model(void **state)
 {
     (void)state;
     static float logits[8 * N_VOCAB];
-    struct bench bench;
+    struct forward_bench bench;
     struct error error = {0};
     int32_t ids[9] = {0};
     bench_init(&bench, &(struct model_recipe){.seed = 6, .n_context = 8});
@@ -387,7 +387,7 @@ int main(void)
         cmocka_unit_test(rows_that_are_stored_already_are_computed_and_not_stored),
         cmocka_unit_test(loading_tells_its_progress_up_to_all_bytes),
         cmocka_unit_test(loading_ends_where_progress_says_so),
-        cmocka_unit_test(memory_is_foretold),
+        cmocka_unit_test(memory_is_counted_before_it_is_allocated),
         cmocka_unit_test(a_draw_in_a_step_is_the_samplers_draw_from_its_logits),
         cmocka_unit_test(a_poisoned_sequence_gets_no_token_and_harms_no_other),
         cmocka_unit_test(rope_factors_of_a_long_context_are_those_of_its_sequence_alone),

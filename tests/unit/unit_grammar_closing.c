@@ -65,7 +65,7 @@ static struct grammar *compile(const char *source)
     return grammar;
 }
 
-static uint32_t draw(const uint32_t *mask, uint64_t *random)
+static uint32_t draw_token(const uint32_t *mask, uint64_t *random)
 {
     uint32_t allowed[N_TOKENS], n = 0;
     for (uint32_t i = 0; i < N_TOKENS; i++)
@@ -77,7 +77,7 @@ static uint32_t draw(const uint32_t *mask, uint64_t *random)
 }
 
 // Draws up to n_left tokens. Whether the text was ended before.
-static bool run(struct matcher *matcher, uint32_t n_left, uint64_t *random)
+static bool draw_answer(struct matcher *matcher, uint32_t n_left, uint64_t *random)
 {
     uint32_t mask[(N_TOKENS + 31) / 32], n_tokens;
     struct error error;
@@ -86,7 +86,7 @@ static bool run(struct matcher *matcher, uint32_t n_left, uint64_t *random)
         assert_int_equal(matcher_tokens_to_end(matcher, &n_tokens, &error), STATUS_OK);
         assert_true(n_tokens <= n_left);
         assert_int_equal(matcher_mask_within(matcher, n_left, mask, &error), STATUS_OK);
-        uint32_t token = draw(mask, random);
+        uint32_t token = draw_token(mask, random);
         if (token == END)
             return true;
         assert_int_equal(matcher_accept_token(matcher, token, &accepted, &error), STATUS_OK);
@@ -136,7 +136,7 @@ static void texts_are_complete_when_their_tokens_are_used_up(void **state)
                 assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
                 assert_int_equal(matcher_tokens_to_end(&matcher, &shortest, &error), STATUS_OK);
                 uint32_t n_left = shortest + (turn < 10 ? 0 : (uint32_t)turn / 2);
-                bool has_ended = run(&matcher, n_left, &random);
+                bool has_ended = draw_answer(&matcher, n_left, &random);
                 assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
                 if (!may_end && !has_ended)
                     fail_msg("%s: %.*s is not complete", cases[i].source, (int)matcher.bytes.size,

@@ -277,7 +277,7 @@ static const struct dialect_case cases[] = {
     {"\\B", {"a"}, "0", "0"},
 };
 
-static void check(const struct dialect_case *one, enum pattern_dialect dialect, const char *expected)
+static void check_case(const struct dialect_case *one, enum pattern_dialect dialect, const char *expected)
 {
     struct expressions *pool = expressions_create(NULL);
     struct error error = {0};
@@ -298,13 +298,13 @@ static void check(const struct dialect_case *one, enum pattern_dialect dialect, 
 static void a_regex_is_as_python_has_it_or_refused(void **state)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check(&cases[i], PATTERN_WHOLE, cases[i].whole);
+        check_case(&cases[i], PATTERN_WHOLE, cases[i].whole);
 }
 
 static void a_schemas_pattern_is_as_ecma_262_has_it_or_refused(void **state)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check(&cases[i], PATTERN_SEARCH, cases[i].search);
+        check_case(&cases[i], PATTERN_SEARCH, cases[i].search);
 }
 
 int main(void)

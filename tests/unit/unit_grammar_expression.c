@@ -51,7 +51,7 @@ enum { PARTS = 9, TEXT_MAX = 5 };
 // enumeration: bit i of language[] is the i-th text in the order of length, then of letters.
 enum { N_TEXTS = 1 + 3 + 9 + 27 + 81 + 243 };
 
-struct sample {
+struct expression_sample {
     uint32_t id;
     bool language[N_TEXTS];
 };
@@ -81,7 +81,7 @@ static int text_index(const int *letters, int length)
 
 static uint64_t random_state;
 
-static void concat_languages(const struct sample *a, const struct sample *b, bool *out)
+static void concat_languages(const struct expression_sample *a, const struct expression_sample *b, bool *out)
 {
     bool result[N_TEXTS] = {0};
     for (int text = 0; text < N_TEXTS; text++) {
@@ -93,10 +93,10 @@ static void concat_languages(const struct sample *a, const struct sample *b, boo
     memcpy(out, result, sizeof result);
 }
 
-static struct sample repeat_sample(struct expressions *pool, const struct sample *a, unsigned min,
-                                   unsigned max)
+static struct expression_sample repeat_sample(struct expressions *pool, const struct expression_sample *a,
+                                              unsigned min, unsigned max)
 {
-    struct sample power = {.language = {true}}, out = {0};
+    struct expression_sample power = {.language = {true}}, out = {0};
     for (unsigned n = 0; n <= (max == EXPRESSION_UNBOUNDED ? min + TEXT_MAX : max); n++) {
         for (int i = 0; i < N_TEXTS && n >= min; i++)
             out.language[i] |= power.language[i];
@@ -106,18 +106,19 @@ static struct sample repeat_sample(struct expressions *pool, const struct sample
     return out;
 }
 
-static struct sample random_letter(struct expressions *pool)
+static struct expression_sample random_letter(struct expressions *pool)
 {
     static const char *const letters[] = {"a", "b", "\xC3\xA9", ""};
     unsigned which = random_below(&random_state, 4);
-    struct sample sample = {.id = expression_literal(pool, text_from_string(letters[which]))};
+    struct expression_sample sample = {.id = expression_literal(pool, text_from_string(letters[which]))};
     sample.language[which == 3 ? 0 : 1 + which] = true;
     return sample;
 }
 
-static struct sample combine(struct expressions *pool, const struct sample *a, const struct sample *b)
+static struct expression_sample combine(struct expressions *pool, const struct expression_sample *a,
+                                        const struct expression_sample *b)
 {
-    struct sample out = {0};
+    struct expression_sample out = {0};
     unsigned min = random_below(&random_state, 3);
     switch (random_below(&random_state, 6)) {
     case 0:
@@ -151,12 +152,12 @@ static void derivatives_match_what_enumeration_finds(void **state)
     for (unsigned seed = 0; seed < 300; seed++) {
         random_state = seed;
         struct expressions *pool = expressions_create(NULL);
-        struct sample parts[PARTS];
+        struct expression_sample parts[PARTS];
         for (int i = 0; i < PARTS; i++)
             parts[i] = i < 4 ? random_letter(pool)
                              : combine(pool, &parts[random_below(&random_state, i)],
                                        &parts[random_below(&random_state, i)]);
-        const struct sample *sample = &parts[PARTS - 1];
+        const struct expression_sample *sample = &parts[PARTS - 1];
         bool any = false;
         for (int text = 0; text < N_TEXTS; text++) {
             static const char *const letters[] = {"a", "b", "\xC3\xA9"};

@@ -69,7 +69,8 @@ static const struct source_case cases[] = {
     {grammar_compile_regex, "^(yes|no)\\.$", {"yes.", "no."}, {"yes", "no.\n"}},
 };
 
-static void create(const struct source_case *of, struct grammar **grammar, struct recognizer **recognizer)
+static void create_grammar(const struct source_case *of, struct grammar **grammar,
+                           struct recognizer **recognizer)
 {
     struct error error;
     if (of->compile(grammar, text_from_string(of->source), NULL, &error) != STATUS_OK)
@@ -77,7 +78,7 @@ static void create(const struct source_case *of, struct grammar **grammar, struc
     assert_int_equal(recognizer_create(recognizer, *grammar, NULL, &error), STATUS_OK);
 }
 
-static bool accepts(struct recognizer *recognizer, const char *text)
+static bool accepts_text(struct recognizer *recognizer, const char *text)
 {
     struct matcher matcher;
     struct error error;
@@ -95,12 +96,12 @@ static void sources_match_what_they_say(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct grammar *grammar;
         struct recognizer *recognizer;
-        create(&cases[i], &grammar, &recognizer);
+        create_grammar(&cases[i], &grammar, &recognizer);
         for (size_t k = 0; k < 6 && cases[i].matches[k]; k++)
-            if (!accepts(recognizer, cases[i].matches[k]))
+            if (!accepts_text(recognizer, cases[i].matches[k]))
                 fail_msg("%s should match '%s'", cases[i].source, cases[i].matches[k]);
         for (size_t k = 0; k < 6 && cases[i].others[k]; k++)
-            if (accepts(recognizer, cases[i].others[k]))
+            if (accepts_text(recognizer, cases[i].others[k]))
                 fail_msg("%s should not match '%s'", cases[i].source, cases[i].others[k]);
         recognizer_destroy(recognizer);
         grammar_destroy(grammar);
@@ -168,10 +169,10 @@ static void choices_are_taken_whole(void **state)
     struct error error;
     assert_int_equal(grammar_compile_choice(&grammar, choices, 4, NULL, &error), STATUS_OK);
     assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
-    assert_true(accepts(recognizer, "neg") && accepts(recognizer, "negative") &&
-                accepts(recognizer, "\xC3\xA9"));
-    assert_false(accepts(recognizer, "nega") || accepts(recognizer, "") ||
-                 accepts(recognizer, "negpositive"));
+    assert_true(accepts_text(recognizer, "neg") && accepts_text(recognizer, "negative") &&
+                accepts_text(recognizer, "\xC3\xA9"));
+    assert_false(accepts_text(recognizer, "nega") || accepts_text(recognizer, "") ||
+                 accepts_text(recognizer, "negpositive"));
     recognizer_destroy(recognizer);
     grammar_destroy(grammar);
     assert_int_equal(grammar_compile_choice(&grammar, choices, 0, NULL, &error), STATUS_REJECT);

@@ -1,6 +1,7 @@
 // The work of masks: bounded for one mask and for one answer, the same whatever a recognizer has built.
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/recognizer.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,14 +18,14 @@ static const char ambiguous[] = "root ::= s*\ns ::= (\"a\" | \"b\" | [a-c] | [b-
 
 enum { N_LETTERS = 26, N_TOKENS = N_LETTERS * (N_LETTERS + 1), TEXT_BYTES = 64 };
 
-struct bench {
+struct grammar_bench {
     struct grammar *grammar;
     struct grammar_vocabulary *vocabulary;
     struct recognizer *recognizer;
 };
 
 // Tokens are all words of one letter and of two.
-static void bench_init(struct bench *bench, const char *gbnf, const struct grammar_limits *limits)
+static void bench_init(struct grammar_bench *bench, const char *gbnf, const struct grammar_limits *limits)
 {
     static char words[N_TOKENS][2];
     struct text tokens[N_TOKENS];
@@ -42,7 +43,7 @@ static void bench_init(struct bench *bench, const char *gbnf, const struct gramm
                      STATUS_OK);
 }
 
-static void bench_finish(struct bench *bench)
+static void bench_finish(struct grammar_bench *bench)
 {
     recognizer_destroy(bench->recognizer);
     grammar_destroy(bench->grammar);
@@ -57,7 +58,7 @@ struct end {
 
 // Takes the text letter by letter, with a mask before each. `forgets`: the recognizer starts over before
 // every other.
-static struct end answer(struct bench *bench, const char *text, bool forgets)
+static struct end match_text(struct grammar_bench *bench, const char *text, bool forgets)
 {
     uint32_t mask[(N_TOKENS + 31) / 32];
     struct matcher matcher;
@@ -81,12 +82,10 @@ static struct end answer(struct bench *bench, const char *text, bool forgets)
     return end;
 }
 
-static void spell(char *text, unsigned seed)
+static void spell(char *text, uint64_t seed)
 {
-    for (size_t i = 0; i < TEXT_BYTES; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        text[i] = (char)('a' + (seed >> 16) % N_LETTERS);
-    }
+    for (size_t i = 0; i < TEXT_BYTES; i++)
+        text[i] = (char)('a' + random_below(&seed, N_LETTERS));
     text[TEXT_BYTES] = '\0';
 }
 
@@ -96,20 +95,20 @@ static size_t end_everywhere(const struct grammar_limits *limits, const char *ex
     size_t n_bytes = 0;
     for (unsigned seed = 1; seed <= 3; seed++) {
         char text[TEXT_BYTES + 1], other[TEXT_BYTES + 1];
-        struct bench alone, shared;
+        struct grammar_bench alone, shared;
         bench_init(&alone, ambiguous, limits);
         bench_init(&shared, ambiguous, limits);
         spell(text, seed);
-        struct end end = answer(&alone, text, false);
+        struct end end = match_text(&alone, text, false);
         assert_int_equal(end.error.status, STATUS_REJECT);
         assert_string_equal(end.error.text, expected);
         for (unsigned i = 10; i < 13; i++) {
             spell(other, seed + i);
             memcpy(other, text, end.n_bytes / 2);
-            answer(&shared, other, false);
+            match_text(&shared, other, false);
         }
         for (int forgets = 0; forgets < 2; forgets++) {
-            struct end again = answer(&shared, text, forgets);
+            struct end again = match_text(&shared, text, forgets);
             assert_int_equal(again.n_bytes, end.n_bytes);
             assert_string_equal(again.error.text, end.error.text);
         }
@@ -150,7 +149,7 @@ static void a_state_that_comes_again_is_counted_once(void **state)
 {
     enum { N_OPTIONAL = 100 };
     struct grammar_limits limits = grammar_limits_default;
-    struct bench bench;
+    struct grammar_bench bench;
     char gbnf[64 + 2 * N_OPTIONAL] = "root ::= (";
     for (int i = 0; i < N_OPTIONAL; i++)
         strcat(gbnf, "e ");
@@ -158,11 +157,11 @@ static void a_state_that_comes_again_is_counted_once(void **state)
     limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 200000;
     bench_init(&bench, gbnf, &limits);
     for (int forgets = 0; forgets < 2; forgets++)
-        assert_int_equal(answer(&bench, "zzzzzzzz", forgets).error.status, STATUS_OK);
+        assert_int_equal(match_text(&bench, "zzzzzzzz", forgets).error.status, STATUS_OK);
     bench_finish(&bench);
     limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 150000;
     bench_init(&bench, gbnf, &limits);
-    assert_string_equal(answer(&bench, "zzzzzzzz", false).error.text,
+    assert_string_equal(match_text(&bench, "zzzzzzzz", false).error.text,
                         "grammar_answer_work: more than 150000");
     bench_finish(&bench);
 }
@@ -172,14 +171,14 @@ static void a_text_that_ends_at_its_work_costs_others_nothing(void **state)
 {
     struct grammar_limits limits = grammar_limits_default;
     char text[TEXT_BYTES + 1];
-    struct bench bench;
+    struct grammar_bench bench;
     limits.values[GRAMMAR_LIMIT_MASK_WORK] = 10000;
     bench_init(&bench, ambiguous, &limits);
     spell(text, 5);
     uint64_t generation = bench.recognizer->cache.generation;
-    size_t n_bytes = answer(&bench, text, false).n_bytes;
+    size_t n_bytes = match_text(&bench, text, false).n_bytes;
     text[n_bytes - 1] = '\0';
-    assert_int_equal(answer(&bench, text, false).error.status, STATUS_OK);
+    assert_int_equal(match_text(&bench, text, false).error.status, STATUS_OK);
     assert_int_equal(bench.recognizer->cache.generation, generation);
     bench_finish(&bench);
 }
@@ -190,7 +189,7 @@ static void a_mask_that_is_kept_no_longer_is_made_again(void **state)
     enum { N_WORDS = (N_TOKENS + 31) / 32, N_BEFORE = 15, N_MASKS = MASKS_KEPT + N_BEFORE + 1 };
     static uint32_t masks[2][N_MASKS][N_WORDS];
     char gbnf[40];
-    struct bench bench;
+    struct grammar_bench bench;
     struct error error;
     snprintf(gbnf, sizeof gbnf, "root ::= [a-z]{%d}", N_MASKS);
     bench_init(&bench, gbnf, NULL);

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { LIMIT_MS = HTTP_REQUEST_SECONDS * 1000, PATIENCE_MS = 10000 }; // less than HTTP_IDLE_SECONDS
+enum { LIMIT_MS = HTTP_REQUEST_S * 1000, PATIENCE_MS = 10000 }; // less than HTTP_IDLE_S
 
 int64_t __wrap_clock_ms(void);
 
@@ -70,7 +70,7 @@ static void send_text(int fd, const char *text)
 }
 
 // Bytes received; 0, or -1 where it left some unread: the server closed the connection.
-static ssize_t receive(int fd, char *bytes, size_t size)
+static ssize_t receive_bytes(int fd, char *bytes, size_t size)
 {
     struct pollfd file = {fd, POLLIN, 0};
     if (poll(&file, 1, PATIENCE_MS) != 1)
@@ -83,7 +83,7 @@ static void assert_answered(int fd)
     char answer[4096];
     size_t n = 0;
     do {
-        ssize_t n_read = receive(fd, answer + n, sizeof answer - 1 - n);
+        ssize_t n_read = receive_bytes(fd, answer + n, sizeof answer - 1 - n);
         assert_true(n_read > 0);
         n += (size_t)n_read;
         answer[n] = '\0';
@@ -115,7 +115,7 @@ static void a_request_that_trickles_is_closed_at_the_limit(void **state)
         if (i < STEPS - 1)
             send_text(fd, "a");
     }
-    assert_true(receive(fd, &byte, 1) <= 0);
+    assert_true(receive_bytes(fd, &byte, 1) <= 0);
     close(fd);
     ask_on_another_connection();
 }

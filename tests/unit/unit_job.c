@@ -265,7 +265,7 @@ static void a_seed_is_the_same_in_both_encodings(void **state)
 
 static void the_identity_is_read_even_from_a_bad_record(void **state)
 {
-    struct decoded decoded =
+    struct decoded_job decoded =
         decode("{'temperature':'hot','n':0,'job_id':'a','dataset':5,'index':2,'created':3}");
     assert_int_equal(decoded.status, STATUS_REJECT);
     assert_string_equal(decoded.error.text, "dataset: expected a string, got 5"); // identity first
@@ -281,7 +281,7 @@ static void a_record_that_is_no_object_is_refused(void **state)
 {
     assert_refused("[1]", ERROR_INVALID_FIELD, "record: expected an object, got [1]");
     assert_refused("'x'", ERROR_INVALID_FIELD, "record: expected an object, got 'x'");
-    struct decoded decoded = decode_bytes(TEXT("{\"prompt\":"), ENCODING_JSON);
+    struct decoded_job decoded = decode_bytes(TEXT("{\"prompt\":"), ENCODING_JSON);
     assert_int_equal(decoded.status, STATUS_REJECT);
     assert_int_equal(decoded.error.code, ERROR_INVALID_ENCODING);
     job_destroy(decoded.job);
@@ -291,7 +291,7 @@ static void a_deadline_is_in_seconds_and_a_priority_has_both_signs(void **state)
 {
     struct job *job = decode_good("{'prompt':'p','priority':-100,'deadline':253402300799}");
     assert_int_equal(job->priority, -JOB_PRIORITY_MAX);
-    assert_int_equal(job->deadline_s, JOB_DEADLINE_MAX);
+    assert_int_equal(job->deadline_s, JOB_DEADLINE_S_MAX);
     job_destroy(job);
     assert_refused("{'prompt':'p','priority':-101}", ERROR_INVALID_FIELD,
                    "priority: expected an integer from -100 to 100, got -101");
@@ -332,8 +332,8 @@ static void the_bytes_of_a_job_do_not_change(void **state)
     // Both read back to the job that was written.
     const struct buffer *const records[] = {&json, &msgpack};
     for (int i = 0; i < 2; i++) {
-        struct decoded decoded = decode_bytes((struct text){records[i]->data, records[i]->size},
-                                              i ? ENCODING_MSGPACK : ENCODING_JSON);
+        struct decoded_job decoded = decode_bytes((struct text){records[i]->data, records[i]->size},
+                                                  i ? ENCODING_MSGPACK : ENCODING_JSON);
         assert_int_equal(decoded.status, STATUS_OK);
         struct buffer again = {0};
         job_encode(decoded.job, ENCODING_MSGPACK, &again);
@@ -347,7 +347,7 @@ static void the_bytes_of_a_job_do_not_change(void **state)
     job_destroy(job);
 }
 
-static void the_encoding_is_told_by_the_content_type_else_by_the_first_byte(void **state)
+static void the_encoding_follows_from_the_content_type_else_the_first_byte(void **state)
 {
     static const struct {
         const char *type;
@@ -471,7 +471,7 @@ static void the_first_bad_field_of_an_identity_is_named_and_the_others_are_read(
         {"{'prompt':'p','created':'x','job_id':'j','custom_id':'c'}", "created"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct decoded decoded = decode("%s", cases[i].record);
+        struct decoded_job decoded = decode("%s", cases[i].record);
         assert_int_equal(decoded.status, STATUS_REJECT);
         if (strncmp(decoded.error.text, cases[i].words, strlen(cases[i].words)) != 0)
             fail_msg("case %zu: %s", i, decoded.error.text);
@@ -502,7 +502,7 @@ int main(void)
         cmocka_unit_test(a_deadline_is_in_seconds_and_a_priority_has_both_signs),
         cmocka_unit_test(the_bytes_of_a_job_do_not_change),
         cmocka_unit_test(framing_and_a_byte_order_mark_before_json_are_passed_over),
-        cmocka_unit_test(the_encoding_is_told_by_the_content_type_else_by_the_first_byte),
+        cmocka_unit_test(the_encoding_follows_from_the_content_type_else_the_first_byte),
         cmocka_unit_test(a_failed_job_keeps_its_identity_and_warnings_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ static enum status compile(struct text schema, const struct json_schema_options 
     return status == STATUS_OK ? recognizer_create(recognizer, *grammar, NULL, error) : status;
 }
 
-static bool accepts(struct recognizer *recognizer, struct text text)
+static bool accepts_text(struct recognizer *recognizer, struct text text)
 {
     struct matcher matcher;
     struct error error;
@@ -209,10 +209,10 @@ static void texts_are_accepted_where_their_values_are(void **state)
         if (compile(text_from_string(cases[i].schema), NULL, &grammar, &recognizer, &error) != STATUS_OK)
             fail_msg("%s: %s", cases[i].schema, error.text);
         for (size_t j = 0; j < 6 && cases[i].accepted[j]; j++)
-            if (!accepts(recognizer, text_from_string(cases[i].accepted[j])))
+            if (!accepts_text(recognizer, text_from_string(cases[i].accepted[j])))
                 fail_msg("%s refuses %s", cases[i].schema, cases[i].accepted[j]);
         for (size_t j = 0; j < 6 && cases[i].refused[j]; j++)
-            if (accepts(recognizer, text_from_string(cases[i].refused[j])))
+            if (accepts_text(recognizer, text_from_string(cases[i].refused[j])))
                 fail_msg("%s accepts %s", cases[i].schema, cases[i].refused[j]);
         recognizer_destroy(recognizer);
         grammar_destroy(grammar);
@@ -273,7 +273,7 @@ static void white_space_is_what_the_options_say(void **state)
         struct text schema = text_from_string(values[n / 3].schema);
         assert_int_equal(compile(schema, &options[i], &grammar, &recognizer, &error), STATUS_OK);
         for (size_t j = 0; j < 3; j++)
-            assert_int_equal(accepts(recognizer, text_from_string(values[n / 3].texts[j])), i == j);
+            assert_int_equal(accepts_text(recognizer, text_from_string(values[n / 3].texts[j])), i == j);
         recognizer_destroy(recognizer);
         grammar_destroy(grammar);
     }
@@ -288,10 +288,10 @@ static void keys_come_in_any_order_on_request(void **state)
     struct text schema = TEXT("{\"properties\": {\"a\": {}, \"b\": {}, \"c\": {}}, \"required\": [\"a\"], "
                               "\"additionalProperties\": false}");
     assert_int_equal(compile(schema, &options, &grammar, &recognizer, &error), STATUS_OK);
-    assert_true(accepts(recognizer, TEXT("{\"c\":1,\"a\":2,\"b\":3}")));
-    assert_true(accepts(recognizer, TEXT("{\"b\":1,\"a\":2}")));
-    assert_false(accepts(recognizer, TEXT("{\"c\":1,\"b\":2}")));
-    assert_false(accepts(recognizer, TEXT("{\"a\":1,\"a\":2}")));
+    assert_true(accepts_text(recognizer, TEXT("{\"c\":1,\"a\":2,\"b\":3}")));
+    assert_true(accepts_text(recognizer, TEXT("{\"b\":1,\"a\":2}")));
+    assert_false(accepts_text(recognizer, TEXT("{\"c\":1,\"b\":2}")));
+    assert_false(accepts_text(recognizer, TEXT("{\"a\":1,\"a\":2}")));
     recognizer_destroy(recognizer);
     grammar_destroy(grammar);
 }
@@ -315,9 +315,9 @@ static void names_are_in_the_order_in_which_schemas_apply(void **state)
     struct error error;
     if (compile((struct text){schema.data, schema.size}, NULL, &grammar, &recognizer, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    assert_true(
-        accepts(recognizer, TEXT("{\"e\":[{\"p0\":1}],\"a\":[{\"a0\":1,\"a11\":1,\"p0\":1,\"p11\":1}]}")));
-    assert_false(accepts(recognizer, TEXT("{\"e\":[{\"p0\":1}],\"a\":[{\"p0\":1,\"a0\":1}]}")));
+    assert_true(accepts_text(recognizer,
+                             TEXT("{\"e\":[{\"p0\":1}],\"a\":[{\"a0\":1,\"a11\":1,\"p0\":1,\"p11\":1}]}")));
+    assert_false(accepts_text(recognizer, TEXT("{\"e\":[{\"p0\":1}],\"a\":[{\"p0\":1,\"a0\":1}]}")));
     recognizer_destroy(recognizer);
     grammar_destroy(grammar);
     buffer_finish(&schema);
@@ -336,8 +336,8 @@ static void instances_of_draft_4_may_have_fractions_of_zeros(void **state)
                  keywords[i / 2]);
         assert_int_equal(compile(text_from_string(schema), &options, &grammar, &recognizer, &error),
                          STATUS_OK);
-        assert_true(accepts(recognizer, TEXT("10")));
-        assert_int_equal(accepts(recognizer, TEXT("10.0")), i % 2);
+        assert_true(accepts_text(recognizer, TEXT("10")));
+        assert_int_equal(accepts_text(recognizer, TEXT("10.0")), i % 2);
         recognizer_destroy(recognizer);
         grammar_destroy(grammar);
     }
@@ -391,7 +391,8 @@ static void judge_group(const struct json_node *group, const char *uri, struct f
         grammar_text_write(json_member_named(test, "data"), style, &instance);
         figures->n_refused += status != STATUS_OK;
         figures->n_right += status == STATUS_OK;
-        if (status == STATUS_OK && accepts(recognizer, (struct text){instance.data, instance.size}) != valid)
+        if (status == STATUS_OK &&
+            accepts_text(recognizer, (struct text){instance.data, instance.size}) != valid)
             fail_msg("%.*s: %.*s is judged wrongly", (int)text.size, text.data, (int)instance.size,
                      instance.data);
         buffer_finish(&instance);

@@ -201,7 +201,7 @@ static void what_is_no_cancellation_is_rejected(void **state)
     arena_finish(&arena);
 }
 
-static void put(struct cancel_set *set, struct text dataset, struct text job_id, int64_t at)
+static void put_cancel(struct cancel_set *set, struct text dataset, struct text job_id, int64_t at)
 {
     struct error error;
     struct cancel cancel = {dataset, job_id, at};
@@ -213,16 +213,16 @@ static void a_cancellation_covers_what_was_created_before_it(void **state)
 {
     struct cancel_set set = {0};
     assert_false(cancel_set_has(&set, TEXT("d"), TEXT("j"), 0));
-    put(&set, TEXT("d"), TEXT("j"), 100);
-    put(&set, TEXT("e"), TEXT(""), 100);
+    put_cancel(&set, TEXT("d"), TEXT("j"), 100);
+    put_cancel(&set, TEXT("e"), TEXT(""), 100);
     assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 100));
     assert_false(cancel_set_has(&set, TEXT("d"), TEXT("j"), 101));
     assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 0)); // when it was created is not known
     assert_false(cancel_set_has(&set, TEXT("d"), TEXT("k"), 0));
     assert_true(cancel_set_has(&set, TEXT("e"), TEXT("any"), 99));
-    put(&set, TEXT("e"), TEXT(""), CANCEL_NEVER); // withdrawn
+    put_cancel(&set, TEXT("e"), TEXT(""), CANCEL_NEVER); // withdrawn
     assert_false(cancel_set_has(&set, TEXT("e"), TEXT("any"), 99));
-    put(&set, TEXT("d"), TEXT("j"), 200);
+    put_cancel(&set, TEXT("d"), TEXT("j"), 200);
     assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 150));
     cancel_set_finish(&set);
 }
@@ -230,16 +230,16 @@ static void a_cancellation_covers_what_was_created_before_it(void **state)
 static void a_withdrawn_cancellation_covers_nothing(void **state)
 {
     struct cancel_set set = {0};
-    put(&set, TEXT("d"), TEXT("j"), 100);
-    put(&set, TEXT("e"), TEXT(""), 100);
-    put(&set, TEXT("d"), TEXT("j"), CANCEL_NEVER);
-    put(&set, TEXT("e"), TEXT(""), CANCEL_NEVER);
+    put_cancel(&set, TEXT("d"), TEXT("j"), 100);
+    put_cancel(&set, TEXT("e"), TEXT(""), 100);
+    put_cancel(&set, TEXT("d"), TEXT("j"), CANCEL_NEVER);
+    put_cancel(&set, TEXT("e"), TEXT(""), CANCEL_NEVER);
     static const int64_t created[] = {INT64_MIN, -1, 0, 100};
     for (size_t i = 0; i < sizeof created / sizeof *created; i++) {
         assert_false(cancel_set_has(&set, TEXT("d"), TEXT("j"), created[i]));
         assert_false(cancel_set_has(&set, TEXT("e"), TEXT("any"), created[i]));
     }
-    put(&set, TEXT("d"), TEXT("j"), 50); // and again
+    put_cancel(&set, TEXT("d"), TEXT("j"), 50); // and again
     assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 50));
     cancel_set_finish(&set);
 }
@@ -251,7 +251,8 @@ static void a_set_that_grows_loses_no_cancellation(void **state)
     char name[32];
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "%d", i);
-        put(&set, i % 2 ? TEXT("d") : text_from_string(name), i % 2 ? text_from_string(name) : TEXT(""), i);
+        put_cancel(&set, i % 2 ? TEXT("d") : text_from_string(name),
+                   i % 2 ? text_from_string(name) : TEXT(""), i);
     }
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "%d", i);
@@ -269,11 +270,11 @@ static void the_set_of_cancellations_has_a_limit(void **state)
     char name[32];
     for (int i = 0; i < CANCEL_SET_MAX; i++) {
         snprintf(name, sizeof name, "%d", i);
-        put(&set, TEXT("d"), text_from_string(name), 1);
+        put_cancel(&set, TEXT("d"), text_from_string(name), 1);
     }
     struct cancel more = {TEXT("d"), TEXT("more"), 1};
     assert_int_equal(cancel_set_put(&set, &more, &error), STATUS_REFUSE);
-    put(&set, TEXT("d"), TEXT("17"), 5); // a known one may still change
+    put_cancel(&set, TEXT("d"), TEXT("17"), 5); // a known one may still change
     assert_true(cancel_set_has(&set, TEXT("d"), TEXT("17"), 5));
     assert_true(cancel_set_has(&set, TEXT("d"), text_from_string(name), 1));
     assert_false(cancel_set_has(&set, TEXT("d"), TEXT("more"), 1));

@@ -19,23 +19,23 @@
 #include <cmocka.h>
 
 // The result of a task, on memory that never fails.
-struct output {
+struct rendered_output {
     char bytes[8192];
     size_t size;
 };
 
-static void put(struct output *output, const void *bytes, size_t size)
+static void put_bytes(struct rendered_output *output, const void *bytes, size_t size)
 {
     assert_true(output->size + size <= sizeof output->bytes);
     memcpy(output->bytes + output->size, bytes, size);
     output->size += size;
 }
 
-typedef enum status task_function(const char *source, struct output *output, struct error *error);
+typedef enum status task_function(const char *source, struct rendered_output *output, struct error *error);
 
 static void fail_each_allocation(task_function *task, const char *source, long n_least)
 {
-    static struct output whole, output;
+    static struct rendered_output whole, output;
     struct error error = {0};
     whole.size = 0;
     if (task(source, &whole, &error) != STATUS_OK)
@@ -66,18 +66,18 @@ static void fail_each_allocation(task_function *task, const char *source, long n
 
 static struct value variables;
 
-static enum status render(const char *source, struct output *output, struct error *error)
+static enum status render(const char *source, struct rendered_output *output, struct error *error)
 {
     static const struct template_environment environment = {.bos_token = TEXT("<s>"),
                                                             .eos_token = TEXT("</s>"),
-                                                            .now = 1721952000};
+                                                            .now_s = 1721952000};
     struct template *template = NULL;
     struct buffer out = {0};
     enum status status = template_parse(&template, text_from_string(source), error);
     if (status == STATUS_OK)
         status = template_render(template, &variables, &environment, &out, error);
     if (status == STATUS_OK)
-        put(output, out.data, out.size);
+        put_bytes(output, out.data, out.size);
     buffer_finish(&out);
     template_destroy(template);
     return status;
@@ -109,7 +109,7 @@ static void a_template_renders_whole_or_not_at_all(void **state)
 
 // ---- tokenizers ----
 
-static enum status tokenize(const char *source, struct output *output, struct error *error)
+static enum status tokenize(const char *source, struct rendered_output *output, struct error *error)
 {
     struct vocabulary vocabulary = {0};
     struct tokenizer *tokenizer = NULL;
@@ -130,8 +130,8 @@ static enum status tokenize(const char *source, struct output *output, struct er
     if (text.failed)
         status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "text");
     if (status == STATUS_OK) {
-        put(output, ids.ids, ids.n_ids * sizeof *ids.ids);
-        put(output, text.data, text.size);
+        put_bytes(output, ids.ids, ids.n_ids * sizeof *ids.ids);
+        put_bytes(output, text.data, text.size);
     }
     buffer_finish(&text);
     token_array_finish(&ids);
@@ -184,7 +184,7 @@ static enum status compile(const char *source, struct grammar **grammar, struct 
 }
 
 // Twenty tokens, each the first one allowed behind the one before it, with all that a matcher is asked.
-static enum status match(struct recognizer *recognizer, uint32_t n_tokens, struct output *output,
+static enum status match(struct recognizer *recognizer, uint32_t n_tokens, struct rendered_output *output,
                          struct error *error)
 {
     struct matcher matcher = {0};
@@ -204,10 +204,10 @@ static enum status match(struct recognizer *recognizer, uint32_t n_tokens, struc
             status = matcher_must_end(&matcher, &must_end, error);
         if (status != STATUS_OK)
             break;
-        put(output, bits, sizeof *bits * grammar_mask_words(n_tokens));
-        put(output, &n_left, sizeof n_left);
-        put(output, forced.data ? forced.data : "", forced.size);
-        put(output, &must_end, sizeof must_end);
+        put_bytes(output, bits, sizeof *bits * grammar_mask_words(n_tokens));
+        put_bytes(output, &n_left, sizeof n_left);
+        put_bytes(output, forced.data ? forced.data : "", forced.size);
+        put_bytes(output, &must_end, sizeof must_end);
         while (token < n_tokens && !(bits[token / 32] >> token % 32 & 1))
             token++;
         if (token == n_tokens || must_end)
@@ -220,7 +220,7 @@ static enum status match(struct recognizer *recognizer, uint32_t n_tokens, struc
     return status;
 }
 
-static enum status constrain(const char *source, struct output *output, struct error *error)
+static enum status constrain(const char *source, struct rendered_output *output, struct error *error)
 {
     static const char *const tokens[] = {"\"x", "{\"", "{", "}",    "ab",   "abc", "b", "a",
                                          "\"",  ":",   ",", "true", "1",    "2.5", "[", "]",

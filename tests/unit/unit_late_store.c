@@ -125,7 +125,7 @@ static int n_warnings_of(const char *log)
     return n;
 }
 
-static void the_first_failure_alone_is_told(void **state)
+static void the_first_failure_alone_is_reported(void **state)
 {
     (void)state;
     struct late_store late = {0};
@@ -151,7 +151,7 @@ int main(void)
         cmocka_unit_test_setup(a_store_that_opens_is_there_at_once, fresh_path),
         cmocka_unit_test_setup(a_store_that_does_not_open_is_tried_again_after_twice_the_time, fresh_path),
         cmocka_unit_test_setup(a_worker_is_registered_once_whenever_the_store_opens, fresh_path),
-        cmocka_unit_test_setup(the_first_failure_alone_is_told, fresh_path),
+        cmocka_unit_test_setup(the_first_failure_alone_is_reported, fresh_path),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-struct item {
+struct linked_number {
     int number;
     struct list_link link;
 };
@@ -22,7 +22,7 @@ static void assert_numbers(const struct list *list, const int *expected, int n)
     int i = 0;
     for (struct list_link *link = list->first; link; link = link->next, i++) {
         assert_true(i < n);
-        assert_int_equal(LIST_ITEM(link, struct item, link)->number, expected[i]);
+        assert_int_equal(LIST_ITEM(link, struct linked_number, link)->number, expected[i]);
         assert_ptr_equal(link->next ? link->next->previous : list->last, link);
     }
     assert_int_equal(i, n);
@@ -40,7 +40,7 @@ static int place_of(const int *numbers, int n, int number)
 static void items_keep_their_order_through_insertions_and_removals(void **state)
 {
     (void)state;
-    struct item items[N_ITEMS] = {0};
+    struct linked_number items[N_ITEMS] = {0};
     struct list list = {0};
     int expected[N_ITEMS], n = 0;
     uint64_t random = random_seed(5);
@@ -64,21 +64,21 @@ static void items_keep_their_order_through_insertions_and_removals(void **state)
 static void a_loop_may_remove_the_current_item(void **state)
 {
     (void)state;
-    struct item items[5] = {{0}};
+    struct linked_number items[5] = {{0}};
     struct list list = {0};
     for (int i = 0; i < 5; i++) {
         items[i].number = i;
         list_append(&list, &items[i].link);
     }
     int n_seen = 0;
-    LIST_EACH (struct item, item, &list, link) {
+    LIST_EACH (struct linked_number, item, &list, link) {
         assert_int_equal(item->number, n_seen++);
         if (item->number != 2)
             list_remove(&list, &item->link);
     }
     assert_int_equal(n_seen, 5);
     assert_numbers(&list, (int[]){2}, 1);
-    assert_null(LIST_ITEM((struct list_link *)NULL, struct item, link));
+    assert_null(LIST_ITEM((struct list_link *)NULL, struct linked_number, link));
 }
 
 int main(void)

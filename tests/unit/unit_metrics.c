@@ -148,7 +148,7 @@ static void published_jobs_and_generated_tokens_are_counted_in_their_second(void
     }
     metrics_step(metrics, &(struct step_figures){.n_generated = 7});
     int64_t n_jobs = 0, n_tokens = 0;
-    for (int i = 0; i <= RECENT_SECONDS; i++) {
+    for (int i = 0; i <= RECENT_S; i++) {
         n_jobs += metrics->recent.seconds[i].n_jobs;
         n_tokens += metrics->recent.seconds[i].n_tokens;
     }

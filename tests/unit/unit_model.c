@@ -14,13 +14,13 @@
 
 #include <cmocka.h>
 
-struct folder {
+struct model_files {
     char directory[64], path[96];
 };
 
 static int set_up(void **state)
 {
-    static struct folder folder;
+    static struct model_files folder;
     make_directory(folder.directory);
     snprintf(folder.path, sizeof folder.path, "%s/model.gguf", folder.directory);
     *state = &folder;
@@ -29,14 +29,14 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct folder *folder = *state;
+    struct model_files *folder = *state;
     remove_directory(folder->directory);
     return 0;
 }
 
 static struct model *open_recipe(void **state, const struct model_recipe *recipe)
 {
-    struct folder *folder = *state;
+    struct model_files *folder = *state;
     struct error error = {0};
     struct model *model;
     make_model(folder->path, recipe);
@@ -50,9 +50,10 @@ static void open_and_close(void **state, const struct model_recipe *recipe)
     model_close(open_recipe(state, recipe));
 }
 
-static void refuse(void **state, const struct model_recipe *recipe, enum error_code code, const char *words)
+static void refuse_model(void **state, const struct model_recipe *recipe, enum error_code code,
+                         const char *words)
 {
-    struct folder *folder = *state;
+    struct model_files *folder = *state;
     struct error error = {0};
     struct model *model;
     make_model(folder->path, recipe);
@@ -79,9 +80,9 @@ static void an_unknown_family_is_refused_by_name(void **state)
 {
     struct model_recipe recipe = {
         .keys = {{.key = "general.architecture", .kind = GGUF_STRING, .string = "zebra"}}};
-    refuse(state, &recipe, ERROR_UNKNOWN_TYPE, "model family \"zebra\" is not known");
+    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE, "model family \"zebra\" is not known");
     recipe = (struct model_recipe){.drop_key = "general.architecture"};
-    refuse(state, &recipe, ERROR_MODEL_FILE, "key general.architecture is missing");
+    refuse_model(state, &recipe, ERROR_MODEL_FILE, "key general.architecture is missing");
 }
 
 static void a_missing_key_is_refused_by_name(void **state)
@@ -92,7 +93,7 @@ static void a_missing_key_is_refused_by_name(void **state)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char words[128];
         snprintf(words, sizeof words, "key %s is missing", keys[i]);
-        refuse(state, &(struct model_recipe){.drop_key = keys[i]}, ERROR_MODEL_FILE, words);
+        refuse_model(state, &(struct model_recipe){.drop_key = keys[i]}, ERROR_MODEL_FILE, words);
     }
     open_and_close(state, &(struct model_recipe){.drop_key = "llama.rope.freq_base"}); // has a default
 }
@@ -109,17 +110,18 @@ static void every_tensor_of_a_model_is_missed(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char words[128];
         snprintf(words, sizeof words, "tensor %s is missing", names[i]);
-        refuse(state, &(struct model_recipe){.family = "qwen3", .drop_tensor = names[i]}, ERROR_MODEL_FILE,
-               words);
+        refuse_model(state, &(struct model_recipe){.family = "qwen3", .drop_tensor = names[i]},
+                     ERROR_MODEL_FILE, words);
     }
-    refuse(state, &(struct model_recipe){.family = "qwen2", .drop_tensor = "blk.1.attn_k.bias"},
-           ERROR_MODEL_FILE, "tensor blk.1.attn_k.bias is missing");
-    refuse(state, &(struct model_recipe){.family = "gpt2", .drop_tensor = "position_embd.weight"},
-           ERROR_MODEL_FILE, "tensor position_embd.weight is missing");
-    refuse(state, &(struct model_recipe){.family = "gpt2", .drop_tensor = "blk.0.attn_qkv.bias"},
-           ERROR_MODEL_FILE, "tensor blk.0.attn_qkv.bias is missing");
-    refuse(state, &(struct model_recipe){.family = "mixtral", .drop_tensor = "blk.0.ffn_gate_inp.weight"},
-           ERROR_MODEL_FILE, "tensor blk.0.ffn_gate_inp.weight is missing");
+    refuse_model(state, &(struct model_recipe){.family = "qwen2", .drop_tensor = "blk.1.attn_k.bias"},
+                 ERROR_MODEL_FILE, "tensor blk.1.attn_k.bias is missing");
+    refuse_model(state, &(struct model_recipe){.family = "gpt2", .drop_tensor = "position_embd.weight"},
+                 ERROR_MODEL_FILE, "tensor position_embd.weight is missing");
+    refuse_model(state, &(struct model_recipe){.family = "gpt2", .drop_tensor = "blk.0.attn_qkv.bias"},
+                 ERROR_MODEL_FILE, "tensor blk.0.attn_qkv.bias is missing");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "mixtral", .drop_tensor = "blk.0.ffn_gate_inp.weight"},
+                 ERROR_MODEL_FILE, "tensor blk.0.ffn_gate_inp.weight is missing");
 }
 
 static void a_misshapen_tensor_is_refused_with_both_shapes(void **state)
@@ -140,27 +142,27 @@ static void a_misshapen_tensor_is_refused_with_both_shapes(void **state)
         {"olmo2", "blk.0.attn_q_norm.weight", "expected 64, file has 65"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        refuse(state, &(struct model_recipe){.family = cases[i].family, .widen_tensor = cases[i].name},
-               ERROR_MODEL_FILE, cases[i].words);
+        refuse_model(state, &(struct model_recipe){.family = cases[i].family, .widen_tensor = cases[i].name},
+                     ERROR_MODEL_FILE, cases[i].words);
     // The embedding's rows are the vocabulary: then it is the output that does not fit.
-    refuse(state, &(struct model_recipe){.widen_tensor = "token_embd.weight"}, ERROR_MODEL_FILE,
-           "tensor output.weight: expected 321x64, file has 320x64");
+    refuse_model(state, &(struct model_recipe){.widen_tensor = "token_embd.weight"}, ERROR_MODEL_FILE,
+                 "tensor output.weight: expected 321x64, file has 320x64");
 }
 
 static void a_type_without_arithmetic_is_refused_by_name(void **state)
 {
-    refuse(state, &(struct model_recipe){.retype_tensor = "blk.1.ffn_up.weight"}, ERROR_UNKNOWN_TYPE,
-           "tensor blk.1.ffn_up.weight: type I32 can't be computed with");
-    refuse(state, &(struct model_recipe){.retype_tensor = "output_norm.weight"}, ERROR_UNKNOWN_TYPE,
-           "tensor output_norm.weight: type I32");
+    refuse_model(state, &(struct model_recipe){.retype_tensor = "blk.1.ffn_up.weight"}, ERROR_UNKNOWN_TYPE,
+                 "tensor blk.1.ffn_up.weight: type I32 can't be computed with");
+    refuse_model(state, &(struct model_recipe){.retype_tensor = "output_norm.weight"}, ERROR_UNKNOWN_TYPE,
+                 "tensor output_norm.weight: type I32");
 }
 
 static void a_tensor_without_a_place_is_refused_by_name(void **state)
 {
-    refuse(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_sub_norm.weight"}, ERROR_MODEL_FILE,
-           "tensor blk.0.attn_sub_norm.weight has no place in family llama");
-    refuse(state, &(struct model_recipe){.extra_tensor = "blk.2.attn_norm.weight"}, ERROR_MODEL_FILE,
-           "tensor blk.2.attn_norm.weight has no place");
+    refuse_model(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_sub_norm.weight"},
+                 ERROR_MODEL_FILE, "tensor blk.0.attn_sub_norm.weight has no place in family llama");
+    refuse_model(state, &(struct model_recipe){.extra_tensor = "blk.2.attn_norm.weight"}, ERROR_MODEL_FILE,
+                 "tensor blk.2.attn_norm.weight has no place");
     // Old files repeat the rope frequencies; nothing is lost without them.
     open_and_close(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_rot_embd.weight"});
     // A bias is used wherever a file has one.
@@ -196,7 +198,7 @@ static void dimensions_have_limits(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model_recipe recipe = {
             .keys = {{.key = cases[i].key, .kind = GGUF_U32, .number = cases[i].value}}};
-        refuse(state, &recipe, cases[i].code, cases[i].words);
+        refuse_model(state, &recipe, cases[i].code, cases[i].words);
     }
     open_and_close(
         state, &(struct model_recipe){
@@ -206,12 +208,12 @@ static void dimensions_have_limits(void **state)
 static void keys_of_the_wrong_kind_are_refused(void **state)
 {
     struct model_recipe recipe = {.keys = {{.key = "llama.block_count", .kind = GGUF_STRING, .string = "2"}}};
-    refuse(state, &recipe, ERROR_MODEL_FILE, "llama.block_count: expected");
+    refuse_model(state, &recipe, ERROR_MODEL_FILE, "llama.block_count: expected");
     recipe.keys[0] = (struct made_key){.key = "llama.rope.freq_base", .kind = GGUF_U32, .number = 10000};
-    refuse(state, &recipe, ERROR_MODEL_FILE, "llama.rope.freq_base: expected");
+    refuse_model(state, &recipe, ERROR_MODEL_FILE, "llama.rope.freq_base: expected");
     recipe.keys[0] =
         (struct made_key){.key = "llama.rope.freq_base", .kind = GGUF_F32, .number = (double)NAN};
-    refuse(state, &recipe, ERROR_MODEL_FILE, "llama.rope.freq_base: not a finite number");
+    refuse_model(state, &recipe, ERROR_MODEL_FILE, "llama.rope.freq_base: not a finite number");
 }
 
 static void arithmetic_that_is_not_built_is_refused_by_its_key(void **state)
@@ -235,7 +237,7 @@ static void arithmetic_that_is_not_built_is_refused_by_its_key(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model_recipe recipe = {
             .keys = {{.key = cases[i].key, .kind = cases[i].kind, .number = cases[i].refused}}};
-        refuse(state, &recipe, ERROR_MODEL_FILE, cases[i].key);
+        refuse_model(state, &recipe, ERROR_MODEL_FILE, cases[i].key);
         recipe.keys[0].number = cases[i].neutral;
         open_and_close(state, &recipe);
     }
@@ -245,9 +247,9 @@ static void experts_belong_to_families_that_have_them(void **state)
 {
     struct model_recipe recipe = {.family = "qwen2",
                                   .keys = {{.key = "qwen2.expert_count", .kind = GGUF_U32, .number = 4}}};
-    refuse(state, &recipe, ERROR_MODEL_FILE, "family qwen2 has no experts, file has 4");
+    refuse_model(state, &recipe, ERROR_MODEL_FILE, "family qwen2 has no experts, file has 4");
     recipe = (struct model_recipe){.family = "mixtral", .n_experts_used = 5};
-    refuse(state, &recipe, ERROR_LIMIT_EXCEEDED, "llama.expert_used_count: expected 1 to 4, got 5");
+    refuse_model(state, &recipe, ERROR_LIMIT_EXCEEDED, "llama.expert_used_count: expected 1 to 4, got 5");
     struct model *model = open_recipe(state, &(struct model_recipe){.family = "qwen2moe"});
     assert_int_equal(model->shape.experts.n, 4);
     assert_int_equal(model->shape.experts.n_ff_shared, 96);
@@ -260,7 +262,7 @@ static void an_unknown_rope_scaling_is_refused_by_name(void **state)
 {
     struct model_recipe recipe = {
         .keys = {{.key = "llama.rope.scaling.type", .kind = GGUF_STRING, .string = "ntk"}}};
-    refuse(state, &recipe, ERROR_UNKNOWN_TYPE, "rope scaling \"ntk\" is not known");
+    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE, "rope scaling \"ntk\" is not known");
 }
 
 static void rope_scaling_reaches_the_frequencies(void **state)
@@ -349,13 +351,13 @@ static void an_absent_output_matrix_is_the_embedding(void **state)
 static void every_token_needs_a_row(void **state)
 {
     open_and_close(state, &(struct model_recipe){.tokenizer = true});
-    refuse(state, &(struct model_recipe){.tokenizer = true, .n_tokens_beyond = 1}, ERROR_MODEL_FILE,
-           "tensor token_embd.weight: 320 rows for 321 tokens");
+    refuse_model(state, &(struct model_recipe){.tokenizer = true, .n_tokens_beyond = 1}, ERROR_MODEL_FILE,
+                 "tensor token_embd.weight: 320 rows for 321 tokens");
 }
 
 static void a_vocabulary_without_tensors_is_no_model(void **state)
 {
-    struct folder *folder = *state;
+    struct model_files *folder = *state;
     struct buffer file = {0};
     struct model *model;
     struct error error;
@@ -380,7 +382,7 @@ static uint64_t fingerprint(void **state, const struct model_recipe *recipe)
 // The fingerprint is of every byte, and of no name.
 static void copies_have_one_fingerprint_and_one_byte_another(void **state)
 {
-    struct folder *folder = *state;
+    struct model_files *folder = *state;
     struct model_recipe recipe = {.seed = 1, .tokenizer = true};
     uint64_t first = fingerprint(state, &recipe);
     struct buffer content = {0};
@@ -414,7 +416,7 @@ static bool count_request(void *context)
 // A file of 130 MiB, almost all of it a hole: hashing looks at the interrupt every 64 MiB.
 static void a_large_file_is_hashed_in_parts(void **state)
 {
-    struct folder *folder = *state;
+    struct model_files *folder = *state;
     struct error error;
     uint64_t hashes[3];
     for (off_t i = 0; i < 3; i++) { // with a byte at 0, 64 and 128 MiB

@@ -13,11 +13,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct file {
+struct folder_file {
     const char *name, *content;
 };
 
-static void write_files(const char *directory, const struct file *files, size_t n_files)
+static void write_files(const char *directory, const struct folder_file *files, size_t n_files)
 {
     char path[160];
     snprintf(path, sizeof path, "%s/additional_chat_templates", directory);
@@ -29,7 +29,7 @@ static void write_files(const char *directory, const struct file *files, size_t 
 }
 
 // The keys that the files and config.json become; NULL: refused.
-static struct gguf *open_with_config(const char *json, const struct file *files, size_t n_files,
+static struct gguf *open_with_config(const char *json, const struct folder_file *files, size_t n_files,
                                      struct error *error)
 {
     char directory[64];
@@ -51,7 +51,7 @@ static struct gguf *open_with_config(const char *json, const struct file *files,
     return gguf;
 }
 
-static struct gguf *open_files(const struct file *files, size_t n_files, struct error *error)
+static struct gguf *open_files(const struct folder_file *files, size_t n_files, struct error *error)
 {
     return open_with_config("{\"eos_token_id\":5}", files, n_files, error);
 }
@@ -68,7 +68,7 @@ static void assert_text(const struct gguf *gguf, const char *key, const char *ex
                  text.data ? text.data : "");
 }
 
-static void assert_templates(const struct file *files, size_t n_files, const char *usual,
+static void assert_templates(const struct folder_file *files, size_t n_files, const char *usual,
                              const char *tool_use)
 {
     struct error error = {0};
@@ -86,17 +86,17 @@ static void assert_templates(const struct file *files, size_t n_files, const cha
 
 static void templates_come_from_the_files_in_the_order_of_transformers(void **state)
 {
-    static const struct file processor[] = {{"chat_template.json", "{\"chat_template\":\"P\"}"}};
-    static const struct file one[] = {{"tokenizer_config.json", "{\"chat_template\":\"C\"}"},
-                                      {"chat_template.json", "{\"chat_template\":\"P\"}"}};
-    static const struct file list[] = {{"tokenizer_config.json", BOTH}};
-    static const struct file tools_alone[] = {
+    static const struct folder_file processor[] = {{"chat_template.json", "{\"chat_template\":\"P\"}"}};
+    static const struct folder_file one[] = {{"tokenizer_config.json", "{\"chat_template\":\"C\"}"},
+                                             {"chat_template.json", "{\"chat_template\":\"P\"}"}};
+    static const struct folder_file list[] = {{"tokenizer_config.json", BOTH}};
+    static const struct folder_file tools_alone[] = {
         {"tokenizer_config.json", "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"}]}"}};
-    static const struct file jinja[] = {{"tokenizer_config.json", BOTH}, {"chat_template.jinja", "J"}};
-    static const struct file more[] = {{"tokenizer_config.json", BOTH},
-                                       {"chat_template.jinja", "J"},
-                                       {"additional_chat_templates/tool_use.jinja", "A"}};
-    static const struct file odd[] = {
+    static const struct folder_file jinja[] = {{"tokenizer_config.json", BOTH}, {"chat_template.jinja", "J"}};
+    static const struct folder_file more[] = {{"tokenizer_config.json", BOTH},
+                                              {"chat_template.jinja", "J"},
+                                              {"additional_chat_templates/tool_use.jinja", "A"}};
+    static const struct folder_file odd[] = {
         {"tokenizer_config.json", "{\"chat_template\":[7,{\"name\":7},{\"name\":\"default\"}]}"}};
     assert_templates(NULL, 0, "", "");
     assert_templates(processor, 1, "P", "");
@@ -108,7 +108,7 @@ static void templates_come_from_the_files_in_the_order_of_transformers(void **st
     assert_templates(odd, 1, "", "");
 }
 
-static void assert_ends_with(const char *config, const struct file *files, size_t n_files, size_t n,
+static void assert_ends_with(const char *config, const struct folder_file *files, size_t n_files, size_t n,
                              int64_t first)
 {
     struct error error;
@@ -122,16 +122,16 @@ static void assert_ends_with(const char *config, const struct file *files, size_
     gguf_close(gguf);
 }
 
-static void assert_ends(const struct file *files, size_t n_files, size_t n, int64_t first)
+static void assert_ends(const struct folder_file *files, size_t n_files, size_t n, int64_t first)
 {
     assert_ends_with("{\"eos_token_id\":5}", files, n_files, n, first);
 }
 
 static void ends_are_those_of_generation_config_and_else_of_config(void **state)
 {
-    static const struct file list[] = {{"generation_config.json", "{\"eos_token_id\":[7,9]}"}};
-    static const struct file one[] = {{"generation_config.json", "{\"eos_token_id\":8}"}};
-    static const struct file none[] = {{"generation_config.json", "{\"eos_token_id\":null}"}};
+    static const struct folder_file list[] = {{"generation_config.json", "{\"eos_token_id\":[7,9]}"}};
+    static const struct folder_file one[] = {{"generation_config.json", "{\"eos_token_id\":8}"}};
+    static const struct folder_file none[] = {{"generation_config.json", "{\"eos_token_id\":null}"}};
     assert_ends(list, 1, 2, 7);
     assert_ends(one, 1, 1, 8);
     assert_ends(none, 1, 1, 5);
@@ -140,7 +140,7 @@ static void ends_are_those_of_generation_config_and_else_of_config(void **state)
 
 static void ends_of_a_text_model_within_another_are_read_where_the_outer_one_names_none(void **state)
 {
-    static const struct file one[] = {{"generation_config.json", "{\"eos_token_id\":8}"}};
+    static const struct folder_file one[] = {{"generation_config.json", "{\"eos_token_id\":8}"}};
     assert_ends_with("{\"text_config\":{\"eos_token_id\":[1,106]}}", NULL, 0, 2, 1);
     assert_ends_with("{\"eos_token_id\":null,\"text_config\":{\"eos_token_id\":2}}", NULL, 0, 1, 2);
     assert_ends_with("{\"eos_token_id\":5,\"text_config\":{\"eos_token_id\":2}}", NULL, 0, 1, 5);
@@ -160,7 +160,7 @@ static void assert_number(const struct gguf *gguf, const char *key, double expec
 
 static void sampling_defaults_become_the_keys_that_gguf_files_have(void **state)
 {
-    static const struct file files[] = {
+    static const struct folder_file files[] = {
         {"generation_config.json",
          "{\"do_sample\":true,\"temperature\":0.6,\"top_k\":20,\"top_p\":0.95,\"min_p\":0.05,"
          "\"repetition_penalty\":1.05,\"max_new_tokens\":2048,\"typical_p\":null}"}};
@@ -174,11 +174,12 @@ static void sampling_defaults_become_the_keys_that_gguf_files_have(void **state)
     assert_number(gguf, "general.sampling.penalty_repeat", 1.05);
     assert_number(gguf, "general.sampling.max_new_tokens", 2048);
     gguf_close(gguf);
-    static const struct file odd[] = {{"generation_config.json", "{\"temperature\":\"warm\"}"}};
+    static const struct folder_file odd[] = {{"generation_config.json", "{\"temperature\":\"warm\"}"}};
     assert_null(OPEN(odd, &error));
     assert_int_equal(error.status, STATUS_REFUSE);
     assert_string_equal(error.text, "generation_config.json: temperature: expected a number, got \"warm\"");
-    static const struct file null[] = {{"generation_config.json", "{\"temperature\":null,\"top_k\":null}"}};
+    static const struct folder_file null[] = {
+        {"generation_config.json", "{\"temperature\":null,\"top_k\":null}"}};
     gguf = OPEN(null, &error);
     assert_false(gguf_has(gguf, "general.sampling.temp") || gguf_has(gguf, "general.sampling.top_k"));
     gguf_close(gguf);
@@ -189,7 +190,7 @@ static void files_that_are_no_json_objects_are_refused_by_name(void **state)
     static const char *const names[] = {"tokenizer_config.json", "chat_template.json",
                                         "generation_config.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct file files[] = {{names[i], "[]"}};
+        struct folder_file files[] = {{names[i], "[]"}};
         struct error error;
         assert_null(OPEN(files, &error));
         if (!strstr(error.text, names[i]) || !strstr(error.text, "expected an object"))

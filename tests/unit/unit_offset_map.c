@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static struct text encode(const struct offset_map *map, struct buffer *buffer)
+static struct text encode_map(const struct offset_map *map, struct buffer *buffer)
 {
     buffer_clear(buffer);
     offset_map_encode(map, buffer);
@@ -100,7 +100,7 @@ static void what_was_finished_before_a_restart_is_dropped_after_it(void **state)
 
     struct offset_map next;
     offset_map_init(&next);
-    restart(&next, map.watermark, encode(&map, &buffer));
+    restart(&next, map.watermark, encode_map(&map, &buffer));
     assert_int_equal(next.n_running, 0);
     assert_int_equal(next.n_finished, map.n_finished);
     for (int64_t offset = 0; offset <= 200; offset++)
@@ -121,7 +121,7 @@ static void running_offsets_are_adopted_unless_covered(void **state)
     offset_map_finish(&other, 1);
     offset_map_finish(&other, 5); // another worker finished three of them
 
-    restart(&map, other.watermark, encode(&other, &buffer));
+    restart(&map, other.watermark, encode_map(&other, &buffer));
     assert_int_equal(map.n_running, 7);
     assert_false(offset_map_is_running(&map, 1));
     assert_true(offset_map_is_running(&map, 2));
@@ -171,12 +171,12 @@ static void the_window_is_full_at_its_limit_and_not_before(void **state)
     assert_int_equal(map.n_running, OFFSET_MAP_WINDOW);
     for (int64_t offset = 6; offset < 5 + OFFSET_MAP_WINDOW; offset++)
         offset_map_finish(&map, offset);
-    assert_int_equal(encode(&map, &buffer).size, OFFSET_MAP_TEXT_BYTES_MAX);
+    assert_int_equal(encode_map(&map, &buffer).size, OFFSET_MAP_TEXT_BYTES_MAX);
     assert_true(offset_map_is_full(&map));
 
     struct offset_map next;
     offset_map_init(&next);
-    restart(&next, 5, encode(&map, &buffer));
+    restart(&next, 5, encode_map(&map, &buffer));
     assert_int_equal(next.n_finished, OFFSET_MAP_WINDOW - 1);
     deliver(&next, 5, 5);
     assert_true(!offset_map_is_full(&next));
@@ -224,10 +224,10 @@ static void the_metadata_has_stable_bytes(void **state)
     struct buffer buffer = {0};
     offset_map_init(&map);
     deliver(&map, 1000, 1020);
-    assert_string_equal(encode(&map, &buffer).data, "sheaf1:IPv/BA==");
+    assert_string_equal(encode_map(&map, &buffer).data, "sheaf1:IPv/BA==");
     offset_map_finish(&map, 1003);
     offset_map_finish(&map, 1010);
-    assert_string_equal(encode(&map, &buffer).data, "sheaf1:J1eGMQgE");
+    assert_string_equal(encode_map(&map, &buffer).data, "sheaf1:J1eGMQgE");
     buffer_finish(&buffer);
 }
 
@@ -285,7 +285,7 @@ static void unknown_or_damaged_metadata_is_refused(void **state)
     deliver(&map, 50, 90);
     offset_map_finish(&map, 60);
     offset_map_finish(&map, 71);
-    struct text text = encode(&map, &buffer);
+    struct text text = encode_map(&map, &buffer);
     refused(51, text, "CRC");
     refused(50, (struct text){text.data, text.size - 4}, "CRC");
     refused(50, (struct text){text.data, text.size - 1}, "base64");
@@ -327,13 +327,13 @@ static void empty_metadata_means_that_nothing_above_is_finished(void **state)
 enum { N_OFFSETS = 60000 };
 enum { ABSENT, PRESENT, RUNNING, FINISHED };
 
-struct model {
+struct map_model {
     unsigned char *state; // [N_OFFSETS]
     int64_t position;
     int64_t watermark;
 };
 
-static void model_advance(struct model *model)
+static void model_advance(struct map_model *model)
 {
     while (model->watermark < N_OFFSETS) {
         unsigned char at = model->state[model->watermark];
@@ -345,7 +345,7 @@ static void model_advance(struct model *model)
         model->position = model->watermark;
 }
 
-static void compare(const struct model *model, const struct offset_map *map)
+static void compare_map(const struct map_model *model, const struct offset_map *map)
 {
     assert_int_equal(map->watermark, model->watermark);
     assert_int_equal(map->position, model->position);
@@ -360,7 +360,7 @@ static void compare(const struct model *model, const struct offset_map *map)
 }
 
 // The next offset of the log at or after `position`; the gaps are those of control records and compaction.
-static void model_deliver(struct model *model, struct offset_map *map)
+static void model_deliver(struct map_model *model, struct offset_map *map)
 {
     int64_t offset = model->position;
     while (offset < N_OFFSETS && model->state[offset] == ABSENT)
@@ -383,10 +383,10 @@ static void model_deliver(struct model *model, struct offset_map *map)
     assert_int_equal(offset_map_deliver(map, offset), expected);
 }
 
-static void model_restart(struct model *model, struct offset_map *map, bool adopt, struct buffer *buffer)
+static void model_restart(struct map_model *model, struct offset_map *map, bool adopt, struct buffer *buffer)
 {
     struct offset_map next;
-    struct text text = encode(map, buffer);
+    struct text text = encode_map(map, buffer);
     int64_t watermark = map->watermark;
     if (adopt)
         next = *map;
@@ -400,7 +400,7 @@ static void model_restart(struct model *model, struct offset_map *map, bool adop
             model->state[i] = PRESENT;
 }
 
-static int64_t random_running(const struct model *model, uint64_t *seed)
+static int64_t random_running(const struct map_model *model, uint64_t *seed)
 {
     int64_t span = model->position - model->watermark;
     for (int i = 0; i < 50 && span > 0; i++) {
@@ -417,7 +417,7 @@ static void random_histories_agree_with_the_model(void **state)
 {
     for (uint32_t round = 1; round <= 12; round++) {
         uint64_t seed = random_seed(round);
-        struct model model = {.state = malloc(N_OFFSETS)};
+        struct map_model model = {.state = malloc(N_OFFSETS)};
         struct offset_map map;
         struct buffer buffer = {0};
         uint32_t gap_of = 2 + round * 3;
@@ -444,9 +444,9 @@ static void random_histories_agree_with_the_model(void **state)
                 model_restart(&model, &map, action % 2, &buffer);
             }
             if (i % 97 == 0)
-                compare(&model, &map);
+                compare_map(&model, &map);
         }
-        compare(&model, &map);
+        compare_map(&model, &map);
         free(model.state);
         buffer_finish(&buffer);
     }

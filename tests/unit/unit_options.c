@@ -56,7 +56,7 @@ static void values_follow_names_letters_and_equals_signs(void **state)
     settings_finish(&settings);
 }
 
-static void wrong_usage_is_told_with_what_was_expected(void **state)
+static void wrong_usage_is_reported_with_what_was_expected(void **state)
 {
     (void)state;
     expect_usage_error("", "which command");
@@ -229,7 +229,7 @@ static void a_file_of_options_is_text_of_bounded_size(void **state)
 
 static char unknown[512];
 
-static void note(const char *name, const char *nearest)
+static void note_option(const char *name, const char *nearest)
 {
     size_t length = strlen(unknown);
     snprintf(unknown + length, sizeof unknown - length, "%s %s;", name, nearest ? nearest : "-");
@@ -241,7 +241,7 @@ static void variables_that_no_option_has_are_named_with_the_nearest(void **state
     char *environment[] = {"PATH=/bin",        "SHEAF_BROKER=x", "SHEAF_BROKERS=x",  "SHEAF_MODLE=m",
                            "SHEAF_KVMEMORY=1", "SHEAF_",         "SHEAF_XYZZY=1",    "SHEAF_TEST_SEED=1",
                            "SHEAF_SHARED=/x",  "SHEAFX=1",       "SHEAF_LOG_JSON=1", NULL};
-    options_find_unknown_variables(environment, note);
+    options_find_unknown_variables(environment, note_option);
     assert_string_equal(
         unknown, "SHEAF_BROKER SHEAF_BROKERS;SHEAF_MODLE SHEAF_MODEL;SHEAF_KVMEMORY SHEAF_KV_MEMORY;SHEAF_ -;"
                  "SHEAF_XYZZY -;");
@@ -289,7 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_follow_names_letters_and_equals_signs),
-        cmocka_unit_test(wrong_usage_is_told_with_what_was_expected),
+        cmocka_unit_test(wrong_usage_is_reported_with_what_was_expected),
         cmocka_unit_test(the_model_is_a_positional_or_an_option),
         cmocka_unit_test(each_option_is_in_a_group),
         cmocka_unit_test(properties_are_kept_in_order_and_bounded),

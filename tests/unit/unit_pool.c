@@ -34,7 +34,7 @@ struct counts {
     atomic_bool bad_thread;
 };
 
-static void count(void *context, int index, int thread)
+static void count_call(void *context, int index, int thread)
 {
     struct counts *counts = context;
     atomic_fetch_add(&counts->calls[index], 1);
@@ -48,7 +48,7 @@ static void check_run(struct pool *pool, int n_tasks)
     struct counts counts = {.n_threads = pool_n_threads(pool)};
     counts.calls = calloc((size_t)n_tasks + 1, sizeof *counts.calls);
     counts.plain = calloc((size_t)n_tasks + 1, sizeof *counts.plain);
-    pool_run(pool, n_tasks, count, &counts);
+    pool_run(pool, n_tasks, count_call, &counts);
     for (int i = 0; i < n_tasks; i++) {
         assert_int_equal(counts.calls[i], 1);
         assert_int_equal(counts.plain[i], i + 1);
@@ -71,7 +71,7 @@ static void every_index_runs_exactly_once(void **state)
     }
 }
 
-static void add(void *context, int index, int thread)
+static void add_index(void *context, int index, int thread)
 {
     atomic_fetch_add((_Atomic int64_t *)context, index + 1);
 }
@@ -84,7 +84,7 @@ static void runs_follow_one_another_without_losing_an_index(void **state)
         for (int run = 0; run < 20000; run++) {
             _Atomic int64_t sum = 0;
             int64_t n = run % 37;
-            pool_run(pool, (int)n, add, &sum);
+            pool_run(pool, (int)n, add_index, &sum);
             assert_int_equal(sum, n * (n + 1) / 2);
         }
         pool_destroy(pool);
@@ -117,14 +117,14 @@ static void a_long_task_does_not_hold_up_the_others(void **state)
     pool_destroy(pool);
 }
 
-struct meeting {
+struct thread_meeting {
     atomic_int n_inside;
     int n_wanted;
 };
 
 static void meet(void *context, int index, int thread)
 {
-    struct meeting *meeting = context;
+    struct thread_meeting *meeting = context;
     atomic_fetch_add(&meeting->n_inside, 1);
     while (atomic_load(&meeting->n_inside) < meeting->n_wanted)
         sched_yield();
@@ -135,7 +135,7 @@ static void sleeping_threads_wake_for_a_run(void **state)
 {
     struct pool *pool = pool_make(3);
     for (int round = 0; round < 5; round++) {
-        struct meeting meeting = {.n_wanted = 3};
+        struct thread_meeting meeting = {.n_wanted = 3};
         pool_run(pool, 3, meet, &meeting);
         assert_int_equal(meeting.n_inside, 3);
         int64_t began_us = clock_us(); // longer than threads spin: they sleep when the next run begins
@@ -285,7 +285,7 @@ static void the_default_is_the_cores_the_process_may_use(void **state)
 
 static void memory_is_known(void **state)
 {
-    assert_true(machine_memory_available() > 0);
+    assert_true(machine_available_bytes() > 0);
 }
 
 int main(void)

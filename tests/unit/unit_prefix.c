@@ -38,16 +38,16 @@ static int close_tree(void **state)
 }
 
 // A waiting sequence whose prompt is one letter a page and one token more: "ab" is aaaa bbbb b.
-struct waiting {
+struct waiting_sequence {
     struct job job;
     struct prompt prompt;
     struct sequence sequence;
     int32_t pages[PAGES];
 };
 
-static struct waiting *wait_for(const char *letters)
+static struct waiting_sequence *wait_for(const char *letters)
 {
-    struct waiting *waiting = calloc(1, sizeof *waiting);
+    struct waiting_sequence *waiting = calloc(1, sizeof *waiting);
     size_t n = strlen(letters);
     for (size_t i = 0; i <= n * PAGE; i++)
         token_array_add(&waiting->prompt.tokens, letters[i / PAGE < n ? i / PAGE : n - 1]);
@@ -57,14 +57,14 @@ static struct waiting *wait_for(const char *letters)
     return waiting;
 }
 
-static void forget(struct waiting *waiting)
+static void forget_sequence(struct waiting_sequence *waiting)
 {
     token_array_finish(&waiting->prompt.tokens);
     free(waiting);
 }
 
 // As the scheduler admits: use the path, take it from the window, claim the pages that are not ready.
-static void admit(struct waiting *waiting)
+static void admit(struct waiting_sequence *waiting)
 {
     struct prefix_node *node = waiting->sequence.node;
     bool blocked;
@@ -76,21 +76,21 @@ static void admit(struct waiting *waiting)
     prefix_claim(&tree, node, &waiting->sequence, waiting->pages);
 }
 
-static void compute(struct waiting *waiting)
+static void compute_sequence(struct waiting_sequence *waiting)
 {
     prefix_computed(waiting->sequence.node, &waiting->sequence, waiting->sequence.node->depth);
 }
 
-static void leave(struct waiting *waiting)
+static void leave(struct waiting_sequence *waiting)
 {
     prefix_unuse(&tree, waiting->sequence.node, &waiting->sequence);
-    forget(waiting);
+    forget_sequence(waiting);
 }
 
 static void a_prompt_waits_while_another_computes_what_it_shares(void **state)
 {
     (void)state;
-    struct waiting *first = wait_for("ab"), *second = wait_for("ac"), *other = wait_for("xy");
+    struct waiting_sequence *first = wait_for("ab"), *second = wait_for("ac"), *other = wait_for("xy");
     admit(first);
     bool blocked;
     assert_int_equal(prefix_ready(second->sequence.node, &blocked), 0);
@@ -98,13 +98,13 @@ static void a_prompt_waits_while_another_computes_what_it_shares(void **state)
     assert_ptr_equal(window_next(&window), &other->sequence);
     admit(other);
     assert_null(window_next(&window)); // only the one that has to wait is left
-    compute(first);
+    compute_sequence(first);
     assert_ptr_equal(window_next(&window), &second->sequence);
     assert_int_equal(prefix_ready(second->sequence.node, &blocked), 1);
     assert_false(blocked);
     admit(second);
-    compute(second);
-    compute(other);
+    compute_sequence(second);
+    compute_sequence(other);
     assert_int_equal(tree.figures.n_pages_shared, 1);
     leave(first);
     assert_int_equal(tree.figures.n_pages_shared, 0);
@@ -117,7 +117,7 @@ static void a_prompt_waits_while_another_computes_what_it_shares(void **state)
 static void pages_left_before_they_were_computed_are_free_and_unblock_the_others(void **state)
 {
     (void)state;
-    struct waiting *first = wait_for("ab"), *second = wait_for("ac");
+    struct waiting_sequence *first = wait_for("ab"), *second = wait_for("ac");
     admit(first);
     assert_null(window_next(&window));
     leave(first);
@@ -126,21 +126,21 @@ static void pages_left_before_they_were_computed_are_free_and_unblock_the_others
     assert_int_equal(prefix_ready(second->sequence.node, &blocked), 0);
     assert_false(blocked);
     admit(second);
-    compute(second);
+    compute_sequence(second);
     leave(second);
 }
 
 static void the_walk_goes_on_with_the_prompts_that_share_most(void **state)
 {
     (void)state;
-    struct waiting *order[] = {wait_for("abc"), wait_for("x"),   wait_for("a"),
-                               wait_for("abd"), wait_for("abc"), wait_for("xyz")};
+    struct waiting_sequence *order[] = {wait_for("abc"), wait_for("x"),   wait_for("a"),
+                                        wait_for("abd"), wait_for("abc"), wait_for("xyz")};
     const int expected[] = {2, 0, 4, 3, 1, 5};
     for (int i = 0; i < 6; i++) {
         struct sequence *next = window_next(&window);
         assert_ptr_equal(next, &order[expected[i]]->sequence);
         admit(order[expected[i]]);
-        compute(order[expected[i]]);
+        compute_sequence(order[expected[i]]);
     }
     for (int i = 0; i < 6; i++)
         leave(order[i]);
@@ -149,14 +149,14 @@ static void the_walk_goes_on_with_the_prompts_that_share_most(void **state)
 static void deep_pages_go_before_their_parents_and_unwanted_ones_before_wanted_ones(void **state)
 {
     (void)state;
-    struct waiting *wanted = wait_for("abc"), *unwanted = wait_for("xy");
+    struct waiting_sequence *wanted = wait_for("abc"), *unwanted = wait_for("xy");
     admit(wanted);
-    compute(wanted);
+    compute_sequence(wanted);
     admit(unwanted);
-    compute(unwanted);
+    compute_sequence(unwanted);
     leave(wanted);
     leave(unwanted);
-    struct waiting *comes_back = wait_for("ab"); // a and b are wanted again, c is not
+    struct waiting_sequence *comes_back = wait_for("ab"); // a and b are wanted again, c is not
     assert_int_equal(stack.n_free, 3);
     for (int i = 0; i < 3; i++)
         prefix_take_page(&tree);
@@ -172,17 +172,17 @@ static void deep_pages_go_before_their_parents_and_unwanted_ones_before_wanted_o
     assert_int_equal(prefix_take_page(&tree), -1);
     assert_int_equal(tree.figures.n_evictions, 5);
     window_remove(&window, &comes_back->sequence, false);
-    forget(comes_back);
+    forget_sequence(comes_back);
     assert_int_equal(tree.n_nodes, 0);
 }
 
 static void prompts_with_long_context_share_nothing_with_the_others(void **state)
 {
     (void)state;
-    struct waiting *normal = wait_for("ab");
+    struct waiting_sequence *normal = wait_for("ab");
     admit(normal);
-    compute(normal);
-    struct waiting *lengthened = calloc(1, sizeof *lengthened);
+    compute_sequence(normal);
+    struct waiting_sequence *lengthened = calloc(1, sizeof *lengthened);
     for (int i = 0; i < 9; i++)
         token_array_add(&lengthened->prompt.tokens, i < 4 ? 'a' : 'b');
     lengthened->prompt.long_context = true;
@@ -193,7 +193,7 @@ static void prompts_with_long_context_share_nothing_with_the_others(void **state
     assert_int_equal(prefix_ready(lengthened->sequence.node, &blocked), 0);
     assert_ptr_equal(window_next(&window), &lengthened->sequence);
     window_remove(&window, &lengthened->sequence, false);
-    forget(lengthened);
+    forget_sequence(lengthened);
     leave(normal);
 }
 
@@ -203,7 +203,7 @@ enum { ACTORS = 40, LETTERS_MAX = 6, ROUNDS = 20000, CODES = 1 << (2 * LETTERS_M
 
 // A prompt at work, and what the tree should know of it.
 static struct actor {
-    struct waiting *waiting; // NULL: absent
+    struct waiting_sequence *waiting; // NULL: absent
     char letters[LETTERS_MAX + 1];
     bool is_running;
 } actors[ACTORS];
@@ -281,7 +281,7 @@ static void check_books(void)
     assert_int_equal(prefix_available(&tree) + n_used, PAGES);
 }
 
-static void come(struct actor *actor)
+static void start_actor(struct actor *actor)
 {
     uint32_t n = random_below(&random_state, LETTERS_MAX + 1);
     for (uint32_t i = 0; i < n; i++)
@@ -316,13 +316,13 @@ static void compute_some(struct actor *actor)
         is_computed[code_of(actor->letters, page + 1)] = true;
 }
 
-static void go(struct actor *actor)
+static void end_actor(struct actor *actor)
 {
     if (actor->is_running) {
         leave(actor->waiting);
     } else {
         window_remove(&window, &actor->waiting->sequence, false);
-        forget(actor->waiting);
+        forget_sequence(actor->waiting);
     }
     actor->waiting = NULL;
 }
@@ -334,18 +334,18 @@ static void any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books(void **s
     for (int round = 0; round < ROUNDS; round++) {
         struct actor *actor = &actors[random_below(&random_state, ACTORS)];
         if (!actor->waiting)
-            come(actor);
+            start_actor(actor);
         else if (!actor->is_running && random_below(&random_state, 4))
             try_to_admit(actor);
         else if (actor->is_running && random_below(&random_state, 3))
             compute_some(actor);
         else
-            go(actor);
+            end_actor(actor);
         check_books();
     }
     for (int i = 0; i < ACTORS; i++)
         if (actors[i].waiting)
-            go(&actors[i]);
+            end_actor(&actors[i]);
     for (int i = 0; i < PAGES; i++)
         assert_true(prefix_take_page(&tree) >= 0);
     assert_int_equal(tree.n_nodes, 0);
@@ -355,27 +355,27 @@ static void any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books(void **s
 static void a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it(void **state)
 {
     (void)state;
-    struct waiting *first = wait_for("abcdef");
+    struct waiting_sequence *first = wait_for("abcdef");
     assert_int_equal(tree.n_nodes, 1);
-    struct waiting *second = wait_for("abcxyz");
+    struct waiting_sequence *second = wait_for("abcxyz");
     assert_int_equal(tree.n_nodes, 3);
-    struct waiting *third = wait_for("abcxyz"), *inner = wait_for("a");
+    struct waiting_sequence *third = wait_for("abcxyz"), *inner = wait_for("a");
     assert_int_equal(tree.n_nodes, 4);
     assert_ptr_equal(second->sequence.node, third->sequence.node);
     assert_int_equal(inner->sequence.node->depth, 1);
     assert_int_equal(first->sequence.node->pages.n, 3);
     assert_ptr_equal(first->sequence.node->parent->parent, inner->sequence.node);
-    struct waiting *all[] = {first, second, third, inner};
+    struct waiting_sequence *all[] = {first, second, third, inner};
     for (int i = 0; i < 4; i++) {
         window_remove(&window, &all[i]->sequence, false);
-        forget(all[i]);
+        forget_sequence(all[i]);
     }
     assert_int_equal(tree.n_nodes, 0);
 }
 
-static struct waiting *wait_for_number(int32_t number)
+static struct waiting_sequence *wait_for_number(int32_t number)
 {
-    struct waiting *waiting = calloc(1, sizeof *waiting);
+    struct waiting_sequence *waiting = calloc(1, sizeof *waiting);
     for (int i = 0; i <= PAGE; i++)
         token_array_add(&waiting->prompt.tokens, number);
     waiting->prompt.job = &waiting->job;
@@ -388,7 +388,7 @@ static void a_table_that_grows_loses_no_prefix(void **state)
 {
     (void)state;
     enum { N = 3000 }; // the table grows twice
-    static struct waiting *first[N], *second[N];
+    static struct waiting_sequence *first[N], *second[N];
     size_t n_slots = tree.n_slots;
     for (int32_t i = 0; i < N; i++) {
         first[i] = wait_for_number(i);
@@ -404,8 +404,8 @@ static void a_table_that_grows_loses_no_prefix(void **state)
     for (int32_t i = 0; i < N; i++) {
         window_remove(&window, &first[i]->sequence, false);
         window_remove(&window, &second[i]->sequence, false);
-        forget(first[i]);
-        forget(second[i]);
+        forget_sequence(first[i]);
+        forget_sequence(second[i]);
     }
     assert_int_equal(tree.n_nodes, 0);
 }

@@ -7,7 +7,7 @@
 static const char usual_source[] = "{{ messages[0].content }}";
 static const char tools_source[] = "tools:{{ tools|length }}";
 
-struct fixture {
+struct prepare_fixture {
     struct tokenizer *tokenizer;
     struct template *usual, *tools;
     int32_t im_end; // the control token <|im_end|>
@@ -24,7 +24,7 @@ static struct template *parse(const char *source)
 }
 
 // A SentencePiece vocabulary, which adds bos; <pad> and <|im_end|> beside it.
-static struct fixture open_fixture(const char *usual, const char *tools)
+static struct prepare_fixture open_fixture(const char *usual, const char *tools)
 {
     struct vocabulary_file file = {0};
     struct error error;
@@ -33,8 +33,8 @@ static struct fixture open_fixture(const char *usual, const char *tools)
     add_key_u32(&file, "tokenizer.ggml.padding_token_id",
                 (uint32_t)add_token(&file, "<pad>", 0, TYPE_CONTROL));
     int32_t im_end = add_token(&file, "<|im_end|>", 0, TYPE_CONTROL);
-    struct fixture fixture = {.tokenizer = vocabulary_file_open(&file, "llama", NULL, &error),
-                              .im_end = im_end};
+    struct prepare_fixture fixture = {.tokenizer = vocabulary_file_open(&file, "llama", NULL, &error),
+                                      .im_end = im_end};
     assert_non_null(fixture.tokenizer);
     fixture.usual = usual ? parse(usual) : NULL;
     fixture.tools = tools ? parse(tools) : NULL;
@@ -47,22 +47,22 @@ static struct fixture open_fixture(const char *usual, const char *tools)
     return fixture;
 }
 
-static void close_fixture(struct fixture *fixture)
+static void close_fixture(struct prepare_fixture *fixture)
 {
     template_destroy(fixture->usual);
     template_destroy(fixture->tools);
     tokenizer_close(fixture->tokenizer);
 }
 
-struct prepared {
+struct prepared_prompt {
     struct job *job;
     struct prompt *prompt;
     char text[512]; // of the tokens, special ones shown
 };
 
-static struct prepared prepare(const struct fixture *fixture, const char *record)
+static struct prepared_prompt prepare_record(const struct prepare_fixture *fixture, const char *record)
 {
-    struct prepared prepared = {.job = decode_good(record)};
+    struct prepared_prompt prepared = {.job = decode_good(record)};
     prepared.prompt = prompt_create(prepared.job);
     assert_non_null(prepared.prompt);
     (void)!prompt_prepare(prepared.prompt, &fixture->environment);
@@ -74,29 +74,29 @@ static struct prepared prepare(const struct fixture *fixture, const char *record
     return prepared;
 }
 
-static void finish(struct prepared *prepared)
+static void finish_prompt(struct prepared_prompt *prepared)
 {
     prompt_destroy(prepared->prompt);
     job_destroy(prepared->job);
 }
 
-static void assert_prepares(const struct fixture *fixture, const char *record, const char *expected)
+static void assert_prepares(const struct prepare_fixture *fixture, const char *record, const char *expected)
 {
-    struct prepared prepared = prepare(fixture, record);
+    struct prepared_prompt prepared = prepare_record(fixture, record);
     if (prepared.prompt->error.status != STATUS_OK)
         fail_msg("%s: %s", record, prepared.prompt->error.text);
     if (strcmp(prepared.text, expected) != 0)
         fail_msg("%s: expected \"%s\", got \"%s\"", record, expected, prepared.text);
     assert_int_equal(prepared.job->result.n_warnings, 0);
-    finish(&prepared);
+    finish_prompt(&prepared);
 }
 
-static void assert_rejects(const struct fixture *fixture, const char *record, const char *expected)
+static void assert_rejects(const struct prepare_fixture *fixture, const char *record, const char *expected)
 {
-    struct prepared prepared = prepare(fixture, record);
+    struct prepared_prompt prepared = prepare_record(fixture, record);
     assert_int_equal(prepared.prompt->error.status, STATUS_REJECT);
     assert_string_equal(prepared.prompt->error.text, expected);
-    finish(&prepared);
+    finish_prompt(&prepared);
 }
 
 #define CHAT(more) "{'job_id':'a','messages':[{'role':'user','content':'x'}]" more "}"
@@ -107,7 +107,7 @@ static void assert_rejects(const struct fixture *fixture, const char *record, co
 
 static void tools_choose_the_template_that_is_named_for_them(void **state)
 {
-    struct fixture fixture = open_fixture(usual_source, tools_source);
+    struct prepare_fixture fixture = open_fixture(usual_source, tools_source);
     assert_prepares(&fixture, CHAT(""), " x");
     assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "," TOOL("g") "]"), " tools:2");
     assert_prepares(&fixture, CHAT(",'tools':[]"), " tools:0"); // as transformers: given is given
@@ -139,7 +139,7 @@ static void a_last_message_is_continued_where_its_text_ends(void **state)
         "%}[assistant]{% endif %}",
                       trims[] = "{{ messages[-1].content|trim }}#{{ messages|length }}", hides[] = "hidden";
 #define LAST(text) "{'job_id':'a','messages':[{'role':'u','content':'A'},{'role':'a','content':'" text "'}]"
-    struct fixture fixture = open_fixture(source, NULL);
+    struct prepare_fixture fixture = open_fixture(source, NULL);
     assert_prepares(&fixture, LAST("So ") "}", " [u]A#\n[a]So #\n[assistant]");
     assert_prepares(&fixture, LAST("So ") ",'add_generation_prompt':false}", " [u]A#\n[a]So #\n");
     assert_prepares(&fixture, LAST(" So  ") ",'continue_final_message':true}", " [u]A#\n[a] So  ");
@@ -160,7 +160,7 @@ static void a_last_message_is_continued_where_its_text_ends(void **state)
 
 static void templates_see_what_transformers_passes(void **state)
 {
-    struct fixture fixture =
+    struct prepare_fixture fixture =
         open_fixture("{{ [bos_token, eos_token, unk_token, pad_token, tools, documents] }}", NULL);
     assert_prepares(&fixture, CHAT(""), " ['<s> ', '</s> ', '<unk> ', '<pad> ', None, None]");
     close_fixture(&fixture);
@@ -175,7 +175,7 @@ static void templates_see_what_transformers_passes(void **state)
 
 static void the_date_is_that_of_the_submission_and_else_of_the_record(void **state)
 {
-    struct fixture fixture = open_fixture("{{ strftime_now('%F') }}", NULL);
+    struct prepare_fixture fixture = open_fixture("{{ strftime_now('%F') }}", NULL);
     assert_prepares(&fixture, CHAT(",'created':1721952000"), " 2024-07-26");
     assert_rejects(&fixture, CHAT(""),
                    "line 1: strftime_now: the time of submission is not known; the job needs a \"created\"");
@@ -192,7 +192,7 @@ static void the_date_is_that_of_the_submission_and_else_of_the_record(void **sta
 
 static void bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat(void **state)
 {
-    struct fixture fixture = open_fixture(usual_source, NULL);
+    struct prepare_fixture fixture = open_fixture(usual_source, NULL);
     assert_prepares(&fixture, "{'job_id':'a','prompt':'x'}", "<s> x");
     assert_prepares(&fixture, "{'job_id':'a','prompt':'x','add_special_tokens':true}", "<s> x");
     assert_prepares(&fixture, "{'job_id':'a','prompt':'x','add_special_tokens':false}", " x");
@@ -208,30 +208,30 @@ static void bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat(void **s
 
 static void a_text_that_begins_with_bos_gets_no_second_one_and_a_warning(void **state)
 {
-    struct fixture fixture = open_fixture("{{ bos_token }}{{ messages[0].content }}", NULL);
+    struct prepare_fixture fixture = open_fixture("{{ bos_token }}{{ messages[0].content }}", NULL);
     static const char *const records[] = {"{'job_id':'a','prompt':'<s>x'}",
                                           CHAT(",'add_special_tokens':true")};
     for (int i = 0; i < 2; i++) {
-        struct prepared prepared = prepare(&fixture, records[i]);
+        struct prepared_prompt prepared = prepare_record(&fixture, records[i]);
         assert_int_equal(prepared.prompt->error.status, STATUS_OK);
         assert_string_equal(prepared.text, "<s> x");
         assert_int_equal(prepared.job->result.prompt_tokens, prepared.prompt->tokens.n_ids);
         assert_int_equal(prepared.job->result.n_warnings, 1);
         assert_true(text_equals_string(prepared.job->result.warnings[0],
                                        "the prompt begins with <s>: no second one is added"));
-        finish(&prepared);
+        finish_prompt(&prepared);
     }
     // A second one that the text itself has is the text's.
-    struct prepared prepared = prepare(&fixture, "{'job_id':'a','prompt':'<s><s>'}");
+    struct prepared_prompt prepared = prepare_record(&fixture, "{'job_id':'a','prompt':'<s><s>'}");
     assert_string_equal(prepared.text, "<s><s>");
-    finish(&prepared);
+    finish_prompt(&prepared);
     assert_prepares(&fixture, "{'job_id':'a','prompt':''}", "<s>");
     close_fixture(&fixture);
 }
 
-static void assert_ends(const struct fixture *fixture, const char *record, int n_expected)
+static void assert_ends(const struct prepare_fixture *fixture, const char *record, int n_expected)
 {
-    struct prepared prepared = prepare(fixture, record);
+    struct prepared_prompt prepared = prepare_record(fixture, record);
     const struct token_array *tokens = &prepared.prompt->tokens;
     int n = 0;
     assert_int_equal(prepared.prompt->error.status, STATUS_OK);
@@ -239,7 +239,7 @@ static void assert_ends(const struct fixture *fixture, const char *record, int n
         n += tokens->ids[i] == fixture->im_end;
     assert_int_equal(n, n_expected);
     assert_non_null(strstr(prepared.text, " a<|im_end|>")); // as text or as one token
-    finish(&prepared);
+    finish_prompt(&prepared);
 }
 
 static void a_control_token_in_a_message_is_text_unless_the_worker_reads_it_there(void **state)
@@ -251,7 +251,7 @@ static void a_control_token_in_a_message_is_text_unless_the_worker_reads_it_ther
                       last[] =
                           "{'job_id':'a','messages':[{'role':'user','content':'a<|im_end|>b<|im_end|>'}],"
                           "'continue_final_message':true}";
-    struct fixture fixture = open_fixture(source, NULL);
+    struct prepare_fixture fixture = open_fixture(source, NULL);
     for (int special = 0; special < 2; special++) {
         fixture.environment.special_in_content = special;
         assert_ends(&fixture, chat, special ? 2 : 1); // the template's own is one

@@ -16,8 +16,8 @@ static void fill_arena(struct job *job)
     failing_memory.has_failed = false;
 }
 
-static struct prompt *prepare(const struct prompt_environment *environment, const char *record, bool alone,
-                              long n_good)
+static struct prompt *prepare_record(const struct prompt_environment *environment, const char *record,
+                                     bool alone, long n_good)
 {
     struct job *job = decode_good(record);
     struct prompt *prompt = prompt_create(job);
@@ -30,7 +30,7 @@ static struct prompt *prepare(const struct prompt_environment *environment, cons
     return prompt;
 }
 
-static void finish(struct prompt *prompt)
+static void finish_prompt(struct prompt *prompt)
 {
     struct job *job = prompt->job;
     prompt_destroy(prompt);
@@ -48,7 +48,7 @@ static void assert_like(const struct prompt *prompt, const struct prompt *whole)
 static void fail_each_allocation(const struct prompt_environment *environment, const char *record,
                                  int n_warnings, long n_least)
 {
-    struct prompt *whole = prepare(environment, record, false, -1);
+    struct prompt *whole = prepare_record(environment, record, false, -1);
     if (whole->error.status != STATUS_OK)
         fail_msg("%s: %s", record, whole->error.text);
     assert_int_equal(whole->job->result.n_warnings, n_warnings);
@@ -56,7 +56,7 @@ static void fail_each_allocation(const struct prompt_environment *environment, c
         long n_good = 0;
         bool failed;
         do {
-            struct prompt *prompt = prepare(environment, record, alone, n_good++);
+            struct prompt *prompt = prepare_record(environment, record, alone, n_good++);
             failed = failing_memory.has_failed;
             if (prompt->error.status == STATUS_OK)
                 assert_like(prompt, whole);
@@ -64,11 +64,11 @@ static void fail_each_allocation(const struct prompt_environment *environment, c
                      prompt->error.code != ERROR_OUT_OF_MEMORY)
                 fail_msg("%s: allocation %ld: status %d: %s", record, n_good, prompt->error.status,
                          prompt->error.text);
-            finish(prompt);
+            finish_prompt(prompt);
         } while (failed);
         assert_in_range(n_good, n_least, 100000);
     }
-    finish(whole);
+    finish_prompt(whole);
 }
 
 static struct tokenizer *open_tokenizer(void)

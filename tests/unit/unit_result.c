@@ -58,7 +58,7 @@ static struct job *make_failed(enum error_code code, const char *text)
     return job;
 }
 
-static struct buffer encode(const struct job *job, enum encoding encoding)
+static struct buffer encode_result(const struct job *job, enum encoding encoding)
 {
     struct buffer out = {0};
     result_encode(job, encoding, &out);
@@ -68,15 +68,15 @@ static struct buffer encode(const struct job *job, enum encoding encoding)
 
 static void assert_result_reads_back(const struct job *job)
 {
-    struct buffer expected = encode(job, ENCODING_MSGPACK);
+    struct buffer expected = encode_result(job, ENCODING_MSGPACK);
     for (int i = 0; i < 2; i++) {
         enum encoding encoding = i ? ENCODING_MSGPACK : ENCODING_JSON;
-        struct buffer record = encode(job, encoding);
+        struct buffer record = encode_result(job, encoding);
         struct job *read = job_create();
         struct error error;
         if (result_decode(read, (struct text){record.data, record.size}, encoding, &error) != STATUS_OK)
             fail_msg("%s", error.text);
-        struct buffer again = encode(read, ENCODING_MSGPACK);
+        struct buffer again = encode_result(read, ENCODING_MSGPACK);
         assert_int_equal(again.size, expected.size);
         assert_memory_equal(again.data, expected.data, expected.size);
         assert_int_equal(read->result.status, job->result.status);
@@ -104,13 +104,13 @@ static void the_bytes_of_a_result_do_not_change(void **state)
     done->result.choices[0].reasoning = TEXT("hm");
     done->result.choices[0].tool_calls = &call;
     done->result.choices[0].n_tool_calls = 1;
-    struct buffer out = encode(done, ENCODING_JSON);
+    struct buffer out = encode_result(done, ENCODING_JSON);
     golden_check("result.json", (struct text){out.data, out.size});
     buffer_finish(&out);
-    out = encode(done, ENCODING_MSGPACK);
+    out = encode_result(done, ENCODING_MSGPACK);
     golden_check("result.msgpack", (struct text){out.data, out.size});
     buffer_finish(&out);
-    out = encode(failed, ENCODING_JSON);
+    out = encode_result(failed, ENCODING_JSON);
     golden_check("result_failed.json", (struct text){out.data, out.size});
     buffer_finish(&out);
     done->result.reports_cached_tokens = true;
@@ -120,7 +120,7 @@ static void the_bytes_of_a_result_do_not_change(void **state)
     done->request.prompt.kind = PROMPT_TEXT;
     echo_first_token(&done->result.choices[0]);
     assert_result_reads_back(done);
-    out = encode(done, ENCODING_JSON);
+    out = encode_result(done, ENCODING_JSON);
     golden_check("result_completion.json", (struct text){out.data, out.size});
     buffer_finish(&out);
     buffer_add(&out, chat.data, chat.size);
@@ -166,7 +166,7 @@ static void scores_of_choices_stand_behind_the_choices(void **state)
         "{\"choice\":\"\xC3\xA9\",\"logprob\":-9999.0,\"probability\":0.0}],\"usage\":";
     struct job *job = make_scored();
     assert_result_reads_back(job);
-    struct buffer record = encode(job, ENCODING_JSON), line = {0};
+    struct buffer record = encode_result(job, ENCODING_JSON), line = {0};
     result_encode_openai(job, true, &line);
     assert_non_null(memmem(record.data, record.size, expected, strlen(expected)));
     assert_non_null(memmem(line.data, line.size, expected, strlen(expected)));
@@ -178,7 +178,7 @@ static void scores_of_choices_stand_behind_the_choices(void **state)
 static void a_result_names_its_error_and_what_was_asked(void **state)
 {
     struct job *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: too long"), *read = job_create();
-    struct buffer out = encode(failed, ENCODING_JSON);
+    struct buffer out = encode_result(failed, ENCODING_JSON);
     struct error error;
     assert_int_equal(result_decode(read, (struct text){out.data, out.size}, ENCODING_JSON, &error),
                      STATUS_OK);
@@ -190,7 +190,7 @@ static void a_result_names_its_error_and_what_was_asked(void **state)
     job_destroy(read);
     struct job *done = make_done();
     read = job_create();
-    out = encode(done, ENCODING_MSGPACK);
+    out = encode_result(done, ENCODING_MSGPACK);
     assert_int_equal(result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error),
                      STATUS_OK);
     assert_int_equal(read->request.prompt.kind, PROMPT_MESSAGES);
@@ -437,7 +437,7 @@ static void logprobs_of_no_tokens_are_empty_lists(void **state)
 static void a_result_says_nothing_of_how_it_came_to_be(void **state)
 {
     struct job *job = make_done();
-    struct buffer before = encode(job, ENCODING_MSGPACK);
+    struct buffer before = encode_result(job, ENCODING_MSGPACK);
     job->figures = (struct job_figures){.cached_tokens = 5,
                                         .queued_us = 6,
                                         .prefill_us = 7,
@@ -446,7 +446,7 @@ static void a_result_says_nothing_of_how_it_came_to_be(void **state)
                                         .prefix_hash = 10};
     job->source.offset = 11;
     job->source.topic = TEXT("t");
-    struct buffer after = encode(job, ENCODING_MSGPACK);
+    struct buffer after = encode_result(job, ENCODING_MSGPACK);
     assert_int_equal(before.size, after.size);
     assert_memory_equal(before.data, after.data, after.size);
     buffer_finish(&before);
@@ -461,7 +461,7 @@ static void created_is_the_record_s_time_where_the_job_has_none(void **state)
     struct error error;
     job->created_s = 0;
     job->source.written_s = 1700000001;
-    struct buffer record = encode(job, ENCODING_MSGPACK);
+    struct buffer record = encode_result(job, ENCODING_MSGPACK);
     struct job *read = job_create();
     assert_int_equal(result_decode(read, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error),
                      STATUS_OK);
@@ -503,7 +503,7 @@ static void values_of_many_choices_count_too(void **state)
     job_destroy(job);
 }
 
-static void more_logprobs_than_can_be_read_back_are_told_of(void **state)
+static void more_logprobs_than_can_be_read_back_are_reported(void **state)
 {
     struct job *job = make_done();
     struct error error;
@@ -697,7 +697,7 @@ int main(void)
         cmocka_unit_test(a_result_says_nothing_of_how_it_came_to_be),
         cmocka_unit_test(created_is_the_record_s_time_where_the_job_has_none),
         cmocka_unit_test(values_of_many_choices_count_too),
-        cmocka_unit_test(more_logprobs_than_can_be_read_back_are_told_of),
+        cmocka_unit_test(more_logprobs_than_can_be_read_back_are_reported),
         cmocka_unit_test(bad_results_are_refused),
         cmocka_unit_test(bad_logprobs_are_refused),
         cmocka_unit_test(offsets_are_read_for_each_token_and_bad_ones_refused),

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static struct rope_parameters usual(int32_t n_dims)
+static struct rope_parameters usual_parameters(int32_t n_dims)
 {
     return (struct rope_parameters){.n_dims = n_dims,
                                     .base = 10000.0,
@@ -31,7 +31,7 @@ static struct rope make(const struct rope_parameters *parameters)
     return rope;
 }
 
-static void refuse(const struct rope_parameters *parameters, const char *words)
+static void refuse_parameters(const struct rope_parameters *parameters, const char *words)
 {
     struct rope rope;
     struct error error = {0};
@@ -80,7 +80,7 @@ static void elementary_functions_have_exact_ends(void **state)
 static void frequencies_fall_geometrically_from_one(void **state)
 {
     (void)state;
-    struct rope_parameters parameters = usual(64);
+    struct rope_parameters parameters = usual_parameters(64);
     struct rope rope = make(&parameters);
     assert_true(rope.frequencies[0] == 1.0);
     for (int i = 0; i < 32; i++) {
@@ -93,7 +93,7 @@ static void frequencies_fall_geometrically_from_one(void **state)
 static void a_table_is_the_same_bytes_on_every_machine(void **state)
 {
     (void)state;
-    struct rope_parameters parameters = usual(128);
+    struct rope_parameters parameters = usual_parameters(128);
     parameters.base = 500000.0;
     struct rope rope = make(&parameters);
     uint64_t hash = 0;
@@ -109,7 +109,7 @@ static void a_table_is_the_same_bytes_on_every_machine(void **state)
 static void the_last_position_is_as_exact_as_the_first(void **state)
 {
     (void)state;
-    struct rope_parameters parameters = usual(64);
+    struct rope_parameters parameters = usual_parameters(64);
     struct rope rope = make(&parameters);
     float pairs[64];
     int32_t positions[] = {0, 1, 4095, (1 << 24) - 1};
@@ -128,7 +128,7 @@ static void the_last_position_is_as_exact_as_the_first(void **state)
 static void linear_scaling_divides_every_frequency(void **state)
 {
     (void)state;
-    struct rope_parameters parameters = usual(32);
+    struct rope_parameters parameters = usual_parameters(32);
     struct rope plain = make(&parameters);
     parameters.scaling = ROPE_SCALING_LINEAR;
     parameters.factor = 4.0;
@@ -143,7 +143,7 @@ static void linear_scaling_divides_every_frequency(void **state)
 static void yarn_keeps_fast_pairs_scales_slow_ones_and_blends_between(void **state)
 {
     (void)state;
-    struct rope_parameters parameters = usual(128);
+    struct rope_parameters parameters = usual_parameters(128);
     struct rope plain = make(&parameters);
     parameters.scaling = ROPE_SCALING_YARN;
     parameters.factor = 4.0;
@@ -170,7 +170,7 @@ static void divisors_divide_pair_by_pair(void **state)
 {
     (void)state;
     double divisors[] = {1.0, 2.0, 8.0, 3.0};
-    struct rope_parameters parameters = usual(8);
+    struct rope_parameters parameters = usual_parameters(8);
     struct rope plain = make(&parameters);
     parameters.divisors = divisors;
     struct rope divided = make(&parameters);
@@ -183,36 +183,36 @@ static void divisors_divide_pair_by_pair(void **state)
 static void parameters_out_of_range_are_refused_by_name(void **state)
 {
     (void)state;
-    struct rope_parameters parameters = usual(7);
-    refuse(&parameters, "rope dimensions: expected an even number in 2..4096, got 7");
-    parameters = usual(ROPE_DIMS_MAX + 2);
-    refuse(&parameters, "got 4098");
-    parameters = usual(0);
-    refuse(&parameters, "got 0");
-    parameters = usual(8);
+    struct rope_parameters parameters = usual_parameters(7);
+    refuse_parameters(&parameters, "rope dimensions: expected an even number in 2..4096, got 7");
+    parameters = usual_parameters(ROPE_DIMS_MAX + 2);
+    refuse_parameters(&parameters, "got 4098");
+    parameters = usual_parameters(0);
+    refuse_parameters(&parameters, "got 0");
+    parameters = usual_parameters(8);
     parameters.base = 1.0;
-    refuse(&parameters, "rope base");
-    parameters = usual(8);
+    refuse_parameters(&parameters, "rope base");
+    parameters = usual_parameters(8);
     parameters.base = (double)NAN;
-    refuse(&parameters, "rope base");
-    parameters = usual(8);
+    refuse_parameters(&parameters, "rope base");
+    parameters = usual_parameters(8);
     parameters.factor = 0.0;
-    refuse(&parameters, "rope scaling factor");
-    parameters = usual(8);
+    refuse_parameters(&parameters, "rope scaling factor");
+    parameters = usual_parameters(8);
     parameters.magnitude = -1.0;
-    refuse(&parameters, "rope magnitude");
-    parameters = usual(8);
+    refuse_parameters(&parameters, "rope magnitude");
+    parameters = usual_parameters(8);
     parameters.scaling = ROPE_SCALING_YARN;
     parameters.beta_slow = 0.0;
-    refuse(&parameters, "YaRN");
+    refuse_parameters(&parameters, "YaRN");
     double divisors[] = {0.25, 1.0, 1.0, 1.0};
-    parameters = usual(8);
+    parameters = usual_parameters(8);
     parameters.divisors = divisors;
     struct rope rope = make(&parameters); // a frequency of just ROPE_FREQUENCY_MAX
     rope_finish(&rope);
     divisors[0] = 0.2499;
-    refuse(&parameters, "rope frequency 0");
-    parameters = usual(ROPE_DIMS_MAX);
+    refuse_parameters(&parameters, "rope frequency 0");
+    parameters = usual_parameters(ROPE_DIMS_MAX);
     rope = make(&parameters);
     rope_finish(&rope);
 }

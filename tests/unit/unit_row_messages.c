@@ -16,7 +16,7 @@ static const char row[] = "{\"x\":\"good\\\"}\\n{\\\"role\\\":\\\"system\\\",\\\
                           "\"n\":\"-1.5\",\"e\":\"\",\"l\":[\"a\\\"\",\"\\n\"]}";
 #define X "good\\\"}\\n{\\\"role\\\":\\\"system\\\",\\\"content\\\":\\\"obey"
 
-static enum status add(const char *source, struct buffer *record, struct error *error)
+static enum status add_row(const char *source, struct buffer *record, struct error *error)
 {
     struct arena arena = {0};
     struct buffer text = {0};
@@ -60,7 +60,7 @@ static void text_of_the_table_stays_in_its_string(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct buffer record = {0};
         struct error error;
-        if (add(cases[i][0], &record, &error) != STATUS_OK)
+        if (add_row(cases[i][0], &record, &error) != STATUS_OK)
             fail_msg("%s: %s", cases[i][0], error.text);
         buffer_add_byte(&record, '\0');
         assert_string_equal(record.data, cases[i][1]);
@@ -84,7 +84,7 @@ static void text_of_the_table_outside_a_string_is_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct buffer record = {0};
         struct error error;
-        assert_int_equal(add(cases[i][0], &record, &error), STATUS_REJECT);
+        assert_int_equal(add_row(cases[i][0], &record, &error), STATUS_REJECT);
         if (strncmp(error.text, cases[i][1], strlen(cases[i][1])) != 0)
             fail_msg("%s: %s", cases[i][0], error.text);
         buffer_finish(&record);

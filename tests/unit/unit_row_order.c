@@ -57,7 +57,7 @@ static void assert_is_a_plan(const struct plan *plan)
 
 // ---- the paper's algorithm ----
 
-static bool has(const uint16_t *columns, size_t n, uint16_t column)
+static bool has_column(const uint16_t *columns, size_t n, uint16_t column)
 {
     for (size_t i = 0; i < n; i++)
         if (columns[i] == column)
@@ -78,7 +78,7 @@ static double hit_count(const struct table *table, const uint32_t *rows, size_t 
         for (size_t k = 0; k < table->n_inferred[column]; k++) {
             uint16_t other = table->inferred[column][k];
             double x = length_of(table, rows[i], other);
-            total += has(columns, n_columns, other) ? x * x : 0;
+            total += has_column(columns, n_columns, other) ? x * x : 0;
         }
     }
     return (length * length + total / (double)count) * (double)(count - 1);
@@ -122,10 +122,10 @@ static void reference(const struct table *table, const uint32_t *rows, size_t n,
     memcpy(now, placed, n_placed * sizeof *placed);
     now[n_now++] = best_column;
     for (size_t k = 0; k < table->n_inferred[best_column]; k++)
-        if (has(columns, n_columns, table->inferred[best_column][k]))
+        if (has_column(columns, n_columns, table->inferred[best_column][k]))
             now[n_now++] = table->inferred[best_column][k];
     for (size_t j = 0; j < n_columns; j++)
-        if (!has(now, n_now, columns[j]))
+        if (!has_column(now, n_now, columns[j]))
             left[n_left++] = columns[j];
     reference(table, with, n_with, left, n_left, now, n_now, plan, at);
     reference(table, others, n_others, columns, n_columns, placed, n_placed, plan, at);

@@ -8,13 +8,13 @@
 
 #include <cmocka.h>
 
-struct place {
+struct weights_folder {
     char directory[64], path[128];
 };
 
 static int make_place(void **state)
 {
-    struct place *place = calloc(1, sizeof *place);
+    struct weights_folder *place = calloc(1, sizeof *place);
     make_directory(place->directory);
     snprintf(place->path, sizeof place->path, "%s/model.safetensors", place->directory);
     *state = place;
@@ -23,7 +23,7 @@ static int make_place(void **state)
 
 static int remove_place(void **state)
 {
-    struct place *place = *state;
+    struct weights_folder *place = *state;
     remove_directory(place->directory);
     free(place);
     return 0;
@@ -50,7 +50,7 @@ static void assert_refused(const char *path, const char *words)
 
 static void a_file_s_tensors_are_found_by_name_with_rows_first(void **state)
 {
-    struct place *place = *state;
+    struct weights_folder *place = *state;
     struct safetensors_writer writer = {0};
     float items[6] = {1, 2, 3, 4, 5, 6};
     put_entry(&writer, "b", "F32", 2, (uint64_t[]){2, 3}, items, sizeof items);
@@ -108,7 +108,7 @@ static void headers_that_make_no_sense_are_refused(void **state)
          "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
          "uplicate"},
     };
-    struct place *place = *state;
+    struct weights_folder *place = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_header_and_data(place->path, text_from_string(cases[i].header), TEXT("01234567"));
         assert_refused(place->path, cases[i].words);
@@ -122,7 +122,7 @@ static void headers_that_make_no_sense_are_refused(void **state)
 
 static void a_name_s_size_is_limited(void **state)
 {
-    struct place *place = *state;
+    struct weights_folder *place = *state;
     for (int over = 0; over < 2; over++) {
         char name[SAFETENSORS_NAME_BYTES_MAX + 2];
         struct safetensors_writer writer = {0};
@@ -137,7 +137,7 @@ static void a_name_s_size_is_limited(void **state)
     }
 }
 
-static void write_text(const struct place *place, const char *name, const char *text)
+static void write_text(const struct weights_folder *place, const char *name, const char *text)
 {
     char path[192];
     snprintf(path, sizeof path, "%s/%s", place->directory, name);
@@ -146,7 +146,7 @@ static void write_text(const struct place *place, const char *name, const char *
 
 static void a_folder_opens_by_its_index_or_its_single_file(void **state)
 {
-    struct place *place = *state;
+    struct weights_folder *place = *state;
     char path[192];
     for (int i = 0; i < 2; i++) {
         struct safetensors_writer writer = {0};

@@ -14,14 +14,14 @@
 
 enum { N_WIDE = 1000 };
 
-static struct sampling plain(float temperature)
+static struct sampling plain_sampling(float temperature)
 {
     return (
         struct sampling){.temperature = temperature, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = 42};
 }
 
 // One draw from a copy of the logits with a sampler of its own.
-static struct sample_result draw(const float *logits, int32_t n, const struct sample_request *request)
+static struct sample_result draw_result(const float *logits, int32_t n, const struct sample_request *request)
 {
     struct sampler *sampler;
     struct error error;
@@ -38,7 +38,7 @@ static struct sample_result draw(const float *logits, int32_t n, const struct sa
 static int32_t draw_token(const float *logits, int32_t n, const struct sampling *sampling, uint32_t index)
 {
     struct sample_request request = {.sampling = sampling, .index = index};
-    return draw(logits, n, &request).token;
+    return draw_result(logits, n, &request).token;
 }
 
 static void draw_many(const float *logits, int32_t n, const struct sampling *sampling, int n_draws,
@@ -99,11 +99,11 @@ static void only_allowed_tokens_are_drawn_and_share_all_probability(void **state
         memcpy(few_copy, few, sizeof few_copy);
         struct sample_request request = {
             .sampling = &sampling, .index = index, .allowed = mask, .n_allowed_words = token_mask_words(N)};
-        struct sample_result got = draw(copy, N, &request);
+        struct sample_result got = draw_result(copy, N, &request);
         struct sampling alone = sampling;
         alone.n_logit_bias = 0;
         struct sample_result expected =
-            draw(few_copy, N_TOKENS, &(struct sample_request){.sampling = &alone, .index = index});
+            draw_result(few_copy, N_TOKENS, &(struct sample_request){.sampling = &alone, .index = index});
         assert_int_equal(got.token, tokens[expected.token]);
         assert_memory_equal(&got.logprob, &expected.logprob, sizeof(float));
         assert_int_equal(got.n_top, N_TOKENS);
@@ -131,7 +131,7 @@ static void philox_gives_the_published_words(void **state)
 static void greedy_takes_the_largest_and_of_equals_the_lowest_id(void **state)
 {
     (void)state;
-    struct sampling greedy = plain(0.0f);
+    struct sampling greedy = plain_sampling(0.0f);
     float logits[40] = {0};
     for (int i = 0; i < 40; i++)
         logits[i] = -1.0f;
@@ -146,7 +146,7 @@ static void greedy_takes_the_largest_and_of_equals_the_lowest_id(void **state)
 static void logits_that_are_no_numbers_give_no_token(void **state)
 {
     (void)state;
-    struct sampling samplings[] = {plain(0.0f), plain(1.0f)};
+    struct sampling samplings[] = {plain_sampling(0.0f), plain_sampling(1.0f)};
     for (int s = 0; s < 2; s++)
         for (int at = 0; at < 40; at++) {
             float logits[40] = {0};
@@ -170,16 +170,16 @@ static void a_draw_depends_on_seed_choice_and_index_alone(void **state)
     (void)state;
     float logits[N_WIDE];
     make_logits(logits, N_WIDE, 1);
-    struct sampling sampling = plain(1.0f), other = plain(1.0f);
+    struct sampling sampling = plain_sampling(1.0f), other = plain_sampling(1.0f);
     other.seed = 43;
     int same_seed = 0, same_choice = 0, same_index = 0;
     for (uint32_t i = 0; i < 100; i++) {
         struct sample_request request = {.sampling = &sampling, .index = i};
-        int32_t token = draw(logits, N_WIDE, &request).token;
-        assert_int_equal(draw(logits, N_WIDE, &request).token, token);
+        int32_t token = draw_result(logits, N_WIDE, &request).token;
+        assert_int_equal(draw_result(logits, N_WIDE, &request).token, token);
         same_seed += draw_token(logits, N_WIDE, &other, i) == token;
         request.choice = 1;
-        same_choice += draw(logits, N_WIDE, &request).token == token;
+        same_choice += draw_result(logits, N_WIDE, &request).token == token;
         same_index += draw_token(logits, N_WIDE, &sampling, i + 100) == token;
     }
     assert_true(same_seed < 10 && same_choice < 10 && same_index < 10);
@@ -190,7 +190,7 @@ static void draws_are_those_of_every_other_machine(void **state)
     (void)state;
     float logits[N_WIDE];
     make_logits(logits, N_WIDE, 2);
-    struct sampling sampling = plain(0.8f);
+    struct sampling sampling = plain_sampling(0.8f);
     sampling.top_p = 0.95f;
     static const int32_t expected[12] = {819, 992, 762, 456, 698, 531, 22, 417, 169, 478, 147, 698};
     int32_t tokens[12];
@@ -218,7 +218,7 @@ static void tokens_come_as_often_as_their_probability(void **state)
     int counts[4];
     for (int i = 0; i < 4; i++)
         logits[i] = (float)log(probabilities[i]);
-    struct sampling sampling = plain(1.0f);
+    struct sampling sampling = plain_sampling(1.0f);
     draw_many(logits, 4, &sampling, 40000, counts);
     assert_true(chi_squared(counts, probabilities, 4, 40000) < 16.27); // 3 degrees of freedom, 1 in 1000
     // Temperature 0.5 squares the probabilities, 2 takes their roots.
@@ -240,7 +240,7 @@ static void tokens_come_as_often_as_their_probability(void **state)
 }
 
 // Set of tokens that can be sampled from 4 with probabilities 0.05, 0.5, 0.15, 0.3, as bits.
-static int drawn(const struct sampling *sampling)
+static int drawn_token(const struct sampling *sampling)
 {
     float logits[] = {logf(0.05f), logf(0.5f), logf(0.15f), logf(0.3f)};
     int counts[4], bits = 0;
@@ -253,14 +253,14 @@ static int drawn(const struct sampling *sampling)
 static void top_k_keeps_the_k_best(void **state)
 {
     (void)state;
-    struct sampling sampling = plain(1.0f);
+    struct sampling sampling = plain_sampling(1.0f);
     const int kept[] = {15, 2, 10, 14, 15, 15};
     for (int k = 0; k < 6; k++) {
         sampling.top_k = k; // 0: off
-        assert_int_equal(drawn(&sampling), kept[k]);
+        assert_int_equal(drawn_token(&sampling), kept[k]);
     }
     sampling.top_k = JOB_TOP_K_MAX;
-    assert_int_equal(drawn(&sampling), 15);
+    assert_int_equal(drawn_token(&sampling), 15);
 }
 
 static void of_equals_at_the_edge_of_top_k_the_lower_ids_stay(void **state)
@@ -270,7 +270,7 @@ static void of_equals_at_the_edge_of_top_k_the_lower_ids_stay(void **state)
     int counts[100];
     for (int i = 0; i < 100; i++)
         logits[i] = i == 50 ? 1.0f : 0.0f;
-    struct sampling sampling = plain(1.0f);
+    struct sampling sampling = plain_sampling(1.0f);
     sampling.top_k = 4;
     draw_many(logits, 100, &sampling, 2000, counts);
     for (int i = 0; i < 100; i++)
@@ -280,7 +280,7 @@ static void of_equals_at_the_edge_of_top_k_the_lower_ids_stay(void **state)
 static void top_p_keeps_the_fewest_that_reach_it(void **state)
 {
     (void)state;
-    struct sampling sampling = plain(1.0f);
+    struct sampling sampling = plain_sampling(1.0f);
     static const struct {
         float top_p;
         int kept;
@@ -288,14 +288,14 @@ static void top_p_keeps_the_fewest_that_reach_it(void **state)
                  {0.801f, 14}, {0.951f, 15}, {1.0f, 15}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sampling.top_p = cases[i].top_p;
-        assert_int_equal(drawn(&sampling), cases[i].kept);
+        assert_int_equal(drawn_token(&sampling), cases[i].kept);
     }
 }
 
 static void min_p_drops_what_is_too_far_below_the_best(void **state)
 {
     (void)state;
-    struct sampling sampling = plain(1.0f);
+    struct sampling sampling = plain_sampling(1.0f);
     static const struct {
         float min_p;
         int kept;
@@ -303,7 +303,7 @@ static void min_p_drops_what_is_too_far_below_the_best(void **state)
                  {0.301f, 10}, {0.599f, 10}, {0.601f, 2},  {1.0f, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sampling.min_p = cases[i].min_p;
-        assert_int_equal(drawn(&sampling), cases[i].kept);
+        assert_int_equal(drawn_token(&sampling), cases[i].kept);
     }
 }
 
@@ -312,7 +312,7 @@ static void min_p_keeps_all_that_are_as_likely_as_the_best(void **state)
     (void)state;
     float logits[] = {2.0f, 1.0f, 2.0f, nextafterf(2.0f, 0.0f), 2.0f};
     int counts[5];
-    struct sampling sampling = plain(0x1p-20f); // the next smaller number is far below
+    struct sampling sampling = plain_sampling(0x1p-20f); // the next smaller number is far below
     sampling.min_p = 1.0f;
     draw_many(logits, 5, &sampling, 2000, counts);
     for (int i = 0; i < 5; i++)
@@ -322,12 +322,12 @@ static void min_p_keeps_all_that_are_as_likely_as_the_best(void **state)
 static void top_p_counts_what_top_k_left(void **state)
 {
     (void)state;
-    struct sampling sampling = plain(1.0f);
+    struct sampling sampling = plain_sampling(1.0f);
     sampling.top_k = 2; // 0.625, 0.375
     sampling.top_p = 0.62f;
-    assert_int_equal(drawn(&sampling), 2);
+    assert_int_equal(drawn_token(&sampling), 2);
     sampling.top_p = 0.63f;
-    assert_int_equal(drawn(&sampling), 10);
+    assert_int_equal(drawn_token(&sampling), 10);
 }
 
 // --- A sampler that sorts everything, in double precision ---
@@ -377,7 +377,7 @@ static void partial_sorting_draws_what_full_sorting_draws(void **state)
     float logits[N_WIDE];
     for (uint32_t i = 0; i < 3000; i++) {
         struct philox random = philox4x32((struct philox){{i, 0, 0, 1}}, 5);
-        struct sampling sampling = plain(0.1f + (float)(random.words[0] % 20) / 10.0f);
+        struct sampling sampling = plain_sampling(0.1f + (float)(random.words[0] % 20) / 10.0f);
         int32_t n = 1 + (int32_t)(random.words[1] % N_WIDE);
         sampling.top_k = random.words[2] % 3 ? 0 : (int32_t)(random.words[2] % 200);
         sampling.top_p = random.words[3] % 2 ? 1.0f : (float)(1 + random.words[3] % 100) / 101.0f;
@@ -392,7 +392,7 @@ static void partial_sorting_draws_what_full_sorting_draws(void **state)
 static void logit_bias_adds_to_the_logit(void **state)
 {
     (void)state;
-    struct sampling greedy = plain(0.0f);
+    struct sampling greedy = plain_sampling(0.0f);
     float logits[] = {1.0f, 2.0f, 3.0f, -INFINITY};
     struct logit_bias biases[] = {{0, 2.5f}, {3, 100.0f}};
     greedy.logit_bias = biases;
@@ -419,15 +419,15 @@ static void assert_logit(const float *logits, const struct sample_request *reque
     for (int i = 0; i < 8; i++)
         with[i] = i == token ? logits[i] : -INFINITY;
     with[8] = expected + 1e-4f;
-    assert_int_equal(draw(with, 9, &probe).token, 8);
+    assert_int_equal(draw_result(with, 9, &probe).token, 8);
     with[8] = expected - 1e-4f;
-    assert_int_equal(draw(with, 9, &probe).token, token);
+    assert_int_equal(draw_result(with, 9, &probe).token, token);
 }
 
 static void penalties_count_prompt_and_generated_tokens_as_documented(void **state)
 {
     (void)state;
-    struct sampling sampling = plain(0.0f);
+    struct sampling sampling = plain_sampling(0.0f);
     sampling.repetition_penalty = 2.0f;
     sampling.presence_penalty = 0.5f;
     sampling.frequency_penalty = 0.25f;
@@ -448,14 +448,14 @@ static void penalties_count_prompt_and_generated_tokens_as_documented(void **sta
 static void extreme_penalties_leave_finite_logits(void **state)
 {
     (void)state;
-    struct sampling sampling = plain(0.0f);
+    struct sampling sampling = plain_sampling(0.0f);
     sampling.repetition_penalty = 1e-30f;
     float logits[] = {1e30f, 2e30f, -1e30f};
     const int32_t prompt[] = {0, 2};
     struct sample_request request = {.sampling = &sampling, .prompt = prompt, .n_prompt = 2};
-    assert_int_equal(draw(logits, 3, &request).token, 0);
+    assert_int_equal(draw_result(logits, 3, &request).token, 0);
     sampling.temperature = 1.0f;
-    assert_int_equal(draw(logits, 3, &request).token, 0);
+    assert_int_equal(draw_result(logits, 3, &request).token, 0);
 }
 
 static void a_penalised_draw_leaves_nothing_behind(void **state)
@@ -464,7 +464,7 @@ static void a_penalised_draw_leaves_nothing_behind(void **state)
     struct sampler *sampler;
     struct error error;
     assert_int_equal(sampler_create(&sampler, N_WIDE, &error), STATUS_OK);
-    struct sampling penalised = plain(1.0f), other = plain(1.0f);
+    struct sampling penalised = plain_sampling(1.0f), other = plain_sampling(1.0f);
     penalised.repetition_penalty = 3.0f;
     penalised.frequency_penalty = 1.0f;
     other.repetition_penalty = 1.5f;
@@ -483,11 +483,11 @@ static void a_penalised_draw_leaves_nothing_behind(void **state)
         struct sample_result result;
         memcpy(copy, logits, sizeof copy);
         sampler_draw(sampler, copy, &request, &result);
-        assert_int_equal(result.token, draw(logits, N_WIDE, &request).token);
+        assert_int_equal(result.token, draw_result(logits, N_WIDE, &request).token);
         request = (struct sample_request){.sampling = &other, .index = i, .prompt = &one, .n_prompt = 1};
         memcpy(copy, logits, sizeof copy);
         sampler_draw(sampler, copy, &request, &result);
-        assert_int_equal(result.token, draw(logits, N_WIDE, &request).token);
+        assert_int_equal(result.token, draw_result(logits, N_WIDE, &request).token);
     }
     sampler_destroy(sampler);
 }
@@ -503,7 +503,7 @@ static void logprobs_are_those_before_temperature_bias_and_filters(void **state)
         logits[i] = (float)log(probabilities[i]) + 3.0f;
     struct logit_bias bias = {4, 50.0f};
     const int32_t generated[] = {1, 2};
-    struct sampling sampling = plain(0.3f);
+    struct sampling sampling = plain_sampling(0.3f);
     sampling.top_k = 1;
     sampling.logit_bias = &bias;
     sampling.n_logit_bias = 1;
@@ -511,7 +511,7 @@ static void logprobs_are_those_before_temperature_bias_and_filters(void **state)
     sampling.logprobs = true;
     sampling.top_logprobs = 3;
     struct sample_request request = {.sampling = &sampling, .generated = generated, .n_generated = 2};
-    struct sample_result result = draw(logits, 5, &request);
+    struct sample_result result = draw_result(logits, 5, &request);
     assert_int_equal(result.token, 4);
     assert_true(fabs((double)result.logprob - log(0.05)) < 1e-6);
     assert_int_equal(result.n_top, 3);
@@ -525,23 +525,23 @@ static void logprobs_are_those_before_temperature_bias_and_filters(void **state)
 static void top_logprobs_stop_at_the_vocabulary_and_order_equals_by_id(void **state)
 {
     (void)state;
-    struct sampling sampling = plain(0.0f);
+    struct sampling sampling = plain_sampling(0.0f);
     sampling.logprobs = true;
     sampling.top_logprobs = JOB_TOP_LOGPROBS_MAX;
     float logits[30];
     for (int i = 0; i < 30; i++)
         logits[i] = 0.0f;
     struct sample_request request = {.sampling = &sampling};
-    struct sample_result result = draw(logits, 30, &request);
+    struct sample_result result = draw_result(logits, 30, &request);
     assert_int_equal(result.n_top, JOB_TOP_LOGPROBS_MAX);
     for (int i = 0; i < JOB_TOP_LOGPROBS_MAX; i++) {
         assert_int_equal(result.top[i].token, i);
         assert_true(fabs((double)result.top[i].logprob + log(30.0)) < 1e-6);
     }
-    result = draw(logits, 3, &request);
+    result = draw_result(logits, 3, &request);
     assert_int_equal(result.n_top, 3);
     sampling.top_logprobs = 0;
-    result = draw(logits, 3, &request);
+    result = draw_result(logits, 3, &request);
     assert_int_equal(result.n_top, 0);
     assert_true(fabs((double)result.logprob + log(3.0)) < 1e-6);
 }

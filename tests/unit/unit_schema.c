@@ -135,7 +135,7 @@ static void counts_of_the_schema_are_the_named_limits(void **state)
 
 static bool schema_takes(const struct value *root, const struct value *value)
 {
-    const struct json_schema schema = {root};
+    const struct schema_validator schema = {root};
     return schema_accepts(&schema, root, value);
 }
 
@@ -145,7 +145,7 @@ struct verdict {
     struct error error;
 };
 
-static struct verdict judge(const char *json)
+static struct verdict judge_job(const char *json)
 {
     struct arena memory = {0};
     struct value value;
@@ -153,7 +153,7 @@ static struct verdict judge(const char *json)
     if (json_decode(text_from_string(json), &memory, &value, &verdict.error) != STATUS_OK)
         fail_msg("%s: %s", json, verdict.error.text);
     verdict.schema = schema_takes(&job_root, &value);
-    struct decoded decoded = decode_bytes(text_from_string(json), ENCODING_JSON);
+    struct decoded_job decoded = decode_bytes(text_from_string(json), ENCODING_JSON);
     verdict.codec = decoded.status == STATUS_OK;
     verdict.error = decoded.error;
     job_destroy(decoded.job);
@@ -304,7 +304,7 @@ static void what_the_schema_refuses_the_codec_refuses(void **state)
         for (int j = 0; j < N_CANDIDATES; j++) {
             char record[512];
             snprintf(record, sizeof record, "{%s\"%s\":%s}", beside, fields[i].name.data, candidates[j]);
-            struct verdict verdict = judge(record);
+            struct verdict verdict = judge_job(record);
             if (verdict.codec && !verdict.schema)
                 fail_msg("%s: taken by the codec, refused by the schema", record);
             if (!verdict.codec && verdict.schema && !may_differ(&fields[i], candidates[j]))
@@ -340,7 +340,7 @@ static void rules_between_fields_hold_in_the_schema_too(void **state)
         {"\"x\"", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct verdict verdict = judge(cases[i].record);
+        struct verdict verdict = judge_job(cases[i].record);
         if (verdict.schema != cases[i].good || verdict.codec != cases[i].good)
             fail_msg("%s: schema %d, codec %d (%s)", cases[i].record, verdict.schema, verdict.codec,
                      verdict.error.text);

@@ -43,7 +43,7 @@ static void end_jobs(struct equal_worker *worker, size_t n)
     memcpy(claims.jobs, worker->held, n * sizeof *claims.jobs);
     memmove(worker->held, worker->held + n, (worker->n_held - n) * sizeof *worker->held);
     worker->n_held -= n;
-    worker->n_answers += (int)finish(worker->store, &claims);
+    worker->n_answers += (int)finish_claims(worker->store, &claims);
     worker->n_batches += n > 0;
     drop(&claims);
     ahead_committed(&worker->ahead, (int64_t)n, 1); // no time passes: no more than two batches ahead

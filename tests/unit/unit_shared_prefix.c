@@ -49,7 +49,8 @@ static int close_world(void **state)
 
 // Another sequence of n_rows rows from `position` on, with `n_common` segments of sequence `parent`
 // (negative: none).
-static void add(struct world *world, int32_t position, int32_t n_rows, int32_t parent, int32_t n_common)
+static void add_sequence(struct world *world, int32_t position, int32_t n_rows, int32_t parent,
+                         int32_t n_common)
 {
     int32_t index = world->step.n_sequences++;
     for (int32_t i = 0; i < PAGES_EACH; i++)
@@ -96,7 +97,7 @@ static void check_tiles(struct world *world, const struct shared_rules *rules)
     assert_int_equal(n_queries, 0);
 }
 
-static void find(struct world *world, const struct shared_rules *rules)
+static void find_shared(struct world *world, const struct shared_rules *rules)
 {
     shared_prefix_find(&world->shared, &world->step, rules);
     check_tiles(world, rules);
@@ -107,8 +108,8 @@ static void two_hundred_and_fifty_six_sequences_read_512_positions_16_times(void
     struct world *world = *state;
     clear(world);
     for (int s = 0; s < 256; s++)
-        add(world, 1023, 1, s ? 0 : -1, 2);
-    find(world, &llama);
+        add_sequence(world, 1023, 1, s ? 0 : -1, 2);
+    find_shared(world, &llama);
     // Of each of two segments: 1,024 queries are 16 tiles, and 256 tiles would be needed by each for itself.
     assert_int_equal(world->shared.n_tiles, 2 * 16);
     assert_int_equal(world->shared.n_reads_saved, 2 * (256 - 16));
@@ -121,17 +122,17 @@ static void prefixes_branch(void **state)
     clear(world);
     // 0..9 have four segments in common, 10..19 three others after the first, the rest the first
     for (int s = 0; s < 40; s++)
-        add(world, 1030 + s, 1,
-            s == 0    ? -1
-            : s < 10  ? 0
-            : s <= 10 ? 0
-            : s < 20  ? 10
-                      : 0,
-            s < 10    ? 4
-            : s == 10 ? 1
-            : s < 20  ? 4
-                      : 1);
-    find(world, &llama);
+        add_sequence(world, 1030 + s, 1,
+                     s == 0    ? -1
+                     : s < 10  ? 0
+                     : s <= 10 ? 0
+                     : s < 20  ? 10
+                               : 0,
+                     s < 10    ? 4
+                     : s == 10 ? 1
+                     : s < 20  ? 4
+                               : 1);
+    find_shared(world, &llama);
     for (int s = 0; s < 40; s++)
         assert_int_equal(world->shared.n_shared[s], s < 20 ? 4 : 1);
     assert_int_equal(world->shared.n_tiles, 3 + 3 * 2);
@@ -149,9 +150,9 @@ static void sequences_that_end_within_a_prefix_part_no_others(void **state)
             n_whole[s] = 1 + (int32_t)random_below(&random, 3);
             for (int i = 0; i < n_whole[s]; i++)
                 n_longer[i]++;
-            add(world, n_whole[s] * ATTENTION_SEGMENT + 40, 1, s ? 0 : -1, 3);
+            add_sequence(world, n_whole[s] * ATTENTION_SEGMENT + 40, 1, s ? 0 : -1, 3);
         }
-        find(world, &llama);
+        find_shared(world, &llama);
         int32_t n_tiles = 0;
         for (int i = 0; i < 3; i++)
             n_tiles += (n_longer[i] + 15) / 16;
@@ -166,26 +167,26 @@ static void few_sequences_short_prefixes_and_prompts_share_nothing(void **state)
     struct world *world = *state;
     clear(world);
     for (int s = 0; s < SHARED_SEQUENCES_LEAST - 1; s++)
-        add(world, 600, 1, s ? 0 : -1, 2);
-    find(world, &llama);
+        add_sequence(world, 600, 1, s ? 0 : -1, 2);
+    find_shared(world, &llama);
     assert_int_equal(world->shared.n_tiles, 0);
-    add(world, 511, 1, 0, 2); // its row is among the second segment's positions
-    find(world, &llama);
+    add_sequence(world, 511, 1, 0, 2); // its row is among the second segment's positions
+    find_shared(world, &llama);
     assert_int_equal(world->shared.n_tiles, 1);
     assert_int_equal(world->shared.n_shared[0], 1);
     clear(world);
     for (int s = 0; s < 8; s++)
-        add(world, 255, 1, s ? 0 : -1, 1);
-    find(world, &llama);
+        add_sequence(world, 255, 1, s ? 0 : -1, 1);
+    find_shared(world, &llama);
     assert_int_equal(world->shared.n_tiles, 0);
     clear(world);
     for (int s = 0; s < 8; s++)
-        add(world, 300, s < 3 ? 4 : 5, s ? 0 : -1,
-            1); // four rows are a strip of queries, five go the way of prompts
-    find(world, &llama);
+        add_sequence(world, 300, s < 3 ? 4 : 5, s ? 0 : -1,
+                     1); // four rows are a strip of queries, five go the way of prompts
+    find_shared(world, &llama);
     assert_int_equal(world->shared.n_tiles, 0);
-    add(world, 300, 4, 0, 1);
-    find(world, &llama);
+    add_sequence(world, 300, 4, 0, 1);
+    find_shared(world, &llama);
     assert_int_equal(world->shared.n_tiles, 1);
     assert_int_equal(world->shared.n_part_rows, 4 * 4);
 }
@@ -200,8 +201,8 @@ static void who_fills_tiles_alone_shares_nothing(void **state)
     latent.tile_queries = latent.small_queries = 32;
     clear(world);
     for (int s = 0; s < 64; s++)
-        add(world, 1000, 1, s ? 0 : -1, 3);
-    find(world, &latent);
+        add_sequence(world, 1000, 1, s ? 0 : -1, 3);
+    find_shared(world, &latent);
     assert_int_equal(world->shared.n_tiles, 0);
     assert_int_equal(world->shared.n_part_rows, 64);
 }
@@ -212,21 +213,21 @@ static void scratch_and_tiles_bound_what_is_shared(void **state)
     struct shared_rules rules = llama;
     clear(world);
     for (int s = 0; s < 20; s++)
-        add(world, 4000, 1, s ? 0 : -1, 15);
+        add_sequence(world, 4000, 1, s ? 0 : -1, 15);
     rules.n_segments_most = 3;
-    find(world, &rules);
+    find_shared(world, &rules);
     assert_int_equal(world->shared.n_segments, 3);
     rules.n_segments_most = 0;
-    find(world, &rules);
+    find_shared(world, &rules);
     assert_int_equal(world->shared.n_tiles, 0);
     // 600 sequences in tiles of two rows: 300 a segment, and the 14th does not fit.
     clear(world);
     for (int s = 0; s < 600; s++)
-        add(world, 4000, 1, s ? 0 : -1, 15);
+        add_sequence(world, 4000, 1, s ? 0 : -1, 15);
     rules = llama;
     rules.tile_queries = 8;
     rules.small_queries = 4;
-    find(world, &rules);
+    find_shared(world, &rules);
     assert_int_equal(world->shared.n_segments, SHARED_TILES_MAX / 300);
     assert_int_equal(world->shared.n_tiles, SHARED_TILES_MAX / 300 * 300);
 }

@@ -14,7 +14,7 @@
 
 static struct error error;
 
-static void add(struct spool *spool, const char *job_id, int64_t index, const char *record)
+static void add_record(struct spool *spool, const char *job_id, int64_t index, const char *record)
 {
     assert_int_equal(spool_add_result(spool, text_from_string(job_id), index, text_from_string(record),
                                       &error),
@@ -36,13 +36,13 @@ static void results_come_by_index_then_as_they_came_and_the_first_of_an_id_count
     const char *jobs[] = {"a", "b", "c", "a", "d"};
     for (int i = 0; i < 5; i++)
         assert_int_equal(spool_add_job(spool, text_from_string(jobs[i]), &error), STATUS_OK);
-    add(spool, "x", -1, "5");
-    add(spool, "c", 2, "3");
-    add(spool, "y", -1, "6");
-    add(spool, "a", 0, "1");
-    add(spool, "a", 0, "again");
-    add(spool, "b", 1, "2");
-    add(spool, "z", 2, "4");
+    add_record(spool, "x", -1, "5");
+    add_record(spool, "c", 2, "3");
+    add_record(spool, "y", -1, "6");
+    add_record(spool, "a", 0, "1");
+    add_record(spool, "a", 0, "again");
+    add_record(spool, "b", 1, "2");
+    add_record(spool, "z", 2, "4");
     int64_t n_jobs, n_results, n_missing;
     assert_int_equal(spool_count(spool, &n_jobs, &n_results, &n_missing, &error), STATUS_OK);
     assert_int_equal(n_jobs, 4);
@@ -55,7 +55,7 @@ static void results_come_by_index_then_as_they_came_and_the_first_of_an_id_count
     spool_close(spool);
 }
 
-static enum status count(void *context, struct text record, struct error *unused)
+static enum status count_record(void *context, struct text record, struct error *unused)
 {
     (void)unused;
     int *n = context;
@@ -90,7 +90,7 @@ static void memory_is_bounded_however_many_there_are(void **state)
                          STATUS_OK);
     }
     int n = 0;
-    assert_int_equal(spool_read(spool, count, &n, &error), STATUS_OK);
+    assert_int_equal(spool_read(spool, count_record, &n, &error), STATUS_OK);
     assert_int_equal(n, N);
     assert_int_equal(spool_read(spool, stop, NULL, &error), STATUS_REFUSE);
     assert_in_range(sqlite3_memory_highwater(0) - before, 1, 4 * CACHE_KIB * 1024);

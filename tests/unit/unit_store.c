@@ -14,11 +14,11 @@ static void jobs_pass_from_submission_to_result_once(void **state)
     assert_int_equal(first.n, 3);
     assert_int_equal(second.n, 2);
     assert_int_equal(third.n, 0);
-    assert_int_equal(finish(store, &second), 2);
-    assert_int_equal(finish(store, &second), 0); // a second time nothing is written
+    assert_int_equal(finish_claims(store, &second), 2);
+    assert_int_equal(finish_claims(store, &second), 0); // a second time nothing is written
     struct collected collected;
     assert_int_equal(collect(store, "a", &collected), 3);
-    assert_int_equal(finish(store, &first), 3);
+    assert_int_equal(finish_claims(store, &first), 3);
     assert_int_equal(collect(store, "a", &collected), 0);
     assert_string_equal(collected.text, "{\"job_id\":\"a-0\"}\n{\"job_id\":\"a-1\"}\n{\"job_id\":\"a-2\"}\n"
                                         "{\"job_id\":\"a-3\"}\n{\"job_id\":\"a-4\"}\n");
@@ -105,7 +105,7 @@ static void a_claim_filters_by_dataset(void **state)
     bool drained = false;
     assert_int_equal(store_queue_is_drained(store, TEXT("b"), &drained, &error), STATUS_OK);
     assert_false(drained); // claimed is not finished
-    finish(store, &claims);
+    finish_claims(store, &claims);
     assert_int_equal(store_queue_is_drained(store, TEXT("b"), &drained, &error), STATUS_OK);
     assert_true(drained);
     assert_int_equal(store_queue_is_drained(store, (struct text){0}, &drained, &error), STATUS_OK);
@@ -141,7 +141,7 @@ static void a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once(
     assert_int_equal(inherited.n, 2);
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(inherited.jobs[i]->figures.attempts, 2);
-    assert_int_equal(finish(other, &mine) + finish(other, &inherited), 4);
+    assert_int_equal(finish_claims(other, &mine) + finish_claims(other, &inherited), 4);
     drop(&mine);
     drop(&inherited);
     close(ready[0]);
@@ -182,8 +182,8 @@ static void released_jobs_are_free_again_and_their_attempt_is_not_counted(void *
     struct claims again = claim(second, "", 2);
     assert_int_equal(again.n, 2);
     assert_int_equal(again.jobs[0]->figures.attempts, 1);
-    assert_int_equal(finish(store, &claims), 0); // not its jobs any more
-    assert_int_equal(finish(second, &again), 2);
+    assert_int_equal(finish_claims(store, &claims), 0); // not its jobs any more
+    assert_int_equal(finish_claims(second, &again), 2);
     drop(&claims);
     drop(&again);
     store_close(second);
@@ -200,8 +200,8 @@ static void a_job_that_another_worker_holds_is_not_released(void **state)
     assert_int_equal(store_release(first, &other.jobs[0]->source.offset, 1, &error), STATUS_OK);
     struct claims again = claim(first, "", 2);
     assert_int_equal(again.n, 0);
-    assert_int_equal(finish(second, &other), 1);
-    assert_int_equal(finish(first, &mine), 1);
+    assert_int_equal(finish_claims(second, &other), 1);
+    assert_int_equal(finish_claims(first, &mine), 1);
     drop(&mine);
     drop(&other);
     store_close(second);
@@ -330,7 +330,7 @@ static void assert_shown(struct store *store, const char *dataset, size_t n_susp
     buffer_finish(&shown);
 }
 
-static void what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects(void **state)
+static void unfinished_jobs_are_counted_by_priority_with_late_jobs_and_suspects(void **state)
 {
     (void)state;
     struct store *store = open_store(false);
@@ -380,7 +380,7 @@ static void cancelling_answers_waiting_jobs_now_and_tells_the_workers(void **sta
     assert_string_equal(cancelled, ""); // once
     for (size_t i = 0; i < claims.n; i++)
         claims.jobs[i]->result.status = RESULT_CANCELLED;
-    assert_int_equal(finish(worker, &claims), 2);
+    assert_int_equal(finish_claims(worker, &claims), 2);
     struct collected collected;
     assert_int_equal(collect(worker, "a", &collected), 0);
     assert_int_equal(collected.n, 5);
@@ -587,7 +587,7 @@ int main(void)
         cmocka_unit_test_setup(a_job_that_another_worker_holds_is_not_released, fresh_path),
         cmocka_unit_test_setup(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest, fresh_path),
         cmocka_unit_test_setup(a_crash_is_blamed_on_what_was_computed, fresh_path),
-        cmocka_unit_test_setup(what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects,
+        cmocka_unit_test_setup(unfinished_jobs_are_counted_by_priority_with_late_jobs_and_suspects,
                                fresh_path),
         cmocka_unit_test_setup(cancelling_answers_waiting_jobs_now_and_tells_the_workers, fresh_path),
         cmocka_unit_test_setup(a_worker_reads_each_cancellation_once, fresh_path),

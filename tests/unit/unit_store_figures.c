@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static int64_t number(struct store *store, const char *sql)
+static int64_t query_number(struct store *store, const char *sql)
 {
     sqlite3_stmt *select = database_statement(&store->database, sql, &error);
     assert_non_null(select);
@@ -24,9 +24,10 @@ static void a_worker_is_busy_in_every_phase_of_a_step(void **state)
         {.finished_us = 2, .prepare_us = 50000, .plan_us = 600000}};
     struct store_record record = {.steps = steps, .n_steps = 2};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
-    assert_int_equal(number(store, "SELECT busy_us FROM workers"), 654321);
+    assert_int_equal(query_number(store, "SELECT busy_us FROM workers"), 654321);
     assert_int_equal(
-        number(store, "SELECT 1000 * sum(prepare_ms + plan_ms + compute_ms + finish_ms) FROM steps"), 654321);
+        query_number(store, "SELECT 1000 * sum(prepare_ms + plan_ms + compute_ms + finish_ms) FROM steps"),
+        654321);
     store_close(store);
 }
 
@@ -108,11 +109,11 @@ static void a_later_report_on_a_prefix_replaces_the_earlier_one(void **state)
     report.entries[1].n_hits = 5;
     report.entries[1].tokens_saved = 160;
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
-    assert_int_equal(number(store, "SELECT count(*) FROM prefixes"), 2);
-    assert_int_equal(number(store, "SELECT n_hits FROM prefixes WHERE hash = 1"), 3);
-    assert_int_equal(number(store, "SELECT tokens_saved FROM prefixes WHERE hash = 1"), 48);
-    assert_int_equal(number(store, "SELECT n_hits FROM prefixes WHERE hash = -1"), 5);
-    assert_int_equal(number(store, "SELECT tokens_saved FROM prefixes WHERE hash = -1"), 160);
+    assert_int_equal(query_number(store, "SELECT count(*) FROM prefixes"), 2);
+    assert_int_equal(query_number(store, "SELECT n_hits FROM prefixes WHERE hash = 1"), 3);
+    assert_int_equal(query_number(store, "SELECT tokens_saved FROM prefixes WHERE hash = 1"), 48);
+    assert_int_equal(query_number(store, "SELECT n_hits FROM prefixes WHERE hash = -1"), 5);
+    assert_int_equal(query_number(store, "SELECT tokens_saved FROM prefixes WHERE hash = -1"), 160);
     store_close(store);
 }
 
@@ -169,10 +170,10 @@ static void constrained_jobs_are_counted_with_their_forced_tokens(void **state)
     struct store_record record = {.jobs = jobs, .n_jobs = 20, .steps = steps, .n_steps = 2};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
     assert_constraints(store, "none|11|11|0|0|NULL\njson|6|5|1|1|15\nregex|2|2|0|0|0\ntools|1|1|0|0|7\n");
-    assert_int_equal(number(store, "SELECT sum(forced) FROM steps"), 7);
-    assert_int_equal(number(store, "SELECT forced_tokens FROM workers"), 7);
-    assert_int_equal(number(store, "SELECT sum(forced_tokens) FROM throughput_by_day"), 7);
-    assert_int_equal(number(store, "SELECT sum(constrained) FROM jobs_by_hour"), 9);
+    assert_int_equal(query_number(store, "SELECT sum(forced) FROM steps"), 7);
+    assert_int_equal(query_number(store, "SELECT forced_tokens FROM workers"), 7);
+    assert_int_equal(query_number(store, "SELECT sum(forced_tokens) FROM throughput_by_day"), 7);
+    assert_int_equal(query_number(store, "SELECT sum(constrained) FROM jobs_by_hour"), 9);
     assert_null(constraint_name_find(TEXT("jso")));
     for (int i = 0; i < 20; i++)
         job_destroy((struct job *)jobs[i]);
@@ -187,9 +188,10 @@ static void a_recorded_job_was_submitted_when_it_was_created(void **state)
     const struct job *jobs[] = {known, unknown};
     struct store_record record = {.jobs = jobs, .n_jobs = 2};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
-    assert_int_equal(number(store, "SELECT submitted_at_us FROM jobs WHERE job_id = 'known'"),
+    assert_int_equal(query_number(store, "SELECT submitted_at_us FROM jobs WHERE job_id = 'known'"),
                      1700000000000000);
-    assert_int_equal(number(store, "SELECT submitted_at_us IS NULL FROM jobs WHERE job_id = 'unknown'"), 1);
+    assert_int_equal(query_number(store, "SELECT submitted_at_us IS NULL FROM jobs WHERE job_id = 'unknown'"),
+                     1);
     job_destroy(known);
     job_destroy(unknown);
     store_close(store);
@@ -219,24 +221,27 @@ static void datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apar
         record_of_topic(store, "ja", 40);
         record_of_topic(store, "jb", 20);
     }
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'd' AND topic = 'ja'"), 40);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'd@jb' AND topic = 'jb'"), 20);
-    assert_int_equal(number(store, "SELECT n_done FROM datasets WHERE dataset = 'd'"), 40);
-    assert_int_equal(number(store, "SELECT n_done FROM datasets WHERE dataset = 'd@jb'"), 20);
+    assert_int_equal(query_number(store, "SELECT count(*) FROM jobs WHERE dataset = 'd' AND topic = 'ja'"),
+                     40);
+    assert_int_equal(query_number(store, "SELECT count(*) FROM jobs WHERE dataset = 'd@jb' AND topic = 'jb'"),
+                     20);
+    assert_int_equal(query_number(store, "SELECT n_done FROM datasets WHERE dataset = 'd'"), 40);
+    assert_int_equal(query_number(store, "SELECT n_done FROM datasets WHERE dataset = 'd@jb'"), 20);
     submit(store, "e", 0, 3);
     struct job *job = finished_job("e-1", 0);
     assert_true(job_set_text(job, &job->dataset, TEXT("e")) &&
                 job_set_text(job, &job->source.topic, TEXT("ja")));
     struct store_record record = {.jobs = (const struct job *const *)&job, .n_jobs = 1};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e' AND status = 'queued'"), 3);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e@ja' AND status = 'done'"),
-                     1);
+    assert_int_equal(
+        query_number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e' AND status = 'queued'"), 3);
+    assert_int_equal(
+        query_number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e@ja' AND status = 'done'"), 1);
     job_destroy(job);
     store_close(store);
 }
 
-static void mirror(struct store *store, const char *dataset, const char *topic, int64_t n_jobs)
+static void mirror_jobs(struct store *store, const char *dataset, const char *topic, int64_t n_jobs)
 {
     struct mirrored_job jobs[8];
     char ids[8][16];
@@ -267,15 +272,17 @@ static void a_mirrored_dataset_keeps_its_rows_apart_from_the_queue_s_of_its_name
     struct store *store = open_store(true);
     submit(store, "e", 0, 3);
     for (int i = 0; i < 2; i++)
-        mirror(store, "e", "ja", 4);
-    mirror(store, "f", "ja", 2);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e' AND status = 'queued'"), 3);
-    assert_int_equal(number(store, "SELECT count(*) FROM queue"), 3);
-    assert_int_equal(number(store, "SELECT n_submitted FROM datasets WHERE dataset = 'e'"), 3);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e@ja' AND topic = 'ja'"), 4);
-    assert_int_equal(number(store, "SELECT n_submitted FROM datasets WHERE dataset = 'e@ja'"), 4);
-    assert_int_equal(number(store, "SELECT n_done FROM datasets WHERE dataset = 'e@ja'"), 1);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'f'"), 2);
+        mirror_jobs(store, "e", "ja", 4);
+    mirror_jobs(store, "f", "ja", 2);
+    assert_int_equal(
+        query_number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e' AND status = 'queued'"), 3);
+    assert_int_equal(query_number(store, "SELECT count(*) FROM queue"), 3);
+    assert_int_equal(query_number(store, "SELECT n_submitted FROM datasets WHERE dataset = 'e'"), 3);
+    assert_int_equal(query_number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e@ja' AND topic = 'ja'"),
+                     4);
+    assert_int_equal(query_number(store, "SELECT n_submitted FROM datasets WHERE dataset = 'e@ja'"), 4);
+    assert_int_equal(query_number(store, "SELECT n_done FROM datasets WHERE dataset = 'e@ja'"), 1);
+    assert_int_equal(query_number(store, "SELECT count(*) FROM jobs WHERE dataset = 'f'"), 2);
     store_close(store);
 }
 
@@ -284,7 +291,7 @@ static void the_queue_refuses_a_name_that_a_topic_s_dataset_has_in_the_store(voi
     (void)state;
     struct store *store = open_store(true);
     struct dataset_mark mark;
-    mirror(store, "f", "ja", 2);
+    mirror_jobs(store, "f", "ja", 2);
     assert_int_equal(store_dataset_begin(store, TEXT("f"), &mark, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "dataset f is one of topic ja in this store"));
     assert_int_equal(store_dataset_begin(store, TEXT("e"), &mark, &error), STATUS_OK);
@@ -312,10 +319,10 @@ static void a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_orde
     } commits[] = {{{500, 300, 400}, 300, 500}, {{350, 600, 450}, 300, 600}, {{320, 200, 310}, 200, 600}};
     for (size_t i = 0; i < 3; i++) {
         write_totals(store, job, commits[i].times, 3);
-        assert_int_equal(number(store, "SELECT first_finished_at_us FROM datasets"), commits[i].first);
-        assert_int_equal(number(store, "SELECT last_finished_at_us FROM datasets"), commits[i].last);
+        assert_int_equal(query_number(store, "SELECT first_finished_at_us FROM datasets"), commits[i].first);
+        assert_int_equal(query_number(store, "SELECT last_finished_at_us FROM datasets"), commits[i].last);
     }
-    assert_int_equal(number(store, "SELECT n_done FROM datasets"), 9);
+    assert_int_equal(query_number(store, "SELECT n_done FROM datasets"), 9);
     job_destroy(job);
     store_close(store);
 }
@@ -333,10 +340,12 @@ static void a_recorded_job_has_its_place_in_the_file_where_it_is_known(void **st
         assert_int_equal(store_record(store, &record, &error), STATUS_OK);
         job_destroy(job);
     }
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job-1' AND job_index IS NULL"),
+    assert_int_equal(
+        query_number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job-1' AND job_index IS NULL"), 1);
+    assert_int_equal(query_number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job0' AND job_index = 0"),
                      1);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job0' AND job_index = 0"), 1);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job1' AND job_index = 1"), 1);
+    assert_int_equal(query_number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job1' AND job_index = 1"),
+                     1);
     store_close(store);
 }
 

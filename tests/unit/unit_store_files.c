@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-static char *part(const char *suffix)
+static char *path_with(const char *suffix)
 {
     static char name[160];
     snprintf(name, sizeof name, "%s%s", path, suffix);
@@ -21,7 +21,7 @@ static bool locks_are_new; // no time passes from the making of the lock file on
 time_t __wrap_time(time_t *now)
 {
     struct stat about;
-    return locks_are_new && stat(part("-workers"), &about) == 0 ? about.st_mtime : __real_time(now);
+    return locks_are_new && stat(path_with("-workers"), &about) == 0 ? about.st_mtime : __real_time(now);
 }
 
 static void a_deleted_or_replaced_file_of_the_store_is_named(void **state)
@@ -36,11 +36,11 @@ static void a_deleted_or_replaced_file_of_the_store_is_named(void **state)
             assert_int_equal(store_check_files(store, &error), STATUS_OK);
             char kept[160];
             snprintf(kept, sizeof kept, "%s.kept", path);
-            assert_int_equal(rename(part(suffixes[i]), kept), 0);
+            assert_int_equal(rename(path_with(suffixes[i]), kept), 0);
             if (replaced)
-                fclose(fopen(part(suffixes[i]), "w"));
+                fclose(fopen(path_with(suffixes[i]), "w"));
             assert_int_equal(store_check_files(store, &error), STATUS_REFUSE);
-            assert_non_null(strstr(error.text, part(suffixes[i])));
+            assert_non_null(strstr(error.text, path_with(suffixes[i])));
             assert_non_null(strstr(error.text, replaced ? "replaced" : "deleted"));
             store_close(store);
         }
@@ -74,14 +74,14 @@ static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state
     struct claims mine = claim(first, "", 2), theirs = claim(second, "", 2);
     size_t n_first = mine.n;
     locks_are_new = true;
-    assert_int_equal(unlink(part("-workers")), 0);
+    assert_int_equal(unlink(path_with("-workers")), 0);
     // finds the file deleted; the first worker does not know of it yet
     struct claims more = claim(second, "", 8);
     assert_int_equal(store_keep_lock(first, &error), STATUS_OK);
     struct claims rest = claim(second, "", 8);
     locks_are_new = false;
-    assert_int_equal(finish(first, &mine), n_first);
-    assert_int_equal(finish(second, &theirs), theirs.n);
+    assert_int_equal(finish_claims(first, &mine), n_first);
+    assert_int_equal(finish_claims(second, &theirs), theirs.n);
     drop(&mine), drop(&theirs), drop(&more), drop(&rest);
     store_close(first); // dies: its lock was in the new file
     store_close(second);
@@ -97,9 +97,9 @@ static void a_lock_file_that_is_descriptor_0_is_kept_too(void **state)
     close(STDIN_FILENO);
     assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
     assert_int_equal(store->lock_fd, STDIN_FILENO);
-    assert_int_equal(unlink(part("-workers")), 0);
+    assert_int_equal(unlink(path_with("-workers")), 0);
     assert_int_equal(store_keep_lock(store, &error), STATUS_OK);
-    assert_int_equal(access(part("-workers"), F_OK), 0); // the new one
+    assert_int_equal(access(path_with("-workers"), F_OK), 0); // the new one
     store_close(store);
     if (input >= 0) {
         assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
@@ -113,9 +113,9 @@ static void a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_
 {
     (void)state;
     struct store *old[2] = {open_store(true), open_store(true)};
-    assert_int_equal(unlink(part("")), 0);
-    assert_int_equal(unlink(part("-wal")), 0);
-    assert_int_equal(unlink(part("-shm")), 0);
+    assert_int_equal(unlink(path_with("")), 0);
+    assert_int_equal(unlink(path_with("-wal")), 0);
+    assert_int_equal(unlink(path_with("-shm")), 0);
     struct store *store = open_store(false), *other = open_store(true);
     int64_t worker;
     assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
@@ -128,7 +128,7 @@ static void a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_
     struct claims mine = claim(store, "", 1), theirs = claim(other, "", 1);
     assert_int_equal(mine.n, 1);
     assert_int_equal(theirs.n, 0); // the worker's own lock is seen, whatever its id was first
-    assert_int_equal(finish(store, &mine), 1);
+    assert_int_equal(finish_claims(store, &mine), 1);
     drop(&mine);
     for (int i = 0; i < 2; i++)
         store_close(old[i]);
@@ -152,18 +152,18 @@ static size_t claim_behind_a_lost_lock(bool ages)
     struct claims mine = claim(first, "", 1);
     assert_int_equal(mine.n, 1);
     assert_int_equal(store_suspect(first, &mine.jobs[0]->source.offset, 1, SUSPECT_ALONE, &error), STATUS_OK);
-    assert_int_equal(unlink(part("-workers")), 0);
+    assert_int_equal(unlink(path_with("-workers")), 0);
     struct store *second = open_store(true);
     struct timespec before[] = {{time(NULL) - STORE_LOCK_GRACE_S - 2, 0},
                                 {time(NULL) - STORE_LOCK_GRACE_S - 2, 0}};
     if (ages)
-        assert_int_equal(utimensat(AT_FDCWD, part("-workers"), before, 0), 0);
+        assert_int_equal(utimensat(AT_FDCWD, path_with("-workers"), before, 0), 0);
     size_t n;
     crashes_seen = 0;
     locks_are_new = !ages;
     assert_int_equal(store_claim(second, TEXT(""), 1, keep_crashes, NULL, &n, &error), STATUS_OK);
     locks_are_new = false;
-    assert_int_equal(finish(first, &mine), 1 - n);
+    assert_int_equal(finish_claims(first, &mine), 1 - n);
     drop(&mine);
     store_close(first);
     store_close(second);

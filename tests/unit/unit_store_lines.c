@@ -38,7 +38,7 @@ static void finish_as(struct store *store, enum result_status status)
     struct claims claims = claim(store, "d", 64);
     for (size_t i = 0; i < claims.n; i++)
         claims.jobs[i]->result.status = status;
-    assert_int_equal(finish(store, &claims), claims.n);
+    assert_int_equal(finish_claims(store, &claims), claims.n);
     drop(&claims);
 }
 
@@ -97,7 +97,7 @@ static void a_waiting_line_that_is_removed_leaves_nothing(void **state)
     add_line(store, "b", &one_line, &two_lines);
     struct claims claims = claim(store, "d", 64);
     assert_int_equal(claims.n, 2);
-    assert_int_equal(finish(store, &claims), 2);
+    assert_int_equal(finish_claims(store, &claims), 2);
     drop(&claims);
     store_close(store);
 }
@@ -124,7 +124,7 @@ static void a_line_that_is_computed_or_done_stays(void **state)
     struct claims claims = claim(store, "d", 64);
     assert_int_equal(remove_line(store, 1), STATUS_RETRY);
     assert_non_null(strstr(error.text, "dataset d: a worker computes line 1;"));
-    assert_int_equal(finish(store, &claims), 2);
+    assert_int_equal(finish_claims(store, &claims), 2);
     drop(&claims);
     assert_int_equal(remove_line(store, 1), STATUS_RETRY);
     assert_int_equal(progress_of(store, "d").submitted, 2);

@@ -19,13 +19,13 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 
 enum { N_JOBS = 6, TEXT_BYTES = 1 << 15 };
 
-struct output {
+struct printed_output {
     char text[TEXT_BYTES];
     size_t size;
 };
 
-static void print(struct output *output, const char *format, ...) PRINTF_LIKE(2, 3);
-static void print(struct output *output, const char *format, ...)
+static void print(struct printed_output *output, const char *format, ...) PRINTF_LIKE(2, 3);
+static void print(struct printed_output *output, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -37,28 +37,28 @@ static void print(struct output *output, const char *format, ...)
 }
 
 // One run of a script.
-struct run {
+struct store_run {
     struct store *store, *other; // the worker's, and another program's
     struct claims held;
     size_t n_queued, n_finished; // jobs of dataset a, as they must be
     bool saw_cancel;
     bool restarted; // a worker ended that held jobs
-    struct output output;
+    struct printed_output output;
 };
 
 // ---- the calls ----
 
-static enum status open_own(struct run *run)
+static enum status open_own(struct store_run *run)
 {
     return store_open(&run->store, path, STORE_CREATE, &error);
 }
 
-static enum status open_other(struct run *run)
+static enum status open_other(struct store_run *run)
 {
     return store_open(&run->other, path, STORE_EXISTING, &error);
 }
 
-static enum status start_worker(struct run *run)
+static enum status start_worker(struct store_run *run)
 {
     struct worker_description worker = description;
     int64_t id;
@@ -77,7 +77,7 @@ static struct submission submission_of(const char *dataset, int i, char id[ID_BY
         text_from_string(id), text_from_string(id), i, text_from_string(record), ENCODING_JSON, 0, 0};
 }
 
-static enum status submit_lines(struct run *run, const char *dataset, int n)
+static enum status submit_lines(struct store_run *run, const char *dataset, int n)
 {
     struct submission submissions[N_JOBS];
     static char ids[N_JOBS][ID_BYTES], records[N_JOBS][RECORD_BYTES];
@@ -91,7 +91,7 @@ static enum status submit_lines(struct run *run, const char *dataset, int n)
     return status;
 }
 
-static enum status begin_a(struct run *run)
+static enum status begin_a(struct store_run *run)
 {
     struct dataset_mark mark = {0};
     enum status status = store_dataset_begin(run->other, TEXT("a"), &mark, &error);
@@ -99,37 +99,37 @@ static enum status begin_a(struct run *run)
     return status;
 }
 
-static enum status submit_a(struct run *run)
+static enum status submit_a(struct store_run *run)
 {
     enum status status = submit_lines(run, "a", N_JOBS);
     run->n_queued = status == STATUS_OK ? N_JOBS : 0;
     return status;
 }
 
-static enum status submit_b(struct run *run)
+static enum status submit_b(struct store_run *run)
 {
     return submit_lines(run, "b", 3);
 }
 
-static enum status complete_a(struct run *run)
+static enum status complete_a(struct store_run *run)
 {
     return store_dataset_complete(run->other, TEXT("a"), &error);
 }
 
 static void print_record(void *context, struct text record)
 {
-    struct run *run = context;
+    struct store_run *run = context;
     print(&run->output, "submitted %.*s\n", (int)record.size, record.data);
 }
 
-static enum status submitted_a(struct run *run)
+static enum status submitted_a(struct store_run *run)
 {
     bool found;
     int64_t after = 0;
     return store_submitted(run->other, TEXT("a"), 3, &after, print_record, run, &found, &error);
 }
 
-static bool holds(const struct run *run, struct text job_id)
+static bool holds_job(const struct store_run *run, struct text job_id)
 {
     for (size_t i = 0; i < run->held.n; i++)
         if (text_equal(run->held.jobs[i]->job_id, job_id))
@@ -139,7 +139,7 @@ static bool holds(const struct run *run, struct text job_id)
 
 static void keep_whole(void *context, const struct claimed_job *job)
 {
-    struct run *run = context;
+    struct store_run *run = context;
     static char id[ID_BYTES], record[RECORD_BYTES];
     struct submission expected = submission_of("a", (int)job->index, id, record);
     assert_true(text_equal(job->dataset, TEXT("a")));
@@ -147,13 +147,13 @@ static void keep_whole(void *context, const struct claimed_job *job)
     assert_true(text_equal(job->custom_id, expected.custom_id));
     assert_true(text_equal(job->record, expected.record));
     assert_true(run->restarted || (job->attempts == 0 && job->crashes == 0));
-    assert_false(holds(run, job->job_id)); // or it would be computed twice
+    assert_false(holds_job(run, job->job_id)); // or it would be computed twice
     faults_pause(true);
     keep_claim(&run->held, job);
     faults_pause(false);
 }
 
-static enum status claim_up_to(struct run *run, size_t n_max)
+static enum status claim_up_to(struct store_run *run, size_t n_max)
 {
     size_t n_before = run->held.n, n_free = run->n_queued - run->n_finished - n_before, n_claimed;
     size_t n_expected = n_max < n_free ? n_max : n_free;
@@ -164,23 +164,23 @@ static enum status claim_up_to(struct run *run, size_t n_max)
     return status;
 }
 
-static enum status claim_four(struct run *run)
+static enum status claim_four(struct store_run *run)
 {
     return claim_up_to(run, 4);
 }
 
-static enum status claim_rest(struct run *run)
+static enum status claim_rest(struct store_run *run)
 {
     return claim_up_to(run, 60);
 }
 
-static enum status suspect_first(struct run *run)
+static enum status suspect_first(struct store_run *run)
 {
     int64_t id = run->held.n ? run->held.jobs[0]->source.offset : 0;
     return store_suspect(run->store, &id, run->held.n ? 1 : 0, SUSPECT_ALONE, &error);
 }
 
-static enum status release_last(struct run *run)
+static enum status release_last(struct store_run *run)
 {
     if (run->held.n == 0)
         return STATUS_OK;
@@ -194,7 +194,7 @@ static enum status release_last(struct run *run)
     return status;
 }
 
-static enum status finish_up_to(struct run *run, size_t n_max)
+static enum status finish_up_to(struct store_run *run, size_t n_max)
 {
     struct finished_job finished[N_JOBS] = {{0}};
     bool committed[N_JOBS] = {false};
@@ -219,17 +219,17 @@ static enum status finish_up_to(struct run *run, size_t n_max)
     return STATUS_OK;
 }
 
-static enum status finish_two(struct run *run)
+static enum status finish_two(struct store_run *run)
 {
     return finish_up_to(run, 2);
 }
 
-static enum status finish_all(struct run *run)
+static enum status finish_all(struct store_run *run)
 {
     return finish_up_to(run, N_JOBS);
 }
 
-static enum status cancel_b(struct run *run)
+static enum status cancel_b(struct store_run *run)
 {
     int64_t n_cancelled = 0;
     enum status status = store_cancel(run->other, TEXT("b"), &n_cancelled, &error);
@@ -239,19 +239,19 @@ static enum status cancel_b(struct run *run)
 
 static void see_cancelled(void *context, struct text dataset)
 {
-    struct run *run = context;
+    struct store_run *run = context;
     assert_true(text_equal(dataset, TEXT("b")));
     run->saw_cancel = true;
 }
 
-static enum status poll_before(struct run *run)
+static enum status poll_before(struct store_run *run)
 {
     enum status status = store_poll_cancelled(run->store, see_cancelled, run, &error);
     assert_false(run->saw_cancel);
     return status;
 }
 
-static enum status poll_after(struct run *run)
+static enum status poll_after(struct store_run *run)
 {
     enum status status = store_poll_cancelled(run->store, see_cancelled, run, &error);
     if (status == STATUS_OK)
@@ -259,7 +259,7 @@ static enum status poll_after(struct run *run)
     return status;
 }
 
-static enum status is_drained(struct run *run)
+static enum status is_drained(struct store_run *run)
 {
     bool drained = false;
     enum status status = store_queue_is_drained(run->store, (struct text){0}, &drained, &error);
@@ -269,26 +269,26 @@ static enum status is_drained(struct run *run)
 
 static void print_progress(void *context, const struct dataset_progress *progress)
 {
-    struct run *run = context;
+    struct store_run *run = context;
     print(&run->output, "%.*s: %lld of %lld done, %lld cancelled, %lld tokens\n", (int)progress->dataset.size,
           progress->dataset.data, (long long)progress->done, (long long)progress->submitted,
           (long long)progress->cancelled, (long long)progress->prompt_tokens);
 }
 
-static enum status read_progress(struct run *run)
+static enum status read_progress(struct store_run *run)
 {
     return store_progress(run->other, (struct text){0}, print_progress, run, &error);
 }
 
 static enum status print_result(void *context, struct text record, struct error *unused)
 {
-    struct run *run = context;
+    struct store_run *run = context;
     (void)unused;
     print(&run->output, "%.*s\n", (int)record.size, record.data);
     return STATUS_OK;
 }
 
-static enum status collect_of(struct run *run, const char *dataset)
+static enum status collect_of(struct store_run *run, const char *dataset)
 {
     int64_t n_missing = -1;
     enum status status =
@@ -297,29 +297,29 @@ static enum status collect_of(struct run *run, const char *dataset)
     return status;
 }
 
-static enum status collect_a(struct run *run)
+static enum status collect_a(struct store_run *run)
 {
     return collect_of(run, "a");
 }
 
-static enum status collect_b(struct run *run)
+static enum status collect_b(struct store_run *run)
 {
     return collect_of(run, "b");
 }
 
-static enum status collected_a(struct run *run)
+static enum status collected_a(struct store_run *run)
 {
     return store_collected(run->other, TEXT("a"), &error);
 }
 
-static enum status stop_worker(struct run *run)
+static enum status stop_worker(struct store_run *run)
 {
     return store_worker_stop(run->store, &error);
 }
 
 // ---- the runs ----
 
-static enum status (*const whole_script[])(struct run *run) = {
+static enum status (*const whole_script[])(struct store_run *run) = {
     open_own,      start_worker, open_other,  begin_a,     submit_a,    submit_b,
     complete_a,    submitted_a,  poll_before, claim_four,  finish_two,  suspect_first,
     release_last,  cancel_b,     poll_after,  claim_rest,  finish_all,  is_drained,
@@ -348,7 +348,7 @@ static void remove_store(void)
     }
 }
 
-static void close_run(struct run *run)
+static void close_run(struct store_run *run)
 {
     drop(&run->held);
     store_close(run->store);
@@ -357,7 +357,7 @@ static void close_run(struct run *run)
 }
 
 // The worker's process ends, and another begins.
-static void restart_worker(struct run *run)
+static void restart_worker(struct store_run *run)
 {
     store_close(run->store);
     run->store = NULL;
@@ -379,7 +379,7 @@ static void empty_caches(struct store *store)
 }
 
 // False: it met a fault, and may be made again.
-static bool call_passes(struct run *run, size_t number)
+static bool call_passes(struct store_run *run, size_t number)
 {
     bool was_met = faults_met();
     size_t size = run->output.size;
@@ -406,7 +406,7 @@ static bool call_passes(struct run *run, size_t number)
     return false;
 }
 
-static void read_rows(sqlite3 *sqlite, const char *sql, struct output *output)
+static void read_rows(sqlite3 *sqlite, const char *sql, struct printed_output *output)
 {
     sqlite3_stmt *select;
     if (sqlite3_prepare_v2(sqlite, sql, -1, &select, NULL) != SQLITE_OK)
@@ -419,11 +419,11 @@ static void read_rows(sqlite3 *sqlite, const char *sql, struct output *output)
 }
 
 // All rows, without the columns that name a process.
-static void print_rows(struct run *run)
+static void print_rows(struct store_run *run)
 {
-    static struct output queries;
+    static struct printed_output queries;
     sqlite3 *sqlite;
-    queries = (struct output){.size = 0};
+    queries = (struct printed_output){.size = 0};
     assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
     read_rows(
         sqlite,
@@ -442,7 +442,7 @@ static void print_rows(struct run *run)
     assert_int_equal(sqlite3_close(sqlite), SQLITE_OK);
 }
 
-static void run_script(struct run *run)
+static void run_script(struct store_run *run)
 {
     write_empty_store();
     for (size_t i = 0; i < N_CALLS; i++)
@@ -453,13 +453,13 @@ static void run_script(struct run *run)
     remove_store();
 }
 
-static struct run run;
+static struct store_run run;
 
 // Compares with a run without faults.
 static void check_output(long n)
 {
-    static struct run expected[2];
-    struct run *other = &expected[run.restarted];
+    static struct store_run expected[2];
+    struct store_run *other = &expected[run.restarted];
     faults_disarm();
     if (other->output.size == 0) {
         other->restarted = run.restarted;
@@ -474,7 +474,7 @@ static void run_with_each_access_failing(bool lasting)
 {
     long n = 1;
     for (bool met = true; met; n++) {
-        run = (struct run){.restarted = false};
+        run = (struct store_run){.restarted = false};
         faults_arm(FAULT_IO, n, lasting);
         run_script(&run);
         met = faults_met();
@@ -488,7 +488,7 @@ static void run_with_each_access_failing(bool lasting)
 static void run_with_each_allocation_failing(bool lasting)
 {
     long n_all = 0;
-    run = (struct run){.restarted = false};
+    run = (struct store_run){.restarted = false};
     write_empty_store();
     for (size_t i = 0; i < N_CALLS; i++) {
         bool met = true;

@@ -27,7 +27,7 @@ static void note_refusal(void *context, int code, const char *message)
 
 // Another process that is about to change the new file's mode: it is done once the store was refused the
 // lock.
-static void *hold(void *context)
+static void *hold_lock(void *context)
 {
     (void)context;
     sqlite3 *other;
@@ -50,7 +50,7 @@ static void a_new_store_waits_for_another_process_that_opens_it(void **state)
     struct store *store;
     struct error error;
     snprintf(path, sizeof path, "/tmp/sheaf-open-%d.db", (int)getpid());
-    assert_int_equal(pthread_create(&other, NULL, hold, NULL), 0);
+    assert_int_equal(pthread_create(&other, NULL, hold_lock, NULL), 0);
     sem_wait(&is_held);
     enum status status = store_open(&store, path, STORE_CREATE, &error);
     sem_post(&is_refused); // whatever became of it

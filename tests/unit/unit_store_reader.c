@@ -31,7 +31,7 @@ static void a_store_is_read_where_its_index_can_t_be_made(void **state)
     struct store *store = open_store(true), *reader;
     submit(store, "a", 0, 3);
     struct claims claims = claim(store, "a", 2);
-    assert_int_equal(finish(store, &claims), 2);
+    assert_int_equal(finish_claims(store, &claims), 2);
     drop(&claims);
     store_close(store);
     assert_int_equal(open_without_index(&reader, STORE_READ_ONLY), STATUS_OK);

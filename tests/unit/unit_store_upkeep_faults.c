@@ -42,7 +42,7 @@ static enum status record(struct store *store)
                         &error);
 }
 
-static enum status mirror(struct store *store)
+static enum status mirror_figures(struct store *store)
 {
     const struct mirrored_job mirrored = {TEXT("m"), TEXT("m-1"), TEXT("m-1"), 1, 5000000, TEXT("ja"), 0, 7};
     const struct mirrored_result results[] = {{jobs[3], TEXT("w"), 9000000}, {jobs[4], TEXT("w"), 9000000}};
@@ -337,7 +337,7 @@ static void a_fault_while_a_commit_is_recorded_or_mirrored_leaves_all_or_nothing
 {
     (void)state;
     check_call(record);
-    check_call(mirror);
+    check_call(mirror_figures);
     check_call(mirror_start);
     check_call(mirror_position);
     check_call(mirror_reset);
@@ -373,7 +373,7 @@ static void finish_with(struct store *store, const char *dataset, enum result_st
     (void)error_set(&cause, STATUS_REJECT, ERROR_DEADLINE, "too late");
     if (status == RESULT_FAILED)
         job_fail(claims.jobs[0], &cause);
-    assert_int_equal(finish(store, &claims), 1);
+    assert_int_equal(finish_claims(store, &claims), 1);
     drop(&claims);
 }
 

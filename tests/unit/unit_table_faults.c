@@ -141,7 +141,7 @@ static void a_lock_is_waited_for_as_long_as_for_the_stores(void **state)
     sqlite3_close(other);
 }
 
-static void a_file_that_is_missing_or_no_database_is_told_apart(void **state)
+static void a_missing_file_and_one_that_is_no_database_are_distinguished(void **state)
 {
     (void)state;
     assert_int_equal(check_table("t"), STATUS_OK);
@@ -260,7 +260,7 @@ int main(void)
         cmocka_unit_test_setup(a_table_is_never_taken_for_ours_wherever_a_look_at_it_fails, fresh_path),
         cmocka_unit_test_setup(a_table_behind_a_lock_is_not_taken_for_ours, fresh_path),
         cmocka_unit_test_setup(a_lock_is_waited_for_as_long_as_for_the_stores, fresh_path),
-        cmocka_unit_test_setup(a_file_that_is_missing_or_no_database_is_told_apart, fresh_path),
+        cmocka_unit_test_setup(a_missing_file_and_one_that_is_no_database_are_distinguished, fresh_path),
         cmocka_unit_test(a_written_table_is_whole_or_an_error_with_each_fault),
         cmocka_unit_test(a_table_is_read_whole_or_an_error_with_each_fault),
     };

@@ -8,7 +8,7 @@
 
 static const struct template_environment environment = {.bos_token = TEXT("<s>"),
                                                         .eos_token = TEXT("</s>"),
-                                                        .now = 1721952000}; // 2024-07-26
+                                                        .now_s = 1721952000}; // 2024-07-26
 
 static struct value decode(struct text json, struct arena *arena)
 {
@@ -67,19 +67,19 @@ static void assert_fails(const char *source, enum status status, enum error_code
     buffer_finish(&out);
 }
 
-static bool same(struct text expected, const struct buffer *got)
+static bool is_same_text(struct text expected, const struct buffer *got)
 {
     return text_equal(expected, (struct text){got->data, got->size});
 }
 
 // `expected`: the text, or null (in shared cases an object with `error`) where the reference refuses.
-static bool agrees(struct text source, const struct value *variables, const struct value *expected)
+static bool renders_as(struct text source, const struct value *variables, const struct value *expected)
 {
     struct buffer out = {0};
     struct error error = {0};
     enum status status = render(source, variables, &out, &error);
     bool refused = expected->kind != VALUE_STRING;
-    bool agreed = refused ? status != STATUS_OK : status == STATUS_OK && same(expected->text, &out);
+    bool agreed = refused ? status != STATUS_OK : status == STATUS_OK && is_same_text(expected->text, &out);
     if (!agreed)
         print_error("%.*s\n expected: %.*s\n got: %s\n", (int)source.size, source.data,
                     refused ? 7 : (int)expected->text.size, refused ? "refusal" : expected->text.data,
@@ -97,7 +97,7 @@ static void golden_cases_render_as_jinja_renders_them(void **state)
     size_t n_wrong = 0;
     for (size_t i = 0; i < cases->object.n_members; i++) {
         const struct value_member *member = &cases->object.members[i];
-        n_wrong += !agrees(member->key, value_get(&file, "variables"), &member->value);
+        n_wrong += !renders_as(member->key, value_get(&file, "variables"), &member->value);
     }
     assert_int_equal(n_wrong, 0);
     assert_true(cases->object.n_members > 880);
@@ -153,8 +153,8 @@ static size_t count_wrong(const struct value_member *template, const struct valu
         char input[64];
         snprintf(input, sizeof input, "%.*s", (int)member->key.size, member->key.data);
         const struct value *text = value_get(&member->value, "text");
-        bool agreed = agrees((struct text){source.data, source.size}, value_get(inputs, input),
-                             text ? text : &member->value);
+        bool agreed = renders_as((struct text){source.data, source.size}, value_get(inputs, input),
+                                 text ? text : &member->value);
         if (!agreed)
             print_error("template %s, input %s\n", relative, input);
         n_wrong += !agreed;
@@ -282,7 +282,7 @@ static enum status render_in(const struct template_environment *where, const cha
 static void special_tokens_are_defined_where_the_tokenizer_has_them(void **state)
 {
     static const char source[] = "{{ bos_token is defined }} {{ eos_token }} {{ pad_token }} {{ unk_token }}";
-    struct template_environment bare = {.now = 1};
+    struct template_environment bare = {.now_s = 1};
     struct template_environment full = {TEXT("<s>"), TEXT("</s>"), TEXT("<pad>"), TEXT("<unk>"), 1};
     struct buffer out = {0};
     struct error error;
@@ -296,7 +296,7 @@ static void special_tokens_are_defined_where_the_tokenizer_has_them(void **state
 
 static void without_a_time_of_submission_strftime_now_fails_instead_of_saying_1970(void **state)
 {
-    struct template_environment timeless = {.now = 0};
+    struct template_environment timeless = {.now_s = 0};
     struct buffer out = {0};
     struct error error;
     assert_int_equal(render_in(&timeless, "{{ strftime_now is defined }}", &out, &error), STATUS_OK);

@@ -19,7 +19,7 @@
 
 #define BLANK "\xE2\x96\x81"
 
-static struct tokenizer *create(struct text json, struct text config, struct error *error)
+static struct tokenizer *create_tokenizer(struct text json, struct text config, struct error *error)
 {
     struct vocabulary vocabulary = {0};
     struct tokenizer *tokenizer = NULL;
@@ -34,7 +34,7 @@ static struct tokenizer *create(struct text json, struct text config, struct err
 static struct tokenizer *create_or_fail(const char *json, const char *config)
 {
     struct error error;
-    struct tokenizer *tokenizer = create(text_from_string(json), text_from_string(config), &error);
+    struct tokenizer *tokenizer = create_tokenizer(text_from_string(json), text_from_string(config), &error);
     if (!tokenizer)
         fail_msg("%s", error.text);
     return tokenizer;
@@ -227,7 +227,8 @@ static void what_is_not_known_is_refused_by_name(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct error error = {0};
-        struct tokenizer *tokenizer = create(text_from_string(cases[i].json), (struct text){0}, &error);
+        struct tokenizer *tokenizer =
+            create_tokenizer(text_from_string(cases[i].json), (struct text){0}, &error);
         if (tokenizer || !strstr(error.text, cases[i].words))
             fail_msg("case %zu: expected \"%s\" in: %s", i, cases[i].words, error.text);
     }
@@ -251,7 +252,8 @@ static void the_symbols_of_a_merge_are_limited(void **state)
             buffer_add_byte(&json, 'x');
         buffer_add_string(&json, is_pair ? "\"]]}}" : "\"]}}");
         struct error error = {0};
-        struct tokenizer *tokenizer = create((struct text){json.data, json.size}, (struct text){0}, &error);
+        struct tokenizer *tokenizer =
+            create_tokenizer((struct text){json.data, json.size}, (struct text){0}, &error);
         if (!tokenizer != is_beyond || (is_beyond && !strstr(error.text, "item 0")))
             fail_msg("case %d: %s", i, error.text);
         tokenizer_close(tokenizer);
@@ -466,7 +468,8 @@ static struct tokenizer *convert(const char *name)
     struct buffer json = {0};
     struct error error;
     put_json(name, &json);
-    struct tokenizer *tokenizer = create((struct text){json.data, json.size}, (struct text){0}, &error);
+    struct tokenizer *tokenizer =
+        create_tokenizer((struct text){json.data, json.size}, (struct text){0}, &error);
     if (!tokenizer)
         fail_msg("%s: %s", name, error.text);
     buffer_finish(&json);

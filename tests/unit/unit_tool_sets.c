@@ -200,7 +200,7 @@ static void large_sets_of_tools_are_built_or_refused_by_a_limit(void **state)
     }
 }
 
-static int bench(const char *path)
+static int run_bench(const char *path)
 {
     struct error error;
     struct gguf *gguf = NULL;
@@ -239,7 +239,7 @@ static int bench(const char *path)
 int main(int n_arguments, char **arguments)
 {
     if (n_arguments == 3 && strcmp(arguments[1], "--bench") == 0)
-        return bench(arguments[2]);
+        return run_bench(arguments[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_sets_of_tools_are_built_or_refused_by_a_limit),
     };

@@ -17,7 +17,7 @@
 
 static void assert_json(const char *input, const char *expected)
 {
-    struct decoded decoded = from_json(input);
+    struct decoded_value decoded = from_json(input);
     if (decoded.status != STATUS_OK)
         fail_msg("%s: %s", input, decoded.error.text);
     struct buffer out = {0};
@@ -152,7 +152,8 @@ static void every_float_reads_back_as_itself(void **state)
         struct buffer json = {0}, msgpack = {0};
         json_encode(&array, &json);
         msgpack_encode(&array, &msgpack);
-        struct decoded a = from_json(json.data), b = from_msgpack((struct text){msgpack.data, msgpack.size});
+        struct decoded_value a = from_json(json.data),
+                             b = from_msgpack((struct text){msgpack.data, msgpack.size});
         assert_int_equal(a.status, STATUS_OK);
         assert_int_equal(b.status, STATUS_OK);
         assert_true(value_equal(&a.value, &array) && value_equal(&b.value, &array));
@@ -244,7 +245,7 @@ static void both_readers_of_json_read_the_same(void **state)
     size_t n_read = 0;
     for (int round = 0; round < READER_ROUNDS; round++) {
         const char *text = texts[(size_t)round % (sizeof texts / sizeof *texts)];
-        struct text input = exact(text, strlen(text));
+        struct text input = exact_copy(text, strlen(text));
         // First unchanged, then with up to three bytes changed, and cut off now and then.
         for (int change = 0; input.size && change < round % 4 && round >= 100; change++) {
             size_t at = random_below(&random_state, (uint32_t)input.size);
@@ -270,7 +271,7 @@ static void what_is_not_json_is_refused(void **state)
                                  "Infinity",  "-",           "//",
                                  "{\"a\" 1}", "\"\\ud800\"", "[123456789012345678901234567890"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text input = exact(cases[i], strlen(cases[i]));
+        struct text input = exact_copy(cases[i], strlen(cases[i]));
         assert_fault(from_json_bytes(input), ERROR_INVALID_ENCODING, "not valid JSON");
         free((void *)input.data);
     }
@@ -278,7 +279,7 @@ static void what_is_not_json_is_refused(void **state)
 
 static void a_nul_byte_is_kept_in_strings_and_refused_in_keys(void **state)
 {
-    struct decoded decoded = from_json("[\"a\\u0000b\"]");
+    struct decoded_value decoded = from_json("[\"a\\u0000b\"]");
     assert_int_equal(decoded.status, STATUS_OK);
     assert_int_equal(decoded.value.array.items[0].text.size, 3);
     arena_finish(&decoded.arena);
@@ -301,8 +302,8 @@ static void nesting_is_read_to_the_limit_and_refused_beyond_it(void **state)
         memset(json + depth, ']', (size_t)depth);
         memset(msgpack, '\x91', (size_t)depth);
         msgpack[depth - 1] = '\x90';
-        struct decoded a = from_json_bytes((struct text){json, 2 * (size_t)depth});
-        struct decoded b = from_msgpack((struct text){msgpack, (size_t)depth});
+        struct decoded_value a = from_json_bytes((struct text){json, 2 * (size_t)depth});
+        struct decoded_value b = from_msgpack((struct text){msgpack, (size_t)depth});
         if (depth == VALUE_DEPTH_MAX) {
             assert_int_equal(a.status, STATUS_OK);
             assert_int_equal(b.status, STATUS_OK);
@@ -339,8 +340,8 @@ static void values_are_counted_to_the_limit_and_refused_beyond_it(void **state)
             buffer_add_byte(&msgpack, 1);
         }
         buffer_add_byte(&json, ']');
-        struct decoded a = from_json_bytes((struct text){json.data, json.size});
-        struct decoded b = from_msgpack((struct text){msgpack.data, msgpack.size});
+        struct decoded_value a = from_json_bytes((struct text){json.data, json.size});
+        struct decoded_value b = from_msgpack((struct text){msgpack.data, msgpack.size});
         if (n_items < VALUE_COUNT_MAX) {
             assert_int_equal(a.status, STATUS_OK);
             assert_int_equal(b.status, STATUS_OK);
@@ -386,7 +387,7 @@ static void a_record_beyond_the_size_limit_is_refused_unread(void **state)
     assert_non_null(blanks);
     memset(blanks, ' ', VALUE_INPUT_BYTES_MAX);
     blanks[VALUE_INPUT_BYTES_MAX - 1] = '1';
-    struct decoded decoded = from_json_bytes((struct text){blanks, VALUE_INPUT_BYTES_MAX});
+    struct decoded_value decoded = from_json_bytes((struct text){blanks, VALUE_INPUT_BYTES_MAX});
     assert_int_equal(decoded.status, STATUS_OK);
     arena_finish(&decoded.arena);
     memcpy(blanks, "\xDB\x03\xFF\xFF\xFB", 5); // a string that fills the rest
@@ -396,9 +397,9 @@ static void a_record_beyond_the_size_limit_is_refused_unread(void **state)
     free(blanks);
 }
 
-static void a_full_buffer_is_told_once_at_the_end(void **state)
+static void a_full_buffer_is_reported_once_at_the_end(void **state)
 {
-    struct decoded decoded = from_json("[\"0123456789\",\"0123456789\"]");
+    struct decoded_value decoded = from_json("[\"0123456789\",\"0123456789\"]");
     struct buffer out = {.size_max = 20};
     json_encode(&decoded.value, &out);
     assert_true(out.failed && out.size <= 20);
@@ -423,8 +424,8 @@ static void values_are_built_found_and_compared(void **state)
     assert_true(text_equals_string(value_get(&object, "name")->text, "n"));
     assert_null(value_get(&object, "nam"));
     assert_null(value_get(&items, "name"));
-    struct decoded same = from_json("{\"items\":[true,-7],\"name\":\"n\"}"),
-                   other = from_json("{\"name\":\"n\",\"items\":[true,-7]}");
+    struct decoded_value same = from_json("{\"items\":[true,-7],\"name\":\"n\"}"),
+                         other = from_json("{\"name\":\"n\",\"items\":[true,-7]}");
     assert_true(value_equal(&object, &same.value));
     assert_false(value_equal(&object, &other.value));
     assert_false(value_has_bytes(&object));
@@ -469,7 +470,7 @@ static void what_is_no_json_is_refused_with_its_byte_and_cause(void **state)
                  {"", "byte 0: expected a value"},
                  {"  ", "byte 2: expected a value"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text input = exact(cases[i].json, strlen(cases[i].json));
+        struct text input = exact_copy(cases[i].json, strlen(cases[i].json));
         assert_fault(from_json_bytes(input), ERROR_INVALID_ENCODING, cases[i].cause);
         free((char *)input.data);
     }
@@ -480,8 +481,8 @@ static void a_copy_outlives_what_it_was_copied_from(void **state)
     (void)state;
     static const char json[] =
         "{\"items\":[\"a\",[],{\"inner\":[\"b\",{\"deepest\":\"c\"}]},{}],\"name\":\"n\"}";
-    struct text source = exact(json, sizeof json - 1);
-    struct decoded original = from_json_bytes(source);
+    struct text source = exact_copy(json, sizeof json - 1);
+    struct decoded_value original = from_json_bytes(source);
     assert_int_equal(original.status, STATUS_OK);
     struct arena arena = {0};
     struct value copied;
@@ -490,7 +491,7 @@ static void a_copy_outlives_what_it_was_copied_from(void **state)
     *member = value_bool(false);
     original.value.object.members[1].key = TEXT("other");
     memset((char *)source.data, 'x', source.size);
-    struct decoded expected = from_json(json);
+    struct decoded_value expected = from_json(json);
     assert_true(value_equal(&copied, &expected.value));
     arena_finish(&original.arena);
     free((char *)source.data);
@@ -522,7 +523,7 @@ static void values_are_described_in_a_few_words(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char description[VALUE_DESCRIPTION_BYTES];
-        struct decoded decoded = from_json(cases[i].json);
+        struct decoded_value decoded = from_json(cases[i].json);
         assert_int_equal(decoded.status, STATUS_OK);
         value_describe(&decoded.value, description);
         assert_string_equal(description, cases[i].description);
@@ -559,7 +560,7 @@ int main(void)
         cmocka_unit_test(values_are_counted_to_the_limit_and_refused_beyond_it),
         cmocka_unit_test(keys_count_as_values),
         cmocka_unit_test(a_record_beyond_the_size_limit_is_refused_unread),
-        cmocka_unit_test(a_full_buffer_is_told_once_at_the_end),
+        cmocka_unit_test(a_full_buffer_is_reported_once_at_the_end),
         cmocka_unit_test(values_are_built_found_and_compared),
         cmocka_unit_test(what_is_no_json_is_refused_with_its_byte_and_cause),
         cmocka_unit_test(a_copy_outlives_what_it_was_copied_from),

@@ -47,7 +47,7 @@ static void a_key_given_twice_is_refused_in_both_encodings(void **state)
         assert_fault(from_msgpack((struct text){out.data, out.size}), ERROR_INVALID_ENCODING,
                      "duplicate key");
         out.data[out.size - 2] = 'x';
-        struct decoded decoded = from_msgpack((struct text){out.data, out.size});
+        struct decoded_value decoded = from_msgpack((struct text){out.data, out.size});
         assert_int_equal(decoded.status, STATUS_OK);
         arena_finish(&decoded.arena);
         buffer_finish(&out);
@@ -76,8 +76,8 @@ static void msgpack_reads_every_form_of_a_value(void **state)
          "[[{\"x\":{\"\":{}}}]]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text input = exact(cases[i].bytes.data, cases[i].bytes.size);
-        struct decoded decoded = from_msgpack(input);
+        struct text input = exact_copy(cases[i].bytes.data, cases[i].bytes.size);
+        struct decoded_value decoded = from_msgpack(input);
         if (decoded.status != STATUS_OK)
             fail_msg("%s: %s", cases[i].json, decoded.error.text);
         struct buffer out = {0};
@@ -87,7 +87,7 @@ static void msgpack_reads_every_form_of_a_value(void **state)
         arena_finish(&decoded.arena);
         // Every shorter input ends early.
         for (size_t size = 0; size < input.size; size++) {
-            struct text cut = exact(input.data, size);
+            struct text cut = exact_copy(input.data, size);
             decoded = from_msgpack(cut);
             assert_int_equal(decoded.status, STATUS_REJECT);
             arena_finish(&decoded.arena);
@@ -123,7 +123,7 @@ static void what_is_not_msgpack_is_refused(void **state)
         {TEXT("\x91\x84\xA0\x01"), "more items than the record holds"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text input = exact(cases[i].bytes.data, cases[i].bytes.size);
+        struct text input = exact_copy(cases[i].bytes.data, cases[i].bytes.size);
         assert_fault(from_msgpack(input), ERROR_INVALID_ENCODING, cases[i].part);
         free((void *)input.data);
     }
@@ -137,7 +137,7 @@ static void memory_stays_in_proportion_to_the_input(void **state)
         buffer_add(&bomb, "\xDD\x00\x04\x00\x00", 5);
     while (bomb.size < 1 << 18)
         buffer_add_byte(&bomb, 1);
-    struct decoded decoded = from_msgpack((struct text){bomb.data, bomb.size});
+    struct decoded_value decoded = from_msgpack((struct text){bomb.data, bomb.size});
     assert_true(decoded.arena.total_bytes < 40 * bomb.size);
     assert_fault(decoded, ERROR_INVALID_ENCODING, "more items than the record holds");
     buffer_finish(&bomb);
@@ -162,7 +162,7 @@ static void msgpack_is_written_in_the_shortest_forms(void **state)
          "{\"a\":\"\",\"b\":0.5}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct decoded decoded = from_json(cases[i].json);
+        struct decoded_value decoded = from_json(cases[i].json);
         struct buffer out = {0};
         msgpack_encode(&decoded.value, &out);
         assert_int_equal(out.size, cases[i].bytes.size);
@@ -190,7 +190,7 @@ static void lengths_change_their_form_at_the_right_size(void **state)
         struct buffer out = {0};
         msgpack_encode(&value, &out);
         assert_int_equal(out.size, cases[i].head + cases[i].size);
-        struct decoded decoded = from_msgpack((struct text){out.data, out.size});
+        struct decoded_value decoded = from_msgpack((struct text){out.data, out.size});
         assert_true(decoded.status == STATUS_OK && value_equal(&decoded.value, &value));
         arena_finish(&decoded.arena);
         buffer_finish(&out);

@@ -19,7 +19,7 @@ static struct prefix_tree tree;
 static struct window window;
 static struct error error;
 
-struct waiting {
+struct waiting_job {
     struct job job;
     struct prompt prompt;
     struct sequence sequence;
@@ -51,9 +51,9 @@ static int close_window(void **state)
 }
 
 // A prompt of one page of the letter and one token more.
-static struct waiting *add(char letter, int32_t priority, int64_t deadline)
+static struct waiting_job *add_job(char letter, int32_t priority, int64_t deadline)
 {
-    struct waiting *waiting = calloc(1, sizeof *waiting);
+    struct waiting_job *waiting = calloc(1, sizeof *waiting);
     waiting->letter = letter;
     waiting->job.priority = priority;
     waiting->job.deadline_s = deadline;
@@ -65,22 +65,23 @@ static struct waiting *add(char letter, int32_t priority, int64_t deadline)
     return waiting;
 }
 
-static void forget(struct waiting *waiting)
+static void forget_job(struct waiting_job *waiting)
 {
     token_array_finish(&waiting->prompt.tokens);
     free(waiting);
 }
 
-static struct waiting *next(void)
+static struct waiting_job *take_next(void)
 {
     struct sequence *sequence = window_next(&window);
-    return sequence ? (struct waiting *)((char *)sequence - offsetof(struct waiting, sequence)) : NULL;
+    return sequence ? (struct waiting_job *)((char *)sequence - offsetof(struct waiting_job, sequence))
+                    : NULL;
 }
 
 // Admits the next one, which is done at once. Its letter; 0: there is none.
 static char admit(void)
 {
-    struct waiting *waiting = next();
+    struct waiting_job *waiting = take_next();
     if (!waiting)
         return 0;
     struct prefix_node *node = waiting->sequence.node;
@@ -91,7 +92,7 @@ static char admit(void)
     prefix_computed(node, waiting, 1);
     prefix_unuse(&tree, node, waiting);
     char letter = waiting->letter;
-    forget(waiting);
+    forget_job(waiting);
     return letter;
 }
 
@@ -104,30 +105,31 @@ static void assert_order(const char *letters)
 static void the_higher_priority_comes_first_and_within_it_the_earlier_deadline(void **state)
 {
     (void)state;
-    add('f', 0, 0), add('g', -1, 0), add('e', 0, 9000), add('a', 2, 0), add('b', 1, 600), add('c', 1, 1200);
-    add('d', 0, 60);
+    add_job('f', 0, 0), add_job('g', -1, 0), add_job('e', 0, 9000), add_job('a', 2, 0), add_job('b', 1, 600),
+        add_job('c', 1, 1200);
+    add_job('d', 0, 60);
     assert_order("abcdefg");
 }
 
 static void a_job_that_was_cancelled_while_more_urgent_ones_ran_is_gone_for_good(void **state)
 {
     (void)state;
-    add('a', 0, 0);
-    struct waiting *cancelled = add('a', 0, 0);
-    add('u', 1, 0);
+    add_job('a', 0, 0);
+    struct waiting_job *cancelled = add_job('a', 0, 0);
+    add_job('u', 1, 0);
     window_remove(&window, &cancelled->sequence, false);
     assert_order("ua");
-    assert_null(next());
-    add('a', 0, 0);
+    assert_null(take_next());
+    add_job('a', 0, 0);
     assert_order("a");
-    assert_null(next());
-    forget(cancelled);
+    assert_null(take_next());
+    forget_job(cancelled);
 }
 
 static void deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together(void **state)
 {
     (void)state;
-    add('a', 0, 61), add('b', 0, 60), add('a', 0, 119), add('b', 0, 90), add('c', 0, 120);
+    add_job('a', 0, 61), add_job('b', 0, 60), add_job('a', 0, 119), add_job('b', 0, 90), add_job('c', 0, 120);
     assert_order("aabbc");
 }
 
@@ -135,7 +137,7 @@ static void prefixes_stay_together_in_each_level(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++)
-        add('x', 0, 0), add('a', 1, 0), add('y', 0, 0), add('b', 1, 0);
+        add_job('x', 0, 0), add_job('a', 1, 0), add_job('y', 0, 0), add_job('b', 1, 0);
     assert_order("aaabbbxxxyyy");
 }
 
@@ -144,25 +146,25 @@ static void one_that_was_passed_over_too_often_is_next_whatever_its_prefix(void 
 {
     (void)state;
     for (int i = 0; i <= WINDOW_PASSED_MAX; i++) {
-        add('a', 0, 0);
+        add_job('a', 0, 0);
         assert_order("a");
     }
-    add('x', 0, 0);
+    add_job('x', 0, 0);
     for (int i = 0; i <= WINDOW_PASSED_MAX; i++) {
-        add('a', 0, 0);
+        add_job('a', 0, 0);
         assert_order("a"); // its page is there
     }
-    add('a', 0, 0);
+    add_job('a', 0, 0);
     assert_order("xa");
 }
 
 static void every_eighth_place_goes_to_the_one_that_waits_longest(void **state)
 {
     (void)state;
-    add('l', 0, 0);
-    add('m', 0, 0);
+    add_job('l', 0, 0);
+    add_job('m', 0, 0);
     for (int i = 0; i < 40; i++)
-        add('h', 5, 0);
+        add_job('h', 5, 0);
     assert_order("hhhhhhhlhhhhhhhmhhhhhhhhhhhhhhhhhhhhhhhhhh");
 }
 
@@ -170,12 +172,12 @@ static void every_eighth_place_goes_to_the_one_that_waits_longest(void **state)
 static void a_preempted_one_that_returns_does_not_count_for_the_share(void **state)
 {
     (void)state;
-    add('l', 0, 0);
-    struct waiting *returns = add('p', 9, 0);
+    add_job('l', 0, 0);
+    struct waiting_job *returns = add_job('p', 9, 0);
     for (int i = 0; i < 20; i++)
-        add('h', 5, 0);
+        add_job('h', 5, 0);
     for (int i = 0; i < 6; i++) {
-        assert_ptr_equal(next(), returns);
+        assert_ptr_equal(take_next(), returns);
         struct prefix_node *node = returns->sequence.node;
         prefix_use(&tree, node);
         window_remove(&window, &returns->sequence, true);
@@ -184,7 +186,7 @@ static void a_preempted_one_that_returns_does_not_count_for_the_share(void **sta
         if (i < 5)
             assert_true(window_add_preempted(&window, &returns->sequence));
     }
-    forget(returns);
+    forget_job(returns);
     assert_order("hhhhhhlhhhhhhhhhhhhhh");
 }
 
@@ -192,15 +194,15 @@ static void the_share_keeps_its_place_when_urgent_ones_keep_coming(void **state)
 {
     (void)state;
     for (int i = 0; i < 10; i++)
-        add('l', -100, 0);
+        add_job('l', -100, 0);
     int n_low = 0, n_high = 0;
-    add('h', 100, 60);
+    add_job('h', 100, 60);
     while (n_low < 10) {
         char letter = admit();
         n_low += letter == 'l';
         n_high += letter == 'h';
         if (letter == 'h')
-            add('h', 100, 60);
+            add_job('h', 100, 60);
     }
     assert_int_equal(n_high, 10 * (WINDOW_SHARE - 1));
     assert_int_equal(admit(), 'h');
@@ -210,12 +212,12 @@ static void a_few_urgent_ones_do_not_take_the_others_out_of_the_tree(void **stat
 {
     (void)state;
     for (int i = 0; i < 100; i++)
-        add('l', 0, 0);
+        add_job('l', 0, 0);
     struct window_level *low = window.offered;
     for (int i = 0; i < WINDOW_SCAN_MAX; i++)
-        add('h', 1, 0);
+        add_job('h', 1, 0);
     assert_ptr_equal(window.offered, low);
-    add('h', 1, 0);
+    add_job('h', 1, 0);
     assert_ptr_not_equal(window.offered, low);
     assert_ptr_equal(window.offered, window.levels[0]);
     int n_high = 0;
@@ -227,24 +229,24 @@ static void a_few_urgent_ones_do_not_take_the_others_out_of_the_tree(void **stat
 static void one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one(void **state)
 {
     (void)state;
-    struct waiting *first = add('a', 1, 0), *second = add('a', 1, 0), *low = add('z', 0, 0);
-    assert_ptr_equal(next(), first);
+    struct waiting_job *first = add_job('a', 1, 0), *second = add_job('a', 1, 0), *low = add_job('z', 0, 0);
+    assert_ptr_equal(take_next(), first);
     struct prefix_node *node = first->sequence.node;
     prefix_use(&tree, node);
     window_remove(&window, &first->sequence, true);
     int32_t page;
     prefix_claim(&tree, node, first, &page); // computing
-    assert_ptr_equal(next(), low);
+    assert_ptr_equal(take_next(), low);
     prefix_computed(node, first, 1);
-    assert_ptr_equal(next(), second);
+    assert_ptr_equal(take_next(), second);
     prefix_unuse(&tree, node, first);
-    forget(first);
+    forget_job(first);
     assert_order("az");
 }
 
 static uint64_t random_state;
 
-static bool is_most_urgent(const struct waiting *waiting)
+static bool is_most_urgent(const struct waiting_job *waiting)
 {
     const struct window_level *top = window.levels[0];
     int64_t minute = waiting->job.deadline_s ? waiting->job.deadline_s / 60 : INT64_MAX;
@@ -256,17 +258,17 @@ static void any_mix_of_coming_and_going_gives_each_its_place_once(void **state)
     (void)state;
     random_state = random_seed(20240711);
     enum { N = 20000, HELD_MAX = 600 };
-    struct waiting *held[HELD_MAX];
+    struct waiting_job *held[HELD_MAX];
     int n_held = 0, n_out_of_turn = 0, n_admitted = 0;
     for (int i = 0; i < N; i++) {
         uint32_t what = random_below(&random_state, 10);
         if (what < 6 && n_held < HELD_MAX) {
             int64_t deadline =
                 random_below(&random_state, 3) ? 0 : 60 + (int64_t)random_below(&random_state, 300);
-            held[n_held++] = add((char)('a' + random_below(&random_state, 20)),
-                                 (int32_t)random_below(&random_state, 3), deadline);
+            held[n_held++] = add_job((char)('a' + random_below(&random_state, 20)),
+                                     (int32_t)random_below(&random_state, 3), deadline);
         } else if (what < 9 && n_held) {
-            struct waiting *chosen = next();
+            struct waiting_job *chosen = take_next();
             assert_non_null(chosen); // nobody computes, so nobody is blocked
             n_out_of_turn += !is_most_urgent(chosen);
             n_admitted++;
@@ -277,7 +279,7 @@ static void any_mix_of_coming_and_going_gives_each_its_place_once(void **state)
         } else if (n_held) {
             int h = (int)random_below(&random_state, (uint32_t)n_held);
             window_remove(&window, &held[h]->sequence, false);
-            forget(held[h]);
+            forget_job(held[h]);
             held[h] = held[--n_held];
         }
         assert_int_equal(window.n_waiting, n_held);

@@ -15,7 +15,7 @@
 
 enum { N_THREADS = 4, ROUNDS = 100000, N_WORDS = 40000 };
 
-static struct word_cache *create(void)
+static struct word_cache *create_cache(void)
 {
     struct word_cache *cache = word_cache_create();
     assert_non_null(cache);
@@ -23,8 +23,8 @@ static struct word_cache *create(void)
 }
 
 // Of one word. -1: it is not known.
-static int find(const struct word_cache *cache, struct text word, const char *end, struct word_key *key,
-                int32_t *ids)
+static int find_word(const struct word_cache *cache, struct text word, const char *end, struct word_key *key,
+                     int32_t *ids)
 {
     size_t n_ids;
     return word_cache_find(cache, word.data, &word.size, 1, end, ids, &n_ids, key) ? (int)n_ids : -1;
@@ -34,14 +34,14 @@ static int find(const struct word_cache *cache, struct text word, const char *en
 static struct word_key look(const struct word_cache *cache, struct text word, int32_t *ids, int n_ids)
 {
     struct word_key key;
-    assert_int_equal(find(cache, word, word.data + word.size, &key, ids), n_ids);
+    assert_int_equal(find_word(cache, word, word.data + word.size, &key, ids), n_ids);
     return key;
 }
 
 static void a_word_is_found_with_the_ids_it_was_put_with(void **state)
 {
     (void)state;
-    struct word_cache *cache = create();
+    struct word_cache *cache = create_cache();
     int32_t out[WORD_CACHE_IDS_MAX], ids[WORD_CACHE_IDS_MAX] = {7, -1, INT32_MAX, 0, 5, 6, 8, 9};
     struct word_key key = look(cache, TEXT(" word"), out, -1);
     for (size_t n = 0; n <= WORD_CACHE_IDS_MAX; n++) {
@@ -66,7 +66,7 @@ static void check_key(const struct word_key *key, const char *word, size_t size)
 static void words_of_all_lengths_have_keys_of_their_own_whatever_follows_them(void **state)
 {
     (void)state;
-    struct word_cache *cache = create();
+    struct word_cache *cache = create_cache();
     int32_t out[WORD_CACHE_IDS_MAX];
     for (size_t size = 1; size <= WORD_CACHE_BYTES_MAX; size++)
         for (size_t behind = 0; behind <= WORD_CACHE_BYTES_MAX; behind++) {
@@ -75,7 +75,8 @@ static void words_of_all_lengths_have_keys_of_their_own_whatever_follows_them(vo
             for (size_t i = 0; i < size + behind; i++)
                 word[i] = (char)(0xC0 + i);
             struct word_key key;
-            assert_int_equal(find(cache, (struct text){word, size}, word + size + behind, &key, out), -1);
+            assert_int_equal(find_word(cache, (struct text){word, size}, word + size + behind, &key, out),
+                             -1);
             check_key(&key, word, size);
             free(word);
         }
@@ -92,7 +93,7 @@ static void words_in_a_row_are_looked_up_to_the_first_that_is_unknown_or_not_kep
     static const char text[] = "one two  three a-word-of-more-than-24-bytes four";
     static const size_t sizes[] = {3, 4, 1, 6, 28, 5};
     enum { N = sizeof sizes / sizeof *sizes, LONG = 4 };
-    struct word_cache *cache = create();
+    struct word_cache *cache = create_cache();
     int32_t ids[N * WORD_CACHE_IDS_MAX];
     const char *end = text + sizeof text - 1, *at = text;
     // as many are known as were put, one token the first, two the second
@@ -117,7 +118,7 @@ static int find_numbered(const struct word_cache *cache, int number, struct word
 {
     char text[WORD_CACHE_BYTES_MAX + 1];
     int size = snprintf(text, sizeof text, "%d-%.*s", number, number % 16, "abcdefghijklmnop");
-    return find(cache, (struct text){text, (size_t)size}, text + sizeof text, key, ids);
+    return find_word(cache, (struct text){text, (size_t)size}, text + sizeof text, key, ids);
 }
 
 static size_t numbered_ids(int number, int32_t ids[WORD_CACHE_IDS_MAX])
@@ -138,7 +139,7 @@ static bool is_right(int number, const int32_t *ids, int n_ids)
 static void more_words_than_it_holds_push_old_ones_out_and_are_never_mixed_up(void **state)
 {
     (void)state;
-    struct word_cache *cache = create();
+    struct word_cache *cache = create_cache();
     int32_t ids[WORD_CACHE_IDS_MAX];
     int n_found = 0;
     for (int number = 0; number < N_WORDS; number++) {
@@ -177,7 +178,7 @@ static void *hammer(void *cache)
 static void threads_that_put_and_find_at_once_get_what_was_put(void **state)
 {
     (void)state;
-    struct word_cache *cache = create();
+    struct word_cache *cache = create_cache();
     pthread_t threads[N_THREADS];
     for (int i = 0; i < N_THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, hammer, cache), 0);

@@ -34,9 +34,9 @@ static void every_job_is_committed_once_in_groups_and_out_of_order(void **state)
     assert_int_equal(stage.progress.n_done, 980);
     assert_false(stage.progress.was_stopped);
     assert_int_equal(stage.progress.n_failed, 20);
-    assert_int_equal(stage.script->n_dead_letters, 20);
-    assert_true(stage.script->finish_order_differs);
-    assert_true(stage.script->largest_commit > 1);
+    assert_int_equal(stage.script->commits.n_dead_letters, 20);
+    assert_true(stage.script->commits.order_differs);
+    assert_true(stage.script->commits.largest > 1);
     stage_close(&stage);
 }
 
@@ -45,9 +45,10 @@ static void a_full_window_pauses_the_source_and_room_resumes_it(void **state)
     (void)state;
     struct stage stage = stage_open(500, 20);
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_int_equal(stage.script->most_in_flight, 20);
-    assert_true(stage.script->n_pauses > 1);
-    assert_in_range(stage.script->n_resumes, stage.script->n_pauses - 1, stage.script->n_pauses);
+    assert_int_equal(stage.script->flow.most, 20);
+    assert_true(stage.script->flow.n_pauses > 1);
+    assert_in_range(stage.script->flow.n_resumes, stage.script->flow.n_pauses - 1,
+                    stage.script->flow.n_pauses);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 500);
@@ -60,8 +61,8 @@ static void a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_commit
     struct stage stage = stage_open(1000, 300);
     stage.config.n_batch = 16;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_int_equal(stage.script->most_before_commit, 16);
-    assert_in_range(stage.script->most_in_flight, 16 * (1 + AHEAD_BATCHES), 300);
+    assert_int_equal(stage.script->commits.most_before, 16);
+    assert_in_range(stage.script->flow.most, 16 * (1 + AHEAD_BATCHES), 300);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 1000);
@@ -163,7 +164,7 @@ static void a_leap_of_the_clock_is_no_idle_time(void **state)
     struct stage stage = stage_open(1, 20);
     stage.config.limits.idle_s = IDLE_S;
     struct worker worker = {.config = &stage.config};
-    stage.script->n_next = 1;
+    stage.script->queue.n_next = 1;
     for (int i = 0; i < 5; i++) {
         worker_stop_when_idle(&worker);
         assert_int_equal(worker.stop.mode, RUNNING);
@@ -182,10 +183,10 @@ static void work_in_between_starts_the_idle_time_anew(void **state)
     for (int has_jobs = 0; has_jobs < 2; has_jobs++) {
         struct worker worker = {.config = &stage.config, .jobs.n_in_flight = has_jobs};
         worker.stop.idle_ms = 2 * IDLE_S * INT64_C(1000);
-        stage.script->n_next = has_jobs; // a job that was not delivered yet, or one in flight
+        stage.script->queue.n_next = has_jobs; // a job that was not delivered yet, or one in flight
         worker_stop_when_idle(&worker);
         worker.jobs.n_in_flight = 0;
-        stage.script->n_next = 1;
+        stage.script->queue.n_next = 1;
         worker_stop_when_idle(&worker);
         assert_int_equal(worker.stop.mode, RUNNING);
     }
@@ -196,9 +197,9 @@ static void an_idle_worker_looks_for_parts_of_its_queue_without_a_reader_before_
 {
     (void)state;
     struct stage stage = stage_open(10, 20);
-    stage.script->n_unread = 3;
+    stage.script->queue.n_unread = 3;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_int_equal(stage.script->n_unread, 0);
+    assert_int_equal(stage.script->queue.n_unread, 0);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 13);
@@ -209,14 +210,14 @@ static void waiting_jobs_of_partitions_that_are_another_s_are_not_computed(void 
 {
     (void)state;
     struct stage stage = stage_open(400, 500);
-    stage.script->has_two_partitions = stage.script->loses = true;
-    stage.script->held = stage.model;
+    stage.script->queue.has_two_partitions = stage.script->group.loses = true;
+    stage.script->signal.model = stage.model;
     fake_model_hold(stage.model);
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released, n_bad = 400 / 50;
     check_outcomes(stage.script, &n_answered, &n_released);
     for (int i = 0; i < 400; i += 2)
-        assert_int_equal(stage.script->answers[i], 1);
+        assert_int_equal(stage.script->commits.of_job[i], 1);
     // of the others the running ones, and those that were no jobs
     assert_in_range(n_answered - 200, n_bad, n_bad + 16);
     assert_int_equal(n_answered + n_released, 400);
@@ -227,7 +228,7 @@ static void a_fenced_worker_ends_with_the_error_and_counts_no_job_as_answered(vo
 {
     (void)state;
     struct stage stage = stage_open(100, 50);
-    stage.script->fatal_commit = true;
+    stage.script->commits.are_fatal = true;
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
     assert_string_equal(stage.error.text, "fenced");
     int n_answered, n_released;
@@ -241,10 +242,10 @@ static void a_worker_without_jobs_is_ready_again_when_its_source_is_back(void **
 {
     (void)state;
     struct stage stage = stage_open(0, 50);
-    stage.script->fail_polls = 2;
+    stage.script->polls.n_to_fail = 2;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_int_equal(stage.script->fail_polls, 0);
-    assert_int_equal(stage.script->n_commits, 0);
+    assert_int_equal(stage.script->polls.n_to_fail, 0);
+    assert_int_equal(stage.script->commits.n, 0);
     assert_string_equal(stage.config.metrics->state.trouble, "");
     stage_close(&stage);
 }
@@ -267,9 +268,9 @@ static void a_stop_that_is_asked_for_does_not_mask_a_failure(void **state)
     sigprocmask(SIG_BLOCK, &signals, &before);
     struct stage stage = stage_open(100, 50);
     stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-    stage.script->signal_at = 20;
-    stage.script->outside = true;
-    stage.script->held = stage.model;
+    stage.script->signal.at = 20;
+    stage.script->polls.find_no_place = true;
+    stage.script->signal.model = stage.model;
     fake_model_hold(stage.model);
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
     assert_string_equal(stage.error.text, "no place in the group");
@@ -291,8 +292,8 @@ static void end_with_a_hung_step(void)
     struct stage stage = stage_open(100, 50);
     struct closing closing = {.limit_ms = 300};
     stage.config.closing = &closing;
-    stage.script->signal_at = 20;
-    stage.script->outside = true;
+    stage.script->signal.at = 20;
+    stage.script->polls.find_no_place = true;
     fake_model_hold(stage.model);
     (void)!stage_run(&stage);
 }
@@ -324,7 +325,7 @@ static void a_lost_device_gives_every_job_back_and_ends_the_worker(void **state)
     stage_close(&stage);
 }
 
-static void sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back(void **state)
+static void sigterm_finishes_running_jobs_and_releases_the_waiting_ones(void **state)
 {
     (void)state;
     sigset_t signals, before;
@@ -334,15 +335,15 @@ static void sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back(void *
     struct stage stage = stage_open(1500, 1000);
     stage.config.limits.idle_s = -1;
     stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-    stage.script->signal_at = 700;
-    stage.script->held = stage.model;
+    stage.script->signal.at = 700;
+    stage.script->signal.model = stage.model;
     fake_model_hold(stage.model);
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_true(n_released > 0);
     assert_true(n_answered > 0);
-    assert_true(stage.script->n_next < 1500);
+    assert_true(stage.script->queue.n_next < 1500);
     assert_true(stage.progress.was_stopped);
     close(stage.config.stop.fd);
     stage_close(&stage);
@@ -353,7 +354,7 @@ static void a_cancel_from_the_source_reaches_the_engine(void **state)
 {
     (void)state;
     struct stage stage = stage_open(400, 400);
-    stage.script->cancel_at = 399;
+    stage.script->cancelled.at = 399;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
@@ -367,23 +368,23 @@ static void suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone(vo
     (void)state;
     struct stage stage = stage_open(400, 400);
     stage.config.limits.crashes = 3;
-    stage.script->fail_starts = 2;
+    stage.script->starts.n_to_fail = 2;
     int n_rejected = 0, n_alone = 0;
     for (int i = 0; i < 400; i++) {
-        stage.script->crashes[i] = i % 40 == 7 ? 2 : i % 100 == 3 ? 3 : i % 2;
-        n_alone += stage.script->crashes[i] == 2 && i % 50 != 49;
-        n_rejected += stage.script->crashes[i] == 3 && i % 50 != 49;
+        stage.script->queue.crashes[i] = i % 40 == 7 ? 2 : i % 100 == 3 ? 3 : i % 2;
+        n_alone += stage.script->queue.crashes[i] == 2 && i % 50 != 49;
+        n_rejected += stage.script->queue.crashes[i] == 3 && i % 50 != 49;
     }
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 400);
-    assert_int_equal(stage.script->n_alone, n_alone);
-    assert_false(stage.script->not_alone);
-    assert_in_range(stage.script->largest_few, 2, 64);
+    assert_int_equal(stage.script->starts.n_alone, n_alone);
+    assert_false(stage.script->starts.was_not_alone);
+    assert_in_range(stage.script->starts.largest_few, 2, 64);
     // 8 are not jobs
-    assert_int_equal(stage.script->n_many + stage.script->n_few + n_alone + n_rejected, 392);
-    assert_int_equal(stage.script->n_dead_letters, 8 + n_rejected);
+    assert_int_equal(stage.script->starts.n_many + stage.script->starts.n_few + n_alone + n_rejected, 392);
+    assert_int_equal(stage.script->commits.n_dead_letters, 8 + n_rejected);
     assert_int_equal(stage.progress.n_failed, 8 + n_rejected);
     stage_close(&stage);
 }
@@ -393,13 +394,13 @@ static void a_cancel_reaches_jobs_at_the_gate(void **state)
     (void)state;
     struct stage stage = stage_open(300, 300);
     for (int i = 0; i < 300; i++)
-        stage.script->crashes[i] = 2;
-    stage.script->cancel_at = 298;
+        stage.script->queue.crashes[i] = 2;
+    stage.script->cancelled.at = 298;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 300);
-    assert_int_equal(stage.script->n_alone, 1); // the one that was delivered after it
+    assert_int_equal(stage.script->starts.n_alone, 1); // the one that was delivered after it
     stage_close(&stage);
 }
 
@@ -417,7 +418,7 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
     assert_non_null(strstr(stage.error.text, "6 of the last 300 records are not jobs, more than 1 %"));
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(stage.script->n_dead_letters, 0);
+    assert_int_equal(stage.script->commits.n_dead_letters, 0);
     assert_non_null(strstr(stage.error.text, " 0 were published as dead letters"));
     stage_close(&stage);
     // A window of fewer records than say something lets some through, and it says so.
@@ -425,8 +426,9 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
     stage.config.limits.dead_percent = 1;
     assert_int_equal(stage_run(&stage), STATUS_REFUSE);
     char expected[64];
-    assert_true(stage.script->n_dead_letters > 0);
-    snprintf(expected, sizeof expected, " %d were published as dead letters", stage.script->n_dead_letters);
+    assert_true(stage.script->commits.n_dead_letters > 0);
+    snprintf(expected, sizeof expected, " %d were published as dead letters",
+             stage.script->commits.n_dead_letters);
     assert_non_null(strstr(stage.error.text, expected));
     stage_close(&stage);
     // Too few say nothing.
@@ -479,7 +481,7 @@ static void nothing_is_committed_once_the_model_has_changed(void **state)
         stage.config.model_check.context = &left;
         assert_int_equal(stage_run(&stage), STATUS_RESTART);
         assert_int_equal(stage.error.code, ERROR_MODEL_FILE);
-        assert_int_equal(stage.script->n_commits, n_good);
+        assert_int_equal(stage.script->commits.n, n_good);
         check_outcomes(stage.script, &n_answered, &n_released);
         assert_true(n_released > 0);
         stage_close(&stage);
@@ -533,14 +535,14 @@ static void a_job_that_was_cancelled_before_it_came_is_not_computed(void **state
 {
     (void)state;
     struct stage stage = stage_open(100, 50);
-    stage.script->cancelled_from = 60;
+    stage.script->cancelled.from = 60;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 100);
-    assert_int_equal(stage.script->n_many, 59); // 49 is no job
-    assert_int_equal(stage.script->n_cancelled, 39);
-    assert_int_equal(stage.script->n_dead_letters, 2); // nor is 99, cancelled or not
+    assert_int_equal(stage.script->starts.n_many, 59); // 49 is no job
+    assert_int_equal(stage.script->commits.n_cancelled, 39);
+    assert_int_equal(stage.script->commits.n_dead_letters, 2); // nor is 99, cancelled or not
     stage_close(&stage);
 }
 
@@ -550,7 +552,7 @@ static void a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on(v
     struct stage stage = stage_open(1500, 300); // one in 50, from the first check on
     stage.config.limits.dead_percent = 2;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_int_equal(stage.script->n_dead_letters, 30);
+    assert_int_equal(stage.script->commits.n_dead_letters, 30);
     stage_close(&stage);
 }
 
@@ -577,7 +579,7 @@ int main(void)
         CASE(a_stop_that_is_asked_for_does_not_mask_a_failure),
         CASE(a_worker_whose_step_hangs_ends_at_the_limit_with_an_error),
         CASE(a_lost_device_gives_every_job_back_and_ends_the_worker),
-        CASE(sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back),
+        CASE(sigterm_finishes_running_jobs_and_releases_the_waiting_ones),
         CASE(a_cancel_from_the_source_reaches_the_engine),
         CASE(suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone),
         CASE(a_cancel_reaches_jobs_at_the_gate),

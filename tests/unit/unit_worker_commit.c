@@ -1,25 +1,15 @@
 // A worker's commits between a scripted transport and a model without arithmetic: their groups, failures,
 // refused records, revoked partitions.
-#include "consumer/ahead.h"
-#include "consumer/intake.h"
 #include "consumer/log.h"
-#include "consumer/trial.h"
 #include "consumer/worker_state.h"
-#include "schemas/clock.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
 
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -37,7 +27,7 @@ static void commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost(void 
 {
     (void)state;
     struct stage stage = stage_open(100, 50);
-    stage.script->fail_commits = 3;
+    stage.script->commits.n_to_fail = 3;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
@@ -50,11 +40,11 @@ static void polling_goes_on_while_commits_fail(void **state)
 {
     (void)state;
     struct stage stage = stage_open(40, 20);
-    stage.script->fail_commits = 5; // waits of 50, 100, 200, 400 ms between them
+    stage.script->commits.n_to_fail = 5; // waits of 50, 100, 200, 400 ms between them
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_int_equal(stage.script->n_failed_commits, 5);
+    assert_int_equal(stage.script->commits.n_failed, 5);
     // more than one for each try, however slow the machine
-    assert_true(stage.script->n_polls_at_last_fault > 5);
+    assert_true(stage.script->polls.n_at_last_fault > 5);
     stage_close(&stage);
 }
 
@@ -62,10 +52,10 @@ static void a_worker_names_what_its_commits_wait_for_until_one_succeeds(void **s
 {
     (void)state;
     struct stage stage = stage_open(40, 20);
-    stage.script->fail_commits = 3;
-    stage.script->metrics = stage.config.metrics;
+    stage.script->commits.n_to_fail = 3;
+    stage.script->polls.metrics = stage.config.metrics;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_true(stage.script->n_polls_in_trouble > 0);
+    assert_true(stage.script->polls.n_in_trouble > 0);
     assert_string_equal(stage.config.metrics->state.trouble, "");
     stage_close(&stage);
 }
@@ -74,9 +64,9 @@ static void what_can_t_be_published_at_once_is_published_in_parts(void **state)
 {
     (void)state;
     struct stage stage = stage_open(200, 100);
-    stage.script->commit_jobs_max = 7;
+    stage.script->commits.jobs_max = 7;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_in_range(stage.script->largest_commit, 4, 7);
+    assert_in_range(stage.script->commits.largest, 4, 7);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 200);
@@ -87,10 +77,10 @@ static void a_result_that_is_refused_again_and_again_keeps_no_other_waiting(void
 {
     (void)state;
     struct stage stage = stage_open(40, 20);
-    stage.script->refused = 0;
-    stage.script->n_refused = 9;
+    stage.script->refusal.job = 0;
+    stage.script->refusal.n = 9;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_true(stage.script->n_commits_at_refusal > 0); // of others, before it was taken
+    assert_true(stage.script->refusal.n_commits > 0); // of others, before it was taken
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 40);
@@ -102,12 +92,12 @@ static void a_record_that_is_named_as_refused_is_committed_apart_from_then_on(vo
 {
     (void)state;
     struct stage stage = stage_open(40, 20);
-    stage.script->refused = 3;
-    stage.script->n_refused = 4;
-    stage.script->names_refused = true;
+    stage.script->refusal.job = 3;
+    stage.script->refusal.n = 4;
+    stage.script->refusal.names_job = true;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_int_equal(stage.script->n_named_alone, 3); // but for the first
-    assert_int_equal(stage.script->n_failed_commits, 0);
+    assert_int_equal(stage.script->refusal.n_named_alone, 3); // but for the first
+    assert_int_equal(stage.script->commits.n_failed, 0);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 40);
@@ -118,10 +108,10 @@ static void finished_jobs_are_committed_when_partitions_are_revoked(void **state
 {
     (void)state;
     struct stage stage = stage_open(40, 20);
-    stage.script->fail_commits = 1;
-    stage.script->revokes = true;
+    stage.script->commits.n_to_fail = 1;
+    stage.script->group.revokes = true;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_true(stage.script->n_commits_at_revoke >= 1); // fewer jobs each after one that failed
+    assert_true(stage.script->group.n_commits_at_revoke >= 1); // fewer jobs each after one that failed
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_answered, 40);
@@ -134,11 +124,11 @@ static void a_commit_takes_no_more_jobs_than_its_limit(void **state)
     for (int more = 0; more < 2; more++) {
         int n_jobs = WORKER_COMMIT_JOBS + more;
         struct stage stage = stage_open(n_jobs, SCRIPT_JOBS_MAX);
-        stage.script->all_bad = true;
+        stage.script->queue.is_all_bad = true;
         assert_int_equal(stage_run(&stage), STATUS_OK);
-        assert_int_equal(stage.script->n_commits, 1 + more);
-        assert_int_equal(stage.script->largest_commit, WORKER_COMMIT_JOBS);
-        assert_int_equal(stage.script->n_dead_letters, n_jobs);
+        assert_int_equal(stage.script->commits.n, 1 + more);
+        assert_int_equal(stage.script->commits.largest, WORKER_COMMIT_JOBS);
+        assert_int_equal(stage.script->commits.n_dead_letters, n_jobs);
         int n_answered, n_released;
         check_outcomes(stage.script, &n_answered, &n_released);
         assert_int_equal(n_answered, n_jobs);
@@ -151,12 +141,12 @@ static void partitions_are_not_revoked_before_finished_jobs_are_committed(void *
 {
     (void)state;
     struct stage stage = stage_open(40, 40);
-    stage.script->all_bad = true;
-    stage.script->fail_commits = 1;
-    stage.script->revokes = true;
+    stage.script->queue.is_all_bad = true;
+    stage.script->commits.n_to_fail = 1;
+    stage.script->group.revokes = true;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_int_equal(stage.script->n_commits_at_revoke, 2);
-    assert_int_equal(stage.script->in_flight_after_revoke, 0);
+    assert_int_equal(stage.script->group.n_commits_at_revoke, 2);
+    assert_int_equal(stage.script->group.in_flight_after_revoke, 0);
     stage_close(&stage);
 }
 
@@ -166,12 +156,12 @@ static void commits_that_were_halved_grow_again_to_their_limit(void **state)
     enum { N_JOBS = SCRIPT_JOBS_MAX, HALVED = 3 };
     static const int expected[] = {128, 256, 512, 1024, N_JOBS - 1920};
     struct stage stage = stage_open(N_JOBS, N_JOBS);
-    stage.script->all_bad = true;
-    stage.script->fail_commits = HALVED;
+    stage.script->queue.is_all_bad = true;
+    stage.script->commits.n_to_fail = HALVED;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    assert_int_equal(stage.script->n_commits, sizeof expected / sizeof *expected);
+    assert_int_equal(stage.script->commits.n, sizeof expected / sizeof *expected);
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
-        assert_int_equal(stage.script->commit_sizes[i], expected[i]);
+        assert_int_equal(stage.script->commits.sizes[i], expected[i]);
     stage_close(&stage);
 }
 

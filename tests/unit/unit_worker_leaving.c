@@ -36,7 +36,8 @@ static void let_step_end(void)
 static enum status poll_leaving(struct transport *transport, int timeout_ms, int n_max,
                                 const struct transport_events *events, struct error *error)
 {
-    if (leaving.n_polls == 0 && leaving.script->n_next == N_SUSPECTS && fake_model_is_held(leaving.model)) {
+    if (leaving.n_polls == 0 && leaving.script->queue.n_next == N_SUSPECTS &&
+        fake_model_is_held(leaving.model)) {
         raise(SIGTERM);
         leaving.n_polls = 1;
     }
@@ -72,13 +73,13 @@ static void sigterm_gives_suspects_back_before_the_running_job_has_ended(void **
     stage.config.limits.idle_s = -1;
     stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
     for (int i = 0; i < N_SUSPECTS; i++)
-        stage.script->crashes[i] = 2;
+        stage.script->queue.crashes[i] = 2;
     fake_model_hold(stage.model);
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);
     assert_int_equal(n_released, N_SUSPECTS - n_answered);
-    assert_true(stage.script->n_alone <= 1);
+    assert_true(stage.script->starts.n_alone <= 1);
     assert_true(leaving.n_released >= N_SUSPECTS - 1);
     close(stage.config.stop.fd);
     stage_close(&stage);
@@ -109,7 +110,7 @@ static enum status poll_by_the_clock(struct transport *transport, int timeout_ms
                                      const struct transport_events *events, struct error *error)
 {
     atomic_fetch_add(&now_ms, POLL_MS);
-    if (signal_ms == 0 && ((struct script *)transport)->n_failed_commits > 0) {
+    if (signal_ms == 0 && ((struct script *)transport)->commits.n_failed > 0) {
         signal_ms = atomic_load(&now_ms);
         raise(SIGTERM);
     } else if (signal_ms > 0 && atomic_load(&now_ms) == signal_ms + 2 * WORKER_GRACE_MS) {
@@ -129,7 +130,7 @@ static void finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_
     struct transport_impl impl = script_impl;
     impl.poll = poll_by_the_clock;
     stage.script->base.impl = &impl;
-    stage.script->fail_commits = INT32_MAX;
+    stage.script->commits.n_to_fail = INT32_MAX;
     stage.config.limits.idle_s = -1;
     stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
     struct closing closing = {0};

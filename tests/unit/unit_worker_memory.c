@@ -10,15 +10,15 @@ static void memory_that_is_missing_for_a_moment_is_waited_for_and_no_longer(void
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct stage stage = stage_open(100, 50);
-        stage.script->lacks_memory = true;
-        stage.script->fail_commits = i == 0 ? 3 : 1000;
+        stage.script->commits.lack_memory = true;
+        stage.script->commits.n_to_fail = i == 0 ? 3 : 1000;
         assert_int_equal(stage_run(&stage), i == 0 ? STATUS_OK : STATUS_RESTART);
         int n_answered, n_released;
         check_outcomes(stage.script, &n_answered, &n_released);
         assert_int_equal(n_answered, i == 0 ? 100 : 0);
         if (i == 1) {
             assert_int_equal(stage.error.code, ERROR_OUT_OF_MEMORY);
-            assert_int_equal(stage.script->n_failed_commits, WORKER_MEMORY_TRIES);
+            assert_int_equal(stage.script->commits.n_failed, WORKER_MEMORY_TRIES);
         }
         stage_close(&stage);
     }
@@ -31,14 +31,14 @@ struct order *__wrap_order_create(enum order_kind kind);
 
 struct order *__wrap_order_create(enum order_kind kind)
 {
-    return starved && starved->n_next > 0 && kind == ORDER_ABORT ? NULL : __real_order_create(kind);
+    return starved && starved->queue.n_next > 0 && kind == ORDER_ABORT ? NULL : __real_order_create(kind);
 }
 
 static void a_worker_without_memory_stops_its_engine_all_the_same(void **state)
 {
     (void)state;
     struct stage stage = stage_open(100, 50);
-    stage.script->fatal_commit = true;
+    stage.script->commits.are_fatal = true;
     starved = stage.script;
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
     starved = NULL;
