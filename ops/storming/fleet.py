@@ -16,7 +16,7 @@ OF_THE_BROKER = ("session.timeout.ms", "heartbeat.interval.ms")  # with KIP-848
 POINTS = ("claimed", "begun", "produced", "offsets", "committed", "published")
 STOP_S_MAX = 14  # beyond the session and the transaction
 QUOTA_BYTES = 1 << 20  # of a file that grows on a "full" disk
-TOLD_KEPT = 20
+LAST_WORDS_MAX = 20
 
 
 def properties(group_protocol):
@@ -31,7 +31,7 @@ class Worker:
         self.process, self.started_at, self.continue_at = None, 0, None
         self.leaves_until = 0  # not to be started before
         self.killed = self.asked_to_go = False
-        self.faults = ""  # that its process was told to pass
+        self.faults = ""  # that its process passes
         self.log_path = os.path.join(os.path.dirname(machine.folder), f"worker-{number}.log")
 
     def start(self, faults):
@@ -102,7 +102,7 @@ class Fleet:
         self.rng = random.Random(seed)
         self.is_up = True  # dead workers are started again
         self.has_faults = True
-        self.told = {}  # last words of those that ended by themselves: how often
+        self.last_words = {}  # of those that ended by themselves: how often
 
     # ---- what happens to workers ----
 
@@ -115,7 +115,7 @@ class Fleet:
                 orders.append(f"{self.rng.choice(POINTS)}:{self.rng.randrange(1, 9)}:{action}")
         if self.has_faults and self.rng.random() < 0.3:
             orders.append(f"poll:{self.rng.randrange(20, 400)}:again")
-            self.counts["workers told to fetch again"] += 1
+            self.counts["workers made to fetch again"] += 1
         return ",".join(orders)
 
     def supervise(self):
@@ -151,8 +151,8 @@ class Fleet:
         else:
             self.counts[f"workers ended by themselves with status {status}"] += 1
             words = "".join("N" if letter.isdigit() else letter for letter in worker.last_words())[:200]
-            if len(self.told) < TOLD_KEPT or words in self.told:
-                self.told[words] = self.told.get(words, 0) + 1
+            if len(self.last_words) < LAST_WORDS_MAX or words in self.last_words:
+                self.last_words[words] = self.last_words.get(words, 0) + 1
             worker.leaves_until = time.monotonic() + 0.5  # as a supervisor would wait
 
     def living(self):

@@ -124,9 +124,9 @@ def prove_store(proof, path, jobs, terminal, what):
     proof.check(f"{what}: jobs as in the topics", len(terminal.statuses),
                 ((name, status, rows.get(name)) for name, status in terminal.statuses.items() if rows.get(name) != status))
     proof.check(f"{what}: their tokens", len(terminal.tokens),
-                ((name, told, tokens.get(name)) for name, told in terminal.tokens.items() if tokens.get(name) != told))
+                ((name, counted, tokens.get(name)) for name, counted in terminal.tokens.items() if tokens.get(name) != counted))
     proof.check(f"{what}: their places", len(terminal.places),
-                ((name, sorted(told), places.get(name)) for name, told in terminal.places.items() if places.get(name) not in told))
+                ((name, sorted(counted), places.get(name)) for name, counted in terminal.places.items() if places.get(name) not in counted))
     proof.check(f"{what}: no other jobs", len(rows), (name for name in rows if name not in terminal.statuses))
     counted = collections.defaultdict(lambda: [0, 0, 0, 0, 0, 0])
     for (dataset, job_id), status in terminal.statuses.items():

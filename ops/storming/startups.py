@@ -87,7 +87,7 @@ class Round:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def run(cluster, folder, n_rounds, seed, make_command, tell):
+def run(cluster, folder, n_rounds, seed, make_command, report):
     """Returns (seconds of each round, what is wrong)."""
     ends, seconds, wrong = cluster.ends("jobs"), [], []
     warm_up = [[0.0, 0.0]]  # not counted: the broker makes its own topics for the first group and transaction
@@ -97,11 +97,11 @@ def run(cluster, folder, n_rounds, seed, make_command, tell):
             took = one.run(gaps, ends)
             if number > 0:
                 seconds.append(took)
-                tell(f"round {number}: {len(gaps)} workers, {took:.1f} s; median {statistics.median(seconds):.1f} s, "
-                     f"slowest {max(seconds):.1f} s")
+                report(f"round {number}: {len(gaps)} workers, {took:.1f} s; median {statistics.median(seconds):.1f} s, "
+                       f"slowest {max(seconds):.1f} s")
         except TimeoutError as fault:
             wrong.append(str(fault))
-            tell(str(fault))
+            report(str(fault))
         finally:
             statuses = one.end()
         if any(statuses):

@@ -90,8 +90,8 @@ def page_memory_refuses_an_answer_and_never_cuts_it(test):
     assert not any(answer["error"] for answer in expected)
     n_refused = []
     for memory in ("60K", "40K", "20K"):
-        told = test.run_file("in.jsonl", f"{memory}.jsonl", "--kv-memory", memory).err
-        assert "holds one context" in told, told
+        err = test.run_file("in.jsonl", f"{memory}.jsonl", "--kv-memory", memory).err
+        assert "holds one context" in err, err
         answers = test.answers(f"{memory}.jsonl")
         for answer, whole in zip(answers, expected):
             if error_of(answer):
@@ -139,8 +139,8 @@ def created_is_the_time_of_submission(test):
 
 def with_kernels(test, level):
     test.write("one.jsonl", [{"prompt": "the", "max_tokens": 1}])
-    told = test.run_file("one.jsonl", "one-out.jsonl", "--backend", f"cpu:{level}").err
-    if f"cpu/{level}" not in told:
+    err = test.run_file("one.jsonl", "one-out.jsonl", "--backend", f"cpu:{level}").err
+    if f"cpu/{level}" not in err:
         raise Skip(f"this processor has no {level}")
     same_as_reference(test, "--backend", f"cpu:{level}")
 

@@ -39,13 +39,13 @@ def submit_work_and_collect_give_the_answers_of_run(test):
 
 
 @case
-def what_went_well_is_told_without_a_warning(test):
+def a_success_is_reported_without_a_warning(test):
     test.write("in.jsonl", short_jobs(10))
-    told = [test.run_file(), test.run("submit", "in.jsonl", "--dataset", "d"),
+    runs = [test.run_file(), test.run("submit", "in.jsonl", "--dataset", "d"),
             test.run("work", "--model", test.model, "--exit-when-idle", "0"), test.run("status"),
             test.run("collect", "--dataset", "d", "-o", "d.jsonl"),
             test.run("run", "in.jsonl", "-o", "-", "--model", test.model)]
-    assert not any("warning" in finished.err for finished in told), told
+    assert not any("warning" in finished.err for finished in runs), runs
 
 
 @case
@@ -173,8 +173,8 @@ def cancelled_jobs_are_no_work_and_have_no_rate(test):
     test.write("in.jsonl", short_jobs(30))
     test.run("submit", "in.jsonl", "--dataset", "d")
     test.run("cancel", "--dataset", "d")
-    (told,) = json.loads(test.run("status", "--json").out)["datasets"]
-    assert (told["cancelled"], told["jobs_per_second"], told["seconds_left"]) == (30, 0, None), told
+    (printed,) = json.loads(test.run("status", "--json").out)["datasets"]
+    assert (printed["cancelled"], printed["jobs_per_second"], printed["seconds_left"]) == (30, 0, None), printed
 
 
 @case
@@ -184,11 +184,11 @@ def status_tells_progress_as_text_and_as_json(test):
     test.write("more.jsonl", short_jobs(4))
     test.run("submit", "more.jsonl", "--dataset", "second")
     test.run("work", "--model", test.model, "--exit-when-idle", "0", "--dataset", "first")
-    told = json.loads(test.run("status", "--json").out)
-    first, second = told["datasets"]
-    assert (first["dataset"], first["submitted"], first["done"], first["failed"]) == ("first", 6, 5, 1), told
-    assert (second["dataset"], second["submitted"], second["done"]) == ("second", 4, 0), told
-    assert told["steps"] > 0 and told["workers_alive"] == 0, told
+    printed = json.loads(test.run("status", "--json").out)
+    first, second = printed["datasets"]
+    assert (first["dataset"], first["submitted"], first["done"], first["failed"]) == ("first", 6, 5, 1), printed
+    assert (second["dataset"], second["submitted"], second["done"]) == ("second", 4, 0), printed
+    assert printed["steps"] > 0 and printed["workers_alive"] == 0, printed
     only = json.loads(test.run("status", "--json", "--dataset", "second").out)
     assert [dataset["dataset"] for dataset in only["datasets"]] == ["second"], only
     text = test.run("status").out
@@ -298,7 +298,7 @@ def several_workers_share_the_queue_while_others_submit_watch_and_collect(test):
 
 
 @case
-def a_worker_told_to_stop_gives_its_waiting_jobs_back_and_another_finishes_them(test):
+def a_stopped_worker_releases_its_waiting_jobs_and_another_finishes_them(test):
     test.write("in.jsonl", slow_jobs(60, 100))
     test.run("submit", "in.jsonl", "--dataset", "d")
     worker = work(test, "--max-batch", "8")
@@ -326,7 +326,7 @@ def a_second_signal_gives_running_jobs_back_too(test):
     worker = work(test, "--max-batch", "8")
     test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM steps") > [(2,)])
     worker.send_signal(signal.SIGINT)
-    test.wait_until("the first signal is handled", lambda: "stopping" in test.told_by(worker))
+    test.wait_until("the first signal is handled", lambda: "stopping" in test.stderr_of(worker))
     worker.send_signal(signal.SIGINT)
     finished = test.wait(worker)
     assert finished.status == 0 and finished.seconds < 60, finished
@@ -335,7 +335,7 @@ def a_second_signal_gives_running_jobs_back_too(test):
 
 
 @case
-def a_run_told_to_stop_says_so_and_the_same_command_goes_on(test):
+def a_stopped_run_says_so_and_the_same_command_continues_it(test):
     test.write("in.jsonl", slow_jobs(60, 100))
     run = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--max-batch", "8")
     test.wait_until("some jobs are done", lambda: test.query("SELECT count(*) FROM results", "out.jsonl.db") > [(0,)])
@@ -452,24 +452,24 @@ def grammar_says_which_texts_a_constraint_accepts(test):
     test.write("schema.json", [{"type": "object", "properties": {"label": {"enum": ["the", "winter"]}},
                                 "required": ["label"], "additionalProperties": False}])
     texts = '{"label":"the"}\n{"label":"tree"}\n'
-    told = test.run("grammar", "tiny.gguf", "--json-schema", "schema.json", "--json", stdin=texts).out.splitlines()
-    assert [json.loads(line).get("valid") for line in told] == [None, True, False], told
-    assert json.loads(told[2])["byte"] == len('{"label":"t') and json.loads(told[1])["tokens"] > 0, told
+    printed = test.run("grammar", "tiny.gguf", "--json-schema", "schema.json", "--json", stdin=texts).out.splitlines()
+    assert [json.loads(line).get("valid") for line in printed] == [None, True, False], printed
+    assert json.loads(printed[2])["byte"] == len('{"label":"t') and json.loads(printed[1])["tokens"] > 0, printed
     test.write("g.gbnf", ['root ::= "the" | word', 'word ::= "wi" [a-z]+'])
     test.write("g.lark", ['start: "the" | WORD', "WORD: /wi[a-z]+/"])
     for options, expected in ((["--choice", "the,winter"], [True, False, False]), (["--regex", "[a-h]+e?|the"], [True, False, False]),
                               (["--grammar", "g.gbnf"], [True, True, False]), (["--grammar", "g.lark"], [True, True, False])):
-        told = test.run("grammar", "tiny.gguf", *options, "--json", stdin="the\nwint\nthen.\n").out.splitlines()
-        assert [json.loads(line)["valid"] for line in told[1:]] == expected, (options, told)
+        printed = test.run("grammar", "tiny.gguf", *options, "--json", stdin="the\nwint\nthen.\n").out.splitlines()
+        assert [json.loads(line)["valid"] for line in printed[1:]] == expected, (options, printed)
 
 
 @case
 def a_text_has_no_bos_in_front_where_its_tokens_are_judged(test):
     tiny_model.write(test.path("bos.gguf"), more_keys={"tokenizer.ggml.add_bos_token": tiny_model.value(tiny_model.BOOL, True)})
-    told = [[json.loads(line) for line in
-             test.run("grammar", model, "--choice", "the,winter", "--json", stdin="the\n").out.splitlines()][1:]
-            for model in ("tiny.gguf", "bos.gguf")]
-    assert told[0][0]["valid"] and told[0] == told[1], told
+    printed = [[json.loads(line) for line in
+                test.run("grammar", model, "--choice", "the,winter", "--json", stdin="the\n").out.splitlines()][1:]
+               for model in ("tiny.gguf", "bos.gguf")]
+    assert printed[0][0]["valid"] and printed[0] == printed[1], printed
 
 
 @case
@@ -482,12 +482,12 @@ def grammar_judges_cases_of_schemas_and_instances(test):
     test.write("cases.jsonl", cases)
     for spaces in ([], ["--spaces"]):
         out = test.run("grammar", "tiny.gguf", "--cases", "cases.jsonl", "--json", *spaces).out
-        told = [json.loads(line) for line in out.splitlines()]
-        assert [case["name"] for case in told] == ["number", "refused", "nothing", "all"], told
-        assert [case["status"] for case in told] == ["ok", "refused", "error", "ok"], told
-        assert [test["valid"] for test in told[0]["tests"]] == [True, True, False, False], told
-        assert (told[1]["keyword"], told[1]["pointer"]) == ("uniqueItems", "/items/uniqueItems"), told
-        assert [test["valid"] for test in told[3]["tests"]] == [True] and told[3]["mask_us"]["count"] == told[3]["tokens"], told
+        printed = [json.loads(line) for line in out.splitlines()]
+        assert [case["name"] for case in printed] == ["number", "refused", "nothing", "all"], printed
+        assert [case["status"] for case in printed] == ["ok", "refused", "error", "ok"], printed
+        assert [test["valid"] for test in printed[0]["tests"]] == [True, True, False, False], printed
+        assert (printed[1]["keyword"], printed[1]["pointer"]) == ("uniqueItems", "/items/uniqueItems"), printed
+        assert [test["valid"] for test in printed[3]["tests"]] == [True] and printed[3]["mask_us"]["count"] == printed[3]["tokens"], printed
     assert test.run("grammar", "tiny.gguf", "--cases", "cases.jsonl", status=2).status == 2
     assert test.run("grammar", "tiny.gguf", "--choice", "a", "--regex", "a", status=2).status == 2
 
@@ -542,8 +542,8 @@ def a_cancelled_dataset_is_reopened_as_the_message_says(test):
 
 @case
 def options_of_the_model_can_be_seen_before_work(test):
-    told = json.loads(test.run("inspect", "tiny.gguf", "--json").out)
-    assert told["family"] == "llama" and told["context"] == 256 and told["template"] == "yes", told
+    printed = json.loads(test.run("inspect", "tiny.gguf", "--json").out)
+    assert printed["family"] == "llama" and printed["context"] == 256 and printed["template"] == "yes", printed
     ids = test.run("tokenize", "tiny.gguf", stdin='{"text": "the winter"}\n{"text": ""}\n').out.splitlines()
     assert len(json.loads(ids[0])) > 0 and json.loads(ids[1]) == [], ids
     special = test.run("tokenize", "tiny.gguf", "--special", stdin='{"text": "<|im_start|>the winter"}\n').out
@@ -552,30 +552,30 @@ def options_of_the_model_can_be_seen_before_work(test):
                                                      ' "add_generation_prompt": true}').out
     assert prompt == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n", prompt
     test.run("logits", "tiny.gguf", "--tokens", "3 17 9", "-o", "logits.f32")
-    assert len(test.read("logits.f32")) == 3 * told["vocabulary"] * 4
+    assert len(test.read("logits.f32")) == 3 * printed["vocabulary"] * 4
     sizes = json.loads(test.run("bench", "tiny.gguf", "--prompt", "8", "--generate", "4", "--batch", "1,2", "--repeat", "1",
                                 "--json").out)
     assert sizes, sizes
 
 @case
 def the_text_of_inspect_has_the_figures_of_its_json(test):
-    told = json.loads(test.run("inspect", "tiny.gguf", "--json").out)
+    printed = json.loads(test.run("inspect", "tiny.gguf", "--json").out)
     lines = dict(line.split(None, 1) for line in test.run("inspect", "tiny.gguf").out.splitlines() if not line.startswith("weights"))
     weights = [line.split(None, 1)[1] for line in test.run("inspect", "tiny.gguf").out.splitlines() if line.startswith("weights")]
     size = os.path.getsize(os.path.join(test.folder, "tiny.gguf"))
-    memory = told["memory"]
-    assert told["file_bytes"] == size and lines["file"].endswith(f"tiny.gguf, {size / 1e6:.1f} MB"), (told, lines)
-    assert (told["layers"], told["width"], told["heads"], told["key_value_heads"], told["feed_forward"]) == (
-        tiny_model.N_LAYERS, tiny_model.WIDTH, tiny_model.N_HEADS, tiny_model.N_KV_HEADS, tiny_model.N_FF), told
+    memory = printed["memory"]
+    assert printed["file_bytes"] == size and lines["file"].endswith(f"tiny.gguf, {size / 1e6:.1f} MB"), (printed, lines)
+    assert (printed["layers"], printed["width"], printed["heads"], printed["key_value_heads"], printed["feed_forward"]) == (
+        tiny_model.N_LAYERS, tiny_model.WIDTH, tiny_model.N_HEADS, tiny_model.N_KV_HEADS, tiny_model.N_FF), printed
     assert lines["shape"] == "{layers} layers, width {width}, {heads} heads ({key_value_heads} key-value) of {head_dim}, "\
-                             "feed-forward {feed_forward}".format(**told), lines
-    assert lines["family"] == f"llama, {told['parameters'] / 1e6:.1f} M parameters", lines
-    assert (lines["context"], lines["vocabulary"]) == (f"{told['context']} tokens", f"{tiny_model.N_VOCAB} tokens"), lines
-    assert lines["tokenizer"] == "bpe gpt-2, bos {bos}, eos {eos}".format(**told), lines
+                             "feed-forward {feed_forward}".format(**printed), lines
+    assert lines["family"] == f"llama, {printed['parameters'] / 1e6:.1f} M parameters", lines
+    assert (lines["context"], lines["vocabulary"]) == (f"{printed['context']} tokens", f"{tiny_model.N_VOCAB} tokens"), lines
+    assert lines["tokenizer"] == "bpe gpt-2, bos {bos}, eos {eos}".format(**printed), lines
     assert sorted(weights) == sorted(f"{name:<6} {held['tensors']:4} tensors, {held['bytes'] / 1e6:.1f} MB"
-                                     for name, held in told["weights"].items()), (weights, told)
+                                     for name, held in printed["weights"].items()), (weights, printed)
     token_bytes = memory["pages"] / (memory["n_pages"] * 16)
     assert lines["memory"] == (f"weights {memory['weights'] / 1e6:.1f} MB, matrices {memory['matrices'] / 1e6:.1f} MB, KV "
                                f"{memory['pages'] / 1e6:.1f} MB for {memory['n_pages']} pages; {token_bytes / 1e3:.1f} KB a token"), lines
-    assert lines["fingerprint"] == told["fingerprint"] and lines["template"] == "yes", lines
+    assert lines["fingerprint"] == printed["fingerprint"] and lines["template"] == "yes", lines
     assert "experts" not in lines, lines

@@ -207,8 +207,8 @@ def a_store_that_can_t_be_written_is_read(test):
         database.execute("UPDATE workers SET stopped_at_us = NULL")
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()
-    told = json.loads(test.run("status", "--json", *store, preexec_fn=as_nobody).out)
-    assert told["workers_alive"] is None and told["datasets"][0]["done"] == 4, told
+    printed = json.loads(test.run("status", "--json", *store, preexec_fn=as_nobody).out)
+    assert printed["workers_alive"] is None and printed["datasets"][0]["done"] == 4, printed
     text = test.run("status", *store, preexec_fn=as_nobody).out
     assert " 4 " in text and "workers alive: unknown" in text, text
     os.unlink(lock)

@@ -49,10 +49,10 @@ def equal_requests_are_computed_once_to_the_bytes_of_each_computed_alone(test):
         "SELECT n_duplicates, duplicate_prompt_tokens, duplicate_completion_tokens FROM datasets", "both-out.jsonl.db")
     assert (n, prompt * 2, completion * 2) == (
         N, *test.query("SELECT prompt_tokens, completion_tokens FROM datasets", "both-out.jsonl.db")[0])
-    (told,) = json.loads(test.run("status", "--json", "--store", "both-out.jsonl.db").out)["datasets"]
-    assert (told["duplicates"], told["duplicate_tokens"]) == (N, prompt + completion), told
-    told = test.run("status", "--store", "both-out.jsonl.db").out
-    assert f"answered from equal ones: {N}, {prompt + completion} tokens not computed" in told, told
+    (printed,) = json.loads(test.run("status", "--json", "--store", "both-out.jsonl.db").out)["datasets"]
+    assert (printed["duplicates"], printed["duplicate_tokens"]) == (N, prompt + completion), printed
+    printed = test.run("status", "--store", "both-out.jsonl.db").out
+    assert f"answered from equal ones: {N}, {prompt + completion} tokens not computed" in printed, printed
 
 
 @case

@@ -141,7 +141,7 @@ def submit_counts_the_lines_that_warn(test):
 
 
 @case
-def faulty_lines_are_told_once_each_while_submitting(test):
+def faulty_lines_are_reported_once_each_while_submitting(test):
     test.write("in.jsonl", [GOOD, "{oops", GOOD])
     finished = test.run_file()
     assert [line for line in finished.err.splitlines() if "warning" in line and "line 2" in line], finished
@@ -276,7 +276,7 @@ def fill(path, n_left):
 
 
 @case
-def a_disk_too_full_to_submit_is_told_and_the_same_submit_finishes_later(test):
+def a_disk_too_full_to_submit_is_reported_and_the_same_submit_finishes_later(test):
     disk = small_disk(test, 2 << 20)
     fill(os.path.join(disk, "filler"), 300 << 10)
     jobs = [{"prompt": text_of(i, 30), "max_tokens": 2} for i in range(3000)]
@@ -292,7 +292,7 @@ def a_disk_too_full_to_submit_is_told_and_the_same_submit_finishes_later(test):
 
 
 @case
-def a_limit_of_file_sizes_is_told_like_a_full_disk(test):
+def a_limit_of_file_sizes_is_reported_like_a_full_disk(test):
     """ulimit -f: SIGXFSZ would end the process without a word."""
     test.write("in.jsonl", [{"prompt": text_of(i, 30), "max_tokens": 2} for i in range(3000)])
 
@@ -313,7 +313,7 @@ def a_worker_waits_for_a_full_disk_and_loses_nothing(test):
     test.run("submit", "in.jsonl", "--dataset", "d", "--store", store)
     fill(os.path.join(disk, "filler"), 150 << 10)
     worker = test.start("work", "--model", test.model, "--store", store, "--exit-when-idle", "0")
-    test.wait_until("the worker says that the disk is full", lambda: "disk is full" in test.told_by(worker))
+    test.wait_until("the worker says that the disk is full", lambda: "disk is full" in test.stderr_of(worker))
     os.remove(os.path.join(disk, "filler"))
     finished = test.wait(worker)
     assert finished.status == 0, finished
@@ -326,14 +326,14 @@ def a_worker_waits_for_a_full_disk_and_loses_nothing(test):
     totals, = test.query("SELECT n_submitted, n_done, n_failed, completion_tokens, (SELECT count(*) FROM results),"
                          " (SELECT sum(completion_tokens) FROM jobs), (SELECT count(*) FROM queue) FROM datasets", "disk/s.db")
     assert totals == (400, 400, 0, totals[5], 400, totals[5], 0), totals
-    (told, counted, n_jobs), = test.query("SELECT generated_tokens, (SELECT sum(generated) FROM steps),"
-                                          " (SELECT sum(done) FROM jobs_by_hour) FROM workers", "disk/s.db")
-    assert told == counted >= totals[3] and n_jobs == 400, (told, counted, totals)
+    (generated, counted, n_jobs), = test.query("SELECT generated_tokens, (SELECT sum(generated) FROM steps),"
+                                               " (SELECT sum(done) FROM jobs_by_hour) FROM workers", "disk/s.db")
+    assert generated == counted >= totals[3] and n_jobs == 400, (generated, counted, totals)
     assert test.query("PRAGMA integrity_check", "disk/s.db") == [("ok",)]
 
 
 @case
-def a_disk_too_full_for_the_output_is_told_and_the_store_keeps_the_answers(test):
+def a_disk_too_full_for_the_output_is_reported_and_the_store_keeps_the_answers(test):
     disk = small_disk(test, 1 << 20)
     test.write("in.jsonl", [GOOD] * 50)
     test.run("submit", "in.jsonl", "--dataset", "d")
@@ -348,7 +348,7 @@ def a_disk_too_full_for_the_output_is_told_and_the_store_keeps_the_answers(test)
 
 
 @case
-def a_store_that_may_not_grow_is_told(test):
+def a_store_that_may_not_grow_is_reported(test):
     test.write("in.jsonl", [{"prompt": text_of(i, 30), "max_tokens": 2} for i in range(2000)])
 
     def limit():
@@ -364,7 +364,7 @@ def a_store_that_may_not_grow_is_told(test):
 # ---- brokers ----
 
 @case
-def a_broker_that_is_not_there_is_told_in_bounded_time(test):
+def a_broker_that_is_not_there_is_reported_in_bounded_time(test):
     with socket.socket() as listener:  # bound, so that nobody else listens there, but not listening
         listener.bind(("127.0.0.1", 0))
         broker = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -435,7 +435,7 @@ def options_come_from_the_command_line_before_the_environment_before_the_file(te
 
 
 @case
-def a_faulty_line_of_the_options_file_is_told_with_its_number(test):
+def a_faulty_line_of_the_options_file_is_reported_with_its_number(test):
     test.write("sheaf.conf", ["threads = 1", "windwo = 5"])
     refused(test, "work", "--model", test.model, "--config", "sheaf.conf", status=2, says=["sheaf.conf", "line 2", "windwo"])
 
@@ -497,7 +497,7 @@ def a_model_that_is_cut_ends_its_worker_with_a_message_and_nothing_is_committed(
     with open(test.model, "rb") as model:
         content = model.read()
     worker = work_on(test, test.model)
-    test.wait_until("the worker is ready", lambda: "system_fingerprint" in test.told_by(worker))
+    test.wait_until("the worker is ready", lambda: "system_fingerprint" in test.stderr_of(worker))
     os.truncate(test.model, 64)
     test.write("in.jsonl", [GOOD] * 8)
     test.run("submit", "in.jsonl", "--dataset", "d")

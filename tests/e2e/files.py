@@ -427,7 +427,7 @@ def a_run_from_pipe_to_pipe_leaves_nothing_behind(test):
     process.stdin.write(process.input)
     process.stdin.close()
     process.stdin, process.input = None, None
-    test.wait_until("it works", lambda: "jobs" in test.told_by(process) or os.listdir(test.path("temporary")))
+    test.wait_until("it works", lambda: "jobs" in test.stderr_of(process) or os.listdir(test.path("temporary")))
     test.wait_until("it computes", lambda: [name for name in os.listdir(test.path("temporary")) for _ in
                                             test.query("SELECT 1 FROM results LIMIT 1", f"temporary/{name}/run.db")])
     process.send_signal(signal.SIGTERM)
@@ -474,7 +474,7 @@ def watching_ends_when_nobody_reads(test):
     watcher = test.start("status", "--watch")
     watcher.stdout.close()
     test.wait_until("it ends", lambda: watcher.poll() is not None)
-    assert watcher.returncode == 1 and "Broken pipe" in test.told_by(watcher)
+    assert watcher.returncode == 1 and "Broken pipe" in test.stderr_of(watcher)
 
 
 @case
@@ -483,10 +483,10 @@ def progress_is_a_line_now_and_then_where_there_is_no_terminal(test):
     process = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--engine-test", "fixed:20", "--max-batch", "1",
                          "--progress", "1")
     line = re.compile(r"^sheaf: \d+/400 jobs, [\d.]+/s, 0 failed, \d+ tokens/s(, \d+ % of prompts cached)?, \d+ (s|min) left$", re.M)
-    test.wait_until("two lines", lambda: len(line.findall(test.told_by(process))) >= 2)
+    test.wait_until("two lines", lambda: len(line.findall(test.stderr_of(process))) >= 2)
     process.send_signal(signal.SIGTERM)
     test.wait(process)
-    assert "\r" not in test.told_by(process)
+    assert "\r" not in test.stderr_of(process)
     for options in ((), ("--progress", "0")):
         assert "tokens/s" not in run(test, "in.jsonl", f"other{len(options)}.jsonl", *options).err
 

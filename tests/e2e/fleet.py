@@ -55,13 +55,13 @@ def a_mirror_holds_what_all_the_workers_stores_hold(test):
     made = sorted(test.query("SELECT count(*) FROM jobs GROUP BY made_by", "fleet.db"))
     assert made == sorted((len(rows(test, f"{name}.db")),) for name in ("first", "second") if rows(test, f"{name}.db")), made
     assert sorted(test.query("SELECT n_done + n_failed FROM fleet", "fleet.db")) == made
-    told = json.loads(test.run("status", "--json", "--store", "fleet.db").out)
-    assert told["jobs_behind"] == 0 and told["partitions"] == 4, told
-    assert told["workers_alive"] is told["steps"] is told["prefix_hit_share"] is None, told  # no result says them
+    printed = json.loads(test.run("status", "--json", "--store", "fleet.db").out)
+    assert printed["jobs_behind"] == 0 and printed["partitions"] == 4, printed
+    assert printed["workers_alive"] is printed["steps"] is printed["prefix_hit_share"] is None, printed  # no result says them
     text = test.run("status", "--store", "fleet.db").out
     assert "alive" not in text and "lookups" not in text and "4 partitions" in text, text
     assert json.loads(test.run("status", "--json", "--store", "first.db").out)["workers_alive"] == 0
-    assert sum(worker["done"] for worker in told["fleet"]) == 190, told
+    assert sum(worker["done"] for worker in printed["fleet"]) == 190, printed
 
 
 @case
@@ -82,9 +82,9 @@ def a_live_mirror_killed_at_random_counts_nothing_twice(test):
         running.send_signal(signal.SIGKILL)
         test.wait(running)
     running = mirror(test, topics)
-    test.wait_until("signals are handled", lambda: "mirroring" in test.told_by(running))
+    test.wait_until("signals are handled", lambda: "mirroring" in test.stderr_of(running))
     test.wait_until("all is mirrored", lambda: test.query("SELECT total(n_done) FROM datasets", "fleet.db") == [(560.0,)])
-    test.wait_until("the lag is told", lambda: test.query("SELECT total(jobs_behind) FROM lag", "fleet.db") == [(0.0,)])
+    test.wait_until("the lag is printed", lambda: test.query("SELECT total(jobs_behind) FROM lag", "fleet.db") == [(0.0,)])
     running.send_signal(signal.SIGTERM)
     assert test.wait(running).status == 0
     worker.send_signal(signal.SIGTERM)
@@ -114,11 +114,11 @@ def a_store_that_was_lost_is_rebuilt_from_the_topics(test):
     kafka = ["--brokers", topics.options[1], "--jobs", topics.prefix + "jobs", "--results", topics.prefix + "results",
              "--group", topics.prefix + "group"]
     for store in ("worker.db", "new.db", "new.db"):
-        told = json.loads(test.run("status", "--rebuild", "--json", "--store", store, *kafka).out)
+        printed = json.loads(test.run("status", "--rebuild", "--json", "--store", store, *kafka).out)
         progress = {dataset["dataset"]: (dataset["submitted"], dataset["done"], dataset["failed"])
-                    for dataset in told["datasets"]}
+                    for dataset in printed["datasets"]}
         assert progress == {"set": (81, 80, 1), "waiting": (25, 0, 0)}, (store, progress)
-        assert 25 <= told["jobs_behind"] <= 27, told  # the end of a transaction takes an offset of its partition
+        assert 25 <= printed["jobs_behind"] <= 27, printed  # the end of a transaction takes an offset of its partition
     assert rows(test, "worker.db") == rows(test, "new.db")
     # The worker goes on with the rebuilt store, and the rows that the mirror made get their ends.
     topics.work_to_the_end("--store", "new.db")

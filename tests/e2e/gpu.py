@@ -103,8 +103,8 @@ def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
 def submit_work_and_collect_give_the_answers_of_run(test):
     expected = reference(test)
     test.run("submit", "in.jsonl", "--dataset", "run")
-    told = test.run("work", "--model", test.model, "--backend", "cuda", "--exit-when-idle", "0").err
-    assert "GPU: " in told and " on cuda" in told, told
+    err = test.run("work", "--model", test.model, "--backend", "cuda", "--exit-when-idle", "0").err
+    assert "GPU: " in err and " on cuda" in err, err
     test.run("collect", "--dataset", "run", "-o", "out.jsonl")
     assert test.comparable() == expected
 
@@ -142,7 +142,7 @@ def a_trace_tells_each_step_s_times_and_changes_no_byte(test):
 
 
 @case
-def each_step_that_is_checked_against_the_cpu_is_told_of(test):
+def each_step_that_is_checked_against_the_cpu_is_reported(test):
     """The model's answers are far enough from ties that both devices draw the same tokens."""
     test.write("in.jsonl", [{"prompt": text_of(i, 9), "max_tokens": 6, "temperature": 0, "ignore_eos": True} for i in range(3)])
     plain = on_gpu(test, "in.jsonl", "plain.jsonl")

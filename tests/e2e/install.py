@@ -165,5 +165,5 @@ def each_command_takes_its_model_by_position_and_as_an_option(test):
                     test.read(f"{i}.gguf"), test.read(f"{i}.f32"), test.read(f"{i}.csv"), test.comparable(f"run{i}.jsonl")])
     for by_position, as_option in zip(*out):
         assert by_position == as_option, (by_position, as_option)
-    told = test.run("run", "in.jsonl", test.model, "--model", test.model, "-o", "x.jsonl", status=2).err
-    assert "one argument too many" in told, told
+    err = test.run("run", "in.jsonl", test.model, "--model", test.model, "-o", "x.jsonl", status=2).err
+    assert "one argument too many" in err, err

@@ -132,8 +132,8 @@ def delete_below(topic, partition, offset):
 
 def served_at(test, worker):
     """HOST:PORT of its figures."""
-    test.wait_until("the address", lambda: "figures at http://" in test.told_by(worker) or worker.poll() is not None)
-    return re.search(r"figures at http://(\S+)/", test.told_by(worker)).group(1)
+    test.wait_until("the address", lambda: "figures at http://" in test.stderr_of(worker) or worker.poll() is not None)
+    return re.search(r"figures at http://(\S+)/", test.stderr_of(worker)).group(1)
 
 
 def ask(where, path):
@@ -374,7 +374,7 @@ def workers_killed_at_random_instants_publish_every_result_exactly_once(test):
     options = ["--window", "48", "-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=500"]
     for _ in range(N_KILLS):
         worker = topics.work(*options)
-        test.wait_until("it works", lambda worker=worker: worker.poll() is not None or "KV" in test.told_by(worker))
+        test.wait_until("it works", lambda worker=worker: worker.poll() is not None or "KV" in test.stderr_of(worker))
         time.sleep(rng.random() * 2.5)
         worker.send_signal(signal.SIGKILL)
         assert test.wait(worker).status == -signal.SIGKILL, "it ended before it was killed"
@@ -450,45 +450,38 @@ def a_stop_that_is_asked_for_while_the_broker_does_not_answer_ends_the_start(tes
     assert ended.status == 0 and "stopped while starting; no job was taken" in ended.err, ended
 
 
-@case
-def a_worker_that_hangs_in_a_commit_ends_soon_after_it_is_asked_to(test):
-    """librdkafka 2.0.2 may never return from sending offsets when the broker dies, whatever time it was given."""
+def stop_in_a_commit(test, path, awaited, *options):
+    """Three jobs; the worker hangs in the commit of their results, and has SIGTERM once `path` shows what is awaited."""
     topics = Topics(test, 1)
     topics.produce(seeded(varied_jobs(3)))
     plain = test.sheaf
     test.sheaf = os.path.join(os.path.dirname(plain), "../tests/sheaf-faults")
     test.environment["SHEAF_FAULT"] = "produced:2:wait=600000"  # the first marks the jobs as started
-    worker = topics.work("--metrics", "127.0.0.1:0")
+    worker = topics.work("--metrics", "127.0.0.1:0", *options)
     metrics_at = served_at(test, worker)
-    test.wait_until("the hang", lambda: "main loop has waited" in ask(metrics_at, "/readyz")[1])
+    test.wait_until(awaited, lambda: awaited in ask(metrics_at, path)[1])
     worker.send_signal(signal.SIGTERM)
     ended = test.wait(worker)
-    assert ended.status == 1 and "waiting for the transport to commit results for 20 s since it was asked to stop" in ended.err, ended
-    test.sheaf = plain
-    del test.environment["SHEAF_FAULT"]
-    topics.work_to_the_end()
-    assert len(topics.results()) == 3
-
-
-@case
-def a_worker_that_hangs_in_a_commit_after_it_has_read_the_signal_ends_soon_too(test):
-    """With the signal read the limit of one call is the same, not that of a worker that nobody asked to stop."""
-    topics = Topics(test, 1)
-    topics.produce(seeded(varied_jobs(3)))
-    plain = test.sheaf
-    test.sheaf = os.path.join(os.path.dirname(plain), "../tests/sheaf-faults")
-    test.environment["SHEAF_FAULT"] = "produced:2:wait=600000"  # the first marks the jobs as started
-    worker = topics.work("--engine-test", "fixed:2000", "--metrics", "127.0.0.1:0")
-    metrics_at = served_at(test, worker)
-    test.wait_until("running jobs", lambda: 'sheaf_txn_total{outcome="committed"} 1' in ask(metrics_at, "/metrics")[1])
-    worker.send_signal(signal.SIGTERM)
-    ended = test.wait(worker)
-    assert ended.status == 1 and "running ones are finished" in ended.err, ended
+    assert ended.status == 1, ended
     assert "waiting for the transport to commit results for 20 s since it was asked to stop" in ended.err, ended
     test.sheaf = plain
     del test.environment["SHEAF_FAULT"]
     topics.work_to_the_end()
     assert len(topics.results()) == 3
+    return ended
+
+
+@case
+def a_worker_that_hangs_in_a_commit_ends_soon_after_it_is_asked_to(test):
+    """librdkafka 2.0.2 may never return from sending offsets when the broker dies, whatever time it was given."""
+    stop_in_a_commit(test, "/readyz", "main loop has waited")
+
+
+@case
+def a_worker_that_hangs_in_a_commit_after_it_has_read_the_signal_ends_soon_too(test):
+    """With the signal read the limit of one call is the same, not that of a worker that nobody asked to stop."""
+    ended = stop_in_a_commit(test, "/metrics", 'sheaf_txn_total{outcome="committed"} 1', "--engine-test", "fixed:2000")
+    assert "running ones are finished" in ended.err, ended
 
 
 @case
@@ -641,7 +634,7 @@ def an_annotation_over_the_topics_that_is_killed_goes_on_and_submits_no_job_twic
         running.send_signal(signal.SIGKILL)  # the last one may be done by then
         running.wait()
     stopped = test.start(*options, *topics.options)
-    test.wait_until("it follows", lambda: "were there already" in test.told_by(stopped))
+    test.wait_until("it follows", lambda: "were there already" in test.stderr_of(stopped))
     stopped.send_signal(signal.SIGTERM)
     stopped = test.wait(stopped)
     if stopped.status == 1:  # unless it was done by then
@@ -668,8 +661,8 @@ def the_store_follows_what_was_committed(test):
     counted = dict(test.query("SELECT status, count(*) FROM jobs GROUP BY status"))
     assert counted == {"done": 50, "failed": 1}, counted
     assert test.query("SELECT sum(jobs_behind), sum(in_flight), count(*) FROM lag") == [(0, 0, 3)]
-    told = json.loads(test.run("status", "--json").out)
-    assert sum(dataset["done"] for dataset in told["datasets"]) == 50, told
+    printed = json.loads(test.run("status", "--json").out)
+    assert sum(dataset["done"] for dataset in printed["datasets"]) == 50, printed
 
 
 def works_without_store_until(test, store, mend):
@@ -677,9 +670,9 @@ def works_without_store_until(test, store, mend):
     topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(30)])
     worker = topics.work("--store", store)
     test.wait_until("the results", lambda: worker.poll() is not None or len(topics.read("results")) == 30)
-    assert "working without a store" in test.told_by(worker), test.told_by(worker)
+    assert "working without a store" in test.stderr_of(worker), test.stderr_of(worker)
     mend()
-    test.wait_until("the store", lambda: worker.poll() is not None or "figures are written from now on" in test.told_by(worker))
+    test.wait_until("the store", lambda: worker.poll() is not None or "figures are written from now on" in test.stderr_of(worker))
     topics.produce([{"custom_id": f"later {i}", "prompt": "the", "max_tokens": 2} for i in range(10)])
     test.wait_until("the figures", lambda: worker.poll() is not None
                     or test.query("SELECT count(*) FROM jobs WHERE status = 'done'", store) == [(10,)])

@@ -29,10 +29,10 @@ def served_at(test, worker):
     found = []
 
     def look():
-        found[:] = re.findall(r"figures at http://(\S+)/", test.told_by(worker))
+        found[:] = re.findall(r"figures at http://(\S+)/", test.stderr_of(worker))
         return found or worker.poll() is not None
     test.wait_until("the address", look)
-    assert found, test.told_by(worker)
+    assert found, test.stderr_of(worker)
     return found[0]
 
 
@@ -103,10 +103,10 @@ def the_figures_are_prometheus_text_and_add_up(test):
     assert values['sheaf_jobs_total{status="done"}'] == 40 and values['sheaf_jobs_total{status="failed"}'] == 1, text
     assert values['sheaf_job_errors_total{code="invalid_encoding"}'] == 1
     assert values["sheaf_jobs_inflight"] == 0 and values["sheaf_oldest_unfinished_seconds"] == 0
-    (told,) = test.query("SELECT generated_tokens, prefill_tokens, n_steps FROM workers")
-    assert values['sheaf_tokens_total{kind="generated"}'] == told[0], (text, told)
-    assert values['sheaf_tokens_total{kind="prefill"}'] == told[1]
-    assert values["sheaf_steps_total"] == told[2] == values['sheaf_step_seconds_count{phase="compute"}']
+    (counts,) = test.query("SELECT generated_tokens, prefill_tokens, n_steps FROM workers")
+    assert values['sheaf_tokens_total{kind="generated"}'] == counts[0], (text, counts)
+    assert values['sheaf_tokens_total{kind="prefill"}'] == counts[1]
+    assert values["sheaf_steps_total"] == counts[2] == values['sheaf_step_seconds_count{phase="compute"}']
     assert values["sheaf_ready"] == 1 and values["process_resident_memory_bytes"] > 1e6
     assert any(name.startswith('sheaf_build_info{version="') and 'transport="store"' in name for name in values)
     worker.terminate()
@@ -146,12 +146,12 @@ def an_address_that_others_reach_takes_a_token(test):
     for address in ("0.0.0.0:0", "[::]:0"):
         refused = test.run("work", "--model", test.model, "--metrics", address, status=2)
         assert "--metrics-token" in refused.err and "batch:" not in refused.err, refused
-    for content, told in (("short", "printable characters"), ("b" * 257, "printable characters"), ("with a blank in the middle", "printable"),
+    for content, part in (("short", "printable characters"), ("b" * 257, "printable characters"), ("with a blank in the middle", "printable"),
                           (None, "No such file")):
         if content:
             test.write("bad", [content])
         refused = test.run("work", "--model", test.model, "--metrics", "0", "--metrics-token", "bad" if content else "none", status=2)
-        assert "--metrics-token" in refused.err and told in refused.err, refused
+        assert "--metrics-token" in refused.err and part in refused.err, refused
     finished = test.run("work", "--model", test.model, "--metrics", "0.0.0.0:0", "--metrics-token", "token", "--exit-when-idle", "0")
     assert "figures at http://0.0.0.0:" in finished.err, finished
 
@@ -253,7 +253,7 @@ def only_small_gets_are_answered(test):
 
 
 @case
-def an_address_that_is_wrong_or_taken_is_told_before_the_model_is_loaded(test):
+def an_address_that_is_wrong_or_taken_is_reported_before_the_model_is_loaded(test):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = test.run("work", "--model", test.model, "--metrics", str(port), status=2)
@@ -468,7 +468,7 @@ def sighup_reopens_the_log(test):
 def without_a_log_file_and_a_terminal_sighup_changes_nothing(test):
     test.write("in.jsonl", jobs(3))
     worker = test.start("work", "--model", test.model, "--store", "sheaf.db")
-    test.wait_until("a start", lambda: "batch:" in test.told_by(worker))
+    test.wait_until("a start", lambda: "batch:" in test.stderr_of(worker))
     worker.send_signal(signal.SIGHUP)
     test.run("submit", "in.jsonl", "--dataset", "d")
     test.wait_until("the answers", lambda: test.query("SELECT n_done FROM datasets") == [(3,)])

@@ -87,8 +87,8 @@ def labels_and_the_evaluation_are_those_of_annotate(test):
     test.write("prompt.jinja", ["{{ text }}"])
     test.write("label.json", [{"type": "object", "properties": {"label": {"enum": LABELS}, "sure": {"type": "boolean"}},
                                "required": ["label", "sure"]}])
-    told = test.run("annotate", "in.csv", test.model, "--prompt", "prompt.jinja", "--schema", "label.json", "--evaluate", "gold",
-                    "-o", "out.csv", "--dataset", "d", "--store", "sheaf.db")
+    finished = test.run("annotate", "in.csv", test.model, "--prompt", "prompt.jinja", "--schema", "label.json", "--evaluate", "gold",
+                        "-o", "out.csv", "--dataset", "d", "--store", "sheaf.db")
     found = report(test, "d")
     with open(test.path("out.csv"), newline="", encoding="utf-8") as file:
         labelled = list(csv.DictReader(file))
@@ -99,7 +99,7 @@ def labels_and_the_evaluation_are_those_of_annotate(test):
     tiles = found.tiles()
     assert number(tiles["rows with a gold label"]) == len(counted) == 36
     right = sum(gold == label for gold, label in counted)
-    assert tiles["accuracy"] == f"{right / len(counted):.4f}" and f"accuracy: {tiles['accuracy']}" in told.out + told.err, told
+    assert tiles["accuracy"] == f"{right / len(counted):.4f}" and f"accuracy: {tiles['accuracy']}" in finished.out + finished.err, finished
     matrix = found.table("")
     for row in matrix[1:]:
         for label, n in zip(matrix[0][1:], row[1:]):
@@ -153,8 +153,8 @@ def a_dataset_without_results_has_a_page_and_one_that_is_none_has_not(test):
     test.write("in.jsonl", [{"prompt": "the"}])
     test.run("submit", "in.jsonl", "--dataset", "d")
     assert number(report(test, "d").tiles()["remaining"]) == 1
-    told = test.run("report", "--dataset", "none", "-o", "none.html", status=1)
-    assert "sheaf.db: there is no dataset none" in told.err and not test.exists("none.html")
+    finished = test.run("report", "--dataset", "none", "-o", "none.html", status=1)
+    assert "sheaf.db: there is no dataset none" in finished.err and not test.exists("none.html")
     assert test.run("report", "--dataset", "d", "-o", "-").out.startswith("<!DOCTYPE html>")
 
 
@@ -193,7 +193,7 @@ def the_questions_of_annotators_have_answers(test):
 
 
 @case
-def prompts_of_every_shape_are_told_apart(test):
+def prompts_of_every_shape_are_distinguished(test):
     with open(os.path.join(ROOT, "store", "QUERIES.md"), encoding="utf-8") as file:
         query, = re.findall(r"^## 20\. .*?```sql\n(.*?)```", file.read(), re.S | re.M)
     message = [{"role": "user", "content": "d"}]

@@ -35,49 +35,49 @@ def time_left(seconds):
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def progress_row(told):
-    share = 100 * (told["done"] + told["failed"] + told["cancelled"]) / told["submitted"] if told["submitted"] else 0
-    return (f"{told['dataset']:<20} {told['submitted']:9} {told['done']:9} {told['failed']:7} {told['cancelled']:9} "
-            f"{told['running']:8} {share:6.1f}% {told['jobs_per_second']:8.1f} {time_left(told['seconds_left']):>8}\n")
+def progress_row(dataset):
+    share = 100 * (dataset["done"] + dataset["failed"] + dataset["cancelled"]) / dataset["submitted"] if dataset["submitted"] else 0
+    return (f"{dataset['dataset']:<20} {dataset['submitted']:9} {dataset['done']:9} {dataset['failed']:7} {dataset['cancelled']:9} "
+            f"{dataset['running']:8} {share:6.1f}% {dataset['jobs_per_second']:8.1f} {time_left(dataset['seconds_left']):>8}\n")
 
 
 @case
 def the_table_of_progress_has_the_figures_of_the_json(test):
     two_datasets(test)
-    told, text = both(test, "status")
-    assert text.startswith(f"{'dataset':<20} {'submitted':>9}") and len(told["datasets"]) == 2, text
-    for dataset in told["datasets"]:
+    printed, text = both(test, "status")
+    assert text.startswith(f"{'dataset':<20} {'submitted':>9}") and len(printed["datasets"]) == 2, text
+    for dataset in printed["datasets"]:
         assert progress_row(dataset) in text, (dataset, text)
-    rate = told["datasets"][0]["jobs_per_second"]
-    assert rate == 6 and told["datasets"][0]["seconds_left"] == 0, told  # the sixth failed when it was submitted
+    rate = printed["datasets"][0]["jobs_per_second"]
+    assert rate == 6 and printed["datasets"][0]["seconds_left"] == 0, printed  # the sixth failed when it was submitted
     write_rows(test, "UPDATE datasets SET n_submitted = 600 WHERE dataset = 'first'")
-    told, text = both(test, "status", "--dataset", "first")
-    assert (told["workers_alive"], told["datasets"][0]["seconds_left"]) == (0, None) and progress_row(told["datasets"][0]) in text, (told, text)
+    printed, text = both(test, "status", "--dataset", "first")
+    assert (printed["workers_alive"], printed["datasets"][0]["seconds_left"]) == (0, None) and progress_row(printed["datasets"][0]) in text, (printed, text)
     test.start("work", "--engine-test", "instant", "--model", test.model, "--dataset", "none")
     test.wait_until("a worker is alive", lambda: json.loads(test.run("status", "--json").out)["workers_alive"] == 1)
     for seconds in (1, 89, 90, 91, 5399, 5400, 9000):
         write_rows(test, f"UPDATE datasets SET n_submitted = 6 + 6 * {seconds} WHERE dataset = 'first'")
-        told, text = both(test, "status", "--dataset", "first")
-        assert told["datasets"][0]["seconds_left"] == seconds and progress_row(told["datasets"][0]) in text, (seconds, told, text)
+        printed, text = both(test, "status", "--dataset", "first")
+        assert printed["datasets"][0]["seconds_left"] == seconds and progress_row(printed["datasets"][0]) in text, (seconds, printed, text)
     write_rows(test, "UPDATE datasets SET n_submitted = 0, n_done = 0, n_failed = 0 WHERE dataset = 'first'",
                "UPDATE datasets SET n_cancelled = 3 WHERE dataset = 'second'")
-    told, text = both(test, "status")
-    assert all(progress_row(dataset) in text for dataset in told["datasets"]), (told, text)
-    assert [dataset["cancelled"] for dataset in told["datasets"]] == [0, 3], told
+    printed, text = both(test, "status")
+    assert all(progress_row(dataset) in text for dataset in printed["datasets"]), (printed, text)
+    assert [dataset["cancelled"] for dataset in printed["datasets"]] == [0, 3], printed
 
 
 @case
-def failures_past_their_deadline_or_of_crashes_are_told_apart(test):
+def failures_past_their_deadline_and_of_crashes_are_counted_apart(test):
     two_datasets(test)
     _, text = both(test, "status")
     assert "of the failed" not in text, text
     write_rows(test, "UPDATE jobs SET error_code = 'deadline_exceeded' WHERE status = 'failed'")
-    told, text = both(test, "status", "--dataset", "first")
-    assert (told["datasets"][0]["late"], told["datasets"][0]["crashed"]) == (1, 0), told
+    printed, text = both(test, "status", "--dataset", "first")
+    assert (printed["datasets"][0]["late"], printed["datasets"][0]["crashed"]) == (1, 0), printed
     assert "of the failed: 1 past their deadline, 0 that killed workers\n" in text, text
     write_rows(test, "UPDATE jobs SET error_code = 'crashed' WHERE status = 'failed'")
-    told, text = both(test, "status", "--dataset", "first")
-    assert (told["datasets"][0]["late"], told["datasets"][0]["crashed"]) == (0, 1), told
+    printed, text = both(test, "status", "--dataset", "first")
+    assert (printed["datasets"][0]["late"], printed["datasets"][0]["crashed"]) == (0, 1), printed
     assert "of the failed: 0 past their deadline, 1 that killed workers\n" in text, text
 
 
@@ -87,17 +87,17 @@ def what_waits_and_what_may_have_killed_workers_is_listed_the_worst_first(test):
     write_rows(test, "UPDATE queue SET priority = 7 WHERE job = (SELECT max(job) FROM queue)",
                "UPDATE queue SET crashes = 1 WHERE job = (SELECT min(job) FROM queue)",
                "UPDATE queue SET crashes = 2 WHERE job = (SELECT min(job) + 1 FROM queue)")
-    told, text = both(test, "status")
-    assert sum(row["waiting"] for row in told["unfinished"]) == 4, told
-    assert sorted(row["priority"] for row in told["unfinished"]) == [0, 7], told
-    assert sum(row["suspects"] for row in told["unfinished"]) == 2, told
-    for row in told["unfinished"]:
+    printed, text = both(test, "status")
+    assert sum(row["waiting"] for row in printed["unfinished"]) == 4, printed
+    assert sorted(row["priority"] for row in printed["unfinished"]) == [0, 7], printed
+    assert sum(row["suspects"] for row in printed["unfinished"]) == 2, printed
+    for row in printed["unfinished"]:
         assert (f"{row['dataset']:<20} {row['priority']:9} {row['waiting']:9} {row['running']:8} {row['late']:9} "
                 f"{row['suspects']:9}\n") in text, (row, text)
-    assert [(job["custom_id"], job["crashes"]) for job in told["suspects"]] == [("line 1", 2), ("line 0", 1)], told
+    assert [(job["custom_id"], job["crashes"]) for job in printed["suspects"]] == [("line 1", 2), ("line 0", 1)], printed
     words = {"waiting": "waits", "among_few": "is computed among few", "alone": "is computed alone"}
     lines = [f"second {job['custom_id']}: {job['crashes']} {'crash' if job['crashes'] == 1 else 'crashes'}, {job['attempts']} "
-             f"{'attempt' if job['attempts'] == 1 else 'attempts'}; {words[job['state']]}\n" for job in told["suspects"]]
+             f"{'attempt' if job['attempts'] == 1 else 'attempts'}; {words[job['state']]}\n" for job in printed["suspects"]]
     assert "\njobs that may have killed workers, the worst first:\n" + "".join(lines) in text, (lines, text)
     assert text.count("unfinished") == 1 and text.count("the worst first") == 1, text
 
@@ -110,16 +110,16 @@ def a_fleet_and_its_partitions_are_listed(test):
                f"INSERT INTO fleet VALUES ('b', {now_us - DAY_US}, {now_us}, 7, 0, 0, 0, 9, 0, 1)",
                f"INSERT INTO partitions VALUES ('jobs', 0, NULL, 'a', 90, 80, 100, 0, 5, {now_us}, 0)",
                f"INSERT INTO partitions VALUES ('jobs', 1, NULL, NULL, 10, 10, 17, 0, 0, {now_us}, 0)")
-    told, text = both(test, "status")
-    fleet = {worker["worker"]: worker for worker in told["fleet"]}
+    printed, text = both(test, "status")
+    fleet = {worker["worker"]: worker for worker in printed["fleet"]}
     assert {name: (worker["done"], worker["failed"], worker["cancelled"], worker["completion_tokens"]) for name, worker in
-            fleet.items()} == {"a": (20, 2, 1, 50), "b": (7, 0, 0, 9)}, told
+            fleet.items()} == {"a": (20, 2, 1, 50), "b": (7, 0, 0, 9)}, printed
     for name, cached in (("a", 15.0), ("b", 0.0)):
         assert (f"{name:<30} {fleet[name]['done']:9} {fleet[name]['failed']:7} {fleet[name]['cancelled']:9} "
-                f"{fleet[name]['jobs_per_second']:8.1f} {cached:7.1f}%\n") in text, (told, text)
-    assert (told["partitions"], told["partitions_owned"]) == (2, 1), told
-    assert (f"\n2 partitions, 1 of them owned: {told['jobs_behind']} jobs behind; {told['map_covered']} finished above what is "
-            "committed, kept by offset maps\n") in text and told["map_covered"] == 5, (told, text)
+                f"{fleet[name]['jobs_per_second']:8.1f} {cached:7.1f}%\n") in text, (printed, text)
+    assert (printed["partitions"], printed["partitions_owned"]) == (2, 1), printed
+    assert (f"\n2 partitions, 1 of them owned: {printed['jobs_behind']} jobs behind; {printed['map_covered']} finished above what is "
+            "committed, kept by offset maps\n") in text and printed["map_covered"] == 5, (printed, text)
 
 
 @case
@@ -127,10 +127,10 @@ def the_totals_of_all_steps_are_at_the_end(test):
     two_datasets(test)
     write_rows(test, "UPDATE workers SET n_steps = 10, n_sequence_steps = 45, generated_tokens = 700, prefill_tokens = 30, "
                      "busy_us = 2000000, prefix_lookups = 8, prefix_hits = 2, prefix_tokens = 200, tokens_saved = 125")
-    told, text = both(test, "status")
-    assert (told["steps"], told["generated_tokens"], told["prefill_tokens"]) == (10, 700, 30), told
-    assert (told["generated_tokens_per_busy_second"], told["mean_batch"]) == (350, 4.5), told
-    assert (told["prefix_hit_share"], told["tokens_saved_share"]) == (0.25, 0.625), told
+    printed, text = both(test, "status")
+    assert (printed["steps"], printed["generated_tokens"], printed["prefill_tokens"]) == (10, 700, 30), printed
+    assert (printed["generated_tokens_per_busy_second"], printed["mean_batch"]) == (350, 4.5), printed
+    assert (printed["prefix_hit_share"], printed["tokens_saved_share"]) == (0.25, 0.625), printed
     assert text.endswith("\n0 workers alive; 10 steps, mean batch 4.5, 350 tokens generated per busy second;\n"
                          "prefix cache: 25.0 % of lookups hit, 62.5 % of the tokens looked up were in it\n"), text
     write_rows(test, "UPDATE workers SET busy_us = 0")
@@ -141,9 +141,9 @@ def the_totals_of_all_steps_are_at_the_end(test):
 def the_list_of_datasets_has_the_figures_of_its_json(test):
     assert test.run("submit", "-", "--dataset", "d", stdin='{"prompt": "x"}\n').status == 0
     write_rows(test, "UPDATE datasets SET submitted_at_us = 1700000000999999")
-    told, text = both(test, "dataset", "list")
-    dataset = told["datasets"][0]
-    assert (dataset["submitted_at"], dataset["last_finished_at"], dataset["model"]) == (1700000000999999, 0, None), told
+    printed, text = both(test, "dataset", "list")
+    dataset = printed["datasets"][0]
+    assert (dataset["submitted_at"], dataset["last_finished_at"], dataset["model"]) == (1700000000999999, 0, None), printed
     assert text.splitlines()[1] == (f"{'d':<20} {dataset['state']:<9} {1:9} {0:9} {0:7} {0:9} {0:8}  2023-11-14 22:13:20 -"), text
     write_rows(test, "UPDATE datasets SET submitted_at_us = 0")
     assert test.run("dataset", "list").out.splitlines()[1].split()[-2:] == ["-", "-"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the end-to-end cases of one suite and tells in TAP: each case is a sentence.
+"""Runs the end-to-end cases of one suite and reports in TAP: each case is a sentence.
 
   run.py SUITE --sheaf build/consumer/sheaf [--only WORD] [--keep]
 
@@ -51,7 +51,7 @@ def run_case(number, run, sheaf, root, keep):
         line = f"ok {number} - {name} # SKIP {reason}"
     except BaseException as fault:
         line = f"not ok {number} - {name}"
-        for text in traceback.format_exc().splitlines() + test.told():
+        for text in traceback.format_exc().splitlines() + test.last_output():
             print(f"# {text}")
         if keep:
             print(f"# folder: {folder}")

@@ -132,7 +132,7 @@ class Client:
         self.test.write("in.jsonl", [{"prompt": text_of(i, 4), "max_tokens": 4} for i in range(20)])
         said = self.run("submit", "in.jsonl", "--dataset", "set", "-v").err
         worker = self.test.start("work", "--model", self.test.model, "--exit-when-idle", "1", "-v", "--config", "kafka.conf")
-        self.test.wait_until("it works", lambda: "KV" in self.test.told_by(worker))
+        self.test.wait_until("it works", lambda: "KV" in self.test.stderr_of(worker))
         with open(f"/proc/{worker.pid}/cmdline", "rb") as file:
             said += file.read().decode()
         finished = self.test.wait(worker)
@@ -172,7 +172,7 @@ def jobs_pass_with_a_scram_password_that_is_seen_nowhere(test):
 
 
 @case
-def a_client_without_certificate_and_one_with_a_stranger_s_ca_are_told_so(test):
+def a_client_without_certificate_and_one_with_a_stranger_s_ca_say_so(test):
     client = Client(test, "mtls", "security.protocol=ssl", f"ssl.ca.location={broker()['folder']}/ca.crt")
     test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
     said = client.run("submit", "in.jsonl", "--dataset", "set", status=1).err.lower()
@@ -195,7 +195,7 @@ def a_wrong_password_is_one_clear_message_without_it(test):
 
 
 @case
-def who_has_no_rights_is_told_on_what(test):
+def a_missing_right_is_named_with_its_resource(test):
     client = Client(test, "scram", *with_password(user="stranger"))
     test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
     for arguments in (["submit", "in.jsonl", "--dataset", "set"], ["work", "--model", test.model],
@@ -282,7 +282,7 @@ def transactional_right_of_a_submitter(client):
 
 
 @case
-def a_submitter_submits_with_the_rights_of_the_runbook_and_is_told_which_one_is_missing(test):
+def a_submitter_needs_the_rights_of_the_runbook_and_names_a_missing_one(test):
     client = Client(test, "scram", *with_password(user="clerk"))
     test.write("in.jsonl", [{"prompt": text_of(i, 4), "max_tokens": 4} for i in range(20)])
     for name in ("jobs", "control"):  # a topic without records is not read

@@ -34,7 +34,7 @@ def a_token_of_the_padding_spells_nothing_in_text_and_logprobs(test):
 
 
 @case
-def every_alternative_of_a_padded_model_is_told(test):
+def every_alternative_of_a_padded_model_is_returned(test):
     padded(test)
     test.write("in.jsonl", [{"prompt": f"the {i}", "temperature": 2, "max_tokens": 20, "logprobs": 20, "ignore_eos": True}
                             for i in range(20)])
@@ -102,8 +102,8 @@ def sampling_defaults_of_the_model_hold_for_jobs_that_name_none(test):
     tiny_model.write(test.model, more_keys={"general.sampling.temp": value(FLOAT32, 0.0)})
     job = {"prompt": "the winter", "max_tokens": 20, "seed": 3}
     test.write("in.jsonl", [job, dict(job, temperature=0), dict(job, temperature=1)])
-    told = test.run_file().err
-    assert "temperature=0" in told, told
+    err = test.run_file().err
+    assert "temperature=0" in err, err
     unnamed, greedy, drawn = [body_of(answer)["choices"] for answer in test.answers()]
     assert unnamed == greedy != drawn
     test.run_file("in.jsonl", "none.jsonl", "--sampling-defaults", "none")

@@ -11,7 +11,7 @@ import time
 import tiny_model
 
 DEADLINE_S = float(os.environ.get("SHEAF_TEST_DEADLINE_S", "120"))
-TOLD_LINES = 40
+LAST_LINES = 40
 SOME_FAILED = 3  # the exit status of run and work when they did their work and jobs failed
 DONE = (0, SOME_FAILED)
 
@@ -62,19 +62,19 @@ class Session:
     # ---- processes ----
 
     def start(self, *arguments, stdin=None, preexec_fn=None):
-        told = tempfile.TemporaryFile(dir=self.folder)
+        stderr_file = tempfile.TemporaryFile(dir=self.folder)
         process = subprocess.Popen([self.sheaf, *arguments], cwd=self.folder, env=self.environment, text=True,
                                    errors="replace", stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=told, preexec_fn=preexec_fn)
+                                   stdout=subprocess.PIPE, stderr=stderr_file, preexec_fn=preexec_fn)
         process.input, process.arguments, process.started = stdin, arguments, time.monotonic()
-        process.told, process.waited = told, False
+        process.stderr_file, process.waited = stderr_file, False
         self.processes.append(process)
         return process
 
-    def told_by(self, process):
+    def stderr_of(self, process):
         """What it has written to standard error so far."""
-        size = os.fstat(process.told.fileno()).st_size
-        return os.pread(process.told.fileno(), size, 0).decode(errors="replace")
+        size = os.fstat(process.stderr_file.fileno()).st_size
+        return os.pread(process.stderr_file.fileno(), size, 0).decode(errors="replace")
 
     def wait(self, process, deadline_s=DEADLINE_S):
         late = ""
@@ -84,7 +84,7 @@ class Session:
             process.kill()
             out, _ = process.communicate()
             late = f"(killed: no end after {deadline_s} s)"
-        err = self.told_by(process) + late
+        err = self.stderr_of(process) + late
         process.waited = True
         finished = Finished(process.arguments, process.returncode, out, err, time.monotonic() - process.started)
         self.log.append(str(finished))
@@ -110,16 +110,16 @@ class Session:
             if process.poll() is None:
                 process.kill()
                 process.communicate()
-            process.told.close()
+            process.stderr_file.close()
         for step in reversed(self.undo):
             step()
 
-    def told(self):
+    def last_output(self):
         for process in self.processes:
             if not process.waited:
                 state = "running" if process.poll() is None else f"exit {process.returncode}"
-                self.log.append(f"sheaf {' '.join(process.arguments)}: {state}\n{self.told_by(process)}")
-        return [line for text in self.log[-6:] for line in text.splitlines()[-TOLD_LINES:]]
+                self.log.append(f"sheaf {' '.join(process.arguments)}: {state}\n{self.stderr_of(process)}")
+        return [line for text in self.log[-6:] for line in text.splitlines()[-LAST_LINES:]]
 
     def need_plain_memory(self):
         """Skips a case that bounds the address space, of which a sanitizer takes terabytes."""

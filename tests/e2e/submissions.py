@@ -144,7 +144,7 @@ def a_second_submission_of_a_dataset_fences_the_first(test):
     submit(test, topics)
     first.send_signal(signal.SIGCONT)
     fenced = test.wait(first)
-    # Stopped for longer than its transaction may last it finds all lines there; sooner, it is told of the other one.
+    # Stopped for longer than its transaction may last it finds all lines there; sooner, it reports the other one.
     assert fenced.status == 0 or fenced.status == 1 and "another submission of the same dataset" in fenced.err, fenced
     must_be_once(topics, N_LINES)
 

@@ -1,4 +1,4 @@
-"""Priorities, deadlines and cancelling on the embedded queue; what is told of them, and what is removed when it is old."""
+"""Priorities, deadlines and cancelling on the embedded queue; what is reported of them, and what is removed when it is old."""
 import json
 import time
 
@@ -55,16 +55,16 @@ def a_job_past_its_deadline_fails_with_an_error_of_its_own_and_the_others_do_not
 def status_shows_what_waits_by_priority_and_what_came_too_late(test):
     now = int(time.time())
     submit(test, "d", jobs(3, priority=5, deadline=now - 1) + jobs(2, priority=5) + jobs(4))
-    told = json.loads(test.run("status", "--json").out)
-    assert told["unfinished"] == [
+    printed = json.loads(test.run("status", "--json").out)
+    assert printed["unfinished"] == [
         {"dataset": "d", "priority": 5, "waiting": 5, "running": 0, "late": 3, "suspects": 0},
-        {"dataset": "d", "priority": 0, "waiting": 4, "running": 0, "late": 0, "suspects": 0}], told
-    assert told["suspects"] == [] and told["datasets"][0]["late"] == 0, told
+        {"dataset": "d", "priority": 0, "waiting": 4, "running": 0, "late": 0, "suspects": 0}], printed
+    assert printed["suspects"] == [] and printed["datasets"][0]["late"] == 0, printed
     text = test.run("status").out
     assert "unfinished" in text and "priority" in text, text
     work(test)
-    told = json.loads(test.run("status", "--json").out)
-    assert told["unfinished"] == [] and told["datasets"][0]["late"] == 3 and told["datasets"][0]["failed"] == 3, told
+    printed = json.loads(test.run("status", "--json").out)
+    assert printed["unfinished"] == [] and printed["datasets"][0]["late"] == 3 and printed["datasets"][0]["failed"] == 3, printed
     assert "3 past their deadline" in test.run("status").out
 
 
@@ -118,5 +118,5 @@ def old_rows_become_sums_and_what_nobody_collected_stays(test):
     assert "--retain" in refused.err and not test.exists("again.jsonl"), refused
     test.run("collect", "--dataset", "kept", "-o", "kept.jsonl")
     assert len(test.answers("kept.jsonl")) == 10
-    told = json.loads(test.run("status", "--json").out)
-    assert {row["dataset"]: row["done"] for row in told["datasets"]} == {"collected": 30, "kept": 10, "new": 1}, told
+    printed = json.loads(test.run("status", "--json").out)
+    assert {row["dataset"]: row["done"] for row in printed["datasets"]} == {"collected": 30, "kept": 10, "new": 1}, printed
