@@ -16,7 +16,7 @@ STAGES = ["clang", "storm", "ops/test", "thread sanitizer", "address and undefin
 
 def checkout(test, programs=None):
     """A checkout in which ops/NAME prints what is given here, else two passed cases. nvcc and meson do nothing."""
-    scripts = {f"ops/{name}": PASSES for name in ("build", "format", "install", "storm", "tally", "test")}
+    scripts = {f"ops/{name}": PASSES for name in ("build", "format", "install", "storm", "summary", "test")}
     scripts |= {"ops/kafka/install": PASSES, "bin/meson": PASSES, "bin/nvcc": PASSES}
     scripts |= {f"ops/{name}": text for name, text in (programs or {}).items()}
     for path, text in scripts.items():
@@ -37,7 +37,7 @@ def run(test):
 
 @case
 def each_program_of_ops_prints_its_usage_when_asked(test):
-    for name in ("bare", "build", "demo", "format", "install", "judge", "package", "soak", "storm", "tally", "test"):
+    for name in ("bare", "build", "demo", "format", "install", "judge", "package", "soak", "storm", "summary", "test"):
         done = subprocess.run([os.path.join(ROOT, "ops", name), "--help"], capture_output=True, text=True, check=False, timeout=60)
         said = done.stdout + done.stderr
         assert done.returncode in (0, 2) and said.lower().startswith("usage: ") and name in said.split("\n")[0], (name, done)
