@@ -1,4 +1,4 @@
-"""What .ci/run reports, with programs in place of its stages' own."""
+"""What .ci/run reports, with programs in place of its stages' own; rules for names that no compiler checks."""
 import glob
 import json
 import os
@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import sys
 
-from session import case
+from session import Skip, case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PASSES = "#!/bin/sh\necho 2 passed, 0 failed, 1 skipped\n"
+SUBJECTS_FROM = "38802ab19786f10e041da983461e9a6412a7cf73"  # of the commits behind it the subjects are checked
 STAGES = ["clang", "storm", "ops/test", "thread sanitizer", "address and undefined-behavior sanitizers", "nvcc"]
 
 
@@ -119,3 +120,49 @@ def cases_over_a_broker_are_skipped_where_there_is_no_java_or_no_kafka(test):
         skipped_without(test, [program], no_kafka)
     for suite in ("kafka", "security"):
         skipped_without(test, [sys.executable, os.path.join(ROOT, "tests/e2e/run.py"), suite, "--sheaf", test.sheaf], no_kafka)
+
+
+def git(*arguments):
+    done = subprocess.run(["git", "-c", "safe.directory=*", "-C", ROOT, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout if done.returncode == 0 else None
+
+
+def faults_of(subject):
+    """A subject is "folder/file: what is true now", of one folder or file or several, in at most 72 characters."""
+    named = re.fullmatch(r"[\w./{}*-]+(?:, [\w./{}*-]+)*: \S.*[^.\s]", subject)
+    return [] if named and len(subject) <= 72 else [subject]
+
+
+@case
+def a_subject_names_a_folder_or_file_in_72_characters(test):
+    for subject in ("consumer/kafka: revoked partitions are named", "README, ops/demo-model: the transcript is today's", "a: " + "x" * 69):
+        assert not faults_of(subject), subject
+    for subject in ("comments end at 110 columns", "gpu and engine: faster", "gpu: ", "gpu:faster", "gpu: faster.", "a: " + "x" * 70):
+        assert faults_of(subject), subject
+    if not shutil.which("git") or git("cat-file", "-e", SUBJECTS_FROM) is None:
+        raise Skip("this is no checkout with the history")
+    subjects = git("log", "--no-merges", "--format=%s", f"{SUBJECTS_FROM}..HEAD").splitlines()
+    assert not [fault for subject in subjects for fault in faults_of(subject)]
+
+
+@case
+def no_two_tests_share_a_struct_tag_nor_a_test_with_the_program(test):
+    found, tag = {}, re.compile(r"^\s*(?:static )?(?:const )?struct (\w+) \{", re.M)
+    for path in glob.glob(os.path.join(ROOT, "**", "*.[ch]"), recursive=True):
+        name = os.path.relpath(path, ROOT)
+        if name.split("/")[0] in ("batching", "consumer", "engine", "gpu", "schemas", "store", "tests"):
+            with open(path, encoding="utf-8") as file:
+                for struct in set(tag.findall(file.read())):
+                    found.setdefault(struct, []).append(name)
+    assert len(found) > 500, len(found)
+    assert not {tag: names for tag, names in found.items() if len(names) > 1 and any(name.startswith("tests/") for name in names)}
+
+
+@case
+def no_file_of_tests_has_the_stem_of_one_of_the_program(test):
+    ours, others = set(), set()
+    for path in glob.glob(os.path.join(ROOT, "**", "*.[ch]"), recursive=True):
+        folder, stem = os.path.relpath(path, ROOT).split("/")[0], os.path.splitext(os.path.basename(path))[0]
+        (others if folder == "tests" else ours if folder in ("batching", "consumer", "engine", "gpu", "schemas", "store") else set()).add(stem)
+    assert len(ours) > 300 and len(others) > 100, (len(ours), len(others))
+    assert not ours & others, ours & others
