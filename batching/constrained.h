@@ -24,7 +24,8 @@ enum { FORCED_BYTES_MAX = 256 }; // tokenized at a time; more are forced in seve
 // each recognizer.
 void constrained_fill_mask(struct sequence *sequence, uint32_t *mask);
 // Takes the drawn token of a sequence with or without a constraint: appends it and, with one, the tokens that
-// must follow. Sets finish_reason if it was the last one. Logits with a NaN set FINISH_ERROR and prompt->error.
+// must follow. Sets finish_reason if it was the last one. Logits with a NaN set FINISH_ERROR and
+// prompt->error.
 void constrained_accept(struct sequence *sequence, const struct sample_result *drawn,
                         const struct tokenizer *tokenizer);
 // Appends the tokens that must follow, or ends the answer. No token may be pending.

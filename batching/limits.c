@@ -347,8 +347,8 @@ static enum status refuse_plan(const struct attempt *attempt, const struct limit
                  (double)attempt->wanted->host_available_bytes / 1e6);
     return error_set(
         error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-        "memory: %.1f MB are available; weights take %.1f MB, matrices for steps of %d tokens %.1f MB, and the KV pages "
-        "%.1f MB (one page of %d positions: %.2f MB)%s; would fit: %s",
+        "memory: %.1f MB are available; weights take %.1f MB, matrices for steps of %d tokens %.1f MB, and "
+        "the KV pages %.1f MB (one page of %d positions: %.2f MB)%s; would fit: %s",
         (double)attempt->available_bytes / 1e6, (double)plan->weight_bytes / 1e6, plan->batch.n_tokens_max,
         (double)plan->matrix_bytes / 1e6, (double)(plan->page_bytes - plan->host_page_bytes) / 1e6,
         plan->batch.page_positions, (double)one_page_bytes / 1e6, host, advice);

@@ -84,8 +84,9 @@ static struct text text_behind(struct text text, size_t size)
     return (struct text){text.data + size, text.size - size};
 }
 
-// Where a token stands in the rest of the prompt's text, SIZE_MAX: nowhere. Special tokens may have taken blanks
-// before it. The blank that a vocabulary puts before a first word is not in the text: `token` loses it.
+// Where a token stands in the rest of the prompt's text, SIZE_MAX: nowhere. Special tokens may have taken
+// blanks before it. The blank that a vocabulary puts before a first word is not in the text: `token` loses
+// it.
 static size_t find_token(struct text rest, struct text *token)
 {
     enum { BLANKS_MAX = 64 };
@@ -102,8 +103,8 @@ static size_t find_token(struct text rest, struct text *token)
     return 0;
 }
 
-// Offsets of a text's tokens. A special token that is not in the text, such as an added bos, has no room in it;
-// another one that is not, because a normalizer changed it, has as much as it spells.
+// Offsets of a text's tokens. A special token that is not in the text, such as an added bos, has no room in
+// it; another one that is not, because a normalizer changed it, has as much as it spells.
 static void place_in_text(struct prompt *prompt, const struct tokenizer *tokenizer, struct text text,
                           struct buffer *bytes)
 {

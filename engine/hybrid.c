@@ -99,7 +99,8 @@ static float *staging_take(struct hybrid_backend *hybrid, size_t n)
 
 enum { TRANSFERS_MAX = 2 }; // matrices transferred together
 
-// Transfers the inputs of an operation on backend `id` that have no current copy there. False: the step has failed.
+// Transfers the inputs of an operation on backend `id` that have no current copy there. False: the step has
+// failed.
 static bool transfer_matrices(struct hybrid_backend *hybrid, int id, const struct matrix *const *wanted,
                               int n)
 {

@@ -378,8 +378,8 @@ bool job_is_named(const struct job *job, struct text dataset, struct text job_id
 // The time of submission if known, else the time of the record.
 int64_t job_submitted_s(const struct job *job);
 // The default seed of a job: from its prompt and its custom_id, or its index, or its job_id, or its partition
-// and offset: the first that is given. Equal prompts of one file have different seeds; a line has the same one
-// in every dataset and topic.
+// and offset: the first that is given. Equal prompts of one file have different seeds; a line has the same
+// one in every dataset and topic.
 uint64_t job_default_seed(const struct job *job);
 uint64_t job_prompt_seed(const struct job *job); // from its prompt alone, 63 bits: that of --same-draws
 

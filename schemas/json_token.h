@@ -1,9 +1,10 @@
-// The tokens of JSON (RFC 8259): the one place that knows how strings, escapes and numbers are spelled. A reader
-// keeps a cursor and builds from its tokens what it needs: values (json_read.h), a tree with numbers as they are
-// written (engine/grammar/json_document.h), or the value of one member (consumer/command/input_ids.h).
+// The tokens of JSON (RFC 8259): the one place that knows how strings, escapes and numbers are spelled. A
+// reader keeps a cursor and builds from its tokens what it needs: values (json_read.h), a tree with numbers
+// as they are written (engine/grammar/json_document.h), or the value of one member
+// (consumer/command/input_ids.h).
 //
-// A function that returns false has set `cause`, and `at` is the byte it is about; a caller that has a fault of
-// its own sets the cause with json_fail. White space is passed by the caller. Thread: any.
+// A function that returns false has set `cause`, and `at` is the byte it is about; a caller that has a fault
+// of its own sets the cause with json_fail. White space is passed by the caller. Thread: any.
 #pragma once
 
 #include "schemas/text.h"
@@ -68,8 +69,8 @@ bool json_take_colon(struct json_cursor *cursor);
 bool json_take_key(struct json_cursor *cursor, struct text *key);
 // The bracket or brace that closes a container, where no comma follows a member.
 bool json_take_close(struct json_cursor *cursor, char close);
-// Passes over white space and a value. Its strings are checked and dropped; at most `depth_max` containers may
-// be open inside one another.
+// Passes over white space and a value. Its strings are checked and dropped; at most `depth_max` containers
+// may be open inside one another.
 bool json_skip_value(struct json_cursor *cursor, int depth_max);
 
 // Whether one of the eight bytes is a quote, a backslash, below 0x20 or above 0x7F: the usual bit tricks on

@@ -18,8 +18,8 @@ static enum status refuse_bytes(struct decoding *decoding, const char *name, con
                      "%s: expected text everywhere, got bytes (a msgpack bin) inside", name);
 }
 
-// The text of a part, NULL where it has none: {"type": "text", "text"} or {"type": "refusal", "refusal"}, as an
-// assistant's message may have.
+// The text of a part, NULL where it has none: {"type": "text", "text"} or {"type": "refusal", "refusal"}, as
+// an assistant's message may have.
 static const struct value *part_text(const struct value *part)
 {
     const struct value *type = value_get(part, "type");

@@ -1,6 +1,6 @@
 // The constraints on the answers, which all rows share, are compiled before anything is queued: one that is
-// refused would fail each row. Those of functions are compiled in the format of --tool-format, else in one that
-// writes arguments as JSON: what the model's own format refuses besides is known to the worker alone.
+// refused would fail each row. Those of functions are compiled in the format of --tool-format, else in one
+// that writes arguments as JSON: what the model's own format refuses besides is known to the worker alone.
 #include "batching/constraint.h"
 #include "consumer/command/annotate.h"
 

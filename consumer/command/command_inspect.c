@@ -169,7 +169,8 @@ enum status command_inspect(const struct settings *settings, struct error *error
     struct limits_plan plan = {0};
     struct type_count counts[TENSOR_TYPE_COUNT] = {{0}};
     enum status status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
-    // A model whose tokenizer is missing or not read is described; the error is the command's end nevertheless.
+    // A model whose tokenizer is missing or not read is described; the error is the command's end
+    // nevertheless.
     if (status == STATUS_OK || (runtime.model && !runtime.tokenizer)) {
         struct error memory_error = {0};
         plan_memory(runtime.model, &plan, &memory_error);

@@ -18,8 +18,8 @@ typedef enum status kafka_receive(void *context, const struct record *record, st
 
 enum kafka_end {
     KAFKA_END_STABLE,      // the last stable offset: the first transaction that is open now
-    KAFKA_END_LOG_BOUNDED, // the log end; waits up to KAFKA_OPEN_TRANSACTION_MS for transactions that are open now
-    KAFKA_END_LOG,         // the log end; waits for the transactions that are open now
+    KAFKA_END_LOG_BOUNDED, // the log end; waits for those that are open now, KAFKA_OPEN_TRANSACTION_MS at most
+    KAFKA_END_LOG,         // the log end; waits for those that are open now
 };
 
 // A producer's commit returns once the coordinator has decided it; the partitions get their markers, which

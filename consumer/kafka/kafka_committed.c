@@ -109,9 +109,9 @@ static enum status set_held(struct kafka_transport *kafka, const rd_kafka_topic_
 
 // While a transaction has pending offsets, of the previous owner of the partition or of a dead worker (whose
 // transaction the broker aborts after transaction.timeout.ms), librdkafka repeats the request, which is
-// answered by UNSTABLE_OFFSET_COMMIT, and reports only the timeout. If the coordinator answers another request
-// within the same time, the cause is such a transaction, perhaps of one partition of the list; else a slow
-// connection.
+// answered by UNSTABLE_OFFSET_COMMIT, and reports only the timeout. If the coordinator answers another
+// request within the same time, the cause is such a transaction, perhaps of one partition of the list; else a
+// slow connection.
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error)
 {

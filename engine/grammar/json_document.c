@@ -1,5 +1,5 @@
-// The tree is built from the tokens of schemas/json_token.h. A function that returns false has set the cursor's
-// cause or filled the error.
+// The tree is built from the tokens of schemas/json_token.h. A function that returns false has set the
+// cursor's cause or filled the error.
 #include "engine/grammar/json_document.h"
 
 #include "schemas/json_token.h"

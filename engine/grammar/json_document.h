@@ -26,8 +26,8 @@ struct json_document {
     uint32_t n_nodes;
 };
 
-// Bytes and depth are limited by `limits`. Errors are STATUS_REJECT and name the byte and the cause: bad UTF-8,
-// lone surrogates, anything behind the value. Of a key that occurs twice the last member counts.
+// Bytes and depth are limited by `limits`. Errors are STATUS_REJECT and name the byte and the cause: bad
+// UTF-8, lone surrogates, anything behind the value. Of a key that occurs twice the last member counts.
 enum status json_document_read(struct text input, const struct grammar_limits *limits, struct arena *arena,
                                struct json_document *document, struct error *error) WARN_UNUSED;
 
