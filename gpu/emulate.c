@@ -1,16 +1,20 @@
 #include "gpu/emulate.h"
 
 #include "engine/file/dequantize.h"
+#include "gpu/emulate_order.h"
+#include "gpu/emulate_run.h"
 #include "gpu/emulate_switch.h"
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 enum {
-    WARP = 32,
+    WARP = EMULATE_WARP,
+    NAMED_BARRIERS = 16,     // 0 is __syncthreads
     STACK_BYTES = 256 << 10, // an instrumented kernel without optimization takes a tenth
     // 81 pages from stack to stack, and each begins some lines further down: else all stacks of a block would
     // map to the same sets of the caches and of the TLB.
@@ -23,14 +27,10 @@ enum {
 // a kernel.
 #define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
-// Where threads meet. The last to arrive opens it for all by raising the generation.
-struct meeting {
-    unsigned n_arrived, generation;
-};
-
 struct warp {
-    struct meeting meeting;
-    size_t size; // of what each lane gives to the exchange under way
+    struct emulate_event meeting;
+    struct emulate_order order; // of __syncwarp
+    size_t size;                // of what each lane gives to the exchange under way
     _Alignas(16) unsigned char exchange[2][WARP][EMULATE_EXCHANGE_BYTES]; // by the generation's last bit
 };
 
@@ -43,10 +43,10 @@ struct asynchronous_copy {
 struct fiber {
     struct emulate_fiber seen; // first: kernels know no more
     struct emulate_switch state;
-    const struct meeting *awaited; // NULL: can run
+    const struct emulate_event *awaited; // NULL: can run
     unsigned awaited_generation;
     bool ended;
-    uint32_t n_barriers, n_warp_syncs;
+    uint32_t n_barriers, n_warp_syncs, n_fences;
     struct asynchronous_copy *copies; // not arrived, in order
     int n_copies, n_copies_room, n_groups;
 };
@@ -55,7 +55,12 @@ struct fiber {
 static struct emulated_run {
     struct fiber fibers[EMULATE_THREADS_MAX];
     struct warp warps[EMULATE_THREADS_MAX / WARP];
-    struct meeting block;
+    struct emulate_event block;
+    struct {
+        struct emulate_event event;
+        struct emulate_order order;
+        int n_threads;
+    } named[NAMED_BARRIERS];
     unsigned n_threads, n_ended, current;
     struct emulate_switch caller;
     struct {
@@ -70,6 +75,7 @@ static struct emulated_run {
         size_t size;
     } shared;
     void (*watcher)(const void *memory, size_t size, enum emulate_access access);
+    const struct emulate_asynchronous *asynchronous; // the access watched now; NULL: the thread's
 } run;
 
 void emulate_reverse(bool reverse)
@@ -83,6 +89,27 @@ UNCHECKED struct emulate_fiber *emulate_fiber_now(void)
     return &run.fibers[run.current].seen;
 }
 
+struct emulate_block emulate_block_now(void)
+{
+    assert(run.active);
+    return (struct emulate_block){.thread = run.current,
+                                  .n_threads = run.n_threads,
+                                  .n_barriers = run.fibers[run.current].n_barriers,
+                                  .shared = run.shared.bytes,
+                                  .shared_bytes = run.shared.size,
+                                  .reverse = run.reverse};
+}
+
+void emulate_shared_fence_async(void)
+{
+    run.fibers[run.current].n_fences++;
+}
+
+uint32_t emulate_fences_of(uint32_t thread)
+{
+    return run.fibers[thread].n_fences;
+}
+
 // --- Who touches what ---
 
 void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate_access access))
@@ -90,15 +117,28 @@ void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate
     run.watcher = watcher;
 }
 
-static void watch_access(const void *memory, size_t size, enum emulate_access access)
+void emulate_watch_access(const void *memory, size_t size, enum emulate_access access)
 {
     if (run.watcher)
         run.watcher(memory, size, access);
 }
 
+bool emulate_is_watched(void)
+{
+    return run.watcher;
+}
+
+void emulate_watch_asynchronous(const struct emulate_asynchronous *by, const void *memory, size_t size,
+                                enum emulate_access access)
+{
+    run.asynchronous = by;
+    emulate_watch_access(memory, size, access);
+    run.asynchronous = NULL;
+}
+
 void emulate_update(const void *memory, size_t size)
 {
-    watch_access(memory, size, EMULATE_UPDATES);
+    emulate_watch_access(memory, size, EMULATE_UPDATES);
 }
 
 static bool is_within(const void *memory, const void *begin, size_t size)
@@ -121,8 +161,20 @@ bool emulate_moment_of(const void *memory, struct emulate_moment *moment)
                                 .thread = run.current,
                                 .n_barriers = fiber->n_barriers,
                                 .n_warp_syncs = fiber->n_warp_syncs,
+                                .n_barriers_issued = fiber->n_barriers,
+                                .time = 1,
+                                .clock = emulate_order_now(run.current),
+                                .n_fences = fiber->n_fences,
                                 .shared = is_within(memory, run.shared.bytes, run.shared.size) ||
                                           is_within(memory, __data_start, (size_t)(_end - __data_start))};
+    if (moment->clock)
+        moment->time = moment->clock->times[run.current];
+    if (run.asynchronous) {
+        moment->thread = run.asynchronous->actor;
+        moment->n_barriers_issued = run.asynchronous->n_barriers;
+        moment->time = run.asynchronous->time;
+        moment->clock = run.asynchronous->clock;
+    }
     return true;
 }
 
@@ -133,20 +185,55 @@ UNCHECKED static bool can_run(const struct fiber *fiber)
     return !fiber->ended && (!fiber->awaited || fiber->awaited->generation != fiber->awaited_generation);
 }
 
+static void print_awaited(unsigned thread, const struct emulate_event *event)
+{
+    fprintf(stderr, "thread %u waits: ", thread);
+    if (event == &run.block)
+        fprintf(stderr, "__syncthreads, where %u of %u threads are\n", event->n_arrived, run.n_threads);
+    for (int id = 0; id < NAMED_BARRIERS; id++)
+        if (event == &run.named[id].event)
+            fprintf(stderr, "barrier_named %d, where %u of %d threads are\n", id, event->n_arrived,
+                    run.named[id].n_threads);
+    if (event == &run.warps[thread / WARP].meeting)
+        fprintf(stderr, "a warp operation, where %u of %d lanes are\n", event->n_arrived, WARP);
+    emulate_barriers_print(event);
+    emulate_wgmma_print(event);
+    emulate_registers_print(event);
+}
+
+// No thread can run: an asynchronous operation that one waits for is performed, copies first.
+static void perform_asynchronous(void)
+{
+    for (unsigned i = 0; i < run.n_threads; i++)
+        if (!run.fibers[i].ended && emulate_barriers_deliver(run.fibers[i].awaited))
+            return;
+    for (unsigned i = 0; i < run.n_threads; i++)
+        if (!run.fibers[i].ended && emulate_wgmma_perform(run.fibers[i].awaited))
+            return;
+    const struct emulate_event *printed = NULL;
+    for (unsigned i = 0; i < run.n_threads; i++)
+        if (!run.fibers[i].ended && run.fibers[i].awaited != printed) {
+            printed = run.fibers[i].awaited;
+            print_awaited(i, printed);
+        }
+    assert(false && "threads wait for others that ended or wait elsewhere");
+}
+
 // The next that can run, from the current one on and around; itself last.
 UNCHECKED static unsigned next_runnable(void)
 {
     unsigned index = run.current;
-    for (unsigned i = 0; i < run.n_threads; i++) {
-        if (run.reverse)
-            index = index > 0 ? index - 1 : run.n_threads - 1;
-        else
-            index = index + 1 < run.n_threads ? index + 1 : 0;
-        if (can_run(&run.fibers[index]))
-            return index;
+    for (;;) {
+        for (unsigned i = 0; i < run.n_threads; i++) {
+            if (run.reverse)
+                index = index > 0 ? index - 1 : run.n_threads - 1;
+            else
+                index = index + 1 < run.n_threads ? index + 1 : 0;
+            if (can_run(&run.fibers[index]))
+                return index;
+        }
+        perform_asynchronous();
     }
-    assert(false && "threads wait for others that ended or wait elsewhere");
-    return index;
 }
 
 UNCHECKED static void resume_fiber(struct emulate_switch *from, unsigned index)
@@ -157,18 +244,18 @@ UNCHECKED static void resume_fiber(struct emulate_switch *from, unsigned index)
         emulate_switch_to(from, &run.fibers[index].state);
 }
 
-UNCHECKED static void wait_for(const struct meeting *meeting)
+UNCHECKED void emulate_wait_for(const struct emulate_event *event)
 {
     struct fiber *fiber = &run.fibers[run.current];
-    fiber->awaited = meeting;
-    fiber->awaited_generation = meeting->generation;
+    fiber->awaited = event;
+    fiber->awaited_generation = event->generation;
     resume_fiber(&fiber->state, next_runnable());
 }
 
-UNCHECKED static void meet_threads(struct meeting *meeting, unsigned n)
+UNCHECKED static void meet_threads(struct emulate_event *meeting, unsigned n)
 {
     if (++meeting->n_arrived < n) {
-        wait_for(meeting);
+        emulate_wait_for(meeting);
         return;
     }
     meeting->n_arrived = 0;
@@ -181,9 +268,30 @@ void emulate_block_meet(void)
     run.fibers[run.current].n_barriers++;
 }
 
+void emulate_barrier_named(int id, int n_threads)
+{
+    assert(id > 0 && id < NAMED_BARRIERS && n_threads > 0 && n_threads % WARP == 0 &&
+           (unsigned)n_threads <= run.n_threads);
+    assert((run.named[id].event.n_arrived == 0 || run.named[id].n_threads == n_threads) &&
+           "threads name unlike numbers of threads at a barrier");
+    emulate_order_start();
+    unsigned thread = run.current;
+    run.named[id].n_threads = n_threads;
+    emulate_order_arrive(&run.named[id].order, thread);
+    if (run.named[id].event.n_arrived + 1 == (unsigned)n_threads)
+        emulate_order_complete(&run.named[id].order);
+    meet_threads(&run.named[id].event, (unsigned)n_threads);
+    emulate_order_leave(&run.named[id].order, thread);
+}
+
 void emulate_warp_meet(void)
 {
+    struct warp *warp = &run.warps[run.current / WARP];
+    emulate_order_arrive(&warp->order, run.current);
+    if (warp->meeting.n_arrived + 1 == WARP)
+        emulate_order_complete(&warp->order);
     (void)emulate_warp_exchange(NULL, 0);
+    emulate_order_leave(&warp->order, run.current);
     run.fibers[run.current].n_warp_syncs++;
 }
 
@@ -209,6 +317,7 @@ static void fiber_main(void *argument)
     struct fiber *fiber = argument;
     run.kernel.thread(run.kernel.context);
     assert(fiber->n_copies == 0 && "a thread ended before its copies arrived");
+    emulate_wgmma_thread_ends(run.current);
     fiber->ended = true;
     if (++run.n_ended == run.n_threads)
         emulate_switch_last(&run.caller);
@@ -225,17 +334,24 @@ static void run_block(struct emulate_shape grid, struct emulate_shape block, uns
         fiber->awaited = NULL;
         fiber->ended = false;
         fiber->n_groups = 0;
-        fiber->n_barriers = fiber->n_warp_syncs = 0;
+        fiber->n_barriers = fiber->n_warp_syncs = fiber->n_fences = 0;
         emulate_switch_prepare(&fiber->state,
                                run.stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES,
                                STACK_BYTES - i % STACK_SHIFTS * STACK_SHIFT_BYTES, fiber_main, fiber);
     }
     for (unsigned warp = 0; warp < run.n_threads / WARP; warp++)
-        run.warps[warp].meeting = (struct meeting){0};
-    run.block = (struct meeting){0};
+        run.warps[warp].meeting = (struct emulate_event){0},
+        run.warps[warp].order = (struct emulate_order){0};
+    run.block = (struct emulate_event){0};
+    memset(run.named, 0, sizeof run.named);
     run.n_ended = 0;
     run.block_number++;
+    emulate_order_begin();
+    emulate_barriers_begin();
+    emulate_wgmma_begin(run.n_threads);
+    emulate_registers_begin(run.n_threads);
     resume_fiber(&run.caller, run.reverse ? run.n_threads - 1 : 0);
+    emulate_barriers_end();
 }
 
 // Pages are touched when they are used; the guards never.
@@ -301,7 +417,7 @@ void emulate_copy(void *shared, const void *global, bool valid)
     }
     fiber->copies[fiber->n_copies++] =
         (struct asynchronous_copy){shared, valid ? global : NULL, fiber->n_groups};
-    watch_access(shared, 16, EMULATE_STORES);
+    emulate_watch_access(shared, 16, EMULATE_STORES);
 }
 
 void emulate_copies_commit(void)
@@ -315,9 +431,9 @@ void emulate_copies_wait(int n_left)
     int n = 0;
     for (; n < fiber->n_copies && fiber->copies[n].group < fiber->n_groups - n_left; n++) {
         static const unsigned char zeros[16];
-        watch_access(fiber->copies[n].to, 16, EMULATE_STORES);
+        emulate_watch_access(fiber->copies[n].to, 16, EMULATE_STORES);
         if (fiber->copies[n].from)
-            watch_access(fiber->copies[n].from, 16, EMULATE_LOADS);
+            emulate_watch_access(fiber->copies[n].from, 16, EMULATE_LOADS);
         memcpy(fiber->copies[n].to, fiber->copies[n].from ? fiber->copies[n].from : zeros, 16);
     }
     memmove(fiber->copies, fiber->copies + n, (size_t)(fiber->n_copies - n) * sizeof *fiber->copies);

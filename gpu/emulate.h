@@ -1,7 +1,7 @@
 // Runs a kernel on the CPU, for tests: blocks one after another, the threads of a block as fibers that switch
-// only at barriers and warp operations. It detects accesses out of bounds (with the address sanitizer),
-// divergent barriers (an assert), missing barriers (threads run in forward or reverse order, with equal
-// results required) and asynchronous copies without a wait.
+// only at barriers, warp operations and waits. It detects accesses out of bounds (with the address
+// sanitizer), divergent barriers and deadlocks (an assert), missing barriers (threads run in forward or
+// reverse order, with equal results required) and asynchronous copies and products without a wait.
 //
 // Thread: one at a time, the one that runs the emulated stream.
 #pragma once
@@ -15,6 +15,7 @@ enum {
     EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation: mma's 12 items
     EMULATE_SHARED_BYTES_MAX = 227 << 10, // of a block, as of compute capability 9.0
     EMULATE_COPIES_MAX = 4096,            // outstanding asynchronous copies of a thread
+    EMULATE_BARRIERS_MAX = 256,           // mbarriers of a block
 };
 
 struct emulate_shape {
@@ -25,6 +26,7 @@ struct emulate_shape {
 struct emulate_fiber {
     struct emulate_shape thread, block, block_shape, grid_shape;
     unsigned char *shared;
+    bool waited; // for the launches before: launch_wait
 };
 
 #ifdef __cplusplus
@@ -35,19 +37,25 @@ extern "C" {
 // has exactly the requested size; its initial bytes are 0xFF.
 void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes,
                  void (*thread)(void *context), void *context);
-// Runs threads from last to first: a missing barrier changes results in one of the two orders.
+// Runs threads from last to first, and bulk copies at once, not at the wait: a missing barrier changes
+// results in one of the two orders.
 void emulate_reverse(bool reverse);
 
 // For gpu/emulate_races.c: the thread that accesses device memory now. False: no kernel is running, or the
 // memory is local to the thread.
 struct emulate_moment {
-    uint32_t launch, block, thread;    // launch is counted from 1
+    uint32_t launch, block, thread;    // launch is counted from 1; thread: an actor (gpu/emulate_order.h)
     uint32_t n_barriers, n_warp_syncs; // passed by the thread
+    uint32_t n_barriers_issued;        // n_barriers when it was issued, for an asynchronous access
+    uint32_t time;                     // of the actor
+    const struct emulate_clock *clock; // NULL: none is kept
+    uint32_t n_fences;                 // shared_fence_async() of the thread
     bool shared;                       // shared memory of the block
 };
 
 bool emulate_moment_of(const void *memory, struct emulate_moment *moment);
 // Callback for accesses by copies and atomics, which are not instrumented.
+uint32_t emulate_fences_of(uint32_t thread); // n_fences now
 void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate_access access));
 
 // The rest is for kernels (gpu/kernel_emulated.h).
@@ -55,6 +63,7 @@ void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate
 struct emulate_fiber *emulate_fiber_now(void);
 void emulate_block_meet(void);
 void emulate_warp_meet(void);
+void emulate_barrier_named(int id, int n_threads);
 void emulate_update(const void *memory, size_t size); // before an atomic operation
 // All lanes of the warp write `size` bytes and read all lanes' [32][EMULATE_EXCHANGE_BYTES], valid until the
 // second next exchange.
@@ -71,6 +80,25 @@ uint16_t emulate_bfloat(float value);
 // d += a b as a tensor core of the given compute capability adds (gpu/emulate_mma.c).
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat);
 void emulate_capability(int capability); // 80 or 90; 90 from the start
+int emulate_capability_now(void);
+// d += a b of a warp: a of its lanes, b [n_rows][16], sums of its lanes [n_rows / 2] as of n_rows / 8 mma.
+void emulate_mma_rows(float *const sums[32], const uint32_t a[32][4], const uint16_t *b, int n_rows,
+                      bool bfloat);
+
+// mbarriers and bulk copies (gpu/emulate_barriers.c), wgmma (gpu/emulate_wgmma.c).
+void emulate_barrier_init(uint64_t *word, uint32_t n_arrivals);
+void emulate_barrier_init_fence(void);
+void emulate_barrier_expect(uint64_t *word, uint32_t n_bytes);
+void emulate_barrier_arrive(uint64_t *word);
+void emulate_barrier_wait(uint64_t *word, uint32_t parity);
+void emulate_copy_bulk(void *shared, const void *global, uint32_t n_bytes, uint64_t *word);
+void emulate_shared_fence_async(void);
+void emulate_registers(unsigned n, bool raise); // setmaxnreg (gpu/emulate_registers.c)
+uint64_t emulate_wgmma_rows(const void *shared);
+void emulate_wgmma_fence(void);
+void emulate_wgmma(float *d, const uint32_t a[4], uint64_t rows, int n_rows, bool bfloat);
+void emulate_wgmma_commit(void);
+void emulate_wgmma_wait(int n_left);
 
 #ifdef __cplusplus
 }

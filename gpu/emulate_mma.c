@@ -24,6 +24,11 @@ void emulate_capability(int capability)
     capability_now = capability;
 }
 
+int emulate_capability_now(void)
+{
+    return capability_now;
+}
+
 static struct mma_item decode_item(uint16_t bits, int fraction_bits)
 {
     int exponent_bits = 15 - fraction_bits, bias = (1 << (exponent_bits - 1)) - 1;
@@ -110,6 +115,15 @@ static float fused_sum(const struct mma_item *x, const struct mma_item *y, int n
     return truncate_sum(sum, largest - kept_bits);
 }
 
+// d + x y, 16 items each.
+static float product_sum(float d, const struct mma_item *x, const struct mma_item *y, int fraction_bits)
+{
+    if (capability_now >= 90)
+        return fused_sum(x, y, 16, fraction_bits, d, 25);
+    d = fused_sum(x, y, 8, fraction_bits, d, 24);
+    return fused_sum(x + 8, y + 8, 8, fraction_bits, d, 24);
+}
+
 // Fragments: gpu/kernel_cuda.h. Items 2 i and 2 i + 1 of a lane are its register i: a[0..3], then b[0..1].
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat)
 {
@@ -127,11 +141,28 @@ void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bflo
             x[k] = rows[t][item + i / 2 * 2];
             y[k] = columns[i % 2 * 4 + t][8 + k / 8 * 2 + k % 2];
         }
-        if (capability_now >= 90) {
-            d[i] = fused_sum(x, y, 16, fraction_bits, d[i], 25);
-        } else {
-            d[i] = fused_sum(x, y, 8, fraction_bits, d[i], 24);
-            d[i] = fused_sum(x + 8, y + 8, 8, fraction_bits, d[i], 24);
-        }
+        d[i] = product_sum(d[i], x, y, fraction_bits);
+    }
+}
+
+void emulate_mma_rows(float *const sums[32], const uint32_t a[32][4], const uint16_t *b, int n_rows,
+                      bool bfloat)
+{
+    int fraction_bits = bfloat ? BFLOAT_FRACTION : HALF_FRACTION;
+    struct mma_item rows[16][PRODUCTS_MAX], columns[8][PRODUCTS_MAX];
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 8; i++) // a[0]: row g, k 2t; a[1]: row g + 8; a[2], a[3]: the same, k + 8
+            rows[lane / 4 + i / 2 % 2 * 8][lane % 4 * 2 + i / 4 * 8 + i % 2] =
+                decode_item((uint16_t)(a[lane][i / 2] >> 16 * (i % 2)), fraction_bits);
+    for (int first = 0; first < n_rows; first += 8) {
+        for (int i = 0; i < 8 * PRODUCTS_MAX; i++)
+            columns[i / PRODUCTS_MAX][i % PRODUCTS_MAX] =
+                decode_item(b[first * PRODUCTS_MAX + i], fraction_bits);
+        for (int lane = 0; lane < 32; lane++)
+            for (int i = 0; i < 4; i++) {
+                float *sum = &sums[lane][first / 2 + i];
+                *sum = product_sum(*sum, rows[lane / 4 + i / 2 * 8], columns[lane % 4 * 2 + i % 2],
+                                   fraction_bits);
+            }
     }
 }

@@ -1,6 +1,6 @@
 #include "gpu/emulate_races.h"
 
-#include "gpu/emulate.h"
+#include "gpu/emulate_order.h"
 
 #include <assert.h>
 #include <stdint.h>
@@ -9,11 +9,17 @@
 // When a byte was touched, and by whom.
 struct touch {
     uint32_t launch; // 0: never
-    uint32_t block, n_barriers, n_warp_syncs;
-    uint16_t thread;
+    uint32_t block, n_barriers, n_warp_syncs, time;
+    union {
+        uint32_t n_fences;   // of a store
+        uint32_t other_time; // of loads
+    };
+    uint16_t thread, other; // actors (gpu/emulate_order.h); where clocks are kept, two of several loads'
     uint8_t access;
     uint8_t crowd; // loads: 0 one thread's, 1 one warp's, 2 several warps'
 };
+
+enum { NO_OTHER = UINT16_MAX };
 
 struct byte_touches {
     struct touch store, loads;
@@ -76,13 +82,26 @@ static struct byte_touches *touches_of(uintptr_t address)
 
 enum { WARP = 32 };
 
-static bool is_race(const struct touch *before, const struct touch *now, bool shared)
+// Where clocks are kept: whether an actor's access happened before. __syncwarp counts by itself before that.
+static bool is_ordered(const struct touch *before, unsigned actor, uint32_t time, const struct touch *now,
+                       const struct emulate_clock *clock)
+{
+    return clock->times[actor] >= time ||
+           (time <= 1 && actor < EMULATE_THREADS_MAX && actor / WARP == now->thread / WARP &&
+            before->n_warp_syncs < now->n_warp_syncs);
+}
+
+static bool is_race(const struct touch *before, const struct touch *now, const struct emulate_moment *moment)
 {
     if (before->launch != now->launch ||
         (before->access == EMULATE_UPDATES && now->access == EMULATE_UPDATES))
         return false;
     if (before->block != now->block)
-        return !shared; // else a later block's memory at the same place
+        return !moment->shared; // else a later block's memory at the same place
+    if (moment->clock && before->n_barriers >= moment->n_barriers_issued)
+        return !is_ordered(before, before->thread, before->time, now, moment->clock) ||
+               (before->other != NO_OTHER &&
+                !is_ordered(before, before->other, before->other_time, now, moment->clock));
     if ((before->thread == now->thread && before->crowd == 0) || before->n_barriers != now->n_barriers)
         return false;
     bool one_warp = before->crowd < 2 && before->thread / WARP == now->thread / WARP;
@@ -97,11 +116,31 @@ static void report_race(const struct touch *before, const struct touch *now, uin
     receive_race(&race);
 }
 
+// Keeps the first load that did not happen before a later one, and the last of the others.
+static void add_load_by_clock(struct touch *loads, const struct touch *now, const struct emulate_clock *clock)
+{
+    bool has_other = loads->other != NO_OTHER && loads->other != now->thread &&
+                     !is_ordered(loads, loads->other, loads->other_time, now, clock);
+    struct touch before = *loads;
+    if (before.thread == now->thread || is_ordered(&before, before.thread, before.time, now, clock)) {
+        *loads = *now;
+        loads->other = has_other ? before.other : (uint16_t)NO_OTHER;
+        loads->other_time = before.other_time;
+    } else {
+        loads->other = now->thread;
+        loads->other_time = now->time;
+    }
+}
+
 // A store follows all loads that are kept. A load that adds to them makes a crowd.
-static void add_load(struct touch *loads, const struct touch *now)
+static void add_load(struct touch *loads, const struct touch *now, const struct emulate_moment *moment)
 {
     bool together =
         loads->launch == now->launch && loads->block == now->block && loads->n_barriers == now->n_barriers;
+    if (together && moment->clock) {
+        add_load_by_clock(loads, now, moment->clock);
+        return;
+    }
     bool one_warp = loads->thread / WARP == now->thread / WARP && loads->crowd < 2;
     if (!together || (one_warp && loads->n_warp_syncs < now->n_warp_syncs)) {
         *loads = *now;
@@ -113,6 +152,15 @@ static void add_load(struct touch *loads, const struct touch *now)
         loads->n_warp_syncs = now->n_warp_syncs;
 }
 
+// A thread's ordinary store that wgmma loads, and no shared_fence_async() of the thread since.
+static bool is_unfenced(const struct touch *before, const struct touch *now,
+                        const struct emulate_moment *moment)
+{
+    return now->thread >= EMULATE_ACTOR_WGMMA && before->thread < EMULATE_THREADS_MAX &&
+           before->launch == now->launch && before->block == now->block &&
+           before->n_fences == emulate_fences_of(before->thread) && moment->shared;
+}
+
 static void note_access(const void *memory, size_t size, enum emulate_access access)
 {
     struct emulate_moment moment;
@@ -122,22 +170,25 @@ static void note_access(const void *memory, size_t size, enum emulate_access acc
                         .block = moment.block,
                         .n_barriers = moment.n_barriers,
                         .n_warp_syncs = moment.n_warp_syncs,
+                        .n_fences = moment.n_fences,
+                        .time = moment.time,
                         .thread = (uint16_t)moment.thread,
+                        .other = NO_OTHER,
                         .access = (uint8_t)access};
     bool is_reported = false;
     for (uintptr_t at = (uintptr_t)memory; at < (uintptr_t)memory + size; at++) {
         struct byte_touches *touches = touches_of(at);
-        bool race = is_race(&touches->store, &now, moment.shared);
+        bool race = is_race(&touches->store, &now, &moment) || is_unfenced(&touches->store, &now, &moment);
         const struct touch *before = &touches->store;
         if (!race && access != EMULATE_LOADS) {
-            race = is_race(&touches->loads, &now, moment.shared);
+            race = is_race(&touches->loads, &now, &moment);
             before = &touches->loads;
         }
         if (race && !is_reported)
             report_race(before, &now, at);
         is_reported |= race;
         if (access == EMULATE_LOADS)
-            add_load(&touches->loads, &now);
+            add_load(&touches->loads, &now, &moment);
         else
             touches->store = now;
     }

@@ -7,12 +7,21 @@
 //                        and mma exchange registers and do not order memory (CUDA programming guide, warp
 //                        shuffle functions)
 //   blocks of a launch   are not ordered
+//   warps of a block     are ordered by barrier_named too, if they meet there
+//   mbarriers            order accesses before an arrival before accesses after a wait for its phase
+//                        (emulate_order.h)
 //   atomics              do not race with each other
 //   copies               (copy_async_16) store at any time between the call and the wait
+//   bulk copies          store at any time until their phase completes; a wait for the phase is ordered after
+//   wgmma                loads at any time from when its four warps issue it until a warp waits for it, which
+//                        is ordered after the loads of all four. What it loads is stored by bulk copies, or
+//                        before a shared_fence_async() of the storing thread (that the fence precedes the
+//                        barrier is not checked)
 //
 // For each byte the last store and the last loads are recorded; of several loads since a barrier only whether
 // they were by one thread, one warp or more, so a report names one of them. A race that an atomic hides from
-// a later load is missed.
+// a later load is missed. In blocks with mbarriers, named barriers or wgmma two loads are recorded, the first
+// and the last that are not ordered: a store that races only with a third is missed.
 //
 // Thread: one at a time, as gpu/emulate.h.
 #pragma once

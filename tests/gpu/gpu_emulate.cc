@@ -12,9 +12,13 @@ extern "C" {
 #include <cmocka.h>
 }
 #include <math.h>
+#include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const char *fault; // of the last launch
 
@@ -241,6 +245,381 @@ static void a_copy_arrives_when_it_is_waited_for(void **)
     }
 }
 
+// What a kernel of wgmma, bulk copies and mbarriers does wrong.
+enum misuse {
+    NO_MISUSE,
+    NO_WAIT_FOR_COPY,
+    NO_WAIT_FOR_PRODUCT,
+    STORES_BEFORE_WAIT,
+    FREES_BEFORE_WAIT,
+    COPIES_WITHOUT_WAIT,
+    NOBODY_COPIES,
+    NOBODY_FREES,
+    NO_COMMIT,
+    NO_FENCE,
+    ONE_WARP_LESS,
+    ONE_LANE_LESS,
+    UNLIKE_ROWS,
+    SECOND_WARP_FIRST,
+    TOUCHES_SUMS,
+    COPIES_8_BYTES,
+    COPIES_FROM_8_BYTES_ON,
+    ROWS_NOT_ALIGNED,
+    ARRIVES_TWICE,
+    NO_INIT,
+    NO_INIT_FENCE,
+    BAD_PARITY,
+    EXPECTS_LESS,
+};
+
+enum { STEPS = 5, STAGES = 2, CONSUMERS = 128 };
+
+// d[n_rows / 2][128 threads] of 64 x 64 steps: a [steps][4][128][4], b [steps][n_rows][64] swizzled. Warp 4
+// copies b's rows to the stages. Consumers are a warpgroup.
+template <int n_rows, bool bfloat>
+static __global__ void multiply_in_stages(enum misuse misuse, const uint32_t *a, const uint16_t *b, float *d)
+{
+    __shared__ uint64_t full[STAGES], empty[STAGES];
+    constexpr uint32_t stage_bytes = n_rows * 128;
+    unsigned char *stages = dynamic_shared();
+    stages += -(uintptr_t)stages & 1023;
+    int thread = (int)threadIdx.x;
+    if (misuse == SECOND_WARP_FIRST)
+        thread = (thread + CONSUMERS) % (CONSUMERS + 32);
+    if (thread == 0 && misuse != NO_INIT) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(&full[i], 1);
+            barrier_init(&empty[i], 4);
+        }
+        if (misuse != NO_INIT_FENCE)
+            barrier_init_fence();
+    }
+    __syncthreads();
+    if (thread >= CONSUMERS) {
+        if (thread % 32 > 0 || misuse == NOBODY_COPIES)
+            return;
+        for (int i = 0; i < STEPS; i++) {
+            uint64_t *to = &full[i % STAGES];
+            unsigned char *stage = stages + i % STAGES * stage_bytes;
+            if (i >= STAGES && misuse != COPIES_WITHOUT_WAIT)
+                barrier_wait(&empty[i % STAGES], misuse == BAD_PARITY ? 2 : (i / STAGES - 1) % 2);
+            const unsigned char *from = (const unsigned char *)b + (size_t)i * stage_bytes;
+            barrier_expect_bytes(to, misuse == EXPECTS_LESS ? stage_bytes - 16 : stage_bytes);
+            if (misuse == COPIES_8_BYTES)
+                copy_bulk(stage, from, 8, to);
+            if (misuse == COPIES_FROM_8_BYTES_ON)
+                copy_bulk(stage, from + 8, 16, to);
+            copy_bulk(stage, from, stage_bytes / 2, to);
+            copy_bulk(stage + stage_bytes / 2, from + stage_bytes / 2, stage_bytes / 2, to);
+        }
+        return;
+    }
+    float sums[n_rows / 2] = {}, early = 0;
+    for (int i = 0; i < STEPS; i++) {
+        unsigned char *stage = stages + i % STAGES * stage_bytes;
+        if (misuse != NO_WAIT_FOR_COPY)
+            barrier_wait(&full[i % STAGES], i / STAGES % 2);
+        if (misuse != NO_FENCE)
+            wgmma_fence();
+        uint64_t rows = wgmma_rows(stage + (misuse == ROWS_NOT_ALIGNED ? 128 : 0));
+        if (misuse == UNLIKE_ROWS && thread >= 96)
+            rows += 2;
+        for (int step = 0; step < 4; step++) {
+            if ((misuse == ONE_WARP_LESS && thread >= 96) || (misuse == ONE_LANE_LESS && thread == 5))
+                continue;
+            wgmma<n_rows, bfloat>(sums, a + ((i * 4 + step) * CONSUMERS + thread) * 4, rows + 2 * step);
+        }
+        if (misuse != NO_COMMIT)
+            wgmma_commit();
+        if (misuse == FREES_BEFORE_WAIT && thread % 32 == 0)
+            barrier_arrive(&empty[i % STAGES]);
+        if (misuse == STORES_BEFORE_WAIT)
+            stage[thread] = 0;
+        if (misuse == TOUCHES_SUMS)
+            sums[0] = 0;
+        if (misuse != NO_WAIT_FOR_PRODUCT || i == STEPS - 1)
+            wgmma_wait<0>();
+        else
+            wgmma_wait<1>();
+        wgmma_hold(sums);
+        if (misuse == NO_WAIT_FOR_PRODUCT && i == 0)
+            early = sums[0];
+        if (misuse != FREES_BEFORE_WAIT && misuse != NOBODY_FREES && thread % 32 == 0)
+            barrier_arrive(&empty[i % STAGES]);
+        if (misuse == ARRIVES_TWICE && thread < 64)
+            barrier_arrive(&full[(i + 1) % STAGES]);
+    }
+    for (int i = 0; i < n_rows / 2; i++)
+        d[i * CONSUMERS + thread] = sums[i] + early;
+}
+
+// The same by mma, from b [steps][n_rows][64] as it is.
+template <int n_rows, bool bfloat>
+static __global__ void multiply_by_fragments(const uint32_t *a, const uint16_t *b, float *d)
+{
+    int thread = (int)threadIdx.x, lane = thread % 32;
+    for (int n = 0; n < n_rows / 8; n++) {
+        float sums[4] = {};
+        for (int step = 0; step < STEPS * 4; step++) {
+            const uint16_t *row =
+                b + (step / 4 * n_rows + n * 8 + lane / 4) * 64 + step % 4 * 16 + lane % 4 * 2;
+            uint32_t fragment[2];
+            memcpy(&fragment[0], row, 4);
+            memcpy(&fragment[1], row + 8, 4);
+            const uint32_t *rows = a + (step * CONSUMERS + thread) * 4;
+            bfloat ? mma_bfloat(sums, rows, fragment) : mma_half(sums, rows, fragment);
+        }
+        for (int i = 0; i < 4; i++)
+            d[(n * 4 + i) * CONSUMERS + thread] = sums[i];
+    }
+}
+
+template <int n_rows, bool bfloat> struct wgmma_data {
+    alignas(16) uint16_t b[STEPS * n_rows * 64], swizzled[STEPS * n_rows * 64];
+    uint32_t a[STEPS * 4 * CONSUMERS * 4];
+    float d[n_rows / 2 * CONSUMERS], expected[n_rows / 2 * CONSUMERS];
+
+    static uint16_t random_item()
+    {
+        return bfloat ? emulate_bfloat(random_float(&seed)) : emulate_half((double)random_float(&seed));
+    }
+
+    wgmma_data()
+    {
+        for (uint32_t &items : a)
+            items = (uint32_t)random_item() << 16 | random_item();
+        for (int row = 0; row < STEPS * n_rows; row++)
+            for (int i = 0; i < 64; i++) {
+                b[row * 64 + i] = random_item();
+                swizzled[row * 64 + (i / 8 ^ row % 8) * 8 + i % 8] = b[row * 64 + i];
+            }
+        launch<multiply_by_fragments<n_rows, bfloat>>({1, 1, 1, CONSUMERS, 0}, NULL, a, b, expected);
+    }
+
+    bool multiply(enum misuse misuse, bool reverse)
+    {
+        memset(d, 0xFF, sizeof d);
+        emulate_reverse(reverse);
+        launch<multiply_in_stages<n_rows, bfloat>>({1, 1, 1, CONSUMERS + 32, STAGES * n_rows * 128 + 1024},
+                                                   NULL, misuse, a, swizzled, d);
+        emulate_reverse(false);
+        return memcmp(d, expected, sizeof d) == 0;
+    }
+};
+
+template <int n_rows, bool bfloat> static void compare_wgmma()
+{
+    wgmma_data<n_rows, bfloat> *data = new wgmma_data<n_rows, bfloat>;
+    assert_true(data->multiply(NO_MISUSE, false));
+    assert_true(data->multiply(NO_MISUSE, true));
+    delete data;
+}
+
+static void wgmma_in_stages_is_mma_in_either_order(void **)
+{
+    compare_wgmma<8, false>();
+    compare_wgmma<8, true>();
+    compare_wgmma<16, false>();
+    compare_wgmma<16, true>();
+    compare_wgmma<32, false>();
+    compare_wgmma<32, true>();
+    compare_wgmma<64, false>();
+    compare_wgmma<64, true>();
+    compare_wgmma<96, false>();
+    compare_wgmma<96, true>();
+    compare_wgmma<128, false>();
+    compare_wgmma<128, true>();
+    compare_wgmma<192, false>();
+    compare_wgmma<192, true>();
+    compare_wgmma<256, false>();
+    compare_wgmma<256, true>();
+}
+
+// Products with 8 of 16 rows each, of which one is waited for, beside the product with all.
+static __global__ void multiply_halves(const uint32_t *a, const uint16_t *b, float *halves, float *whole)
+{
+    unsigned char *tile = dynamic_shared();
+    tile += -(uintptr_t)tile & 1023;
+    int thread = (int)threadIdx.x;
+    for (int i = thread; i < 16 * 64; i += (int)blockDim.x)
+        ((uint16_t *)tile)[i] = b[i];
+    shared_fence_async();
+    __syncthreads();
+    float sums[2][4] = {}, all[8] = {};
+    uint64_t rows = wgmma_rows(tile);
+    wgmma_fence();
+    for (int half = 0; half < 2; half++) {
+        wgmma<8, false>(sums[half], a + thread * 4, rows + 64 * half);
+        wgmma<8, false>(sums[half], a + (256 + thread) * 4, rows + 64 * half + 2);
+        wgmma_commit();
+    }
+    wgmma_wait<1>();
+    for (int i = 0; i < 4; i++)
+        halves[i * 256 + thread] = sums[0][i] + (isnan(sums[1][i]) ? 0.0f : 1.0f);
+    wgmma_wait<0>();
+    for (int i = 0; i < 4; i++)
+        halves[(4 + i) * 256 + thread] = sums[1][i];
+    wgmma_fence();
+    wgmma<16, false>(all, a + thread * 4, wgmma_rows(tile + 1024) - 64);
+    wgmma<16, false>(all, a + (256 + thread) * 4, rows + 2);
+    wgmma_commit();
+    wgmma_wait<0>();
+    for (int i = 0; i < 8; i++)
+        whole[i * 256 + thread] = all[i];
+}
+
+static void wgmma_of_one_group_are_waited_for_while_others_are_in_flight(void **)
+{
+    static float halves[8 * 256], whole[8 * 256];
+    wgmma_data<16, false> *data = new wgmma_data<16, false>;
+    for (int reverse = 0; reverse < 2; reverse++) {
+        emulate_reverse(reverse != 0);
+        launch<multiply_halves>({1, 1, 1, 256, 3072}, NULL, data->a, data->b, halves, whole);
+        emulate_reverse(false);
+        assert_memory_equal(halves, whole, sizeof halves);
+    }
+    delete data;
+}
+
+// What a child process prints before it aborts; if it does not, whether `run` was right.
+static void outcome_of_child(bool (*run)(void *context), void *context, char *text, size_t size)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        signal(SIGABRT, SIG_DFL);
+        dprintf(STDERR_FILENO, run(context) ? "right" : "wrong");
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t n = 0;
+    ssize_t n_read;
+    while ((n_read = read(ends[0], text + n, size - 1 - n)) > 0)
+        n += (size_t)n_read;
+    text[n] = '\0';
+    close(ends[0]);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+}
+
+struct tried_misuse {
+    wgmma_data<64, false> *data;
+    enum misuse misuse;
+    bool reverse;
+};
+
+static bool multiply_with_misuse(void *context)
+{
+    struct tried_misuse *tried = (struct tried_misuse *)context;
+    return tried->data->multiply(tried->misuse, tried->reverse);
+}
+
+static void misuses_of_wgmma_are_found(void **)
+{
+    static const struct {
+        enum misuse misuse;
+        const char *found[2]; // in forward and reverse order
+    } tried[] = {
+        {NO_MISUSE, {"right", "right"}},
+        {NO_WAIT_FOR_COPY, {"more arrivals in a phase", NULL}},
+        {NO_WAIT_FOR_PRODUCT, {"wrong", "wrong"}},
+        {STORES_BEFORE_WAIT, {"wrong", "wrong"}},
+        {FREES_BEFORE_WAIT, {NULL, "wrong"}},
+        {COPIES_WITHOUT_WAIT, {"more arrivals in a phase", "completed and was missed"}},
+        {NOBODY_COPIES, {"phase 0 lacks 1 of 1 arrivals", "phase 0 lacks 1 of 1 arrivals"}},
+        {NOBODY_FREES, {"phase 0 lacks 4 of 4 arrivals", "phase 0 lacks 4 of 4 arrivals"}},
+        {NO_COMMIT, {"committed and waited for", "committed and waited for"}},
+        {NO_FENCE, {"no wgmma_fence", "no wgmma_fence"}},
+        {ONE_WARP_LESS, {"96 of 128 threads issued", "96 of 128 threads issued"}},
+        {ONE_LANE_LESS, {"unlike operations", "unlike operations"}},
+        {UNLIKE_ROWS, {"issue unlike wgmma", "issue unlike wgmma"}},
+        {SECOND_WARP_FIRST, {"less than a warpgroup", "less than a warpgroup"}},
+        {TOUCHES_SUMS, {"an accumulator is stored to", "an accumulator is stored to"}},
+        {COPIES_8_BYTES, {"not aligned to 16 bytes", "not aligned to 16 bytes"}},
+        {COPIES_FROM_8_BYTES_ON, {"not aligned to 16 bytes", "not aligned to 16 bytes"}},
+        {ROWS_NOT_ALIGNED, {"not aligned to 1024 bytes", "not aligned to 1024 bytes"}},
+        {ARRIVES_TWICE, {"more arrivals in a phase", "completed and was missed"}},
+        {NO_INIT, {"not initialized", "not initialized"}},
+        {NO_INIT_FENCE, {"not visible", "not visible"}},
+        {BAD_PARITY, {"parity is 0 or 1", "parity is 0 or 1"}},
+        {EXPECTS_LESS, {"and -16 bytes", "and -16 bytes"}},
+    };
+    wgmma_data<64, false> *data = new wgmma_data<64, false>;
+    for (const auto &of : tried)
+        for (int reverse = 0; reverse < 2; reverse++) {
+            char text[4096];
+            struct tried_misuse misused = {data, of.misuse, reverse != 0};
+            outcome_of_child(multiply_with_misuse, &misused, text, sizeof text);
+            if (of.found[reverse] && !strstr(text, of.found[reverse]))
+                fail_msg("misuse %d, reverse %d: expected %s, got %s", of.misuse, reverse, of.found[reverse],
+                         text);
+        }
+    delete data;
+}
+
+// Four warpgroups of consumers, and one of producers that gives them its registers: of 640 threads each has 96
+// at the start, so that 9,216 are given and 8,192 or 12,288 are asked for.
+template <int n_registers> static __global__ void share_registers(void)
+{
+    if (threadIdx.x >= 512)
+        registers_lower<24>();
+    else
+        registers_raise<n_registers>();
+}
+
+static bool share_enough_registers(void *)
+{
+    launch<share_registers<112>>({1, 1, 1, 640, 0}, NULL);
+    return true;
+}
+
+static bool share_too_many_registers(void *)
+{
+    launch<share_registers<120>>({1, 1, 1, 640, 0}, NULL);
+    return true;
+}
+
+static void registers_that_a_block_does_not_have_are_waited_for(void **)
+{
+    char text[4096];
+    outcome_of_child(share_enough_registers, NULL, text, sizeof text);
+    assert_string_equal(text, "right");
+    outcome_of_child(share_too_many_registers, NULL, text, sizeof text);
+    assert_non_null(strstr(text, "are free in the block"));
+}
+
+// Warps 1 and 2 pass items in turn; warp 0 has exited.
+static __global__ void pass_items(int *out)
+{
+    __shared__ int items[32];
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    if (warp == 0)
+        return;
+    for (int i = 0; i < 3; i++) {
+        if (warp == 1)
+            items[lane] = lane + i;
+        barrier_named(1, 64);
+        if (warp == 2)
+            out[i * 32 + lane] = items[31 - lane];
+        barrier_named(2, 64);
+    }
+}
+
+static void named_barriers_are_for_some_warps(void **)
+{
+    for (int reverse = 0; reverse < 2; reverse++) {
+        int out[3 * 32];
+        emulate_reverse(reverse != 0);
+        launch<pass_items>({1, 1, 1, 96, 0}, NULL, out);
+        emulate_reverse(false);
+        for (int i = 0; i < 3 * 32; i++)
+            assert_int_equal(out[i], 31 - i % 32 + i / 32);
+    }
+}
+
 static void halves_round_to_nearest_even(void **)
 {
     for (uint32_t bits = 0; bits < 0x7C00; bits++) { // every finite one, and the middles between neighbours
@@ -275,6 +654,11 @@ int main()
         cmocka_unit_test(sums_are_truncated_as_on_the_device_of_the_capability),
         cmocka_unit_test(special_values_go_through_a_sum),
         cmocka_unit_test(a_copy_arrives_when_it_is_waited_for),
+        cmocka_unit_test(wgmma_in_stages_is_mma_in_either_order),
+        cmocka_unit_test(wgmma_of_one_group_are_waited_for_while_others_are_in_flight),
+        cmocka_unit_test(misuses_of_wgmma_are_found),
+        cmocka_unit_test(registers_that_a_block_does_not_have_are_waited_for),
+        cmocka_unit_test(named_barriers_are_for_some_warps),
         cmocka_unit_test(halves_round_to_nearest_even),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

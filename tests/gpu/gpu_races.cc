@@ -22,6 +22,7 @@ extern "C" void emulated_stream_submit(void *, struct emulated_work *work)
     free(work);
 }
 
+static unsigned n_threads = 64;
 static int n_races;
 static struct emulate_race first_race;
 
@@ -100,13 +101,120 @@ static __global__ void count_atomically(int *count, int *own)
     own[blockIdx.x * 64 + threadIdx.x] = here;
 }
 
+// Two warpgroups multiply by rows that one thread copies to two stages. The last part of a stage they load
+// themselves.
+enum fault {
+    NO_FAULT,
+    LOADS_BEFORE_COPY,
+    MULTIPLIES_BEFORE_COPY,
+    FREES_BEFORE_PRODUCT,
+    FREES_BEFORE_LOADS,
+    STORES_BEFORE_PRODUCT,
+};
+
+enum { GROUPS = 2, STAGES = 2, STEPS = 5, COPIED_BYTES = 8 * 128 + 256, STAGE_BYTES = 2048 };
+
+static __global__ void consume_stages(enum fault fault, const unsigned char *from, float *out)
+{
+    __shared__ uint64_t full[STAGES], empty[STAGES];
+    unsigned char *stages = dynamic_shared();
+    stages += -(uintptr_t)stages & 1023;
+    int thread = (int)threadIdx.x;
+    if (thread == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(&full[i], 1);
+            barrier_init(&empty[i], GROUPS * 5); // warps that load, groups that multiply
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    if (thread >= GROUPS * 128) {
+        for (int i = 0; i < STEPS && thread % 32 == 0; i++) {
+            if (i >= STAGES)
+                barrier_wait(&empty[i % STAGES], (i / STAGES - 1) % 2);
+            barrier_expect_bytes(&full[i % STAGES], COPIED_BYTES);
+            copy_bulk(stages + i % STAGES * STAGE_BYTES, from + i * COPIED_BYTES, COPIED_BYTES,
+                      &full[i % STAGES]);
+        }
+        return;
+    }
+    float sums[4] = {}, sum = 0;
+    for (int i = 0; i < STEPS; i++) {
+        const uint32_t a[4] = {0x3C003C00u, 0, 0x3C003C00u, 0};
+        unsigned char *stage = stages + i % STAGES * STAGE_BYTES;
+        const float *items = (const float *)(stage + 8 * 128);
+        if (fault == LOADS_BEFORE_COPY && i == 0)
+            sum += items[thread % 64];
+        wgmma_fence();
+        if (fault == MULTIPLIES_BEFORE_COPY && thread < 128) {
+            wgmma<8, false>(sums, a, wgmma_rows(stage));
+            barrier_wait(&full[i % STAGES], i / STAGES % 2);
+        } else {
+            barrier_wait(&full[i % STAGES], i / STAGES % 2);
+            wgmma<8, false>(sums, a, wgmma_rows(stage));
+        }
+        wgmma_commit();
+        if (fault != FREES_BEFORE_LOADS)
+            sum += items[thread % 64];
+        __syncwarp();
+        if (thread % 32 == 0)
+            barrier_arrive(&empty[i % STAGES]);
+        if (fault == FREES_BEFORE_LOADS)
+            sum += items[thread % 64];
+        if (fault == FREES_BEFORE_PRODUCT && thread % 128 == 0)
+            barrier_arrive(&empty[i % STAGES]);
+        if (fault == STORES_BEFORE_PRODUCT && thread == 0)
+            stage[0] = 1;
+        wgmma_wait<0>();
+        if (fault != FREES_BEFORE_PRODUCT && thread % 128 == 0)
+            barrier_arrive(&empty[i % STAGES]);
+    }
+    out[thread] = sum + sums[0];
+}
+
+// Rows stored by the threads themselves.
+static __global__ void store_rows(bool fence, bool meet, float *out)
+{
+    unsigned char *rows = dynamic_shared();
+    rows += -(uintptr_t)rows & 1023;
+    int thread = (int)threadIdx.x;
+    ((uint64_t *)rows)[thread] = 0x3C003C003C003C00u;
+    if (fence)
+        shared_fence_async();
+    if (meet)
+        barrier_named(3, 128);
+    const uint32_t a[4] = {0x3C003C00u, 0, 0x3C003C00u, 0};
+    float sums[4] = {};
+    wgmma_fence();
+    wgmma<8, false>(sums, a, wgmma_rows(rows));
+    wgmma_commit();
+    wgmma_wait<0>();
+    out[thread] = sums[0];
+}
+
+// Warps 0 and 1 pass items on, by one barrier or two.
+static __global__ void pass_by_name(bool both_ways, int *out)
+{
+    __shared__ int items[32];
+    int thread = (int)threadIdx.x;
+    for (int i = 0; i < 2; i++) {
+        if (thread < 32)
+            items[thread] = thread;
+        barrier_named(1, 64);
+        if (thread >= 32)
+            out[thread] = items[63 - thread];
+        if (both_ways)
+            barrier_named(2, 64);
+    }
+}
+
 template <auto kernel, typename... A> static int races_of(unsigned n_blocks, A... arguments)
 {
     int most = 0;
     for (int reverse = 0; reverse < 2; reverse++) {
         n_races = 0;
         emulate_reverse(reverse != 0);
-        launch<kernel>({n_blocks, 1, 1, 64, 1024}, NULL, arguments...);
+        launch<kernel>({n_blocks, 1, 1, n_threads, 5120}, NULL, arguments...);
         emulate_reverse(false);
         if (reverse)
             assert_int_equal(n_races > 0, most > 0); // whichever runs first
@@ -159,6 +267,45 @@ static void atomic_operations_are_no_race_among_themselves(void **)
     assert_int_equal(count, 2 * 3 * 64);
 }
 
+static void phases_of_barriers_order_copies_and_products(void **)
+{
+    static const struct {
+        enum fault fault;
+        enum emulate_access before, now;
+    } tried[] = {
+        {LOADS_BEFORE_COPY, EMULATE_LOADS, EMULATE_STORES},
+        {MULTIPLIES_BEFORE_COPY, EMULATE_STORES, EMULATE_LOADS},
+        {FREES_BEFORE_PRODUCT, EMULATE_LOADS, EMULATE_STORES},
+        {FREES_BEFORE_LOADS, EMULATE_LOADS, EMULATE_STORES},
+        {STORES_BEFORE_PRODUCT, EMULATE_LOADS, EMULATE_STORES},
+    };
+    alignas(16) static unsigned char from[STEPS * COPIED_BYTES];
+    static float out[2 * GROUPS * 128];
+    n_threads = GROUPS * 128 + 32;
+    assert_int_equal(races_of<consume_stages>(2, NO_FAULT, from, out), 0);
+    for (const auto &of : tried)
+        assert_true(races_of<consume_stages>(1, of.fault, from, out) > 0);
+    n_threads = 64;
+}
+
+static void wgmma_loads_what_was_stored_before_a_fence_and_a_barrier(void **)
+{
+    float out[128];
+    n_threads = 128;
+    assert_int_equal(races_of<store_rows>(1, true, true, out), 0);
+    assert_true(out[0] == 16.0f);
+    assert_true(races_of<store_rows>(1, false, true, out) > 0);
+    assert_true(races_of<store_rows>(1, true, false, out) > 0);
+    n_threads = 64;
+}
+
+static void named_barriers_order_those_that_meet(void **)
+{
+    int out[64];
+    assert_int_equal(races_of<pass_by_name>(1, true, out), 0);
+    assert_true(races_of<pass_by_name>(1, false, out) > 0);
+}
+
 int main()
 {
     emulate_races_report_to(count_race);
@@ -168,6 +315,9 @@ int main()
         cmocka_unit_test(a_copy_is_ordered_by_waiting_and_then_a_barrier),
         cmocka_unit_test(blocks_of_a_launch_have_no_order),
         cmocka_unit_test(atomic_operations_are_no_race_among_themselves),
+        cmocka_unit_test(phases_of_barriers_order_copies_and_products),
+        cmocka_unit_test(wgmma_loads_what_was_stored_before_a_fence_and_a_barrier),
+        cmocka_unit_test(named_barriers_order_those_that_meet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,57 @@
+// Between the files of the emulation: how a thread of the running block waits, and hooks for what threads
+// leave behind.
+//
+// Thread: one at a time, as gpu/emulate.h.
+#pragma once
+
+#include "gpu/emulate.h"
+
+enum { EMULATE_WARP = 32 };
+
+// Where threads wait for an event, which raises the generation.
+struct emulate_event {
+    unsigned n_arrived, generation;
+};
+
+// Other threads run until the event's next generation.
+void emulate_wait_for(const struct emulate_event *event);
+void emulate_watch_access(const void *memory, size_t size, enum emulate_access access);
+bool emulate_is_watched(void);
+
+// An asynchronous access: another actor's (gpu/emulate_order.h), which was ordered when it was issued.
+struct emulate_asynchronous {
+    unsigned actor;
+    uint32_t time, n_barriers; // passed when it was issued
+    const struct emulate_clock *clock;
+};
+
+void emulate_watch_asynchronous(const struct emulate_asynchronous *by, const void *memory, size_t size,
+                                enum emulate_access access);
+
+struct emulate_block {
+    unsigned thread; // the running one
+    unsigned n_threads, n_barriers;
+    unsigned char *shared; // dynamic
+    size_t shared_bytes;
+    bool reverse;
+};
+
+struct emulate_block emulate_block_now(void);
+
+// gpu/emulate_barriers.c
+void emulate_barriers_begin(void); // of a block
+void emulate_barriers_end(void);   // all its threads ended
+// A bulk copy that threads at this event wait for. False: there is none.
+bool emulate_barriers_deliver(const struct emulate_event *event);
+void emulate_barriers_print(const struct emulate_event *event); // if it is a barrier's; the first is 0
+
+// gpu/emulate_registers.c
+void emulate_registers_begin(unsigned n_threads); // of a block
+void emulate_registers_print(const struct emulate_event *event);
+
+// gpu/emulate_wgmma.c
+void emulate_wgmma_begin(unsigned n_threads);
+void emulate_wgmma_thread_ends(unsigned thread);
+// The wgmma that threads at this event wait for. False: there is none, or not all its threads issued it.
+bool emulate_wgmma_perform(const struct emulate_event *event);
+void emulate_wgmma_print(const struct emulate_event *event);
