@@ -1,12 +1,18 @@
-// For kernels: activations (enum activation_kind).
+// For kernels: activations (enum activation_kind), by the operations of engine/cpu/rows_body.h.
 #pragma once
 
 #include "engine/model/model.h"
-#include "gpu/kernel.h"
+#include "gpu/elementary_device.h"
 
 static __device__ inline float gelu_tanh(float x)
 {
-    return x / (1.0f + expf(-1.5957691f * x * (1.0f + 0.044715f * x * x)));
+    return x / (1.0f + device_exp(x * -1.5957691f * fmaf(x * x, 0.044715f, 1.0f)));
+}
+
+static __device__ inline float gelu(float x)
+{
+    float small = x * device_normal_tail(x);
+    return x < 0.0f ? small : x - small;
 }
 
 static __device__ inline float round_to_half(float x)
@@ -18,16 +24,16 @@ static __device__ inline float activation_value(float x, enum activation_kind ki
 {
     switch (kind) {
     case ACTIVATION_SILU:
-        return x / (1.0f + expf(-x));
+        return x / (1.0f + device_exp(-x));
     case ACTIVATION_GELU:
-        return 0.5f * x * erfcf(x * -0.70710678f);
+        return gelu(x);
     case ACTIVATION_GELU_TANH:
         return gelu_tanh(x);
     case ACTIVATION_RELU_SQUARED:
         return x < 0.0f ? 0.0f : x * x;
     case ACTIVATION_SWIGLU_CLAMPED:
         x = fminf(x, 7.0f);
-        return x / (1.0f + expf(-1.702f * x));
+        return x / (1.0f + device_exp(-1.702f * x));
     default: // ACTIVATION_GELU_HALF
         return x < -10.0f ? 0.0f : x > 10.0f ? x : round_to_half(gelu_tanh(round_to_half(x)));
     }

@@ -1,11 +1,60 @@
-// engine/elementary.h and engine/philox.h for kernels: the same operations in the same order, with the same
-// bits.
+// Elementary functions for kernels. Those of CUDA's library differ in the last bit from other libraries' and
+// from version to version; here are plain IEEE operations in a written order, so that results can be
+// predicted: engine/elementary.h, engine/philox.h and engine/cpu/lanes_functions.h, with the same bits.
 #pragma once
 
 #include "gpu/kernel.h"
 
+#include <math.h>
 #include <string.h>
 
+// lanes_exp: 0 below 2^-126.
+static __device__ __forceinline__ float device_exp(float x)
+{
+    float shifted = fmaf(x, 0x1.715476p0f, 0x1.8p23f), n = shifted - 0x1.8p23f;
+    float r = fmaf(n, -0x1.7f7d1cp-20f, fmaf(n, -0x1.62e4p-1f, x));
+    float p = fmaf(0.001381454f, r, 0.008368745f);
+    p = fmaf(p, r, 0.04166839f);
+    p = fmaf(p, r, 0.16666521f);
+    p = fmaf(p, r, 0.49999994f);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    float result = __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
+    result = x < -87.33f ? 0.0f : x > 88.72f ? INFINITY : result;
+    return x == x ? result : x;
+}
+
+// lanes_tanh
+static __device__ __forceinline__ float device_tanh(float x)
+{
+    float absolute = fabsf(x), z = x * x;
+    if (absolute < 0.625f) {
+        float p = fmaf(-0.0057049855f, z, 0.020639086f);
+        p = fmaf(p, z, -0.053739715f);
+        p = fmaf(p, z, 0.13331442f);
+        p = fmaf(p, z, -0.3333328f);
+        return fmaf(p * z, x, x);
+    }
+    float large = 1.0f - 2.0f / (device_exp(absolute + absolute) + 1.0f);
+    return x == x ? copysignf(large, x) : x;
+}
+
+// lanes_normal_tail: the probability of a standard normal above |x|.
+static __device__ __forceinline__ float device_normal_tail(float x)
+{
+    float t = 1.0f / fmaf(0.3f, fabsf(x), 1.0f);
+    float p = fmaf(0.038378224f, t, -0.16916583f);
+    p = fmaf(p, t, 0.22865959f);
+    p = fmaf(p, t, -0.076506f);
+    p = fmaf(p, t, 0.14253524f);
+    p = fmaf(p, t, 0.094683625f);
+    p = fmaf(p, t, 0.121920325f);
+    p = fmaf(p, t, 0.11948769f);
+    p = fmaf(p, t, 7.168773e-06f);
+    return device_exp(x * -0.5f * x) * p;
+}
+
+// elementary_exp_negative
 static __device__ inline float device_exp_negative(float x)
 {
     float clamped = x > -87.0f ? x : -87.0f;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/model/model.h"
+#include "gpu/kernels.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,12 +40,30 @@ struct norm_launch {
     // Fused residual sum, if addend.items is set: in += scale * addend before the norm.
     struct device_matrix addend;
     float scale;
+    // Fused conversion of `out` to the activation operand, if its items are set; one group. With operand_only
+    // the contents of `out` are undefined after.
+    struct activation_operand operand;
+    bool operand_only;
 };
 
 void launch_norm(void *stream, const struct norm_launch *norm);
-// cos_sin [n_rows, n_dims]: pairs
-void launch_rope(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
-                 int32_t n_dims, bool halves, const float *cos_sin);
+
+enum { ROPE_PARTS_MAX = 2 }; // queries and keys
+
+struct rope_part {
+    struct device_matrix x;
+    int32_t n_heads;
+    const float *cos_sin; // [n_rows, n_dims]: pairs
+};
+
+// Rotary embeddings of several matrices, in place.
+struct rope_launch {
+    int32_t n_rows, n_parts, head_dim, n_dims;
+    bool halves;
+    struct rope_part parts[ROPE_PARTS_MAX];
+};
+
+void launch_rope(void *stream, const struct rope_launch *rope);
 void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate,
                      struct device_matrix up, int32_t n_rows, int32_t n_cols, enum activation_kind kind);
 void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols,

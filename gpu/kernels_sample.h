@@ -1,5 +1,5 @@
 // Launches of the sampling kernels. They draw the same tokens and logprobs as engine/sampler.c from the same
-// logits, bit for bit. Three launches: logprobs (applies the token mask, then logprobs of the
+// logits, bit for bit. Three calls: logprobs (applies the token mask, then logprobs of the
 // logits), adjust (bias and penalties), draw.
 //
 // All pointers are device memory. Kernels read it when they run, not when they are enqueued, so a graph uses
@@ -53,10 +53,18 @@ struct sample_outcome {
     int32_t n_top;
 };
 
+enum { SAMPLE_SLICES = 32 }; // of an output's logits
+
+struct sample_extreme {
+    float largest;
+    int32_t first; // its lowest token
+    int32_t bad;   // one is NaN or +infinity: the draw fails
+};
+
 // Passed from kernel to kernel.
 struct sample_state {
     double log_sum;
-    float largest; // NaN: the draw fails
+    struct sample_extreme slices[SAMPLE_SLICES]; // before biases and penalties
 };
 
 struct sample_arguments {

@@ -1,4 +1,5 @@
-// The row-wise kernels (gpu/kernels_rows.h). Most are memory-bound; loads are coalesced.
+// The row-wise kernels (gpu/kernels_rows.h), but for the norms (gpu/norm.cu). Most are memory-bound; loads
+// are coalesced.
 #include "gpu/kernels_rows.h"
 
 #include "engine/backend.h"
@@ -105,6 +106,8 @@ static __global__ void embed_rows(struct device_matrix out, int n_cols, struct d
                                   const int32_t *tokens, float scale, struct device_table positions_table,
                                   const int32_t *positions)
 {
+    launch_next();
+    launch_wait();
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
         float item = read_item(table, tokens[row], col) * scale;
@@ -114,119 +117,60 @@ static __global__ void embed_rows(struct device_matrix out, int n_cols, struct d
     }
 }
 
-// ---- norms ----
-
-// Sum over the threads of a vector: a warp, or the block, by way of `shared`.
-static __device__ float sum_over(float *shared, float x, bool one_warp)
-{
-    x = warp_sum(x);
-    if (one_warp)
-        return x;
-    __syncthreads();
-    if (threadIdx.x % WARP == 0)
-        shared[threadIdx.x / WARP] = x;
-    __syncthreads();
-    float sum = shared[0];
-    for (int i = 1; i < WARPS; i++)
-        sum += shared[i];
-    return sum;
-}
-
-// Items of a vector that a thread holds in registers, so that all loads are in flight: vectors of 512 with a
-// warp, of 4,096 with a block.
-enum { NORM_HELD = 16 };
-
-// Loads the thread's items in registers; 0 beyond the end.
-static __device__ __forceinline__ void hold_items(float held[NORM_HELD], const float *items, int n,
-                                                  int thread, int n_threads)
-{
-#pragma unroll
-    for (int j = 0; j < NORM_HELD; j++)
-        held[j] = thread + j * n_threads < n ? items[thread + j * n_threads] : 0.0f;
-}
-
-// One vector per block, or per warp if vectors are short (heads). A thread's items have a stride of
-// n_threads.
-static __global__ void __launch_bounds__(THREADS) norm_rows(struct norm_launch a, bool one_warp)
-{
-    __shared__ float shared[WARPS];
-    int64_t vector = one_warp ? (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP : (int64_t)blockIdx.x;
-    int thread = one_warp ? (int)threadIdx.x % WARP : (int)threadIdx.x, n_threads = one_warp ? WARP : THREADS;
-    if (vector >= (int64_t)a.n_rows * a.n_groups)
-        return; // a whole warp
-    int64_t row = vector / a.n_groups, group = vector % a.n_groups;
-    float *in = a.in.items + row * a.in.stride + group * a.n;
-    float *out = a.out.items + row * a.out.stride + group * a.n;
-    const float *addend = a.addend.items ? a.addend.items + row * a.addend.stride + group * a.n : NULL;
-    int64_t own = a.own_weights ? group * a.n : 0;
-    int n_held = NORM_HELD * n_threads;
-    float held[NORM_HELD], weights[NORM_HELD], sum = 0.0f, mean = 0.0f;
-    hold_items(held, in, a.n, thread, n_threads);
-    hold_items(weights, a.weight + own, a.n, thread, n_threads);
-    if (addend) {
-        float added[NORM_HELD];
-        hold_items(added, addend, a.n, thread, n_threads);
-#pragma unroll
-        for (int j = 0; j < NORM_HELD; j++) {
-            held[j] = fmaf(added[j], a.scale, held[j]);
-            if (thread + j * n_threads < a.n)
-                in[thread + j * n_threads] = held[j];
-        }
-    }
-#pragma unroll
-    for (int j = 0; j < NORM_HELD; j++)
-        if (thread + j * n_threads < a.n)
-            sum += a.rms ? held[j] * held[j] : held[j];
-    for (int i = n_held + thread; i < a.n; i += n_threads) {
-        float x = in[i];
-        if (addend) {
-            x = fmaf(addend[i], a.scale, x);
-            in[i] = x;
-        }
-        sum += a.rms ? x * x : x;
-    }
-    sum = sum_over(shared, sum, one_warp);
-    if (!a.rms) {
-        mean = sum / (float)a.n;
-        sum = 0.0f;
-#pragma unroll
-        for (int j = 0; j < NORM_HELD; j++)
-            if (thread + j * n_threads < a.n)
-                sum += (held[j] - mean) * (held[j] - mean);
-        for (int i = n_held + thread; i < a.n; i += n_threads)
-            sum += (in[i] - mean) * (in[i] - mean);
-        sum = sum_over(shared, sum, one_warp);
-    }
-    float scale = 1.0f / sqrtf(sum / (float)a.n + a.epsilon);
-#pragma unroll
-    for (int j = 0; j < NORM_HELD; j++) {
-        int i = thread + j * n_threads;
-        float y = (held[j] - mean) * scale * weights[j];
-        if (i < a.n)
-            out[i] = a.bias ? y + a.bias[own + i] : y;
-    }
-    for (int i = n_held + thread; i < a.n; i += n_threads) {
-        float y = (in[i] - mean) * scale * a.weight[own + i];
-        out[i] = a.bias ? y + a.bias[own + i] : y;
-    }
-}
-
 // ---- rope ----
 
 // One thread per pair: (a, b) becomes (a cos - b sin, a sin + b cos).
-static __global__ void rotate_rows(struct device_matrix x, int n_heads, int head_dim, int n_dims, bool halves,
-                                   const float *cos_sin)
+static __global__ void rotate_rows(const struct rope_launch call)
 {
+    launch_next();
+    launch_wait();
     int64_t row = (int)blockIdx.x;
-    int pairs = n_dims / 2;
-    for (int at = first_col(); at < n_heads * pairs; at += col_step()) {
+    const struct rope_part part = blockIdx.z == 0 ? call.parts[0] : call.parts[1];
+    int pairs = call.n_dims / 2;
+    for (int at = first_col(); at < part.n_heads * pairs; at += col_step()) {
         int pair = at % pairs;
-        float *head = x.items + row * x.stride + at / pairs * head_dim;
-        float *first = head + (halves ? pair : 2 * pair), *second = first + (halves ? pairs : 1);
-        const float *angle = cos_sin + row * n_dims + 2 * pair;
+        float *head = part.x.items + row * part.x.stride + at / pairs * call.head_dim;
+        float *first = head + (call.halves ? pair : 2 * pair), *second = first + (call.halves ? pairs : 1);
+        const float *angle = part.cos_sin + row * call.n_dims + 2 * pair;
         float a = *first, b = *second;
         *first = a * angle[0] - b * angle[1];
         *second = a * angle[1] + b * angle[0];
+    }
+}
+
+// Two pairs: `angles` are cos, sin, cos, sin.
+static __device__ __forceinline__ void rotate_pairs(float &a, float &b, float &c, float &d, float4 angles)
+{
+    float first = a * angles.x - b * angles.y, third = c * angles.z - d * angles.w;
+    b = a * angles.y + b * angles.x;
+    d = c * angles.w + d * angles.z;
+    a = first;
+    c = third;
+}
+
+// The same, 16 bytes at a time: one thread per 4 pairs (halves) or 2 (neighbors).
+template <bool halves>
+static __global__ void __launch_bounds__(THREADS) rotate_fours(const struct rope_launch call)
+{
+    launch_next();
+    launch_wait();
+    int64_t row = (int)blockIdx.x;
+    const struct rope_part part = blockIdx.z == 0 ? call.parts[0] : call.parts[1];
+    int fours = call.n_dims / (halves ? 8 : 4); // of a head
+    for (int at = first_col(); at < part.n_heads * fours; at += col_step()) {
+        int four = at % fours;
+        float *head = part.x.items + row * part.x.stride + at / fours * call.head_dim + four * 4;
+        const float4 *angles = (const float4 *)(part.cos_sin + row * call.n_dims + four * (halves ? 8 : 4));
+        float4 a = *(const float4 *)head;
+        if (halves) {
+            float4 b = *(const float4 *)(head + call.n_dims / 2);
+            rotate_pairs(a.x, b.x, a.y, b.y, angles[0]);
+            rotate_pairs(a.z, b.z, a.w, b.w, angles[1]);
+            *(float4 *)(head + call.n_dims / 2) = b;
+        } else {
+            rotate_pairs(a.x, a.y, a.z, a.w, angles[0]);
+        }
+        *(float4 *)head = a;
     }
 }
 
@@ -235,6 +179,8 @@ static __global__ void rotate_rows(struct device_matrix x, int n_heads, int head
 static __global__ void activate_rows(struct device_matrix out, struct device_matrix gate,
                                      struct device_matrix up, int n_cols, enum activation_kind kind)
 {
+    launch_next();
+    launch_wait();
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
         float x = gate.items[row * gate.stride + col];
@@ -247,6 +193,8 @@ static __global__ void activate_rows(struct device_matrix out, struct device_mat
 
 static __global__ void add_rows(struct device_matrix x, struct device_matrix y, int n_cols, float scale)
 {
+    launch_next();
+    launch_wait();
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step())
         x.items[row * x.stride + col] =
@@ -255,16 +203,20 @@ static __global__ void add_rows(struct device_matrix x, struct device_matrix y, 
 
 static __global__ void scale_cap(struct device_matrix x, int n_cols, float scale, float cap)
 {
+    launch_next();
+    launch_wait();
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
         float y = x.items[row * x.stride + col] * scale;
-        x.items[row * x.stride + col] = cap != 0.0f ? cap * tanhf(y / cap) : y;
+        x.items[row * x.stride + col] = cap != 0.0f ? cap * device_tanh(y / cap) : y;
     }
 }
 
 static __global__ void gather_rows(struct device_matrix out, struct device_matrix in, const int32_t *rows,
                                    int n_cols)
 {
+    launch_next();
+    launch_wait();
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols && rows[row] >= 0; col += col_step())
         out.items[row * out.stride + col] = in.items[rows[row] * in.stride + col];
@@ -273,6 +225,8 @@ static __global__ void gather_rows(struct device_matrix out, struct device_matri
 static __global__ void copy_columns(struct device_matrix out, int out_step, struct device_matrix in,
                                     int in_step, int n_heads, int n)
 {
+    launch_next();
+    launch_wait();
     int64_t row = (int)blockIdx.x;
     for (int i = first_col(); i < n_heads * n; i += col_step())
         out.items[row * out.stride + i / n * out_step + i % n] =
@@ -281,8 +235,10 @@ static __global__ void copy_columns(struct device_matrix out, int out_step, stru
 
 static __global__ void gate_rows(struct device_matrix x, struct device_matrix gate, int n_cols)
 {
+    launch_next();
+    launch_wait();
     int64_t row = (int)blockIdx.x;
-    float factor = 1.0f / (1.0f + expf(-gate.items[row * gate.stride]));
+    float factor = 1.0f / (1.0f + device_exp(-gate.items[row * gate.stride]));
     for (int col = first_col(); col < n_cols; col += col_step())
         x.items[row * x.stride + col] *= factor;
 }
@@ -313,7 +269,8 @@ static __device__ void make_probabilities(struct route_state *shared, const stru
         largest = fmaxf(largest, logits[i]);
     largest = warp_max(largest);
     for (int i = lane; i < a.n_experts; i += WARP) {
-        shared->probabilities[i] = a.sigmoid ? 1.0f / (1.0f + expf(-logits[i])) : expf(logits[i] - largest);
+        shared->probabilities[i] =
+            a.sigmoid ? 1.0f / (1.0f + device_exp(-logits[i])) : device_exp(logits[i] - largest);
         sum += shared->probabilities[i];
     }
     sum = a.sigmoid ? 1.0f : warp_sum(sum);
@@ -393,6 +350,8 @@ static __device__ int first_unpicked(const struct route_state *shared, int n)
 // One warp per row.
 static __global__ void route_pick(struct route_launch a)
 {
+    launch_next();
+    launch_wait();
     __shared__ struct route_state shared;
     int64_t row = blockIdx.x;
     make_probabilities(&shared, a, a.logits.items + row * a.logits.stride);
@@ -439,6 +398,8 @@ static __device__ int flags_before(int *shared, bool flag, int *total)
 // One block per expert: its first index is the number of pairs of lower experts; its pairs follow in order.
 static __global__ void route_sort(struct route_launch a)
 {
+    launch_next();
+    launch_wait();
     __shared__ int shared[WARPS];
     int expert = (int)blockIdx.x, n_pairs = a.n_rows * a.n_used, first = 0, total;
     for (int base = 0; base < n_pairs; base += THREADS) {
@@ -465,6 +426,8 @@ static __global__ void route_sort(struct route_launch a)
 static __global__ void expert_sum(struct device_matrix out, struct device_matrix y, const float *weights,
                                   int n_used, int n_cols)
 {
+    launch_next();
+    launch_wait();
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
         float sum = 0.0f;
@@ -491,72 +454,78 @@ void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_
                   struct device_table table, const int32_t *tokens, float scale,
                   struct device_table positions_table, const int32_t *positions)
 {
-    launch<embed_rows>(row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale, positions_table,
-                       positions);
+    launch_overlapped<embed_rows>(row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale,
+                                  positions_table, positions);
 }
 
-void launch_norm(void *stream, const struct norm_launch *arguments)
+void launch_rope(void *stream, const struct rope_launch *rope)
 {
-    // Long rows use a block. The choice depends on the row's length only, so the order of summation does not
-    // vary with the batch.
-    bool one_warp = arguments->n <= 512;
-    int64_t n_vectors = (int64_t)arguments->n_rows * arguments->n_groups;
-    int64_t blocks = one_warp ? (n_vectors + WARPS - 1) / WARPS : n_vectors;
-    launch<norm_rows>({(unsigned)blocks, 1, 1, THREADS, 0}, stream, *arguments, one_warp);
-}
-
-void launch_rope(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
-                 int32_t n_dims, bool halves, const float *cos_sin)
-{
-    launch<rotate_rows>(row_shape(n_rows, (int64_t)n_heads * n_dims / 2), stream, x, n_heads, head_dim,
-                        n_dims, halves, cos_sin);
+    bool aligned = rope->n_dims % 8 == 0 && rope->head_dim % 4 == 0;
+    int32_t n_heads = 0;
+    for (int i = 0; i < rope->n_parts; i++) {
+        const struct rope_part *part = &rope->parts[i];
+        n_heads = part->n_heads > n_heads ? part->n_heads : n_heads;
+        aligned = aligned && (uintptr_t)part->x.items % 16 == 0 && part->x.stride % 4 == 0 &&
+                  (uintptr_t)part->cos_sin % 16 == 0;
+    }
+    struct launch_shape shape = row_shape(rope->n_rows, (int64_t)n_heads * rope->n_dims /
+                                                            (!aligned       ? 2
+                                                             : rope->halves ? 8
+                                                                            : 4));
+    shape.blocks_z = (unsigned)rope->n_parts;
+    if (!aligned)
+        launch_overlapped<rotate_rows>(shape, stream, *rope);
+    else if (rope->halves)
+        launch_overlapped<rotate_fours<true>>(shape, stream, *rope);
+    else
+        launch_overlapped<rotate_fours<false>>(shape, stream, *rope);
 }
 
 void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate,
                      struct device_matrix up, int32_t n_rows, int32_t n_cols, enum activation_kind kind)
 {
-    launch<activate_rows>(row_shape(n_rows, n_cols), stream, out, gate, up, n_cols, kind);
+    launch_overlapped<activate_rows>(row_shape(n_rows, n_cols), stream, out, gate, up, n_cols, kind);
 }
 
 void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols,
                 float scale)
 {
-    launch<add_rows>(row_shape(n_rows, n_cols), stream, x, y, n_cols, scale);
+    launch_overlapped<add_rows>(row_shape(n_rows, n_cols), stream, x, y, n_cols, scale);
 }
 
 void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale,
                   float cap)
 {
-    launch<scale_cap>(row_shape(n_rows, n_cols), stream, x, n_cols, scale, cap);
+    launch_overlapped<scale_cap>(row_shape(n_rows, n_cols), stream, x, n_cols, scale, cap);
 }
 
 void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows,
                    int32_t n_rows, int32_t n_cols)
 {
-    launch<gather_rows>(row_shape(n_rows, n_cols), stream, out, in, rows, n_cols);
+    launch_overlapped<gather_rows>(row_shape(n_rows, n_cols), stream, out, in, rows, n_cols);
 }
 
 void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in,
                          int32_t in_step, int32_t n_heads, int32_t n, int32_t n_rows)
 {
-    launch<copy_columns>(row_shape(n_rows, (int64_t)n_heads * n), stream, out, out_step, in, in_step, n_heads,
-                         n);
+    launch_overlapped<copy_columns>(row_shape(n_rows, (int64_t)n_heads * n), stream, out, out_step, in,
+                                    in_step, n_heads, n);
 }
 
 void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows,
                       int32_t n_cols)
 {
-    launch<gate_rows>(row_shape(n_rows, n_cols), stream, x, gate, n_cols);
+    launch_overlapped<gate_rows>(row_shape(n_rows, n_cols), stream, x, gate, n_cols);
 }
 
 void launch_route(void *stream, const struct route_launch *route)
 {
-    launch<route_pick>({(unsigned)route->n_rows, 1, 1, WARP, 0}, stream, *route);
-    launch<route_sort>({(unsigned)route->n_experts, 1, 1, THREADS, 0}, stream, *route);
+    launch_overlapped<route_pick>({(unsigned)route->n_rows, 1, 1, WARP, 0}, stream, *route);
+    launch_overlapped<route_sort>({(unsigned)route->n_experts, 1, 1, THREADS, 0}, stream, *route);
 }
 
 void launch_expert_sum(void *stream, struct device_matrix out, struct device_matrix y, const float *weights,
                        int32_t n_rows, int32_t n_used, int32_t n_cols)
 {
-    launch<expert_sum>(row_shape(n_rows, n_cols), stream, out, y, weights, n_used, n_cols);
+    launch_overlapped<expert_sum>(row_shape(n_rows, n_cols), stream, out, y, weights, n_used, n_cols);
 }

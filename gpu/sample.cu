@@ -1,6 +1,6 @@
-// The sampling kernels (gpu/kernels_sample.h), one block per output. engine/sampler.c defines the draw. Sums
-// are added in the same order as there, in its 16 lanes or in order of rank; maxima, counts and weights do
-// not depend on an order.
+// The sampling kernels (gpu/kernels_sample.h). A block per slice of an output's logits finds the largest; the
+// rest is one block per output. engine/sampler.c defines the draw. Sums are added in the same order as there,
+// in its 16 lanes or in order of rank; maxima, counts and weights do not depend on an order.
 //
 // Candidates are ranked by a 64-bit key: the logit in the upper half, the complement of the id in the lower,
 // so that the largest key is the best candidate. They are selected in chunks of at most RANK_CHUNK above a
@@ -24,58 +24,93 @@ enum {
     COUNT_COPIES = 8,
 };
 
+// ---- logits ----
+
+// 16 bytes of logits from i on; minus infinity beyond the end.
+static __device__ __forceinline__ float4 load_logits(const float *logits, int i, int n)
+{
+    if ((uintptr_t)logits % 16 == 0 && i + 4 <= n)
+        return *(const float4 *)(logits + i);
+    return make_float4(i < n ? logits[i] : -INFINITY, i + 1 < n ? logits[i + 1] : -INFINITY,
+                       i + 2 < n ? logits[i + 2] : -INFINITY, i + 3 < n ? logits[i + 3] : -INFINITY);
+}
+
+enum { FOURS_HELD = 4 }; // loads that a thread has under way
+
+// Calls visit(logit, token) for the thread's tokens in [begin, end), ascending, and for logits of minus
+// infinity beyond the end of the last four. `begin` is a multiple of 4.
+template <int n_threads, class V>
+static __device__ __forceinline__ void visit_logits(const float *logits, int begin, int end, const V &visit)
+{
+    for (int first = begin + (int)threadIdx.x * 4; first < end; first += FOURS_HELD * n_threads * 4) {
+        float4 held[FOURS_HELD];
+#pragma unroll
+        for (int j = 0; j < FOURS_HELD; j++)
+            held[j] = load_logits(logits, first + j * n_threads * 4, end);
+#pragma unroll
+        for (int j = 0; j < FOURS_HELD; j++) {
+            int token = first + j * n_threads * 4;
+            visit(held[j].x, token);
+            visit(held[j].y, token + 1);
+            visit(held[j].z, token + 2);
+            visit(held[j].w, token + 3);
+        }
+    }
+}
+
+// The largest logit and its lowest token; whether one is NaN or +infinity.
+static __device__ __forceinline__ void see_logit(struct sample_extreme *extreme, float logit, int token)
+{
+    extreme->bad |= !(logit <= FLT_MAX);
+    if (logit > extreme->largest) {
+        extreme->largest = logit;
+        extreme->first = token;
+    }
+}
+
+static __device__ struct sample_extreme warp_extreme(struct sample_extreme own)
+{
+    for (int offset = WARP / 2; offset > 0; offset /= 2) {
+        float largest = __shfl_xor_sync(0xFFFFFFFFu, own.largest, offset);
+        int first = __shfl_xor_sync(0xFFFFFFFFu, own.first, offset);
+        own.bad |= __shfl_xor_sync(0xFFFFFFFFu, own.bad, offset);
+        if (largest > own.largest || (largest == own.largest && first < own.first)) {
+            own.largest = largest;
+            own.first = first;
+        }
+    }
+    own.largest = own.bad ? NAN : own.largest;
+    return own;
+}
+
+// Of an output: the slices', by every warp.
+static __device__ struct sample_extreme find_extreme(const struct sample_state *state)
+{
+    static_assert((int)SAMPLE_SLICES == (int)WARP, "a lane per slice");
+    return warp_extreme(state->slices[threadIdx.x % WARP]);
+}
+
 // ---- block reductions ----
 
 struct extremes {
-    float largest[THREADS];
-    int bad[THREADS];
+    struct sample_extreme warps[THREADS / WARP];
+    int given[2];
 };
 
-// The largest logit, in all threads; NaN if one is NaN or +infinity, -infinity if all are.
-static __device__ float find_largest(struct extremes *shared, const float *logits, int n)
+// Of logits that were adjusted since the slices were searched: in all threads; largest is NaN if one is NaN
+// or +infinity, minus infinity if all are.
+static __device__ struct sample_extreme search_logits(struct extremes *shared, const float *logits, int n)
 {
-    float largest = -INFINITY;
-    int bad = 0;
-#pragma unroll 8
-    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
-        float x = logits[i];
-        bad |= !(x <= FLT_MAX);
-        largest = x > largest ? x : largest;
-    }
+    struct sample_extreme extreme = {-INFINITY, n, 0};
+    visit_logits<THREADS>(logits, 0, n,
+                          [&extreme](float logit, int token) { see_logit(&extreme, logit, token); });
+    extreme = warp_extreme(extreme);
     __syncthreads(); // whoever used the memory before
-    shared->largest[threadIdx.x] = largest;
-    shared->bad[threadIdx.x] = bad;
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if ((int)threadIdx.x < half) {
-            float other = shared->largest[threadIdx.x + half];
-            shared->bad[threadIdx.x] |= shared->bad[threadIdx.x + half];
-            shared->largest[threadIdx.x] =
-                other > shared->largest[threadIdx.x] ? other : shared->largest[threadIdx.x];
-        }
-    }
+    if (threadIdx.x % WARP == 0)
+        shared->warps[threadIdx.x / WARP] = extreme;
     __syncthreads();
-    return shared->bad[0] ? NAN : shared->largest[0];
-}
-
-// The lowest id with this logit.
-static __device__ int find_first(struct extremes *shared, const float *logits, int n, float value)
-{
-    int first = n;
-#pragma unroll 8
-    for (int i = (int)threadIdx.x; i < n; i += THREADS) // no early exit, which would wait for each load
-        first = logits[i] == value && i < first ? i : first;
-    __syncthreads();
-    shared->bad[threadIdx.x] = first;
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if ((int)threadIdx.x < half) {
-            int other = shared->bad[threadIdx.x + half];
-            shared->bad[threadIdx.x] = other < shared->bad[threadIdx.x] ? other : shared->bad[threadIdx.x];
-        }
-    }
-    __syncthreads();
-    return shared->bad[0] < n ? shared->bad[0] : -1;
+    static_assert((int)THREADS / (int)WARP == (int)WARP, "a lane per warp");
+    return warp_extreme(shared->warps[threadIdx.x % WARP]);
 }
 
 // ---- the sum of all weights ----
@@ -181,14 +216,14 @@ static __device__ void collect_keys(struct device_ranking *ranking, const float 
     if (threadIdx.x == 0)
         ranking->n = 0;
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
-        uint64_t key = rank_key(logits[i], i);
+    visit_logits<THREADS>(logits, 0, n, [ranking, threshold, below](float logit, int token) {
+        uint64_t key = rank_key(logit, token);
         if (key == 0 || key < threshold || key >= below)
-            continue;
+            return;
         int at = atomicAdd(&ranking->n, 1);
         if (at < RANK_CHUNK)
             ranking->keys[at] = key;
-    }
+    });
     __syncthreads();
 }
 
@@ -224,14 +259,14 @@ static __device__ void count_digits(struct device_ranking *ranking, const float 
     __syncthreads();
     int shift = ranking->shift;
     uint64_t prefix = ranking->prefix;
-    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
-        uint64_t key = rank_key(logits[i], i);
+    visit_logits<THREADS>(logits, 0, n, [ranking, shift, prefix, below](float logit, int token) {
+        uint64_t key = rank_key(logit, token);
         bool inside = shift == 56 || key >> (shift + 8) == prefix;
         if (key != 0 && key < below && inside)
             atomicAdd(&ranking->histogram[(int)(key >> shift & 255) * COUNT_COPIES +
                                           (int)threadIdx.x % COUNT_COPIES],
                       1);
-    }
+    });
     __syncthreads();
     for (int digit = (int)threadIdx.x; digit < 256; digit += THREADS)
         for (int copy = 1; copy < COUNT_COPIES; copy++)
@@ -417,49 +452,80 @@ static __device__ int draw_token(struct drawing *shared, const float *logits, in
 
 // ---- kernels ----
 
-static __device__ void mask_logits(float *logits, int n_vocab, const uint32_t *mask)
-{
-    for (int token = (int)threadIdx.x; token < n_vocab; token += THREADS)
-        if (!(mask[token / 32] >> (token % 32) & 1))
-            logits[token] = -INFINITY;
-    __syncthreads();
-}
+enum { SCAN_THREADS = 256 };
 
-static __global__ void __launch_bounds__(THREADS, 1) sample_logprobs(struct sample_arguments a)
+// Blocks are [slices, outputs]: applies the mask and finds the slice's largest logit.
+static __global__ void __launch_bounds__(SCAN_THREADS) sample_scan(struct sample_arguments a)
 {
-    __shared__ struct drawing shared;
-    int output = (int)blockIdx.x;
+    launch_next();
+    launch_wait();
+    __shared__ struct sample_extreme warps[SCAN_THREADS / WARP];
+    int output = (int)blockIdx.y, slice = (int)blockIdx.x;
     const struct sample_settings *settings = &a.settings[output];
     if (!(settings->flags & SAMPLE_WANTED))
         return;
     float *logits = a.logits + output * a.stride;
-    if (settings->flags & SAMPLE_MASKED)
-        mask_logits(logits, a.n_vocab, a.masks + settings->first_mask);
-    float largest = find_largest(&shared.extremes, logits, a.n_vocab);
-    double log_sum = 0.0;
-    int n_top = 0;
-    if (largest > -INFINITY && (settings->flags & SAMPLE_LOGPROBS)) {
-        log_sum =
-            (double)largest + device_log(sum_weights(&shared.summing, logits, a.n_vocab, largest, 1.0f));
-        struct token_logprob *top = a.top + output * JOB_TOP_LOGPROBS_MAX;
-        uint64_t below = ~0ull;
-        while (n_top < settings->n_top) {
-            int n = rank_chunk(&shared.ranking, logits, a.n_vocab, below, largest, n_top ? 0.0f : 8.0f);
-            if (n == 0)
-                break;
-            int count = n < settings->n_top - n_top ? n : settings->n_top - n_top;
-            for (int i = (int)threadIdx.x; i < count; i += THREADS) {
-                uint64_t key = shared.ranking.keys[i];
-                top[n_top + i].token = key_token(key);
-                top[n_top + i].logprob = (float)((double)key_logit(key) - log_sum);
-            }
-            n_top += count;
-            below = shared.ranking.keys[n - 1];
-            __syncthreads();
+    const uint32_t *mask = settings->flags & SAMPLE_MASKED ? a.masks + settings->first_mask : NULL;
+    int length = (a.n_vocab + 4 * SAMPLE_SLICES - 1) / (4 * SAMPLE_SLICES) * 4, begin = slice * length;
+    int end = begin + length < a.n_vocab ? begin + length : a.n_vocab;
+    struct sample_extreme extreme = {-INFINITY, a.n_vocab, 0};
+    visit_logits<SCAN_THREADS>(logits, begin, end, [&extreme, logits, mask, end](float logit, int token) {
+        if (mask && token < end && !(mask[token / 32] >> (token % 32) & 1))
+            logit = logits[token] = -INFINITY;
+        see_logit(&extreme, logit, token);
+    });
+    extreme = warp_extreme(extreme);
+    if (threadIdx.x % WARP == 0)
+        warps[threadIdx.x / WARP] = extreme;
+    __syncthreads();
+    if (threadIdx.x != 0)
+        return;
+    for (int i = 1; i < SCAN_THREADS / WARP; i++) {
+        extreme.bad |= warps[i].bad;
+        if (warps[i].largest > extreme.largest ||
+            (warps[i].largest == extreme.largest && warps[i].first < extreme.first)) {
+            extreme.largest = warps[i].largest;
+            extreme.first = warps[i].first;
         }
     }
+    a.states[output].slices[slice] = extreme;
+    if (slice == 0)
+        a.outcomes[output].n_top = 0;
+}
+
+static __global__ void __launch_bounds__(THREADS, 1) sample_logprobs(struct sample_arguments a)
+{
+    launch_next();
+    launch_wait();
+    __shared__ struct drawing shared;
+    int output = (int)blockIdx.x, wanted = SAMPLE_WANTED | SAMPLE_LOGPROBS;
+    const struct sample_settings *settings = &a.settings[output];
+    if ((settings->flags & wanted) != wanted)
+        return;
+    const float *logits = a.logits + output * a.stride;
+    float largest = find_extreme(&a.states[output]).largest;
+    if (!(largest > -INFINITY)) // the whole block
+        return;
+    double log_sum =
+        (double)largest + device_log(sum_weights(&shared.summing, logits, a.n_vocab, largest, 1.0f));
+    struct token_logprob *top = a.top + output * JOB_TOP_LOGPROBS_MAX;
+    uint64_t below = ~0ull;
+    int n_top = 0;
+    while (n_top < settings->n_top) {
+        int n = rank_chunk(&shared.ranking, logits, a.n_vocab, below, largest, n_top ? 0.0f : 8.0f);
+        if (n == 0)
+            break;
+        int count = n < settings->n_top - n_top ? n : settings->n_top - n_top;
+        for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+            uint64_t key = shared.ranking.keys[i];
+            top[n_top + i].token = key_token(key);
+            top[n_top + i].logprob = (float)((double)key_logit(key) - log_sum);
+        }
+        n_top += count;
+        below = shared.ranking.keys[n - 1];
+        __syncthreads();
+    }
     if (threadIdx.x == 0) {
-        a.states[output].largest = largest;
         a.states[output].log_sum = log_sum;
         a.outcomes[output].n_top = n_top;
     }
@@ -528,10 +594,12 @@ static __device__ void penalize_logits(const struct sample_arguments *a,
 
 static __global__ void __launch_bounds__(THREADS, 1) sample_adjust(struct sample_arguments a)
 {
+    launch_next();
+    launch_wait();
     int *counts = a.counts + (int64_t)blockIdx.x * a.n_vocab;
     for (int output = (int)blockIdx.x; output < a.n_outputs; output += (int)gridDim.x) {
         const struct sample_settings *settings = &a.settings[output];
-        if (!(settings->flags & SAMPLE_ADJUSTS) || !(a.states[output].largest > -INFINITY))
+        if (!(settings->flags & SAMPLE_ADJUSTS) || !(find_extreme(&a.states[output]).largest > -INFINITY))
             continue;
         float *logits = a.logits + output * a.stride;
         add_biases(&a, settings, logits);
@@ -549,44 +617,48 @@ static __device__ float given_logit(struct extremes *shared, const struct sample
         return logits[token];
     __syncthreads();
     if (threadIdx.x == 0) {
-        shared->bad[0] = -1;
-        shared->bad[1] = -1;
+        shared->given[0] = -1;
+        shared->given[1] = -1;
     }
     __syncthreads();
     for (int i = (int)threadIdx.x; i < settings->n_biases; i += THREADS) {
         int at = settings->first_bias + i;
         if (a->biases[at].token == token && a->given_biased[at] > -INFINITY)
-            shared->bad[0] = at; // at most one entry has it
+            shared->given[0] = at; // at most one entry has it
     }
     for (int i = (int)threadIdx.x; i < settings->history.n_prompt + settings->history.n_generated;
          i += THREADS) {
         int at = settings->history.first_token + i;
         if (a->history[at] == token && a->given_history[at] > -INFINITY)
-            shared->bad[1] = at;
+            shared->given[1] = at;
     }
     __syncthreads();
     // For a biased token the history entry has the logit after the bias.
-    return shared->bad[0] >= 0   ? a->given_biased[shared->bad[0]]
-           : shared->bad[1] >= 0 ? a->given_history[shared->bad[1]]
-                                 : logits[token];
+    return shared->given[0] >= 0   ? a->given_biased[shared->given[0]]
+           : shared->given[1] >= 0 ? a->given_history[shared->given[1]]
+                                   : logits[token];
 }
 
 static __global__ void __launch_bounds__(THREADS, 1) sample_draw(struct sample_arguments a)
 {
+    launch_next();
+    launch_wait();
     __shared__ struct drawing shared;
     int output = (int)blockIdx.x;
     const struct sample_settings *settings = &a.settings[output];
     if (!(settings->flags & SAMPLE_WANTED))
         return;
     const float *logits = a.logits + output * a.stride;
-    float largest = a.states[output].largest;
+    struct sample_extreme extreme = find_extreme(&a.states[output]);
     int token = -1;
     float logprob = 0.0f;
-    if (largest > -INFINITY) { // uniform over the block
+    if (extreme.largest > -INFINITY) { // uniform over the block
         if (settings->flags & SAMPLE_ADJUSTS)
-            largest = find_largest(&shared.extremes, logits, a.n_vocab);
-        token = settings->temperature > 0.0f ? draw_token(&shared, logits, a.n_vocab, settings, largest)
-                                             : find_first(&shared.extremes, logits, a.n_vocab, largest);
+            extreme = search_logits(&shared.extremes, logits, a.n_vocab);
+        token = settings->temperature > 0.0f
+                    ? draw_token(&shared, logits, a.n_vocab, settings, extreme.largest)
+                : extreme.first < a.n_vocab ? extreme.first
+                                            : -1;
         if (settings->flags & SAMPLE_LOGPROBS)
             logprob = (float)((double)given_logit(&shared.extremes, &a, settings, logits, token) -
                               a.states[output].log_sum);
@@ -611,6 +683,8 @@ static __global__ void resolve_tokens(int32_t *tokens, int32_t n_rows, const str
                                       int32_t n_outputs, int32_t *history,
                                       const struct sample_outcome *outcomes)
 {
+    launch_next();
+    launch_wait();
     int32_t i = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < n_rows)
         resolve_token(&tokens[i], outcomes);
@@ -625,21 +699,24 @@ static __global__ void resolve_tokens(int32_t *tokens, int32_t n_rows, const str
 void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings,
                     int32_t n_outputs, int32_t *history, const struct sample_outcome *outcomes)
 {
-    launch<resolve_tokens>({(unsigned)(n_rows + THREADS - 1) / THREADS, 1, 1, THREADS, 0}, stream, tokens,
-                           n_rows, settings, n_outputs, history, outcomes);
+    launch_overlapped<resolve_tokens>({(unsigned)(n_rows + THREADS - 1) / THREADS, 1, 1, THREADS, 0}, stream,
+                                      tokens, n_rows, settings, n_outputs, history, outcomes);
 }
 
 void launch_sample_logprobs(void *stream, const struct sample_arguments *arguments)
 {
-    launch<sample_logprobs>({(unsigned)arguments->n_outputs, 1, 1, THREADS, 0}, stream, *arguments);
+    launch_overlapped<sample_scan>({SAMPLE_SLICES, (unsigned)arguments->n_outputs, 1, SCAN_THREADS, 0},
+                                   stream, *arguments);
+    launch_overlapped<sample_logprobs>({(unsigned)arguments->n_outputs, 1, 1, THREADS, 0}, stream,
+                                       *arguments);
 }
 
 void launch_sample_adjust(void *stream, const struct sample_arguments *arguments)
 {
-    launch<sample_adjust>({SAMPLE_SLOTS, 1, 1, THREADS, 0}, stream, *arguments);
+    launch_overlapped<sample_adjust>({SAMPLE_SLOTS, 1, 1, THREADS, 0}, stream, *arguments);
 }
 
 void launch_sample_draw(void *stream, const struct sample_arguments *arguments)
 {
-    launch<sample_draw>({(unsigned)arguments->n_outputs, 1, 1, THREADS, 0}, stream, *arguments);
+    launch_overlapped<sample_draw>({(unsigned)arguments->n_outputs, 1, 1, THREADS, 0}, stream, *arguments);
 }

@@ -195,6 +195,243 @@ static void operands_of_every_length_hold_their_rows(void **state)
         }
 }
 
+// Device memory filled with copies of `rows`, `stride` floats apart.
+static float *strided_rows(const float *rows, int32_t n, int64_t stride)
+{
+    size_t size = (size_t)(N_ROWS * stride);
+    float *host = calloc(size, sizeof *host), *memory = device_allocate(device, size * sizeof *host);
+    assert_non_null(memory);
+    for (int32_t row = 0; row < N_ROWS; row++)
+        memcpy(host + row * stride, rows + (size_t)row * (size_t)n, (size_t)n * sizeof *host);
+    copy_items(memory, host, size, true);
+    free(host);
+    return memory;
+}
+
+// The norm's result and residual sum of the same rows at any stride, packed.
+static void norm_rows_at(struct norm_launch launch, const float *x, const float *addend, int64_t stride,
+                         float *out, float *in)
+{
+    int32_t n = launch.n;
+    size_t size = (size_t)(N_ROWS * stride);
+    float *host = malloc(size * sizeof *host);
+    launch.in = (struct device_matrix){strided_rows(x, n, stride), stride};
+    launch.addend = (struct device_matrix){strided_rows(addend, n, stride), stride};
+    launch.out = (struct device_matrix){strided_rows(x, n, stride), stride};
+    launch_norm(device_stream(device), &launch);
+    struct device_matrix sides[] = {launch.out, launch.in};
+    float *packed[] = {out, in};
+    for (int i = 0; i < 2; i++) {
+        copy_items(sides[i].items, host, size, false);
+        for (int32_t row = 0; row < N_ROWS; row++)
+            memcpy(packed[i] + (size_t)row * (size_t)n, host + row * stride, (size_t)n * sizeof *host);
+    }
+    device_free(device, launch.in.items);
+    device_free(device, launch.addend.items);
+    device_free(device, launch.out.items);
+    free(host);
+}
+
+static struct activation_operand create_operand(enum activation_operand_form form, int32_t n)
+{
+    return (struct activation_operand){form, N_ROWS, n,
+                                       device_allocate(device, activation_operand_bytes(N_ROWS, n)),
+                                       device_allocate(device, N_ROWS * sizeof(float))};
+}
+
+static void destroy_operand(const struct activation_operand *operand)
+{
+    device_free(device, operand->items);
+    device_free(device, operand->scales);
+}
+
+static void assert_operands_equal(const struct activation_operand *a, const struct activation_operand *b)
+{
+    size_t n = activation_operand_bytes(N_ROWS, a->n_inputs) / sizeof(float);
+    float *items[2] = {malloc(n * sizeof(float)), malloc(n * sizeof(float))}, scales[2][N_ROWS];
+    const struct activation_operand *both[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        copy_items(both[i]->items, items[i], n, false);
+        copy_items(both[i]->scales, scales[i], N_ROWS, false);
+    }
+    assert_memory_equal(scales[0], scales[1], sizeof scales[0]);
+    assert_memory_equal(items[0], items[1], n * sizeof(float));
+    free(items[0]);
+    free(items[1]);
+}
+
+// Aligned rows and rows that begin anywhere; the norm alone, with its operand, and the operand alone. One row
+// has a NaN.
+static void a_norm_has_the_same_bytes_at_any_alignment_and_with_its_operand(void **state)
+{
+    static const int32_t lengths[] = {256,  520,  896,  1024, 2048,  2056, 4096,
+                                      4104, 5120, 8192, 8200, 14336, 16384};
+    uint64_t seed = random_seed(5);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int kind = 0; kind < 4; kind++) {
+            int32_t n = lengths[i];
+            size_t size = (size_t)N_ROWS * (size_t)n, bytes = size * sizeof(float);
+            float *memory[4], *x = random_floats(size, &seed, &memory[0]),
+                              *addend = random_floats(size, &seed, &memory[1]),
+                              *weight = random_floats((size_t)n, &seed, &memory[2]),
+                              *bias = random_floats((size_t)n, &seed, &memory[3]), *results[6];
+            for (int j = 0; j < 6; j++)
+                results[j] = malloc(bytes);
+            x[2 * n + 1] = kind == 1 ? NAN : x[2 * n + 1];
+            struct norm_launch norm = {.n_rows = N_ROWS,
+                                       .n_groups = 1,
+                                       .n = n,
+                                       .rms = kind & 1,
+                                       .weight = memory[2],
+                                       .bias = kind & 1 ? NULL : memory[3],
+                                       .epsilon = 1e-6f,
+                                       .scale = 0.5f};
+            enum activation_operand_form form = kind & 2 ? OPERAND_BFLOAT : OPERAND_HALF;
+            struct activation_operand fused = create_operand(form, n), plain = create_operand(form, n);
+            norm_rows_at(norm, x, addend, n + 1, results[0], results[1]);
+            emulate_reverse(kind == 3);
+            norm_rows_at(norm, x, addend, n, results[2], results[3]);
+            norm.operand = fused;
+            norm_rows_at(norm, x, addend, n, results[4], results[5]);
+            emulate_reverse(false);
+            for (int j = 2; j < 6; j++)
+                assert_memory_equal(results[j], results[j % 2], bytes);
+            copy_items(memory[0], results[0], size, true);
+            struct activation_operand_launch convert = {plain, memory[0], n, NULL, 1};
+            launch_activation_operand(device_stream(device), &convert);
+            assert_operands_equal(&fused, &plain);
+            norm.operand_only = true; // leaves `out`
+            norm_rows_at(norm, x, addend, n, results[4], results[5]);
+            assert_memory_equal(results[5], results[1], bytes);
+            if (n > 512)
+                assert_memory_equal(results[4], x, bytes);
+            assert_operands_equal(&fused, &plain);
+            destroy_operand(&fused);
+            destroy_operand(&plain);
+            for (int j = 0; j < 4; j++)
+                device_free(device, memory[j]);
+            for (int j = 0; j < 6; j++)
+                free(results[j]);
+            free(x);
+            free(addend);
+            free(weight);
+            free(bias);
+        }
+}
+
+enum { ROPE_HEAD = 24, ROPE_HEADS = 5 };
+
+// Two matrices of 5 and 3 heads in one launch, every head's first n_dims items.
+static void check_rope(int32_t n_dims, bool halves, int32_t gap, uint64_t *seed)
+{
+    int64_t stride = ROPE_HEADS * ROPE_HEAD + gap;
+    size_t n = (size_t)(N_ROWS * stride), n_angles = (size_t)(N_ROWS * n_dims);
+    struct rope_launch launch = {N_ROWS, 2, ROPE_HEAD, n_dims, halves, {{{0}, 0, NULL}}};
+    float *x[2], *angles[2], *memory[4];
+    for (int i = 0; i < 2; i++) {
+        x[i] = random_floats(n, seed, &memory[i]);
+        angles[i] = random_floats(n_angles, seed, &memory[2 + i]);
+        launch.parts[i] =
+            (struct rope_part){{memory[i], stride}, i ? ROPE_HEADS - 2 : ROPE_HEADS, memory[2 + i]};
+    }
+    launch_rope(device_stream(device), &launch);
+    for (int i = 0; i < 2; i++) {
+        float *out = malloc(n * sizeof *out);
+        copy_items(memory[i], out, n, false);
+        for (int32_t row = 0; row < N_ROWS; row++)
+            for (int32_t head = 0; head < launch.parts[i].n_heads; head++)
+                for (int32_t pair = 0; pair < n_dims / 2; pair++) {
+                    int64_t at = row * stride + head * ROPE_HEAD + (halves ? pair : 2 * pair),
+                            other = at + (halves ? n_dims / 2 : 1);
+                    float cosine = angles[i][row * n_dims + 2 * pair],
+                          sine = angles[i][row * n_dims + 2 * pair + 1], a = x[i][at], b = x[i][other];
+                    x[i][at] = a * cosine - b * sine;
+                    x[i][other] = a * sine + b * cosine;
+                }
+        assert_memory_equal(out, x[i], n * sizeof *out); // also all that is not rotated
+        free(out);
+        free(x[i]);
+        free(angles[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        device_free(device, memory[i]);
+}
+
+static void rope_has_the_bytes_of_its_definition(void **state)
+{
+    uint64_t seed = random_seed(6);
+    for (int32_t n_dims = 4; n_dims <= ROPE_HEAD; n_dims += 4)
+        for (int kind = 0; kind < 4; kind++) // at aligned rows, and not
+            check_rope(n_dims, kind & 1, kind & 2 ? 3 : 4, &seed);
+}
+
+static double exact_activation(double x, double up, enum activation_kind kind)
+{
+    double inner = 1.5957691216 * x * (1 + 0.044715 * x * x);
+    switch (kind) {
+    case ACTIVATION_SILU:
+        return x / (1 + exp(-x)) * up;
+    case ACTIVATION_GELU:
+        return x / 2 * erfc(-x / sqrt(2)) * up;
+    case ACTIVATION_GELU_TANH:
+        return x / (1 + exp(-inner)) * up;
+    default: // ACTIVATION_SWIGLU_CLAMPED
+        x = fmin(x, 7);
+        return x / (1 + exp(-1.702 * x)) * (fmin(fmax(up, -7), 7) + 1);
+    }
+}
+
+enum { N_ACTIVATED = 1 << 16 };
+
+// Arguments from the smallest to beyond where exp overflows, of both signs.
+static float *activation_arguments(float **memory)
+{
+    float *x = malloc(N_ACTIVATED * sizeof *x);
+    for (int i = 0; i < N_ACTIVATED; i++)
+        x[i] = (i % 2 ? -1.0f : 1.0f) * exp2f((float)i * (30.0f / N_ACTIVATED) - 22.0f);
+    *memory = device_allocate(device, N_ACTIVATED * sizeof *x);
+    assert_non_null(*memory);
+    copy_items(*memory, x, N_ACTIVATED, true);
+    return x;
+}
+
+static void activations_are_near_double_precision(void **state)
+{
+    static const enum activation_kind kinds[] = {ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_GELU_TANH,
+                                                 ACTIVATION_SWIGLU_CLAMPED};
+    uint64_t seed = random_seed(7);
+    float *memory[3], *x = activation_arguments(&memory[0]),
+                      *up = random_floats(N_ACTIVATED, &seed, &memory[1]),
+                      *y = malloc(N_ACTIVATED * sizeof *y);
+    memory[2] = device_allocate(device, N_ACTIVATED * sizeof *y);
+    struct device_matrix sides[3];
+    for (int i = 0; i < 3; i++)
+        sides[i] = (struct device_matrix){memory[i], N_ACTIVATED};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        launch_activate(device_stream(device), sides[2], sides[0], sides[1], 1, N_ACTIVATED, kinds[k]);
+        copy_items(memory[2], y, N_ACTIVATED, false);
+        for (int i = 0; i < N_ACTIVATED; i++) {
+            double exact = exact_activation((double)x[i], (double)up[i], kinds[k]);
+            // exp's argument is rounded to 2^-24 of up to 88: a relative error of the small results
+            double bound = (x[i] > 0 ? 6e-7 : 3e-5) * fabs(exact) + 1e-35;
+            if (!(fabs((double)y[i] - exact) <= bound))
+                fail_msg("activation %d of %g: expected %g, got %g", (int)kinds[k], (double)x[i], exact,
+                         (double)y[i]);
+        }
+    }
+    launch_scale(device_stream(device), sides[0], 1, N_ACTIVATED, 0.125f, 3.0f);
+    copy_items(memory[0], y, N_ACTIVATED, false);
+    for (int i = 0; i < N_ACTIVATED; i++) {
+        double exact = 3 * tanh((double)x[i] / 24);
+        assert_true(fabs((double)y[i] - exact) <= 6e-7 * fabs(exact));
+    }
+    for (int i = 0; i < 3; i++)
+        device_free(device, memory[i]);
+    free(x);
+    free(up);
+    free(y);
+}
+
 int main(void)
 {
     struct error error;
@@ -205,6 +442,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operands_of_every_length_hold_their_rows),
         cmocka_unit_test(norms_of_every_length_are_near_double_precision),
+        cmocka_unit_test(activations_are_near_double_precision),
+        cmocka_unit_test(rope_has_the_bytes_of_its_definition),
+        cmocka_unit_test(a_norm_has_the_same_bytes_at_any_alignment_and_with_its_operand),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     device_close(device);
