@@ -83,19 +83,78 @@ void gpu_find_shared(struct gpu_backend *backend, const struct step *step)
                                            (int64_t)attention_block_bytes(&pages);
 }
 
+static struct attention_extent extent_of(const struct gpu_backend *backend)
+{
+    return (struct attention_extent){.n_sequences = backend->current.padded.n_sequences,
+                                     .n_rows = backend->current.padded.n_rows,
+                                     .n_rows_most = backend->current.n_rows_most,
+                                     .n_part_rows = backend->current.n_part_rows,
+                                     .n_positions_most = backend->current.n_positions_padded};
+}
+
+static struct attention_device device_of(const struct gpu_backend *backend)
+{
+    const struct device_facts *facts = device_facts(backend->device);
+    return (struct attention_device){facts->n_multiprocessors, facts->shared_bytes_max};
+}
+
+void gpu_size_deal(struct gpu_backend *backend)
+{
+    const struct kv_shape *kv = &backend->kv;
+    if (!backend->pages.memory || kv->n_heads == 0)
+        return;
+    struct attention_pages pages = pages_of(kv, NULL);
+    struct attention_extent extent = extent_of(backend);
+    struct attention_device device = device_of(backend);
+    struct upload_counts *padded = &backend->current.padded;
+    padded->n_runs = attention_deal_runs(&pages, kv->n_heads, &device);
+    padded->n_arrivals = attention_deal_arrivals(&pages, kv->n_heads, &device, padded->n_sequences);
+    backend->current.deal =
+        (struct attention_deal_rules){.n_heads = kv->n_heads,
+                                      .n_kv_heads = kv->n_kv_heads,
+                                      .n_runs = padded->n_runs,
+                                      .may_cut = attention_parts_fit(&pages, kv->n_heads, &extent,
+                                                                     backend->memory.attention.size_bytes)};
+}
+
+// Takes the pending rotations of the keys and of one other matrix that have the step's rows.
+static void take_ropes(struct gpu_backend *backend, const struct matrix *k, struct attention_store *store)
+{
+    struct pending_ropes left = {.n = 0};
+    for (int i = 0; i < backend->current.ropes.n; i++) {
+        const struct pending_rope *rope = &backend->current.ropes.ropes[i];
+        bool keys = rope->x == k && rope->n_heads == store->pages.n_kv_heads &&
+                    rope->head_dim == store->pages.key_dim;
+        if (rope->n_rows == store->n_rows && keys)
+            store->rotation = rope->rotation;
+        else if (rope->n_rows == store->n_rows && rope->x != k && !store->queries.items)
+            store->queries = (struct attention_queries){rope->x->device.items, rope->x->device.stride,
+                                                        rope->n_heads, rope->head_dim, rope->rotation};
+        else
+            left.ropes[left.n++] = *rope;
+    }
+    backend->current.ropes = left;
+}
+
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
+    struct attention_store store = {.pages = pages_of(&backend->kv, backend->pages.memory),
+                                    .layer = layer,
+                                    .n_rows = backend->current.padded.n_rows,
+                                    .k = k->device.items,
+                                    .v = v->device.items,
+                                    .k_stride = k->device.stride,
+                                    .v_stride = v->device.stride};
+    take_ropes(backend, k, &store);
     if (!gpu_enqueues(backend))
         return;
     assert(k->n_cols == backend->kv.n_kv_heads * backend->kv.key_dim);
     assert(v->n_cols == backend->kv.n_kv_heads * backend->kv.value_dim);
-    struct attention_pages pages = pages_of(&backend->kv, backend->pages.memory);
-    launch_attention_store(backend->stream, &pages, layer,
-                           upload_address(backend, backend->current.layout.sequences),
-                           upload_address(backend, backend->current.layout.row_sequences),
-                           upload_address(backend, 0), backend->current.padded.n_rows, k->device.items,
-                           k->device.stride, v->device.items, v->device.stride);
+    store.sequences = upload_address(backend, backend->current.layout.sequences);
+    store.row_sequences = upload_address(backend, backend->current.layout.row_sequences);
+    store.tables = upload_address(backend, 0);
+    launch_attention_store(backend->stream, &store);
 }
 
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
@@ -112,11 +171,7 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
         .layer = parameters->layer,
         .sequences = upload_address(backend, backend->current.layout.sequences),
         .tables = upload_address(backend, 0),
-        .extent.n_sequences = backend->current.padded.n_sequences,
-        .extent.n_rows = backend->current.padded.n_rows,
-        .extent.n_rows_most = backend->current.n_rows_most,
-        .extent.n_part_rows = backend->current.n_part_rows,
-        .extent.n_positions_most = backend->current.n_positions_padded,
+        .extent = extent_of(backend),
         .q = q->device.items,
         .out = out->device.items,
         .q_stride = q->device.stride,
@@ -134,7 +189,11 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
         .shared.n_segments = backend->current.padded.n_shared_tiles ? backend->current.n_shared_segments : 0,
         .partials.memory = backend->memory.attention.memory,
         .partials.size_bytes = backend->memory.attention.size_bytes,
-        .device.n_multiprocessors = device_facts(backend->device)->n_multiprocessors,
-        .device.shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
+        .dealt.runs = upload_address(backend, backend->current.layout.runs),
+        .dealt.n_runs = backend->current.padded.n_runs,
+        .dealt.arrivals = (int32_t *)upload_address(backend, backend->current.layout.arrivals),
+        .device = device_of(backend)};
+    if (launch.dealt.n_runs == 0 || parameters->n_heads != backend->kv.n_heads)
+        launch.dealt = (struct attention_dealt){0};
     launch_attention(backend->stream, &launch);
 }

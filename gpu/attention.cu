@@ -1,6 +1,7 @@
 // Selects the attention kernels (gpu/attention_type.cu) of a step; the kernel that merges the partial results
 // of split-KV.
 #include "gpu/attention_kernels.h"
+#include "gpu/attention_ring.h"
 
 #include <assert.h>
 
@@ -11,6 +12,8 @@ enum { MERGE_THREADS = 128 };
 static __global__ void __launch_bounds__(MERGE_THREADS)
     merge_segments(const struct attention_arguments arguments)
 {
+    launch_next();
+    launch_wait();
     const struct attention_launch &call = arguments.call;
     struct attention_sequence sequence = call.sequences[blockIdx.x];
     int32_t head = (int32_t)blockIdx.y, dim = call.pages.value_dim,
@@ -22,15 +25,12 @@ static __global__ void __launch_bounds__(MERGE_THREADS)
         int32_t position = sequence.position + i, last = position / SEGMENT;
         for (int32_t d = (int32_t)threadIdx.x; d < dim; d += MERGE_THREADS) {
             struct query_state state = {-INFINITY, 0.0f};
-            float total = 0.0f;
-            for (int32_t segment = first_seen(call, position) / SEGMENT; segment <= last; segment++) {
-                const float *part = find_part(arguments, sequence.first_part + i, head, segment);
-                merge_factors factors = merge_state(state, part[dim], part[dim + 1], part[dim + 2] != 0.0f);
-                total = merge_item(total, part[d], factors);
-            }
+            float total[1] = {0.0f};
+            merge_parts<1>(arguments, sequence.first_part + i, head, first_seen(call, position) / SEGMENT,
+                           last, d, state, total);
             merge_factors factors = merge_sink(call, head, state);
             call.out[row * call.out_stride + (int64_t)head * dim + d] =
-                merge_item(total, 0.0f, factors) / state.sum;
+                merge_item(total[0], 0.0f, factors) / state.sum;
         }
     }
 }
@@ -53,17 +53,24 @@ uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_r
 }
 
 // The number of strips is limited by registers (value dimensions) and by shared memory (key dimensions).
+// Without room for a ring, a tile of at most 256 value dimensions has one strip.
 static struct tile_choice choose_tile(const struct attention_pages *pages, uint64_t shared_bytes_max,
                                       int n_strips_wanted)
 {
     static const int dims[N_TILE_WIDTHS] = {64, 128, 256, 512, 1024}, strips[N_TILE_WIDTHS] = {4, 4, 2, 2, 1};
-    struct tile_choice choice = {0, n_strips_wanted};
+    struct tile_choice choice = {0, n_strips_wanted, false};
+    int32_t key_steps = (pages->key_dim + 31) / 32;
     while (pages->value_dim > dims[choice.width])
         choice.width++;
     if (choice.n_strips > strips[choice.width])
         choice.n_strips = strips[choice.width];
+    choice.ring =
+        choice.width < RING_WIDTHS && ring_shared_bytes(pages->type, 1, key_steps) <= shared_bytes_max;
+    if (choice.width < RING_WIDTHS && !choice.ring)
+        choice.n_strips = 1;
     while (choice.n_strips > 1 &&
-           tile_memory::size_bytes(choice.n_strips, (pages->key_dim + 31) / 32) > shared_bytes_max)
+           (choice.ring ? ring_shared_bytes(pages->type, choice.n_strips, key_steps)
+                        : tile_memory::size_bytes(choice.n_strips, key_steps)) > shared_bytes_max)
         choice.n_strips /= 2;
     return choice;
 }
@@ -98,6 +105,23 @@ static void launch_way(void *stream, const struct attention_arguments &arguments
         launch_attention_of<KV_F16>(stream, arguments, way, choice);
 }
 
+static void launch_small(void *stream, struct attention_arguments arguments)
+{
+    const struct attention_launch &call = arguments.call;
+    struct tile_choice choice = choose_small(&call.pages, call.n_heads, call.device.shared_bytes_max);
+    int32_t n_segments = (call.extent.n_positions_most + SEGMENT - 1) / SEGMENT;
+    bool fits = attention_parts_fit(&call.pages, call.n_heads, &call.extent, call.partials.size_bytes);
+    arguments.dealt = choice.ring && call.dealt.runs && call.scoring.window == 0;
+    arguments.split_kv = !arguments.dealt && fits && n_segments > 1 && n_segments <= LAUNCH_BLOCKS_YZ_MAX &&
+                         (int64_t)call.extent.n_sequences * call.pages.n_kv_heads * arguments.n_strips_small <
+                             (int64_t)BLOCKS_WANTED * call.device.n_multiprocessors;
+    launch_way(stream, arguments, TILES_SMALL, choice);
+    if (arguments.split_kv)
+        launch_overlapped<merge_segments>({(unsigned)call.extent.n_sequences, (unsigned)call.n_heads, 1,
+                                           MERGE_THREADS, 0},
+                                          stream, arguments);
+}
+
 void launch_attention(void *stream, const struct attention_launch *attention)
 {
     if (attention->extent.n_sequences == 0)
@@ -108,29 +132,21 @@ void launch_attention(void *stream, const struct attention_launch *attention)
     int32_t n_kv_heads = attention->pages.n_kv_heads, group = attention->n_heads / n_kv_heads;
     arguments.n_strips_small = (group + STRIP - 1) / STRIP;
     int32_t n_segments = (attention->extent.n_positions_most + SEGMENT - 1) / SEGMENT;
-    uint64_t segment_bytes = (uint64_t)attention->extent.n_part_rows * (uint64_t)attention->n_heads *
-                             attention_part_bytes(attention->pages.value_dim);
     arguments.n_segments =
         attention->shared.n_segments < n_segments ? attention->shared.n_segments : n_segments;
-    assert(attention->shared.n_tiles == 0 ||
-           (uint64_t)arguments.n_segments * segment_bytes <= attention->partials.size_bytes);
-    if (n_segments > 1 && n_segments <= LAUNCH_BLOCKS_YZ_MAX &&
-        (uint64_t)n_segments * segment_bytes <= attention->partials.size_bytes &&
-        (int64_t)attention->extent.n_sequences * n_kv_heads * arguments.n_strips_small <
-            (int64_t)BLOCKS_WANTED * attention->device.n_multiprocessors) {
+    if (attention_parts_fit(&attention->pages, attention->n_heads, &attention->extent,
+                            attention->partials.size_bytes))
         arguments.n_segments = n_segments;
-        arguments.split_kv = true;
-    }
-    uint64_t shared_bytes = attention->device.shared_bytes_max;
-    struct tile_choice large = choose_tile(&attention->pages, shared_bytes, TILE_STRIPS_MAX);
+    assert(attention->shared.n_tiles == 0 ||
+           (uint64_t)arguments.n_segments * (uint64_t)attention->extent.n_part_rows *
+                   (uint64_t)attention->n_heads * attention_part_bytes(attention->pages.value_dim) <=
+               attention->partials.size_bytes);
+    struct tile_choice large =
+        choose_tile(&attention->pages, attention->device.shared_bytes_max, TILE_STRIPS_MAX);
     if (attention->shared.n_tiles > 0)
         launch_way(stream, arguments, TILES_SHARED, large);
-    launch_way(stream, arguments, TILES_SMALL,
-               choose_small(&attention->pages, attention->n_heads, shared_bytes));
-    if (arguments.split_kv)
-        launch<merge_segments>({(unsigned)attention->extent.n_sequences, (unsigned)attention->n_heads, 1,
-                                MERGE_THREADS, 0},
-                               stream, arguments);
+    if (attention->extent.n_part_rows > 0)
+        launch_small(stream, arguments);
     if (attention->extent.n_rows_most > 0 &&
         !attention_is_small(attention->extent.n_rows_most, attention->n_heads, n_kv_heads))
         launch_way(stream, arguments, TILES_LARGE, large);

@@ -42,6 +42,24 @@ template <int pair> static __device__ __forceinline__ uint32_t widen_bytes(uint3
     return half2_add(bytes_pick(bytes, 0x64646464u, pair ? 0x4342u : 0x4140u), 0xE480E480u);
 }
 
+// Keys of 8 bytes, times the scale of their position.
+static __device__ __forceinline__ uint4 widen_keys(uint2 bytes, uint32_t scale)
+{
+    return make_uint4(half2_multiply(widen_bytes<0>(bytes.x), scale),
+                      half2_multiply(widen_bytes<1>(bytes.x), scale),
+                      half2_multiply(widen_bytes<0>(bytes.y), scale),
+                      half2_multiply(widen_bytes<1>(bytes.y), scale));
+}
+
+// Values of 2 dimensions x 4 positions, times the scales of the positions.
+static __device__ __forceinline__ uint4 widen_values(uint2 bytes, uint2 scales)
+{
+    return make_uint4(half2_multiply(widen_bytes<0>(bytes.x), scales.x),
+                      half2_multiply(widen_bytes<1>(bytes.x), scales.y),
+                      half2_multiply(widen_bytes<0>(bytes.y), scales.x),
+                      half2_multiply(widen_bytes<1>(bytes.y), scales.y));
+}
+
 // A lane's keys of 8 positions x 32 dimensions: its dimensions of position g.
 template <enum kv_type type>
 static __device__ __forceinline__ uint4 load_keys(const unsigned char *block, const page_shape &shape,
@@ -51,11 +69,7 @@ static __device__ __forceinline__ uint4 load_keys(const unsigned char *block, co
     if (type != KV_Q8_0)
         return ((const uint4 *)block)[place * 32 + lane];
     uint2 bytes = ((const uint2 *)block)[place * 32 + lane];
-    uint32_t scale = half2_low(((const uint16_t *)(block + shape.key_scales))[place * 8 + lane / 4]);
-    return make_uint4(half2_multiply(widen_bytes<0>(bytes.x), scale),
-                      half2_multiply(widen_bytes<1>(bytes.x), scale),
-                      half2_multiply(widen_bytes<0>(bytes.y), scale),
-                      half2_multiply(widen_bytes<1>(bytes.y), scale));
+    return widen_keys(bytes, half2_low(((const uint16_t *)(block + shape.key_scales))[place * 8 + lane / 4]));
 }
 
 // A lane's values of 16 positions x 16 dimensions: positions 4 t + 0..3 of dimension g, then of g + 8.
@@ -67,9 +81,5 @@ static __device__ __forceinline__ uint4 load_values(const unsigned char *block, 
     if (type != KV_Q8_0)
         return ((const uint4 *)(block + shape.values))[value_block * 32 + lane];
     uint2 bytes = ((const uint2 *)(block + shape.values))[value_block * 32 + lane];
-    uint2 scales = ((const uint2 *)(block + shape.value_scales))[value_block / 2 * 4 + lane % 4];
-    return make_uint4(half2_multiply(widen_bytes<0>(bytes.x), scales.x),
-                      half2_multiply(widen_bytes<1>(bytes.x), scales.y),
-                      half2_multiply(widen_bytes<0>(bytes.y), scales.x),
-                      half2_multiply(widen_bytes<1>(bytes.y), scales.y));
+    return widen_values(bytes, ((const uint2 *)(block + shape.value_scales))[value_block / 2 * 4 + lane % 4]);
 }

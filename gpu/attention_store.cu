@@ -1,16 +1,9 @@
-// Stores keys and values in their pages (gpu/kernels_attention.h draws the layout): one block per row.
+// Rotates queries; rotates keys and stores them with the values in their pages (gpu/kernels_attention.h draws
+// the layout). Blocks are [rows, queries and then groups of 32 dimensions of keys and values]: a thread has
+// one pair of queries or one item, so that the only latency is that of the loads which lead to its place.
 #include "gpu/attention_page.h"
 
-enum { THREADS = 128, WARPS = THREADS / 32 };
-
-struct store_arguments {
-    struct attention_pages pages;
-    int32_t layer;
-    const struct attention_sequence *sequences;
-    const int32_t *row_sequences, *tables;
-    const float *k, *v;
-    int64_t k_stride, v_stride;
-};
+enum { THREADS = 256, WARPS = THREADS / 32 };
 
 // Page, block within the page and position within the block of a row.
 struct row_place {
@@ -18,15 +11,15 @@ struct row_place {
     int32_t block, at;
 };
 
-static __device__ row_place find_row(const struct store_arguments &arguments, int32_t row)
+static __device__ row_place find_row(const struct attention_store &store, int32_t row)
 {
-    int32_t index = arguments.row_sequences[row];
+    int32_t index = store.row_sequences[row];
     if (index < 0)
         return {-1, 0, 0};
-    struct attention_sequence sequence = arguments.sequences[index];
+    struct attention_sequence sequence = store.sequences[index];
     int32_t position = sequence.position + row - sequence.first_row,
-            page_positions = arguments.pages.page_positions;
-    return {arguments.tables[sequence.first_page + position / page_positions],
+            page_positions = store.pages.page_positions;
+    return {store.tables[sequence.first_page + position / page_positions],
             position % page_positions / ATTENTION_BLOCK, position % ATTENTION_BLOCK};
 }
 
@@ -41,39 +34,51 @@ static __device__ int32_t value_place(int32_t at, int32_t d)
     return ((d / 16 * 32 + d % 8 * 4 + at / 4) * 2 + d % 16 / 8) * 4 + at % 4;
 }
 
-static __device__ float key_item(const struct store_arguments &arguments, int64_t row, int32_t head,
-                                 int32_t d)
+// A pair (a, b) becomes (a cos - b sin, a sin + b cos).
+static __device__ float2 rotate_pair(float a, float b, float2 angle)
 {
-    int32_t dim = arguments.pages.key_dim;
-    return d < dim ? arguments.k[row * arguments.k_stride + head * dim + d] : 0.0f;
+    return make_float2(a * angle.x - b * angle.y, a * angle.y + b * angle.x);
 }
 
-static __device__ float value_item(const struct store_arguments &arguments, int64_t row, int32_t head,
-                                   int32_t d)
+static __device__ float2 pair_angle(const struct attention_rotation &rotation, int64_t row, int32_t pair)
 {
-    int32_t dim = arguments.pages.value_dim;
-    return d < dim ? arguments.v[row * arguments.v_stride + head * dim + d] : 0.0f;
+    return ((const float2 *)rotation.cos_sin)[(row * rotation.n_dims) / 2 + pair];
 }
 
-static __global__ void __launch_bounds__(THREADS) store_halves(const struct store_arguments arguments)
+// Item `d` of a head's keys, rotated; both of a pair are read by the threads of both.
+static __device__ float key_item(const struct attention_store &store, int64_t row, int32_t head, int32_t d)
 {
-    const struct attention_pages &pages = arguments.pages;
-    const page_shape shape = page_shape_of<KV_F16>(pages);
-    int32_t row = (int32_t)blockIdx.x;
-    row_place place = find_row(arguments, row);
-    if (place.page < 0)
+    const struct attention_rotation &rotation = store.rotation;
+    const float *items = store.k + row * store.k_stride + head * store.pages.key_dim;
+    if (d >= store.pages.key_dim)
+        return 0.0f;
+    if (!rotation.cos_sin || d >= rotation.n_dims)
+        return items[d];
+    int32_t pairs = rotation.n_dims / 2, pair = rotation.halves ? d % pairs : d / 2;
+    bool first = rotation.halves ? d < pairs : d % 2 == 0;
+    const float *at = items + (rotation.halves ? pair : 2 * pair);
+    float2 rotated = rotate_pair(at[0], at[rotation.halves ? pairs : 1], pair_angle(rotation, row, pair));
+    return first ? rotated.x : rotated.y;
+}
+
+static __device__ float value_item(const struct attention_store &store, int64_t row, int32_t head, int32_t d)
+{
+    int32_t dim = store.pages.value_dim;
+    return d < dim ? store.v[row * store.v_stride + head * dim + d] : 0.0f;
+}
+
+static __device__ void rotate_queries(const struct attention_queries &queries, int64_t row, int32_t at)
+{
+    const struct attention_rotation &rotation = queries.rotation;
+    int32_t pairs = rotation.n_dims / 2, pair = at % pairs, head = at / pairs;
+    if (head >= queries.n_heads)
         return;
-    int32_t key_width = shape.key_steps * 32, width = key_width + shape.value_blocks * 16;
-    for (int32_t i = (int32_t)threadIdx.x; i < pages.n_kv_heads * width; i += THREADS) {
-        int32_t head = i / width, d = i % width;
-        unsigned char *block = page_block(pages, shape, arguments.layer, place.page, head, place.block);
-        bool key = d < key_width;
-        float item =
-            key ? key_item(arguments, row, head, d) : value_item(arguments, row, head, d - key_width);
-        uint16_t *items = (uint16_t *)(block + (key ? 0 : shape.values));
-        items[key ? key_place(shape, place.at, d) : value_place(place.at, d - key_width)] =
-            (uint16_t)half2_make(item, 0.0f);
-    }
+    float *first = queries.items + row * queries.stride + (int64_t)head * queries.head_dim +
+                   (rotation.halves ? pair : 2 * pair),
+          *second = first + (rotation.halves ? pairs : 1);
+    float2 rotated = rotate_pair(*first, *second, pair_angle(rotation, row, pair));
+    *first = rotated.x;
+    *second = rotated.y;
 }
 
 // The scale of a group of 32 items, one per lane. Absolute values compare like their bits; NaN is the
@@ -101,47 +106,74 @@ static __device__ unsigned char quantize_item(float item, uint16_t scale)
     return (unsigned char)((int)integer + 128);
 }
 
-// A warp processes groups of 32 dimensions: keys of all heads, then values.
-static __global__ void __launch_bounds__(THREADS) store_bytes(const struct store_arguments arguments)
+// An item of a group of 32 dimensions that a warp has, of keys or of values.
+template <enum kv_type type>
+static __device__ __forceinline__ void store_item(unsigned char *block, const page_shape &shape, int32_t at,
+                                                  int32_t group, bool key, float item)
 {
-    const struct attention_pages &pages = arguments.pages;
-    const page_shape shape = page_shape_of<KV_Q8_0>(pages);
-    int32_t row = (int32_t)blockIdx.x, lane = (int32_t)threadIdx.x % 32;
-    row_place place = find_row(arguments, row);
-    if (place.page < 0)
-        return;
-    int32_t value_groups = (shape.value_blocks + 1) / 2, n_groups = shape.key_steps + value_groups;
-    for (int32_t i = (int32_t)threadIdx.x / 32; i < pages.n_kv_heads * n_groups; i += WARPS) {
-        int32_t head = i / n_groups, group = i % n_groups;
-        bool key = group < shape.key_steps;
-        group -= key ? 0 : shape.key_steps;
-        int32_t d = group * ATTENTION_GROUP + lane;
-        unsigned char *block = page_block(pages, shape, arguments.layer, place.page, head, place.block);
-        float item = key ? key_item(arguments, row, head, d) : value_item(arguments, row, head, d);
+    int32_t lane = (int32_t)threadIdx.x % 32, d = group * ATTENTION_GROUP + lane;
+    bool wanted = key || d < shape.value_blocks * 16;
+    int32_t place = key ? key_place(shape, at, d) : value_place(at, d);
+    unsigned char *items = block + (key ? 0 : shape.values);
+    if (type == KV_Q8_0) {
         uint16_t scale = group_scale(item);
         uint16_t *scales = (uint16_t *)(block + (key ? shape.key_scales : shape.value_scales));
         if (lane == 0)
-            scales[key ? (place.at / 8 * shape.key_steps + group) * 8 + place.at % 8
-                       : group * ATTENTION_BLOCK + place.at] = scale;
-        if (key)
-            block[key_place(shape, place.at, d)] = quantize_item(item, scale);
-        else if (d < shape.value_blocks * 16)
-            block[shape.values + value_place(place.at, d)] = quantize_item(item, scale);
+            scales[key ? (at / 8 * shape.key_steps + group) * 8 + at % 8 : group * ATTENTION_BLOCK + at] =
+                scale;
+        if (wanted)
+            items[place] = quantize_item(item, scale);
+    } else if (wanted) {
+        ((uint16_t *)items)[place] = (uint16_t)half2_make(item, 0.0f);
     }
 }
 
-void launch_attention_store(void *stream, const struct attention_pages *pages, int32_t layer,
-                            const struct attention_sequence *sequences, const int32_t *row_sequences,
-                            const int32_t *tables, int32_t n_rows, const float *k, int64_t k_stride,
-                            const float *v, int64_t v_stride)
+template <enum kv_type type>
+static __global__ void __launch_bounds__(THREADS)
+    store_rows(const struct attention_store store, int32_t n_query_blocks)
 {
-    if (n_rows == 0)
+    launch_next();
+    launch_wait();
+    int32_t row = (int32_t)blockIdx.x, block_index = (int32_t)blockIdx.y;
+    if (block_index < n_query_blocks) {
+        rotate_queries(store.queries, row, block_index * THREADS + (int32_t)threadIdx.x);
         return;
-    struct store_arguments arguments = {*pages, layer, sequences, row_sequences, tables,
-                                        k,      v,     k_stride,  v_stride};
-    struct launch_shape shape = {(unsigned)n_rows, 1, 1, THREADS, 0};
-    if (pages->type == KV_Q8_0)
-        launch<store_bytes>(shape, stream, arguments);
+    }
+    const page_shape shape = page_shape_of<type>(store.pages);
+    int32_t n_groups = shape.key_steps + (shape.value_blocks + 1) / 2,
+            index = (block_index - n_query_blocks) * WARPS + (int32_t)threadIdx.x / 32,
+            head = index / n_groups, group = index % n_groups;
+    if (head >= store.pages.n_kv_heads)
+        return;
+    bool key = group < shape.key_steps;
+    group -= key ? 0 : shape.key_steps;
+    int32_t d = group * ATTENTION_GROUP + (int32_t)threadIdx.x % 32;
+    float item = key ? key_item(store, row, head, d) : value_item(store, row, head, d);
+    row_place place = find_row(store, row);
+    if (place.page >= 0)
+        store_item<type>(page_block(store.pages, shape, store.layer, place.page, head, place.block), shape,
+                         place.at, group, key, item);
+}
+
+template <enum kv_type type> static void launch_store(void *stream, const struct attention_store &store)
+{
+    const page_shape shape = page_shape_of<type>(store.pages);
+    int64_t pairs = store.queries.rotation.cos_sin
+                        ? (int64_t)store.queries.n_heads * (store.queries.rotation.n_dims / 2)
+                        : 0,
+            groups = (int64_t)store.pages.n_kv_heads * (shape.key_steps + (shape.value_blocks + 1) / 2);
+    unsigned n_query_blocks = (unsigned)((pairs + THREADS - 1) / THREADS),
+             n_blocks = n_query_blocks + (unsigned)((groups + WARPS - 1) / WARPS);
+    launch_overlapped<store_rows<type>>({(unsigned)store.n_rows, n_blocks, 1, THREADS, 0}, stream, store,
+                                        (int32_t)n_query_blocks);
+}
+
+void launch_attention_store(void *stream, const struct attention_store *store)
+{
+    if (store->n_rows == 0)
+        return;
+    if (store->pages.type == KV_Q8_0)
+        launch_store<KV_Q8_0>(stream, *store);
     else
-        launch<store_halves>(shape, stream, arguments);
+        launch_store<KV_F16>(stream, *store);
 }

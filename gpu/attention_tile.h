@@ -22,9 +22,7 @@ template <enum kv_type type_, int n_warps_, int n_strips_, int n_blocks_> struct
     static constexpr enum kv_type type = type_;
     static constexpr int n_warps = n_warps_, n_strips = n_strips_, n_blocks = n_blocks_;
     static constexpr int n_threads = 32 * n_warps, n_queries = STRIP * n_strips;
-    // Decoding is bound by memory latency: at the usual head sizes this many blocks per multiprocessor hide
-    // it.
-    static constexpr int n_blocks_resident = n_strips == 1 && n_blocks <= 2 ? 4 : 1;
+    static constexpr int n_blocks_resident = 1;
     static_assert(SEGMENT % (32 * n_warps) == 0, "a warp scores 32 positions at a time");
 };
 
@@ -149,36 +147,108 @@ struct tile_memory {
 static_assert(tile_memory::size_bytes(1, ATTENTION_DIM_MAX / 32) <= 99 * 1024,
               "the smallest tile fits everywhere");
 
-static __device__ __forceinline__ float query_item(const struct attention_launch &call,
-                                                   const tile_place &place, int32_t query, int32_t dim)
+// 8 dimensions from `dim` on of a query, times the scale; 0 beyond its end. `vectors`: rows and heads are
+// multiples of 16 bytes.
+static __device__ __forceinline__ void query_items(const struct attention_launch &call,
+                                                   const tile_place &place, int32_t query, int32_t dim,
+                                                   bool vectors, float items[8])
 {
-    if (query >= place.n_queries || dim >= call.pages.key_dim)
-        return 0.0f;
-    int64_t at = query_row(place, query) * call.q_stride +
-                 (int64_t)query_head(place, query) * call.pages.key_dim + dim;
-    return call.q[at] * call.scoring.scale;
+    bool there = query < place.n_queries && dim < call.pages.key_dim;
+    const float *from = call.q;
+    if (there)
+        from += query_row(place, query) * call.q_stride +
+                (int64_t)query_head(place, query) * call.pages.key_dim + dim;
+    if (vectors) {
+        float4 none = make_float4(0.0f, 0.0f, 0.0f, 0.0f), first = there ? ((const float4 *)from)[0] : none,
+               second = there ? ((const float4 *)from)[1] : none;
+        items[0] = first.x;
+        items[1] = first.y;
+        items[2] = first.z;
+        items[3] = first.w;
+        items[4] = second.x;
+        items[5] = second.y;
+        items[6] = second.z;
+        items[7] = second.w;
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            items[i] = there && dim + i < call.pages.key_dim ? from[i] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        items[i] = there ? items[i] * call.scoring.scale : 0.0f;
 }
 
 // Converts queries to fragments: register i of fragment f of step j holds dimensions 32 j + 8 t + 4 f + i / 2
-// * 2 + 0, 1 of query g (i even) or g + 8, as its upper and lower binary16.
+// * 2 + 0, 1 of query g (i even) or g + 8, as its upper and lower binary16. A lane converts both fragments of
+// both queries, from loads that are all in flight.
 template <class shape>
-static __device__ void load_queries(const struct attention_launch &call, const tile_place &place,
-                                    int32_t key_steps, const tile_memory &memory)
+static __device__ __forceinline__ void load_queries(const struct attention_launch &call,
+                                                    const tile_place &place, int32_t key_steps,
+                                                    const tile_memory &memory)
 {
-    for (int32_t i = (int32_t)threadIdx.x; i < shape::n_strips * key_steps * 64; i += shape::n_threads) {
-        int32_t lane = i % 32, f = i / 32 % 2, step = i / 64 % key_steps, strip = i / 64 / key_steps;
-        uint32_t upper[4], lower[4];
-        for (int r = 0; r < 4; r++) {
-            int32_t query = strip * STRIP + lane / 4 + r % 2 * 8;
-            int32_t dim = step * 32 + lane % 4 * 8 + f * 4 + r / 2 * 2;
-            float x = query_item(call, place, query, dim), y = query_item(call, place, query, dim + 1);
-            upper[r] = half2_make(x, y);
-            lower[r] = half2_make(x - half_float(upper[r]), y - half_float(upper[r] >> 16));
+    bool vectors = call.pages.key_dim % 8 == 0 && call.q_stride % 4 == 0 && (uintptr_t)call.q % 16 == 0;
+#pragma unroll 4
+    for (int32_t i = (int32_t)threadIdx.x; i < shape::n_strips * key_steps * 32; i += shape::n_threads) {
+        int32_t lane = i % 32, step = i / 32 % key_steps, strip = i / 32 / key_steps;
+        int32_t query = strip * STRIP + lane / 4, dim = step * 32 + lane % 4 * 8;
+        float items[2][8];
+        query_items(call, place, query, dim, vectors, items[0]);
+        query_items(call, place, query + 8, dim, vectors, items[1]);
+        uint4 *out = memory.queries + (i / 32) * 128 + lane;
+#pragma unroll
+        for (int f = 0; f < 2; f++) {
+            uint32_t upper[4], lower[4];
+#pragma unroll
+            for (int r = 0; r < 4; r++) {
+                float x = items[r % 2][f * 4 + r / 2 * 2], y = items[r % 2][f * 4 + r / 2 * 2 + 1];
+                upper[r] = half2_make(x, y);
+                lower[r] = half2_make(x - half_float(upper[r]), y - half_float(upper[r] >> 16));
+            }
+            out[f * 64] = make_uint4(upper[0], upper[1], upper[2], upper[3]);
+            out[f * 64 + 32] = make_uint4(lower[0], lower[1], lower[2], lower[3]);
         }
-        uint4 *out = memory.queries + (i / 32) * 64 + lane;
-        out[0] = make_uint4(upper[0], upper[1], upper[2], upper[3]);
-        out[32] = make_uint4(lower[0], lower[1], lower[2], lower[3]);
     }
+}
+
+// Adds the products of one step of 32 dimensions: queries times keys of four groups of 8 positions.
+template <class shape>
+static __device__ __forceinline__ void score_step(const tile_memory &memory, int32_t key_steps, int32_t step,
+                                                  const uint4 key[4], float acc[shape::n_strips][4][4])
+{
+    int32_t lane = (int32_t)threadIdx.x % 32;
+#pragma unroll
+    for (int f = 0; f < 2; f++)
+#pragma unroll
+        for (int strip = 0; strip < shape::n_strips; strip++)
+#pragma unroll
+            for (int part = 0; part < 2; part++) {
+                uint4 query = memory.queries[(((strip * key_steps + step) * 2 + f) * 2 + part) * 32 + lane];
+                uint32_t a[4] = {query.x, query.y, query.z, query.w};
+#pragma unroll
+                for (int n = 0; n < 4; n++) {
+                    uint32_t b[2] = {f ? key[n].z : key[n].x, f ? key[n].w : key[n].y};
+                    mma_half(acc[strip][n], a, b);
+                }
+            }
+}
+
+// Stores the scores of 32 positions from `at` of the segment on.
+template <class shape>
+static __device__ __forceinline__ void store_scores(const tile_memory &memory, int32_t at,
+                                                    const float acc[shape::n_strips][4][4])
+{
+    int32_t lane = (int32_t)threadIdx.x % 32;
+#pragma unroll
+    for (int strip = 0; strip < shape::n_strips; strip++)
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                float *row = memory.scores + (strip * STRIP + lane / 4 + half * 8) * SCORE_STRIDE;
+                *(float2 *)(row + at + n * 8 + lane % 4 * 2) =
+                    make_float2(acc[strip][n][2 * half], acc[strip][n][2 * half + 1]);
+            }
 }
 
 // Scores of 32 positions from `first` (a multiple of 32) for all strips; positions from `end` on are not
@@ -188,13 +258,11 @@ static __device__ __forceinline__ void score_positions(const struct attention_la
                                                        const tile_place &place, const page_shape &pages,
                                                        const tile_memory &memory, int32_t first, int32_t end)
 {
-    constexpr int n_strips = shape::n_strips;
-    int32_t lane = (int32_t)threadIdx.x % 32;
     const unsigned char *blocks[2];
 #pragma unroll
     for (int i = 0; i < 2; i++)
         blocks[i] = first + 16 * i < end ? find_block(call, place, pages, first / 16 + i) : NULL;
-    float acc[n_strips][4][4] = {};
+    float acc[shape::n_strips][4][4] = {};
 #pragma unroll 2
     for (int32_t step = 0; step < pages.key_steps; step++) {
         uint4 key[4];
@@ -202,32 +270,9 @@ static __device__ __forceinline__ void score_positions(const struct attention_la
         for (int n = 0; n < 4; n++)
             key[n] = blocks[n / 2] ? load_keys<shape::type>(blocks[n / 2], pages, n % 2, step)
                                    : make_uint4(0, 0, 0, 0);
-#pragma unroll
-        for (int f = 0; f < 2; f++)
-#pragma unroll
-            for (int strip = 0; strip < n_strips; strip++)
-#pragma unroll
-                for (int part = 0; part < 2; part++) {
-                    uint4 query =
-                        memory.queries[(((strip * pages.key_steps + step) * 2 + f) * 2 + part) * 32 + lane];
-                    uint32_t a[4] = {query.x, query.y, query.z, query.w};
-#pragma unroll
-                    for (int n = 0; n < 4; n++) {
-                        uint32_t b[2] = {f ? key[n].z : key[n].x, f ? key[n].w : key[n].y};
-                        mma_half(acc[strip][n], a, b);
-                    }
-                }
+        score_step<shape>(memory, pages.key_steps, step, key, acc);
     }
-#pragma unroll
-    for (int strip = 0; strip < n_strips; strip++)
-#pragma unroll
-        for (int n = 0; n < 4; n++)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                float *row = memory.scores + (strip * STRIP + lane / 4 + half * 8) * SCORE_STRIDE;
-                *(float2 *)(row + first % SEGMENT + n * 8 + lane % 4 * 2) =
-                    make_float2(acc[strip][n][2 * half], acc[strip][n][2 * half + 1]);
-            }
+    store_scores<shape>(memory, first % SEGMENT, acc);
 }
 
 static __device__ __forceinline__ float finish_score(const struct attention_launch &call, float score,
@@ -240,41 +285,106 @@ static __device__ __forceinline__ float finish_score(const struct attention_laun
     return score * log2_e();
 }
 
-// Converts one query's scores of a segment to weights; lane l has positions l, l + 32, ..
-static __device__ __forceinline__ merge_factors weigh_query(const struct attention_launch &call,
-                                                            const tile_place &place, int32_t query,
-                                                            int32_t segment, float *scores,
-                                                            struct query_state &state)
+// Converts the scores of `n` queries from `query` on, `step` apart, to weights and merges their states; lane l
+// has positions l, l + 32, .. Queries side by side hide each other's latency. Padding queries see nothing:
+// their weights are 0. `first`: there is no segment before.
+template <int n>
+static __device__ __forceinline__ void
+weigh_queries_of(const struct attention_launch &call, const tile_place &place, int32_t query, int32_t step,
+                 int32_t segment, const tile_memory &memory, bool first)
 {
-    int32_t lane = (int32_t)threadIdx.x % 32, position = query_position(call, place, query);
-    int32_t from = first_seen(call, position);
-    float slope = bias_slope(query_head(place, query), call.n_heads, call.scoring.alibi_bias_max);
-    float items[SEGMENT / 32], largest = -INFINITY;
+    int32_t lane = (int32_t)threadIdx.x % 32;
+    float items[n][SEGMENT / 32], largest[n], sum[n];
+    bool seen[n]; // a position
 #pragma unroll
-    for (int i = 0; i < SEGMENT / 32; i++) {
-        int32_t at = segment * SEGMENT + i * 32 + lane;
-        bool seen = at >= from && at <= position;
-        items[i] = seen ? finish_score(call, scores[i * 32 + lane], slope, at - position) : -INFINITY;
-        largest = items[i] > largest ? items[i] : largest;
+    for (int j = 0; j < n; j++) {
+        int32_t index = query + j * step;
+        bool there = index < place.n_queries;
+        int32_t position = there ? query_position(call, place, index) : -1, from = first_seen(call, position);
+        float slope =
+            there ? bias_slope(query_head(place, index), call.n_heads, call.scoring.alibi_bias_max) : 0.0f;
+        const float *scores = memory.scores + index * SCORE_STRIDE + lane;
+        largest[j] = -INFINITY;
+        seen[j] = position >= segment * SEGMENT && from < (segment + 1) * SEGMENT;
+#pragma unroll
+        for (int i = 0; i < SEGMENT / 32; i++) {
+            int32_t at = segment * SEGMENT + i * 32 + lane;
+            items[j][i] = at >= from && at <= position
+                              ? finish_score(call, scores[i * 32], slope, at - position)
+                              : -INFINITY;
+            largest[j] = items[j][i] > largest[j] ? items[j][i] : largest[j];
+        }
     }
-    for (int mask = 16; mask > 0; mask /= 2) {
-        float other = __shfl_xor_sync(0xFFFFFFFFu, largest, mask);
-        largest = other > largest ? other : largest;
-    }
-    // If all scores are NaN there is no largest one; the weights must be NaN too.
-    bool seen = position >= segment * SEGMENT && from < (segment + 1) * SEGMENT;
-    float reference = largest == -INFINITY ? 0.0f : largest, sum = 0.0f;
-    uint16_t *weights = (uint16_t *)scores;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2)
+#pragma unroll
+        for (int j = 0; j < n; j++) {
+            float other = __shfl_xor_sync(0xFFFFFFFFu, largest[j], mask);
+            largest[j] = other > largest[j] ? other : largest[j];
+        }
     __syncwarp(); // all scores are in registers: the weights overwrite them
 #pragma unroll
-    for (int i = 0; i < SEGMENT / 32; i++) {
-        uint32_t weight = half2_make(exp2_fast(items[i] - reference), 0.0f);
-        weights[i * 32 + lane] = (uint16_t)weight;
-        sum = sum + half_float(weight);
+    for (int j = 0; j < n; j++) {
+        // If all scores are NaN there is no largest one; the weights must be NaN too.
+        largest[j] = largest[j] == -INFINITY ? 0.0f : largest[j];
+        sum[j] = 0.0f;
+        uint16_t *weights = (uint16_t *)(memory.scores + (query + j * step) * SCORE_STRIDE) + lane;
+#pragma unroll
+        for (int i = 0; i < SEGMENT / 32; i++) {
+            uint32_t weight = half2_make(exp2_fast(items[j][i] - largest[j]), 0.0f);
+            weights[i * 32] = (uint16_t)weight;
+            sum[j] = sum[j] + half_float(weight);
+        }
     }
+#pragma unroll
     for (int mask = 16; mask > 0; mask /= 2)
-        sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, mask);
-    return merge_state(state, reference, sum, seen);
+#pragma unroll
+        for (int j = 0; j < n; j++)
+            sum[j] = sum[j] + __shfl_xor_sync(0xFFFFFFFFu, sum[j], mask);
+#pragma unroll
+    for (int j = 0; j < n; j++) {
+        struct query_state state = {-INFINITY, 0.0f};
+        if (!first)
+            state = memory.states[query + j * step];
+        merge_factors factors = merge_state(state, largest[j], sum[j], seen[j]);
+        __syncwarp();
+        if (lane == 0) {
+            memory.states[query + j * step] = state;
+            memory.factors[query + j * step] = factors;
+        }
+    }
+}
+
+// Weights of a padding query, by a warp.
+static __device__ __forceinline__ void clear_weights(const tile_memory &memory, int32_t query)
+{
+    for (int32_t i = (int32_t)threadIdx.x % 32; i < SEGMENT / 2; i += 32)
+        memory.scores[query * SCORE_STRIDE + i] = 0.0f;
+    if (threadIdx.x % 32 == 0)
+        memory.factors[query] = {1.0f, 0.0f, false};
+}
+
+// Positions from `end` on of a block of 16 were never written and may be NaN, which a weight of 0 does not
+// cancel: `n` is the number before it, from the lane's first position on.
+static __device__ __forceinline__ uint4 clear_values(uint4 value, int32_t n)
+{
+    uint32_t first = n <= 0 ? 0u : n == 1 ? 0xFFFFu : 0xFFFFFFFFu;
+    uint32_t second = n <= 2 ? 0u : n == 3 ? 0xFFFFu : 0xFFFFFFFFu;
+    return make_uint4(value.x & first, value.y & second, value.z & first, value.w & second);
+}
+
+// A lane's weights of the 16 positions of block `block` of the segment, for a strip's queries.
+static __device__ __forceinline__ void load_weights(const tile_memory &memory, int strip, int32_t block,
+                                                    uint32_t a[4])
+{
+    int32_t lane = (int32_t)threadIdx.x % 32;
+    const uint32_t *weights = (const uint32_t *)(memory.scores + (strip * STRIP + lane / 4) * SCORE_STRIDE) +
+                              block * 8 + lane % 4 * 2;
+    uint2 upper = *(const uint2 *)weights, lower = *(const uint2 *)(weights + 8 * SCORE_STRIDE);
+    a[0] = upper.x;
+    a[1] = lower.x;
+    a[2] = upper.y;
+    a[3] = lower.y;
 }
 
 // Weights times values of positions [begin, end) for the warp's blocks of 16 dimensions: warp, warp +
@@ -296,23 +406,14 @@ static __device__ __forceinline__ void add_values(const struct attention_launch 
             value[i] = warp + i * shape::n_warps < pages.value_blocks
                            ? load_values<shape::type>(at, pages, warp + i * shape::n_warps)
                            : make_uint4(0, 0, 0, 0);
-        // Positions from `end` on were never written and may be NaN, which a weight of 0 does not cancel.
-        int32_t n = end - block * 16 - lane % 4 * 4;
-        if (block * 16 + 16 > end) {
-            uint32_t first = n <= 0 ? 0u : n == 1 ? 0xFFFFu : 0xFFFFFFFFu;
-            uint32_t second = n <= 2 ? 0u : n == 3 ? 0xFFFFu : 0xFFFFFFFFu;
+        if (block * 16 + 16 > end)
 #pragma unroll
             for (int i = 0; i < n_blocks; i++)
-                value[i] = make_uint4(value[i].x & first, value[i].y & second, value[i].z & first,
-                                      value[i].w & second);
-        }
+                value[i] = clear_values(value[i], end - block * 16 - lane % 4 * 4);
 #pragma unroll
         for (int strip = 0; strip < n_strips; strip++) {
-            const uint32_t *weights =
-                (const uint32_t *)(memory.scores + (strip * STRIP + lane / 4) * SCORE_STRIDE) +
-                block % 16 * 8 + lane % 4 * 2;
-            uint2 upper = *(const uint2 *)weights, lower = *(const uint2 *)(weights + 8 * SCORE_STRIDE);
-            uint32_t a[4] = {upper.x, lower.x, upper.y, lower.y};
+            uint32_t a[4];
+            load_weights(memory, strip, block % 16, a);
 #pragma unroll
             for (int i = 0; i < n_blocks; i++) {
                 uint32_t b[2][2] = {{value[i].x, value[i].y}, {value[i].z, value[i].w}};

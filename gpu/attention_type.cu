@@ -1,6 +1,7 @@
 // The attention kernels for one type of pages, KV_TYPE; compiled for each. They differ in their tiles; the
 // arithmetic is the same (gpu/kernels_attention.h).
 #include "gpu/attention_kernels.h"
+#include "gpu/attention_ring.h"
 
 #include <assert.h>
 
@@ -11,14 +12,14 @@ static __device__ __forceinline__ void set_positions(tile_place &place)
     place.position_most = place.sequence.position + (place.first_query + place.n_queries - 1) / place.group;
 }
 
-// Decode (small sequences): blocks are [sequences, key-value heads x tiles, segments or 1].
+// Decode (small sequences): blocks are [sequences or runs, key-value heads x tiles, segments or 1].
 template <class shape>
 static __device__ __forceinline__ bool find_small(const struct attention_arguments &arguments,
-                                                  tile_place &place)
+                                                  int32_t sequence, tile_place &place)
 {
     int32_t n_most = arguments.n_strips_small * STRIP,
             n_tiles = (n_most + shape::n_queries - 1) / shape::n_queries;
-    place.sequence = arguments.call.sequences[blockIdx.x];
+    place.sequence = arguments.call.sequences[sequence];
     place.kv_head = (int32_t)blockIdx.y / n_tiles;
     place.first_query = (int32_t)blockIdx.y % n_tiles * shape::n_queries;
     int32_t n = place.sequence.n_rows * place.group, left = n - place.first_query;
@@ -37,7 +38,8 @@ static __device__ __forceinline__ bool find_large(const struct attention_argumen
                                                   tile_place &place)
 {
     const struct attention_launch &call = arguments.call;
-    int32_t lane = (int32_t)threadIdx.x % 32, index = (int32_t)blockIdx.x;
+    int32_t lane = (int32_t)threadIdx.x % 32;
+    int32_t index = (int32_t)(gridDim.x - 1 - blockIdx.x); // the last tiles see most: they begin first
     place.kv_head = (int32_t)blockIdx.y;
     for (int32_t base = 0; base < call.extent.n_sequences; base += 32) {
         int32_t n =
@@ -87,58 +89,163 @@ static __device__ __forceinline__ bool find_shared(const struct attention_argume
 }
 
 template <class shape>
-static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resident)
-    attend(const struct attention_arguments arguments, enum tile_way way)
+static __device__ __forceinline__ bool find_tile(const struct attention_arguments &arguments,
+                                                 enum tile_way way, tile_place &place)
 {
-    tile_place place = {};
     place.group = arguments.call.n_heads / arguments.call.pages.n_kv_heads;
     place.only_segment = -1;
-    bool found = way == TILES_SMALL   ? find_small<shape>(arguments, place)
-                 : way == TILES_LARGE ? find_large<shape>(arguments, place)
-                                      : find_shared(arguments, place);
-    if (found)
-        attend_tile<shape>(arguments, place);
+    return way == TILES_SMALL   ? find_small<shape>(arguments, (int32_t)blockIdx.x, place)
+           : way == TILES_LARGE ? find_large<shape>(arguments, place)
+                                : find_shared(arguments, place);
 }
 
 template <class shape>
-static void launch_shape_of(void *stream, const struct attention_arguments &arguments, enum tile_way way)
+static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resident)
+    attend(const struct attention_arguments arguments, enum tile_way way)
+{
+    launch_next();
+    launch_wait();
+    tile_place place = {};
+    if (find_tile<shape>(arguments, way, place))
+        attend_tile<shape>(arguments, place);
+}
+
+// Limits a tile's segments to those of the run [begin, end).
+static __device__ __forceinline__ void limit_span(const tile_place &place, int32_t sequence,
+                                                  const struct attention_run &begin,
+                                                  const struct attention_run &end, tile_span &span)
+{
+    span.parts = true;
+    int32_t first = place.sequence.n_shared;
+    if (sequence == begin.sequence && begin.segment > first)
+        first = begin.segment;
+    if (first > span.first)
+        span.first = first;
+    if (sequence == end.sequence && end.segment - 1 < span.last)
+        span.last = end.segment - 1;
+}
+
+// Limits it to the one segment of the block, or to none.
+static __device__ __forceinline__ void select_segment(const tile_place &place, tile_span &span)
+{
+    span.parts = true;
+    if (place.only_segment > span.first)
+        span.first = place.only_segment;
+    if (place.only_segment < span.last)
+        span.last = place.only_segment;
+}
+
+template <class shape>
+static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resident)
+    decode(const struct attention_arguments arguments)
+{
+    launch_next();
+    launch_wait();
+    const struct attention_launch &call = arguments.call;
+    struct attention_run begin = {(int32_t)blockIdx.x, 0}, end = {begin.sequence + 1, 0};
+    if (arguments.dealt) {
+        begin = call.dealt.runs[blockIdx.x];
+        end = call.dealt.runs[blockIdx.x + 1];
+    }
+    if (begin.sequence == end.sequence && begin.segment == end.segment)
+        return;
+    for (int32_t sequence = begin.sequence; sequence < end.sequence + (end.segment > 0); sequence++) {
+        tile_place place = {};
+        place.group = call.n_heads / call.pages.n_kv_heads;
+        if (!find_small<shape>(arguments, sequence, place))
+            continue;
+        tile_span span = span_of(call, place);
+        bool cut = arguments.dealt && place.sequence.n_runs > 1;
+        if (cut)
+            limit_span(place, sequence, begin, end, span);
+        else if (arguments.split_kv)
+            select_segment(place, span);
+        if (span.first <= span.last)
+            attend_ring<shape>(arguments, place, span);
+        if (cut)
+            merge_arrived<shape>(arguments, place, sequence);
+        __syncthreads(); // shared memory is used again
+    }
+}
+
+// Prefill and shared prefixes.
+template <class shape>
+static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resident)
+    prefill(const struct attention_arguments arguments, enum tile_way way)
+{
+    launch_next();
+    launch_wait();
+    tile_place place = {};
+    if (!find_tile<shape>(arguments, way, place))
+        return;
+    tile_span span = span_of(arguments.call, place);
+    if (way == TILES_SHARED)
+        select_segment(place, span);
+    if (span.first <= span.last)
+        attend_ring<shape>(arguments, place, span);
+}
+
+// Blocks of a way's tiles; x alone of the small ones.
+static struct launch_shape blocks_of(const struct attention_arguments &arguments, enum tile_way way,
+                                     int32_t n_strips)
 {
     const struct attention_launch &call = arguments.call;
-    int32_t n_kv_heads = call.pages.n_kv_heads, group = call.n_heads / n_kv_heads;
-    struct launch_shape launched = {0, (unsigned)n_kv_heads, 1, (unsigned)shape::n_threads,
-                                    tile_memory::size_bytes(shape::n_strips, (call.pages.key_dim + 31) / 32)};
+    int32_t n_kv_heads = call.pages.n_kv_heads, group = call.n_heads / n_kv_heads,
+            n_tiles = (arguments.n_strips_small + n_strips - 1) / n_strips;
+    struct launch_shape blocks = {0, (unsigned)n_kv_heads, 1, 0, 0};
     if (way == TILES_SMALL) {
-        int32_t n_tiles = (arguments.n_strips_small + shape::n_strips - 1) / shape::n_strips;
-        launched.blocks_x = (unsigned)call.extent.n_sequences;
-        launched.blocks_y = (unsigned)(n_kv_heads * n_tiles);
-        launched.blocks_z = (unsigned)(arguments.split_kv ? arguments.n_segments : 1);
+        blocks.blocks_x = (unsigned)(arguments.dealt ? call.dealt.n_runs : call.extent.n_sequences);
+        blocks.blocks_y = (unsigned)(n_kv_heads * n_tiles);
+        blocks.blocks_z = (unsigned)(arguments.split_kv ? arguments.n_segments : 1);
     } else if (way == TILES_LARGE) {
-        launched.blocks_x =
-            (unsigned)(call.extent.n_sequences + (int64_t)call.extent.n_rows * group / shape::n_queries);
+        blocks.blocks_x =
+            (unsigned)(call.extent.n_sequences + (int64_t)call.extent.n_rows * group / (n_strips * STRIP));
     } else {
-        launched.blocks_x = (unsigned)call.shared.n_tiles;
+        blocks.blocks_x = (unsigned)call.shared.n_tiles;
     }
-    launch<attend<shape>>(launched, stream, arguments, way);
+    return blocks;
 }
 
 template <int n_warps, int n_strips, int n_blocks>
 static void launch_tiles(void *stream, const struct attention_arguments &arguments, enum tile_way way)
 {
-    launch_shape_of<tile_shape<KV_TYPE, n_warps, n_strips, n_blocks>>(stream, arguments, way);
+    struct launch_shape blocks = blocks_of(arguments, way, n_strips);
+    blocks.n_threads = 32 * n_warps;
+    blocks.shared_bytes = tile_memory::size_bytes(n_strips, (arguments.call.pages.key_dim + 31) / 32);
+    launch_overlapped<attend<tile_shape<KV_TYPE, n_warps, n_strips, n_blocks>>>(blocks, stream, arguments,
+                                                                                way);
+}
+
+template <int n_strips, int n_blocks>
+static void launch_ring(void *stream, const struct attention_arguments &arguments, enum tile_way way)
+{
+    struct launch_shape blocks = blocks_of(arguments, way, n_strips);
+    blocks.n_threads = SEGMENT;
+    blocks.shared_bytes = ring_shared_bytes(KV_TYPE, n_strips, (arguments.call.pages.key_dim + 31) / 32);
+    using shape = ring_shape<KV_TYPE, n_strips, n_blocks>;
+    if (way != TILES_SMALL)
+        launch_overlapped<prefill<shape>>(blocks, stream, arguments, way);
+    else if constexpr (n_strips <= 2)
+        launch_overlapped<decode<shape>>(blocks, stream, arguments);
 }
 
 template <>
 void launch_attention_of<KV_TYPE>(void *stream, const struct attention_arguments &arguments,
                                   enum tile_way way, struct tile_choice choice)
 {
-    void (*const table[N_TILE_WIDTHS][3])(void *, const struct attention_arguments &, enum tile_way) = {
-        {launch_tiles<4, 1, 1>, launch_tiles<4, 2, 1>, launch_tiles<4, 4, 1>},
-        {launch_tiles<4, 1, 2>, launch_tiles<4, 2, 2>, launch_tiles<4, 4, 2>},
-        {launch_tiles<4, 1, 4>, launch_tiles<4, 2, 4>, NULL},
-        {launch_tiles<8, 1, 4>, launch_tiles<8, 2, 4>, NULL},
-        {launch_tiles<8, 1, 8>, NULL, NULL},
+    typedef void (*launch_function)(void *, const struct attention_arguments &, enum tile_way);
+    static const launch_function rings[RING_WIDTHS][3] = {
+        {launch_ring<1, 1>, launch_ring<2, 1>, launch_ring<4, 1>},
+        {launch_ring<1, 1>, launch_ring<2, 1>, launch_ring<4, 1>},
+        {launch_ring<1, 2>, launch_ring<2, 2>, NULL},
+    };
+    static const launch_function tiles[N_TILE_WIDTHS][2] = {
+        {launch_tiles<4, 1, 1>, NULL}, {launch_tiles<4, 1, 2>, NULL},
+        {launch_tiles<4, 1, 4>, NULL}, {launch_tiles<8, 1, 4>, launch_tiles<8, 2, 4>},
+        {launch_tiles<8, 1, 8>, NULL},
     };
     int place = choice.n_strips / 2; // 1, 2, 4
-    assert(table[choice.width][place]);
-    table[choice.width][place](stream, arguments, way);
+    launch_function function = choice.ring ? rings[choice.width][place] : tiles[choice.width][place];
+    assert(function);
+    function(stream, arguments, way);
 }

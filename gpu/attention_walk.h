@@ -10,6 +10,7 @@ struct attention_arguments {
     float *parts;
     int32_t n_segments;     // partial results per row and head
     bool split_kv;          // split-KV: each segment of a small sequence has its own block
+    bool dealt;             // split-KV: runs of segments have their own blocks
     int32_t n_strips_small; // maximum number of strips of a small sequence
 };
 
@@ -26,6 +27,38 @@ static __device__ __forceinline__ float *query_part(const struct attention_argum
 {
     int32_t part = place.sequence.first_part + (place.first_query + query) / place.group;
     return find_part(arguments, part, query_head(place, query), segment);
+}
+
+enum { MERGE_LOADED = 8 }; // segments whose loads a thread has in flight
+
+// Merges n_items items from `d` on of the partial results of segments [first, last].
+template <int n_items>
+static __device__ __forceinline__ void merge_parts(const struct attention_arguments &arguments, int64_t row,
+                                                   int32_t head, int32_t first, int32_t last, int32_t d,
+                                                   struct query_state &state, float totals[n_items])
+{
+    int32_t dim = arguments.call.pages.value_dim;
+    for (; first <= last; first += MERGE_LOADED) {
+        float items[MERGE_LOADED][n_items], states[MERGE_LOADED][3];
+#pragma unroll
+        for (int i = 0; i < MERGE_LOADED; i++) {
+            const float *part = find_part(arguments, row, head, first + i);
+            bool there = first + i <= last;
+#pragma unroll
+            for (int j = 0; j < n_items; j++)
+                items[i][j] = there && d + j < dim ? load_published(part + d + j) : 0.0f;
+#pragma unroll
+            for (int j = 0; j < 3; j++) // not seen, if not there: all stays as it is
+                states[i][j] = there ? load_published(part + dim + j) : 0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < MERGE_LOADED; i++) {
+            merge_factors factors = merge_state(state, states[i][0], states[i][1], states[i][2] != 0.0f);
+#pragma unroll
+            for (int j = 0; j < n_items; j++)
+                totals[j] = merge_item(totals[j], items[i][j], factors);
+        }
+    }
 }
 
 // Query and dimension of accumulator i of a lane in a tile of 16 queries x 8 dimensions.
@@ -49,29 +82,20 @@ template <class shape, class F> static __device__ __forceinline__ void for_items
                 }
 }
 
-// Each warp converts scores to weights, one query at a time; padding queries get weight 0.
+// Each warp converts the scores of its queries to weights: of one query at a time in a tile of one strip,
+// which often has only a few.
 template <class shape>
 static __device__ __forceinline__ void weigh_queries(const struct attention_launch &call,
                                                      const tile_place &place, int32_t segment,
-                                                     const tile_memory &memory)
+                                                     const tile_memory &memory, bool first)
 {
-    for (int32_t query = (int32_t)threadIdx.x / 32; query < shape::n_queries; query += shape::n_warps) {
-        float *scores = memory.scores + query * SCORE_STRIDE;
-        if (query < place.n_queries) {
-            struct query_state state = memory.states[query];
-            merge_factors factors = weigh_query(call, place, query, segment, scores, state);
-            __syncwarp();
-            if (threadIdx.x % 32 == 0) {
-                memory.states[query] = state;
-                memory.factors[query] = factors;
-            }
-        } else {
-            for (int32_t i = (int32_t)threadIdx.x % 32; i < SEGMENT / 2; i += 32)
-                scores[i] = 0.0f;
-            if (threadIdx.x % 32 == 0)
-                memory.factors[query] = {1.0f, 0.0f, false};
-        }
-    }
+    constexpr int n = shape::n_strips == 1 ? 1 : 4;
+    static_assert(shape::n_queries % (shape::n_warps * n) == 0, "warps have as many queries");
+    for (int32_t query = (int32_t)threadIdx.x / 32; query < shape::n_queries; query += shape::n_warps * n)
+        if (n == 1 && query >= place.n_queries)
+            clear_weights(memory, query);
+        else
+            weigh_queries_of<n>(call, place, query, shape::n_warps, segment, memory, first);
 }
 
 // Computes positions [from, to) of a segment: sums, merged states and factors.
@@ -88,7 +112,7 @@ compute_segment(const struct attention_launch &call, const tile_place &place, co
         if (at < to && at + 32 > from)
             score_positions<shape>(call, place, pages, memory, at, to);
     __syncthreads();
-    weigh_queries<shape>(call, place, segment, memory);
+    weigh_queries<shape>(call, place, segment, memory, false);
     __syncthreads();
     for_items<shape>(
         [&](int strip, int block, int half, int i, item_place) { sums[strip][block][half][i] = 0.0f; });
@@ -121,18 +145,17 @@ take_part(const struct attention_arguments &arguments, const tile_place &place, 
 }
 
 template <class shape>
-static __device__ __forceinline__ void leave_part(const struct attention_arguments &arguments,
-                                                  const tile_place &place, const tile_memory &memory,
-                                                  float sums[shape::n_strips][shape::n_blocks][2][4])
+static __device__ __forceinline__ void
+leave_part(const struct attention_arguments &arguments, const tile_place &place, const tile_memory &memory,
+           int32_t segment, float sums[shape::n_strips][shape::n_blocks][2][4])
 {
     int32_t dim = arguments.call.pages.value_dim;
     for_items<shape>([&](int strip, int block, int half, int i, item_place item) {
         if (item.query < place.n_queries && item.dim < dim)
-            query_part(arguments, place, item.query, place.only_segment)[item.dim] =
-                sums[strip][block][half][i];
+            query_part(arguments, place, item.query, segment)[item.dim] = sums[strip][block][half][i];
     });
     for (int32_t query = (int32_t)threadIdx.x; query < place.n_queries; query += shape::n_threads) {
-        float *part = query_part(arguments, place, query, place.only_segment);
+        float *part = query_part(arguments, place, query, segment);
         part[dim] = memory.states[query].largest;
         part[dim + 1] = memory.states[query].sum;
         part[dim + 2] = memory.factors[query].seen ? 1.0f : 0.0f;
@@ -202,7 +225,7 @@ static __device__ __forceinline__ void attend_tile(const struct attention_argume
         });
     }
     if (alone)
-        leave_part<shape>(arguments, place, memory, totals);
+        leave_part<shape>(arguments, place, memory, place.only_segment, totals);
     else
         finish_tile<shape>(arguments, place, memory, totals);
 }

@@ -41,6 +41,7 @@ enum {
     ATTENTION_DIM_MAX = MODEL_HEAD_DIM_MAX, // of keys and of values
     ATTENTION_BLOCK = 16,                   // positions
     ATTENTION_GROUP = 32,                   // dimensions of one scale
+    ATTENTION_BLOCKS_RESIDENT = 2,          // decode blocks per multiprocessor, by shared memory
 };
 
 struct attention_pages {
@@ -73,6 +74,7 @@ struct attention_sequence {
     int32_t first_page;
     int32_t first_part; // of a small sequence: index of its first row in the scratch
     int32_t n_shared;   // number of leading segments that shared tiles compute
+    int32_t n_runs;     // runs that have segments of it (attention_deal); 0 or 1: it is whole
 };
 
 // Queries of several sequences that share all pages of a segment, which ends before the positions of their
@@ -91,6 +93,19 @@ struct attention_shared {
     int32_t n_tiles;        // 0: none
     // maximum per sequence; the scratch holds as many partial results for each of n_part_rows
     int32_t n_segments;
+};
+
+// Where a run begins; it ends where the next one does. Segment 0 of a sequence: all of it.
+struct attention_run {
+    int32_t sequence, segment;
+};
+
+// Runs of segments of small sequences, each for one block per tile (gpu/attention_deal.h). Without a window:
+// windows are short, and every layer with one would need its own runs.
+struct attention_dealt {
+    const struct attention_run *runs; // [n_runs + 1]; NULL: blocks are dealt by sequences
+    int32_t n_runs;
+    int32_t *arrivals; // [attention_deal_arrivals], zeros; zeros again after the launch
 };
 
 // The step's size.
@@ -138,7 +153,36 @@ struct attention_launch {
     // Scratch for partial results of split-KV decoding: few sequences with long contexts occupy all
     // multiprocessors.
     struct attention_partials partials;
+    struct attention_dealt dealt;
     struct attention_device device;
+};
+
+// Rotary embeddings: pairs of the first n_dims dimensions of a head, as launch_rope (gpu/kernels_rows.h).
+struct attention_rotation {
+    const float *cos_sin; // [n_rows, n_dims]; NULL: none
+    int32_t n_dims;
+    bool halves;
+};
+
+struct attention_queries {
+    float *items;
+    int64_t stride;
+    int32_t n_heads, head_dim;
+    struct attention_rotation rotation;
+};
+
+struct attention_store {
+    struct attention_pages pages;
+    int32_t layer;
+    const struct attention_sequence *sequences;
+    // [n_rows]: a row's sequence, negative for padding and for rows that are stored already
+    const int32_t *row_sequences;
+    const int32_t *tables;
+    int32_t n_rows;
+    const float *k, *v;
+    int64_t k_stride, v_stride;
+    struct attention_rotation rotation; // of the keys
+    struct attention_queries queries;   // rotated in place, also those of rows without a sequence
 };
 
 // Whether a sequence's rows are computed by the decode kernel: they fit the strips of one token.
@@ -154,6 +198,15 @@ static inline uint64_t attention_part_bytes(int32_t value_dim)
     return ((uint64_t)value_dim + 4) * sizeof(float);
 }
 
+// Whether the scratch has room for the partial results of all segments of all small sequences.
+static inline bool attention_parts_fit(const struct attention_pages *pages, int32_t n_heads,
+                                       const struct attention_extent *extent, uint64_t size_bytes)
+{
+    uint64_t n_segments = ((uint64_t)extent->n_positions_most + ATTENTION_SEGMENT - 1) / ATTENTION_SEGMENT,
+             row_bytes = (uint64_t)n_heads * attention_part_bytes(pages->value_dim);
+    return (uint64_t)extent->n_part_rows * row_bytes * n_segments <= size_bytes;
+}
+
 // Queries of the largest shared tile and of the largest decode tile, for a block's shared memory.
 int32_t attention_shared_queries(const struct attention_pages *pages, uint64_t shared_bytes_max);
 int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_heads,
@@ -162,12 +215,8 @@ int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_h
 // Scratch for steps of n_rows decode tokens with n_positions_most visible positions each, bounded.
 uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_rows,
                                  int64_t n_positions_most);
-// Writes the rows' keys and values to their pages. `row_sequences` [n_rows]: a row's sequence, negative for
-// padding and for rows that are stored already.
-void launch_attention_store(void *stream, const struct attention_pages *pages, int32_t layer,
-                            const struct attention_sequence *sequences, const int32_t *row_sequences,
-                            const int32_t *tables, int32_t n_rows, const float *k, int64_t k_stride,
-                            const float *v, int64_t v_stride);
+// Rotates the queries, and writes the rows' keys, rotated, and values to their pages; `k` is unchanged.
+void launch_attention_store(void *stream, const struct attention_store *store);
 // Rows of `out` that belong to no sequence are not written.
 void launch_attention(void *stream, const struct attention_launch *attention);
 

@@ -3,9 +3,11 @@
 // row's bytes.
 #include "engine/backend.h"
 #include "engine/file/dequantize.h"
+#include "gpu/attention_deal.h"
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/kernels_attention.h"
+#include "gpu/kernels_rows.h"
 #include "gpu/shared_prefix.h"
 #include "tests/random.h"
 
@@ -64,7 +66,8 @@ static uint64_t seed;
 static bool open_device(void)
 {
     struct error error;
-    bool opened = device_open(&device, &(struct device_options){0}, &error) == STATUS_OK;
+    bool opened = device_open(&device, &(struct device_options){0}, &error) == STATUS_OK &&
+                  device_load_kernels(device, &error) == STATUS_OK;
     print_message("%s%s\n", opened ? "on " : "skipped: ", opened ? device_facts(device)->name : error.text);
     return opened;
 }
@@ -153,9 +156,17 @@ static void pages_fill(struct device_problem *problem, int32_t most_at_once)
                                  (size_t)((end - begin) * key_floats(setting)) * sizeof *k);
             float *v = on_device(problem->values[s] + (int64_t)begin * value_floats(setting),
                                  (size_t)((end - begin) * value_floats(setting)) * sizeof *v);
-            launch_attention_store(device_stream(device), &problem->pages, LAYER, device_sequence,
-                                   device_rows, problem->tables, end - begin, k, key_floats(setting), v,
-                                   value_floats(setting));
+            struct attention_store store = {.pages = problem->pages,
+                                            .layer = LAYER,
+                                            .sequences = device_sequence,
+                                            .row_sequences = device_rows,
+                                            .tables = problem->tables,
+                                            .n_rows = end - begin,
+                                            .k = k,
+                                            .v = v,
+                                            .k_stride = key_floats(setting),
+                                            .v_stride = value_floats(setting)};
+            launch_attention_store(device_stream(device), &store);
             wait_for_device();
             device_free(device, device_sequence);
             device_free(device, device_rows);
@@ -206,6 +217,8 @@ struct device_way {
     bool reverse;          // threads run from the last to the first
     bool shared;           // common segments are computed for all at once
     uint64_t shared_bytes; // shared memory a block may have; 0: plenty
+    int32_t n_runs;        // sequences are dealt in runs; 0: they are not
+    bool whole;            // without cuts
 };
 
 struct part { // of one call: which rows of which sequence
@@ -214,6 +227,7 @@ struct part { // of one call: which rows of which sequence
 };
 
 static int n_tiles_seen; // shared ones, of all calls
+static int n_cut_seen;   // sequences
 
 // The prefix shared among the sequences of a call, which have every second place.
 static void find_shared(const struct device_problem *problem, struct attention_sequence *sequences, int n,
@@ -289,6 +303,28 @@ static void lay_out(const struct device_problem *problem, const struct part *par
     }
 }
 
+// Deals the sequences of a call.
+static void deal_runs(const struct device_problem *problem, struct attention_sequence *sequences, int n,
+                      struct device_way way, struct attention_launch *call)
+{
+    struct attention_run runs[N_SEQUENCES * 4];
+    int32_t arrivals[TABLE_MAX] = {0};
+    struct attention_deal_rules rules = {problem->setting.n_heads, problem->setting.n_kv_heads, way.n_runs,
+                                         !way.whole};
+    assert_true(way.n_runs < N_SEQUENCES * 4);
+    attention_deal(sequences, n, &rules, runs);
+    for (int i = 0; i < n; i++) {
+        n_cut_seen += sequences[i].n_runs > 1;
+        assert_true(!way.whole || sequences[i].n_runs <= 1);
+    }
+    struct attention_device shape = {1, way.shared_bytes ? way.shared_bytes
+                                                         : device_facts(device)->shared_bytes_max};
+    int32_t n_arrivals = attention_deal_arrivals(&problem->pages, problem->setting.n_heads, &shape, n);
+    assert_true(n_arrivals <= TABLE_MAX);
+    call->dealt = (struct attention_dealt){on_device(runs, (size_t)(way.n_runs + 1) * sizeof *runs),
+                                           way.n_runs, on_device(arrivals, sizeof arrivals)};
+}
+
 static void compute_parts(const struct device_problem *problem, const struct part *parts, int n,
                           struct device_way way, float *out)
 {
@@ -303,6 +339,9 @@ static void compute_parts(const struct device_problem *problem, const struct par
     struct shared_prefix shared = {0};
     if (way.shared)
         find_shared(problem, rows.sequences, n, shared_bytes, &shared);
+    struct attention_launch dealt = {0};
+    if (way.n_runs)
+        deal_runs(problem, rows.sequences, 2 * n, way, &dealt);
     struct attention_launch call = {
         .pages = problem->pages,
         .layer = LAYER,
@@ -329,10 +368,11 @@ static void compute_parts(const struct device_problem *problem, const struct par
         .positions = on_device(rows.positions, sizeof rows.positions),
         .shared.n_tiles = shared.n_tiles,
         .shared.n_segments = shared.n_segments,
+        .dealt = dealt.dealt,
         .device.n_multiprocessors = multiprocessors,
         .device.shared_bytes_max = shared_bytes};
     n_tiles_seen += shared.n_tiles;
-    if (way.split_kv || way.shared)
+    if (way.split_kv || way.shared || way.n_runs)
         call.partials.size_bytes =
             attention_scratch_bytes(setting->n_heads, setting->value_dim, n_rows, rows.n_positions_most);
     call.partials.memory = device_allocate(device, call.partials.size_bytes + 16);
@@ -344,8 +384,9 @@ static void compute_parts(const struct device_problem *problem, const struct par
     emulate_reverse(false);
     take_back(parts, n, rows.sequences, pinned, out_row, out);
     device_unpin(device, pinned);
-    const void *const given[] = {call.sequences, call.shared.tiles, call.shared.members, call.positions,
-                                 call.q,         call.out,          call.partials.memory};
+    const void *const given[] = {
+        call.sequences, call.shared.tiles,    call.shared.members, call.positions,     call.q,
+        call.out,       call.partials.memory, call.dealt.runs,     call.dealt.arrivals};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         device_free(device, (void *)given[i]);
     shared_prefix_finish(&shared);
@@ -486,9 +527,16 @@ static void attention_is_near_double_precision(void **state)
 static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
 {
     static const struct device_way ways[] = {
-        {1, true, false, false, false, 0},        {4, false, true, true, false, 0},
-        {19, true, false, true, false, 99 << 10}, {1, true, false, false, true, 0},
-        {1, true, true, true, true, 99 << 10},    {2, true, false, true, true, 0},
+        {1, true, false, false, false, 0},
+        {4, false, true, true, false, 0},
+        {19, true, false, true, false, 99 << 10},
+        {1, true, false, false, true, 0},
+        {1, true, true, true, true, 99 << 10},
+        {2, true, false, true, true, 0},
+        {1, true, .n_runs = 5},
+        {2, true, .n_runs = 31, .reverse = true},
+        {1, true, .n_runs = 3, .whole = true},
+        {2, true, .n_runs = 6, .shared = true},
     };
     for (int i = 0; i < N_SETTINGS; i++) {
         // The stored bytes must not depend on how many rows were stored with them.
@@ -496,7 +544,7 @@ static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
         float *whole = problem_compute(&problem, (struct device_way){.cut = 40, .together = true});
         problem_free(&problem);
         problem = problem_make(&settings[i], 1000);
-        n_tiles_seen = 0;
+        n_tiles_seen = n_cut_seen = 0;
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
             float *out = problem_compute(&problem, ways[w]);
             for (size_t j = 0; j < out_floats(&settings[i]); j++)
@@ -505,7 +553,7 @@ static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
                              (double)out[j], (double)whole[j]);
             free(out);
         }
-        assert_true(n_tiles_seen >= 4);
+        assert_true(n_tiles_seen >= 4 && n_cut_seen >= 8);
         free(whole);
         problem_free(&problem);
     }
@@ -533,6 +581,183 @@ static void one_bad_row_harms_no_other_and_large_scores_are_fine(void **state)
     problem_free(&problem);
 }
 
+// Rows of one sequence, rotated and stored.
+struct rotated {
+    struct attention_store store;
+    size_t page_bytes, query_bytes;
+    void *pages, *queries; // what became of them
+};
+
+static void *from_device(const void *memory, size_t size)
+{
+    void *items = malloc(size), *pinned = device_pin(device, size);
+    device_download(device, pinned, memory, size);
+    wait_for_device();
+    memcpy(items, pinned, size);
+    device_unpin(device, pinned);
+    return items;
+}
+
+// Stores k and v, after launches that rotate queries and keys, or while it does.
+static void store_rotated(const struct device_setting *setting, int32_t n_dims, bool halves, bool at_once,
+                          struct rotated *rotated)
+{
+    enum { N_ROWS = 21, POSITION = 11 };
+    int32_t n_pages = (POSITION + N_ROWS - 1) / setting->page_positions + 1, tables[TABLE_MAX], rows[N_ROWS];
+    struct attention_sequence sequence = {0, N_ROWS, POSITION, 0, 0, 0, 0};
+    struct attention_pages pages = {NULL,
+                                    1,
+                                    n_pages,
+                                    setting->n_kv_heads,
+                                    setting->key_dim,
+                                    setting->value_dim,
+                                    setting->page_positions,
+                                    setting->type};
+    int64_t query_floats = (int64_t)setting->n_heads * setting->key_dim;
+    seed = 5;
+    for (int32_t i = 0; i < n_pages; i++)
+        tables[i] = n_pages - 1 - i;
+    for (int32_t i = 0; i < N_ROWS; i++)
+        rows[i] = i == 3 ? -1 : 0; // one is not stored, but its queries are rotated
+    float *k = random_floats((int64_t)N_ROWS * key_floats(setting), 1),
+          *v = random_floats((int64_t)N_ROWS * value_floats(setting), 1),
+          *q = random_floats(N_ROWS * query_floats, 1), *angles = random_floats((int64_t)N_ROWS * n_dims, 1);
+    rotated->page_bytes = attention_pages_bytes(&pages);
+    rotated->query_bytes = (size_t)(N_ROWS * query_floats) * sizeof *q;
+    void *zeros = calloc(1, rotated->page_bytes);
+    pages.memory = on_device(zeros, rotated->page_bytes);
+    struct attention_rotation rotation = {on_device(angles, (size_t)(N_ROWS * n_dims) * sizeof *angles),
+                                          n_dims, halves};
+    float *device_k = on_device(k, (size_t)(N_ROWS * key_floats(setting)) * sizeof *k),
+          *device_v = on_device(v, (size_t)(N_ROWS * value_floats(setting)) * sizeof *v),
+          *device_q = on_device(q, rotated->query_bytes);
+    struct attention_store store = {.pages = pages,
+                                    .sequences = on_device(&sequence, sizeof sequence),
+                                    .row_sequences = on_device(rows, sizeof rows),
+                                    .tables = on_device(tables, sizeof tables),
+                                    .n_rows = N_ROWS,
+                                    .k = device_k,
+                                    .v = device_v,
+                                    .k_stride = key_floats(setting),
+                                    .v_stride = value_floats(setting)};
+    if (at_once) {
+        store.rotation = rotation;
+        store.queries =
+            (struct attention_queries){device_q, query_floats, setting->n_heads, setting->key_dim, rotation};
+    } else {
+        struct rope_launch rope = {
+            .n_rows = N_ROWS,
+            .n_parts = 2,
+            .head_dim = setting->key_dim,
+            .n_dims = n_dims,
+            .halves = halves,
+            .parts = {{{device_q, query_floats}, setting->n_heads, rotation.cos_sin},
+                      {{device_k, key_floats(setting)}, setting->n_kv_heads, rotation.cos_sin}}};
+        launch_rope(device_stream(device), &rope);
+    }
+    launch_attention_store(device_stream(device), &store);
+    rotated->pages = from_device(pages.memory, rotated->page_bytes);
+    rotated->queries = from_device(device_q, rotated->query_bytes);
+    const void *const given[] = {pages.memory,    rotation.cos_sin,    device_k,    device_v, device_q,
+                                 store.sequences, store.row_sequences, store.tables};
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        device_free(device, (void *)given[i]);
+    free(k);
+    free(v);
+    free(q);
+    free(angles);
+    free(zeros);
+}
+
+static void rotating_while_storing_gives_the_bytes_of_three_launches(void **state)
+{
+    static const struct {
+        int setting;
+        int32_t n_dims;
+        bool halves;
+    } cases[] = {{1, 128, true}, {1, 128, false}, {0, 32, true},
+                 {5, 40, false}, {11, 128, true}, {12, 20, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rotated apart, at_once;
+        store_rotated(&settings[cases[i].setting], cases[i].n_dims, cases[i].halves, false, &apart);
+        store_rotated(&settings[cases[i].setting], cases[i].n_dims, cases[i].halves, true, &at_once);
+        assert_memory_equal(apart.pages, at_once.pages, apart.page_bytes);
+        assert_memory_equal(apart.queries, at_once.queries, apart.query_bytes);
+        free(apart.pages);
+        free(apart.queries);
+        free(at_once.pages);
+        free(at_once.queries);
+    }
+}
+
+// Checks that the runs have each segment once; returns the longest one's number of segments.
+static int32_t check_runs(const struct attention_sequence *sequences, int32_t n,
+                          const struct attention_run *runs, int32_t n_runs)
+{
+    int32_t longest = 0, at = 0, segment = 0; // the next one
+    for (int32_t run = 0; run < n_runs; run++) {
+        int32_t in_run = 0;
+        struct attention_run end = runs[run + 1];
+        while (at < n && (at < end.sequence || (at == end.sequence && segment < end.segment))) {
+            int32_t n_segments =
+                sequences[at].n_rows
+                    ? (sequences[at].position + sequences[at].n_rows - 1) / ATTENTION_SEGMENT + 1
+                    : 0;
+            in_run += segment < n_segments && segment >= sequences[at].n_shared;
+            if (++segment >= n_segments) {
+                segment = 0;
+                at++;
+            }
+        }
+        longest = in_run > longest ? in_run : longest;
+    }
+    assert_true(at == n || (at == runs[n_runs].sequence && segment == 0));
+    return longest;
+}
+
+static void runs_are_even_and_cut_only_where_that_helps(void **state)
+{
+    enum { N = 64, RUNS = 33 };
+    struct attention_run runs[RUNS + 1];
+    struct attention_sequence sequences[N] = {{0}};
+    struct attention_deal_rules rules = {32, 8, RUNS, true};
+    int32_t n_cut = 0;
+    for (int32_t i = 0; i < N; i++)
+        sequences[i] = (struct attention_sequence){i, 1, 511, 0, i, 0, 0};
+    attention_deal(sequences, N, &rules, runs);
+    assert_int_equal(check_runs(sequences, N, runs, RUNS), 4);
+    for (int32_t i = 0; i < N; i++)
+        assert_int_equal(sequences[i].n_runs, 1);
+    // one long sequence: 128 segments, and 126 of the others; 8 a run
+    sequences[20].position = 32767;
+    attention_deal(sequences, N, &rules, runs);
+    assert_true(check_runs(sequences, N, runs, RUNS) <= 9);
+    for (int32_t i = 0; i < N; i++)
+        n_cut += sequences[i].n_runs > 1;
+    assert_true(sequences[20].n_runs >= 16 && n_cut <= RUNS);
+    rules.may_cut = false;
+    attention_deal(sequences, N, &rules, runs);
+    assert_true(check_runs(sequences, N, runs, RUNS) <= 136);
+    assert_int_equal(sequences[20].n_runs, 1);
+    rules.may_cut = true;
+    attention_deal(sequences, 1, &rules, runs); // two segments, two blocks
+    assert_int_equal(check_runs(sequences, 1, runs, RUNS), 1);
+    assert_int_equal(sequences[0].n_runs, 2);
+    seed = 9;
+    for (int round = 0; round < 300; round++) {
+        int32_t n = 1 + (int32_t)(random_bits(&seed) >> 8) % N;
+        rules.n_runs = 1 + (int32_t)(random_bits(&seed) >> 8) % RUNS;
+        for (int32_t i = 0; i < n; i++) {
+            int32_t position = (int32_t)(random_bits(&seed) >> 8) % (i % 7 ? 2000 : 20000);
+            sequences[i] =
+                (struct attention_sequence){i, i % 5 ? 1 : 0, position, 0, i, i % 3 ? 0 : position / 512, 0};
+        }
+        rules.may_cut = round % 2;
+        attention_deal(sequences, n, &rules, runs);
+        check_runs(sequences, n, runs, rules.n_runs);
+    }
+}
+
 int main(void)
 {
     if (!open_device())
@@ -540,6 +765,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_near_double_precision),
         cmocka_unit_test(cuts_company_and_dealing_out_leave_the_bytes_alone),
+        cmocka_unit_test(rotating_while_storing_gives_the_bytes_of_three_launches),
+        cmocka_unit_test(runs_are_even_and_cut_only_where_that_helps),
         cmocka_unit_test(one_bad_row_harms_no_other_and_large_scores_are_fine),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);

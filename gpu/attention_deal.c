@@ -1,0 +1,139 @@
+#include "gpu/attention_deal.h"
+
+#include <string.h>
+
+enum {
+    // Cost of a segment besides its positions, in positions: to ask for it, scores to weights, sums.
+    SEGMENT_COST = 64,
+    // Sequences are left whole if the longest run is at most this much longer than the mean.
+    UNEVEN_PERCENT = 12,
+};
+
+static int32_t tiles_of(const struct attention_pages *pages, int32_t n_heads,
+                        const struct attention_device *device)
+{
+    int32_t queries = attention_small_queries(pages, n_heads, device->shared_bytes_max),
+            most = (n_heads / pages->n_kv_heads + 15) / 16 * 16;
+    return pages->n_kv_heads * ((most + queries - 1) / queries);
+}
+
+int32_t attention_deal_runs(const struct attention_pages *pages, int32_t n_heads,
+                            const struct attention_device *device)
+{
+    int32_t n = ATTENTION_BLOCKS_RESIDENT * device->n_multiprocessors / tiles_of(pages, n_heads, device);
+    return n > 1 ? n : 1;
+}
+
+int32_t attention_deal_arrivals(const struct attention_pages *pages, int32_t n_heads,
+                                const struct attention_device *device, int32_t n_sequences)
+{
+    return n_sequences * tiles_of(pages, n_heads, device);
+}
+
+// Segments that the sequence computes itself; 0: it is none of the decode kernel's.
+static int32_t count_segments(const struct attention_sequence *sequence,
+                              const struct attention_deal_rules *rules)
+{
+    if (sequence->n_rows == 0 || !attention_is_small(sequence->n_rows, rules->n_heads, rules->n_kv_heads))
+        return 0;
+    return (sequence->position + sequence->n_rows - 1) / ATTENTION_SEGMENT + 1 - sequence->n_shared;
+}
+
+// Of segments [0, n) of those that the sequence computes.
+static int64_t cost_of(const struct attention_sequence *sequence, const struct attention_deal_rules *rules,
+                       int32_t n)
+{
+    int64_t end = sequence->position + sequence->n_rows,
+            positions = (int64_t)(sequence->n_shared + n) * ATTENTION_SEGMENT;
+    if (n == count_segments(sequence, rules) && end < positions)
+        positions = end;
+    return n ? positions - (int64_t)sequence->n_shared * ATTENTION_SEGMENT + (int64_t)n * SEGMENT_COST : 0;
+}
+
+// Whole sequences, in runs of at most `most`. False: they do not fit.
+static bool deal_whole(const struct attention_sequence *sequences, int32_t n_sequences,
+                       const struct attention_deal_rules *rules, int64_t most, struct attention_run *runs)
+{
+    int64_t in_run = 0;
+    int32_t n = 0;
+    runs[0] = (struct attention_run){0, 0};
+    for (int32_t i = 0; i < n_sequences; i++) {
+        int64_t cost = cost_of(&sequences[i], rules, count_segments(&sequences[i], rules));
+        if (in_run > 0 && in_run + cost > most) {
+            if (++n == rules->n_runs)
+                return false;
+            runs[n] = (struct attention_run){i, 0};
+            in_run = 0;
+        }
+        in_run += cost;
+        if (in_run > most)
+            return false;
+    }
+    while (n < rules->n_runs)
+        runs[++n] = (struct attention_run){n_sequences, 0};
+    return true;
+}
+
+// Run i begins with the first segment that begins at i / n_runs of the whole cost, or after it.
+static void deal_cut(const struct attention_sequence *sequences, int32_t n_sequences,
+                     const struct attention_deal_rules *rules, int64_t whole, struct attention_run *runs)
+{
+    int64_t before = 0;
+    int32_t n = 0;
+    for (int32_t i = 0; i < n_sequences; i++) {
+        int32_t n_segments = count_segments(&sequences[i], rules);
+        for (int32_t segment = 0; segment < n_segments; segment++) {
+            int64_t at = before + cost_of(&sequences[i], rules, segment);
+            while (n < rules->n_runs && n * whole <= at * rules->n_runs)
+                runs[n++] = (struct attention_run){i, segment ? sequences[i].n_shared + segment : 0};
+        }
+        before += cost_of(&sequences[i], rules, n_segments);
+    }
+    while (n <= rules->n_runs)
+        runs[n++] = (struct attention_run){n_sequences, 0};
+}
+
+// Counts the runs that have segments of each sequence.
+static void count_runs(struct attention_sequence *sequences, int32_t n_sequences,
+                       const struct attention_deal_rules *rules, const struct attention_run *runs)
+{
+    for (int32_t i = 0; i < n_sequences; i++)
+        sequences[i].n_runs = count_segments(&sequences[i], rules) ? 1 : 0;
+    for (int32_t run = 1; run <= rules->n_runs; run++)
+        if (runs[run].segment > 0 && memcmp(&runs[run], &runs[run - 1], sizeof *runs) != 0)
+            sequences[runs[run].sequence].n_runs++;
+}
+
+// The least bound on runs of whole sequences, within 1 % of the mean; leaves them in `runs`. The longest
+// sequence and the mean always suffice: every run but the last then exceeds the mean.
+static int64_t bound_whole(const struct attention_sequence *sequences, int32_t n_sequences,
+                           const struct attention_deal_rules *rules, int64_t longest, int64_t mean,
+                           struct attention_run *runs)
+{
+    int64_t low = longest > mean ? longest : mean, high = longest + mean;
+    while (high - low > mean / 100) {
+        int64_t middle = low + (high - low) / 2;
+        if (deal_whole(sequences, n_sequences, rules, middle, runs))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    deal_whole(sequences, n_sequences, rules, high, runs);
+    return high;
+}
+
+void attention_deal(struct attention_sequence *sequences, int32_t n_sequences,
+                    const struct attention_deal_rules *rules, struct attention_run *runs)
+{
+    int64_t whole = 0, longest = 0;
+    for (int32_t i = 0; i < n_sequences; i++) {
+        int64_t cost = cost_of(&sequences[i], rules, count_segments(&sequences[i], rules));
+        whole += cost;
+        longest = cost > longest ? cost : longest;
+    }
+    int64_t mean = whole / rules->n_runs + 1,
+            most = bound_whole(sequences, n_sequences, rules, longest, mean, runs);
+    if (rules->may_cut && most > mean + mean * UNEVEN_PERCENT / 100)
+        deal_cut(sequences, n_sequences, rules, whole, runs);
+    count_runs(sequences, n_sequences, rules, runs);
+}
