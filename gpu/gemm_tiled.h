@@ -192,6 +192,8 @@ tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns 
 template <class shape>
 static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const struct product_plan plan)
 {
+    launch_next();
+    launch_wait();
     constexpr int n_kept = shape::n_columns / shape::over_chunks,
                   n_tiles = shape::over_outputs * shape::over_rows;
     __shared__ const unsigned char *tiles[shape::n_panels];

@@ -27,22 +27,44 @@ extern "C" {
 //                   [2^14, 2^15): nothing overflows, and items down to 2^-28 of the largest have all 11 bits
 //   OPERAND_BFLOAT  bfloat16 of x, scale 1
 // A row with an infinity or NaN has scale NaN and zeros.
+//
+// Swizzled, for wgmma, the items are [halves of a group, 64 inputs][swizzled_rows(n_rows)][64 items]: piece p
+// (16 bytes) of row r is stored at piece p ^ (r % 8), so that any 8 rows are the 1024 bytes that wgmma reads
+// with the 128-byte swizzle. Piece p = 2 f + h of a half holds of fragment f (0..3; 4..7 in the second half) for
+// each lane t in 0..3 inputs 32 t + 4 f + 2 h and the next one: item 2 t + 8 h of the fragment is the one that
+// register a[2 h] of lane t multiplies (gpu/tiles.h).
 
 enum activation_operand_form { OPERAND_HALF, OPERAND_BFLOAT };
 
-enum { OPERAND_ALIGNMENT = 128 }; // inputs
+enum {
+    OPERAND_ALIGNMENT = 128, // inputs
+    SWIZZLED_ROWS = 8,
+    SWIZZLED_ROW_BYTES = 128,
+};
 
 struct activation_operand {
     enum activation_operand_form form;
     int32_t n_rows, n_inputs;
     void *items;   // activation_operand_bytes
     float *scales; // [n_rows]
+    bool swizzled;
 };
 
+// Rows of a swizzled operand with those that fill the last 8, which are never written.
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    static inline int32_t
+    swizzled_rows(int32_t n_rows)
+{
+    return (n_rows + SWIZZLED_ROWS - 1) / SWIZZLED_ROWS * SWIZZLED_ROWS;
+}
+
+// Enough for both layouts.
 static inline uint64_t activation_operand_bytes(int32_t n_rows, int32_t n_inputs)
 {
     uint64_t filled = ((uint64_t)n_inputs + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * OPERAND_ALIGNMENT;
-    return (uint64_t)n_rows * filled * 2;
+    return (uint64_t)swizzled_rows(n_rows) * filled * 2;
 }
 
 struct activation_operand_launch {
@@ -80,6 +102,8 @@ enum {
     PRODUCT_PARTS_MAX = 4,
     // of compute capability 8.6, 8.9 and 12.0: the smallest from 8.0 on
     PRODUCT_SHARED_BYTES_LEAST = 99 << 10,
+    PRODUCT_SHARED_BYTES_WGMMA = 227 << 10, // of compute capability 9.0
+    WGMMA_ROWS_LEAST = 17,                  // fewer are the skinny GEMM's
 };
 
 struct product_part {
@@ -125,9 +149,21 @@ struct product_launch {
     const int32_t *expert_first, *expert_order;
     struct product_heads heads;
     uint64_t shared_bytes_max; // shared memory per block, at least PRODUCT_SHARED_BYTES_LEAST
+    int32_t n_multiprocessors; // to distribute the work; 0: unknown
 };
 
+// Whether the rows of a GEMM are multiplied by wgmma: its operand must then be swizzled, else it must not.
+static inline bool product_is_wgmma(bool has_wgmma, uint64_t shared_bytes_max, int32_t n_rows,
+                                    int32_t n_experts)
+{
+    return has_wgmma && shared_bytes_max >= PRODUCT_SHARED_BYTES_WGMMA && n_rows >= WGMMA_ROWS_LEAST &&
+           n_experts == 0;
+}
+
 void launch_product(void *stream, const struct product_launch *product);
+// GEMMs of the same x that differ in type, parts and operand's form alone; two of them are one launch where
+// there is a kernel for both types.
+void launch_products(void *stream, const struct product_launch *products, int32_t n);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,8 @@ static __device__ float4 load_4(const float *row, int32_t k, int32_t n)
 
 static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct product_plan plan)
 {
+    launch_next();
+    launch_wait();
     const struct product_launch &call = plan.call;
     int32_t lane = (int32_t)threadIdx.x % 32, n_inputs = call.x.n_inputs;
     row_tile rows = find_rows(plan, ROWS);
@@ -58,5 +60,5 @@ void launch_product_float(void *stream, const struct product_plan *plan)
     struct launch_shape shape = {(unsigned)(plan->first_panel[plan->call.n_parts] * (TILE_OUTPUTS / WARPS)),
                                  1, 1, 32 * WARPS, 0};
     set_row_tiles(shape, plan->call, ROWS);
-    launch<product_float>(shape, stream, *plan);
+    launch_overlapped<product_float>(shape, stream, *plan);
 }

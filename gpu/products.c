@@ -2,29 +2,65 @@
 
 #include <assert.h>
 
-// The activation operand of x for a weight type; reused if the last one has the same x and form.
+static enum activation_operand_form form_of(enum tensor_type tiles)
+{
+    return tiles == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF;
+}
+
+static struct activation_operand operand_of(const struct gpu_backend *backend, const struct matrix *x,
+                                            int32_t n_rows, enum activation_operand_form form, bool swizzled)
+{
+    assert(activation_operand_bytes(n_rows, x->n_cols) <= backend->memory.operand_items.size_bytes);
+    return (struct activation_operand){.form = form,
+                                       .swizzled = swizzled,
+                                       .n_rows = n_rows,
+                                       .n_inputs = x->n_cols,
+                                       .items = backend->memory.operand_items.memory,
+                                       .scales = backend->memory.operand_scales.memory};
+}
+
+// Takes the pending norm if it makes x; else .out is NULL.
+static struct pending_norm take_norm(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows)
+{
+    struct pending_norm norm = backend->current.pending_norm;
+    if (norm.out != x || norm.launch.n_groups > 1 || norm.launch.n_rows != gpu_rows(backend, n_rows))
+        return (struct pending_norm){0};
+    backend->current.pending_norm.out = NULL;
+    return norm;
+}
+
+// Launches the norm that makes x, with the operand of the first GEMM. False: it needs none.
+static bool launch_taken(struct gpu_backend *backend, struct pending_norm *norm,
+                         const struct product *products, int n, const struct matrix *x,
+                         struct activation_operand *operand)
+{
+    enum tensor_type first = products[0].weight->tiles;
+    bool same = true;
+    for (int i = 0; i < n; i++)
+        same = same && products[i].weight->tiles != TENSOR_F32 &&
+               form_of(products[i].weight->tiles) == form_of(first);
+    if (first != TENSOR_F32)
+        norm->launch.operand = *operand =
+            operand_of(backend, x, norm->launch.n_rows, form_of(first),
+                       product_is_wgmma(device_facts(backend->device)->has_wgmma,
+                                        device_facts(backend->device)->shared_bytes_max, norm->launch.n_rows,
+                                        0));
+    norm->launch.operand_only = norm->consumed && same;
+    launch_norm(backend->stream, &norm->launch);
+    return first != TENSOR_F32;
+}
+
 static struct activation_operand make_operand(struct gpu_backend *backend, const struct matrix *x,
                                               int32_t n_rows, enum activation_operand_form form,
-                                              const int32_t *rows, int32_t rows_divisor)
+                                              bool swizzled, const int32_t *rows, int32_t rows_divisor)
 {
-    struct activation_operand operand = {.form = form,
-                                         .n_rows = n_rows,
-                                         .n_inputs = x->n_cols,
-                                         .items = backend->memory.operand_items.memory,
-                                         .scales = backend->memory.operand_scales.memory};
-    assert(activation_operand_bytes(n_rows, x->n_cols) <= backend->memory.operand_items.size_bytes);
-    struct activation_operand_launch launch = {.out = operand,
+    struct activation_operand_launch launch = {.out = operand_of(backend, x, n_rows, form, swizzled),
                                                .x = x->device.items,
                                                .x_stride = x->device.stride,
                                                .rows = rows,
                                                .rows_divisor = rows_divisor};
     launch_activation_operand(backend->stream, &launch);
-    return operand;
-}
-
-static enum activation_operand_form form_of(enum tensor_type tiles)
-{
-    return tiles == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF;
+    return launch.out;
 }
 
 static void check_product(const struct product *product, const struct matrix *x, int32_t n_rows,
@@ -39,36 +75,52 @@ static void check_product(const struct product *product, const struct matrix *x,
     (void)weight;
 }
 
-// One launch per weight type, with all GEMMs of that type. `call` has their common arguments.
-static void run_products(struct gpu_backend *backend, const struct product *products, int n,
-                         const struct matrix *x, struct product_launch call)
+// The GEMMs of products [first, n) that have the type of the first one; marks them as done.
+static struct product_launch call_of_type(const struct product *products, int first, int n, bool *done,
+                                          struct product_launch call)
 {
-    bool done[PRODUCTS_MAX] = {false}, have_operand = false;
+    call.type = products[first].weight->tiles;
+    call.n_parts = 0;
+    for (int i = first; i < n; i++) {
+        if (products[i].weight->tiles != call.type)
+            continue;
+        done[i] = true;
+        const struct matrix *y = products[i].y;
+        call.parts[call.n_parts++] =
+            (struct product_part){.tiles = products[i].weight->memory,
+                                  .bias = products[i].bias ? products[i].bias->items : NULL,
+                                  .y = y->device.items,
+                                  .y_stride = y->device.stride,
+                                  .n_outputs = y->n_cols};
+    }
+    return call;
+}
+
+// One call per weight type; those with the same form of x are launched together, and reuse the operand. `call`
+// has the common arguments; `norm` makes x if its .out is set.
+static void run_products(struct gpu_backend *backend, const struct product *products, int n,
+                         const struct matrix *x, struct pending_norm norm, struct product_launch call)
+{
+    struct product_launch calls[PRODUCTS_MAX];
+    bool done[PRODUCTS_MAX] = {false},
+         have_operand = norm.out && launch_taken(backend, &norm, products, n, x, &call.x);
+    int n_calls = 0;
     for (int i = 0; i < n; i++) {
         if (done[i])
             continue;
-        call.type = products[i].weight->tiles;
-        call.n_parts = 0;
-        for (int j = i; j < n; j++) {
-            if (products[j].weight->tiles != call.type)
-                continue;
-            done[j] = true;
-            const struct matrix *y = products[j].y;
-            call.parts[call.n_parts++] =
-                (struct product_part){.tiles = products[j].weight->memory,
-                                      .bias = products[j].bias ? products[j].bias->items : NULL,
-                                      .y = y->device.items,
-                                      .y_stride = y->device.stride,
-                                      .n_outputs = y->n_cols};
-        }
-        enum activation_operand_form form = form_of(call.type);
-        if (call.type != TENSOR_F32 && (!have_operand || call.x.form != form)) {
-            call.x =
-                make_operand(backend, x, call.x.n_rows, form, call.floats.rows, call.floats.rows_divisor);
+        enum tensor_type type = products[i].weight->tiles;
+        if (type != TENSOR_F32 && (!have_operand || call.x.form != form_of(type))) {
+            launch_products(backend->stream, calls, n_calls); // before the operand is overwritten
+            n_calls = 0;
+            call.x = make_operand(backend, x, call.x.n_rows, form_of(type),
+                                  product_is_wgmma(device_facts(backend->device)->has_wgmma,
+                                                   call.shared_bytes_max, call.x.n_rows, call.n_experts),
+                                  call.floats.rows, call.floats.rows_divisor);
             have_operand = true;
         }
-        launch_product(backend->stream, &call);
+        calls[n_calls++] = call_of_type(products, i, n, done, call);
     }
+    launch_products(backend->stream, calls, n_calls);
 }
 
 _Static_assert((int)PRODUCTS_MAX <= (int)PRODUCT_PARTS_MAX, "products of one x go in one launch");
@@ -79,7 +131,8 @@ static struct product_launch call_of_rows(struct gpu_backend *backend, const str
                                    .floats.items = x->device.items,
                                    .floats.stride = x->device.stride,
                                    .floats.rows_divisor = 1,
-                                   .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
+                                   .shared_bytes_max = device_facts(backend->device)->shared_bytes_max,
+                                   .n_multiprocessors = device_facts(backend->device)->n_multiprocessors};
 }
 
 static struct product_launch call_of_pairs(struct gpu_backend *backend, const struct matrix *x,
@@ -98,19 +151,21 @@ static struct product_launch call_of_pairs(struct gpu_backend *backend, const st
                                    .n_experts = route->n_experts,
                                    .expert_first = route->first,
                                    .expert_order = route->order,
-                                   .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
+                                   .shared_bytes_max = device_facts(backend->device)->shared_bytes_max,
+                                   .n_multiprocessors = device_facts(backend->device)->n_multiprocessors};
 }
 
 void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                   int32_t n_rows)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
+    struct pending_norm norm = take_norm(backend, x, n_rows);
     if (!gpu_enqueues(backend) || n_rows == 0)
         return;
     assert(n > 0 && n <= PRODUCTS_MAX && n_rows <= x->n_rows_max);
     for (int i = 0; i < n; i++)
         check_product(&products[i], x, n_rows, 1);
-    run_products(backend, products, n, x, call_of_rows(backend, x, n_rows));
+    run_products(backend, products, n, x, norm, call_of_rows(backend, x, n_rows));
 }
 
 void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
@@ -123,13 +178,16 @@ void gpu_expert_products(struct backend *base, const struct product *products, i
     struct product_launch call = call_of_pairs(backend, x, n_rows, x_per_pair);
     for (int i = 0; i < n; i++)
         check_product(&products[i], x, call.x.n_rows, call.n_experts);
-    run_products(backend, products, n, x, call);
+    run_products(backend, products, n, x, (struct pending_norm){0}, call);
 }
 
 void gpu_gated_products(struct backend *base, const struct product *gate, const struct product *up,
                         const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
+    struct pending_norm norm = {0};
+    if (!experts)
+        norm = take_norm(backend, x, n_rows);
     if (!gpu_enqueues(backend) || n_rows == 0)
         return;
     struct product products[] = {*gate, *up};
@@ -139,7 +197,7 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
         check_product(&products[i], x, call.x.n_rows, experts ? call.n_experts : 1);
     call.gated = gate->weight->tiles == up->weight->tiles && gate->weight->tiles != TENSOR_F32;
     call.activation = kind;
-    run_products(backend, products, 2, x, call);
+    run_products(backend, products, 2, x, norm, call);
     if (!call.gated)
         launch_activate(backend->stream, gate->y->device, gate->y->device, up->y->device, call.x.n_rows,
                         gate->y->n_cols, kind);
@@ -199,7 +257,8 @@ void gpu_head_products(struct backend *base, struct matrix *y, struct head_colum
                                       .heads.n_rows = rows,
                                       .heads.x_step = from.step,
                                       .heads.y_step = to.step,
-                                      .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
+                                      .shared_bytes_max = device_facts(backend->device)->shared_bytes_max,
+                                      .n_multiprocessors = device_facts(backend->device)->n_multiprocessors};
         call.parts[0] = (struct product_part){.tiles = weight->memory + (uint64_t)head * matrix_bytes,
                                               .y = y->device.items + to.first + (int64_t)head * to.step,
                                               .y_stride = y->device.stride,

@@ -1,13 +1,14 @@
 // Times of the kernels on a device beside what bounds them: products of each weight type x five shapes of a
 // Llama-3-8B x nine row counts, attention by batch x context. One CSV line each, written when it is known:
 //
-//   gpu_bench [--bandwidth GB/s] [--rate TFLOP/s] [--tiny]
+//   gpu_bench [--bandwidth GB/s] [--rate TFLOP/s] [--tiny] [TYPE...]
 //   what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent
 //
 // For attention, inputs are positions and rows are sequences. bound_us is the larger of bytes / bandwidth and
 // operations / rate; the defaults are for an H200 (copy and mma.sync, gpu/README.md). Weights rotate over
 // copies that exceed the second-level cache. --tiny: sizes for a dry run over the emulated device, whose
-// times mean nothing.
+// times mean nothing. With types, products of these alone.
+#include "gpu/attention_deal.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
 #include "gpu/kernels_attention.h"
@@ -31,6 +32,7 @@ enum {
 static struct device *device;
 static bool tiny;
 static double bandwidth_bytes = 4300e9, rate_flop = 490e12;
+static bool wanted[TENSOR_TYPE_COUNT]; // types of weights
 
 static void wait_for_device(void)
 {
@@ -118,9 +120,13 @@ static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_out
     void *weights = filled((size_t)products.n_copies * products.copy_bytes);
     products.weights = weights;
     for (; *n_rows; n_rows++) {
-        struct activation_operand x = {type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF, *n_rows, n_inputs,
+        struct activation_operand x = {type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF,
+                                       *n_rows,
+                                       n_inputs,
                                        filled(activation_operand_bytes(*n_rows, n_inputs)),
-                                       filled((size_t)*n_rows * sizeof(float))};
+                                       filled((size_t)*n_rows * sizeof(float)),
+                                       product_is_wgmma(device_facts(device)->has_wgmma,
+                                                        device_facts(device)->shared_bytes_max, *n_rows, 0)};
         float *floats =
                   type == TENSOR_F32 ? filled((size_t)*n_rows * (size_t)n_inputs * sizeof(float)) : NULL,
               *y = device_allocate(device, (size_t)*n_rows * (size_t)n_outputs * sizeof(float));
@@ -131,7 +137,8 @@ static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_out
                                                 .floats.items = floats,
                                                 .floats.stride = n_inputs,
                                                 .floats.rows_divisor = 1,
-                                                .shared_bytes_max = device_facts(device)->shared_bytes_max};
+                                                .shared_bytes_max = device_facts(device)->shared_bytes_max,
+                                                .n_multiprocessors = device_facts(device)->n_multiprocessors};
         if (weights && x.items && x.scales && y && (floats || type != TENSOR_F32)) {
             double us = time_of(launch_once_product, &products);
             double bytes = (double)products.copy_bytes + (double)*n_rows * (2.0 * n_inputs + 4.0 * n_outputs);
@@ -158,7 +165,7 @@ static void bench_products(void)
                          rows[] = {1, 8, 16, 32, 64, 96, 128, 256, 8192, 0},
                          tiny_rows[] = {1, 3, 8, 9, 16, 17, 24, 33, 40, 0};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
-        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        for (size_t s = 0; wanted[types[t]] && s < sizeof shapes / sizeof *shapes; s++) {
             if (tiny)
                 bench_product(types[t], shapes[s][0] / 32 / 128 * 128, shapes[s][1] / 2048 / 16 * 16 + 16,
                               tiny_rows);
@@ -187,70 +194,187 @@ static void *uploaded(const void *items, size_t size)
     return memory;
 }
 
-// Sequences with pages of their own, which lie one after the other.
-static void bench_attention(enum kv_type type, int32_t n_sequences, int32_t n_positions)
+// A step of sequences with pages of their own, which lie one after the other; their lengths.
+struct attentions {
+    const char *name; // of the lines printed
+    enum kv_type type;
+    int32_t n_sequences, n_most, n_mean; // positions
+    int32_t (*length)(const struct attentions *attentions, int32_t i);
+};
+
+static int32_t even_length(const struct attentions *attentions, int32_t i)
 {
-    int32_t pages_each = (n_positions + PAGE - 1) / PAGE, n_pages = pages_each * n_sequences;
-    struct attention_pages pages = {NULL, 1, n_pages, N_KV_HEADS, DIM, DIM, PAGE, type};
-    uint64_t bytes = attention_pages_bytes(&pages),
-             scratch_bytes = attention_scratch_bytes(N_HEADS, DIM, n_sequences, n_positions);
-    if (bytes + scratch_bytes + (64 << 20) > device_memory_free(device))
-        return;
-    struct attention_sequence *sequences = calloc((size_t)n_sequences, sizeof *sequences);
-    int32_t *tables = calloc((size_t)n_pages, sizeof *tables);
-    for (int32_t i = 0; sequences && tables && i < n_pages; i++)
-        tables[i] = i;
-    for (int32_t i = 0; sequences && i < n_sequences; i++)
-        sequences[i] = (struct attention_sequence){i, 1, n_positions - 1, i * pages_each, i, 0};
+    (void)i;
+    return attentions->n_most;
+}
+
+// One long sequence among short ones.
+static int32_t uneven_length(const struct attentions *attentions, int32_t i)
+{
+    return i == attentions->n_sequences / 2 ? attentions->n_most : attentions->n_mean;
+}
+
+// Host arrays of a step, and its device memory.
+struct attention_inputs {
+    struct attention_sequence *sequences;
+    int32_t *tables, *arrivals, *row_sequences;
+    struct attention_run *runs;
+    int32_t n_pages, n_runs, n_arrivals;
+    int64_t n_positions;
+};
+
+static void fill_inputs(const struct attentions *attentions, struct attention_inputs *inputs)
+{
+    int32_t n = attentions->n_sequences;
+    inputs->sequences = calloc((size_t)n, sizeof *inputs->sequences);
+    inputs->row_sequences = calloc((size_t)n, sizeof *inputs->row_sequences);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t length = attentions->length(attentions, i);
+        inputs->sequences[i] = (struct attention_sequence){i, 1, length - 1, inputs->n_pages, i, 0, 0};
+        inputs->row_sequences[i] = i;
+        inputs->n_pages += (length + PAGE - 1) / PAGE;
+        inputs->n_positions += length;
+    }
+    inputs->tables = calloc((size_t)inputs->n_pages, sizeof *inputs->tables);
+    for (int32_t i = 0; i < inputs->n_pages; i++)
+        inputs->tables[i] = i;
+}
+
+static void deal_inputs(const struct attention_launch *call, bool may_cut, struct attention_inputs *inputs)
+{
+    inputs->n_runs = attention_deal_runs(&call->pages, N_HEADS, &call->device);
+    inputs->n_arrivals =
+        attention_deal_arrivals(&call->pages, N_HEADS, &call->device, call->extent.n_sequences);
+    inputs->runs = calloc((size_t)inputs->n_runs + 1, sizeof *inputs->runs);
+    inputs->arrivals = calloc((size_t)inputs->n_arrivals, sizeof *inputs->arrivals);
+    struct attention_deal_rules rules = {N_HEADS, N_KV_HEADS, inputs->n_runs, may_cut};
+    attention_deal(inputs->sequences, call->extent.n_sequences, &rules, inputs->runs);
+}
+
+static void free_inputs(struct attention_inputs *inputs)
+{
+    free(inputs->sequences);
+    free(inputs->row_sequences);
+    free(inputs->tables);
+    free(inputs->runs);
+    free(inputs->arrivals);
+}
+
+static void launch_once_store(void *context, int i)
+{
+    (void)i;
+    launch_attention_store(device_stream(device), context);
+}
+
+// Rotation and store of a step's rows.
+static void bench_store(const char *type, const struct attention_launch *call, const int32_t *row_sequences,
+                        int32_t n_rows)
+{
+    size_t key_bytes = (size_t)n_rows * N_KV_HEADS * DIM * sizeof(float),
+           angle_bytes = (size_t)n_rows * DIM * sizeof(float);
+    float *k = filled(key_bytes), *v = filled(key_bytes), *angles = filled(angle_bytes);
+    struct attention_rotation rotation = {angles, DIM, true};
+    struct attention_store store = {.pages = call->pages,
+                                    .sequences = call->sequences,
+                                    .row_sequences = row_sequences,
+                                    .tables = call->tables,
+                                    .n_rows = n_rows,
+                                    .k = k,
+                                    .v = v,
+                                    .k_stride = N_KV_HEADS * DIM,
+                                    .v_stride = N_KV_HEADS * DIM,
+                                    .rotation = rotation,
+                                    .queries = {(float *)call->q, call->q_stride, N_HEADS, DIM, rotation}};
+    if (k && v && angles)
+        print_line("store", type, DIM, N_HEADS * DIM, n_rows, time_of(launch_once_store, &store),
+                   3.0 * (double)key_bytes + 2.0 * n_rows * N_HEADS * DIM * sizeof(float), 0);
+    device_free(device, k);
+    device_free(device, v);
+    device_free(device, angles);
+}
+
+static void bench_attention(const struct attentions *attentions)
+{
+    struct attention_inputs inputs = {0};
+    int32_t n = attentions->n_sequences;
+    fill_inputs(attentions, &inputs);
     size_t row_bytes = (size_t)N_HEADS * DIM * sizeof(float);
-    struct attention_launch call = {.pages = pages,
-                                    .extent.n_sequences = n_sequences,
-                                    .extent.n_rows = n_sequences,
-                                    .extent.n_rows_most = 1,
-                                    .extent.n_part_rows = n_sequences,
-                                    .extent.n_positions_most = n_positions,
+    struct attention_launch call = {.pages = {NULL, 1, inputs.n_pages, N_KV_HEADS, DIM, DIM, PAGE,
+                                              attentions->type},
+                                    .extent = {n, n, 1, n, attentions->n_most},
                                     .q_stride = N_HEADS * DIM,
                                     .out_stride = N_HEADS * DIM,
                                     .n_heads = N_HEADS,
                                     .scoring.scale = 0x1.6a09e6p-4f,
-                                    .partials.size_bytes = scratch_bytes,
                                     .device.n_multiprocessors = device_facts(device)->n_multiprocessors,
                                     .device.shared_bytes_max = device_facts(device)->shared_bytes_max};
-    void *memory[] = {call.pages.memory = filled(bytes),
-                      (void *)(call.sequences = uploaded(sequences, (size_t)n_sequences * sizeof *sequences)),
-                      (void *)(call.tables = uploaded(tables, (size_t)n_pages * sizeof *tables)),
-                      (void *)(call.q = filled((size_t)n_sequences * row_bytes)),
-                      call.out = device_allocate(device, (size_t)n_sequences * row_bytes),
-                      call.partials.memory = device_allocate(device, scratch_bytes + 16)};
-    bool complete = sequences && tables;
+    uint64_t bytes = attention_pages_bytes(&call.pages);
+    call.partials.size_bytes = attention_scratch_bytes(N_HEADS, DIM, n, attentions->n_most);
+    if (bytes + call.partials.size_bytes + (64 << 20) > device_memory_free(device)) {
+        free_inputs(&inputs);
+        return;
+    }
+    deal_inputs(&call, attention_parts_fit(&call.pages, N_HEADS, &call.extent, call.partials.size_bytes),
+                &inputs);
+    int32_t *row_sequences = uploaded(inputs.row_sequences, (size_t)n * sizeof *row_sequences);
+    call.dealt.n_runs = inputs.n_runs;
+    void *memory[] = {
+        call.pages.memory = filled(bytes),
+        (void *)(call.sequences = uploaded(inputs.sequences, (size_t)n * sizeof *inputs.sequences)),
+        (void *)(call.tables = uploaded(inputs.tables, (size_t)inputs.n_pages * sizeof *inputs.tables)),
+        (void *)(call.q = filled((size_t)n * row_bytes)),
+        call.out = device_allocate(device, (size_t)n * row_bytes),
+        call.partials.memory = device_allocate(device, call.partials.size_bytes + 16),
+        row_sequences,
+        (void *)(call.dealt.runs = uploaded(inputs.runs, ((size_t)inputs.n_runs + 1) * sizeof *inputs.runs)),
+        call.dealt.arrivals = uploaded(inputs.arrivals, (size_t)inputs.n_arrivals * sizeof *inputs.arrivals)};
+    bool complete = true;
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         complete = complete && memory[i];
+    const char *type = attentions->type == KV_Q8_0 ? "q8_0" : "f16";
     if (complete)
-        print_line("attention", type == KV_Q8_0 ? "q8_0" : "f16", n_positions, N_HEADS * DIM, n_sequences,
-                   time_of(launch_once_attention, &call),
-                   (double)bytes + 2.0 * (double)row_bytes * n_sequences,
-                   4.0 * N_HEADS * DIM * n_positions * n_sequences);
+        print_line(attentions->name, type, attentions->n_most, N_HEADS * DIM, n,
+                   time_of(launch_once_attention, &call), (double)bytes + 2.0 * (double)row_bytes * n,
+                   4.0 * N_HEADS * DIM * (double)inputs.n_positions);
+    if (complete && attentions->n_most == 512)
+        bench_store(type, &call, row_sequences, n);
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         device_free(device, memory[i]);
-    free(sequences);
-    free(tables);
+    free_inputs(&inputs);
 }
 
 static void bench_attentions(void)
 {
     static const int32_t batches[] = {1, 16, 64, 256}, contexts[] = {512, 2048, 8192, 32768};
-    for (int type = 0; type < 2; type++)
+    for (int t = 0; t < 2; t++) {
+        enum kv_type type = t ? KV_Q8_0 : KV_F16;
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
             for (size_t c = 0; c < sizeof contexts / sizeof *contexts; c++)
                 if (!tiny)
-                    bench_attention(type ? KV_Q8_0 : KV_F16, batches[b], contexts[c]);
+                    bench_attention(&(struct attentions){"attention", type, batches[b], contexts[c],
+                                                         contexts[c], even_length});
                 else if (b + c < 2)
-                    bench_attention(type ? KV_Q8_0 : KV_F16, batches[b] / 8 + 1, contexts[c] / 16);
+                    bench_attention(&(struct attentions){"attention", type, batches[b] / 8 + 1,
+                                                         contexts[c] / 16, contexts[c] / 16, even_length});
+        if (tiny)
+            bench_attention(&(struct attentions){"attention_uneven", type, 3, 600, 100, uneven_length});
+        else
+            bench_attention(&(struct attentions){"attention_uneven", type, 64, 32768, 512, uneven_length});
+    }
+}
+
+static bool want_type(const char *name)
+{
+    for (size_t i = 0; i < sizeof type_names / sizeof *type_names; i++)
+        if (type_names[i] && strcmp(type_names[i], name) == 0)
+            return wanted[i] = true;
+    return false;
 }
 
 int main(int argc, char **argv)
 {
     struct error error;
+    bool all = true;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--tiny") == 0)
             tiny = true;
@@ -258,8 +382,12 @@ int main(int argc, char **argv)
             bandwidth_bytes = strtod(argv[++i], NULL) * 1e9;
         else if (strcmp(argv[i], "--rate") == 0 && i + 1 < argc)
             rate_flop = strtod(argv[++i], NULL) * 1e12;
+        else if (want_type(argv[i]))
+            all = false;
         else
-            return printf("gpu_bench [--bandwidth GB/s] [--rate TFLOP/s] [--tiny]\n"), 2;
+            return printf("gpu_bench [--bandwidth GB/s] [--rate TFLOP/s] [--tiny] [TYPE...]\n"), 2;
+    for (size_t i = 0; all && i < sizeof type_names / sizeof *type_names; i++)
+        wanted[i] = type_names[i] != NULL;
     if (!(bandwidth_bytes > 0) || !(rate_flop > 0))
         return printf("gpu_bench: a bound is no positive number\n"), 2;
     if (device_open(&device, &(struct device_options){0}, &error) != STATUS_OK)

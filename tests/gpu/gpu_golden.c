@@ -177,10 +177,14 @@ static struct outcome multiply(const struct golden_case *which, const void *tile
     }
     float *y = on_device(NULL, (size_t)(n * y_stride) * sizeof *y);
     const float *x = address_before(floats, (uint64_t)row * (uint64_t)which->n_inputs * sizeof *x);
-    struct activation_operand operand = {which->type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF, n,
-                                         which->n_inputs,
-                                         on_device(NULL, activation_operand_bytes(n, which->n_inputs)),
-                                         on_device(NULL, (size_t)n * sizeof(float))};
+    struct activation_operand operand = {
+        which->type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF,
+        n,
+        which->n_inputs,
+        on_device(NULL, activation_operand_bytes(n, which->n_inputs)),
+        on_device(NULL, (size_t)n * sizeof(float)),
+        product_is_wgmma(device_facts(device)->has_wgmma && emulate_capability_now() >= 90,
+                         device_facts(device)->shared_bytes_max, n, far ? 1 : 0)};
     struct activation_operand_launch make = {operand, x, which->n_inputs, device_rows, 1};
     launch_activation_operand(device_stream(device), &make);
     struct product_launch product = {.type = (enum tensor_type)which->type,
@@ -193,7 +197,8 @@ static struct outcome multiply(const struct golden_case *which, const void *tile
                                      .n_experts = far ? expert + 1 : 0,
                                      .expert_first = expert_first,
                                      .expert_order = far ? device_rows : NULL,
-                                     .shared_bytes_max = device_facts(device)->shared_bytes_max};
+                                     .shared_bytes_max = device_facts(device)->shared_bytes_max,
+                                     .n_multiprocessors = device_facts(device)->n_multiprocessors};
     product.parts[0] =
         (struct product_part){address_before(tiles, (uint64_t)expert * matrix_bytes), NULL,
                               address_before(y, (uint64_t)row * (uint64_t)y_stride * sizeof *y), y_stride,
@@ -246,9 +251,17 @@ static struct outcome compute_attention(const struct golden_case *which, bool fa
     int32_t *device_tables = on_device(tables, (size_t)n_pages * sizeof *tables);
     float *k = floats_on_device((size_t)n * N_KV_HEADS * DIM, 1, &seed),
           *v = floats_on_device((size_t)n * N_KV_HEADS * DIM, 1, &seed);
-    launch_attention_store(device_stream(device), &pages, 0, on_device(&stored, sizeof stored),
-                           on_device(row_sequences, (size_t)n * sizeof *row_sequences), device_tables, n, k,
-                           N_KV_HEADS * DIM, v, N_KV_HEADS * DIM);
+    struct attention_store store = {.pages = pages,
+                                    .sequences = on_device(&stored, sizeof stored),
+                                    .row_sequences =
+                                        on_device(row_sequences, (size_t)n * sizeof *row_sequences),
+                                    .tables = device_tables,
+                                    .n_rows = n,
+                                    .k = k,
+                                    .v = v,
+                                    .k_stride = N_KV_HEADS * DIM,
+                                    .v_stride = N_KV_HEADS * DIM};
+    launch_attention_store(device_stream(device), &store);
     float *out = on_device(NULL, N_HEADS * DIM * sizeof *out);
     struct attention_launch call = {.pages = pages,
                                     .sequences = on_device(&asked, sizeof asked),
@@ -481,7 +494,8 @@ int main(int argc, char **argv)
         printf("gpu_golden FILE [write]\n");
         return 2;
     }
-    if (device_open(&device, &(struct device_options){0}, &error) != STATUS_OK) {
+    if (device_open(&device, &(struct device_options){0}, &error) != STATUS_OK ||
+        device_load_kernels(device, &error) != STATUS_OK) {
         printf("skipped: %s\n", error.text);
         return 77;
     }

@@ -85,9 +85,12 @@ static void multiply(const uint16_t weights[N_INPUTS], const float *x, int32_t n
     float *device_x = upload(x, (size_t)n_rows * N_INPUTS * sizeof *x),
           *y = device_allocate(device, ROWS_MAX * N_OUTPUTS * sizeof *y),
           *pinned = device_pin(device, ROWS_MAX * N_OUTPUTS * sizeof *y);
-    struct activation_operand operand = {OPERAND_HALF, n_rows, N_INPUTS,
+    struct activation_operand operand = {OPERAND_HALF,
+                                         n_rows,
+                                         N_INPUTS,
                                          device_allocate(device, activation_operand_bytes(n_rows, N_INPUTS)),
-                                         device_allocate(device, ROWS_MAX * sizeof(float))};
+                                         device_allocate(device, ROWS_MAX * sizeof(float)),
+                                         false};
     require_that(y && pinned && operand.items && operand.scales, "product");
     launch_activation_operand(device_stream(device),
                               &(struct activation_operand_launch){operand, device_x, N_INPUTS, NULL, 1});

@@ -23,7 +23,8 @@ static struct device *device;
 static bool open_device(void)
 {
     struct error error;
-    bool opened = device_open(&device, &(struct device_options){0}, &error) == STATUS_OK;
+    bool opened = device_open(&device, &(struct device_options){0}, &error) == STATUS_OK &&
+                  device_load_kernels(device, &error) == STATUS_OK;
     print_message("%s%s\n", opened ? "on " : "skipped: ", opened ? device_facts(device)->name : error.text);
     return opened;
 }
@@ -136,10 +137,14 @@ static float *problem_compute(const struct product_problem *problem, int32_t fir
                               const int32_t *rows, struct product_launch product)
 {
     const float *x = problem->device_x + first * problem->x_stride;
-    struct activation_operand operand = {form_of(problem->type), n, problem->n_inputs,
-                                         device_allocate(device,
-                                                         activation_operand_bytes(n, problem->n_inputs)),
-                                         device_allocate(device, (size_t)n * sizeof(float))};
+    struct activation_operand operand = {
+        form_of(problem->type),
+        n,
+        problem->n_inputs,
+        device_allocate(device, activation_operand_bytes(n, problem->n_inputs)),
+        device_allocate(device, (size_t)n * sizeof(float)),
+        product_is_wgmma(device_facts(device)->has_wgmma, device_facts(device)->shared_bytes_max, n,
+                         product.n_experts)};
     struct activation_operand_launch make = {operand, x, problem->x_stride, rows, 1};
     device_zero(device, problem->device_y, (size_t)(problem->n_rows * problem->y_stride) * sizeof(float));
     launch_activation_operand(device_stream(device), &make);
@@ -150,6 +155,8 @@ static float *problem_compute(const struct product_problem *problem, int32_t fir
     product.floats.rows = rows;
     product.floats.rows_divisor = 1;
     product.shared_bytes_max = device_facts(device)->shared_bytes_max;
+    if (product.n_multiprocessors == 0) // a block for each set of panels; or few blocks with several
+        product.n_multiprocessors = n % 2 == 0 ? 0 : 1;
     if (product.n_parts == 0) {
         product.n_parts = 1;
         product.parts[0] = (struct product_part){problem->device_tiles, problem->device_bias,
@@ -160,6 +167,35 @@ static float *problem_compute(const struct product_problem *problem, int32_t fir
     device_free(device, operand.items);
     device_free(device, operand.scales);
     return y;
+}
+
+// The rows of `first` through both weights, by launch_products.
+static void compute_pair(const struct product_problem *first, const struct product_problem *second, int32_t n)
+{
+    const struct product_problem *problems[] = {first, second};
+    struct activation_operand operand = {OPERAND_HALF, n, first->n_inputs,
+                                         device_allocate(device,
+                                                         activation_operand_bytes(n, first->n_inputs)),
+                                         device_allocate(device, (size_t)n * sizeof(float))};
+    struct activation_operand_launch make = {operand, first->device_x, first->x_stride, NULL, 1};
+    launch_activation_operand(device_stream(device), &make);
+    struct product_launch products[2];
+    for (int i = 0; i < 2; i++) {
+        const struct product_problem *problem = problems[i];
+        device_zero(device, problem->device_y, (size_t)(problem->n_rows * problem->y_stride) * sizeof(float));
+        products[i] =
+            (struct product_launch){.type = problem->type,
+                                    .n_parts = 1,
+                                    .parts = {{problem->device_tiles, problem->device_bias, problem->device_y,
+                                               problem->y_stride, problem->n_outputs}},
+                                    .x = operand,
+                                    .shared_bytes_max = device_facts(device)->shared_bytes_max,
+                                    .n_multiprocessors = n % 2 == 0 ? 0 : 1};
+    }
+    launch_products(device_stream(device), products, 2);
+    wait_for_device();
+    device_free(device, operand.items);
+    device_free(device, operand.scales);
 }
 
 // `size` grows by the terms' squares, what the square of a sum of as many independent terms is on the
@@ -329,9 +365,12 @@ static void heads_begin_at_any_column(void **state)
             float *device_x = on_device(x, (size_t)(N_ROWS * x_stride) * sizeof(float));
             float *device_y = device_allocate(device, (size_t)(N_ROWS * y_stride) * sizeof(float));
             struct activation_operand operand = {
-                form_of(problem.type), N_HEADS * N_ROWS, n_inputs,
+                form_of(problem.type),
+                N_HEADS * N_ROWS,
+                n_inputs,
                 device_allocate(device, activation_operand_bytes(N_HEADS * N_ROWS, n_inputs)),
-                device_allocate(device, (size_t)(N_HEADS * N_ROWS) * sizeof(float))};
+                device_allocate(device, (size_t)(N_HEADS * N_ROWS) * sizeof(float)),
+                false};
             struct activation_operand_launch make = {operand, device_x + first, x_stride, NULL,
                                                      1,       N_ROWS,           x_step};
             launch_activation_operand(device_stream(device), &make);
@@ -429,6 +468,40 @@ static void parts_of_one_launch_are_products_of_their_own(void **state)
     }
 }
 
+// As keys and values of Q4_K_M: one launch for both types up to 8 rows.
+static void weights_of_two_types_in_one_launch_give_the_bytes_of_two_launches(void **state)
+{
+    static const enum tensor_type types[][2] = {{TENSOR_Q4_K, TENSOR_Q6_K},
+                                                {TENSOR_Q6_K, TENSOR_Q5_K},
+                                                {TENSOR_Q4_K, TENSOR_Q8_0}};
+    static const int32_t counts[] = {1, 8, 9};
+    enum { N_ROWS = 9, N_FIRST = 83, N_SECOND = 40 };
+    uint64_t seed = 15;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        struct product_problem first =
+            problem_make(product_tensor(types[t][0], N_FIRST, 1280, FILL_RANDOM, &seed), N_ROWS, 1, &seed);
+        struct product_problem second =
+            problem_make(product_tensor(types[t][1], N_SECOND, 1280, FILL_RANDOM, &seed), N_ROWS, 1, &seed);
+        device_free(device, second.device_x);
+        second.device_x = first.device_x;
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            float *expected = problem_compute(&first, 0, counts[i], NULL, (struct product_launch){0}),
+                  *expected_second = problem_compute(&second, 0, counts[i], NULL, (struct product_launch){0});
+            compute_pair(&first, &second, counts[i]);
+            float *y = floats_of(first.device_y, (size_t)(N_ROWS * first.y_stride)),
+                  *y_second = floats_of(second.device_y, (size_t)(N_ROWS * second.y_stride));
+            assert_same_rows(&first, y, expected, counts[i], 0);
+            assert_same_rows(&second, y_second, expected_second, counts[i], 0);
+            void *all[] = {expected, expected_second, y, y_second};
+            for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+                free(all[j]);
+        }
+        second.device_x = NULL;
+        problem_free(&first);
+        problem_free(&second);
+    }
+}
+
 // The first half of the problem's matrices is the gate, the other half what it lets through; in one launch,
 // or in one for both products and one for the activation.
 static float *compute_gated(const struct product_problem *problem, int32_t n, struct product_launch product,
@@ -478,6 +551,39 @@ static void a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_ot
             free(expected);
             free(y);
         }
+        problem_free(&problem);
+    }
+}
+
+// Few blocks for many panels: partial sums of several panels, or of some rounds of one, are added together.
+static void many_panels_of_a_block_give_the_bytes_of_many_blocks(void **state)
+{
+    static const struct {
+        enum tensor_type type;
+        int32_t n_inputs; // in one round of split-K chunks, in 2 or in 5
+    } cases[] = {{TENSOR_Q4_K, 1280},         {TENSOR_Q4_K, 9 * 512 + 256}, {TENSOR_Q8_0, 1280},
+                 {TENSOR_BF16, 9 * 512 + 64}, {TENSOR_Q4_K, 34 * 512},      {TENSOR_Q8_0, 17 * 512}};
+    uint64_t seed = 16;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int32_t n_outputs = cases[i].n_inputs < 2048 ? 16 * 21 + 3 : 16 * 5 + 3;
+        struct product_problem problem =
+            problem_make(product_tensor(cases[i].type, 2 * n_outputs, cases[i].n_inputs, FILL_RANDOM, &seed),
+                         9, 2, &seed);
+        for (int32_t n = 1; n <= 9; n += 8)
+            for (int gated = 0; gated < 2; gated++) {
+                struct product_launch few = {.n_multiprocessors = 1}, many = {.n_multiprocessors = 1000};
+                float *y, *expected;
+                if (gated) {
+                    y = compute_gated(&problem, n, few, true);
+                    expected = compute_gated(&problem, n, many, false);
+                } else {
+                    y = problem_compute(&problem, 0, n, NULL, few);
+                    expected = problem_compute(&problem, 0, n, NULL, many);
+                }
+                assert_same_rows(&problem, y, expected, n, 0);
+                free(y);
+                free(expected);
+            }
         problem_free(&problem);
     }
 }
@@ -612,7 +718,9 @@ int main(void)
         cmocka_unit_test(long_rows_take_several_rounds_of_split_k_chunks),
         cmocka_unit_test(results_are_added_with_a_factor),
         cmocka_unit_test(parts_of_one_launch_are_products_of_their_own),
+        cmocka_unit_test(weights_of_two_types_in_one_launch_give_the_bytes_of_two_launches),
         cmocka_unit_test(a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other),
+        cmocka_unit_test(many_panels_of_a_block_give_the_bytes_of_many_blocks),
         cmocka_unit_test(experts_multiply_the_rows_that_picked_them),
         cmocka_unit_test(experts_have_their_own_gates),
         cmocka_unit_test(rows_that_are_not_numbers_harm_no_other_row),

@@ -1,0 +1,409 @@
+// For kernels: the GEMM of compute capability 9.0 for more than a few rows, with wgmma. A block computes a tile
+// of outputs x n_rows rows. A consumer warpgroup has 64 outputs, a warp of it one panel of 16: it dequantizes
+// weights from shared memory to the register operand of wgmma; x, the other operand, is read from shared
+// memory by the tensor cores (swizzled, gpu/kernels.h).
+//
+// Consumer warpgroups are `over_outputs` side by side, and `over_chunks` for split-K, so that few tiles occupy
+// many warps: slice s of them takes chunks s, s + over_chunks, .. Each slice has two rings of stages in shared
+// memory, which a warp of its own, a producer, fills by bulk copies: a stage of weights is one tile of each
+// panel, a stage of x is 64 inputs of all rows. A stage has two barriers: full, which its copies complete, and
+// empty, at which each consumer warp arrives when it has read the stage.
+//
+// The totals are in shared memory. A warp adds the partial sums of its chunk when the slice of the chunk before
+// has added its own: `turns` has a barrier for each consumer warp. The epilogue reads the totals row by row.
+#pragma once
+
+#include "gpu/gemm_skinny.h"
+
+enum {
+    WARPGROUP = 128,
+    WARPGROUP_PANELS = 4,
+    WGMMA_BYTES_MAX = PRODUCT_SHARED_BYTES_WGMMA,
+    WGMMA_BYTES_ALIGNMENT = 1024, // of a stage of x
+    WGMMA_BYTES_BARRIERS = 1024,
+    X_STAGES_MAX = 8,
+    TILE_STAGES_MAX = 4,
+};
+
+template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunks_> struct wgmma_shape {
+    static constexpr enum tensor_type type = type_;
+    static constexpr int n_rows = n_rows_, over_outputs = over_outputs_, over_chunks = over_chunks_;
+    static constexpr struct tile_format format = tile_format(type);
+    static constexpr int n_columns = n_rows / 8; // of 8 rows
+    static constexpr int n_panels = WARPGROUP_PANELS * over_outputs;
+    static constexpr int n_consumers = WARPGROUP * over_outputs * over_chunks;
+    static constexpr int n_threads = n_consumers + WARPGROUP; // the last warpgroup: a producer of each slice
+    static_assert(over_chunks <= 4, "a warpgroup has four producers");
+    // Registers of a thread. A block has what its threads have at the start, equal parts of the
+    // multiprocessor's 65,536 in multiples of 8; producers give theirs to consumers. Asked for more, the last
+    // warpgroup would wait for ever.
+    static constexpr int registers_start = 65536 / n_threads / 8 * 8;
+    static constexpr int registers_producer = 24;
+    static constexpr int registers_left =
+        (n_threads * registers_start - WARPGROUP * registers_producer) / n_consumers / 8 * 8;
+    static constexpr int registers_consumer = registers_left < 232 ? registers_left : 232;
+
+    static constexpr int x_stage_bytes = n_rows * SWIZZLED_ROW_BYTES;
+    static constexpr int tile_stage_bytes = n_panels * tile_bytes(format);
+    static constexpr int total_bytes = n_panels * n_columns * 512; // [panels][columns][32 lanes] float4
+    static constexpr int slice_bytes_most =
+        (WGMMA_BYTES_MAX - WGMMA_BYTES_ALIGNMENT - WGMMA_BYTES_BARRIERS - total_bytes) / over_chunks /
+        WGMMA_BYTES_ALIGNMENT * WGMMA_BYTES_ALIGNMENT;
+    // As many stages of weights as leave room for as many inputs of x, at least 2.
+    static constexpr int n_tile_stages_fit =
+        slice_bytes_most / (tile_stage_bytes + 2 * format.n_groups * x_stage_bytes);
+    static constexpr int n_tile_stages = n_tile_stages_fit < 2                 ? 2
+                                         : n_tile_stages_fit > TILE_STAGES_MAX ? TILE_STAGES_MAX
+                                                                               : n_tile_stages_fit;
+    static constexpr int n_x_stages_fit =
+        (slice_bytes_most - n_tile_stages * tile_stage_bytes) / x_stage_bytes;
+    static constexpr int n_x_stages = n_x_stages_fit < X_STAGES_MAX ? n_x_stages_fit : X_STAGES_MAX;
+    static constexpr int slice_bytes =
+        (n_x_stages * x_stage_bytes + n_tile_stages * tile_stage_bytes + WGMMA_BYTES_ALIGNMENT - 1) /
+        WGMMA_BYTES_ALIGNMENT * WGMMA_BYTES_ALIGNMENT;
+    static constexpr int totals_at = over_chunks * slice_bytes;
+    static constexpr int barriers_at = totals_at + total_bytes;
+    static constexpr int slice_barriers = 2 * (n_x_stages + n_tile_stages) + n_panels;
+    static constexpr int shared_bytes =
+        WGMMA_BYTES_ALIGNMENT + barriers_at + over_chunks * slice_barriers * 8;
+    static_assert(n_x_stages >= 2 && over_chunks * slice_barriers * 8 <= WGMMA_BYTES_BARRIERS, "fits");
+    static_assert(shared_bytes <= WGMMA_BYTES_MAX, "fits");
+};
+
+// A ring of stages and its barriers. Stages are counted without end.
+template <int n_stages, int stage_bytes> struct stage_ring {
+    unsigned char *stages;
+    uint64_t *full, *empty;
+
+    __device__ __forceinline__ unsigned char *stage(uint32_t i) const
+    {
+        return stages + i % n_stages * stage_bytes;
+    }
+
+    __device__ __forceinline__ uint64_t *full_of(uint32_t i) const
+    {
+        return full + i % n_stages;
+    }
+
+    __device__ __forceinline__ void wait_full(uint32_t i) const
+    {
+        barrier_wait(full + i % n_stages, i / n_stages % 2);
+    }
+
+    __device__ __forceinline__ void wait_empty(uint32_t i) const // a stage is empty before its first use
+    {
+        if (i >= n_stages)
+            barrier_wait(empty + i % n_stages, i / n_stages % 2 ^ 1);
+    }
+
+    __device__ __forceinline__ void release(uint32_t i) const // by each consumer warp
+    {
+        if (threadIdx.x % 32 == 0)
+            barrier_arrive(empty + i % n_stages);
+    }
+
+    __device__ __forceinline__ void init(uint32_t n_consumer_warps) const // by one thread
+    {
+        for (int i = 0; i < n_stages; i++) {
+            barrier_init(full + i, 1);
+            barrier_init(empty + i, n_consumer_warps);
+        }
+    }
+};
+
+template <class shape> struct wgmma_slice {
+    stage_ring<shape::n_x_stages, shape::x_stage_bytes> x;
+    stage_ring<shape::n_tile_stages, shape::tile_stage_bytes> tiles;
+    uint64_t *turns; // [panels]
+
+    __device__ __forceinline__ wgmma_slice(unsigned char *memory, int slice)
+    {
+        unsigned char *stages = memory + slice * shape::slice_bytes;
+        uint64_t *barriers = (uint64_t *)(memory + shape::barriers_at) + slice * shape::slice_barriers;
+        x = {stages, barriers, barriers + shape::n_x_stages};
+        barriers += 2 * shape::n_x_stages;
+        tiles = {stages + shape::n_x_stages * shape::x_stage_bytes, barriers,
+                 barriers + shape::n_tile_stages};
+        turns = barriers + 2 * shape::n_tile_stages;
+    }
+
+    __device__ __forceinline__ void init() const // by one thread
+    {
+        x.init(shape::n_panels);
+        tiles.init(shape::n_panels);
+        for (int i = 0; i < shape::n_panels; i++)
+            barrier_init(turns + i, 1);
+    }
+};
+
+// By the slice's producer, a warp.
+template <class shape>
+static __device__ __forceinline__ void wgmma_produce(const struct product_plan &plan, const row_tile &rows,
+                                                     const wgmma_slice<shape> &slice, int32_t first_chunk)
+{
+    constexpr struct tile_format format = shape::format;
+    int lane = (int)threadIdx.x % 32;
+    int64_t x_stride = (int64_t)swizzled_rows(plan.call.x.n_rows) * SWIZZLED_ROW_BYTES;
+    const unsigned char *x =
+        (const unsigned char *)plan.call.x.items + (int64_t)rows.first * SWIZZLED_ROW_BYTES;
+    uint32_t x_bytes = (uint32_t)(swizzled_rows(rows.n) * SWIZZLED_ROW_BYTES), n_tiles = 0, n_x = 0;
+    const unsigned char *tiles =
+        find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + lane % shape::n_panels, rows.expert).tiles;
+    for (int32_t group = first_chunk * SPLIT_K_GROUPS; group < plan.n_groups;) {
+        slice.tiles.wait_empty(n_tiles);
+        if (lane == 0)
+            barrier_expect_bytes(slice.tiles.full_of(n_tiles), shape::tile_stage_bytes);
+        __syncwarp();
+        if (lane < shape::n_panels)
+            copy_bulk(slice.tiles.stage(n_tiles) + lane * tile_bytes(format),
+                      tiles + (int64_t)(group / format.n_groups) * tile_bytes(format), tile_bytes(format),
+                      slice.tiles.full_of(n_tiles));
+        n_tiles++;
+        for (int i = 0; i < 2 * format.n_groups && group + i / 2 < plan.n_groups; i++, n_x++) {
+            slice.x.wait_empty(n_x);
+            if (n_x == 0)
+                launch_wait(); // so far only weights are read
+            if (lane == 0) {
+                barrier_expect_bytes(slice.x.full_of(n_x), x_bytes);
+                copy_bulk(slice.x.stage(n_x), x + (2 * (int64_t)group + i) * x_stride, x_bytes,
+                          slice.x.full_of(n_x));
+            }
+            __syncwarp();
+        }
+        group += format.n_groups;
+        if (group % SPLIT_K_GROUPS == 0)
+            group += (shape::over_chunks - 1) * SPLIT_K_GROUPS;
+    }
+}
+
+// Counts of stages that a consumer has begun to read.
+struct wgmma_progress {
+    uint32_t n_tiles, n_x;
+};
+
+// The fragments of the last two halves of groups. A wgmma reads its registers until it is waited for, so they
+// are held until then, whatever the compiler thinks of them.
+struct wgmma_fragments {
+    uint32_t halves[2][4][4];
+
+    __device__ __forceinline__ void hold(int half)
+    {
+#pragma unroll
+        for (int f = 0; f < 4; f++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                register_hold(halves[half][f][i]);
+    }
+};
+
+// Partial sums of one split-K chunk: groups [begin, end).
+template <class shape>
+static __device__ __forceinline__ void
+wgmma_chunk(const wgmma_slice<shape> &slice, int32_t begin, int32_t end, int panel, int lane,
+            struct wgmma_progress &progress, struct wgmma_fragments &fragments,
+            float (&acc)[shape::n_rows / 2])
+{
+    constexpr struct tile_format format = shape::format;
+#pragma unroll
+    for (int i = 0; i < shape::n_rows / 2; i++)
+        acc[i] = 0.0f;
+    for (int32_t first = begin; first < end; first += format.n_groups) {
+        const unsigned char *at = slice.tiles.stage(progress.n_tiles) + panel * tile_bytes(format);
+        slice.tiles.wait_full(progress.n_tiles);
+#pragma unroll
+        for (int part = 0; part < format.n_groups; part++) {
+            if (first + part >= end)
+                break;
+            struct tile_group<shape::type> group;
+            group.template load<shared_memory>(
+                at + part * format.quants_bytes,
+                at + format.n_groups * format.quants_bytes + part * format.high_bytes,
+                at + format.n_groups * (format.quants_bytes + format.high_bytes), part, lane);
+            if (part == format.n_groups - 1 || first + part + 1 >= end) {
+                __syncwarp();
+                slice.tiles.release(progress.n_tiles);
+            }
+            group.prepare();
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+#pragma unroll
+                for (int f = 0; f < 4; f++)
+                    group.fragment(half * 4 + f, fragments.halves[half][f]);
+                slice.x.wait_full(progress.n_x);
+                uint64_t x = wgmma_rows(slice.x.stage(progress.n_x));
+                wgmma_fence();
+#pragma unroll
+                for (int f = 0; f < 4; f++)
+                    wgmma<shape::n_rows, shape::type == TENSOR_BF16>(acc, fragments.halves[half][f],
+                                                                     x + 2 * f);
+                wgmma_commit();
+                wgmma_wait<1>();
+                fragments.hold(1 - half);
+                if (first + part > begin || half > 0)
+                    slice.x.release(progress.n_x - 1);
+                progress.n_x++;
+            }
+        }
+        progress.n_tiles++;
+    }
+    wgmma_wait<0>();
+    wgmma_hold(acc);
+    fragments.hold(1);
+    slice.x.release(progress.n_x - 1);
+}
+
+// Adds a chunk's partial sums to the totals, in turn.
+template <class shape>
+static __device__ __forceinline__ void wgmma_add(unsigned char *memory, const wgmma_slice<shape> &slice,
+                                                 int slice_index, int32_t chunk, int panel, int lane,
+                                                 const float (&acc)[shape::n_rows / 2])
+{
+    float4 *totals = (float4 *)(memory + shape::totals_at) + panel * shape::n_columns * 32 + lane;
+    if (shape::over_chunks > 1 && chunk > 0) {
+        int32_t round = chunk / shape::over_chunks;
+        barrier_wait(slice.turns + panel, (uint32_t)(slice_index > 0 ? round : round - 1) % 2);
+    }
+#pragma unroll
+    for (int n = 0; n < shape::n_columns; n++) {
+        float4 total = chunk > 0 ? totals[n * 32] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        total.x = total.x + acc[4 * n];
+        total.y = total.y + acc[4 * n + 1];
+        total.z = total.z + acc[4 * n + 2];
+        total.w = total.w + acc[4 * n + 3];
+        totals[n * 32] = total;
+    }
+    if (shape::over_chunks > 1) {
+        __syncwarp();
+        if (lane == 0)
+            barrier_arrive(wgmma_slice<shape>(memory, (slice_index + 1) % shape::over_chunks).turns + panel);
+    }
+}
+
+// Four results of a row, of outputs 4 q .. 4 q + 3 of a panel.
+struct wgmma_results {
+    float at[4];
+};
+
+// Lane 4 g + t of a panel and column has outputs g and g + 8 of rows 2 t and 2 t + 1.
+template <class shape>
+static __device__ __forceinline__ wgmma_results find_totals(const unsigned char *memory, int panel, int n,
+                                                            int row_in_column, int q)
+{
+    const float *totals = (const float *)(memory + shape::totals_at) + (panel * shape::n_columns + n) * 128;
+    wgmma_results results;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        int output = 4 * q + k;
+        results.at[k] = totals[(output % 8 * 4 + row_in_column / 2) * 4 + row_in_column % 2 + output / 8 * 2];
+    }
+    return results;
+}
+
+static __device__ __forceinline__ void finish_results(wgmma_results &results, const panel_place &place,
+                                                      int32_t output, float scale)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        results.at[k] = results.at[k] * scale;
+        if (place.bias && output + k < place.n_outputs)
+            results.at[k] = results.at[k] + place.bias[output + k];
+    }
+}
+
+static __device__ __forceinline__ void put_results(const struct product_plan &plan, wgmma_results results,
+                                                   float *y, int32_t n_left)
+{
+    if (n_left >= 4 && !plan.call.add) {
+        *(float4 *)y = make_float4(results.at[0], results.at[1], results.at[2], results.at[3]);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        if (k < n_left)
+            y[k] = plan.call.add ? fmaf(plan.call.factor, results.at[k], y[k]) : results.at[k];
+}
+
+// Not inlined: with many copies of the activations a multiprocessor would mostly wait for instructions.
+static __device__ __noinline__ float gate_result(float gate, float up, enum activation_kind kind)
+{
+    return activate_gated(gate, up, kind);
+}
+
+// The epilogue: a warp stores 8 rows of a panel's outputs, or of a gate's, at a time.
+template <class shape>
+static __device__ __forceinline__ void wgmma_store(const struct product_plan &plan, const row_tile &rows,
+                                                   const unsigned char *memory, int warp, int lane)
+{
+    constexpr int n_warps = shape::n_consumers / 32;
+    int gates = plan.call.gated ? 2 : 1, n_panels = shape::n_panels / gates;
+    int row_in_column = lane / 4, q = lane % 4;
+    int32_t output = 4 * q;
+    for (int p = warp % n_panels; p < n_panels; p += n_warps) {
+        int panel = p * gates;
+        panel_place place = find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + panel, rows.expert),
+                    up = place;
+        if (plan.call.gated)
+            up = find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + panel + 1, rows.expert);
+        int32_t n_left = place.n_outputs - output;
+#pragma unroll 1
+        for (int n = warp / n_panels; n < shape::n_columns; n += (n_warps + n_panels - 1) / n_panels) {
+            int32_t row = n * 8 + row_in_column;
+            if (row >= rows.n || n_left <= 0)
+                continue;
+            float scale = plan.call.x.scales[rows.first + row];
+            wgmma_results results = find_totals<shape>(memory, panel, n, row_in_column, q);
+            finish_results(results, place, output, scale);
+            if (plan.call.gated) {
+                wgmma_results factors = find_totals<shape>(memory, panel + 1, n, row_in_column, q);
+                finish_results(factors, up, output, scale);
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    results.at[k] = gate_result(results.at[k], factors.at[k], plan.call.activation);
+            }
+            put_results(plan, results, place.y + (int64_t)(rows.first + row) * place.y_stride + output,
+                        n_left);
+        }
+    }
+}
+
+template <class shape>
+static __global__ void __launch_bounds__(shape::n_threads, 1) gemm_wgmma(const struct product_plan plan)
+{
+    launch_next();
+    unsigned char *memory = dynamic_shared();
+    memory +=
+        (WGMMA_BYTES_ALIGNMENT - shared_address(memory) % WGMMA_BYTES_ALIGNMENT) % WGMMA_BYTES_ALIGNMENT;
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    row_tile rows = find_rows(plan, shape::n_rows);
+    if (rows.n <= 0)
+        return;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < shape::over_chunks; i++)
+            wgmma_slice<shape>(memory, i).init();
+        barrier_init_fence();
+    }
+    __syncthreads();
+    int32_t n_chunks = (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS;
+    if (warp >= shape::n_consumers / 32) {
+        registers_lower<shape::registers_producer>();
+        int slice = warp - shape::n_consumers / 32;
+        if (slice < shape::over_chunks)
+            wgmma_produce<shape>(plan, rows, wgmma_slice<shape>(memory, slice), slice);
+        return;
+    }
+    registers_raise<shape::registers_consumer>();
+    launch_wait(); // the results may be what an earlier launch still reads
+    int slice_index = warp / shape::n_panels, panel = warp % shape::n_panels;
+    const wgmma_slice<shape> slice(memory, slice_index);
+    float acc[shape::n_rows / 2];
+    struct wgmma_progress progress = {0, 0};
+    struct wgmma_fragments fragments = {};
+    for (int32_t chunk = slice_index; chunk < n_chunks; chunk += shape::over_chunks) {
+        int32_t end = (chunk + 1) * SPLIT_K_GROUPS;
+        wgmma_chunk<shape>(slice, chunk * SPLIT_K_GROUPS, end < plan.n_groups ? end : plan.n_groups, panel,
+                           lane, progress, fragments, acc);
+        wgmma_add<shape>(memory, slice, slice_index, chunk, panel, lane, acc);
+    }
+    barrier_named(1, shape::n_consumers);
+    wgmma_store<shape>(plan, rows, memory, warp, lane);
+}
