@@ -145,6 +145,8 @@ static const struct option options[] = {
      "figure that differs from run to run"},
     {"no-graphs", 0, FLAG, ENGINE, AT(engine.gpu.no_graphs), 0, 0, NULL,
      "on a GPU, run all steps eagerly, without CUDA graphs: for comparisons"},
+    {"no-overlap", 0, FLAG, ENGINE, AT(engine.gpu.no_overlap), 0, 0, NULL,
+     "on a GPU, begin each kernel when the one before has ended: for comparisons"},
     {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
      "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
     {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE, AT(engine.no_ahead), 0, 0, NULL,

@@ -126,6 +126,9 @@ struct norm_parameters {
     float epsilon;
     int32_t n_groups; // vectors per row, each normalized separately (e.g. per head); 1: the whole row
     bool own_weights; // each group has its own weight and bias items; else all groups share one vector's
+    // The next operation is the only one that reads `out`: products or gated_products, as their x. A backend
+    // that fuses the two may leave `out` undefined.
+    bool consumed;
 };
 
 struct attention_parameters {
@@ -248,7 +251,8 @@ struct backend_operations {
     // unchanged.
     void (*rope)(struct backend *backend, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
                  int32_t n_rope_dims, enum rope_style style, int table);
-    // Writes the rows' keys and values to their pages.
+    // Writes the rows' keys and values to their pages. `k` is undefined afterwards: it may be as before its
+    // rope.
     void (*kv_store)(struct backend *backend, int32_t layer, const struct matrix *k, const struct matrix *v);
     // out[r] = causal attention (multi-head, grouped-query or multi-query) of row r over its sequence's
     // pages, including its own position.

@@ -5,21 +5,23 @@
 #include <assert.h>
 #include <stddef.h>
 
+// `consumed`: struct norm_parameters.
 static void normalize_rows(struct pass *pass, struct matrix *out, const struct matrix *in,
-                           const struct weight *weight, const struct weight *bias)
+                           const struct weight *weight, const struct weight *bias, bool consumed)
 {
     struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
                                          .weight = weight,
                                          .bias = bias,
                                          .epsilon = pass->shape->norm_epsilon,
-                                         .n_groups = 1};
+                                         .n_groups = 1,
+                                         .consumed = consumed};
     pass->operations->norm(pass->backend, out, in, pass->n_rows, &parameters);
 }
 
 static void normalize_slot(struct pass *pass, struct matrix *out, const struct matrix *in,
-                           const struct forward_layer *layer, enum layer_slot slot)
+                           const struct forward_layer *layer, enum layer_slot slot, bool consumed)
 {
-    normalize_rows(pass, out, in, layer->weights[slot], layer->biases[slot]);
+    normalize_rows(pass, out, in, layer->weights[slot], layer->biases[slot], consumed);
 }
 
 // In place, head by head, or over the full width: the shape of the norm's weight decides.
@@ -82,7 +84,7 @@ static void embed_tokens(struct pass *pass)
     pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->scales.embedding,
                             forward->position_embd);
     if (forward->embd_norm)
-        normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
+        normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias, false);
 }
 
 // QKV projection.
@@ -208,7 +210,7 @@ static void add_branch(struct pass *pass, const struct forward_layer *layer, enu
 {
     struct matrix *branch = pass->forward->matrices.branch;
     if (layer->weights[post_norm])
-        normalize_slot(pass, branch, branch, layer, post_norm);
+        normalize_slot(pass, branch, branch, layer, post_norm, false);
     pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->scales.residual);
 }
 
@@ -221,7 +223,7 @@ static void run_layer(struct pass *pass, int32_t index)
          ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
     enter_phase(pass, PHASE_PRODUCTS);
     if (attn_normed)
-        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM);
+        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM, !parallel || ffn_normed);
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->latent.dim)
         latent_project(pass, layer, seen);
@@ -241,10 +243,10 @@ static void run_layer(struct pass *pass, int32_t index)
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum;
     // without a norm of its own it uses attention's.
     if (parallel && ffn_normed)
-        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM);
+        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, false);
     add_branch(pass, layer, SLOT_ATTN_POST_NORM);
     if (!parallel && ffn_normed)
-        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM);
+        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, !layer->weights[SLOT_ROUTER]);
     const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
     if (layer->weights[SLOT_ROUTER])
         run_experts(pass, layer, input);
@@ -264,7 +266,8 @@ static void compute_logits(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
-    normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias);
+    normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
+                   !pass->operations->output_product);
     struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias};
     await_masks(forward, pass->step, true);
     if (pass->operations->output_product && pass->step->samples && !pass->step->stops)

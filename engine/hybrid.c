@@ -345,6 +345,7 @@ static void norm_rows(struct backend *base, struct matrix *out, const struct mat
     struct norm_parameters own = *parameters;
     own.weight = weight_part(parameters->weight, id);
     own.bias = weight_part(parameters->bias, id);
+    own.consumed = false; // `out` may be read by the other backend
     backend->operations.norm(backend, out->at[id], in->at[id], n_rows, &own);
     note_write(out, id, n_rows);
 }

@@ -235,17 +235,19 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     if (slot->way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
         slot->way = STEP_EAGER;
     if (slot->way == STEP_EAGER) {
-        backend->current.padded = (struct upload_counts){step->n_tokens, step->n_sequences, step->n_outputs,
-                                                         backend->current.shared.n_tiles};
+        backend->current.padded = (struct upload_counts){
+            step->n_tokens, step->n_sequences, step->n_outputs, backend->current.shared.n_tiles, 0, 0};
         backend->current.n_positions_padded = backend->current.n_positions;
         backend->current.n_part_rows = backend->current.shared.n_part_rows;
+        gpu_size_deal(backend);
         return;
     }
     int32_t n_rows = backend->current.kind.n_rows;
     backend->current.padded =
-        (struct upload_counts){n_rows, n_rows, n_rows, backend->current.kind.n_shared_tiles};
+        (struct upload_counts){n_rows, n_rows, n_rows, backend->current.kind.n_shared_tiles, 0, 0};
     backend->current.n_positions_padded = backend->current.kind.n_positions;
     backend->current.n_part_rows = n_rows;
+    gpu_size_deal(backend);
 }
 
 static enum status make_ready(struct backend *base, struct error *error)
@@ -275,7 +277,7 @@ static enum status prepare_step(struct gpu_backend *backend, const struct step *
         backend->current.layout = upload_layout(step, &backend->current.padded, page_positions);
     }
     upload_fill(backend->submitted.slot->upload_host, &backend->current.layout, step,
-                &backend->current.padded, page_positions, &backend->current.shared,
+                &backend->current.padded, page_positions, &backend->current.shared, &backend->current.deal,
                 backend->capacity.n_cols_max);
     return STATUS_OK;
 }
@@ -351,6 +353,8 @@ static void begin_step(struct backend *base, const struct step *step)
                                                            : backend->submitted.slots;
     backend->current.step = step;
     backend->current.pending = (struct pending_add){0};
+    backend->current.pending_norm.out = NULL;
+    backend->current.ropes.n = 0;
     slot->drawn = slot->timed = false;
     slot->times = (struct step_times){0};
     backend->fault.failed = prepare_step(backend, step, &backend->fault.error) != STATUS_OK;
@@ -403,7 +407,7 @@ static enum status submit_step(struct backend *base, struct error *error)
     struct step_slot *slot = backend->submitted.slot;
     const struct step *step = backend->current.step;
     assert(step);
-    gpu_enqueues(backend); // flushes the pending sum
+    gpu_enqueues(backend); // flushes what is pending
     backend->current.step = NULL;
     if (backend->fault.failed) {
         backend->submitted.n_under_way = 0;
@@ -563,6 +567,7 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     backend->options = *options;
     struct device_options device = {.index = options->index,
                                     .sync = options->sync,
+                                    .no_overlap = options->no_overlap,
                                     .memory_bytes = options->emulated_memory_bytes,
                                     .failing_work = options->failing_work,
                                     .failing_graph = options->failing_graph};

@@ -17,6 +17,7 @@ struct gpu_options {
     struct pool *pool;     // packs weights while loading; NULL: the calling thread packs
     bool eager;            // never use graphs, for comparisons
     bool sync;             // waits after every launch, so that an error names its kernel
+    bool no_overlap;       // no programmatic dependent launch, for comparisons
     // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;
     int64_t failing_work, failing_graph;

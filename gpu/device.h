@@ -21,8 +21,9 @@ struct device_event;
 struct device_graph;
 
 struct device_options {
-    int index; // among the devices visible to this process
-    bool sync; // waits after every launch, so that an error names its kernel; slow
+    int index;       // among the devices visible to this process
+    bool sync;       // waits after every launch, so that an error names its kernel; slow
+    bool no_overlap; // no programmatic dependent launch, for comparisons
     // Emulated device only:
     uint64_t memory_bytes;     // device memory; 0: 4 GiB
     uint64_t shared_bytes_max; // shared memory per block; 0: as compute capability 9.0
@@ -35,6 +36,7 @@ struct device_facts {
     int capability_major, capability_minor;
     int n_multiprocessors;
     uint64_t shared_bytes_max; // shared memory per block
+    bool has_wgmma;            // and what came with it: compute capability 9.0
     bool emulated;
 };
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPABILITY_LEAST = 80 };
+enum { CAPABILITY_LEAST = 80, OVERLAP_CAPABILITY_LEAST = 9 };
 
 // A launch or an event record of a capture, to be enqueued if it makes no graph.
 struct captured {
@@ -24,7 +24,7 @@ struct captured {
 
 struct device {
     int index;
-    bool sync;
+    bool sync, overlaps;
     cudaStream_t stream;
     cudaError_t failure; // the first one
     const char *failed_call, *failed_kernel;
@@ -73,6 +73,7 @@ static enum status read_facts(struct device_facts *facts, int index, struct erro
     facts->capability_minor = properties.minor;
     facts->n_multiprocessors = properties.multiProcessorCount;
     facts->shared_bytes_max = properties.sharedMemPerBlockOptin;
+    facts->has_wgmma = properties.major == 9 && properties.minor == 0;
     if (properties.major * 10 + properties.minor < CAPABILITY_LEAST)
         return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
                          "%s: compute capability: expected 8.0 or more, got %d.%d", facts->name,
@@ -112,6 +113,8 @@ enum status device_open(struct device **out, const struct device_options *option
     device->index = options->index;
     device->sync = options->sync;
     enum status status = read_facts(&device->facts, device->index, error);
+    device->overlaps =
+        !options->no_overlap && !options->sync && device->facts.capability_major >= OVERLAP_CAPABILITY_LEAST;
     if (status == STATUS_OK && (code = cudaSetDevice(device->index)) != cudaSuccess)
         status = refuse_device(error, "taking the device", code);
     if (status == STATUS_OK &&
@@ -214,7 +217,16 @@ static cudaError_t enqueue_kernel(struct device *device, const struct kernel_ent
                 threads = {shape->n_threads, 1, 1};
     void *values[LAUNCH_ARGUMENTS_MAX];
     memcpy(values, arguments->values, sizeof values);
-    return cudaLaunchKernel(kernel->function, blocks, threads, values, shape->shared_bytes, device->stream);
+    // Programmatic dependent launch (gpu/kernel.h); captured as a programmatic edge of the graph.
+    cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                   .val.programmaticStreamSerializationAllowed = 1};
+    cudaLaunchConfig_t config = {.gridDim = blocks,
+                                 .blockDim = threads,
+                                 .dynamicSmemBytes = shape->shared_bytes,
+                                 .stream = device->stream,
+                                 .attrs = &overlap,
+                                 .numAttrs = device->overlaps && kernel->overlaps ? 1 : 0};
+    return cudaLaunchKernelExC(&config, kernel->function, values);
 }
 
 static void launch_now(struct device *device, const struct kernel_entry *kernel,

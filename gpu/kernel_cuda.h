@@ -2,6 +2,8 @@
 // (docs.nvidia.com/cuda/parallel-thread-execution), compute capability 8.0 and up.
 #pragma once
 
+#include "gpu/wgmma_cuda.h"
+
 #include <cuda_runtime.h>
 #include <tuple>
 
@@ -30,14 +32,59 @@ template <typename... P> struct launch_of<void (*)(P...)> {
 template <auto kernel, typename... A>
 static inline void launch(const struct launch_shape &shape, void *stream, A... arguments)
 {
-    launch_of<decltype(kernel)>::enqueue(&kernel_of<kernel>::registered.entry, shape, stream, arguments...);
+    launch_of<decltype(kernel)>::enqueue(&kernel_of<kernel, false>::registered.entry, shape, stream,
+                                         arguments...);
 }
+
+template <auto kernel, typename... A>
+static inline void launch_overlapped(const struct launch_shape &shape, void *stream, A... arguments)
+{
+    launch_of<decltype(kernel)>::enqueue(&kernel_of<kernel, true>::registered.entry, shape, stream,
+                                         arguments...);
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void launch_next()
+{
+    asm volatile("griddepcontrol.launch_dependents;");
+}
+
+__device__ __forceinline__ void launch_wait()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+#else
+__device__ __forceinline__ void launch_next() {}
+
+__device__ __forceinline__ void launch_wait() {}
+#endif
 
 // Dynamic shared memory, aligned to 128 bytes.
 __device__ __forceinline__ unsigned char *dynamic_shared()
 {
     extern __shared__ __align__(128) unsigned char memory[];
     return memory;
+}
+
+// Barrier `id`, 1 to 15, of n_threads of the block: whole warps, of which all lanes call it.
+__device__ __forceinline__ void barrier_named(int id, int n_threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
+}
+
+// The value or the address in device memory, which compilers keep in registers; else they compute addresses
+// again at each use.
+__device__ __forceinline__ int32_t kept(int32_t value)
+{
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
+template <typename T> __device__ __forceinline__ T *kept(T *address)
+{
+    asm volatile("" : "+l"(address));
+    __builtin_assume(__isGlobal(address));
+    return address;
 }
 
 // Pairs of binary16 or bfloat16 in a word, the first in the lower half. All round to nearest even.
@@ -144,6 +191,19 @@ __device__ __forceinline__ uint4 load_streaming(const void *address)
         : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
         : "l"(address));
     return words;
+}
+
+// Loads what another block of the launch stored before it counted its arrival: the stores, a barrier,
+// __threadfence and an atomic operation of one thread; the same operations in reverse order before the load.
+__device__ __forceinline__ float load_published(const float *address)
+{
+    return __ldcg(address);
+}
+
+// Asks for the line of an address in device memory, for a later load by this multiprocessor.
+__device__ __forceinline__ void prefetch_line(const void *address)
+{
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
 }
 
 // d += a b over 16 items k: a 16 x 16, b 16 x 8, d 16 x 8 float32. With g = lane / 4, t = lane % 4 a lane

@@ -6,6 +6,7 @@
 #include "gpu/emulate.h"
 #include "gpu/emulated_stream.h"
 
+#include <assert.h>
 #include <math.h>
 #include <new>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #define __host__
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
 // Blocks run one after another, so one copy is enough. As on the device, arrays start with the last block's
@@ -67,6 +69,8 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
+#include "gpu/wgmma_emulated.h"
+
 static inline uint2 make_uint2(uint32_t x, uint32_t y)
 {
     return {x, y};
@@ -93,12 +97,16 @@ template <typename... P> struct emulated_launch {
     struct emulated_work work; // first member: the type that the stream knows
     struct launch_shape shape;
     void (*kernel)(P...);
+    bool overlaps;
     std::tuple<P...> arguments;
 
     static void run_thread(void *context)
     {
         emulated_launch *self = (emulated_launch *)context;
+        struct emulate_fiber *fiber = emulate_fiber_now();
+        fiber->waited = !self->overlaps;
         std::apply(self->kernel, self->arguments);
+        assert((fiber->waited || fiber->thread.x > 0) && "a block of launch_overlapped did not wait");
     }
 
     static void run_work(struct emulated_work *work)
@@ -136,6 +144,7 @@ template <typename... P> struct launch_of<void (*)(P...)> {
                                                 emulated_launch_fault(shape), entry->name},
                                                shape,
                                                kernel,
+                                               entry->overlaps,
                                                std::tuple<P...>(static_cast<P>(arguments)...)};
         return (struct emulated_work *)memory;
     }
@@ -144,9 +153,24 @@ template <typename... P> struct launch_of<void (*)(P...)> {
 template <auto kernel, typename... A>
 static inline void launch(const struct launch_shape &shape, void *stream, A... arguments)
 {
-    emulated_stream_submit(stream,
-                           launch_of<decltype(kernel)>::make(kernel, &kernel_of<kernel>::registered.entry,
-                                                             shape, arguments...));
+    emulated_stream_submit(
+        stream, launch_of<decltype(kernel)>::make(kernel, &kernel_of<kernel, false>::registered.entry, shape,
+                                                  arguments...));
+}
+
+template <auto kernel, typename... A>
+static inline void launch_overlapped(const struct launch_shape &shape, void *stream, A... arguments)
+{
+    emulated_stream_submit(
+        stream, launch_of<decltype(kernel)>::make(kernel, &kernel_of<kernel, true>::registered.entry, shape,
+                                                  arguments...));
+}
+
+static inline void launch_next() {}
+
+static inline void launch_wait()
+{
+    emulate_fiber_now()->waited = true;
 }
 
 static inline unsigned char *dynamic_shared()
@@ -154,11 +178,21 @@ static inline unsigned char *dynamic_shared()
     return emulate_fiber_now()->shared;
 }
 
+template <typename T> static inline T kept(T value)
+{
+    return value;
+}
+
 // ---- barriers and warp operations ----
 
 static inline void __syncthreads()
 {
     emulate_block_meet();
+}
+
+static inline void barrier_named(int id, int n_threads)
+{
+    emulate_barrier_named(id, n_threads);
 }
 
 static inline void __syncwarp()
@@ -213,6 +247,18 @@ static inline int __all_sync(unsigned mask, int predicate)
     return __ballot_sync(mask, predicate) == 0xFFFFFFFFu;
 }
 
+static inline unsigned __reduce_max_sync(unsigned, unsigned value)
+{
+    const unsigned char *all = (const unsigned char *)emulate_warp_exchange(&value, sizeof value);
+    unsigned largest = 0;
+    for (int lane = 0; lane < 32; lane++) {
+        unsigned other;
+        memcpy(&other, all + (size_t)lane * EMULATE_EXCHANGE_BYTES, sizeof other);
+        largest = other > largest ? other : largest;
+    }
+    return largest;
+}
+
 // Fibers switch only at barriers and warp operations, so an atomic is a plain update. The race detector sees
 // one access.
 #define EMULATED_ATOMIC __attribute__((noinline, no_sanitize("thread")))
@@ -240,6 +286,16 @@ template <typename T> static EMULATED_ATOMIC T atomicCAS(T *address, T expected,
     if (old == expected)
         *address = value;
     return old;
+}
+
+// Blocks run one after another.
+static inline void __threadfence() {}
+
+// Its order is that of the atomic operations before it, which the race detector does not follow. volatile:
+// else the compiler moves the load to the caller.
+static EMULATED_ATOMIC float load_published(const float *address)
+{
+    return *(const volatile float *)address;
 }
 
 // ---- arithmetic ----
@@ -362,6 +418,8 @@ static inline uint4 load_streaming(const void *address)
     emulate_check_aligned(address, 16);
     return *(const uint4 *)address;
 }
+
+static inline void prefetch_line(const void *) {}
 
 // Layouts: kernel_cuda.h. Sums: emulate_mma.c.
 

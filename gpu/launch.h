@@ -2,6 +2,7 @@
 // the launches themselves register before main (gpu/kernel.h). For C and C++; no CUDA header.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,7 @@ enum {
 struct kernel_entry {
     const void *function; // its host address, as cudaLaunchKernel takes it
     char name[112];       // with its template arguments, for messages and profiles
+    bool overlaps;        // begins before its predecessor ends: see launch_overlapped in gpu/kernel.h
     struct kernel_entry *next;
 };
 

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+// At most one operation is pending: each flushes those before it, or takes them.
 static void flush_pending(struct gpu_backend *backend)
 {
     struct pending_add *pending = &backend->current.pending;
@@ -9,6 +10,20 @@ static void flush_pending(struct gpu_backend *backend)
         launch_add(backend->stream, pending->x->device, pending->y->device, pending->n_rows,
                    pending->x->n_cols, pending->scale);
     pending->x = NULL;
+    if (backend->current.pending_norm.out)
+        launch_norm(backend->stream, &backend->current.pending_norm.launch);
+    backend->current.pending_norm.out = NULL;
+    for (int i = 0; i < backend->current.ropes.n; i++) {
+        const struct pending_rope *rope = &backend->current.ropes.ropes[i];
+        launch_rope(backend->stream, &(struct rope_launch){.n_rows = rope->n_rows,
+                                                           .n_parts = 1,
+                                                           .head_dim = rope->head_dim,
+                                                           .n_dims = rope->rotation.n_dims,
+                                                           .halves = rope->rotation.halves,
+                                                           .parts = {{rope->x->device, rope->n_heads,
+                                                                      rope->rotation.cos_sin}}});
+    }
+    backend->current.ropes.n = 0;
 }
 
 bool gpu_enqueues(struct gpu_backend *backend)
@@ -71,20 +86,34 @@ void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
         norm.addend = pending.y->device;
         norm.scale = pending.scale;
     }
-    launch_norm(backend->stream, &norm);
+    backend->current.pending_norm =
+        (struct pending_norm){.out = out, .launch = norm, .consumed = parameters->consumed};
 }
 
 void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
               int32_t n_rope_dims, enum rope_style style, int table)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    if (!gpu_enqueues(backend) || style == ROPE_NONE)
+    if (style == ROPE_NONE)
+        return;
+    struct pending_ropes others = backend->current.ropes;
+    if (others.n < PENDING_ROPES_MAX && (others.n == 0 || others.ropes[0].x != x))
+        backend->current.ropes.n = 0; // both wait
+    else
+        others.n = 0;
+    if (!gpu_enqueues(backend))
         return;
     assert(n_rope_dims <= head_dim && (int64_t)n_heads * head_dim <= x->n_cols &&
            backend->current.step->rope[table]);
     assert(n_rope_dims == backend->current.step->n_rope_dims);
-    launch_rope(backend->stream, x->device, gpu_rows(backend, n_rows), n_heads, head_dim, n_rope_dims,
-                style == ROPE_HALVES, upload_address(backend, backend->current.layout.rope[table]));
+    others.ropes[others.n++] =
+        (struct pending_rope){x,
+                              gpu_rows(backend, n_rows),
+                              n_heads,
+                              head_dim,
+                              {upload_address(backend, backend->current.layout.rope[table]), n_rope_dims,
+                               style == ROPE_HALVES}};
+    backend->current.ropes = others;
 }
 
 void gpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate,

@@ -47,6 +47,13 @@ struct pending_add {
     float scale;
 };
 
+// A deferred norm, to be fused with the operand of the next GEMM if that reads it.
+struct pending_norm {
+    const struct matrix *out; // NULL: none
+    struct norm_launch launch;
+    bool consumed; // nothing but that GEMM reads it
+};
+
 // State of a step from begin until its results are collected; two at a time.
 struct step_slot {
     unsigned char *upload_host, *outcome_host; // pinned
@@ -60,6 +67,21 @@ struct step_slot {
     struct phases phases, outcome_phases; // upload and eager operations; download
     struct step_times times;              // valid if `timed`
     bool timed;
+};
+
+// Deferred rotations, of queries and then of keys, to be done by the launch that stores the keys if that is
+// the next operation.
+struct pending_rope {
+    struct matrix *x;
+    int32_t n_rows, n_heads, head_dim;
+    struct attention_rotation rotation;
+};
+
+enum { PENDING_ROPES_MAX = 2 };
+
+struct pending_ropes {
+    struct pending_rope ropes[PENDING_ROPES_MAX]; // of different matrices
+    int n;
 };
 
 // Device memory for a step, sized for the largest one.
@@ -88,8 +110,11 @@ struct current_step {
     struct shared_prefix shared;
     int32_t n_part_rows;       // rows of small sequences, for partial results in the scratch
     int32_t n_shared_segments; // capacity of the scratch in this step
+    struct attention_deal_rules deal;
     struct upload_layout layout;
     struct pending_add pending;
+    struct pending_norm pending_norm;
+    struct pending_ropes ropes;
     struct route_launch route; // the last one
     struct step_times *times;  // NULL: not traced
 };
@@ -165,6 +190,8 @@ uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape);
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
 // Finds the step's shared prefixes. Called before the layout of the step is computed.
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step);
+// Sizes the runs that the step's attention is dealt in, once its padded counts are known.
+void gpu_size_deal(struct gpu_backend *backend);
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
                 const struct attention_parameters *parameters);
@@ -174,7 +201,8 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
                         float *keys, float *values, struct error *error) WARN_UNUSED;
 
 // operations.c
-bool gpu_enqueues(struct gpu_backend *backend); // false: the step has failed; else flushes the pending sum
+// False: the step has failed or replays a graph; else flushes the pending operations.
+bool gpu_enqueues(struct gpu_backend *backend);
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // padded as in this step
 void gpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
                const struct weight *positions_table);

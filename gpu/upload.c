@@ -47,6 +47,9 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
     size_t n_tiles = (size_t)counts->n_shared_tiles;
     layout.shared_tiles = take_bytes(&total_bytes, n_tiles, sizeof(struct attention_shared_tile));
     layout.shared_members = take_bytes(&total_bytes, n_tiles ? n_rows : 0, sizeof(int32_t));
+    size_t n_runs = (size_t)counts->n_runs;
+    layout.runs = take_bytes(&total_bytes, n_runs ? n_runs + 1 : 0, sizeof(struct attention_run));
+    layout.arrivals = take_bytes(&total_bytes, (size_t)counts->n_arrivals, sizeof(int32_t));
     size_t n_pages = 0, n_biases = 0, n_history = 0, n_words = 0;
     for (int32_t i = 0; i < step->n_sequences; i++)
         n_pages += (size_t)n_pages_of(&step->sequences[i], page_positions);
@@ -135,6 +138,17 @@ static void fill_shared(unsigned char *bytes, const struct upload_layout *layout
            (size_t)shared->n_part_rows * sizeof *shared->members);
 }
 
+static void fill_runs(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
+                      const struct upload_counts *counts, const struct attention_deal_rules *deal)
+{
+    if (counts->n_runs == 0)
+        return;
+    assert(deal->n_runs == counts->n_runs);
+    attention_deal((struct attention_sequence *)(void *)(bytes + layout->sequences), step->n_sequences, deal,
+                   (struct attention_run *)(void *)(bytes + layout->runs));
+    memset(bytes + layout->arrivals, 0, (size_t)counts->n_arrivals * sizeof(int32_t));
+}
+
 static int32_t copy_tokens(int32_t *to, const int32_t *from, int32_t n, int32_t n_vocab)
 {
     for (int32_t i = 0; i < n; i++) {
@@ -206,7 +220,7 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
 
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions,
-                 const struct shared_prefix *shared, int32_t n_vocab)
+                 const struct shared_prefix *shared, const struct attention_deal_rules *deal, int32_t n_vocab)
 {
     assert(counts->n_rows >= step->n_tokens && counts->n_sequences >= step->n_sequences &&
            counts->n_outputs >= step->n_outputs && counts->n_shared_tiles >= shared->n_tiles &&
@@ -214,6 +228,7 @@ void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const
     fill_rows(bytes, layout, step, counts);
     fill_sequences(bytes, layout, step, counts, page_positions, shared);
     fill_shared(bytes, layout, counts, shared);
+    fill_runs(bytes, layout, step, counts, deal);
     if (step->samples)
         fill_samples(bytes, layout, step, counts, n_vocab);
 }

@@ -1,7 +1,7 @@
 // The host inputs of a step in one block of memory, copied by one upload:
 //
 //   tokens, positions, rows' sequences, output rows, sequences, sampling settings, rope tables,
-//   shared prefixes' tiles and members | block tables, biases, histories, masks of allowed tokens
+//   shared prefixes' tiles and members, runs of attention and zeros to count arrivals | block tables, biases, histories, masks of allowed tokens
 //
 // Offsets of the part before the bar depend on the padded counts only, so a graph captured for these counts
 // can be replayed. The arrays after the bar vary in size and are referenced by index from the beginning of
@@ -14,6 +14,7 @@
 #pragma once
 
 #include "engine/backend.h"
+#include "gpu/attention_deal.h"
 #include "gpu/kernels_attention.h"
 #include "gpu/kernels_sample.h"
 #include "gpu/shared_prefix.h"
@@ -22,12 +23,13 @@
 struct upload_counts {
     int32_t n_rows, n_sequences, n_outputs;
     int32_t n_shared_tiles;
+    int32_t n_runs, n_arrivals; // of attention; 0: it has no pages
 };
 
 // Offsets in bytes, multiples of 16.
 struct upload_layout {
     size_t tokens, positions, row_sequences, output_rows, sequences, settings, rope[2];
-    size_t shared_tiles, shared_members;
+    size_t shared_tiles, shared_members, runs, arrivals;
     size_t pages, biases, history, masks; // vary
     size_t total_bytes;
 };
@@ -36,7 +38,8 @@ struct upload_layout {
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts,
                                    int32_t page_positions);
 // Fills `bytes` [layout->total_bytes]. Block tables are referenced by their index in it as int32_t. Token ids in
-// the samples must be below n_vocab (asserted).
+// the samples must be below n_vocab (asserted). `deal` is used if there are runs.
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions,
-                 const struct shared_prefix *shared, int32_t n_vocab);
+                 const struct shared_prefix *shared, const struct attention_deal_rules *deal,
+                 int32_t n_vocab);
