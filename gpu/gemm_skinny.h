@@ -54,6 +54,10 @@ struct skinny_shape {
         return (size_t)n_warps * (n_slots * slot_bytes + n_buffers * n_rounds_most * n_sums * 4) +
                2 * panel_sums * 4;
     }
+    static_assert(SKINNY_WARPS_MAX * (n_slots * slot_bytes + n_buffers * n_rounds_most * n_sums * 4) +
+                          2 * panel_sums * 4 <=
+                      PRODUCT_SHARED_BYTES_LEAST - 1024,
+                  "fits on every device");
 };
 
 // Panels whose strips a block computes one after another, to combine their results.
