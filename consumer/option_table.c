@@ -147,6 +147,8 @@ static const struct option options[] = {
      "on a GPU, run all steps eagerly, without CUDA graphs: for comparisons"},
     {"no-overlap", 0, FLAG, ENGINE, AT(engine.gpu.no_overlap), 0, 0, NULL,
      "on a GPU, begin each kernel when the one before has ended: for comparisons"},
+    {"no-wgmma", 0, FLAG, ENGINE, AT(engine.gpu.no_wgmma), 0, 0, NULL,
+     "on a GPU of compute capability 9.0, multiply as older ones do, to the same bytes: for comparisons"},
     {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
      "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
     {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE, AT(engine.no_ahead), 0, 0, NULL,

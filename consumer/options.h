@@ -67,7 +67,7 @@ struct settings {
             int64_t device;
             uint64_t memory_bytes;
             char *placement;
-            bool no_graphs, no_overlap, sync;
+            bool no_graphs, no_overlap, no_wgmma, sync;
         } gpu;
     } engine;
 

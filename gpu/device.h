@@ -24,6 +24,7 @@ struct device_options {
     int index;       // among the devices visible to this process
     bool sync;       // waits after every launch, so that an error names its kernel; slow
     bool no_overlap; // no programmatic dependent launch, for comparisons
+    bool no_wgmma;   // device_facts.has_wgmma is false: the same bytes by mma.sync
     // Emulated device only:
     uint64_t memory_bytes;     // device memory; 0: 4 GiB
     uint64_t shared_bytes_max; // shared memory per block; 0: as compute capability 9.0

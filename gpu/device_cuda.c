@@ -113,6 +113,7 @@ enum status device_open(struct device **out, const struct device_options *option
     device->index = options->index;
     device->sync = options->sync;
     enum status status = read_facts(&device->facts, device->index, error);
+    device->facts.has_wgmma = device->facts.has_wgmma && !options->no_wgmma;
     device->overlaps =
         !options->no_overlap && !options->sync && device->facts.capability_major >= OVERLAP_CAPABILITY_LEAST;
     if (status == STATUS_OK && (code = cudaSetDevice(device->index)) != cudaSuccess)

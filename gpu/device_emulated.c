@@ -170,7 +170,7 @@ enum status device_open(struct device **out, const struct device_options *option
     device->facts =
         (struct device_facts){.name = "emulated",
                               .capability_major = 9,
-                              .has_wgmma = true,
+                              .has_wgmma = !options->no_wgmma,
                               .n_multiprocessors = 4,
                               .emulated = true,
                               .shared_bytes_max = options->shared_bytes_max ? options->shared_bytes_max

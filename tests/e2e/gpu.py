@@ -75,6 +75,16 @@ def kernels_launched_one_by_one_give_the_bytes_of_graphs(test):
 
 
 @case
+def products_without_wgmma_give_the_same_bytes(test):
+    same_as_reference(test, "--no-wgmma")
+
+
+@case
+def launches_one_after_the_other_give_the_same_bytes(test):
+    same_as_reference(test, "--no-overlap")
+
+
+@case
 def steps_planned_one_after_the_other_give_the_bytes_of_steps_planned_ahead(test):
     same_as_reference(test, "--no-ahead")
 
