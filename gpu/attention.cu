@@ -131,6 +131,8 @@ void launch_attention(void *stream, const struct attention_launch *attention)
     arguments.parts = (float *)attention->partials.memory;
     int32_t n_kv_heads = attention->pages.n_kv_heads, group = attention->n_heads / n_kv_heads;
     arguments.n_strips_small = (group + STRIP - 1) / STRIP;
+    arguments.group_magic = division_magic(group);
+    arguments.page_magic = division_magic(attention->pages.page_positions / ATTENTION_BLOCK);
     int32_t n_segments = (attention->extent.n_positions_most + SEGMENT - 1) / SEGMENT;
     arguments.n_segments =
         attention->shared.n_segments < n_segments ? attention->shared.n_segments : n_segments;

@@ -34,7 +34,7 @@ struct ring_shape : tile_shape<type, SEGMENT / 32, n_strips, n_blocks> {
     static constexpr int data_bytes = type == KV_Q8_0 ? 256 : 512;
     static constexpr int chunk_bytes = ring_chunk_bytes(type);
     static constexpr int value_groups = 16 * n_blocks / RING_CHUNKS; // of a warp and segment
-    static constexpr int warp_bytes = n_groups * RING_CHUNKS * chunk_bytes;
+    static constexpr int group_bytes = RING_CHUNKS * chunk_bytes, warp_bytes = n_groups * group_bytes;
 };
 
 // Segments of a tile, and the positions of one that any of its queries sees.
@@ -62,77 +62,106 @@ static __device__ __forceinline__ tile_span span_of(const struct attention_launc
     return span;
 }
 
-template <class shape> struct kv_ring {
+// Whether a segment of the span is computed from its keys and values.
+static __device__ __forceinline__ bool is_copied(const struct attention_launch &call, const tile_place &place,
+                                                 const tile_span &span, int32_t segment)
+{
+    return span.parts || !is_shared(call, place.sequence, place.position_most, segment);
+}
+
+// A bit for each block of 16 positions of a segment that has one in [from, to).
+static __device__ __forceinline__ uint32_t seen_blocks(int32_t from, int32_t to)
+{
+    return ((1u << (to + 15) / 16) - 1) & ~((1u << from / 16) - 1);
+}
+
+// `Tiles`: the tiles of the thread block in order. next(place, span) finds the next one, false: none.
+template <class shape, class Tiles> struct kv_ring {
     const struct attention_arguments &arguments;
-    const tile_place &place;
     const page_shape &pages;
-    const tile_span &span;
     unsigned char *memory; // the warp's
     int32_t lane, warp;
-    int32_t slot;           // the next group's in the ring, for reading and for copying
-    int32_t segment, group; // that is copied next
-    // Addresses of the 16 positions from 16 (lane % 16) on, of that segment and of the next one: the table is
-    // read a segment ahead.
-    uint64_t block, block_after;
+    unsigned char *slot; // the next group's in the ring, for reading and for copying
+    // The segment that is copied: the next group, the blocks of 16 positions that are seen, and the address of
+    // block lane % 16.
+    bool copies;
+    int32_t group;
+    uint32_t seen;
+    uint64_t block;
+    // The segment after it, so that its block table is read a segment ahead.
+    Tiles tiles;
+    tile_place place;
+    tile_span span;
+    int32_t segment;
+    bool has_after;
+    uint64_t block_after;
 
-    __device__ __forceinline__ kv_ring(const struct attention_arguments &arguments_, const tile_place &place_,
-                                       const page_shape &pages_, const tile_span &span_, unsigned char *rings)
-        : arguments(arguments_), place(place_), pages(pages_), span(span_)
+    __device__ __forceinline__ kv_ring(const struct attention_arguments &arguments_, const page_shape &pages_,
+                                       const Tiles &tiles_, unsigned char *rings)
+        : arguments(arguments_), pages(pages_), tiles(tiles_)
     {
         lane = (int32_t)threadIdx.x % 32;
         warp = (int32_t)threadIdx.x / 32;
         memory = rings + warp * shape::warp_bytes;
-        slot = group = 0;
-        segment = skip_shared(span.first);
-        block = find_addresses(segment);
-        block_after = find_addresses(skip_shared(segment + 1));
+        slot = memory;
+        span.last = segment = -1;
+        block_after = 0;
+        find_after();
+        take_after();
+#pragma unroll 1
+        for (int i = 0; i < shape::n_groups; i++)
+            copy_next();
     }
 
-    __device__ __forceinline__ bool is_copied(int32_t index) const
+    // Called once a segment, before the last of its keys are copied.
+    __device__ __forceinline__ void find_after()
     {
-        return span.parts || !is_shared(arguments.call, place.sequence, place.position_most, index);
+        has_after = true;
+        do {
+            while (++segment > span.last) {
+                if (!tiles.next(place, span)) {
+                    has_after = false;
+                    return;
+                }
+                segment = span.first - 1;
+            }
+        } while (!is_copied(arguments.call, place, span, segment));
+        int32_t at = segment * (SEGMENT / 16) + lane % 16;
+        block_after = (uint64_t)arguments.call.pages.memory; // not read
+        if (at * 16 + 16 > span.begin && at * 16 < span.end)
+            block_after = (uint64_t)find_block(arguments.call, place, pages, at);
     }
 
-    __device__ __forceinline__ int32_t skip_shared(int32_t index) const
+    __device__ __forceinline__ void take_after()
     {
-        while (index <= span.last && !is_copied(index))
-            index++;
-        return index;
-    }
-
-    __device__ __forceinline__ uint64_t find_addresses(int32_t index) const
-    {
-        int32_t at = index * (SEGMENT / 16) + lane % 16;
-        if (index > span.last || at * 16 + 16 <= span.begin || at * 16 >= span.end)
-            return 0;
-        return (uint64_t)find_block(arguments.call, place, pages, at);
-    }
-
-    // Whether a block of 16 positions of the segment has one that a query sees.
-    __device__ __forceinline__ bool is_seen(int32_t index, int32_t of_segment) const
-    {
-        return of_segment * 16 + 16 > span.from(index) && of_segment * 16 < span.to(index);
+        copies = has_after;
+        group = 0;
+        seen = seen_blocks(span.from(segment), span.to(segment));
+        block = block_after;
     }
 
     __device__ __forceinline__ unsigned char *chunk(int n) const
     {
-        return memory + (slot * RING_CHUNKS + n) * shape::chunk_bytes;
+        return slot + n * shape::chunk_bytes;
     }
 
-    // Copies the chunk's items, and the scales: `scale_lanes` times 16 bytes.
-    __device__ __forceinline__ void copy_chunk(int n, const unsigned char *items, const unsigned char *scales,
-                                               int scale_lanes)
-    {
-        constexpr int lanes = shape::data_bytes / 16;
-        if (lane < lanes)
-            copy_async_16(chunk(n) + lane * 16, items + lane * 16, true);
-        else if (lane < lanes + scale_lanes)
-            copy_async_16(chunk(n) + lane * 16, scales + (lane - lanes) * 16, true);
-    }
-
+    // The address of a block of 16 positions of the segment, by its lane.
     __device__ __forceinline__ const unsigned char *address_of(int32_t index) const
     {
         return (const unsigned char *)__shfl_sync(0xFFFFFFFFu, block, index);
+    }
+
+    // Copies a chunk from a block of 16 positions: items, and `scale_bytes` of scales of bytes. Zeros if the
+    // block is not seen.
+    __device__ __forceinline__ void copy_chunk(int n, const unsigned char *at, int32_t items, int32_t scales,
+                                               int scale_bytes, bool wanted)
+    {
+        constexpr int lanes = shape::data_bytes / 16;
+        if (shape::type != KV_Q8_0)
+            copy_async_16(chunk(n) + lane * 16, at + (items + lane * 16), wanted);
+        else if (lane < lanes + scale_bytes / 16)
+            copy_async_16(chunk(n) + lane * 16,
+                          at + (lane < lanes ? items + lane * 16 : scales + (lane - lanes) * 16), wanted);
     }
 
     __device__ __forceinline__ void copy_keys()
@@ -140,54 +169,45 @@ template <class shape> struct kv_ring {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const unsigned char *at = address_of(warp * 2 + half);
-            if (!is_seen(segment, warp * 2 + half))
-                continue;
 #pragma unroll
             for (int n = 0; n < 2; n++) {
-                int32_t index = n * pages.key_steps + group;
-                copy_chunk(half * 2 + n, at + index * shape::data_bytes, at + pages.key_scales + index * 16,
-                           shape::type == KV_Q8_0 ? 1 : 0);
+                int32_t place = n * pages.key_steps + group;
+                copy_chunk(half * 2 + n, at, place * shape::data_bytes,
+                           (int32_t)pages.key_scales + place * 16, 16, seen >> (warp * 2 + half) & 1);
             }
         }
     }
 
     __device__ __forceinline__ void copy_values()
     {
+        constexpr int n_blocks = shape::n_blocks;
 #pragma unroll
-        for (int n = 0; n < RING_CHUNKS; n++) {
-            int32_t index = (group - pages.key_steps) * RING_CHUNKS + n, positions = index / shape::n_blocks,
-                    value_block = warp + index % shape::n_blocks * shape::n_warps;
-            const unsigned char *at = address_of(positions);
-            if (is_seen(segment, positions) && value_block < pages.value_blocks)
-                copy_chunk(n, at + pages.values + value_block * shape::data_bytes,
-                           at + pages.value_scales + value_block / 2 * 32, shape::type == KV_Q8_0 ? 2 : 0);
+        for (int i = 0; i < RING_CHUNKS / n_blocks; i++) {
+            int32_t index = (group - pages.key_steps) * (RING_CHUNKS / n_blocks) + i;
+            const unsigned char *at = address_of(index);
+#pragma unroll
+            for (int n = 0; n < n_blocks; n++) {
+                int32_t value_block = warp + n * shape::n_warps;
+                copy_chunk(i * n_blocks + n, at, (int32_t)pages.values + value_block * shape::data_bytes,
+                           (int32_t)pages.value_scales + value_block / 2 * 32, 32,
+                           (seen >> index & 1) && value_block < pages.value_blocks);
+            }
         }
     }
 
-    // Copies the next group to the slot of the one just read.
+    // Copies the next group to the slot of the one just read. A segment has more groups than the ring.
     __device__ __forceinline__ void copy_next()
     {
-        if (segment <= span.last) {
+        if (copies) {
             if (group < pages.key_steps)
                 copy_keys();
             else
                 copy_values();
-            if (++group == pages.key_steps + shape::value_groups) {
-                group = 0;
-                segment = skip_shared(segment + 1);
-                block = block_after;
-                block_after = find_addresses(skip_shared(segment + 1));
-            }
+            if (++group == pages.key_steps + shape::value_groups)
+                take_after();
         }
         copy_async_commit();
-        slot = slot + 1 == shape::n_groups ? 0 : slot + 1;
-    }
-
-    __device__ __forceinline__ void start()
-    {
-#pragma unroll
-        for (int i = 0; i < shape::n_groups; i++)
-            copy_next();
+        slot = slot + shape::group_bytes == memory + shape::warp_bytes ? memory : slot + shape::group_bytes;
     }
 
     // Waits for the group in the next slot. A lane reads what it copied itself, except of bytes and scales.
@@ -225,52 +245,54 @@ template <class shape> struct kv_ring {
 };
 
 // Scores of a segment. The barrier before they are stored: the segment's before is no longer read.
-template <class shape>
-static __device__ __forceinline__ void score_segment(kv_ring<shape> &ring, const tile_memory &memory,
-                                                     int32_t segment)
+template <class shape, class Ring>
+static __device__ __forceinline__ void score_segment(Ring &ring, const tile_memory &memory, uint32_t seen,
+                                                     int32_t n_queries)
 {
     float acc[shape::n_strips][4][4] = {};
-    bool first = ring.is_seen(segment, ring.warp * 2), second = ring.is_seen(segment, ring.warp * 2 + 1);
+    bool any = seen >> ring.warp * 2 & 3;
+#pragma unroll 1
     for (int32_t step = 0; step < ring.pages.key_steps; step++) {
         ring.wait();
-        if (first || second) {
+        if (any) {
             uint4 key[4];
 #pragma unroll
             for (int n = 0; n < RING_CHUNKS; n++)
-                key[n] = (n < 2 ? first : second) ? ring.read_keys(n) : make_uint4(0, 0, 0, 0);
+                key[n] = ring.read_keys(n);
             score_step<shape>(memory, ring.pages.key_steps, step, key, acc);
         }
         ring.release();
     }
     __syncthreads();
-    if (first || second)
-        store_scores<shape>(memory, ring.warp * 32, acc);
+    if (any)
+        store_scores<shape>(memory, ring.warp * 32, n_queries, acc);
 }
 
-template <class shape>
-static __device__ __forceinline__ void add_values_of(kv_ring<shape> &ring, const tile_memory &memory,
-                                                     int32_t segment,
-                                                     float acc[shape::n_strips][shape::n_blocks][2][4])
+// Weights times values of a segment; of blocks that are not seen, zeros times zeros. `to`: the positions.
+template <class shape, class Ring>
+static __device__ __forceinline__ void add_segment(Ring &ring, const tile_memory &memory, int32_t to,
+                                                   float acc[shape::n_strips][shape::n_blocks][2][4])
 {
-    int32_t to = ring.span.to(segment);
+    constexpr int n_blocks = shape::n_blocks, blocks = RING_CHUNKS / n_blocks; // of a group
 #pragma unroll 1
     for (int32_t group = 0; group < shape::value_groups; group++) {
         ring.wait();
+        uint4 value[RING_CHUNKS];
+#pragma unroll
+        for (int n = 0; n < RING_CHUNKS; n++)
+            value[n] = ring.read_values(n);
+        if ((group + 1) * blocks * 16 > to)
+#pragma unroll
+            for (int n = 0; n < RING_CHUNKS; n++)
+                value[n] =
+                    clear_values(value[n], to - (group * blocks + n / n_blocks) * 16 - ring.lane % 4 * 4);
 #pragma unroll
         for (int n = 0; n < RING_CHUNKS; n++) {
-            constexpr int n_blocks = shape::n_blocks;
-            int32_t index = group * RING_CHUNKS + n, block = index / n_blocks;
-            if (!ring.is_seen(segment, block) ||
-                ring.warp + n % n_blocks * shape::n_warps >= ring.pages.value_blocks)
-                continue;
-            uint4 value = ring.read_values(n);
-            if (block * 16 + 16 > to)
-                value = clear_values(value, to - block * 16 - ring.lane % 4 * 4);
-            uint32_t b[2][2] = {{value.x, value.y}, {value.z, value.w}};
+            uint32_t b[2][2] = {{value[n].x, value[n].y}, {value[n].z, value[n].w}};
 #pragma unroll
             for (int strip = 0; strip < shape::n_strips; strip++) {
                 uint32_t a[4];
-                load_weights(memory, strip, block, a);
+                load_weights(memory, strip, group * blocks + n / n_blocks, a);
                 mma_half(acc[strip][n % n_blocks][0], a, b[0]);
                 mma_half(acc[strip][n % n_blocks][1], a, b[1]);
             }
@@ -279,30 +301,28 @@ static __device__ __forceinline__ void add_values_of(kv_ring<shape> &ring, const
     }
 }
 
-template <class shape>
+// One of the ring's tiles, in their order.
+template <class shape, class Ring>
 static __device__ __forceinline__ void attend_ring(const struct attention_arguments &arguments,
-                                                   const tile_place &place, const tile_span &span)
+                                                   const tile_place &place, const tile_span &span, Ring &ring,
+                                                   const tile_memory &memory)
 {
     static_assert(RING_CHUNKS % shape::n_blocks == 0, "a group has whole blocks of 16 positions");
     const struct attention_launch &call = arguments.call;
-    const page_shape pages = page_shape_of<shape::type>(call.pages);
-    const tile_memory memory(shape::n_strips, pages.key_steps);
-    kv_ring<shape> ring(arguments, place, pages, span,
-                        dynamic_shared() + tile_memory::size_bytes(shape::n_strips, pages.key_steps));
-    ring.start();
-    load_queries<shape>(call, place, pages.key_steps, memory);
-    for (int32_t i = (int32_t)threadIdx.x; i < shape::n_queries; i += shape::n_threads)
-        memory.states[i] = {-INFINITY, 0.0f};
+    load_queries<shape>(call, place, ring.pages.key_steps, memory);
+    clear_padding<shape>(place, memory);
     __syncthreads();
     float totals[shape::n_strips][shape::n_blocks][2][4] = {};
     for (int32_t segment = span.first; segment <= span.last; segment++) {
         float sums[shape::n_strips][shape::n_blocks][2][4] = {};
-        if (ring.is_copied(segment)) {
-            score_segment<shape>(ring, memory, segment);
+        if (is_copied(call, place, span, segment)) {
+            int32_t to = span.to(segment);
+            ring.find_after();
+            score_segment<shape>(ring, memory, seen_blocks(span.from(segment), to), place.n_queries);
             __syncthreads();
             weigh_queries<shape>(call, place, segment, memory, span.parts);
             __syncthreads();
-            add_values_of<shape>(ring, memory, segment, sums);
+            add_segment<shape>(ring, memory, to, sums);
         } else {
             take_part<shape>(arguments, place, memory, segment, sums);
         }
@@ -340,7 +360,7 @@ static __device__ __forceinline__ void merge_arrived(const struct attention_argu
         return;
     for (int32_t i = (int32_t)threadIdx.x; i < place.n_queries * n_pairs; i += shape::n_threads) {
         int32_t query = i / n_pairs, d = i % n_pairs * 2, head = query_head(place, query);
-        int64_t part = place.sequence.first_part + (place.first_query + query) / place.group;
+        int64_t part = place.sequence.first_part + divide(place.first_query + query, place.group_magic);
         struct query_state state = {-INFINITY, 0.0f};
         float totals[2] = {0.0f, 0.0f};
         merge_parts<2>(arguments, part, head, 0, query_position(call, place, query) / SEGMENT, d, state,

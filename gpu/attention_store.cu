@@ -1,6 +1,6 @@
 // Rotates queries; rotates keys and stores them with the values in their pages (gpu/kernels_attention.h draws
 // the layout). Blocks are [rows, queries and then groups of 32 dimensions of keys and values]: a thread has
-// one pair of queries or one item, so that the only latency is that of the loads which lead to its place.
+// a few pairs of queries or one item, so that the only latency is that of the loads which lead to its place.
 #include "gpu/attention_page.h"
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
@@ -67,14 +67,50 @@ static __device__ float value_item(const struct attention_store &store, int64_t 
     return d < dim ? store.v[row * store.v_stride + head * dim + d] : 0.0f;
 }
 
-static __device__ void rotate_queries(const struct attention_queries &queries, int64_t row, int32_t at)
+// Pairs `at` to `at` + 3 of a row, of one head, by vectors.
+static __device__ void rotate_four(float *head, int32_t pair, const struct attention_rotation &rotation,
+                                   int64_t row)
+{
+    int32_t pairs = rotation.n_dims / 2;
+    float4 *first = (float4 *)(head + (rotation.halves ? pair : 2 * pair)),
+           *second = rotation.halves ? (float4 *)(head + pairs + pair) : first + 1;
+    const float4 *angles = (const float4 *)(rotation.cos_sin + row * rotation.n_dims + 2 * pair);
+    float4 a = *first, b = *second, low = angles[0], high = angles[1];
+    float2 angle[4] = {{low.x, low.y}, {low.z, low.w}, {high.x, high.y}, {high.z, high.w}};
+    if (rotation.halves) {
+        float2 r[4] = {rotate_pair(a.x, b.x, angle[0]), rotate_pair(a.y, b.y, angle[1]),
+                       rotate_pair(a.z, b.z, angle[2]), rotate_pair(a.w, b.w, angle[3])};
+        *first = make_float4(r[0].x, r[1].x, r[2].x, r[3].x);
+        *second = make_float4(r[0].y, r[1].y, r[2].y, r[3].y);
+    } else {
+        float2 r[4] = {rotate_pair(a.x, a.y, angle[0]), rotate_pair(a.z, a.w, angle[1]),
+                       rotate_pair(b.x, b.y, angle[2]), rotate_pair(b.z, b.w, angle[3])};
+        *first = make_float4(r[0].x, r[0].y, r[1].x, r[1].y);
+        *second = make_float4(r[2].x, r[2].y, r[3].x, r[3].y);
+    }
+}
+
+// Pairs that a thread has: four, if heads and rows are aligned for vectors.
+static __host__ __device__ int32_t thread_pairs(const struct attention_queries &queries)
+{
+    bool aligned = queries.rotation.n_dims % 8 == 0 && queries.head_dim % 4 == 0 && queries.stride % 4 == 0 &&
+                   ((uintptr_t)queries.items | (uintptr_t)queries.rotation.cos_sin) % 16 == 0;
+    return aligned ? 4 : 1;
+}
+
+static __device__ void rotate_queries(const struct attention_queries &queries, int64_t row, int32_t thread)
 {
     const struct attention_rotation &rotation = queries.rotation;
-    int32_t pairs = rotation.n_dims / 2, pair = at % pairs, head = at / pairs;
+    int32_t n = thread_pairs(queries), at = thread * n, pairs = rotation.n_dims / 2, pair = at % pairs,
+            head = at / pairs;
     if (head >= queries.n_heads)
         return;
-    float *first = queries.items + row * queries.stride + (int64_t)head * queries.head_dim +
-                   (rotation.halves ? pair : 2 * pair),
+    float *items = queries.items + row * queries.stride + (int64_t)head * queries.head_dim;
+    if (n == 4) {
+        rotate_four(items, pair, rotation, row);
+        return;
+    }
+    float *first = items + (rotation.halves ? pair : 2 * pair),
           *second = first + (rotation.halves ? pairs : 1);
     float2 rotated = rotate_pair(*first, *second, pair_angle(rotation, row, pair));
     *first = rotated.x;
@@ -162,7 +198,8 @@ template <enum kv_type type> static void launch_store(void *stream, const struct
                         ? (int64_t)store.queries.n_heads * (store.queries.rotation.n_dims / 2)
                         : 0,
             groups = (int64_t)store.pages.n_kv_heads * (shape.key_steps + (shape.value_blocks + 1) / 2);
-    unsigned n_query_blocks = (unsigned)((pairs + THREADS - 1) / THREADS),
+    int64_t block_pairs = (int64_t)THREADS * thread_pairs(store.queries);
+    unsigned n_query_blocks = (unsigned)((pairs + block_pairs - 1) / block_pairs),
              n_blocks = n_query_blocks + (unsigned)((groups + WARPS - 1) / WARPS);
     launch_overlapped<store_rows<type>>({(unsigned)store.n_rows, n_blocks, 1, THREADS, 0}, stream, store,
                                         (int32_t)n_query_blocks);

@@ -74,6 +74,17 @@ static __device__ __forceinline__ float bias_slope(int32_t head, int32_t n_heads
     return head < n ? exp2f(-step * (float)(head + 1)) : exp2f(-0.5f * step * (float)(2 * (head - n) + 1));
 }
 
+// Division of n by d as a multiplication, exact for n d < 2^32.
+static inline uint64_t division_magic(int32_t divisor)
+{
+    return (1ull << 32) / (uint64_t)divisor + 1;
+}
+
+static __device__ __forceinline__ int32_t divide(int32_t n, uint64_t magic)
+{
+    return (int32_t)((uint32_t)n * magic >> 32);
+}
+
 // One tile of the launch.
 struct tile_place {
     struct attention_sequence sequence; // of a shared tile: any member, for its block table
@@ -83,11 +94,12 @@ struct tile_place {
     int32_t n_queries;                  // 0: empty
     int32_t only_segment;               // writes its partial result to the scratch; negative: all segments
     int32_t position_least, position_most;
+    uint64_t group_magic, page_magic; // division by `group` and by a page's blocks
 };
 
 static __device__ __forceinline__ int64_t query_row(const tile_place &place, int32_t query)
 {
-    int32_t index = (place.first_query + query) / place.group;
+    int32_t index = divide(place.first_query + query, place.group_magic);
     return place.members ? place.members[index] : place.sequence.first_row + index;
 }
 
@@ -95,12 +107,13 @@ static __device__ __forceinline__ int32_t query_position(const struct attention_
                                                          const tile_place &place, int32_t query)
 {
     return place.members ? call.positions[query_row(place, query)]
-                         : place.sequence.position + (place.first_query + query) / place.group;
+                         : place.sequence.position + divide(place.first_query + query, place.group_magic);
 }
 
 static __device__ __forceinline__ int32_t query_head(const tile_place &place, int32_t query)
 {
-    return place.kv_head * place.group + (place.first_query + query) % place.group;
+    int32_t index = place.first_query + query;
+    return place.kv_head * place.group + index - divide(index, place.group_magic) * place.group;
 }
 
 static __device__ __forceinline__ int32_t first_seen(const struct attention_launch &call, int32_t position)
@@ -115,8 +128,9 @@ static __device__ __forceinline__ const unsigned char *find_block(const struct a
                                                                   const page_shape &pages, int32_t block)
 {
     int32_t page_blocks = call.pages.page_positions / ATTENTION_BLOCK;
-    int64_t page = call.tables[place.sequence.first_page + block / page_blocks];
-    return page_block(call.pages, pages, call.layer, page, place.kv_head, block % page_blocks);
+    int32_t index = divide(block, place.page_magic);
+    int64_t page = call.tables[place.sequence.first_page + index];
+    return page_block(call.pages, pages, call.layer, page, place.kv_head, block - index * page_blocks);
 }
 
 // Shared memory of a block: queries [strips][key_steps][2][upper, lower][32 lanes] 16 bytes; scores
@@ -188,9 +202,11 @@ static __device__ __forceinline__ void load_queries(const struct attention_launc
                                                     const tile_memory &memory)
 {
     bool vectors = call.pages.key_dim % 8 == 0 && call.q_stride % 4 == 0 && (uintptr_t)call.q % 16 == 0;
-#pragma unroll 4
+#pragma unroll 2
     for (int32_t i = (int32_t)threadIdx.x; i < shape::n_strips * key_steps * 32; i += shape::n_threads) {
-        int32_t lane = i % 32, step = i / 32 % key_steps, strip = i / 32 / key_steps;
+        int32_t lane = i % 32, strip = 0, step = i / 32;
+        for (; strip + 1 < shape::n_strips && step >= key_steps; strip++)
+            step -= key_steps;
         int32_t query = strip * STRIP + lane / 4, dim = step * 32 + lane % 4 * 8;
         float items[2][8];
         query_items(call, place, query, dim, vectors, items[0]);
@@ -233,9 +249,9 @@ static __device__ __forceinline__ void score_step(const tile_memory &memory, int
             }
 }
 
-// Stores the scores of 32 positions from `at` of the segment on.
+// Stores the scores of 32 positions from `at` of the segment on, of the tile's queries.
 template <class shape>
-static __device__ __forceinline__ void store_scores(const tile_memory &memory, int32_t at,
+static __device__ __forceinline__ void store_scores(const tile_memory &memory, int32_t at, int32_t n_queries,
                                                     const float acc[shape::n_strips][4][4])
 {
     int32_t lane = (int32_t)threadIdx.x % 32;
@@ -245,9 +261,11 @@ static __device__ __forceinline__ void store_scores(const tile_memory &memory, i
         for (int n = 0; n < 4; n++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                float *row = memory.scores + (strip * STRIP + lane / 4 + half * 8) * SCORE_STRIDE;
-                *(float2 *)(row + at + n * 8 + lane % 4 * 2) =
-                    make_float2(acc[strip][n][2 * half], acc[strip][n][2 * half + 1]);
+                int32_t query = strip * STRIP + lane / 4 + half * 8;
+                float *row = memory.scores + query * SCORE_STRIDE;
+                if (query < n_queries)
+                    *(float2 *)(row + at + n * 8 + lane % 4 * 2) =
+                        make_float2(acc[strip][n][2 * half], acc[strip][n][2 * half + 1]);
             }
 }
 
@@ -272,17 +290,21 @@ static __device__ __forceinline__ void score_positions(const struct attention_la
                                    : make_uint4(0, 0, 0, 0);
         score_step<shape>(memory, pages.key_steps, step, key, acc);
     }
-    store_scores<shape>(memory, first % SEGMENT, acc);
+    store_scores<shape>(memory, first % SEGMENT, place.n_queries, acc);
 }
 
-static __device__ __forceinline__ float finish_score(const struct attention_launch &call, float score,
-                                                     float slope, int32_t distance)
+// Soft cap and linear bias of scores 32 positions apart, the first at `distance` from the query.
+static __device__ __forceinline__ void adjust_scores(const struct attention_launch &call, float slope,
+                                                     int32_t distance, float items[SEGMENT / 32])
 {
     if (call.scoring.softcap != 0.0f)
-        score = call.scoring.softcap * tanhf(score / call.scoring.softcap);
+#pragma unroll
+        for (int i = 0; i < SEGMENT / 32; i++)
+            items[i] = call.scoring.softcap * tanhf(items[i] / call.scoring.softcap);
     if (slope != 0.0f)
-        score = fmaf(slope, (float)distance, score);
-    return score * log2_e();
+#pragma unroll
+        for (int i = 0; i < SEGMENT / 32; i++)
+            items[i] = fmaf(slope, (float)(distance + i * 32), items[i]);
 }
 
 // Converts the scores of `n` queries from `query` on, `step` apart, to weights and merges their states; lane l
@@ -304,14 +326,17 @@ weigh_queries_of(const struct attention_launch &call, const tile_place &place, i
         float slope =
             there ? bias_slope(query_head(place, index), call.n_heads, call.scoring.alibi_bias_max) : 0.0f;
         const float *scores = memory.scores + index * SCORE_STRIDE + lane;
+        int32_t at = segment * SEGMENT + lane;
         largest[j] = -INFINITY;
         seen[j] = position >= segment * SEGMENT && from < (segment + 1) * SEGMENT;
 #pragma unroll
+        for (int i = 0; i < SEGMENT / 32; i++)
+            items[j][i] = scores[i * 32]; // none, where no position is seen
+        adjust_scores(call, slope, at - position, items[j]);
+#pragma unroll
         for (int i = 0; i < SEGMENT / 32; i++) {
-            int32_t at = segment * SEGMENT + i * 32 + lane;
-            items[j][i] = at >= from && at <= position
-                              ? finish_score(call, scores[i * 32], slope, at - position)
-                              : -INFINITY;
+            bool visible = at + i * 32 >= from && at + i * 32 <= position;
+            items[j][i] = visible ? items[j][i] * log2_e() : -INFINITY;
             largest[j] = items[j][i] > largest[j] ? items[j][i] : largest[j];
         }
     }
@@ -353,15 +378,6 @@ weigh_queries_of(const struct attention_launch &call, const tile_place &place, i
             memory.factors[query + j * step] = factors;
         }
     }
-}
-
-// Weights of a padding query, by a warp.
-static __device__ __forceinline__ void clear_weights(const tile_memory &memory, int32_t query)
-{
-    for (int32_t i = (int32_t)threadIdx.x % 32; i < SEGMENT / 2; i += 32)
-        memory.scores[query * SCORE_STRIDE + i] = 0.0f;
-    if (threadIdx.x % 32 == 0)
-        memory.factors[query] = {1.0f, 0.0f, false};
 }
 
 // Positions from `end` on of a block of 16 were never written and may be NaN, which a weight of 0 does not

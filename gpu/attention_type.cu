@@ -8,18 +8,18 @@
 // Positions of the first and the last query of the tile.
 static __device__ __forceinline__ void set_positions(tile_place &place)
 {
-    place.position_least = place.sequence.position + place.first_query / place.group;
-    place.position_most = place.sequence.position + (place.first_query + place.n_queries - 1) / place.group;
+    place.position_least = place.sequence.position + divide(place.first_query, place.group_magic);
+    place.position_most =
+        place.sequence.position + divide(place.first_query + place.n_queries - 1, place.group_magic);
 }
 
 // Decode (small sequences): blocks are [sequences or runs, key-value heads x tiles, segments or 1].
 template <class shape>
 static __device__ __forceinline__ bool find_small(const struct attention_arguments &arguments,
-                                                  int32_t sequence, tile_place &place)
+                                                  tile_place &place)
 {
     int32_t n_most = arguments.n_strips_small * STRIP,
             n_tiles = (n_most + shape::n_queries - 1) / shape::n_queries;
-    place.sequence = arguments.call.sequences[sequence];
     place.kv_head = (int32_t)blockIdx.y / n_tiles;
     place.first_query = (int32_t)blockIdx.y % n_tiles * shape::n_queries;
     int32_t n = place.sequence.n_rows * place.group, left = n - place.first_query;
@@ -89,43 +89,22 @@ static __device__ __forceinline__ bool find_shared(const struct attention_argume
 }
 
 template <class shape>
-static __device__ __forceinline__ bool find_tile(const struct attention_arguments &arguments,
-                                                 enum tile_way way, tile_place &place)
-{
-    place.group = arguments.call.n_heads / arguments.call.pages.n_kv_heads;
-    place.only_segment = -1;
-    return way == TILES_SMALL   ? find_small<shape>(arguments, (int32_t)blockIdx.x, place)
-           : way == TILES_LARGE ? find_large<shape>(arguments, place)
-                                : find_shared(arguments, place);
-}
-
-template <class shape>
 static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resident)
     attend(const struct attention_arguments arguments, enum tile_way way)
 {
     launch_next();
     launch_wait();
-    tile_place place = {};
-    if (find_tile<shape>(arguments, way, place))
+    tile_place place = start_place(arguments);
+    if (way == TILES_SMALL)
+        place.sequence = arguments.call.sequences[blockIdx.x];
+    bool found = way == TILES_SMALL   ? find_small<shape>(arguments, place)
+                 : way == TILES_LARGE ? find_large<shape>(arguments, place)
+                                      : find_shared(arguments, place);
+    if (found)
         attend_tile<shape>(arguments, place);
 }
 
-// Limits a tile's segments to those of the run [begin, end).
-static __device__ __forceinline__ void limit_span(const tile_place &place, int32_t sequence,
-                                                  const struct attention_run &begin,
-                                                  const struct attention_run &end, tile_span &span)
-{
-    span.parts = true;
-    int32_t first = place.sequence.n_shared;
-    if (sequence == begin.sequence && begin.segment > first)
-        first = begin.segment;
-    if (first > span.first)
-        span.first = first;
-    if (sequence == end.sequence && end.segment - 1 < span.last)
-        span.last = end.segment - 1;
-}
-
-// Limits it to the one segment of the block, or to none.
+// Limits a tile's segments to one, or to none.
 static __device__ __forceinline__ void select_segment(const tile_place &place, tile_span &span)
 {
     span.parts = true;
@@ -135,38 +114,108 @@ static __device__ __forceinline__ void select_segment(const tile_place &place, t
         span.last = place.only_segment;
 }
 
+// The tiles of a run, of one sequence after the other; undealt, of one sequence.
+template <class shape> struct run_tiles {
+    const struct attention_arguments &arguments;
+    struct attention_run begin, end;
+    int32_t sequence; // the next one
+
+    __device__ __forceinline__ run_tiles(const struct attention_arguments &arguments_) : arguments(arguments_)
+    {
+        begin = {(int32_t)blockIdx.x, 0};
+        end = {begin.sequence + 1, 0};
+        if (arguments.dealt) {
+            begin = arguments.call.dealt.runs[blockIdx.x];
+            end = arguments.call.dealt.runs[blockIdx.x + 1];
+        }
+        sequence = begin.sequence;
+    }
+
+    __device__ __forceinline__ bool is_empty() const
+    {
+        return begin.sequence == end.sequence && begin.segment == end.segment;
+    }
+
+    // Whether blocks of several runs compute the tile.
+    __device__ __forceinline__ bool is_cut(const tile_place &place) const
+    {
+        return arguments.dealt && place.sequence.n_runs > 1;
+    }
+
+    // The next tile, with an empty span if the run has none of its segments.
+    __device__ __forceinline__ bool next(tile_place &place, tile_span &span)
+    {
+        int32_t last = end.segment > 0 ? end.sequence : end.sequence - 1;
+        while (sequence <= last) {
+            int32_t index = sequence++;
+            place = start_place(arguments);
+            place.sequence = arguments.call.sequences[index];
+            if (!find_small<shape>(arguments, place))
+                continue;
+            span = span_of(arguments.call, place);
+            if (is_cut(place))
+                limit_span(place, index, span);
+            else if (arguments.split_kv)
+                select_segment(place, span);
+            return true;
+        }
+        return false;
+    }
+
+    // Limits a tile's segments to those of the run.
+    __device__ __forceinline__ void limit_span(const tile_place &place, int32_t index, tile_span &span) const
+    {
+        span.parts = true;
+        int32_t first = place.sequence.n_shared;
+        if (index == begin.sequence && begin.segment > first)
+            first = begin.segment;
+        if (first > span.first)
+            span.first = first;
+        if (index == end.sequence && end.segment - 1 < span.last)
+            span.last = end.segment - 1;
+    }
+};
+
 template <class shape>
 static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resident)
     decode(const struct attention_arguments arguments)
 {
     launch_next();
     launch_wait();
-    const struct attention_launch &call = arguments.call;
-    struct attention_run begin = {(int32_t)blockIdx.x, 0}, end = {begin.sequence + 1, 0};
-    if (arguments.dealt) {
-        begin = call.dealt.runs[blockIdx.x];
-        end = call.dealt.runs[blockIdx.x + 1];
-    }
-    if (begin.sequence == end.sequence && begin.segment == end.segment)
+    run_tiles<shape> tiles(arguments);
+    if (tiles.is_empty())
         return;
-    for (int32_t sequence = begin.sequence; sequence < end.sequence + (end.segment > 0); sequence++) {
-        tile_place place = {};
-        place.group = call.n_heads / call.pages.n_kv_heads;
-        if (!find_small<shape>(arguments, sequence, place))
-            continue;
-        tile_span span = span_of(call, place);
-        bool cut = arguments.dealt && place.sequence.n_runs > 1;
-        if (cut)
-            limit_span(place, sequence, begin, end, span);
-        else if (arguments.split_kv)
-            select_segment(place, span);
+    const page_shape pages = page_shape_of<shape::type>(arguments.call.pages);
+    const tile_memory memory(shape::n_strips, pages.key_steps);
+    kv_ring<shape, run_tiles<shape>> ring(arguments, pages, tiles,
+                                          dynamic_shared() +
+                                              tile_memory::size_bytes(shape::n_strips, pages.key_steps));
+    tile_place place;
+    tile_span span;
+    while (tiles.next(place, span)) {
         if (span.first <= span.last)
-            attend_ring<shape>(arguments, place, span);
-        if (cut)
-            merge_arrived<shape>(arguments, place, sequence);
-        __syncthreads(); // shared memory is used again
+            attend_ring<shape>(arguments, place, span, ring, memory);
+        if (tiles.is_cut(place))
+            merge_arrived<shape>(arguments, place, tiles.sequence - 1);
+        __syncthreads(); // the tile's shared memory is used again
     }
 }
+
+// The one tile of a block.
+struct one_tile {
+    tile_place place;
+    tile_span span;
+    bool taken;
+
+    __device__ __forceinline__ bool next(tile_place &to, tile_span &of)
+    {
+        if (taken)
+            return false;
+        to = place;
+        of = span;
+        return taken = true;
+    }
+};
 
 // Prefill and shared prefixes.
 template <class shape>
@@ -175,14 +224,19 @@ static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resid
 {
     launch_next();
     launch_wait();
-    tile_place place = {};
-    if (!find_tile<shape>(arguments, way, place))
+    one_tile tile = {};
+    tile.place = start_place(arguments);
+    if (!(way == TILES_LARGE ? find_large<shape>(arguments, tile.place) : find_shared(arguments, tile.place)))
         return;
-    tile_span span = span_of(arguments.call, place);
+    tile.span = span_of(arguments.call, tile.place);
     if (way == TILES_SHARED)
-        select_segment(place, span);
-    if (span.first <= span.last)
-        attend_ring<shape>(arguments, place, span);
+        select_segment(tile.place, tile.span);
+    const page_shape pages = page_shape_of<shape::type>(arguments.call.pages);
+    const tile_memory memory(shape::n_strips, pages.key_steps);
+    kv_ring<shape, one_tile> ring(
+        arguments, pages, tile, dynamic_shared() + tile_memory::size_bytes(shape::n_strips, pages.key_steps));
+    if (tile.span.first <= tile.span.last)
+        attend_ring<shape>(arguments, tile.place, tile.span, ring, memory);
 }
 
 // Blocks of a way's tiles; x alone of the small ones.

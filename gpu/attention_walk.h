@@ -12,7 +12,19 @@ struct attention_arguments {
     bool split_kv;          // split-KV: each segment of a small sequence has its own block
     bool dealt;             // split-KV: runs of segments have their own blocks
     int32_t n_strips_small; // maximum number of strips of a small sequence
+    uint64_t group_magic, page_magic;
 };
+
+// A tile of any way.
+static __device__ __forceinline__ tile_place start_place(const struct attention_arguments &arguments)
+{
+    tile_place place = {};
+    place.group = arguments.call.n_heads / arguments.call.pages.n_kv_heads;
+    place.only_segment = -1;
+    place.group_magic = arguments.group_magic;
+    place.page_magic = arguments.page_magic;
+    return place;
+}
 
 static __device__ __forceinline__ float *find_part(const struct attention_arguments &arguments, int64_t part,
                                                    int32_t head, int32_t segment)
@@ -25,7 +37,7 @@ static __device__ __forceinline__ float *find_part(const struct attention_argume
 static __device__ __forceinline__ float *query_part(const struct attention_arguments &arguments,
                                                     const tile_place &place, int32_t query, int32_t segment)
 {
-    int32_t part = place.sequence.first_part + (place.first_query + query) / place.group;
+    int32_t part = place.sequence.first_part + divide(place.first_query + query, place.group_magic);
     return find_part(arguments, part, query_head(place, query), segment);
 }
 
@@ -82,6 +94,19 @@ template <class shape, class F> static __device__ __forceinline__ void for_items
                 }
 }
 
+// Initial states; weights of padding queries, where no scores are stored.
+template <class shape>
+static __device__ __forceinline__ void clear_padding(const tile_place &place, const tile_memory &memory)
+{
+    for (int32_t i = (int32_t)threadIdx.x; i < shape::n_queries; i += shape::n_threads) {
+        memory.states[i] = {-INFINITY, 0.0f};
+        memory.factors[i] = {1.0f, 0.0f, false};
+    }
+    for (int32_t i = place.n_queries * SCORE_STRIDE + (int32_t)threadIdx.x;
+         i < shape::n_queries * SCORE_STRIDE; i += shape::n_threads)
+        memory.scores[i] = 0.0f;
+}
+
 // Each warp converts the scores of its queries to weights: of one query at a time in a tile of one strip,
 // which often has only a few.
 template <class shape>
@@ -92,9 +117,7 @@ static __device__ __forceinline__ void weigh_queries(const struct attention_laun
     constexpr int n = shape::n_strips == 1 ? 1 : 4;
     static_assert(shape::n_queries % (shape::n_warps * n) == 0, "warps have as many queries");
     for (int32_t query = (int32_t)threadIdx.x / 32; query < shape::n_queries; query += shape::n_warps * n)
-        if (n == 1 && query >= place.n_queries)
-            clear_weights(memory, query);
-        else
+        if (n > 1 || query < place.n_queries)
             weigh_queries_of<n>(call, place, query, shape::n_warps, segment, memory, first);
 }
 
@@ -207,8 +230,7 @@ static __device__ __forceinline__ void attend_tile(const struct attention_argume
         first = last = place.only_segment;
     }
     load_queries<shape>(call, place, pages.key_steps, memory);
-    for (int32_t i = (int32_t)threadIdx.x; i < shape::n_queries; i += shape::n_threads)
-        memory.states[i] = {-INFINITY, 0.0f};
+    clear_padding<shape>(place, memory);
     float totals[shape::n_strips][shape::n_blocks][2][4] = {};
     for (int32_t segment = first; segment <= last; segment++) {
         float sums[shape::n_strips][shape::n_blocks][2][4];
