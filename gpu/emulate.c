@@ -6,6 +6,7 @@
 #include "gpu/emulate_switch.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,17 +186,33 @@ UNCHECKED static bool can_run(const struct fiber *fiber)
     return !fiber->ended && (!fiber->awaited || fiber->awaited->generation != fiber->awaited_generation);
 }
 
+static struct {
+    char text[4096];
+    size_t length;
+} report;
+
+void emulate_report(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(report.text + report.length, sizeof report.text - report.length, format, arguments);
+    va_end(arguments);
+    report.length += n > 0 ? (size_t)n : 0;
+    if (report.length >= sizeof report.text)
+        report.length = sizeof report.text - 1;
+}
+
 static void print_awaited(unsigned thread, const struct emulate_event *event)
 {
-    fprintf(stderr, "thread %u waits: ", thread);
+    emulate_report("thread %u waits: ", thread);
     if (event == &run.block)
-        fprintf(stderr, "__syncthreads, where %u of %u threads are\n", event->n_arrived, run.n_threads);
+        emulate_report("__syncthreads, where %u of %u threads are\n", event->n_arrived, run.n_threads);
     for (int id = 0; id < NAMED_BARRIERS; id++)
         if (event == &run.named[id].event)
-            fprintf(stderr, "barrier_named %d, where %u of %d threads are\n", id, event->n_arrived,
-                    run.named[id].n_threads);
+            emulate_report("barrier_named %d, where %u of %d threads are\n", id, event->n_arrived,
+                           run.named[id].n_threads);
     if (event == &run.warps[thread / WARP].meeting)
-        fprintf(stderr, "a warp operation, where %u of %d lanes are\n", event->n_arrived, WARP);
+        emulate_report("a warp operation, where %u of %d lanes are\n", event->n_arrived, WARP);
     emulate_barriers_print(event);
     emulate_wgmma_print(event);
     emulate_registers_print(event);
@@ -216,7 +233,8 @@ static void perform_asynchronous(void)
             printed = run.fibers[i].awaited;
             print_awaited(i, printed);
         }
-    assert(false && "threads wait for others that ended or wait elsewhere");
+    emulate_report("threads wait for others that ended or wait elsewhere");
+    __assert_fail(report.text, __FILE__, __LINE__, __func__); // prints it and aborts, as assert does
 }
 
 // The next that can run, from the current one on and around; itself last.
@@ -348,7 +366,7 @@ static void run_block(struct emulate_shape grid, struct emulate_shape block, uns
     run.block_number++;
     emulate_order_begin();
     emulate_barriers_begin();
-    emulate_wgmma_begin(run.n_threads);
+    emulate_wgmma_begin();
     emulate_registers_begin(run.n_threads);
     resume_fiber(&run.caller, run.reverse ? run.n_threads - 1 : 0);
     emulate_barriers_end();

@@ -10,7 +10,6 @@
 #include "gpu/emulate_run.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,8 +217,8 @@ void emulate_barriers_print(const struct emulate_event *event)
 {
     for (int i = 0; i < n_barriers; i++)
         if (event == &barriers[i].phase)
-            fprintf(stderr,
-                    "barrier %d of the block, at %p: phase %u lacks %u of %u arrivals and %lld bytes\n", i,
-                    (void *)barriers[i].word, barriers[i].phase.generation, barriers[i].n_missing,
-                    barriers[i].n_arrivals, (long long)barriers[i].n_bytes);
+            emulate_report(
+                "barrier %d of the block, at %p: phase %u lacks %u of %u arrivals and %lld bytes\n", i,
+                (void *)barriers[i].word, barriers[i].phase.generation, barriers[i].n_missing,
+                barriers[i].n_arrivals, (long long)barriers[i].n_bytes);
 }

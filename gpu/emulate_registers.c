@@ -3,7 +3,6 @@
 #include "gpu/emulate_run.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 enum { MULTIPROCESSOR_REGISTERS = 65536, UNIT = 8, THREAD_REGISTERS_MAX = 255 };
 
@@ -23,7 +22,7 @@ void emulate_registers_begin(unsigned n_threads)
 void emulate_registers_print(const struct emulate_event *event)
 {
     if (event == &given)
-        fprintf(stderr, "registers: %u are free in the block\n", n_free);
+        emulate_report("registers: %u are free in the block\n", n_free);
 }
 
 void emulate_registers(unsigned n, bool raise)

@@ -15,6 +15,8 @@ struct emulate_event {
 
 // Other threads run until the event's next generation.
 void emulate_wait_for(const struct emulate_event *event);
+// Adds to what is said of a deadlock.
+void emulate_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void emulate_watch_access(const void *memory, size_t size, enum emulate_access access);
 bool emulate_is_watched(void);
 
@@ -50,7 +52,7 @@ void emulate_registers_begin(unsigned n_threads); // of a block
 void emulate_registers_print(const struct emulate_event *event);
 
 // gpu/emulate_wgmma.c
-void emulate_wgmma_begin(unsigned n_threads);
+void emulate_wgmma_begin(void);
 void emulate_wgmma_thread_ends(unsigned thread);
 // The wgmma that threads at this event wait for. False: there is none, or not all its threads issued it.
 bool emulate_wgmma_perform(const struct emulate_event *event);

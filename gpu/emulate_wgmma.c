@@ -11,7 +11,6 @@
 #include "gpu/emulate_run.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -58,13 +57,13 @@ static struct operation operations[GROUPS_MAX][IN_FLIGHT_MAX];
 static uint32_t times[GROUPS_MAX]; // of the last operation performed
 static bool is_used;               // by the block
 
-void emulate_wgmma_begin(unsigned n_threads)
+void emulate_wgmma_begin(void)
 {
     if (!is_used)
         return;
     is_used = false;
     memset(times, 0, sizeof times);
-    for (unsigned i = 0; i < n_threads; i++) {
+    for (unsigned i = 0; i < EMULATE_THREADS_MAX; i++) { // the last block may have had more threads
         issuers[i].n_issued = issuers[i].n_done = issuers[i].n_commits = 0;
         issuers[i].fenced = false;
     }
@@ -216,7 +215,7 @@ void emulate_wgmma_print(const struct emulate_event *event)
 {
     const struct operation *operation = operation_of(event);
     if (operation)
-        fprintf(stderr, "wgmma: %d of %d threads issued it\n", operation->n_issued, GROUP_THREADS);
+        emulate_report("wgmma: %d of %d threads issued it\n", operation->n_issued, GROUP_THREADS);
 }
 
 // --- Instructions ---

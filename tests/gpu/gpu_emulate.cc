@@ -435,6 +435,17 @@ static void wgmma_in_stages_is_mma_in_either_order(void **)
     compare_wgmma<256, true>();
 }
 
+static __global__ void do_nothing(void) {}
+
+static void blocks_of_any_size_between_two_with_wgmma_change_nothing(void **)
+{
+    wgmma_data<64, false> *data = new wgmma_data<64, false>;
+    assert_true(data->multiply(NO_MISUSE, false));
+    launch<do_nothing>({1, 1, 1, 32, 0}, NULL);
+    assert_true(data->multiply(NO_MISUSE, false));
+    delete data;
+}
+
 // Products with 8 of 16 rows each, of which one is waited for, beside the product with all.
 static __global__ void multiply_halves(const uint32_t *a, const uint16_t *b, float *halves, float *whole)
 {
@@ -656,6 +667,7 @@ int main()
         cmocka_unit_test(a_copy_arrives_when_it_is_waited_for),
         cmocka_unit_test(wgmma_in_stages_is_mma_in_either_order),
         cmocka_unit_test(wgmma_of_one_group_are_waited_for_while_others_are_in_flight),
+        cmocka_unit_test(blocks_of_any_size_between_two_with_wgmma_change_nothing),
         cmocka_unit_test(misuses_of_wgmma_are_found),
         cmocka_unit_test(registers_that_a_block_does_not_have_are_waited_for),
         cmocka_unit_test(named_barriers_are_for_some_warps),
