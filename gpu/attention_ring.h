@@ -136,7 +136,7 @@ template <class shape, class Tiles> struct kv_ring {
     {
         copies = has_after;
         group = 0;
-        seen = seen_blocks(span.from(segment), span.to(segment));
+        seen = has_after ? seen_blocks(span.from(segment), span.to(segment)) : 0;
         block = block_after;
     }
 

@@ -454,7 +454,8 @@ void emulate_copies_wait(int n_left)
             emulate_watch_access(fiber->copies[n].from, 16, EMULATE_LOADS);
         memcpy(fiber->copies[n].to, fiber->copies[n].from ? fiber->copies[n].from : zeros, 16);
     }
-    memmove(fiber->copies, fiber->copies + n, (size_t)(fiber->n_copies - n) * sizeof *fiber->copies);
+    if (n > 0)
+        memmove(fiber->copies, fiber->copies + n, (size_t)(fiber->n_copies - n) * sizeof *fiber->copies);
     fiber->n_copies -= n;
 }
 
