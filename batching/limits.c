@@ -47,7 +47,7 @@ static void set_counts(struct batch_limits *batch, const struct limits_wanted *w
 
 enum { DEVICE, HOST, N_BACKENDS };
 
-// What a placement needs on one of the two.
+// Memory that a placement needs on one backend.
 struct memory {
     uint64_t available_bytes;
     uint64_t weight_bytes, matrix_bytes;

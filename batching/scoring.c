@@ -84,9 +84,9 @@ static struct text text_behind(struct text text, size_t size)
     return (struct text){text.data + size, text.size - size};
 }
 
-// Where a token stands in the rest of the prompt's text, SIZE_MAX: nowhere. Special tokens may have taken
-// blanks before it. The blank that a vocabulary puts before a first word is not in the text: `token` loses
-// it.
+// Offset of a token in the rest of the prompt's text; SIZE_MAX if it is not there. Special tokens may have
+// taken blanks before it. The blank that a vocabulary puts before a first word is not in the text, and is
+// removed from `token`.
 static size_t find_token(struct text rest, struct text *token)
 {
     enum { BLANKS_MAX = 64 };
@@ -123,7 +123,7 @@ static void place_in_text(struct prompt *prompt, const struct tokenizer *tokeniz
     }
 }
 
-// What ids spell; a blank that the vocabulary puts before a first word is not in the text.
+// Decodes the ids. A blank that the vocabulary puts before a first word is not part of the text.
 static void spell_ids(struct prompt *prompt, const struct tokenizer *tokenizer, struct buffer *bytes)
 {
     size_t n_blanks = 0;

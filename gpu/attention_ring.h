@@ -1,7 +1,7 @@
-// For kernels: attention of a tile with asynchronous copies. A warp has a ring in shared memory that is filled
-// in the order in which it reads: keys of its 32 positions of a segment, values of its dimensions, then the
-// next segment's. So copies are in flight during the softmax and while other warps are waited for; nothing
-// but the block table precedes them. The arithmetic is that of gpu/attention_walk.h.
+// For kernels: attention of a tile with asynchronous copies. A warp has a ring in shared memory that is
+// filled in the order in which it reads: keys of its 32 positions of a segment, values of its dimensions,
+// then the next segment's. So copies are in flight during the softmax and while other warps are waited for;
+// nothing but the block table precedes them. The arithmetic is that of gpu/attention_walk.h.
 #pragma once
 
 #include "gpu/attention_walk.h"
@@ -82,8 +82,8 @@ template <class shape, class Tiles> struct kv_ring {
     unsigned char *memory; // the warp's
     int32_t lane, warp;
     unsigned char *slot; // the next group's in the ring, for reading and for copying
-    // The segment that is copied: the next group, the blocks of 16 positions that are seen, and the address of
-    // block lane % 16.
+    // The segment that is copied: the next group, the blocks of 16 positions that are seen, and the address
+    // of block lane % 16.
     bool copies;
     int32_t group;
     uint32_t seen;

@@ -307,8 +307,8 @@ static __device__ __forceinline__ void adjust_scores(const struct attention_laun
             items[i] = fmaf(slope, (float)(distance + i * 32), items[i]);
 }
 
-// Converts the scores of `n` queries from `query` on, `step` apart, to weights and merges their states; lane l
-// has positions l, l + 32, .. Queries side by side hide each other's latency. Padding queries see nothing:
+// Converts the scores of `n` queries from `query` on, `step` apart, to weights and merges their states; lane
+// l has positions l, l + 32, .. Queries side by side hide each other's latency. Padding queries see nothing:
 // their weights are 0. `first`: there is no segment before.
 template <int n>
 static __device__ __forceinline__ void

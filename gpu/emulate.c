@@ -24,8 +24,8 @@ enum {
     STACK_SHIFTS = 64,
 };
 
-// Of functions that run at each switch and touch memory of this file alone: checks there would find nothing in
-// a kernel.
+// Of functions that run at each switch and touch memory of this file alone: checks there would find nothing
+// in a kernel.
 #define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
 struct warp {

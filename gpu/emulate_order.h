@@ -1,5 +1,5 @@
-// What happens before what between the threads of an emulated block, by vector clocks: for orders other than
-// __syncthreads, which gpu/emulate_races.c knows from counts. An actor is a thread, all bulk copies of one
+// The happens-before order of an emulated block's threads, as vector clocks. It covers synchronization other
+// than __syncthreads, which gpu/emulate_races.c knows from counts. An actor is a thread, all bulk copies of one
 // mbarrier, or all wgmma of one warpgroup. It counts its times; an access at time t of actor x happened
 // before what now runs if now's clock has t or more for x.
 //
@@ -35,7 +35,7 @@ struct emulate_clock *emulate_clock_create(void);
 void emulate_clock_destroy(struct emulate_clock *clock);
 void emulate_clock_join(struct emulate_clock *into, const struct emulate_clock *from);
 void emulate_clock_meet(struct emulate_clock *into, const struct emulate_clock *with); // what both have seen
-// What the thread did until now happened before what is ordered after `into`.
+// Everything the thread has done so far is ordered before accesses that acquire `into`.
 void emulate_clock_release(struct emulate_clock *into, unsigned thread);
 
 void emulate_order_arrive(struct emulate_order *order, unsigned thread);

@@ -1,16 +1,17 @@
-// For kernels: the GEMM of compute capability 9.0 for more than a few rows, with wgmma. A block computes a tile
-// of outputs x n_rows rows. A consumer warpgroup has 64 outputs, a warp of it one panel of 16: it dequantizes
-// weights from shared memory to the register operand of wgmma; x, the other operand, is read from shared
-// memory by the tensor cores (swizzled, gpu/kernels.h).
+// For kernels: the GEMM of compute capability 9.0 for more than a few rows, with wgmma. A block computes a
+// tile of outputs x n_rows rows. A consumer warpgroup has 64 outputs, a warp of it one panel of 16: it
+// dequantizes weights from shared memory to the register operand of wgmma; x, the other operand, is read from
+// shared memory by the tensor cores (swizzled, gpu/kernels.h).
 //
-// Consumer warpgroups are `over_outputs` side by side, and `over_chunks` for split-K, so that few tiles occupy
-// many warps: slice s of them takes chunks s, s + over_chunks, .. Each slice has two rings of stages in shared
-// memory, which a warp of its own, a producer, fills by bulk copies: a stage of weights is one tile of each
-// panel, a stage of x is 64 inputs of all rows. A stage has two barriers: full, which its copies complete, and
-// empty, at which each consumer warp arrives when it has read the stage.
+// Consumer warpgroups are `over_outputs` side by side, and `over_chunks` for split-K, so that few tiles
+// occupy many warps: slice s of them takes chunks s, s + over_chunks, .. Each slice has two rings of stages
+// in shared memory, which a warp of its own, a producer, fills by bulk copies: a stage of weights is one tile
+// of each panel, a stage of x is 64 inputs of all rows. A stage has two barriers: full, which its copies
+// complete, and empty, at which each consumer warp arrives when it has read the stage.
 //
-// The totals are in shared memory. A warp adds the partial sums of its chunk when the slice of the chunk before
-// has added its own: `turns` has a barrier for each consumer warp. The epilogue reads the totals row by row.
+// The totals are in shared memory. A warp adds the partial sums of its chunk when the slice of the chunk
+// before has added its own: `turns` has a barrier for each consumer warp. The epilogue reads the totals row
+// by row.
 #pragma once
 
 #include "gpu/gemm_skinny.h"

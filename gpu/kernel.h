@@ -5,9 +5,10 @@
 //                  __syncthreads __syncwarp __shfl_sync __shfl_xor_sync __shfl_down_sync __any_sync
 //                  __all_sync __ballot_sync __reduce_max_sync atomicAdd atomicMax atomicCAS uint2 uint4
 //                  float2 float4 make_*
-//   of both files  launch<kernel>, launch_overlapped<kernel>, launch_next, launch_wait, dynamic_shared, half and bfloat16 pairs, copy_async_*, mma_*, exp2_fast
-//                  and Hopper's (wgmma_cuda.h, wgmma_emulated.h): barrier_*, copy_bulk, wgmma*, registers_*
-//                  fence_device
+//                  __threadfence
+//   of both files  launch<kernel>, launch_overlapped<kernel>, launch_next, launch_wait, dynamic_shared, half
+//                  and bfloat16 pairs, copy_async_*, mma_*, exp2_fast, load_published, prefetch_line, kept; of
+//                  9.0 (wgmma_cuda.h, wgmma_emulated.h) barrier_*, copy_bulk, wgmma*, registers_*
 //
 // Rules for both: all 32 lanes take part in a warp operation (mask 0xFFFFFFFF); a block has at most 1024
 // threads, whole warps, in x only; __shared__ arrays have constant sizes and no initial values, other shared
@@ -17,14 +18,14 @@
 
 #include "gpu/launch.h"
 
-// Programmatic dependent launch. A kernel that is enqueued by launch_overlapped<kernel> calls both, every
-// thread:
+// Programmatic dependent launch. A kernel that is enqueued by launch_overlapped<kernel> calls both, in
+// every block; threads that touch no memory of other launches may leave the second out:
 //
 //   launch_next()  the next launch may begin once all blocks have called it or ended. Called first.
-//   launch_wait()  returns when the launch before has ended and its writes are visible. Called before the kernel
-//                  reads or writes memory that another launch writes or reads. Before it a kernel may read what
-//                  no launch writes: its arguments, weights, and the step's input, except tokens and histories
-//                  (launch_resolve).
+//   launch_wait()  returns when the launch before has ended and its writes are visible. Called before the
+//                  kernel reads or writes memory that another launch writes or reads. Before it a kernel may
+//                  read what no launch writes: its arguments, weights, and the step's input, except tokens
+//                  and histories (launch_resolve).
 //
 // A launch that waits for its predecessor has waited for all earlier ones: the predecessor did not end before
 // its own wait, so by induction all launches before it had ended. That holds for reads after writes, and for

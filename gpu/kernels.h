@@ -30,9 +30,9 @@ extern "C" {
 //
 // Swizzled, for wgmma, the items are [halves of a group, 64 inputs][swizzled_rows(n_rows)][64 items]: piece p
 // (16 bytes) of row r is stored at piece p ^ (r % 8), so that any 8 rows are the 1024 bytes that wgmma reads
-// with the 128-byte swizzle. Piece p = 2 f + h of a half holds of fragment f (0..3; 4..7 in the second half) for
-// each lane t in 0..3 inputs 32 t + 4 f + 2 h and the next one: item 2 t + 8 h of the fragment is the one that
-// register a[2 h] of lane t multiplies (gpu/tiles.h).
+// with the 128-byte swizzle. Piece p = 2 f + h of a half holds of fragment f (0..3; 4..7 in the second half)
+// for each lane t in 0..3 inputs 32 t + 4 f + 2 h and the next one: item 2 t + 8 h of the fragment is the one
+// that register a[2 h] of lane t multiplies (gpu/tiles.h).
 
 enum activation_operand_form { OPERAND_HALF, OPERAND_BFLOAT };
 

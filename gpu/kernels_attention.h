@@ -103,7 +103,7 @@ struct attention_run {
 // Runs of segments of small sequences, each for one block per tile (gpu/attention_deal.h). Without a window:
 // windows are short, and every layer with one would need its own runs.
 struct attention_dealt {
-    const struct attention_run *runs; // [n_runs + 1]; NULL: blocks are dealt by sequences
+    const struct attention_run *runs; // [n_runs + 1]; NULL: a block computes one sequence
     int32_t n_runs;
     int32_t *arrivals; // [attention_deal_arrivals], zeros; zeros again after the launch
 };

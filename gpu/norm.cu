@@ -272,6 +272,32 @@ static __device__ __forceinline__ uint32_t block_max(uint32_t *shared, uint32_t 
     return value;
 }
 
+// Writes the row's activation operand and scale. Items beyond the end become 0.
+template <int n_held, bool swizzled>
+static __device__ __forceinline__ void convert_row(const struct activation_operand &out, int32_t row,
+                                                   long_items<n_held> &x, const long_place &place, int32_t n,
+                                                   uint32_t *maxima, uint32_t *staged)
+{
+    uint32_t largest = 0;
+#pragma unroll
+    for (int k = 0; k < n_held; k++) {
+        bool within = k < place.per_quarter && place.first + k * THREADS < n;
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            x.at[k][c] = within ? x.at[k][c] : 0.0f; // not -0
+            uint32_t bits = absolute_bits(x.at[k][c]);
+            largest = bits > largest ? bits : largest;
+        }
+    }
+    operand_scale factor = find_scale(out.form, block_max(maxima, largest));
+    if (threadIdx.x == 0)
+        out.scales[row] = scale_value(factor);
+    if (swizzled)
+        put_swizzled(out, row, x, place, factor, staged);
+    else
+        put_operand(out, row, x, place, factor);
+}
+
 // One vector per block; a lane's items are in registers. Vectors are multiples of 4 items, aligned to 16
 // bytes; of 8 items with an operand.
 template <int n_held, bool swizzled>
@@ -328,24 +354,7 @@ static __global__ void __launch_bounds__(THREADS) norm_long(const struct norm_la
         x.store(a.out.items + row * a.out.stride + group * a.n, place, a.n);
     if (!a.operand.items)
         return; // the whole block
-    uint32_t largest = 0;
-#pragma unroll
-    for (int k = 0; k < n_held; k++) {
-        bool within = k < place.per_quarter && place.first + k * THREADS < a.n;
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-            x.at[k][c] = within ? x.at[k][c] : 0.0f; // not -0
-            uint32_t bits = absolute_bits(x.at[k][c]);
-            largest = bits > largest ? bits : largest;
-        }
-    }
-    operand_scale factor = find_scale(a.operand.form, block_max(maxima, largest));
-    if (threadIdx.x == 0)
-        a.operand.scales[row] = scale_value(factor);
-    if (swizzled)
-        put_swizzled(a.operand, (int32_t)row, x, place, factor, (uint32_t *)staged);
-    else
-        put_operand(a.operand, (int32_t)row, x, place, factor);
+    convert_row<n_held, swizzled>(a.operand, (int32_t)row, x, place, a.n, maxima, (uint32_t *)staged);
 }
 
 // ---- launches ----

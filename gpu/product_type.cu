@@ -1,12 +1,14 @@
-// The GEMM kernels of one weight type; the build compiles this file for each TILE_TYPE. Selects skinny or
-// tiled GEMM by the number of rows; the result does not depend on the selection.
+// The GEMM kernels of one weight type; the build compiles this file for each TILE_TYPE. Selects the kernel by
+// the layout of x and the number of rows; the result does not depend on the selection.
 #include "gpu/gemm_tiled.h"
 #include "gpu/gemm_wgmma.h"
 #include "gpu/skinny_launch.h"
 
 enum {
-    SMALL_ROWS = 32,  // tiles of 32 x 32 up to this many rows
-    MIDDLE_ROWS = 96, // 64 x 64 up to this many; then 128 x 128, or 128 x 64 if shared memory is small
+    SMALL_ROWS = 32,         // tiles of 32 x 32 up to this many rows
+    MIDDLE_ROWS = 96,        // 64 x 64 up to this many; then 128 x 128, or 128 x 64 if shared memory is small
+    WGMMA_ROWS_FEW = 32,     // with wgmma: tiles of 64 outputs x 32 rows up to this many rows
+    WGMMA_ROWS_MIDDLE = 128, // 64 x 64 up to this many; then 128 x 128
 };
 
 template <class shape> static void launch_tiled(void *stream, const struct product_plan *plan)
@@ -17,8 +19,6 @@ template <class shape> static void launch_tiled(void *stream, const struct produ
     set_row_tiles(blocks, plan->call, shape::n_rows);
     launch_overlapped<gemm_tiled<shape>>(blocks, stream, *plan);
 }
-
-enum { WGMMA_ROWS_FEW = 32, WGMMA_ROWS_MIDDLE = 128 };
 
 template <class shape> static void launch_wgmma(void *stream, const struct product_plan *plan)
 {

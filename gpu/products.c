@@ -8,11 +8,14 @@ static enum activation_operand_form form_of(enum tensor_type tiles)
 }
 
 static struct activation_operand operand_of(const struct gpu_backend *backend, const struct matrix *x,
-                                            int32_t n_rows, enum activation_operand_form form, bool swizzled)
+                                            int32_t n_rows, int32_t n_experts,
+                                            enum activation_operand_form form)
 {
+    const struct device_facts *facts = device_facts(backend->device);
     assert(activation_operand_bytes(n_rows, x->n_cols) <= backend->memory.operand_items.size_bytes);
     return (struct activation_operand){.form = form,
-                                       .swizzled = swizzled,
+                                       .swizzled = product_is_wgmma(facts->has_wgmma, facts->shared_bytes_max,
+                                                                    n_rows, n_experts),
                                        .n_rows = n_rows,
                                        .n_inputs = x->n_cols,
                                        .items = backend->memory.operand_items.memory,
@@ -40,25 +43,22 @@ static bool launch_taken(struct gpu_backend *backend, struct pending_norm *norm,
         same = same && products[i].weight->tiles != TENSOR_F32 &&
                form_of(products[i].weight->tiles) == form_of(first);
     if (first != TENSOR_F32)
-        norm->launch.operand = *operand =
-            operand_of(backend, x, norm->launch.n_rows, form_of(first),
-                       product_is_wgmma(device_facts(backend->device)->has_wgmma,
-                                        device_facts(backend->device)->shared_bytes_max, norm->launch.n_rows,
-                                        0));
+        norm->launch.operand = *operand = operand_of(backend, x, norm->launch.n_rows, 0, form_of(first));
     norm->launch.operand_only = norm->consumed && same;
     launch_norm(backend->stream, &norm->launch);
     return first != TENSOR_F32;
 }
 
 static struct activation_operand make_operand(struct gpu_backend *backend, const struct matrix *x,
-                                              int32_t n_rows, enum activation_operand_form form,
-                                              bool swizzled, const int32_t *rows, int32_t rows_divisor)
+                                              const struct product_launch *call,
+                                              enum activation_operand_form form)
 {
-    struct activation_operand_launch launch = {.out = operand_of(backend, x, n_rows, form, swizzled),
+    struct activation_operand_launch launch = {.out = operand_of(backend, x, call->x.n_rows, call->n_experts,
+                                                                 form),
                                                .x = x->device.items,
                                                .x_stride = x->device.stride,
-                                               .rows = rows,
-                                               .rows_divisor = rows_divisor};
+                                               .rows = call->floats.rows,
+                                               .rows_divisor = call->floats.rows_divisor};
     launch_activation_operand(backend->stream, &launch);
     return launch.out;
 }
@@ -112,10 +112,7 @@ static void run_products(struct gpu_backend *backend, const struct product *prod
         if (type != TENSOR_F32 && (!have_operand || call.x.form != form_of(type))) {
             launch_products(backend->stream, calls, n_calls); // before the operand is overwritten
             n_calls = 0;
-            call.x = make_operand(backend, x, call.x.n_rows, form_of(type),
-                                  product_is_wgmma(device_facts(backend->device)->has_wgmma,
-                                                   call.shared_bytes_max, call.x.n_rows, call.n_experts),
-                                  call.floats.rows, call.floats.rows_divisor);
+            call.x = make_operand(backend, x, &call, form_of(type));
             have_operand = true;
         }
         calls[n_calls++] = call_of_type(products, i, n, done, call);

@@ -105,7 +105,7 @@ static __device__ struct sample_extreme search_logits(struct extremes *shared, c
     visit_logits<THREADS>(logits, 0, n,
                           [&extreme](float logit, int token) { see_logit(&extreme, logit, token); });
     extreme = warp_extreme(extreme);
-    __syncthreads(); // whoever used the memory before
+    __syncthreads(); // earlier readers of the shared memory are done
     if (threadIdx.x % WARP == 0)
         shared->warps[threadIdx.x / WARP] = extreme;
     __syncthreads();
@@ -157,7 +157,7 @@ static __device__ double sum_weights(struct summing *shared, const float *logits
 {
     int lane = (int)threadIdx.x;
     double sum = 0.0;
-    __syncthreads(); // whoever used the memory before
+    __syncthreads(); // earlier readers of the shared memory are done
     weigh_tile(shared, logits, n, 0, largest, temperature, 0);
     for (int first = 0; first < n; first += SUM_TILE) {
         __syncthreads();

@@ -52,7 +52,6 @@ template <class shape> static void launch_skinny_shape(void *stream, const struc
     launch_overlapped<gemm_skinny<shape>>(blocks, stream, *plan, split);
 }
 
-// For measurements: SKINNY=HELD,BLOCKS.
 template <enum tensor_type type, int n_panels, int n_columns>
 static void launch_skinny(void *stream, const struct product_plan *plan)
 {

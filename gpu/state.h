@@ -190,7 +190,7 @@ uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape);
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
 // Finds the step's shared prefixes. Called before the layout of the step is computed.
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step);
-// Sizes the runs that the step's attention is dealt in, once its padded counts are known.
+// Sets the number of runs of segments for the step's attention. Called when its padded counts are known.
 void gpu_size_deal(struct gpu_backend *backend);
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,

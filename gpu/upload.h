@@ -1,7 +1,8 @@
 // The host inputs of a step in one block of memory, copied by one upload:
 //
 //   tokens, positions, rows' sequences, output rows, sequences, sampling settings, rope tables,
-//   shared prefixes' tiles and members, runs of attention and zeros to count arrivals | block tables, biases, histories, masks of allowed tokens
+//   shared prefixes' tiles and members, runs of attention and zeros to count arrivals |
+//   block tables, biases, histories, masks of allowed tokens
 //
 // Offsets of the part before the bar depend on the padded counts only, so a graph captured for these counts
 // can be replayed. The arrays after the bar vary in size and are referenced by index from the beginning of
@@ -37,8 +38,8 @@ struct upload_layout {
 // Offsets of the arrays. `page_positions`: 0 without pages.
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts,
                                    int32_t page_positions);
-// Fills `bytes` [layout->total_bytes]. Block tables are referenced by their index in it as int32_t. Token ids in
-// the samples must be below n_vocab (asserted). `deal` is used if there are runs.
+// Fills `bytes` [layout->total_bytes]. Block tables are referenced by their index in it as int32_t. Token ids
+// in the samples must be below n_vocab (asserted). `deal` is used if there are runs.
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions,
                  const struct shared_prefix *shared, const struct attention_deal_rules *deal,

@@ -217,7 +217,7 @@ struct device_way {
     bool reverse;          // threads run from the last to the first
     bool shared;           // common segments are computed for all at once
     uint64_t shared_bytes; // shared memory a block may have; 0: plenty
-    int32_t n_runs;        // sequences are dealt in runs; 0: they are not
+    int32_t n_runs;        // runs of segments; 0: a block computes one sequence
     bool whole;            // without cuts
 };
 

@@ -571,8 +571,8 @@ static void misuses_of_wgmma_are_found(void **)
     delete data;
 }
 
-// Four warpgroups of consumers, and one of producers that gives them its registers: of 640 threads each has 96
-// at the start, so that 9,216 are given and 8,192 or 12,288 are asked for.
+// Four warpgroups of consumers, and one of producers that gives them its registers: of 640 threads each has
+// 96 at the start, so that 9,216 are given and 8,192 or 12,288 are asked for.
 template <int n_registers> static __global__ void share_registers(void)
 {
     if (threadIdx.x >= 512)
