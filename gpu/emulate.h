@@ -12,7 +12,7 @@
 
 enum {
     EMULATE_THREADS_MAX = 1024,           // of a block
-    EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation: mma's 12 items
+    EMULATE_EXCHANGE_BYTES = 120,         // operands of a lane in a warp operation: the 12 of mma, decoded
     EMULATE_SHARED_BYTES_MAX = 227 << 10, // of a block, as of compute capability 9.0
     EMULATE_COPIES_MAX = 4096,            // outstanding asynchronous copies of a thread
     EMULATE_BARRIERS_MAX = 256,           // mbarriers of a block

@@ -8,14 +8,21 @@
 #include <math.h>
 #include <string.h>
 
-// significand * 2^(exponent - fraction bits of the type): 10 of binary16, 7 of bfloat16. SPECIAL: an infinity
-// or NaN, distinguished by the significand.
-struct mma_item {
-    int16_t significand, exponent;
+enum { HALF_FRACTION = 10, BFLOAT_FRACTION = 7, PRODUCTS = 16 };
+
+// What an operand's exponent is where it has none: the sum of two tells what the product is. Others are
+// within +-254.
+enum {
+    ZERO_EXPONENT = -4000,
+    SPECIAL_EXPONENT = 10000, // an infinity or NaN
+    EXPONENT_BOUND = 3000,
 };
 
-enum { SPECIAL = 0x4000, SPECIAL_INFINITY = 1, SPECIAL_NAN = 0 };
-enum { HALF_FRACTION = 10, BFLOAT_FRACTION = 7, PRODUCTS_MAX = 16 };
+// 16 operands. Products of two values are exact: at most 22 bits.
+struct mma_operands {
+    double values[PRODUCTS];
+    int16_t exponents[PRODUCTS]; // of subnormals: the least, with a significand below 1
+};
 
 static int capability_now = 90;
 
@@ -29,29 +36,35 @@ int emulate_capability_now(void)
     return capability_now;
 }
 
-static struct mma_item decode_item(uint16_t bits, int fraction_bits)
+// A normal number.
+static double double_of(int sign, int exponent, int fraction, int fraction_bits)
 {
-    int exponent_bits = 15 - fraction_bits, bias = (1 << (exponent_bits - 1)) - 1;
-    int sign = bits >> 15 ? -1 : 1, field = bits >> fraction_bits & ((1 << exponent_bits) - 1);
-    int fraction = bits & ((1 << fraction_bits) - 1);
-    if (field == (1 << exponent_bits) - 1)
-        return (struct mma_item){(int16_t)(fraction ? SPECIAL_NAN : sign * SPECIAL_INFINITY), SPECIAL};
-    int significand = field ? fraction | 1 << fraction_bits : fraction; // subnormal: the least exponent
-    return (struct mma_item){(int16_t)(sign * significand), (int16_t)((field ? field : 1) - bias)};
+    uint64_t bits =
+        (uint64_t)sign << 63 | (uint64_t)(exponent + 1023) << 52 | (uint64_t)fraction << (52 - fraction_bits);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
-// A term of the sum: significand * 2^(exponent - fraction bits).
-struct term {
-    int64_t significand;
-    int exponent;
-};
-
-// Of a special operand: what double arithmetic makes of it.
-static double item_value(struct mma_item item)
+static double power_of_two(int exponent)
 {
-    if (item.exponent != SPECIAL)
-        return item.significand;
-    return item.significand == SPECIAL_NAN ? NAN : item.significand * INFINITY;
+    return double_of(0, exponent, 0, 0);
+}
+
+static inline void decode_operand(uint16_t bits, int fraction_bits, double *value, int16_t *exponent)
+{
+    int field_most = (1 << (15 - fraction_bits)) - 1, bias = field_most / 2, sign = bits >> 15;
+    int field = bits >> fraction_bits & field_most, fraction = bits & ((1 << fraction_bits) - 1);
+    if (field == field_most) {
+        *value = fraction ? (double)NAN : sign ? (double)-INFINITY : (double)INFINITY;
+        *exponent = SPECIAL_EXPONENT;
+    } else if (field) {
+        *value = double_of(sign, field - bias, fraction, fraction_bits);
+        *exponent = (int16_t)(field - bias);
+    } else {
+        *value = (sign ? -fraction : fraction) * power_of_two(1 - bias - fraction_bits);
+        *exponent = fraction ? (int16_t)(1 - bias) : ZERO_EXPONENT;
+    }
 }
 
 // sum * 2^unit, rounded toward zero.
@@ -73,96 +86,114 @@ static float truncate_sum(int64_t sum, int unit)
     return sum < 0 ? -value : value;
 }
 
-static int64_t align_term(struct term term, int shift)
-{
-    if (term.significand == 0) // whatever its exponent
-        return 0;
-    uint64_t magnitude = (uint64_t)(term.significand < 0 ? -term.significand : term.significand);
-    magnitude = shift >= 0 ? magnitude << shift : shift > -64 ? magnitude >> -shift : 0;
-    return term.significand < 0 ? -(int64_t)magnitude : (int64_t)magnitude;
-}
-
-// n products of items with `fraction_bits`, and the addend.
-static float fused_sum(const struct mma_item *x, const struct mma_item *y, int n, int fraction_bits,
-                       float addend, int kept_bits)
+// The exponent of the largest term, ZERO_EXPONENT of none; above EXPONENT_BOUND where one is special.
+static int largest_exponent(const int16_t *x, const int16_t *y, int n, float addend)
 {
     uint32_t bits;
     memcpy(&bits, &addend, 4);
-    int field = bits >> 23 & 255, largest = INT16_MIN;
-    int64_t fraction = bits & 0x7FFFFF, significand = field ? fraction | 0x800000 : fraction;
-    struct term terms[PRODUCTS_MAX],
-        last = {bits >> 31 ? -significand : significand, (field ? field : 1) - 127};
-    bool special = field == 255;
+    int field = bits >> 23 & 255;
+    int16_t largest = (int16_t)(field == 255     ? SPECIAL_EXPONENT
+                                : bits << 1 == 0 ? ZERO_EXPONENT
+                                                 : (field ? field : 1) - 127);
     for (int i = 0; i < n; i++) {
-        special |= x[i].exponent == SPECIAL || y[i].exponent == SPECIAL;
-        terms[i] = (struct term){x[i].significand * y[i].significand, x[i].exponent + y[i].exponent};
-        if (terms[i].significand && terms[i].exponent > largest)
-            largest = terms[i].exponent;
+        int16_t exponent = (int16_t)(x[i] + y[i]);
+        largest = exponent > largest ? exponent : largest;
     }
-    if (special) {
+    return largest;
+}
+
+// Products `first` to `first` + n - 1, and the addend.
+static float fused_sum(const struct mma_operands *x, const struct mma_operands *y, int first, int n,
+                       float addend, int kept_bits)
+{
+    const double *x_values = x->values + first, *y_values = y->values + first;
+    int largest = largest_exponent(x->exponents + first, y->exponents + first, n, addend);
+    if (largest > EXPONENT_BOUND) { // what double arithmetic makes of it
         double sum = (double)addend;
         for (int i = 0; i < n; i++)
-            sum += item_value(x[i]) * item_value(y[i]);
+            sum += x_values[i] * y_values[i];
         return (float)sum;
     }
-    if (last.significand && last.exponent > largest)
-        largest = last.exponent;
-    if (largest == INT16_MIN)
+    if (largest < -EXPONENT_BOUND)
         return addend + 0.0f;
-    int64_t sum = align_term(last, kept_bits - 23 + last.exponent - largest);
+    // Each term is below 4 units of 2^largest, so it has at most kept_bits + 2 bits before the point.
+    double scale = power_of_two(kept_bits - largest);
+    int64_t sum = (int32_t)((double)addend * scale);
     for (int i = 0; i < n; i++)
-        sum += align_term(terms[i], kept_bits - 2 * fraction_bits + terms[i].exponent - largest);
+        sum += (int32_t)(x_values[i] * y_values[i] * scale);
     return truncate_sum(sum, largest - kept_bits);
 }
 
-// d + x y, 16 items each.
-static float product_sum(float d, const struct mma_item *x, const struct mma_item *y, int fraction_bits)
+// d + x y.
+static float product_sum(float d, const struct mma_operands *x, const struct mma_operands *y)
 {
     if (capability_now >= 90)
-        return fused_sum(x, y, 16, fraction_bits, d, 25);
-    d = fused_sum(x, y, 8, fraction_bits, d, 24);
-    return fused_sum(x + 8, y + 8, 8, fraction_bits, d, 24);
+        return fused_sum(x, y, 0, PRODUCTS, d, 25);
+    d = fused_sum(x, y, 0, PRODUCTS / 2, d, 24);
+    return fused_sum(x, y, PRODUCTS / 2, PRODUCTS / 2, d, 24);
 }
 
-// Fragments: gpu/kernel_cuda.h. Items 2 i and 2 i + 1 of a lane are its register i: a[0..3], then b[0..1].
+// A lane's operands of a fragment (gpu/kernel_cuda.h): items 2 i and 2 i + 1 are its register i: a[0..3], then
+// b[0..1].
+struct lane_operands {
+    double values[12];
+    int16_t exponents[12];
+};
+
+_Static_assert(sizeof(struct lane_operands) == EMULATE_EXCHANGE_BYTES, "lanes' operands stand side by side");
+
+// Row or column of a fragment: of four lanes k 2t, 2t + 1 at `item`, k 2t + 8, 2t + 9 at `item` + `step`.
+static void gather_operands(const struct lane_operands *lanes, int item, int step,
+                            struct mma_operands *operands)
+{
+    for (int t = 0; t < 4; t++)
+        for (int half = 0; half < 2; half++) {
+            memcpy(operands->values + half * 8 + 2 * t, lanes[t].values + item + half * step,
+                   2 * sizeof(double));
+            memcpy(operands->exponents + half * 8 + 2 * t, lanes[t].exponents + item + half * step,
+                   2 * sizeof(int16_t));
+        }
+}
+
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat)
 {
     int fraction_bits = bfloat ? BFLOAT_FRACTION : HALF_FRACTION;
-    struct mma_item mine[12];
+    struct lane_operands mine;
     for (int i = 0; i < 12; i++)
-        mine[i] = decode_item((uint16_t)((i < 8 ? a[i / 2] : b[i / 2 - 4]) >> 16 * (i % 2)), fraction_bits);
+        decode_operand((uint16_t)((i < 8 ? a[i / 2] : b[i / 2 - 4]) >> 16 * (i % 2)), fraction_bits,
+                       &mine.values[i], &mine.exponents[i]);
     unsigned lane = emulate_fiber_now()->thread.x % 32;
-    const struct mma_item(*all)[12] = emulate_warp_exchange(mine, sizeof mine);
-    const struct mma_item(*rows)[12] = all + lane / 4 * 4, (*columns)[12] = all + lane % 4 * 8;
-    for (int i = 0; i < 4; i++) { // rows g, g + 8; columns 2t, 2t + 1
-        struct mma_item x[PRODUCTS_MAX], y[PRODUCTS_MAX];
-        for (int k = 0; k < PRODUCTS_MAX; k++) { // k 2t, 2t + 1, then those + 8
-            int t = k / 2 % 4, item = k / 8 * 4 + k % 2;
-            x[k] = rows[t][item + i / 2 * 2];
-            y[k] = columns[i % 2 * 4 + t][8 + k / 8 * 2 + k % 2];
-        }
-        d[i] = product_sum(d[i], x, y, fraction_bits);
+    const struct lane_operands *all = emulate_warp_exchange(&mine, sizeof mine);
+    struct mma_operands rows[2], columns[2]; // rows g, g + 8; columns 2t, 2t + 1
+    for (int i = 0; i < 2; i++) {
+        gather_operands(all + lane / 4 * 4, 2 * i, 4, &rows[i]);
+        gather_operands(all + lane % 4 * 8 + i * 4, 8, 2, &columns[i]);
     }
+    for (int i = 0; i < 4; i++)
+        d[i] = product_sum(d[i], &rows[i / 2], &columns[i % 2]);
 }
 
 void emulate_mma_rows(float *const sums[32], const uint32_t a[32][4], const uint16_t *b, int n_rows,
                       bool bfloat)
 {
     int fraction_bits = bfloat ? BFLOAT_FRACTION : HALF_FRACTION;
-    struct mma_item rows[16][PRODUCTS_MAX], columns[8][PRODUCTS_MAX];
+    struct mma_operands rows[16], columns[8];
     for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 8; i++) // a[0]: row g, k 2t; a[1]: row g + 8; a[2], a[3]: the same, k + 8
-            rows[lane / 4 + i / 2 % 2 * 8][lane % 4 * 2 + i / 4 * 8 + i % 2] =
-                decode_item((uint16_t)(a[lane][i / 2] >> 16 * (i % 2)), fraction_bits);
+        for (int i = 0; i < 8; i++) { // a[0]: row g, k 2t; a[1]: row g + 8; a[2], a[3]: the same, k + 8
+            struct mma_operands *row = &rows[lane / 4 + i / 2 % 2 * 8];
+            int k = lane % 4 * 2 + i / 4 * 8 + i % 2;
+            decode_operand((uint16_t)(a[lane][i / 2] >> 16 * (i % 2)), fraction_bits, &row->values[k],
+                           &row->exponents[k]);
+        }
     for (int first = 0; first < n_rows; first += 8) {
-        for (int i = 0; i < 8 * PRODUCTS_MAX; i++)
-            columns[i / PRODUCTS_MAX][i % PRODUCTS_MAX] =
-                decode_item(b[first * PRODUCTS_MAX + i], fraction_bits);
+        for (int i = 0; i < 8 * PRODUCTS; i++)
+            decode_operand(b[first * PRODUCTS + i], fraction_bits,
+                           &columns[i / PRODUCTS].values[i % PRODUCTS],
+                           &columns[i / PRODUCTS].exponents[i % PRODUCTS]);
         for (int lane = 0; lane < 32; lane++)
             for (int i = 0; i < 4; i++) {
                 float *sum = &sums[lane][first / 2 + i];
-                *sum = product_sum(*sum, rows[lane / 4 + i / 2 * 8], columns[lane % 4 * 2 + i % 2],
-                                   fraction_bits);
+                *sum = product_sum(*sum, &rows[lane / 4 + i / 2 * 8], &columns[lane % 4 * 2 + i % 2]);
             }
     }
 }
