@@ -40,6 +40,13 @@ static void *watch_time(void *context)
     return NULL;
 }
 
+const char *closing_reason(enum status status, const struct error *error, bool was_stopped)
+{
+    if (status != STATUS_OK)
+        return error->text;
+    return was_stopped ? "it was asked to stop" : "the work is done";
+}
+
 void closing_begin(struct closing *closing, const char *part, const char *reason)
 {
     if (closing->is_watched || closing->has_alarm)

@@ -29,6 +29,9 @@ struct closing {
     char reason[ERROR_TEXT_BYTES];
 };
 
+// For closing_begin: the error's text, or that a signal asked for the end, or that the work is done.
+const char *closing_reason(enum status status, const struct error *error, bool was_stopped);
+
 // Copies `reason`. A second call is ignored.
 void closing_begin(struct closing *closing, const char *part, const char *reason);
 void closing_at(struct closing *closing, const char *part);

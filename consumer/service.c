@@ -220,7 +220,7 @@ enum status service_run(const struct service *service, const struct settings *se
     }
     if (service->line)
         progress_line_clear(service->line);
-    begin_close(&closing, exporter, status == STATUS_OK ? "the work is done" : error->text);
+    begin_close(&closing, exporter, closing_reason(status, error, progress->was_stopped));
     if (transport)
         transport->impl->close(transport);
     kafka_settings_finish(&kafka);

@@ -384,7 +384,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
             config->closing->limit_ms = worker_stop_closing_ms(&worker);
         if (config->closing)
             closing_begin(config->closing, "the engine's step",
-                          status == STATUS_OK ? "the work is done" : error->text);
+                          closing_reason(status, error, progress->was_stopped));
         worker_stop_engine(&worker);
         worker_figures_show(&worker, true);
     }

@@ -335,7 +335,7 @@ enum status command_annotate(const struct settings *settings, struct error *erro
     if (status == STATUS_OK)
         status = annotate_table(&annotate, error);
     struct closing closing = {0};
-    closing_begin(&closing, "the store", status == STATUS_OK ? "the work is done" : error->text);
+    closing_begin(&closing, "the store", closing_reason(status, error, false));
     store_close(annotate.store);
     closing_end(&closing);
     close_all(&annotate);

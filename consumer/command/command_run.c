@@ -162,7 +162,7 @@ enum status command_run(const struct settings *settings, struct error *error)
     input_close(&run.input);
     output_close(&run.output);
     struct closing closing = {0};
-    closing_begin(&closing, "the store", status == STATUS_OK ? "the work is done" : error->text);
+    closing_begin(&closing, "the store", closing_reason(status, error, false));
     store_close(run.store);
     closing_end(&closing);
     if (run.temporary_folder)

@@ -65,7 +65,7 @@ enum status command_work(const struct settings *settings, struct error *error)
         status = report_progress(&progress, service_run(&service, settings, &progress, error), error);
     }
     struct closing closing = {0};
-    closing_begin(&closing, "the store", status == STATUS_OK ? "the work is done" : error->text);
+    closing_begin(&closing, "the store", closing_reason(status, error, progress.was_stopped));
     late_store_close(&late);
     store_close(store);
     closing_end(&closing);

@@ -106,12 +106,23 @@ static void a_close_that_no_thread_can_watch_is_ended_by_an_alarm(void **state)
     no_threads = false;
 }
 
+static void a_stop_by_a_signal_is_no_end_of_the_work(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    assert_string_equal(closing_reason(STATUS_OK, &error, false), "the work is done");
+    assert_string_equal(closing_reason(STATUS_OK, &error, true), "it was asked to stop");
+    error_set(&error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no place in the group");
+    assert_string_equal(closing_reason(STATUS_REFUSE, &error, true), "no place in the group");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_transport_whose_close_never_returns_ends_the_process_and_says_why),
         CASE(a_close_within_its_limit_is_not_ended),
         CASE(a_close_that_no_thread_can_watch_is_ended_by_an_alarm),
+        CASE(a_stop_by_a_signal_is_no_end_of_the_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
