@@ -133,43 +133,6 @@ uint64_t job_default_seed(const struct job *job)
 }
 
 // Whether draws decide the answer: a temperature of 0 is greedy.
-static bool draws_tokens(const struct request *request, const struct sampling *defaults)
-{
-    const struct sampling *given = &request->sampling;
-    bool is_default = !(given->given & SAMPLING_TEMPERATURE) && (defaults->given & SAMPLING_TEMPERATURE);
-    return (is_default ? defaults->temperature : given->temperature) > 0;
-}
-
-bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read)
-{
-    const struct request *request = &job->request;
-    bool is_drawn = draws_tokens(request, defaults);
-    if ((is_drawn && !request->sampling.seed_given) || request->tools.choice != TOOLS_NONE)
-        return true;
-    struct job hashed = *job;
-    hashed.request.sampling.seed_given = is_drawn; // else it is of no effect
-    alignas(16) unsigned char first[FIRST_BYTES];
-    struct arena arena;
-    struct value object;
-    struct buffer bytes = {0};
-    arena_init_within(&arena, first, sizeof first);
-    bool complete = request_encode_alone(&hashed, &arena, &object);
-    if (complete)
-        msgpack_encode(&object, &bytes);
-    for (int32_t i = 0; i < job->result.n_warnings; i++) { // part of the result
-        buffer_add_byte(&bytes, '\0');
-        buffer_add_text(&bytes, job->result.warnings[i]);
-    }
-    if (time_is_read && request->prompt.kind == PROMPT_MESSAGES)
-        buffer_add_format(&bytes, "%c%lld", '\0', (long long)job_submitted_s(job));
-    complete = complete && !bytes.failed;
-    if (complete)
-        job->request_hash = digest_of(bytes.data, bytes.size);
-    buffer_finish(&bytes);
-    arena_finish(&arena);
-    return complete;
-}
-
 bool job_set_id(struct job *job, struct text job_id)
 {
     if (!job_set_text(job, &job->job_id, job_id))
@@ -219,52 +182,4 @@ bool job_warn(struct job *job, const char *format, ...)
         return false;
     result->n_warnings++;
     return true;
-}
-
-static enum status decode_root(struct decoding *decoding, struct text record, enum encoding encoding,
-                               struct value *root)
-{
-    struct arena *arena = &decoding->job->arena;
-    if (record.size > JOB_RECORD_BYTES_MAX)
-        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
-                         "record: expected at most %d bytes, got %zu%s", JOB_RECORD_BYTES_MAX, record.size,
-                         // sheaf submit cuts it there
-                         record.size == JOB_RECORD_BYTES_MAX + 1 ? " or more" : "");
-    enum status status = encoding == ENCODING_JSON
-                             ? json_decode(encoding_body(record), arena, root, decoding->error)
-                             : msgpack_decode(record, arena, root, decoding->error);
-    if (status == STATUS_OK && root->kind != VALUE_OBJECT)
-        return request_expected(decoding, "record", "an object", root);
-    return status;
-}
-
-enum status job_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
-{
-    struct decoding decoding = {.job = job, .error = error};
-    struct value root;
-    job->source.encoding = encoding;
-    enum status status = decode_root(&decoding, record, encoding, &root);
-    if (status != STATUS_OK)
-        return status;
-    if (value_get(&root, "body"))
-        return openai_line_decode(&decoding, &root);
-    status = request_collect(&decoding, &root, COLLECT_ALL);
-    if (status == STATUS_OK)
-        status = request_decode_identity(&decoding);
-    return status == STATUS_OK ? request_decode(&decoding) : status;
-}
-
-void job_encode(const struct job *job, enum encoding encoding, struct buffer *out)
-{
-    alignas(16) unsigned char first[FIRST_BYTES];
-    struct arena arena;
-    struct value object;
-    arena_init_within(&arena, first, sizeof first);
-    if (!request_encode(job, &arena, &object))
-        out->failed = true;
-    else if (encoding == ENCODING_JSON)
-        json_encode(&object, out);
-    else
-        msgpack_encode(&object, out);
-    arena_finish(&arena);
 }

@@ -27,7 +27,7 @@ static enum status decode_source(struct decoding *decoding, const char *field, e
                                  const struct value *value)
 {
     if (value->kind != VALUE_STRING || value->text.size == 0)
-        return request_expected(decoding, field, "a string that is not empty", value);
+        return decoding_expected(decoding, field, "a string that is not empty", value);
     return set_constraint(decoding, field, kind, value->text);
 }
 
@@ -38,21 +38,21 @@ static enum status decode_schema(struct decoding *decoding, const char *field, c
     if (may_be_text && value->kind == VALUE_STRING)
         return decode_source(decoding, field, CONSTRAINT_JSON_SCHEMA, value);
     if (value->kind != VALUE_OBJECT && value->kind != VALUE_BOOL)
-        return request_expected(decoding, field, "a JSON Schema", value);
+        return decoding_expected(decoding, field, "a JSON Schema", value);
     struct buffer text = {0};
     json_encode(value, &text);
     const char *copy = text.failed ? NULL : arena_copy(&decoding->job->arena, text.data, text.size);
     size_t size = text.size;
     buffer_finish(&text);
     return copy ? set_constraint(decoding, field, CONSTRAINT_JSON_SCHEMA, (struct text){copy, size})
-                : request_out_of_memory(decoding);
+                : decoding_out_of_memory(decoding);
 }
 
 static enum status decode_choices(struct decoding *decoding, const char *field, const struct value *value)
 {
     struct constraint *constraint = constraint_of(decoding);
     if (value->kind != VALUE_ARRAY || value->array.n_items == 0)
-        return request_expected(decoding, field, "a list of strings that is not empty", value);
+        return decoding_expected(decoding, field, "a list of strings that is not empty", value);
     if (value->array.n_items > JOB_CHOICES_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "%s: expected at most %d strings, got %zu", field, JOB_CHOICES_MAX,
@@ -63,11 +63,11 @@ static enum status decode_choices(struct decoding *decoding, const char *field, 
     constraint->choices =
         arena_allocate_array(&decoding->job->arena, value->array.n_items, sizeof *constraint->choices);
     if (!constraint->choices)
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     for (size_t i = 0; i < value->array.n_items; i++) {
         const struct value *item = &value->array.items[i];
         if (item->kind != VALUE_STRING || item->text.size == 0)
-            return request_expected(decoding, field, "strings that are not empty", item);
+            return decoding_expected(decoding, field, "strings that are not empty", item);
         constraint->choices[i] = item->text;
     }
     constraint->n_choices = (int32_t)value->array.n_items;
@@ -81,7 +81,7 @@ static enum status decode_json_schema_format(struct decoding *decoding, const st
 {
     const struct value *schema = value_get(format, "schema"), null = {.kind = VALUE_NULL};
     if (!schema)
-        return request_expected(decoding, "response_format.json_schema.schema", "a JSON Schema", &null);
+        return decoding_expected(decoding, "response_format.json_schema.schema", "a JSON Schema", &null);
     return decode_schema(decoding, "response_format.json_schema.schema", schema, false);
 }
 
@@ -89,7 +89,7 @@ enum status constraint_decode_response_format(struct decoding *decoding, struct 
 {
     const struct value *type = value_get(value, "type"), null = {.kind = VALUE_NULL};
     if (value->kind != VALUE_OBJECT)
-        return request_expected(decoding, "response_format", "an object", value);
+        return decoding_expected(decoding, "response_format", "an object", value);
     if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "text"))
         return STATUS_OK;
     if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "json_object"))
@@ -98,8 +98,8 @@ enum status constraint_decode_response_format(struct decoding *decoding, struct 
         return decode_json_schema_format(decoding, value_get(value, "json_schema")
                                                        ? value_get(value, "json_schema")
                                                        : &null);
-    return request_expected(decoding, "response_format.type", "\"text\", \"json_object\" or \"json_schema\"",
-                            type ? type : &null);
+    return decoding_expected(decoding, "response_format.type", "\"text\", \"json_object\" or \"json_schema\"",
+                             type ? type : &null);
 }
 
 // ---- vLLM's and llama.cpp's ----
@@ -108,7 +108,7 @@ static enum status decode_whitespace_pattern(struct decoding *decoding, const ch
                                              const struct value *value)
 {
     if (value->kind != VALUE_STRING)
-        return request_expected(decoding, field, "a string", value);
+        return decoding_expected(decoding, field, "a string", value);
     if (value->text.size > JOB_STOP_BYTES_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "%s: expected at most %d bytes, got %zu", field, JOB_STOP_BYTES_MAX,
@@ -145,7 +145,7 @@ enum status constraint_decode_structured_outputs(struct decoding *decoding, stru
 {
     enum status status = STATUS_OK;
     if (value->kind != VALUE_OBJECT)
-        return request_expected(decoding, "structured_outputs", "an object", value);
+        return decoding_expected(decoding, "structured_outputs", "an object", value);
     for (size_t i = 0; i < value->object.n_members && status == STATUS_OK; i++)
         status = decode_member(decoding, &value->object.members[i]);
     return status;
@@ -185,9 +185,9 @@ enum status constraint_decode_json_spacing(struct decoding *decoding, struct val
     else if (value->kind == VALUE_STRING && text_equals_string(value->text, "spaced"))
         constraint->indent = JSON_INDENT_SPACED;
     else if (value->kind == VALUE_STRING)
-        return request_expected(decoding, "json_spacing", "\"compact\", \"spaced\" or a number of blanks",
-                                value);
-    else if (request_integer(decoding, "json_spacing", value, 1, JOB_JSON_INDENT_MAX, true, &indent) !=
+        return decoding_expected(decoding, "json_spacing", "\"compact\", \"spaced\" or a number of blanks",
+                                 value);
+    else if (decoding_integer(decoding, "json_spacing", value, 1, JOB_JSON_INDENT_MAX, true, &indent) !=
              STATUS_OK)
         return decoding->error->status;
     else

@@ -28,14 +28,14 @@ static enum status check_method(struct decoding *decoding, const struct value *l
     if (!method || method->kind == VALUE_NULL ||
         (method->kind == VALUE_STRING && text_equals_string(method->text, "POST")))
         return STATUS_OK;
-    return request_expected(decoding, "method", "\"POST\"", method);
+    return decoding_expected(decoding, "method", "\"POST\"", method);
 }
 
 static enum status check_url(struct decoding *decoding, const struct value *line)
 {
     const struct value *url = value_get(line, "url");
-    bool chat = request_given(decoding, "messages");
-    bool is_empty = !chat && !request_given(decoding, "prompt") && !request_given(decoding, "tokens");
+    bool chat = decoding_given(decoding, "messages");
+    bool is_empty = !chat && !decoding_given(decoding, "prompt") && !decoding_given(decoding, "tokens");
     if (!url || url->kind == VALUE_NULL)
         return STATUS_OK;
     bool is_chat = url->kind == VALUE_STRING && text_equals_string(url->text, CHAT_PATH);
@@ -71,7 +71,7 @@ enum status openai_line_decode(struct decoding *decoding, struct value *line)
     if (status == STATUS_OK)
         status = check_method(decoding, line);
     if (status == STATUS_OK && body->kind != VALUE_OBJECT)
-        status = request_expected(decoding, "body", "an object", body);
+        status = decoding_expected(decoding, "body", "an object", body);
     if (status == STATUS_OK)
         status = request_collect(decoding, body, COLLECT_REQUEST);
     if (status == STATUS_OK)

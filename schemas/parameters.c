@@ -7,7 +7,7 @@
 static enum status decode_limit(struct decoding *decoding, const char *name, const struct value *value)
 {
     int64_t max_tokens;
-    enum status status = request_integer(decoding, name, value, 0, JOB_MAX_TOKENS_MAX, true, &max_tokens);
+    enum status status = decoding_integer(decoding, name, value, 0, JOB_MAX_TOKENS_MAX, true, &max_tokens);
     if (status == STATUS_OK)
         decoding->job->request.stop.max_tokens = (int32_t)max_tokens;
     return status;
@@ -33,7 +33,7 @@ enum status parameters_decode_max_completion_tokens(struct decoding *decoding, s
 enum status parameters_decode_seed(struct decoding *decoding, struct value *value)
 {
     int64_t seed;
-    enum status status = request_integer(decoding, "seed", value, INT64_MIN, INT64_MAX, false, &seed);
+    enum status status = decoding_integer(decoding, "seed", value, INT64_MIN, INT64_MAX, false, &seed);
     if (status == STATUS_OK && seed != -1) { // -1: as if missing, as in vLLM and llama.cpp
         decoding->job->request.sampling.seed = (uint64_t)seed;
         decoding->job->request.sampling.seed_given = true;
@@ -44,7 +44,7 @@ enum status parameters_decode_seed(struct decoding *decoding, struct value *valu
 static enum status check_stop(struct decoding *decoding, const char *path, const struct value *value)
 {
     if (value->kind != VALUE_STRING || value->text.size == 0)
-        return request_expected(decoding, path, "a string that is not empty", value);
+        return decoding_expected(decoding, path, "a string that is not empty", value);
     if (value->text.size > JOB_STOP_BYTES_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "%s: expected at most %d bytes, got %zu", path, JOB_STOP_BYTES_MAX,
@@ -57,7 +57,7 @@ enum status parameters_decode_stop(struct decoding *decoding, struct value *valu
     struct request *request = &decoding->job->request;
     bool alone = value->kind == VALUE_STRING;
     if (!alone && value->kind != VALUE_ARRAY)
-        return request_expected(decoding, "stop", "a string or a list of strings", value);
+        return decoding_expected(decoding, "stop", "a string or a list of strings", value);
     size_t n_stop = alone ? 1 : value->array.n_items;
     if (n_stop > JOB_STOP_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
@@ -65,7 +65,7 @@ enum status parameters_decode_stop(struct decoding *decoding, struct value *valu
     request->stop.strings =
         arena_allocate_array(&decoding->job->arena, n_stop, sizeof *request->stop.strings);
     if (!request->stop.strings)
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     for (size_t i = 0; i < n_stop; i++) {
         const struct value *item = alone ? value : &value->array.items[i];
         char path[32] = "stop";
@@ -84,7 +84,7 @@ enum status parameters_decode_bad_words(struct decoding *decoding, struct value 
 {
     struct request *request = &decoding->job->request;
     if (value->kind != VALUE_ARRAY)
-        return request_expected(decoding, "bad_words", "a list of strings", value);
+        return decoding_expected(decoding, "bad_words", "a list of strings", value);
     size_t n = value->array.n_items;
     if (n > JOB_BAD_WORDS_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
@@ -92,13 +92,13 @@ enum status parameters_decode_bad_words(struct decoding *decoding, struct value 
     request->vocabulary.bad_words =
         arena_allocate_array(&decoding->job->arena, n, sizeof *request->vocabulary.bad_words);
     if (!request->vocabulary.bad_words)
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     for (size_t i = 0; i < n; i++) {
         const struct value *item = &value->array.items[i];
         char path[32];
         snprintf(path, sizeof path, "bad_words[%zu]", i);
         if (item->kind == VALUE_STRING && text_trim(item->text).size == 0)
-            return request_expected(decoding, path, "a string that is not blank", item);
+            return decoding_expected(decoding, path, "a string that is not blank", item);
         enum status status = check_stop(decoding, path, item);
         if (status != STATUS_OK)
             return status;
@@ -113,20 +113,20 @@ static enum status decode_token_ids(struct decoding *decoding, const char *name,
                                     int32_t n_max, int32_t **tokens, int32_t *n_tokens)
 {
     if (value->kind != VALUE_ARRAY)
-        return request_expected(decoding, name, "a list of token ids", value);
+        return decoding_expected(decoding, name, "a list of token ids", value);
     size_t n = value->array.n_items;
     if (n > (size_t)n_max)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "%s: expected at most %d tokens, got %zu", name, n_max, n);
     *tokens = arena_allocate_array(&decoding->job->arena, n, sizeof **tokens);
     if (!*tokens)
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     for (size_t i = 0; i < n; i++) {
         char path[48];
         int64_t token;
         snprintf(path, sizeof path, "%s[%zu]", name, i);
         enum status status =
-            request_integer(decoding, path, &value->array.items[i], 0, INT32_MAX, false, &token);
+            decoding_integer(decoding, path, &value->array.items[i], 0, INT32_MAX, false, &token);
         if (status != STATUS_OK)
             return status;
         (*tokens)[i] = (int32_t)token;
@@ -174,12 +174,12 @@ static enum status decode_bias(struct decoding *decoding, const struct value_mem
     int64_t token = token_from_key(member->key);
     if (token < 0) {
         struct value key = value_string(member->key);
-        return request_expected(decoding, "logit_bias", "token ids as keys", &key);
+        return decoding_expected(decoding, "logit_bias", "token ids as keys", &key);
     }
     if ((value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT) || number < -100 || number > 100) {
         char path[48];
         snprintf(path, sizeof path, "logit_bias[\"%d\"]", (int)token);
-        return request_expected(decoding, path, "a number from -100 to 100", value);
+        return decoding_expected(decoding, path, "a number from -100 to 100", value);
     }
     *bias = (struct logit_bias){(int32_t)token, (float)number + 0.0f};
     return STATUS_OK;
@@ -189,7 +189,7 @@ enum status parameters_decode_logit_bias(struct decoding *decoding, struct value
 {
     struct sampling *sampling = &decoding->job->request.sampling;
     if (value->kind != VALUE_OBJECT)
-        return request_expected(decoding, "logit_bias", "an object of token ids and numbers", value);
+        return decoding_expected(decoding, "logit_bias", "an object of token ids and numbers", value);
     size_t n_biases = value->object.n_members;
     if (n_biases > JOB_LOGIT_BIAS_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
@@ -197,7 +197,7 @@ enum status parameters_decode_logit_bias(struct decoding *decoding, struct value
     sampling->logit_bias =
         arena_allocate_array(&decoding->job->arena, n_biases, sizeof *sampling->logit_bias);
     if (!sampling->logit_bias)
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     for (size_t i = 0; i < n_biases; i++) {
         enum status status = decode_bias(decoding, &value->object.members[i], &sampling->logit_bias[i]);
         if (status != STATUS_OK)
@@ -216,12 +216,12 @@ enum status parameters_decode_logprobs(struct decoding *decoding, struct value *
         sampling->logprobs = value->boolean;
         return STATUS_OK;
     }
-    if (request_given(decoding, "messages"))
-        return request_expected(decoding, "logprobs", "true or false", value);
-    if (request_given(decoding, "top_logprobs"))
-        return request_expected(decoding, "logprobs", "true or false beside top_logprobs", value);
+    if (decoding_given(decoding, "messages"))
+        return decoding_expected(decoding, "logprobs", "true or false", value);
+    if (decoding_given(decoding, "top_logprobs"))
+        return decoding_expected(decoding, "logprobs", "true or false beside top_logprobs", value);
     int64_t n_top;
-    enum status status = request_integer(decoding, "logprobs", value, 0, JOB_TOP_LOGPROBS_MAX, true, &n_top);
+    enum status status = decoding_integer(decoding, "logprobs", value, 0, JOB_TOP_LOGPROBS_MAX, true, &n_top);
     if (status == STATUS_OK) {
         sampling->logprobs = true;
         sampling->top_logprobs = (int32_t)n_top;
@@ -233,7 +233,7 @@ enum status parameters_decode_logprobs(struct decoding *decoding, struct value *
 enum status parameters_decode_warnings(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_ARRAY)
-        return request_expected(decoding, "warnings", "a list of strings", value);
+        return decoding_expected(decoding, "warnings", "a list of strings", value);
     if (value->array.n_items > JOB_WARNINGS_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "warnings: expected at most %d strings, got %zu", JOB_WARNINGS_MAX,
@@ -241,10 +241,10 @@ enum status parameters_decode_warnings(struct decoding *decoding, struct value *
     for (size_t i = 0; i < value->array.n_items; i++) {
         const struct value *item = &value->array.items[i];
         if (item->kind != VALUE_STRING)
-            return request_expected(decoding, "warnings", "strings", item);
+            return decoding_expected(decoding, "warnings", "strings", item);
         int size = (int)(item->text.size < ERROR_TEXT_BYTES ? item->text.size : ERROR_TEXT_BYTES);
         if (!job_warn(decoding->job, "%.*s", size, item->text.data))
-            return request_out_of_memory(decoding);
+            return decoding_out_of_memory(decoding);
     }
     return STATUS_OK;
 }

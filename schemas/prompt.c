@@ -33,7 +33,7 @@ static enum status check_part(struct decoding *decoding, const char *path, const
 {
     const struct value *type = value_get(part, "type"), *text = part_text(part);
     if (part->kind != VALUE_OBJECT || !type || type->kind != VALUE_STRING)
-        return request_expected(decoding, path, "a part with a type", part);
+        return decoding_expected(decoding, path, "a part with a type", part);
     if (!text_equals_string(type->text, "text") && !text_equals_string(type->text, "refusal")) {
         char description[VALUE_DESCRIPTION_BYTES];
         value_describe(type, description);
@@ -41,13 +41,13 @@ static enum status check_part(struct decoding *decoding, const char *path, const
                          "%s.type: only \"text\" and \"refusal\" are supported, got %s", path, description);
     }
     if (!text)
-        return request_expected(decoding, path, "a part with a string as text", part);
+        return decoding_expected(decoding, path, "a part with a string as text", part);
     for (size_t i = 0; i < part->object.n_members; i++) {
         const struct value_member *member = &part->object.members[i];
         if (&member->value != type && &member->value != text &&
             !job_warn(decoding->job, "unknown field \"%s.%.*s\" ignored", path,
                       (int)(member->key.size < 128 ? member->key.size : 128), member->key.data))
-            return request_out_of_memory(decoding);
+            return decoding_out_of_memory(decoding);
     }
     return STATUS_OK;
 }
@@ -58,7 +58,7 @@ static enum status join_parts(struct decoding *decoding, const char *path, struc
 {
     size_t n_parts = content->array.n_items, size = 0;
     if (n_parts == 0)
-        return request_expected(decoding, path, "a string or a list of text parts", content);
+        return decoding_expected(decoding, path, "a string or a list of text parts", content);
     for (size_t i = 0; i < n_parts; i++) {
         char part_path[PATH_BYTES];
         snprintf(part_path, sizeof part_path, "%.80s[%zu]", path, i);
@@ -69,7 +69,7 @@ static enum status join_parts(struct decoding *decoding, const char *path, struc
     }
     char *joined = arena_allocate(&decoding->job->arena, size);
     if (!joined)
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     char *end = joined;
     for (size_t i = 0; i < n_parts; i++) {
         struct text text = part_text(&content->array.items[i])->text;
@@ -100,7 +100,7 @@ static enum status put_empty_content(struct decoding *decoding, struct value *me
     }
     struct value copy;
     if (!value_object_create(&decoding->job->arena, message->object.n_members + 1, &copy))
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     for (size_t i = 0; i < message->object.n_members; i++)
         copy.object.members[copy.object.n_members++] = message->object.members[i];
     value_put(&copy, "content", value_string(TEXT("")));
@@ -113,12 +113,12 @@ static enum status decode_message(struct decoding *decoding, size_t index, struc
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "messages[%zu]", index);
     if (message->kind != VALUE_OBJECT)
-        return request_expected(decoding, path, "an object with role and content", message);
+        return decoding_expected(decoding, path, "an object with role and content", message);
     const struct value *role = value_get(message, "role");
     const struct value missing = {.kind = VALUE_NULL};
     snprintf(path, sizeof path, "messages[%zu].role", index);
     if (!role || role->kind != VALUE_STRING || role->text.size == 0)
-        return request_expected(decoding, path, "a role such as \"user\"", role ? role : &missing);
+        return decoding_expected(decoding, path, "a role such as \"user\"", role ? role : &missing);
     enum status status = tool_calls_decode(decoding, index, message);
     if (status != STATUS_OK)
         return status;
@@ -130,13 +130,13 @@ static enum status decode_message(struct decoding *decoding, size_t index, struc
         return join_parts(decoding, path, content);
     if (!content || content->kind == VALUE_NULL)
         return put_empty_content(decoding, message, content);
-    return request_expected(decoding, path, "a string or a list of text parts", content);
+    return decoding_expected(decoding, path, "a string or a list of text parts", content);
 }
 
 enum status prompt_decode_messages(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_ARRAY || value->array.n_items == 0)
-        return request_expected(decoding, "messages", "a list of messages", value);
+        return decoding_expected(decoding, "messages", "a list of messages", value);
     if (value->array.n_items > JOB_MESSAGES_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "messages: expected at most %d messages, got %zu", JOB_MESSAGES_MAX,
@@ -158,14 +158,14 @@ static enum status decode_ids(struct decoding *decoding, const char *name, const
                          "%s: expected at most %d token ids, got %zu", name, JOB_TOKENS_MAX, n_tokens);
     int32_t *tokens = arena_allocate_array(&decoding->job->arena, n_tokens, sizeof *tokens);
     if (!tokens)
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     for (size_t i = 0; i < n_tokens; i++) {
         const struct value *item = &value->array.items[i];
         int64_t token = item->integer;
         if (item->kind != VALUE_INTEGER || token < 0 || token > INT32_MAX) {
             char path[PATH_BYTES];
             snprintf(path, sizeof path, "%s[%zu]", name, i);
-            enum status status = request_integer(decoding, path, item, 0, INT32_MAX, false, &token);
+            enum status status = decoding_integer(decoding, path, item, 0, INT32_MAX, false, &token);
             if (status != STATUS_OK)
                 return status;
         }
@@ -179,7 +179,7 @@ static enum status decode_ids(struct decoding *decoding, const char *name, const
 enum status prompt_decode_tokens(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_ARRAY)
-        return request_expected(decoding, "tokens", "a list of token ids", value);
+        return decoding_expected(decoding, "tokens", "a list of token ids", value);
     return decode_ids(decoding, "tokens", value);
 }
 
@@ -200,7 +200,7 @@ enum status prompt_decode_prompt(struct decoding *decoding, struct value *value)
     if (is_list)
         value = value->array.items;
     if (value->kind != VALUE_STRING)
-        return request_expected(decoding, "prompt", "a string or a list of token ids", value);
+        return decoding_expected(decoding, "prompt", "a string or a list of token ids", value);
     decoding->job->request.prompt.text = value->text;
     return STATUS_OK;
 }
@@ -208,12 +208,12 @@ enum status prompt_decode_prompt(struct decoding *decoding, struct value *value)
 static enum status decode_objects(struct decoding *decoding, const char *name, struct value *value)
 {
     if (value->kind != VALUE_ARRAY)
-        return request_expected(decoding, name, "a list of objects", value);
+        return decoding_expected(decoding, name, "a list of objects", value);
     for (size_t i = 0; i < value->array.n_items; i++) {
         char path[PATH_BYTES];
         snprintf(path, sizeof path, "%s[%zu]", name, i);
         if (value->array.items[i].kind != VALUE_OBJECT)
-            return request_expected(decoding, path, "an object", &value->array.items[i]);
+            return decoding_expected(decoding, path, "an object", &value->array.items[i]);
     }
     return refuse_bytes(decoding, name, value);
 }
@@ -226,21 +226,21 @@ enum status prompt_decode_documents(struct decoding *decoding, struct value *val
 enum status prompt_decode_add_generation_prompt(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_BOOL)
-        return request_expected(decoding, "add_generation_prompt", "true or false", value);
+        return decoding_expected(decoding, "add_generation_prompt", "true or false", value);
     return STATUS_OK;
 }
 
 enum status prompt_decode_add_special_tokens(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_BOOL)
-        return request_expected(decoding, "add_special_tokens", "true or false", value);
+        return decoding_expected(decoding, "add_special_tokens", "true or false", value);
     return STATUS_OK;
 }
 
 enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_OBJECT)
-        return request_expected(decoding, "chat_template_kwargs", "an object", value);
+        return decoding_expected(decoding, "chat_template_kwargs", "an object", value);
     for (int i = 0; i < N_RESERVED; i++)
         if (value_get(value, reserved[i]))
             return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
@@ -253,7 +253,7 @@ enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value)
 static enum status check_variable(struct decoding *decoding, const char *name, const struct value *value,
                                   struct text spelled)
 {
-    const struct value *kwargs = request_given(decoding, "chat_template_kwargs");
+    const struct value *kwargs = decoding_given(decoding, "chat_template_kwargs");
     const struct value *inside = kwargs && kwargs->kind == VALUE_OBJECT ? value_get(kwargs, name) : NULL;
     if (inside && !value_equal(inside, value))
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
@@ -267,7 +267,7 @@ static enum status check_variable(struct decoding *decoding, const char *name, c
 enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_BOOL)
-        return request_expected(decoding, "enable_thinking", "true or false", value);
+        return decoding_expected(decoding, "enable_thinking", "true or false", value);
     return check_variable(decoding, "enable_thinking", value, value->boolean ? TEXT("true") : TEXT("false"));
 }
 
@@ -279,8 +279,8 @@ enum status prompt_decode_reasoning_effort(struct decoding *decoding, struct val
     for (size_t i = 0; value->kind == VALUE_STRING && i < sizeof efforts / sizeof *efforts; i++)
         is_known |= text_equals_string(value->text, efforts[i]);
     if (!is_known)
-        return request_expected(decoding, "reasoning_effort",
-                                "none, minimal, low, medium, high, xhigh or max", value);
+        return decoding_expected(decoding, "reasoning_effort",
+                                 "none, minimal, low, medium, high, xhigh or max", value);
     return check_variable(decoding, "reasoning_effort", value, value->text);
 }
 
@@ -301,15 +301,15 @@ static void put_reasoning(struct value *variables, const struct value *thinking,
 static enum status make_variables(struct decoding *decoding)
 {
     struct request *request = &decoding->job->request;
-    const struct value *tools = request_given(decoding, "tools");
-    const struct value *choice = request_given(decoding, "tool_choice");
-    const struct value *documents = request_given(decoding, "documents");
-    const struct value *add = request_given(decoding, "add_generation_prompt");
-    const struct value *kwargs = request_given(decoding, "chat_template_kwargs");
+    const struct value *tools = decoding_given(decoding, "tools");
+    const struct value *choice = decoding_given(decoding, "tool_choice");
+    const struct value *documents = decoding_given(decoding, "documents");
+    const struct value *add = decoding_given(decoding, "add_generation_prompt");
+    const struct value *kwargs = decoding_given(decoding, "chat_template_kwargs");
     size_t n_kwargs = kwargs ? kwargs->object.n_members : 0;
     struct value *variables = &request->prompt.variables;
     if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + 2, variables))
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     // transformers always passes tools and documents, None if absent, so that "is defined" is true.
     static const struct value none = {.kind = VALUE_NULL};
     bool shown =
@@ -321,8 +321,8 @@ static enum status make_variables(struct decoding *decoding)
               add ? *add : value_bool(!request->prompt.continues_message));
     for (size_t i = 0; i < n_kwargs; i++)
         variables->object.members[variables->object.n_members++] = kwargs->object.members[i];
-    put_reasoning(variables, request_given(decoding, "enable_thinking"),
-                  request_given(decoding, "reasoning_effort"));
+    put_reasoning(variables, decoding_given(decoding, "enable_thinking"),
+                  decoding_given(decoding, "reasoning_effort"));
     return STATUS_OK;
 }
 
@@ -330,7 +330,7 @@ static enum status make_variables(struct decoding *decoding)
 static enum status check_continuation(struct decoding *decoding)
 {
     const struct request *request = &decoding->job->request;
-    const struct value *add = request_given(decoding, "add_generation_prompt");
+    const struct value *add = decoding_given(decoding, "add_generation_prompt");
     const struct value *messages = &request->prompt.messages;
     const struct value *content = value_get(&messages->array.items[messages->array.n_items - 1], "content");
     if (!request->prompt.continues_message)
@@ -352,7 +352,7 @@ enum status prompt_finish(struct decoding *decoding)
         "enable_thinking", "reasoning_effort"};
     const char *given = NULL;
     for (int i = 0; i < 3; i++) {
-        if (!request_given(decoding, kinds[i]))
+        if (!decoding_given(decoding, kinds[i]))
             continue;
         if (given)
             return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
@@ -364,10 +364,10 @@ enum status prompt_finish(struct decoding *decoding)
         return error_set(decoding->error, STATUS_REJECT, ERROR_MISSING_FIELD,
                          "messages: missing; one of messages, prompt and tokens is wanted");
     struct request *request = &decoding->job->request;
-    const struct value *add_special = request_given(decoding, "add_special_tokens");
+    const struct value *add_special = decoding_given(decoding, "add_special_tokens");
     request->prompt.add_special_tokens =
-        add_special ? add_special->boolean : !request_given(decoding, "messages");
-    if (request_given(decoding, "messages")) {
+        add_special ? add_special->boolean : !decoding_given(decoding, "messages");
+    if (decoding_given(decoding, "messages")) {
         request->prompt.kind = PROMPT_MESSAGES;
         enum status status = check_continuation(decoding);
         return status == STATUS_OK ? make_variables(decoding) : status;
@@ -377,7 +377,7 @@ enum status prompt_finish(struct decoding *decoding)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "continue_final_message: needs messages, but %s is given", given);
     for (size_t i = 0; i < sizeof chat_only / sizeof *chat_only; i++)
-        if (request_given(decoding, chat_only[i]))
+        if (decoding_given(decoding, chat_only[i]))
             return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                              "%s: needs messages, but %s is given", chat_only[i], given);
     return STATUS_OK;

@@ -223,65 +223,15 @@ static const struct field fields[] = {
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 _Static_assert((int)N_FIELDS <= (int)REQUEST_FIELDS_MAX, "decoding.values holds one of each");
 
+struct decoding request_decoding(struct job *job, struct error *error)
+{
+    return (struct decoding){.job = job, .error = error, .fields = fields, .n_fields = N_FIELDS};
+}
+
 const struct field *request_fields(size_t *n_fields)
 {
     *n_fields = N_FIELDS;
     return fields;
-}
-
-static int find_field(struct text name)
-{
-    for (int i = 0; i < N_FIELDS; i++)
-        if (text_equal(fields[i].name, name))
-            return i;
-    return -1;
-}
-
-struct value *request_given(const struct decoding *decoding, const char *name)
-{
-    int row = find_field(text_from_string(name));
-    assert(row >= 0);
-    return decoding->values[row];
-}
-
-enum status request_expected(struct decoding *decoding, const char *name, const char *expected,
-                             const struct value *got)
-{
-    char description[VALUE_DESCRIPTION_BYTES];
-    value_describe(got, description);
-    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: expected %s, got %s", name,
-                     expected, description);
-}
-
-enum status request_out_of_memory(struct decoding *decoding)
-{
-    return error_set(decoding->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "job: no memory to decode it");
-}
-
-// A whole number written as 3.0 is accepted as 3; doubles from 2^63 on do not fit.
-static bool whole_number(const struct value *value, int64_t *integer)
-{
-    if (value->kind == VALUE_INTEGER)
-        *integer = value->integer;
-    else if (value->kind == VALUE_FLOAT && value->number == trunc(value->number) &&
-             value->number >= -0x1p63 && value->number < 0x1p63)
-        *integer = (int64_t)value->number;
-    else
-        return false;
-    return true;
-}
-
-enum status request_integer(struct decoding *decoding, const char *name, const struct value *value,
-                            int64_t minimum, int64_t maximum, bool limit, int64_t *out)
-{
-    if (whole_number(value, out) && *out >= minimum && *out <= maximum)
-        return STATUS_OK;
-    char description[VALUE_DESCRIPTION_BYTES];
-    value_describe(value, description);
-    bool beyond = limit && whole_number(value, out) && *out > maximum;
-    return error_set(decoding->error, STATUS_REJECT, beyond ? ERROR_LIMIT_EXCEEDED : ERROR_INVALID_FIELD,
-                     "%s: expected an integer from %lld to %lld, got %s", name, (long long)minimum,
-                     (long long)maximum, description);
 }
 
 static enum status decode_number(struct decoding *decoding, const struct field *field,
@@ -307,15 +257,15 @@ static enum status decode_text(struct decoding *decoding, const struct field *fi
                                const struct value *value, struct text *out)
 {
     if (value->kind != VALUE_STRING)
-        return request_expected(decoding, field->name.data, "a string", value);
+        return decoding_expected(decoding, field->name.data, "a string", value);
     if (value->text.size < (size_t)field->minimum)
-        return request_expected(decoding, field->name.data, "a string that is not empty", value);
+        return decoding_expected(decoding, field->name.data, "a string that is not empty", value);
     if (value->text.size > (size_t)field->maximum)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "%s: expected at most %lld bytes, got %zu", field->name.data,
                          (long long)field->maximum, value->text.size);
     if (value->text.size && memchr(value->text.data, 0, value->text.size))
-        return request_expected(decoding, field->name.data, "a string without NUL", value);
+        return decoding_expected(decoding, field->name.data, "a string without NUL", value);
     *out = value->text;
     return STATUS_OK;
 }
@@ -328,14 +278,14 @@ static enum status compare_only(struct decoding *decoding, const struct field *f
         return STATUS_OK;
     int64_t integer;
     struct buffer json = {.size_max = 64}; // longer than any `only`
-    if (whole_number(value, &integer))
+    if (value_whole_number(value, &integer))
         buffer_add_format(&json, "%lld", (long long)integer);
     else
         json_encode(value, &json);
     *same = !json.failed && strcmp(json.data, field->only) == 0;
     bool has_memory = !json.failed || json.is_full;
     buffer_finish(&json);
-    return has_memory ? STATUS_OK : request_out_of_memory(decoding);
+    return has_memory ? STATUS_OK : decoding_out_of_memory(decoding);
 }
 
 static enum status decode_only(struct decoding *decoding, const struct field *field,
@@ -366,8 +316,8 @@ static enum status decode_plain(struct decoding *decoding, const struct field *f
         return decode_text(decoding, field, value, (struct text *)(void *)target);
     case FIELD_INTEGER32:
     case FIELD_INTEGER64:
-        status = request_integer(decoding, field->name.data, value, field->minimum, field->maximum,
-                                 field->limit, &integer);
+        status = decoding_integer(decoding, field->name.data, value, field->minimum, field->maximum,
+                                  field->limit, &integer);
         if (status == STATUS_OK && field->kind == FIELD_INTEGER32)
             *(int32_t *)(void *)target = (int32_t)integer;
         else if (status == STATUS_OK)
@@ -377,7 +327,7 @@ static enum status decode_plain(struct decoding *decoding, const struct field *f
         return decode_number(decoding, field, value, (float *)(void *)target);
     case FIELD_BOOL:
         if (value->kind != VALUE_BOOL)
-            return request_expected(decoding, field->name.data, "true or false", value);
+            return decoding_expected(decoding, field->name.data, "true or false", value);
         *(bool *)target = value->boolean;
         return STATUS_OK;
     case FIELD_ONLY:
@@ -401,9 +351,9 @@ static enum status decode_field(struct decoding *decoding, const struct field *f
 enum status sampling_set(struct sampling *sampling, const char *name, double number, struct error *error)
 {
     struct job job = {.request.sampling = *sampling};
-    struct decoding decoding = {.job = &job, .error = error};
+    struct decoding decoding = request_decoding(&job, error);
     struct value value = value_float(number);
-    int row = find_field(text_from_string(name));
+    int row = decoding_find(&decoding, text_from_string(name));
     assert(row >= 0 && fields[row].given);
     if (decode_field(&decoding, &fields[row], &value) != STATUS_OK)
         return error->status = STATUS_REFUSE;
@@ -439,7 +389,7 @@ enum status request_collect(struct decoding *decoding, struct value *object, enu
         struct value_member *member = &object->object.members[i];
         if (collect == COLLECT_IDENTITY && is_line_field(member->key))
             continue;
-        int row = find_field(member->key);
+        int row = decoding_find(decoding, member->key);
         bool stored = true;
         if (row < 0 || (collect == COLLECT_REQUEST && fields[row].identity))
             stored = job_warn(job, "unknown field \"%.*s\" ignored",
@@ -454,7 +404,7 @@ enum status request_collect(struct decoding *decoding, struct value *object, enu
         else
             decoding->values[row] = &member->value;
         if (!stored)
-            return request_out_of_memory(decoding);
+            return decoding_out_of_memory(decoding);
     }
     return status;
 }
@@ -482,7 +432,7 @@ static enum status resolve_alias(struct decoding *decoding, int row)
 {
     const char *name = fields[row].only;
     struct value *value = decoding->values[row],
-                 **target = &decoding->values[find_field(text_from_string(name))];
+                 **target = &decoding->values[decoding_find(decoding, text_from_string(name))];
     if (!*target || value_equal(*target, value)) {
         *target = value;
         return STATUS_OK;

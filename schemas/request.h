@@ -1,60 +1,14 @@
 // The fields of a job record: one table that decodes, checks and encodes them, and that tests compare with
-// job.schema.json. Internal to schemas/: job.c drives it, prompt.c and parameters.c hold the fields that need
-// more than a type and a range.
+// job.schema.json. Internal to schemas/: job_record.c drives it, prompt.c, parameters.c, job_constraint.c and
+// tools.c hold the fields that need more than a type and a range.
 #pragma once
 
-#include "schemas/job.h"
+#include "schemas/decoding.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-enum field_kind {
-    FIELD_TEXT,      // struct text of minimum..maximum bytes, without NUL
-    FIELD_INTEGER32, // int32_t
-    FIELD_INTEGER64, // int64_t
-    FIELD_NUMBER,    // float
-    FIELD_BOOL,
-    FIELD_OTHER,     // has its own functions
-    FIELD_ONLY,      // known, but only one value is supported: `only`, or null if NULL
-    FIELD_NO_EFFECT, // does not change the answer: ignored with a warning
-    FIELD_ALIAS,     // another server's name for the field `only`
-};
-
-struct decoding;
-
-struct field {
-    struct text name;
-    enum field_kind kind;
-    bool identity;      // identifies the job: given beside "body" in an OpenAI batch line
-    bool limit;         // `maximum` is a named limit: beyond it is ERROR_LIMIT_EXCEEDED
-    bool above_minimum; // `minimum` itself is out of range
-    size_t offset;      // in struct job
-    int64_t minimum;
-    int64_t maximum;
-    int64_t fallback; // the default; written only when different, or when `given`
-    unsigned given;   // enum sampling_parameter: marked in the job's sampling when the record names it
-    const char *only; // FIELD_ONLY: JSON text; FIELD_ALIAS: the other field's name
-    enum status (*decode)(struct decoding *decoding, struct value *value);
-    // Leaves `value` null if there is nothing to write. False when memory ran out.
-    bool (*encode)(const struct job *job, struct arena *arena, struct value *value);
-};
-
-enum { REQUEST_FIELDS_MAX = 192 };
-
-// State of one job_decode.
-struct decoding {
-    struct job *job;
-    struct error *error;
-    struct value *values[REQUEST_FIELDS_MAX]; // given values, by row of the table; NULL: missing, or null
-    size_t n_arguments;                       // values parsed out of tool_calls' arguments so far
-    int32_t max_tokens_default;               // of a record that names none; 0: no limit
-};
-
+// The start of a record's decoding by the table.
+struct decoding request_decoding(struct job *job, struct error *error);
 // The table, in the order in which job_encode writes.
 const struct field *request_fields(size_t *n_fields);
-// The value given for the field, or NULL.
-struct value *request_given(const struct decoding *decoding, const char *name);
 
 enum collect { COLLECT_ALL, COLLECT_IDENTITY, COLLECT_REQUEST };
 // Sorts an object's members into decoding->values; unknown ones become warnings. COLLECT_IDENTITY is the
@@ -70,14 +24,6 @@ enum status request_decode(struct decoding *decoding) WARN_UNUSED;
 bool request_encode(const struct job *job, struct arena *arena, struct value *object);
 // Without the job's identity, priority and deadline: all that the answer depends on.
 bool request_encode_alone(const struct job *job, struct arena *arena, struct value *object);
-
-// Faults. `name` is the field's path.
-enum status request_expected(struct decoding *decoding, const char *name, const char *expected,
-                             const struct value *got);
-enum status request_out_of_memory(struct decoding *decoding);
-// The integer, given as such or as a whole float; range checked. `limit`: see struct field.
-enum status request_integer(struct decoding *decoding, const char *name, const struct value *value,
-                            int64_t minimum, int64_t maximum, bool limit, int64_t *out) WARN_UNUSED;
 
 // prompt.c
 enum status prompt_decode_messages(struct decoding *decoding, struct value *value);

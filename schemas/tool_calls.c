@@ -37,7 +37,7 @@ static enum status parse_arguments(struct decoding *decoding, const char *path, 
         struct error ignored;
         enum status status = json_decode(arguments->text, &decoding->job->arena, &parsed, &ignored);
         if (status == STATUS_RETRY)
-            return request_out_of_memory(decoding);
+            return decoding_out_of_memory(decoding);
         parsed = status == STATUS_OK ? parsed : *arguments;
         decoding->n_arguments += count_values(&parsed);
         if (decoding->n_arguments > VALUE_COUNT_MAX)
@@ -50,7 +50,7 @@ static enum status parse_arguments(struct decoding *decoding, const char *path, 
         value_describe(arguments, description);
         if (!job_warn(decoding->job, "%s: expected a JSON object, got %s; the template sees {}", path,
                       description))
-            return request_out_of_memory(decoding);
+            return decoding_out_of_memory(decoding);
         parsed = nothing;
     }
     *arguments = parsed;
@@ -63,7 +63,7 @@ static enum status add_arguments(struct decoding *decoding, struct value *functi
     struct value copy;
     size_t n_members = function->object.n_members;
     if (!value_object_create(&decoding->job->arena, n_members + 1, &copy))
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     for (size_t i = 0; i < n_members; i++)
         copy.object.members[copy.object.n_members++] = function->object.members[i];
     value_put(&copy, "arguments", (struct value){.kind = VALUE_OBJECT});
@@ -75,22 +75,22 @@ static enum status decode_call(struct decoding *decoding, const char *path, stru
 {
     char member[PATH_BYTES + 32];
     if (call->kind != VALUE_OBJECT)
-        return request_expected(decoding, path, "an object with a function", call);
+        return decoding_expected(decoding, path, "an object with a function", call);
     static const struct value missing = {.kind = VALUE_NULL};
     const struct value *type = value_get(call, "type");
     snprintf(member, sizeof member, "%s.type", path);
     if (type && type->kind != VALUE_NULL &&
         !(type->kind == VALUE_STRING && text_equals_string(type->text, "function")))
-        return request_expected(decoding, member, "\"function\"", type);
+        return decoding_expected(decoding, member, "\"function\"", type);
     struct value *function = (struct value *)value_get(call, "function"); // ours to change while decoding
     snprintf(member, sizeof member, "%s.function", path);
     if (!function || function->kind != VALUE_OBJECT)
-        return request_expected(decoding, member, "an object with name and arguments",
-                                function ? function : &missing);
+        return decoding_expected(decoding, member, "an object with name and arguments",
+                                 function ? function : &missing);
     const struct value *name = value_get(function, "name");
     snprintf(member, sizeof member, "%s.function.name", path);
     if (!name || name->kind != VALUE_STRING)
-        return request_expected(decoding, member, "the name of a function", name ? name : &missing);
+        return decoding_expected(decoding, member, "the name of a function", name ? name : &missing);
     struct value *arguments = (struct value *)value_get(function, "arguments");
     snprintf(member, sizeof member, "%s.function.arguments", path);
     return arguments ? parse_arguments(decoding, member, arguments) : add_arguments(decoding, function);
@@ -115,7 +115,7 @@ enum status tool_calls_decode(struct decoding *decoding, size_t index, struct va
         return STATUS_OK;
     snprintf(path, sizeof path, "messages[%zu].tool_calls", index);
     if (calls->kind != VALUE_ARRAY)
-        return request_expected(decoding, path, "a list of calls", calls);
+        return decoding_expected(decoding, path, "a list of calls", calls);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < calls->array.n_items && status == STATUS_OK; i++) {
         snprintf(path, sizeof path, "messages[%zu].tool_calls[%zu]", index, i);

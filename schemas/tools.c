@@ -17,7 +17,7 @@ static enum status member_expected(struct decoding *decoding, size_t index, cons
 {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "tools[%zu]%s", index, member);
-    return request_expected(decoding, path, expected, got ? got : &missing);
+    return decoding_expected(decoding, path, expected, got ? got : &missing);
 }
 
 // Names are part of the text of calls, so that they must not look like a format's own characters.
@@ -71,11 +71,11 @@ static enum status refuse_duplicates(struct decoding *decoding, const struct too
     struct value names;
     const struct text *duplicate;
     if (!value_object_create(&decoding->job->arena, (size_t)tools->n_functions, &names))
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     for (int32_t i = 0; i < tools->n_functions; i++)
         names.object.members[names.object.n_members++].key = tools->functions[i].name;
     if (!value_find_duplicate(&names, &duplicate))
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     if (!duplicate)
         return STATUS_OK;
     return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
@@ -86,7 +86,7 @@ enum status tools_decode(struct decoding *decoding, struct value *value)
 {
     struct tools *tools = &decoding->job->request.tools;
     if (value->kind != VALUE_ARRAY)
-        return request_expected(decoding, "tools", "a list of objects", value);
+        return decoding_expected(decoding, "tools", "a list of objects", value);
     size_t n = value->array.n_items;
     if (n > JOB_TOOLS_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
@@ -96,7 +96,7 @@ enum status tools_decode(struct decoding *decoding, struct value *value)
                          "tools: expected text everywhere, got bytes (a msgpack bin) inside");
     tools->functions = arena_allocate_array(&decoding->job->arena, n, sizeof *tools->functions);
     if (!tools->functions)
-        return request_out_of_memory(decoding);
+        return decoding_out_of_memory(decoding);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < n && status == STATUS_OK; i++)
         status = decode_tool(decoding, i, &value->array.items[i], &tools->functions[i]);
@@ -114,15 +114,15 @@ static enum status decode_named(struct decoding *decoding, const struct value *v
         return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                          "tool_choice.type: only \"function\" is supported");
     if (!name || name->kind != VALUE_STRING)
-        return request_expected(decoding, "tool_choice.function.name", "a function's name",
-                                name ? name : &missing);
+        return decoding_expected(decoding, "tool_choice.function.name", "a function's name",
+                                 name ? name : &missing);
     for (int32_t i = 0; i < tools->n_functions; i++)
         if (text_equal(tools->functions[i].name, name->text)) {
             tools->choice = TOOLS_NAMED;
             tools->named = name->text;
             return STATUS_OK;
         }
-    return request_expected(decoding, "tool_choice.function.name", "a function of tools", name);
+    return decoding_expected(decoding, "tool_choice.function.name", "a function of tools", name);
 }
 
 // "none": the template sees no tools. Decoded after tools.
@@ -135,11 +135,11 @@ enum status tools_decode_choice(struct decoding *decoding, struct value *value)
         return STATUS_OK;
     }
     if (!is_word && value->kind != VALUE_OBJECT)
-        return request_expected(decoding, "tool_choice",
-                                "\"none\", \"auto\", \"required\" or a named function", value);
+        return decoding_expected(decoding, "tool_choice",
+                                 "\"none\", \"auto\", \"required\" or a named function", value);
     if (is_word && !text_equals_string(value->text, "auto") && !text_equals_string(value->text, "required"))
-        return request_expected(decoding, "tool_choice",
-                                "\"none\", \"auto\", \"required\" or a named function", value);
+        return decoding_expected(decoding, "tool_choice",
+                                 "\"none\", \"auto\", \"required\" or a named function", value);
     if (tools->n_functions == 0)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "tool_choice: needs tools, but none are given");
@@ -152,7 +152,7 @@ enum status tools_decode_choice(struct decoding *decoding, struct value *value)
 enum status tools_decode_parallel(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_BOOL)
-        return request_expected(decoding, "parallel_tool_calls", "true or false", value);
+        return decoding_expected(decoding, "parallel_tool_calls", "true or false", value);
     decoding->job->request.tools.is_single = !value->boolean;
     return STATUS_OK;
 }

@@ -3,6 +3,7 @@
 #include "schemas/hash.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,33 +46,6 @@ const char *value_kind_name(enum value_kind kind)
     return "";
 }
 
-// Copies as much as fits; "..." marks a cut.
-static void copy_cut(const struct buffer *json, char out[VALUE_DESCRIPTION_BYTES])
-{
-    bool cut = json->size >= VALUE_DESCRIPTION_BYTES;
-    size_t size = cut ? utf8_complete_prefix(json->data, VALUE_DESCRIPTION_BYTES - 4) : json->size;
-    snprintf(out, VALUE_DESCRIPTION_BYTES, "%.*s%s", (int)size, json->data ? json->data : "",
-             cut ? "..." : "");
-}
-
-void value_describe(const struct value *value, char out[VALUE_DESCRIPTION_BYTES])
-{
-    struct buffer json = {.size_max = 8 * VALUE_DESCRIPTION_BYTES}; // an escape takes six bytes
-    struct value start = *value;
-    if (value->kind == VALUE_STRING && value->text.size > VALUE_DESCRIPTION_BYTES + 4)
-        start.text.size = utf8_complete_prefix(value->text.data, VALUE_DESCRIPTION_BYTES + 4);
-    json_encode(&start, &json);
-    if (value->kind == VALUE_BYTES)
-        snprintf(out, VALUE_DESCRIPTION_BYTES, "%zu bytes", value->text.size);
-    else if (value->kind == VALUE_ARRAY && (json.failed || json.size >= VALUE_DESCRIPTION_BYTES))
-        snprintf(out, VALUE_DESCRIPTION_BYTES, "an array of %zu", value->array.n_items);
-    else if (value->kind == VALUE_OBJECT && (json.failed || json.size >= VALUE_DESCRIPTION_BYTES))
-        snprintf(out, VALUE_DESCRIPTION_BYTES, "an object of %zu members", value->object.n_members);
-    else
-        copy_cut(&json, out);
-    buffer_finish(&json);
-}
-
 static bool arrays_equal(const struct value *a, const struct value *b)
 {
     if (a->array.n_items != b->array.n_items)
@@ -91,6 +65,18 @@ static bool objects_equal(const struct value *a, const struct value *b)
         if (!text_equal(left->key, right->key) || !value_equal(&left->value, &right->value))
             return false;
     }
+    return true;
+}
+
+bool value_whole_number(const struct value *value, int64_t *integer)
+{
+    if (value->kind == VALUE_INTEGER)
+        *integer = value->integer;
+    else if (value->kind == VALUE_FLOAT && value->number == trunc(value->number) &&
+             value->number >= -0x1p63 && value->number < 0x1p63)
+        *integer = (int64_t)value->number;
+    else
+        return false;
     return true;
 }
 

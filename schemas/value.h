@@ -108,6 +108,8 @@ struct value value_integer(int64_t integer);
 struct value value_float(double number);
 struct value value_single(float number);
 struct value value_bool(bool boolean);
+// The integer of an integer or of a float without fraction (3.0 is 3) that fits; else false.
+bool value_whole_number(const struct value *value, int64_t *integer) WARN_UNUSED;
 // Whether it is an integer beyond int64, whose digits say what its number can't.
 bool value_is_long_integer(const struct value *value);
 bool value_array_create(struct arena *arena, size_t n_items, struct value *array);

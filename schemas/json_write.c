@@ -1,44 +1,12 @@
-// JSON to and from value trees. json_read.c reads; writing is here. Both need the C locale, which the process
-// never leaves.
+// JSON of value trees. Like json_read.c it needs the C locale, which the process never leaves.
 #include "schemas/base64.h"
-#include "schemas/json_read.h"
 #include "schemas/json_token.h"
+#include "schemas/value.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static enum status decode_text(struct text input, size_t n_values_max, bool is_spelled, struct arena *arena,
-                               struct value *value, struct error *error)
-{
-    *value = (struct value){.kind = VALUE_NULL};
-    if (input.size > VALUE_INPUT_BYTES_MAX)
-        return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: %zu bytes, at most %d are read",
-                         input.size, VALUE_INPUT_BYTES_MAX);
-    char *strings = arena_allocate(arena, input.size + 1);
-    if (!strings)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
-                         "json: no memory for a record of %zu bytes", input.size);
-    return json_read(input, n_values_max, is_spelled, arena, strings, value, error);
-}
-
-enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
-{
-    return decode_text(input, VALUE_COUNT_MAX, false, arena, value, error);
-}
-
-enum status json_decode_spelled(struct text input, struct arena *arena, struct value *value,
-                                struct error *error)
-{
-    return decode_text(input, VALUE_COUNT_MAX, true, arena, value, error);
-}
-
-enum status json_decode_document(struct text input, struct arena *arena, struct value *value,
-                                 struct error *error)
-{
-    return decode_text(input, VALUE_DOCUMENT_COUNT_MAX, false, arena, value, error);
-}
 
 static void encode_escape(unsigned char byte, struct buffer *out)
 {

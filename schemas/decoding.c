@@ -1,0 +1,45 @@
+#include "schemas/decoding.h"
+
+#include <assert.h>
+
+int decoding_find(const struct decoding *decoding, struct text name)
+{
+    for (size_t i = 0; i < decoding->n_fields; i++)
+        if (text_equal(decoding->fields[i].name, name))
+            return (int)i;
+    return -1;
+}
+
+struct value *decoding_given(const struct decoding *decoding, const char *name)
+{
+    int row = decoding_find(decoding, text_from_string(name));
+    assert(row >= 0);
+    return decoding->values[row];
+}
+
+enum status decoding_expected(struct decoding *decoding, const char *name, const char *expected,
+                              const struct value *got)
+{
+    char description[VALUE_DESCRIPTION_BYTES];
+    value_describe(got, description);
+    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: expected %s, got %s", name,
+                     expected, description);
+}
+
+enum status decoding_out_of_memory(struct decoding *decoding)
+{
+    return error_set(decoding->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "job: no memory to decode it");
+}
+
+enum status decoding_integer(struct decoding *decoding, const char *name, const struct value *value,
+                             int64_t minimum, int64_t maximum, bool limit, int64_t *out)
+{
+    if (value_whole_number(value, out) && *out >= minimum && *out <= maximum)
+        return STATUS_OK;
+    char description[VALUE_DESCRIPTION_BYTES];
+    value_describe(value, description);
+    bool beyond = limit && value_whole_number(value, out) && *out > maximum;
+    return error_set(decoding->error, STATUS_REJECT, beyond ? ERROR_LIMIT_EXCEEDED : ERROR_INVALID_FIELD,
+                     "%s: expected an integer from %lld to %lld, got %s", name, (long long)minimum,
+                     (long long)maximum, description);
+}
