@@ -20,7 +20,7 @@ static struct log_settings current = {.level = LOG_INFO}; // set once at start, 
 static FILE *file;                                        // NULL: standard error
 
 // Refuses to append to a file that is not a log: a model or an input given by mistake would be damaged.
-static enum status check_log(int fd, struct error *error)
+static enum status check_is_log(int fd, struct error *error)
 {
     struct stat about;
     char first[9] = "";
@@ -40,7 +40,7 @@ static enum status open_file(struct error *error)
     int fd = open(current.path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) // a pipe, or a file that is writable but not readable
         fd = open(current.path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (fd >= 0 && check_log(fd, error) != STATUS_OK) {
+    if (fd >= 0 && check_is_log(fd, error) != STATUS_OK) {
         close(fd);
         return error->status;
     }
