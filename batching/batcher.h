@@ -14,7 +14,7 @@
 #pragma once
 
 #include "batching/sequence.h"
-#include "engine/pool.h"
+#include "engine/base/pool.h"
 #include "engine/session.h"
 #include "schemas/figures.h"
 

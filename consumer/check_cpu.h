@@ -6,7 +6,7 @@
 
 #include "batching/limits.h"
 #include "engine/cross_check.h"
-#include "engine/pool.h"
+#include "engine/base/pool.h"
 
 struct check_cpu { // zeroed: none
     struct cross_check *check;

@@ -13,7 +13,7 @@
 #include "engine/cpu/backend.h"
 #include "engine/file/gguf_quantize.h"
 #include "engine/file/interrupt.h"
-#include "engine/machine.h"
+#include "engine/base/machine.h"
 #include "engine/model/model_folder.h"
 #include "gpu/backend.h"
 

@@ -142,8 +142,6 @@ struct attention_parameters {
     const struct weight *sinks;
 };
 
-enum { ROUTE_GROUPS_MAX = 64 };
-
 // Top-k expert routing. Each row is routed to the n_used experts with the largest choice value, probability +
 // pick_bias. The experts' weights are their probabilities, divided by their sum if `normalized`, times scale.
 struct route_parameters {

@@ -1,6 +1,6 @@
 #include "engine/sampler.h"
 
-#include "engine/elementary.h"
+#include "engine/base/elementary.h"
 #include "engine/philox.h"
 
 #include <assert.h>

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "engine/backend.h"
-#include "engine/pool.h"
+#include "engine/base/pool.h"
 
 struct gpu_options {
     int index;             // of the device

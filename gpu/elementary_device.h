@@ -1,6 +1,6 @@
 // Elementary functions for kernels. Those of CUDA's library differ in the last bit from other libraries' and
 // from version to version; here are plain IEEE operations in a written order, so that results can be
-// predicted: engine/elementary.h, engine/philox.h and engine/cpu/lanes_functions.h, with the same bits.
+// predicted: engine/base/elementary.h, engine/philox.h and engine/cpu/lanes_functions.h, with the same bits.
 #pragma once
 
 #include "gpu/kernel.h"

@@ -6,7 +6,7 @@
 #include "engine/file/gguf_quantize.h"
 #include "engine/file/gguf_write.h"
 #include "engine/model/model_folder.h"
-#include "engine/pool.h"
+#include "engine/base/pool.h"
 #include "engine/tokenizer/vocabulary.h"
 
 #include <stdio.h>

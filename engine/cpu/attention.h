@@ -29,7 +29,7 @@
 
 #include "engine/backend.h"
 #include "engine/cpu/pages.h"
-#include "engine/pool.h"
+#include "engine/base/pool.h"
 
 enum {
     ATTENTION_QUERIES = 8, // that a kernel takes at a time

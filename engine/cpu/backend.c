@@ -2,7 +2,7 @@
 
 #include "engine/cpu/memory.h"
 #include "engine/cpu/state.h"
-#include "engine/machine.h"
+#include "engine/base/machine.h"
 #include "engine/sampler.h"
 #include "schemas/clock.h"
 

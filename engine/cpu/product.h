@@ -21,7 +21,7 @@
 // processors' instruction (Intel SDM, VDPBF16PS). At the end y = acc, or acc + bias.
 #pragma once
 
-#include "engine/pool.h"
+#include "engine/base/pool.h"
 #include "engine/file/tensor.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "engine/file/interrupt.h"
-#include "engine/pool.h"
+#include "engine/base/pool.h"
 #include "schemas/error.h"
 
 #include <stddef.h>

@@ -3,7 +3,7 @@
 // (engine/forward.c). Nothing is computed or copied here. Thread: any, after open.
 #pragma once
 
-#include "engine/rope.h"
+#include "engine/model/rope.h"
 #include "engine/file/tensor.h"
 
 #include <stdbool.h>
@@ -28,6 +28,7 @@ enum activation_kind {
     ACTIVATION_SWIGLU_CLAMPED,
 };
 enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
+enum { ROUTE_GROUPS_MAX = 64 }; // of experts, some of which a token's experts are picked from
 
 struct attention_shape {
     int32_t n_heads, n_kv_heads; // query heads, key-value heads

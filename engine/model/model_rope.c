@@ -1,4 +1,4 @@
-#include "engine/elementary.h"
+#include "engine/base/elementary.h"
 #include "engine/model/family.h"
 #include "engine/model/model_parts.h"
 

@@ -1,4 +1,3 @@
-#include "engine/backend.h"
 #include "engine/model/family.h"
 #include "engine/model/model_parts.h"
 

@@ -1,7 +1,7 @@
 // Benchmark mode of the kernel tests: a clock, and the number of cores.
 #pragma once
 
-#include "engine/machine.h"
+#include "engine/base/machine.h"
 #include "schemas/clock.h"
 
 // One thread's own processor time, so that what else runs on the machine counts less; else the wall clock.

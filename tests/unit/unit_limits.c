@@ -2,7 +2,7 @@
 // a refusal advises.
 #include "batching/limits.h"
 #include "engine/cpu/backend.h"
-#include "engine/machine.h"
+#include "engine/base/machine.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 

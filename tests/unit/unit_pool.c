@@ -1,6 +1,6 @@
 // The pool: every index once, for all sizes and sequences of runs; results are visible to the caller.
-#include "engine/machine.h"
-#include "engine/pool.h"
+#include "engine/base/machine.h"
+#include "engine/base/pool.h"
 #include "schemas/clock.h"
 
 // cmocka wants these first

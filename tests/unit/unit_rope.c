@@ -1,5 +1,5 @@
-#include "engine/elementary.h"
-#include "engine/rope.h"
+#include "engine/base/elementary.h"
+#include "engine/model/rope.h"
 #include "schemas/hash.h"
 #include "tests/random.h"
 

@@ -1,6 +1,6 @@
 // Rotary position embedding (Su et al. 2021, arXiv:2104.09864): the frequencies of a model with its context
 // scaling applied, and the cos-sin tables of a step. Everything is plain IEEE double arithmetic of our own
-// (engine/elementary.h), rounded to float at the end, so every machine makes the same tables.
+// (engine/base/elementary.h), rounded to float at the end, so every machine makes the same tables.
 // Thread: any; a struct rope does not change once made.
 #pragma once
 

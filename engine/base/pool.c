@@ -10,9 +10,9 @@
 //
 // Background tasks are a list under the mutex. A thread takes one when it finds no index, and looks for
 // indices again behind each; starting one changes `runs` too, so that idle threads look at the list.
-#include "engine/pool.h"
+#include "engine/base/pool.h"
 
-#include "engine/machine.h"
+#include "engine/base/machine.h"
 #include "schemas/clock.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-#include "engine/elementary.h"
+#include "engine/base/elementary.h"
 
 #include <assert.h>
 

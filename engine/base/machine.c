@@ -1,7 +1,7 @@
 // Facts from /proc, /sys and the affinity mask. Control groups: kernel documentation,
 // admin-guide/cgroup-v2.rst (cpu.max, memory.max, memory.current) and cgroup-v1 (cpu.cfs_quota_us,
 // memory.limit_in_bytes). Any ancestor may have a limit, so the least of all is used.
-#include "engine/machine.h"
+#include "engine/base/machine.h"
 
 #include <inttypes.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
-#include "engine/rope.h"
+#include "engine/model/rope.h"
 
-#include "engine/elementary.h"
+#include "engine/base/elementary.h"
 
 #include <assert.h>
 #include <stdlib.h>
