@@ -21,7 +21,7 @@ def jobs():
     """Of every kind, with stop strings, and two that fail."""
     listed = varied_jobs(N_JOBS)
     for job in listed:
-        job["max_tokens"] = 2 + job["max_tokens"] // 2
+        job["max_tokens"] = 2 + job["max_tokens"] // 4
     for i in (4, 7, 11):
         listed[i]["stop"] = ["e", "in"]
     listed[5] = "{no json"
