@@ -63,7 +63,7 @@ static enum status receive_job(struct mirror *mirror, struct job *job, const str
                                                            .job_id = job->job_id,
                                                            .custom_id = job->custom_id,
                                                            .index = job->index,
-                                                           .submitted_at_us = job->created_s * 1000000,
+                                                           .submitted_at_us = clock_us_of_s(job->created_s),
                                                            .topic = job->source.topic,
                                                            .partition = record->partition,
                                                            .offset = record->offset};
@@ -127,6 +127,8 @@ static enum status receive_record(void *context, const struct record *record, st
 {
     struct mirror *mirror = context;
     bool is_job = text_equals_string(record->topic, mirror->topics[TOPIC_JOBS]);
+    if (is_job && !record->value.data) // a tombstone, which workers skip too
+        return STATUS_OK;
     if (!is_job && !headers_are_of_topic(record->headers, record->n_headers, mirror->topics[TOPIC_JOBS]))
         return STATUS_OK;
     struct job *job = is_job ? intake_job(record, &(struct result_names){0}, NULL) : job_create();

@@ -12,3 +12,10 @@ double clock_s(void);
 int64_t clock_wall_us(void);   // since 1970 UTC; may be set back
 int64_t clock_cpu_ns(void);    // processor time of all threads of the process
 int64_t clock_thread_ns(void); // processor time of the calling thread
+
+// Of seconds that another program wrote, which may be any: without overflow.
+static inline int64_t clock_us_of_s(int64_t seconds)
+{
+    int64_t us;
+    return __builtin_mul_overflow(seconds, 1000000, &us) ? (seconds < 0 ? INT64_MIN : INT64_MAX) : us;
+}

@@ -47,7 +47,8 @@ struct store {
     struct file_identity files[STORE_FILES]; // as they were when the worker started (store/files.h)
     int64_t data_version;                    // of the datasets seen by store_poll_cancelled
     int64_t cancelled_seen_at_us;
-    int64_t n_claimed; // since the store was opened
+    int64_t n_claimed;    // since the store was opened
+    int64_t mirror_token; // store_mirror_start's; 0: not called
     struct store_share share;
 };
 

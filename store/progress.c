@@ -164,7 +164,7 @@ enum status store_totals(struct store *store, struct store_totals *totals, struc
         " total(n_sequence_steps) / max(total(n_steps), 1),"
         " total(prefix_hits) / max(total(prefix_lookups), 1),"
         " total(tokens_saved) / max(total(prefix_tokens), 1),"
-        " count(*) = 0 AND EXISTS (SELECT 1 FROM mirrored) FROM workers",
+        " count(*) = 0 AND EXISTS (SELECT 1 FROM mirrored WHERE partition >= 0) FROM workers",
         error);
     if (!select)
         return error->status;

@@ -1,5 +1,7 @@
 #include "store/projection.h"
 
+#include "schemas/clock.h"
+
 // To parameters first..first+9.
 static void bind_identity(sqlite3_stmt *statement, int first, const struct published_job *published)
 {
@@ -10,7 +12,7 @@ static void bind_identity(sqlite3_stmt *statement, int first, const struct publi
     if (job->index >= 0)
         bind_integer(statement, first + 3, job->index);
     bind_integer(statement, first + 4, job->figures.attempts);
-    bind_nonzero(statement, first + 5, job->created_s * 1000000);
+    bind_nonzero(statement, first + 5, clock_us_of_s(job->created_s));
     bind_text(statement, first + 6, job->source.topic);
     bind_integer(statement, first + 7, job->source.partition);
     bind_integer(statement, first + 8, job->source.offset);
@@ -70,7 +72,7 @@ static enum status insert_jobs(struct store *store, const struct published_job *
         bind_identity(insert, first, &published[i]);
         bind_outcome(insert, first + 10, store, job, published[i].finished_at_us);
         bind_integer(insert, first + 26, job->priority);
-        bind_nonzero(insert, first + 27, job->deadline_s * 1000000);
+        bind_nonzero(insert, first + 27, clock_us_of_s(job->deadline_s));
     }
     enum status status = database_run(&store->database, insert, error);
     *n_new = status == STATUS_OK ? sqlite3_changes(store->database.sqlite) : 0;

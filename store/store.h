@@ -281,8 +281,9 @@ struct mirror_record {
 };
 enum status store_mirror(struct store *store, const struct mirror_record *record,
                          struct error *error) WARN_UNUSED;
-// Called before the first store_mirror. STATUS_REFUSE: the store mirrors other topics; datasets of the same
-// name would be mixed.
+// Called before the first store_mirror. From then on store_mirror of every other process that mirrors into the
+// store is refused, since both would write what was read after the same offset. STATUS_REFUSE: the store
+// mirrors other topics; datasets of the same name would be mixed.
 enum status store_mirror_start(struct store *store, struct text jobs, struct text results,
                                struct error *error) WARN_UNUSED;
 // The next offset to be read of a partition; -1: it was never read.

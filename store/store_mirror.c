@@ -103,12 +103,46 @@ static enum status set_position(struct store *store, const struct mirrored_posit
     return database_run(&store->database, upsert, error);
 }
 
+// Table `mirrored` has a row of no topic and partition -1: how many processes began to mirror into the store.
+static enum status take_token(struct store *store, int64_t *token, struct error *error)
+{
+    sqlite3_stmt *next = database_statement(
+        &store->database,
+        "INSERT INTO mirrored (topic, partition, next_offset) VALUES ('', -1, 1)"
+        " ON CONFLICT (topic, partition) DO UPDATE SET next_offset = next_offset + 1 RETURNING next_offset",
+        error);
+    if (!next)
+        return error->status;
+    return database_read_integer(&store->database, next, 0, token, "beginning to mirror", error);
+}
+
+// Within the transaction that writes: a process that began to mirror later has a token of its own.
+static enum status check_token(struct store *store, struct error *error)
+{
+    if (!store->mirror_token)
+        return STATUS_OK;
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT next_offset FROM mirrored WHERE partition = -1", error);
+    if (!select)
+        return error->status;
+    int64_t token = 0;
+    enum status status = database_read_integer(&store->database, select, 0, &token,
+                                               "reading which process mirrors into the store", error);
+    if (status != STATUS_OK || token == store->mirror_token)
+        return status;
+    return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                     "%s: another process began to mirror into it (sheaf mirror, or sheaf status --rebuild): "
+                     "this one ends",
+                     store->database.path);
+}
+
 enum status store_mirror(struct store *store, const struct mirror_record *record, struct error *error)
 {
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
     struct mirroring mirroring = {.store = store};
+    status = check_token(store, error);
     for (size_t i = 0; status == STATUS_OK && i < record->n_jobs; i++)
         status = add_submitted(&mirroring, &record->jobs[i], error);
     for (size_t i = 0; status == STATUS_OK && i < record->n_results; i++)
@@ -125,11 +159,14 @@ enum status store_mirror(struct store *store, const struct mirror_record *record
     return database_end(&store->database, status, error);
 }
 
-enum status store_mirror_start(struct store *store, struct text jobs, struct text results,
-                               struct error *error)
+// Refuses to mix datasets of two jobs topics that have one name.
+static enum status check_topics(struct store *store, struct text jobs, struct text results,
+                                struct error *error)
 {
     sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT min(topic) FROM mirrored WHERE topic NOT IN (?, ?)",
+        database_statement(&store->database,
+                           "SELECT min(topic) FROM mirrored WHERE partition >= 0 AND topic NOT IN"
+                           " (?, ?)",
                            error);
     if (!select)
         return error->status;
@@ -149,6 +186,22 @@ enum status store_mirror_start(struct store *store, struct text jobs, struct tex
     sqlite3_reset(select);
     return code == SQLITE_ROW ? status
                               : database_error(&store->database, "reading which topics were mirrored", error);
+}
+
+enum status store_mirror_start(struct store *store, struct text jobs, struct text results,
+                               struct error *error)
+{
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    int64_t token = 0;
+    status = check_topics(store, jobs, results, error);
+    if (status == STATUS_OK)
+        status = take_token(store, &token, error);
+    status = database_end(&store->database, status, error);
+    if (status == STATUS_OK)
+        store->mirror_token = token;
+    return status;
 }
 
 enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
@@ -171,7 +224,8 @@ enum status store_mirror_reset(struct store *store, struct error *error)
         "DELETE FROM results WHERE job IN (SELECT id FROM jobs WHERE topic IS NOT NULL)",
         "DELETE FROM jobs WHERE topic IS NOT NULL",
         "DELETE FROM partitions",
-        "DELETE FROM mirrored",
+        "DELETE FROM mirrored WHERE partition >= 0",
+        "UPDATE mirrored SET next_offset = next_offset + 1", // the token: ends a mirror that runs
         "DELETE FROM fleet",
         "DELETE FROM datasets WHERE NOT complete AND dataset NOT IN (SELECT dataset FROM jobs)",
         "DELETE FROM dataset_hours WHERE dataset NOT IN (SELECT dataset FROM datasets)",

@@ -86,7 +86,7 @@ static enum status submit_one(struct store *store, struct text dataset, const st
     if (submission->index >= 0)
         bind_integer(job, 4, submission->index);
     BIND_INTEGERS(job, 5, now_us, submission->priority);
-    bind_nonzero(job, 7, submission->deadline_s * 1000000);
+    bind_nonzero(job, 7, clock_us_of_s(submission->deadline_s));
     if (first && *n_added == 0)
         bind_integer(job, 8, first);
     enum status status = database_run(database, job, error);

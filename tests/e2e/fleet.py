@@ -1,7 +1,9 @@
 """The whole fleet in one SQLite file, built from the topics alone, over a real broker."""
 import json
+import os
 import random
 import signal
+import subprocess
 
 from kafka import SEED, Topics, finish  # noqa: F401  (finish stops the suite's broker)
 from session import DONE, case, text_of
@@ -62,6 +64,34 @@ def a_mirror_holds_what_all_the_workers_stores_hold(test):
     assert "alive" not in text and "lookups" not in text and "4 partitions" in text, text
     assert json.loads(test.run("status", "--json", "--store", "first.db").out)["workers_alive"] == 0
     assert sum(worker["done"] for worker in printed["fleet"]) == 190, printed
+
+
+@case
+def a_mirror_counts_no_record_without_a_value(test):
+    """A tombstone is not a job: else its dataset would never end."""
+    topics = Topics(test, 2)
+    submit(test, topics, "good", jobs_of(5))
+    tombstones = "".join(f"{key}\t\n" for key in ("good-1", "other", "another"))
+    subprocess.run(["kcat", "-b", topics.options[1], "-P", "-t", topics.prefix + "jobs", "-K", "\t", "-Z"], input=tombstones, text=True,
+                   check=True, timeout=60)
+    topics.work_to_the_end()
+    mirror_to_the_end(test, topics)
+    assert test.query("SELECT sum(n_submitted), sum(n_done) FROM datasets", "fleet.db") == [(5, 5)]
+
+
+@case
+def a_rebuild_ends_a_mirror_of_its_store_and_counts_right(test):
+    topics = Topics(test, 2)
+    submit(test, topics, "good", jobs_of(60))
+    running = mirror(test, topics)
+    test.wait_until("it mirrors", lambda: os.path.exists(os.path.join(test.folder, "fleet.db")) and
+                    test.query("SELECT total(n_submitted) FROM datasets", "fleet.db") == [(60.0,)])
+    test.run("status", "--rebuild", "--store", "fleet.db", *topics.options)
+    submit(test, topics, "more", jobs_of(20))
+    ended = test.wait(running)
+    assert ended.status == 1 and "another process began to mirror into it" in ended.err, ended
+    mirror_to_the_end(test, topics)
+    assert sorted(test.query("SELECT dataset, n_submitted FROM datasets", "fleet.db")) == [("good", 60), ("more", 20)]
 
 
 @case

@@ -572,9 +572,34 @@ static void a_store_mirrors_one_jobs_topic(void **state)
     store_close(store);
 }
 
+static void of_two_mirrors_of_a_store_the_one_that_began_last_goes_on(void **state)
+{
+    (void)state;
+    struct store *first = open_store(true), *second = open_store(false);
+    struct text jobs = TEXT("a-jobs"), results = TEXT("results");
+    struct mirrored_position position = {jobs, 0, 3};
+    struct mirror_record record = {.positions = &position, .n_positions = 1};
+    assert_int_equal(store_mirror_start(first, jobs, results, &error), STATUS_OK);
+    assert_int_equal(store_mirror(first, &record, &error), STATUS_OK);
+    assert_int_equal(store_mirror_reset(second, &error), STATUS_OK); // sheaf status --rebuild
+    assert_int_equal(store_mirror(first, &record, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "another process began to mirror into it"));
+    assert_int_equal(store_mirror_start(second, jobs, results, &error), STATUS_OK);
+    position.next = 5;
+    assert_int_equal(store_mirror(second, &record, &error), STATUS_OK);
+    position.next = 4;
+    assert_int_equal(store_mirror(first, &record, &error), STATUS_REFUSE);
+    int64_t next = 0;
+    assert_int_equal(store_mirror_position(second, jobs, 0, &next, &error), STATUS_OK);
+    assert_int_equal(next, 5);
+    store_close(first);
+    store_close(second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(of_two_mirrors_of_a_store_the_one_that_began_last_goes_on, fresh_path),
         cmocka_unit_test_setup(jobs_pass_from_submission_to_result_once, fresh_path),
         cmocka_unit_test_setup(progress_counts_the_jobs_that_run_of_each_dataset_by_itself, fresh_path),
         cmocka_unit_test_setup(a_repeated_submission_adds_only_what_is_missing, fresh_path),
