@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,10 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITABLE_MS_MAX = 1000 };
+enum { WRITABLE_MS_MAX = 1000 }; // of a pipe that is full: then lines are lost until it is read again
 
 static struct log_settings current = {.level = LOG_INFO}; // set once at start, before any other thread
-static FILE *file;                                        // NULL: standard error
+static int log_fd = -1;                                   // -1: standard error
+static long n_lost;                                       // lines since the last one that was written
 
 // Refuses to append to a file that is not a log: a model or an input given by mistake would be damaged.
 static enum status check_is_log(int fd, struct error *error)
@@ -44,16 +46,11 @@ static enum status open_file(struct error *error)
         close(fd);
         return error->status;
     }
-    FILE *opened = fd >= 0 ? fdopen(fd, "a") : NULL;
-    if (!opened) {
-        if (fd >= 0)
-            close(fd);
+    if (fd < 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "--log %s: %s", current.path, strerror(errno));
-    }
-    setlinebuf(opened);
-    if (file)
-        fclose(file);
-    file = opened;
+    if (log_fd >= 0)
+        close(log_fd);
+    log_fd = fd;
     return STATUS_OK;
 }
 
@@ -72,12 +69,12 @@ void log_reopen(void)
 
 bool log_has_file(void)
 {
-    return file != NULL;
+    return log_fd >= 0;
 }
 
-static FILE *log_sink(void)
+static int log_sink(void)
 {
-    return file ? file : stderr;
+    return log_fd >= 0 ? log_fd : STDERR_FILENO;
 }
 
 // ISO 8601 in UTC, with milliseconds.
@@ -104,14 +101,46 @@ static void add_line(enum log_level level, const char *text, struct buffer *line
 {
     char stamp[40];
     const char *mark = level == LOG_WARNING ? "warning: " : "";
-    if (file)
+    if (log_fd >= 0)
         write_time(stamp);
     if (current.json)
         add_json(level, text, line);
-    else if (file)
+    else if (log_fd >= 0)
         buffer_add_format(line, "%s %s%s\n", stamp, mark, text);
     else
         buffer_add_format(line, "sheaf: %s%s\n", mark, text);
+}
+
+// False: the sink did not take all of it within the time. A pipe with room takes PIPE_BUF bytes at once.
+static bool write_bytes(const char *data, size_t size, int timeout_ms)
+{
+    struct pollfd fd = {log_sink(), POLLOUT, 0};
+    while (size > 0) {
+        if (poll(&fd, 1, timeout_ms) != 1)
+            return false;
+        ssize_t n = write(fd.fd, data, size < PIPE_BUF ? size : PIPE_BUF);
+        if (n < 0)
+            return errno != EINTR; // a sink that is gone takes nothing, now or later
+        data += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+static void write_line(enum log_level level, const char *text)
+{
+    struct buffer line = {0};
+    char lost[80];
+    if (n_lost > 0) {
+        snprintf(lost, sizeof lost, "%ld messages were lost: nobody read them", n_lost);
+        add_line(LOG_WARNING, lost, &line);
+    }
+    add_line(level, text, &line);
+    if (!line.failed && write_bytes(line.data, line.size, n_lost ? 0 : WRITABLE_MS_MAX))
+        n_lost = 0;
+    else
+        n_lost++;
+    buffer_finish(&line);
 }
 
 void log_write(enum log_level level, const char *format, ...)
@@ -124,22 +153,17 @@ void log_write(enum log_level level, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     utf8_make_printable(text);
-    struct buffer line = {0};
-    add_line(level, text, &line);
-    if (!line.failed)
-        fwrite(line.data, 1, line.size, log_sink());
-    buffer_finish(&line);
+    write_line(level, text);
 }
 
 void log_write_unlocked(enum log_level level, const char *text)
 {
     char shown[2 * ERROR_TEXT_BYTES];
-    struct buffer line = {0};
     snprintf(shown, sizeof shown, "%s", text);
     utf8_make_printable(shown);
+    struct buffer line = {0};
     add_line(level, shown, &line);
-    struct pollfd fd = {fileno_unlocked(log_sink()), POLLOUT, 0};
-    if (!line.failed && poll(&fd, 1, WRITABLE_MS_MAX) == 1)
-        (void)!write(fd.fd, line.data, line.size);
+    if (!line.failed)
+        (void)write_bytes(line.data, line.size, WRITABLE_MS_MAX);
     buffer_finish(&line);
 }

@@ -1,5 +1,6 @@
 // Messages for people, on standard error: "sheaf: text". With --log-json one JSON object a line. Only
-// consumer/ logs, each fault once, where it is handled. Thread: main.
+// consumer/ logs, each fault once, where it is handled. A reader that stops reading must not stop the work: after
+// a second lines are lost, and counted in the next one that is written. Thread: main.
 #pragma once
 
 #include "schemas/error.h"

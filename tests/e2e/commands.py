@@ -28,6 +28,39 @@ def work(test, *options):
     return test.start("work", "--model", test.model, "--threads", "1", *options)
 
 
+def full_pipe():
+    """Its ends; nothing reads, and no byte more fits in."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:
+            os.write(writer, bytes(4096))
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    return reader, writer
+
+
+@case
+def messages_that_nobody_reads_stop_no_work_and_are_counted(test):
+    test.write("in.jsonl", short_jobs(3))
+    reader, writer = full_pipe()
+    worker = subprocess.Popen([test.sheaf, "work", "--model", test.model, "--threads", "1", "--metrics", "127.0.0.1:0"], cwd=test.folder,
+                              env=test.environment, stdin=subprocess.DEVNULL, stderr=writer)
+    os.close(writer)
+    try:
+        test.wait_until("the store is there", lambda: os.path.exists(os.path.join(test.folder, "sheaf.db")))
+        test.run("submit", "in.jsonl", "--dataset", "run")
+        test.wait_until("all is answered", lambda: test.query("SELECT n_done FROM datasets") == [(3,)])
+        os.read(reader, 1 << 20)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(DEADLINE_S) == 0
+        with os.fdopen(reader) as rest:
+            assert re.search("[0-9]+ messages were lost: nobody read them", rest.read())
+    finally:
+        worker.kill()
+        worker.wait()
+
+
 @case
 def submit_work_and_collect_give_the_answers_of_run(test):
     test.write("in.jsonl", varied_jobs(30))
