@@ -42,6 +42,23 @@ static char *folder_of(const char *store_path)
     return folder;
 }
 
+static enum status check_topics(const struct kafka_config *config, struct error *error)
+{
+    const struct {
+        const char *option, *name;
+    } topics[] = {{"--jobs", config->topics.jobs},
+                  {"--results", config->topics.results},
+                  {"--dead", config->topics.dead},
+                  {"--control", config->topics.control}};
+    for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(topics[i].name, topics[j].name) == 0)
+                return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                                 "%s and %s both name topic %s: each needs a topic of its own",
+                                 topics[j].option, topics[i].option, topics[i].name);
+    return STATUS_OK;
+}
+
 enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings,
                                 const char *store_path, struct error *error)
 {
@@ -78,6 +95,8 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
                            "--group-protocol: expected eager, cooperative or consumer, got \"%s\"",
                            settings->kafka.group.protocol);
+    if (status == STATUS_OK)
+        status = check_topics(&kafka->config, error);
     if (status != STATUS_OK)
         kafka_settings_finish(kafka);
     return status;

@@ -237,6 +237,8 @@ static enum status apply_file(struct settings *settings, const struct command *c
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected text, got a NUL byte",
                            settings->config);
     char *line = status == STATUS_OK ? content.data : NULL;
+    if (line && strncmp(line, "\xEF\xBB\xBF", 3) == 0) // a byte order mark
+        line += 3;
     for (int number = 1; line && status == STATUS_OK; number++) {
         char *next = strchr(line, '\n');
         if (next)

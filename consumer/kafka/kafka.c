@@ -140,7 +140,9 @@ static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_
     }
     if (is_topic_gone(kafka, message->err))
         return kafka_stop_outdated(kafka, what, error);
-    enum status status = kafka_is_denial(message->err) ? STATUS_REFUSE : STATUS_RETRY;
+    bool is_settled =
+        kafka_is_denial(message->err) || message->err == RD_KAFKA_RESP_ERR_INVALID_SESSION_TIMEOUT;
+    enum status status = is_settled ? STATUS_REFUSE : STATUS_RETRY;
     error_set(error, status, ERROR_BROKER, "Kafka at %s: %s", kafka->config->brokers, what);
     return status == STATUS_REFUSE ? kafka_stop(kafka, error) : status;
 }

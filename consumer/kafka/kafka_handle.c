@@ -122,13 +122,14 @@ static const struct kafka_property *const settings_of_role[] = {
     [KAFKA_SUBMITTER] = settings_submitter,         [KAFKA_ADMIN] = settings_admin,
 };
 
-// Properties on which exactly-once depends, or which have an option of sheaf.
+// Properties on which exactly-once depends, or which have an option of sheaf. auto.offset.reset: a group
+// that begins at the end, or nowhere, would leave jobs without results.
 static const char *const locked[] = {
     "bootstrap.servers", "metadata.broker.list",     "group.id",
     "transactional.id",  "enable.auto.commit",       "auto.commit.enable",
     "isolation.level",   "enable.auto.offset.store", "enable.idempotence",
     "log.queue",         "enable.partition.eof",     "allow.auto.create.topics",
-    "group.protocol",
+    "group.protocol",    "group.instance.id",        "auto.offset.reset",
 };
 
 void kafka_warn(const struct kafka_config *config, const char *line)

@@ -31,8 +31,13 @@ static enum status limit_messages(struct kafka_transport *kafka, rd_kafka_conf_t
                        : kafka->publishing.outputs.dead_bytes_max;
     for (size_t i = 0; i < kafka->config->n_properties; i++) {
         const struct kafka_property *property = &kafka->config->properties[i];
-        size_t wanted =
-            strcmp(property->name, "message.max.bytes") == 0 ? strtoul(property->value, NULL, 10) : least;
+        if (strcmp(property->name, "message.max.bytes") != 0)
+            continue;
+        size_t wanted = strtoul(property->value, NULL, 10);
+        if (wanted < KAFKA_TOPIC_BYTES_MIN)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                             "-X message.max.bytes=%s: expected at least %d, which an error result needs",
+                             property->value, KAFKA_TOPIC_BYTES_MIN);
         least = wanted < least ? wanted : least;
     }
     char value[32], text[ERROR_TEXT_BYTES];
@@ -242,7 +247,7 @@ static enum status shrink_result(struct kafka_transport *kafka, struct job *job,
     enum status status = encode_result(kafka, job, record, error);
     if (status != STATUS_OK || fits_in_message(record))
         return status;
-    // The cause is the key, trace headers or warnings; the rest fits TOPIC_BYTES_MIN.
+    // The cause is the key, trace headers or warnings; the rest fits KAFKA_TOPIC_BYTES_MIN.
     strip_record(record, job);
     return encode_result(kafka, job, record, error);
 }

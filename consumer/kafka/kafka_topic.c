@@ -20,7 +20,6 @@ enum {
     LOOK_ENDS_TIMEOUT_MS = 3000,      // one of several, while a signal may end them
     RETRY_WAIT_NS = 20000000,         // between two queries while brokers elect leaders
     MESSAGE_BYTES_FALLBACK = 1000000, // Kafka's default is 1,048,588
-    TOPIC_BYTES_MIN = 16384,          // of an error result, or a dead letter without its value
 };
 
 static int32_t count_partitions(const rd_kafka_metadata_t *metadata, rd_kafka_resp_err_t *code)
@@ -259,11 +258,11 @@ void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, i
 enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings,
                               struct error *error)
 {
-    if (settings->bytes_max >= TOPIC_BYTES_MIN)
+    if (settings->bytes_max >= KAFKA_TOPIC_BYTES_MIN)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_BROKER,
                      "topic %s takes %zu bytes a record (max.message.bytes), sheaf needs %d at least", topic,
-                     settings->bytes_max, TOPIC_BYTES_MIN);
+                     settings->bytes_max, KAFKA_TOPIC_BYTES_MIN);
 }
 
 // rd_kafka_query_watermark_offsets does the same for one partition, and exceeds its timeout (2.0.2): with a

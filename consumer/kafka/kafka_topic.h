@@ -23,6 +23,8 @@ enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka
 enum status kafka_topic_await(struct kafka_handle *handle, const char *topic,
                               struct error *error) WARN_UNUSED;
 
+enum { KAFKA_TOPIC_BYTES_MIN = 16384 }; // of an error result, or a dead letter without its value
+
 struct kafka_topic_settings {
     size_t bytes_max;  // max.message.bytes; if unreadable, slightly below Kafka's default
     bool is_compacted; // cleanup.policy; false if unreadable

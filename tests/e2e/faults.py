@@ -382,6 +382,22 @@ def a_broker_that_is_not_there_is_reported_in_bounded_time(test):
 # ---- usage ----
 
 @case
+def a_property_that_would_lose_or_fail_jobs_is_refused(test):
+    test.write("in.jsonl", [{"prompt": "a"}])
+    for name, value in (("auto.offset.reset", "latest"), ("group.instance.id", "me")):
+        refused(test, "submit", "in.jsonl", "--dataset", "d", "--brokers", "127.0.0.1:1", "--jobs", "t", "-X", f"{name}={value}",
+                status=2, says=[f"-X {name}: sheaf sets this property itself"])
+
+
+@case
+def a_topic_serves_one_purpose(test):
+    test.write("in.jsonl", [{"prompt": "a"}])
+    for option, others in (("--jobs", "--jobs and --results"), ("--control", "--results and --control")):
+        refused(test, "submit", "in.jsonl", "--dataset", "d", "--brokers", "127.0.0.1:1", option, "sheaf-results", status=2,
+                says=[f"{others} both name topic sheaf-results"])
+
+
+@case
 def a_property_that_librdkafka_refuses_is_named_with_its_whole_value(test):
     test.write("in.jsonl", [{"prompt": "a"}])
     for name, value in (("security.protocol", "abc"), ("no.such.property", "x=y")):

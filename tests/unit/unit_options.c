@@ -175,8 +175,10 @@ static void the_line_stands_over_the_environment_and_that_over_the_file(void **s
     char path[] = "/tmp/sheaf-config-XXXXXX", line[128];
     int fd = mkstemp(path);
     assert_true(fd >= 0);
-    dprintf(fd, "# a comment\nmodel = file.gguf\nthreads=3\n  window =  9  \ndataset = "
-                "other commands read this\nforce = true\n");
+    dprintf(
+        fd,
+        "\xEF\xBB\xBFmodel = of an editor that marks its files\n# a comment\nmodel = file.gguf\nthreads=3\n  window =  9  \ndataset = "
+        "other commands read this\nforce = true\n");
     close(fd);
     setenv("SHEAF_THREADS", "5", 1);
     setenv("SHEAF_MAX_BATCH", "6", 1);
