@@ -5,7 +5,7 @@
 
 #include "schemas/json_token.h"
 
-#include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,15 +84,17 @@ static bool parse_integer(const char *digits, const char *end, int64_t *integer)
     return true;
 }
 
-// msgpack has such an integer too, so a job's request is the same in both encodings.
-static bool is_uint64(const char *digits)
+// Whether the double nearest to the text is another number: one of at most 15 significant digits is read back
+// from the double.
+static bool is_rounded(const char *digits, double number)
 {
-    errno = 0;
-    (void)strtoull(digits, NULL, 10);
-    return digits[0] != '-' && errno == 0;
+    int n_significant = 0;
+    for (const char *at = digits; *at && *at != 'e' && *at != 'E'; at++)
+        n_significant += (*at > '0' && *at <= '9') || (*at == '0' && n_significant > 0);
+    return n_significant > DBL_DIG || (n_significant > 0 && fabs(number) < DBL_MIN);
 }
 
-// Integers outside int64 become floats with their digits. strtod needs a NUL behind the digits: they are
+// Integers outside int64, and numbers that are no doubles, become floats with their digits. strtod needs a NUL behind the digits: they are
 // copied to the place of the next string, which has room for them and the NUL because they are not a string,
 // and a comma, a bracket or the end follows them.
 static bool read_number(struct json_reader *reader, struct value *value)
@@ -111,7 +113,8 @@ static bool read_number(struct json_reader *reader, struct value *value)
     memcpy(digits, number.data, number.size);
     digits[number.size] = '\0';
     *value = value_float(strtod(digits, NULL));
-    if (reader->is_spelled || (is_integer && is_uint64(digits))) {
+    value->spelled = reader->is_spelled;
+    if (reader->is_spelled || is_integer || is_rounded(digits, value->number)) {
         value->digits = digits;
         reader->cursor.strings += number.size + 1;
     }

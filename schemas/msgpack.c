@@ -19,7 +19,10 @@
 #define MSGPACK_EMBED_STACK_SIZE VALUE_DEPTH_MAX
 #include <msgpack/unpack_define.h>
 
-enum { CALLBACK_FAILED = -100 }; // `error` is filled
+enum {
+    CALLBACK_FAILED = -100, // `error` is filled
+    NUMBER_EXTENSION = 1,   // JSON's text of a number that is neither an integer of 64 bits nor a double
+};
 
 struct decoder {
     struct arena *arena;
@@ -111,7 +114,16 @@ static int decode_bin(struct decoder *decoder, const char *input, const char *da
 static int decode_ext(struct decoder *decoder, const char *input, const char *data, unsigned size,
                       struct value *value)
 {
-    return bad_encoding(decoder, "an extension type; only the basic types are read");
+    struct text digits = {data + 1, size - 1};
+    struct error fault;
+    if (*(const signed char *)data != NUMBER_EXTENSION)
+        return bad_encoding(decoder, "an extension type; only type 1 and the basic types are read");
+    enum status status = json_decode(digits, decoder->arena, value, &fault);
+    if (status == STATUS_RETRY)
+        return out_of_memory(decoder);
+    if (status != STATUS_OK || (value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT))
+        return bad_encoding(decoder, "an extension of type 1 that is not the text of a JSON number");
+    return 0;
 }
 
 static int declare_items(struct decoder *decoder, size_t n_items)
@@ -261,7 +273,6 @@ static void encode_text(struct text text, msgpack_packer *packer)
     msgpack_pack_str_body(packer, text.data, text.size);
 }
 
-// An integer beyond that is a double here, which is all that msgpack has for it.
 static bool is_uint64(const struct value *value, uint64_t *integer)
 {
     if (!value_is_long_integer(value) || value->digits[0] == '-')
@@ -276,7 +287,10 @@ static void encode_number(const struct value *value, msgpack_packer *packer)
     uint64_t integer;
     if (is_uint64(value, &integer))
         msgpack_pack_uint64(packer, integer);
-    else if (value->single)
+    else if (value->digits) {
+        msgpack_pack_ext(packer, strlen(value->digits), NUMBER_EXTENSION);
+        msgpack_pack_ext_body(packer, value->digits, strlen(value->digits));
+    } else if (value->single)
         msgpack_pack_float(packer, (float)value->number);
     else
         msgpack_pack_double(packer, value->number);

@@ -70,6 +70,8 @@ static bool objects_equal(const struct value *a, const struct value *b)
 
 bool value_whole_number(const struct value *value, int64_t *integer)
 {
+    if (value_is_long_integer(value)) // its number is rounded
+        return false;
     if (value->kind == VALUE_INTEGER)
         *integer = value->integer;
     else if (value->kind == VALUE_FLOAT && value->number == trunc(value->number) &&

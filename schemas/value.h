@@ -24,7 +24,8 @@ struct value_member;
 
 struct value {
     enum value_kind kind;
-    bool single; // VALUE_FLOAT: made from a float32, so that its text is that type's shortest ("0.7")
+    bool single;  // VALUE_FLOAT: made from a float32, so that its text is that type's shortest ("0.7")
+    bool spelled; // VALUE_FLOAT: json_decode_spelled read it, so that `digits` are its text everywhere
     union {
         bool boolean;
         int64_t integer;
@@ -77,8 +78,8 @@ bool value_has_bytes(const struct value *value);
 bool value_find_duplicate(const struct value *object, const struct text **duplicate) WARN_UNUSED;
 
 // JSON (RFC 8259). Duplicate keys, bad UTF-8, NUL in a key, numbers beyond a double and anything after the
-// value are errors (STATUS_REJECT). Integers outside int64 become VALUE_FLOAT, those of uint64 with
-// their digits, as in msgpack. Implemented in json.c.
+// value are errors (STATUS_REJECT). Integers outside int64, and numbers that are no doubles (more than 15
+// digits, or below the smallest), become VALUE_FLOAT with their digits. json_read.c and json_write.c.
 enum status json_decode(struct text input, struct arena *arena, struct value *value,
                         struct error *error) WARN_UNUSED;
 // The same with the digits of all numbers but integers within int64: encoded again, each is spelled as it
@@ -96,8 +97,9 @@ void json_encode(const struct value *value, struct buffer *out);
 void json_encode_string(struct text text, struct buffer *out); // with quotes; bad UTF-8 becomes U+FFFD
 void json_encode_number(double number, struct buffer *out);    // NaN and infinities: null
 
-// msgpack (github.com/msgpack/msgpack, spec.md), to the same rules as JSON. Map keys must be strings; ext
-// types, NaN and infinities are refused. Written in the shortest forms. msgpack.c.
+// msgpack (github.com/msgpack/msgpack, spec.md), to the same rules as JSON. Map keys must be strings; NaN and
+// infinities are refused, and extension types but for 1: the JSON text of a number with digits that msgpack's
+// own types cannot hold. Written in the shortest forms. msgpack.c.
 enum status msgpack_decode(struct text input, struct arena *arena, struct value *value,
                            struct error *error) WARN_UNUSED;
 void msgpack_encode(const struct value *value, struct buffer *out);

@@ -37,6 +37,8 @@ static inline int schema_compare(const struct value *a, const struct value *b)
 {
     if (a->kind == VALUE_INTEGER && b->kind == VALUE_INTEGER)
         return (a->integer > b->integer) - (a->integer < b->integer);
+    if (b->kind == VALUE_INTEGER && value_is_long_integer(a))
+        return a->digits[0] == '-' ? -1 : 1;
     if (b->kind == VALUE_INTEGER && schema_number(a) >= 0x1p63) // as a double 2^63-1 is 2^63
         return 1;
     return (schema_number(a) > schema_number(b)) - (schema_number(a) < schema_number(b));

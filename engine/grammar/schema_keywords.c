@@ -46,13 +46,17 @@ static bool find_bound(struct schema_compiler *compiler, const struct json_node 
         *bound = exclusive_by_flag(compiler, keyword, "exclusiveMinimum") ? NUMBER_MORE : NUMBER_AT_LEAST;
     else if (is_keyword(keyword, "maximum"))
         *bound = exclusive_by_flag(compiler, keyword, "exclusiveMaximum") ? NUMBER_LESS : NUMBER_AT_MOST;
-    else if (is_keyword(keyword, "exclusiveMinimum") && !draft_4)
+    else if (is_keyword(keyword, "exclusiveMinimum"))
         *bound = NUMBER_MORE;
-    else if (is_keyword(keyword, "exclusiveMaximum") && !draft_4)
+    else if (is_keyword(keyword, "exclusiveMaximum"))
         *bound = NUMBER_LESS;
     else
         return false;
-    return true;
+    bool is_flag = draft_4 && (*bound == NUMBER_MORE || *bound == NUMBER_LESS) &&
+                   !is_keyword(keyword, "minimum") && !is_keyword(keyword, "maximum");
+    if (is_flag && keyword->kind != JSON_TRUE && keyword->kind != JSON_FALSE)
+        compiler_malformed(compiler, keyword, "a boolean, which it is in draft 4");
+    return !is_flag;
 }
 
 bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set,

@@ -259,7 +259,10 @@ struct object object_from_value(struct rendering *rendering, const struct value 
     case VALUE_INTEGER:
         return object_integer(value->integer);
     case VALUE_FLOAT:
-        return (struct object){.kind = OBJECT_FLOAT, .number = value->number, .digits = value->digits};
+        return (struct object){.kind = OBJECT_FLOAT,
+                               .number = value->number,
+                               .digits =
+                                   value->spelled || value_is_long_integer(value) ? value->digits : NULL};
     case VALUE_STRING:
         return string_from_text(rendering, value->text);
     case VALUE_BYTES:

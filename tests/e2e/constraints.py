@@ -57,6 +57,31 @@ def answers_that_ended_are_what_their_jobs_asked_for(test):
 
 
 @case
+def numbers_beyond_64_bits_are_enforced_to_the_last_digit(test):
+    long, limits = 123456789012345678901234567890, {"type": "integer", "minimum": 123456789012345678901, "maximum": 123456789012345678902}
+    schemas = {"const": {"const": long}, "negative": {"const": -2**63 - 1}, "power": {"const": 2**64}, "range": limits}
+    fields = {"response_format": lambda schema: {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
+              "guided_json": lambda schema: schema, "structured_outputs": lambda schema: {"json": json.dumps(schema)}}
+    test.write("in.jsonl", [{"custom_id": f"{name} {field}", "prompt": "x", "max_tokens": 60, "temperature": 0, field: wrap(schema)}
+                            for name, schema in schemas.items() for field, wrap in fields.items()])
+    test.run_file()
+    for answer in test.answers():
+        schema = schemas[answer["custom_id"].split()[0]]
+        number = json.loads(text_of(answer)["text"])
+        assert number == schema.get("const", number) and (schema is not limits or limits["minimum"] <= number <= limits["maximum"]), answer
+
+
+@case
+def a_keyword_of_another_draft_is_refused(test):
+    """In draft 4 exclusiveMinimum is a flag beside minimum."""
+    schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "exclusiveMinimum": 5, "maximum": 6}
+    test.write("in.jsonl", [{"prompt": "x", "guided_json": schema}])
+    test.run_file(status=3)
+    fault, = test.answers()
+    assert "exclusiveMinimum" in error_of(fault)["message"] and "boolean" in error_of(fault)["message"], fault
+
+
+@case
 def a_regex_is_read_as_python_reads_it(test):
     regexes = [r"\[[^]]*\]", r"[]a]+", r"[a-c]\d{,2}", r"\A(a|b$)\s?\Z", r"[^^]\w\b."]
     refused = ["a++", "[a&&b]", "[[:alpha:]]", r"(?i)a", r"\p{L}", "[^]"]

@@ -48,16 +48,14 @@ static void json_strings_keep_every_character(void **state)
 static void json_numbers_keep_their_kind_and_value(void **state)
 {
     assert_json("[9223372036854775807,-9223372036854775808]", "[9223372036854775807,-9223372036854775808]");
-    assert_json("[1.0,-0.0,1e2,1e300,0.1,5e-324]", "[1.0,-0.0,100.0,1e+300,0.1,4.94065645841247e-324]");
-    assert_json("1e-999", "0.0");
-    // Beyond int64: a double, with its digits as far as msgpack has such integers, in every place a number
-    // can stand.
+    assert_json("[1.0,-0.0,1e2,1e300,0.1]", "[1.0,-0.0,100.0,1e+300,0.1]");
+    // Numbers that are neither an int64 nor a double keep their digits, in every place a number can stand.
+    assert_json("[5e-324,1e-999,0e-999,0.30000000000000004]", "[5e-324,1e-999,0.0,0.30000000000000004]");
     assert_json("9223372036854775808", "9223372036854775808");
-    assert_json("[18446744073709551615,18446744073709551616]",
-                "[18446744073709551615,1.8446744073709552e+19]");
-    assert_json("[-9223372036854775809,1]", "[-9.223372036854776e+18,1]");
+    assert_json("[18446744073709551615,18446744073709551616]", "[18446744073709551615,18446744073709551616]");
+    assert_json("[-9223372036854775809,1]", "[-9223372036854775809,1]");
     assert_json("{\"a\":123456789012345678901234567890,\"b\":\"123456789012345678901234567890\"}",
-                "{\"a\":1.2345678901234568e+29,\"b\":\"123456789012345678901234567890\"}");
+                "{\"a\":123456789012345678901234567890,\"b\":\"123456789012345678901234567890\"}");
     assert_fault(from_json("1e999"), ERROR_INVALID_ENCODING, "overflow");
 }
 
@@ -168,6 +166,17 @@ static void every_float_reads_back_as_itself(void **state)
 
 enum { READER_VALUES_MAX = 64, READER_ROUNDS = 60000 };
 
+// Our reader keeps digits of doubles that the library rounds.
+static void drop_fractions_digits(struct value *value)
+{
+    if (value->kind == VALUE_FLOAT && !value_is_long_integer(value))
+        value->digits = NULL;
+    for (size_t i = 0; value->kind == VALUE_ARRAY && i < value->array.n_items; i++)
+        drop_fractions_digits(&value->array.items[i]);
+    for (size_t i = 0; value->kind == VALUE_OBJECT && i < value->object.n_members; i++)
+        drop_fractions_digits(&value->object.members[i].value);
+}
+
 static bool same_values(const struct value *a, const struct value *b)
 {
     // value_equal takes 1 for 1 whatever the sign of zero; text does not.
@@ -190,6 +199,7 @@ static void compare_readers(struct text input, size_t *n_read)
     char *strings = arena_allocate(&arena, input.size + 1);
     bool done = json_read(input, READER_VALUES_MAX, false, &arena, strings, &read, &error) == STATUS_OK;
     bool by_library = library_json_read(input, &arena, &expected);
+    drop_fractions_digits(&read);
     size_t n_digits = 0, n_digits_most = 0;
     for (size_t i = 0; i < input.size; i++) {
         n_digits = input.data[i] >= '0' && input.data[i] <= '9' ? n_digits + 1 : 0;

@@ -97,6 +97,25 @@ static void msgpack_reads_every_form_of_a_value(void **state)
     }
 }
 
+static void numbers_of_any_length_keep_their_digits(void **state)
+{
+    static const char text[] =
+        "[123456789012345678901234567890,-9223372036854775809,18446744073709551615,0.1000000000000000055,1e-400]";
+    struct decoded_value json = from_json(text);
+    struct buffer msgpack = {0}, again = {0};
+    assert_int_equal(json.status, STATUS_OK);
+    msgpack_encode(&json.value, &msgpack);
+    struct decoded_value decoded = from_msgpack((struct text){msgpack.data, msgpack.size});
+    assert_int_equal(decoded.status, STATUS_OK);
+    assert_true(value_equal(&decoded.value, &json.value));
+    json_encode(&decoded.value, &again);
+    assert_string_equal(again.data, text);
+    arena_finish(&json.arena);
+    arena_finish(&decoded.arena);
+    buffer_finish(&msgpack);
+    buffer_finish(&again);
+}
+
 static void what_is_not_msgpack_is_refused(void **state)
 {
     const struct {
@@ -112,6 +131,9 @@ static void what_is_not_msgpack_is_refused(void **state)
         {TEXT("\xC7\x01\x05x"), "extension"},
         {TEXT("\xC7\x00\x05"), "extension"},
         {TEXT("\xD4\x05x"), "extension"},
+        {TEXT("\xC7\x00\x01"), "not the text of a JSON number"},
+        {TEXT("\xD4\x01x"), "not the text of a JSON number"},
+        {TEXT("\xD5\x01[]"), "not the text of a JSON number"},
         {TEXT("\xD6\xFF\x00\x00\x00\x00"), "extension"}, // a timestamp
         {TEXT("\xC9\xFF\xFF\xFF\xFF\x05"), "not valid msgpack"},
         {TEXT("\xCA\x7F\xC0\x00\x00"), "not finite"},
@@ -212,6 +234,7 @@ int main(void)
         cmocka_unit_test(bad_utf8_is_refused_in_both_encodings),
         cmocka_unit_test(a_key_given_twice_is_refused_in_both_encodings),
         cmocka_unit_test(msgpack_reads_every_form_of_a_value),
+        cmocka_unit_test(numbers_of_any_length_keep_their_digits),
         cmocka_unit_test(what_is_not_msgpack_is_refused),
         cmocka_unit_test(memory_stays_in_proportion_to_the_input),
         cmocka_unit_test(msgpack_is_written_in_the_shortest_forms),
