@@ -113,12 +113,13 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
 {
     struct database *database = &store->database;
     sqlite3_stmt *queue = database_statement(
-        database, "UPDATE queue SET worker = ? WHERE job IN (SELECT value FROM json_each(?))", error);
+        database, "UPDATE OR FAIL queue SET worker = ? WHERE job IN (SELECT value FROM json_each(?))", error);
     sqlite3_stmt *job =
-        queue ? database_statement(database,
-                                   "UPDATE jobs SET status = 'running', worker = ?, attempts = attempts + 1 "
-                                   "WHERE id IN (SELECT value FROM json_each(?))",
-                                   error)
+        queue ? database_statement(
+                    database,
+                    "UPDATE OR FAIL jobs SET status = 'running', worker = ?, attempts = attempts + 1 "
+                    "WHERE id IN (SELECT value FROM json_each(?))",
+                    error)
               : NULL;
     if (!job)
         return error->status;

@@ -4,6 +4,8 @@
 #include "store/hashed_jobs.h"
 #include "store/workers.h"
 
+#include <string.h>
+
 static enum status ensure_dataset(struct store *store, struct text dataset, struct error *error)
 {
     sqlite3_stmt *insert = database_statement(
@@ -62,56 +64,18 @@ static enum status first_id(struct store *store, int64_t *id, struct error *erro
                               : database_error(&store->database, "reading the last job's id", error);
 }
 
-static enum status submit_one(struct store *store, struct text dataset, const struct submission *submission,
-                              int64_t first, int64_t now_us, size_t *n_added, int64_t *id,
-                              struct error *error)
+static enum status insert_record(struct store *store, const struct submission *submission, int64_t id,
+                                 struct error *error)
 {
-    struct database *database = &store->database;
-    *id = 0;
-    sqlite3_stmt *job =
-        database_statement(database,
-                           "INSERT INTO jobs (dataset, job_id, custom_id, job_index, status, submitted_at_us,"
-                           " priority, deadline_us, id) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?)"
-                           " ON CONFLICT (dataset, job_id) DO NOTHING",
-                           error);
     sqlite3_stmt *record =
-        job ? database_statement(database, "INSERT INTO records (job, record, encoding) VALUES (?, ?, ?)",
-                                 error)
-            : NULL;
+        database_statement(&store->database, "INSERT INTO records (job, record, encoding) VALUES (?, ?, ?)",
+                           error);
     if (!record)
         return error->status;
-    bind_text(job, 1, dataset);
-    bind_text(job, 2, submission->job_id);
-    bind_text(job, 3, submission->custom_id);
-    if (submission->index >= 0)
-        bind_integer(job, 4, submission->index);
-    BIND_INTEGERS(job, 5, now_us, submission->priority);
-    bind_nonzero(job, 7, clock_us_of_s(submission->deadline_s));
-    if (first && *n_added == 0)
-        bind_integer(job, 8, first);
-    enum status status = database_run(database, job, error);
-    if (status != STATUS_OK || sqlite3_changes(database->sqlite) == 0)
-        return status;
-    *id = sqlite3_last_insert_rowid(database->sqlite);
-    bind_integer(record, 1, *id);
+    bind_integer(record, 1, id);
     bind_blob(record, 2, submission->record);
     bind_integer(record, 3, submission->encoding);
-    *n_added += 1;
-    return database_run(database, record, error);
-}
-
-// The jobs that this transaction has added: their ids are the highest.
-static enum status queue_added(struct store *store, int64_t first, struct error *error)
-{
-    sqlite3_stmt *queue = database_statement(
-        &store->database,
-        "INSERT INTO queue (job, priority, deadline_us) SELECT id, priority, coalesce(deadline_us, "
-        "9223372036854775807) FROM jobs WHERE id >= ? ORDER BY id",
-        error);
-    if (!queue)
-        return error->status;
-    bind_integer(queue, 1, first);
-    return database_run(&store->database, queue, error);
+    return database_run(&store->database, record, error);
 }
 
 static enum status find_id(struct store *store, struct text dataset, struct text job_id, int64_t *id,
@@ -129,26 +93,170 @@ static enum status find_id(struct store *store, struct text dataset, struct text
     return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for a job", error);
 }
 
+// Jobs that this transaction has added; their ids are the highest.
+struct added {
+    int64_t next;  // id of the first one; 0: SQLite's next one
+    int64_t first; // lowest id; 0: none
+    size_t n;
+};
+
+static void count_added(struct added *added, int64_t first, size_t n)
+{
+    if (n && !added->first)
+        added->first = first;
+    added->n += n;
+}
+
+static enum status submit_one(struct store *store, struct text dataset, const struct submission *submission,
+                              int64_t now_us, struct added *added, int64_t *id, struct error *error)
+{
+    struct database *database = &store->database;
+    sqlite3_stmt *job =
+        database_statement(database,
+                           "INSERT INTO jobs (dataset, job_id, custom_id, job_index, status, submitted_at_us,"
+                           " priority, deadline_us, id) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?)"
+                           " ON CONFLICT (dataset, job_id) DO NOTHING",
+                           error);
+    if (!job)
+        return error->status;
+    bind_text(job, 1, dataset);
+    bind_text(job, 2, submission->job_id);
+    bind_text(job, 3, submission->custom_id);
+    if (submission->index >= 0)
+        bind_integer(job, 4, submission->index);
+    BIND_INTEGERS(job, 5, now_us, submission->priority);
+    bind_nonzero(job, 7, clock_us_of_s(submission->deadline_s));
+    bind_nonzero(job, 8, added->n ? 0 : added->next);
+    enum status status = database_run(database, job, error);
+    if (status != STATUS_OK)
+        return status;
+    if (sqlite3_changes(database->sqlite) == 0)
+        return find_id(store, dataset, submission->job_id, id, error);
+    *id = sqlite3_last_insert_rowid(database->sqlite);
+    count_added(added, *id, 1);
+    return insert_record(store, submission, *id, error);
+}
+
+// ---- several jobs a statement, which opens the table and its indexes once ----
+
+enum { SUBMIT_ROWS = 16 };
+
+#define FOUR_OF(row)    row ", " row ", " row ", " row
+#define SIXTEEN_OF(row) FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row)
+
+// *n_new: the number of jobs that were not there before; they have the highest ids.
+static enum status insert_jobs(struct store *store, struct text dataset,
+                               const struct submission jobs[SUBMIT_ROWS], int64_t now_us, int *n_new,
+                               struct error *error)
+{
+    sqlite3_stmt *insert = database_statement(
+        &store->database,
+        "INSERT OR FAIL INTO jobs (dataset, submitted_at_us, status, job_id, custom_id, job_index, priority,"
+        " deadline_us) VALUES " SIXTEEN_OF("(?1, ?2, 'queued', ?, ?, ?, ?, ?)") " ON CONFLICT (dataset,"
+                                                                                " job_id) DO NOTHING",
+        error);
+    *n_new = 0;
+    if (!insert)
+        return error->status;
+    bind_text(insert, 1, dataset);
+    bind_integer(insert, 2, now_us);
+    for (int i = 0, parameter = 3; i < SUBMIT_ROWS; i++, parameter += 5) {
+        bind_text(insert, parameter, jobs[i].job_id);
+        bind_text(insert, parameter + 1, jobs[i].custom_id);
+        if (jobs[i].index >= 0)
+            bind_integer(insert, parameter + 2, jobs[i].index);
+        bind_integer(insert, parameter + 3, jobs[i].priority);
+        bind_nonzero(insert, parameter + 4, jobs[i].deadline_s * 1000000);
+    }
+    enum status status = database_run(&store->database, insert, error);
+    if (status == STATUS_OK)
+        *n_new = sqlite3_changes(store->database.sqlite);
+    return status;
+}
+
+static enum status insert_records(struct store *store, const struct submission jobs[SUBMIT_ROWS],
+                                  const int64_t ids[SUBMIT_ROWS], struct error *error)
+{
+    sqlite3_stmt *insert = database_statement(
+        &store->database,
+        "INSERT OR FAIL INTO records (job, record, encoding) VALUES " SIXTEEN_OF("(?, ?, ?)"), error);
+    if (!insert)
+        return error->status;
+    for (int i = 0, parameter = 1; i < SUBMIT_ROWS; i++, parameter += 3) {
+        bind_integer(insert, parameter, ids[i]);
+        bind_blob(insert, parameter + 1, jobs[i].record);
+        bind_integer(insert, parameter + 2, jobs[i].encoding);
+    }
+    return database_run(&store->database, insert, error);
+}
+
+// Some were there before, or are listed twice: new are the ids from `first` on, in this order.
+static enum status separate_new(struct store *store, struct text dataset,
+                                const struct submission jobs[SUBMIT_ROWS], int64_t first,
+                                int64_t ids[SUBMIT_ROWS], struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (int i = 0; status == STATUS_OK && i < SUBMIT_ROWS; i++) {
+        status = find_id(store, dataset, jobs[i].job_id, &ids[i], error);
+        if (status == STATUS_OK && ids[i] == first) {
+            status = insert_record(store, &jobs[i], ids[i], error);
+            first++;
+        }
+    }
+    return status;
+}
+
+static enum status submit_rows(struct store *store, struct text dataset,
+                               const struct submission jobs[SUBMIT_ROWS], int64_t now_us, struct added *added,
+                               int64_t ids[SUBMIT_ROWS], struct error *error)
+{
+    int n_new;
+    enum status status = insert_jobs(store, dataset, jobs, now_us, &n_new, error);
+    if (status != STATUS_OK)
+        return status;
+    int64_t first = n_new ? sqlite3_last_insert_rowid(store->database.sqlite) - n_new + 1 : INT64_MAX;
+    count_added(added, first, (size_t)n_new);
+    if (n_new < SUBMIT_ROWS)
+        return separate_new(store, dataset, jobs, first, ids, error);
+    for (int i = 0; i < SUBMIT_ROWS; i++)
+        ids[i] = first + i;
+    return insert_records(store, jobs, ids, error);
+}
+
+static enum status queue_added(struct store *store, int64_t first, struct error *error)
+{
+    sqlite3_stmt *queue = database_statement(
+        &store->database,
+        "INSERT OR FAIL INTO queue (job, priority, deadline_us) SELECT id, priority, coalesce(deadline_us, "
+        "9223372036854775807) FROM jobs WHERE id >= ? ORDER BY id",
+        error);
+    if (!queue)
+        return error->status;
+    bind_integer(queue, 1, first);
+    return database_run(&store->database, queue, error);
+}
+
 // ids: [n] of the jobs, those that were there before too; may be NULL.
 static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions,
                               size_t n, size_t *n_added, int64_t *ids, struct error *error)
 {
-    int64_t now_us = clock_wall_us(), first = 0, first_added = 0;
+    int64_t now_us = clock_wall_us();
+    struct added added = {0};
     enum status status = ensure_dataset(store, dataset, error);
     if (status == STATUS_OK)
-        status = first_id(store, &first, error);
-    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
-        int64_t id;
-        status = submit_one(store, dataset, &submissions[i], first, now_us, n_added, &id, error);
-        first_added = first_added ? first_added : id;
-        if (status == STATUS_OK && ids && !id)
-            status = find_id(store, dataset, submissions[i].job_id, &id, error);
-        if (ids)
-            ids[i] = id;
+        status = first_id(store, &added.next, error);
+    for (size_t i = 0, n_rows; status == STATUS_OK && i < n; i += n_rows) {
+        int64_t some[SUBMIT_ROWS];
+        n_rows = n - i < SUBMIT_ROWS || (added.next && !added.n) ? 1 : SUBMIT_ROWS;
+        status = n_rows == 1 ? submit_one(store, dataset, &submissions[i], now_us, &added, some, error)
+                             : submit_rows(store, dataset, &submissions[i], now_us, &added, some, error);
+        if (status == STATUS_OK && ids)
+            memcpy(ids + i, some, n_rows * sizeof *ids);
     }
-    if (status == STATUS_OK && *n_added)
-        status = queue_added(store, first_added, error);
-    if (status != STATUS_OK || !*n_added)
+    *n_added = added.n;
+    if (status == STATUS_OK && added.n)
+        status = queue_added(store, added.first, error);
+    if (status != STATUS_OK || !added.n)
         return status;
     sqlite3_stmt *update = database_statement(
         &store->database,

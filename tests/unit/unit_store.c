@@ -1,4 +1,5 @@
 // The store: the embedded queue's transactions, workers that die, the projection, foreign files.
+#include "store/hashed_jobs.h"
 #include "tests/store_jobs.h"
 
 #include <sys/stat.h>
@@ -57,6 +58,73 @@ static void a_repeated_submission_adds_only_what_is_missing(void **state)
     assert_int_equal(submit(store, "a", 0, 5), 2);
     assert_int_equal(submit(store, "b", 0, 5), 5);
     assert_int_equal(progress_of(store, "a").submitted, 5);
+    store_close(store);
+}
+
+enum { REQUESTS = 70 };
+
+// Requests `numbers`, each with a record that says which.
+static size_t submit_requests(struct store *store, const int numbers[REQUESTS], int64_t ids[REQUESTS])
+{
+    struct submission submissions[REQUESTS];
+    char names[REQUESTS][32], records[REQUESTS][32];
+    size_t n_added;
+    for (int i = 0; i < REQUESTS; i++) {
+        snprintf(names[i], sizeof names[i], "request-%d", numbers[i]);
+        snprintf(records[i], sizeof records[i], "{\"prompt\":\"%d\"}", numbers[i]);
+        submissions[i] = (struct submission){.job_id = text_from_string(names[i]),
+                                             .custom_id = text_from_string(names[i]),
+                                             .index = -1,
+                                             .record = text_from_string(records[i])};
+    }
+    assert_int_equal(store_submit_requests(store, TEXT("a"), submissions, REQUESTS, ids, &n_added, &error),
+                     STATUS_OK);
+    return n_added;
+}
+
+static void check_request(void *context, const struct claimed_job *job)
+{
+    int64_t *id_of = context;
+    char name[32], record[32];
+    int number = atoi(job->job_id.data + strlen("request-"));
+    snprintf(name, sizeof name, "request-%d", number);
+    snprintf(record, sizeof record, "{\"prompt\":\"%d\"}", number);
+    assert_true(text_equal(job->job_id, text_from_string(name)));
+    assert_true(text_equal(job->record, text_from_string(record)));
+    assert_int_equal(job->id, id_of[number]);
+    id_of[number] = -1;
+}
+
+// Several jobs are queued by one statement. Some of them are there already, some twice in it.
+static void requests_that_repeat_within_and_across_submissions_are_queued_once(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    int numbers[REQUESTS];
+    int64_t ids[REQUESTS], id_of[3 * REQUESTS] = {0};
+    size_t n_different = 0, n_claimed;
+    for (int round = 0; round < 3; round++) {
+        size_t n_new = 0;
+        bool *is_known = calloc(3 * REQUESTS, 1);
+        assert_non_null(is_known);
+        for (int i = 0; i < REQUESTS; i++) // the middle of a round is all new, both ends repeat
+            numbers[i] = i > 20 && i < 50 ? REQUESTS * round + i : i % 7 + 4 * round;
+        for (int i = 0; i < REQUESTS; i++) {
+            n_new += !id_of[numbers[i]] && !is_known[numbers[i]];
+            is_known[numbers[i]] = true;
+        }
+        free(is_known);
+        assert_int_equal(submit_requests(store, numbers, ids), n_new);
+        for (int i = 0; i < REQUESTS; i++) {
+            assert_true(ids[i] > 0 && (!id_of[numbers[i]] || id_of[numbers[i]] == ids[i]));
+            id_of[numbers[i]] = ids[i];
+        }
+        n_different += n_new;
+    }
+    assert_int_equal(progress_of(store, "a").submitted, n_different);
+    assert_int_equal(store_claim(store, TEXT("a"), n_different + 1, check_request, id_of, &n_claimed, &error),
+                     STATUS_OK);
+    assert_int_equal(n_claimed, n_different);
     store_close(store);
 }
 
@@ -603,6 +671,8 @@ int main(void)
         cmocka_unit_test_setup(jobs_pass_from_submission_to_result_once, fresh_path),
         cmocka_unit_test_setup(progress_counts_the_jobs_that_run_of_each_dataset_by_itself, fresh_path),
         cmocka_unit_test_setup(a_repeated_submission_adds_only_what_is_missing, fresh_path),
+        cmocka_unit_test_setup(requests_that_repeat_within_and_across_submissions_are_queued_once,
+                               fresh_path),
         cmocka_unit_test_setup(a_dataset_remembers_how_far_its_file_was_submitted, fresh_path),
         cmocka_unit_test_setup(a_claim_filters_by_dataset, fresh_path),
         cmocka_unit_test_setup(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once,
