@@ -17,7 +17,7 @@
 #include "store/hashed_jobs.h"
 
 enum {
-    ANNOTATE_GROUP_JOBS = 8192, // queued in one transaction: each writes the pages of the index of ids again
+    ANNOTATE_GROUP_JOBS = 32768, // queued in one transaction: each writes the pages of the index of ids again
     ANNOTATE_GROUP_BYTES = 16 << 20,  // or when their records have this many
     ANNOTATE_ANSWERS_AT_ONCE = 10000, // rows read in one transaction
     ANNOTATE_FAULTS_SHOWN = 10,
