@@ -2,9 +2,11 @@
 // refused records, revoked partitions.
 #include "consumer/log.h"
 #include "consumer/worker_state.h"
+#include "schemas/clock.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,6 +23,48 @@ static void results_of_a_quick_store_wait_little_for_their_commit(void **state)
     assert_int_equal(worker_commit_linger_ms(4999), 99);
     assert_int_equal(worker_commit_linger_ms(5000), WORKER_COMMIT_LINGER_MS);
     assert_int_equal(worker_commit_linger_ms(60000000), WORKER_COMMIT_LINGER_MS);
+}
+
+static struct job *finish_job(struct worker *worker, int64_t offset)
+{
+    struct job *job = job_create();
+    assert_non_null(job);
+    job->source.offset = offset;
+    job->result.status = RESULT_DONE;
+    job_list_append(&worker->jobs.finished, job);
+    worker->jobs.n_in_flight++;
+    return job;
+}
+
+// A killed worker loses what waits for its commit.
+static void the_time_of_a_commit_decides_when_the_next_one_is_due(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(2, 50);
+    struct job *group[1], *second;
+    bool is_published[1];
+    struct worker worker = {.config = &stage.config,
+                            .commits = {.group = group,
+                                        .is_published = is_published,
+                                        .jobs_max = 1,
+                                        .linger_ms = WORKER_COMMIT_LINGER_MS},
+                            .ahead.limit = 50,
+                            .jobs.n_in_flight = 20, // that run
+                            .figures.totals = &stage.progress};
+    finish_job(&worker, 0);
+    assert_int_equal(worker_commit(&worker, &stage.error), STATUS_OK);
+    assert_int_equal(stage.script->commits.of_job[0], 1);
+    int64_t took_us = llround(stage.config.metrics->commits.sum * 1e6);
+    assert_int_equal(worker.commits.linger_ms, worker_commit_linger_ms(took_us));
+    second = finish_job(&worker, 1);
+    worker.commits.linger_ms = 1000000;
+    worker.commits.finished_since_ms = clock_ms();
+    assert_false(worker_commit_is_due(&worker));
+    worker.commits.linger_ms = 0;
+    assert_true(worker_commit_is_due(&worker));
+    job_destroy(second);
+    job_reserve_finish(&worker.jobs.reserve);
+    stage_close(&stage);
 }
 
 static void commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost(void **state)
@@ -172,6 +216,7 @@ int main(void)
         return 1;
     const struct CMUnitTest tests[] = {
         CASE(results_of_a_quick_store_wait_little_for_their_commit),
+        CASE(the_time_of_a_commit_decides_when_the_next_one_is_due),
         CASE(commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost),
         CASE(polling_goes_on_while_commits_fail),
         CASE(a_worker_names_what_its_commits_wait_for_until_one_succeeds),
