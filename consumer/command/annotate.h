@@ -85,8 +85,11 @@ enum status annotate_render(struct annotate *annotate, bool report, struct table
 // for themselves.
 enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *draws,
                                  const struct buffer *record, int64_t *seed, struct error *error) WARN_UNUSED;
-// Reads the table and plans the order of its rows, and of their fields where a template lists them
-// (--reorder).
+// --reorder: the row's fields that prompts read.
+enum status annotate_add_to_order(const struct annotate *annotate, const struct table_row *row,
+                                  struct row_order *order, struct error *error) WARN_UNUSED;
+// Plans the order of all rows: where the template lists fields, of the table, which is read for it, and of
+// their fields; else of those that were added.
 enum status annotate_plan_order(struct annotate *annotate, struct row_order *order,
                                 struct error *error) WARN_UNUSED;
 // Reads the next row, skipping bad ones; row->fields NULL: the end. `report`: bad rows are logged and written

@@ -1,10 +1,9 @@
-// --reorder: the order in which rows are computed, from a pass over the table (consumer/table/row_order.h).
+// --reorder: the order in which rows are computed (consumer/table/row_order.h). Where fields are ordered too,
+// prompts depend on it, so it takes a pass over the table of its own.
 #include "consumer/command/annotate.h"
 #include "consumer/log.h"
 #include "schemas/clock.h"
 #include "schemas/hash.h"
-
-#include <stdlib.h>
 
 // The bytes that a column adds to a prompt: its text, and its name if the template lists the columns.
 static struct row_cell cell_of(const struct table_columns *columns, const struct table_row *row,
@@ -18,40 +17,41 @@ static struct row_cell cell_of(const struct table_columns *columns, const struct
     return (struct row_cell){(uint32_t)(hash >> 32), length < UINT32_MAX ? (uint32_t)length : UINT32_MAX};
 }
 
-static enum status add_rows(struct annotate *annotate, struct row_order *order, struct row_cell *cells,
-                            struct error *error)
+enum status annotate_add_to_order(const struct annotate *annotate, const struct table_row *row,
+                                  struct row_order *order, struct error *error)
 {
     const struct row_prompt *prompt = &annotate->prompt;
     const struct table_columns *columns = table_reader_columns(annotate->reader);
+    struct row_cell *cells;
+    order->n_columns = prompt->read.all ? columns->n : prompt->read.n_mentioned;
+    enum status status = row_order_add(order, &cells, error);
+    for (size_t i = 0; status == STATUS_OK && i < order->n_columns; i++)
+        cells[i] = cell_of(columns, row, prompt->read.all ? i : prompt->read.mentioned[i]);
+    return status;
+}
+
+static enum status add_rows(struct annotate *annotate, struct row_order *order, struct error *error)
+{
     struct table_row row = {0};
     enum status status = annotate_rewind(annotate, error);
     do {
         status = status == STATUS_OK ? annotate_next_row(annotate, false, &row, error) : status;
-        if (status != STATUS_OK || !row.fields || !annotate_is_chosen(annotate, row.number))
-            continue;
-        for (size_t i = 0; i < order->n_columns; i++)
-            cells[i] = cell_of(columns, &row, prompt->read.all ? i : prompt->read.mentioned[i]);
-        status = row_order_add(order, cells, error);
+        if (status == STATUS_OK && row.fields && annotate_is_chosen(annotate, row.number))
+            status = annotate_add_to_order(annotate, &row, order, error);
     } while (status == STATUS_OK && row.fields);
     return status;
 }
 
 enum status annotate_plan_order(struct annotate *annotate, struct row_order *order, struct error *error)
 {
-    const struct row_prompt *prompt = &annotate->prompt;
+    bool are_fields_free = annotate->prompt.read.all;
     int64_t began_ms = clock_ms();
-    *order = (struct row_order){.n_columns = prompt->read.all ? table_reader_columns(annotate->reader)->n
-                                                              : prompt->read.n_mentioned};
-    struct row_cell *cells = calloc(order->n_columns ? order->n_columns : 1, sizeof *cells);
-    enum status status =
-        cells ? add_rows(annotate, order, cells, error)
-              : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
+    enum status status = are_fields_free ? add_rows(annotate, order, error) : STATUS_OK;
     if (status == STATUS_OK)
-        status = row_order_plan(order, prompt->read.all, error);
+        status = row_order_plan(order, are_fields_free, error);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "--reorder: %zu rows%s are ordered for common beginnings, in %.1f s",
-                  order->n_rows, prompt->read.all ? " and their fields" : "",
+                  order->n_rows, are_fields_free ? " and their fields" : "",
                   (double)(clock_ms() - began_ms) / 1000);
-    free(cells);
     return status;
 }

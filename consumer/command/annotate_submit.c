@@ -229,11 +229,15 @@ static enum status submit_row(struct row_group *group, struct table_row *row, st
 {
     struct annotate *annotate = group->annotate;
     bool is_left_out;
-    if (group->reorders && group->spool.n == group->order.n_rows)
+    enum status status = STATUS_OK;
+    if (group->order.rows && group->spool.n == group->order.n_rows)
         return refuse_change(annotate, error);
     if (group->order.fields)
         annotate->prompt.read.order = group->order.fields + group->spool.n * group->order.n_columns;
-    enum status status = annotate_render(annotate, true, row, &group->begun, &is_left_out, error);
+    if (group->reorders && !group->order.rows)
+        status = annotate_add_to_order(annotate, row, &group->order, error);
+    if (status == STATUS_OK)
+        status = annotate_render(annotate, true, row, &group->begun, &is_left_out, error);
     if (status != STATUS_OK)
         return status;
     return is_left_out ? add_left_out(group, error) : add_row(group, error);
@@ -276,11 +280,14 @@ static enum status queue_spooled(struct row_group *group, struct error *error)
 
 static enum status submit_reordered(struct row_group *group, struct error *error)
 {
-    enum status status = annotate_plan_order(group->annotate, &group->order, error);
-    if (status == STATUS_OK)
-        status = row_spool_open(&group->spool, error);
+    bool are_fields_free = group->annotate->prompt.read.all; // rendered in their order
+    enum status status = row_spool_open(&group->spool, error);
+    if (status == STATUS_OK && are_fields_free)
+        status = annotate_plan_order(group->annotate, &group->order, error);
     if (status == STATUS_OK)
         status = submit_rows(group, error);
+    if (status == STATUS_OK && !are_fields_free)
+        status = annotate_plan_order(group->annotate, &group->order, error);
     if (status == STATUS_OK && group->spool.n != group->order.n_rows)
         return refuse_change(group->annotate, error);
     return status == STATUS_OK ? queue_spooled(group, error) : status;

@@ -19,6 +19,7 @@ struct order_node {
 // Working memory of a node while its groups are chosen.
 struct order_choice {
     uint32_t *sorted;           // [n_columns][n]: rows by value
+    uint64_t *keys;             // [2][n]
     struct order_group *groups; // [n_groups] heap, the highest score first
     size_t n_groups, capacity;
     uint32_t *chosen; // [n]: rows group by group
@@ -44,9 +45,10 @@ static enum status refuse_memory(struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
 }
 
-enum status row_order_add(struct row_order *order, const struct row_cell *cells, struct error *error)
+enum status row_order_add(struct row_order *order, struct row_cell **cells, struct error *error)
 {
     size_t n = order->n_columns;
+    *cells = NULL;
     if ((order->n_rows + 1) * n > ROW_ORDER_CELLS_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "--reorder: the table has more than %d fields that prompts read",
@@ -63,7 +65,7 @@ enum status row_order_add(struct row_order *order, const struct row_cell *cells,
         order->cells = grown;
         order->capacity = capacity;
     }
-    memcpy(order->cells + order->n_rows++ * n, cells, n * sizeof *cells);
+    *cells = order->cells + order->n_rows++ * n;
     return STATUS_OK;
 }
 
@@ -125,19 +127,49 @@ static double score_of(const struct row_cell *value, size_t n_rows)
 
 // ---- a node ----
 
-struct column_of {
-    const struct row_order *order;
-    size_t column;
-};
+// Rows by value: keys are hashes before numbers of rows, so equal values are in the table's order.
 
-static int compare_values(const void *a, const void *b, void *context)
+static int compare_keys(const void *a, const void *b)
 {
-    const struct column_of *of = context;
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    uint32_t p = cell_at(of->order, x, of->column)->hash, q = cell_at(of->order, y, of->column)->hash;
-    if (p != q)
-        return p < q ? -1 : 1;
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
+}
+
+// By one byte of the keys; those that are equal there stay in order.
+static void distribute(const uint64_t *from, uint64_t *to, size_t n, int shift)
+{
+    size_t ends[257] = {0};
+    for (size_t i = 0; i < n; i++)
+        ends[(from[i] >> shift & 0xFF) + 1]++;
+    for (int i = 1; i < 256; i++)
+        ends[i] += ends[i - 1];
+    for (size_t i = 0; i < n; i++)
+        to[ends[from[i] >> shift & 0xFF]++] = from[i];
+}
+
+enum { DISTRIBUTED_MIN = 512 }; // keys; fewer are compared
+
+// The rows ascend, so only the hashes are distributed: four passes instead of comparisons.
+static void sort_keys(uint64_t *keys, uint64_t *other, size_t n)
+{
+    if (n < DISTRIBUTED_MIN) {
+        qsort(keys, n, sizeof *keys, compare_keys);
+        return;
+    }
+    for (int shift = 32; shift < 64; shift += 16) {
+        distribute(keys, other, n, shift);
+        distribute(other, keys, n, shift + 8);
+    }
+}
+
+static void sort_by_value(const struct row_order *order, const struct order_node *node, size_t column,
+                          struct order_choice *choice, uint32_t *sorted)
+{
+    for (size_t i = 0; i < node->n; i++)
+        choice->keys[i] = (uint64_t)cell_at(order, node->rows[i], column)->hash << 32 | node->rows[i];
+    sort_keys(choice->keys, choice->keys + node->n, node->n);
+    for (size_t i = 0; i < node->n; i++)
+        sorted[i] = (uint32_t)choice->keys[i];
 }
 
 static void place_rows(struct planner *planner, const uint32_t *rows, size_t n, size_t at, uint16_t column)
@@ -175,17 +207,15 @@ static bool find_groups(const struct planner *planner, const struct order_node *
     const struct row_order *order = planner->order;
     for (size_t i = 0; i < node->n_columns; i++) {
         uint32_t *sorted = choice->sorted + i * node->n;
-        struct column_of of = {order, node->columns[i]};
-        memcpy(sorted, node->rows, node->n * sizeof *sorted);
-        qsort_r(sorted, node->n, sizeof *sorted, compare_values, &of);
+        uint16_t column = node->columns[i];
+        sort_by_value(order, node, column, choice, sorted);
         for (size_t start = 0, end; start < node->n; start = end) {
-            const struct row_cell *value = cell_at(order, sorted[start], of.column);
-            for (end = start + 1;
-                 end < node->n && cell_at(order, sorted[end], of.column)->hash == value->hash;)
+            const struct row_cell *value = cell_at(order, sorted[start], column);
+            for (end = start + 1; end < node->n && cell_at(order, sorted[end], column)->hash == value->hash;)
                 end++;
             struct order_group group = {.first = (uint32_t)(i * node->n + start),
                                         .n = (uint32_t)(end - start),
-                                        .column = node->columns[i],
+                                        .column = column,
                                         .score = score_of(value, end - start)};
             if (group.n > 1 && !add_group(choice, &group))
                 return false;
@@ -253,16 +283,18 @@ static void arrange_rows(struct planner *planner, struct order_node *node, struc
 static bool split_node(struct planner *planner, struct order_node *node, struct order_choice *choice)
 {
     choice->sorted = malloc(node->n * node->n_columns * sizeof *choice->sorted);
+    choice->keys = malloc(2 * node->n * sizeof *choice->keys);
     choice->chosen = malloc(node->n * sizeof *choice->chosen);
     choice->ends = malloc(node->n * sizeof *choice->ends);
     choice->of = malloc(node->n * sizeof *choice->of);
-    bool fits =
-        choice->sorted && choice->chosen && choice->ends && choice->of && find_groups(planner, node, choice);
+    bool fits = choice->sorted && choice->keys && choice->chosen && choice->ends && choice->of &&
+                find_groups(planner, node, choice);
     if (fits) {
         choose_groups(planner, node, choice);
         arrange_rows(planner, node, choice);
     }
     free(choice->sorted);
+    free(choice->keys);
     free(choice->groups);
     free(choice->chosen);
     return fits;

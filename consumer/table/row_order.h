@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// 128 MiB of cells; planning takes about as much again.
+// 128 MiB of cells; planning takes about as much again, and 16 bytes a row.
 enum { ROW_ORDER_CELLS_MAX = 1 << 24 };
 
 struct row_cell {
@@ -30,9 +30,9 @@ struct row_order {
     uint16_t *fields;       // [n_rows][n_columns]: columns of each row in their order
 };
 
-// STATUS_REFUSE: out of memory, or more than ROW_ORDER_CELLS_MAX cells.
-enum status row_order_add(struct row_order *order, const struct row_cell *cells,
-                          struct error *error) WARN_UNUSED;
+// *cells: [n_columns] of the new row, to be filled before the next call. STATUS_REFUSE: out of memory, or more
+// than ROW_ORDER_CELLS_MAX cells.
+enum status row_order_add(struct row_order *order, struct row_cell **cells, struct error *error) WARN_UNUSED;
 // are_fields_free false: only rows are ordered, and the columns are in the order in which prompts have them.
 enum status row_order_plan(struct row_order *order, bool are_fields_free, struct error *error) WARN_UNUSED;
 void row_order_finish(struct row_order *order);
