@@ -39,21 +39,29 @@ static int is_never_space(unsigned char byte)
     return 0;
 }
 
+static bool has_room_for_field(struct csv_reader *reader)
+{
+    struct csv_record *record = &reader->record;
+    if (record->n_fields < record->capacity)
+        return true;
+    size_t capacity = record->capacity ? 2 * record->capacity : 16;
+    size_t *ends = realloc(record->ends, capacity * sizeof *ends);
+    record->ends = ends ? ends : record->ends;
+    struct value *fields = realloc(record->fields, capacity * sizeof *fields);
+    record->fields = fields ? fields : record->fields;
+    reader->failed |= !ends || !fields;
+    if (reader->failed)
+        return false;
+    record->capacity = capacity;
+    return true;
+}
+
 static void add_field(void *bytes, size_t size, void *context)
 {
     struct csv_reader *reader = context;
     reader->record.has_lone_return |= reader->record.is_complete;
-    if (reader->record.n_fields == reader->record.capacity) {
-        size_t capacity = reader->record.capacity ? 2 * reader->record.capacity : 16;
-        size_t *ends = realloc(reader->record.ends, capacity * sizeof *ends);
-        reader->record.ends = ends ? ends : reader->record.ends;
-        struct value *fields = realloc(reader->record.fields, capacity * sizeof *fields);
-        reader->record.fields = fields ? fields : reader->record.fields;
-        reader->failed |= !ends || !fields;
-        if (reader->failed)
-            return;
-        reader->record.capacity = capacity;
-    }
+    if (!has_room_for_field(reader))
+        return;
     buffer_add(&reader->record.text, bytes, size);
     reader->record.ends[reader->record.n_fields++] = reader->record.text.size;
 }
@@ -186,6 +194,18 @@ static enum table_line_end cut_line_end(struct text *record)
     return !has_feed ? TABLE_LINE_END_NONE : has_return ? TABLE_LINE_END_CRLF : TABLE_LINE_END_LF;
 }
 
+static void take_record(struct csv_reader *reader, struct text record, struct table_row *row)
+{
+    enum table_line_end line_end = cut_line_end(&record);
+    if (!reader->has_first)
+        reader->style.has_carriage_returns = line_end == TABLE_LINE_END_CRLF;
+    reader->has_first = true;
+    *row = (struct table_row){.fields = reader->record.fields,
+                              .line = reader->record.first_line,
+                              .record = record,
+                              .line_end = line_end};
+}
+
 static void take_fields(struct csv_reader *reader, size_t *n_fields, struct table_row *row)
 {
     for (size_t i = 0, start = 0; i < reader->record.n_fields; start = reader->record.ends[i++])
@@ -195,14 +215,7 @@ static void take_fields(struct csv_reader *reader, size_t *n_fields, struct tabl
     *n_fields = reader->record.is_blank ? 0 : reader->record.n_fields;
     struct text record = {reader->record.bytes.data ? reader->record.bytes.data : "",
                           reader->record.bytes.size};
-    enum table_line_end line_end = cut_line_end(&record);
-    if (!reader->has_first)
-        reader->style.has_carriage_returns = line_end == TABLE_LINE_END_CRLF;
-    reader->has_first = true;
-    *row = (struct table_row){.fields = reader->record.fields,
-                              .line = reader->record.first_line,
-                              .record = record,
-                              .line_end = line_end};
+    take_record(reader, record, row);
 }
 
 static enum status check_memory(const struct csv_reader *reader, struct error *error)
@@ -268,6 +281,35 @@ static enum status parse_piece(struct csv_reader *reader, struct text piece, str
     return check_memory(reader, error);
 }
 
+// A whole line that libcsv would take as it stands: without a quote, and without a CR but for its end's.
+static bool is_plain_line(const struct csv_reader *reader, struct text piece)
+{
+    if (reader->record.is_begun || piece.data[piece.size - 1] != '\n' || memchr(piece.data, '"', piece.size))
+        return false;
+    const char *found = memchr(piece.data, '\r', piece.size);
+    return !found || (found > piece.data && found + 2 == piece.data + piece.size);
+}
+
+// Its fields lie in what was read, which stays there until the next call.
+static enum status take_plain_line(struct csv_reader *reader, struct text piece, size_t *n_fields,
+                                   struct table_row *row, struct error *error)
+{
+    struct text left = piece;
+    reader->record.first_line = reader->line;
+    (void)cut_line_end(&left);
+    for (bool more = true; more && has_room_for_field(reader);) {
+        const char *delimiter = memchr(left.data, reader->delimiter, left.size);
+        size_t size = delimiter ? (size_t)(delimiter - left.data) : left.size;
+        reader->record.fields[reader->record.n_fields++] = value_string((struct text){left.data, size});
+        more = delimiter != NULL;
+        left = more ? (struct text){delimiter + 1, left.size - size - 1} : left;
+    }
+    *n_fields = reader->record.n_fields;
+    take_record(reader, piece, row);
+    pass_piece(reader, piece);
+    return check_memory(reader, error);
+}
+
 enum status csv_reader_next(struct csv_reader *reader, size_t *n_fields, struct table_row *row,
                             struct error *error)
 {
@@ -290,6 +332,8 @@ enum status csv_reader_next(struct csv_reader *reader, size_t *n_fields, struct 
             pass_piece(reader, piece);
             add_field("", 0, reader);
             reader->record.is_complete = reader->record.is_blank = true;
+        } else if (is_plain_line(reader, piece)) {
+            return take_plain_line(reader, piece, n_fields, row, error);
         } else {
             status = parse_piece(reader, piece, row, error);
         }

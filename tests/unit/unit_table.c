@@ -72,6 +72,41 @@ static void fields_are_read_as_they_stand(void **state)
     ASSERT_READS("a,b\n", "");
 }
 
+// Lines without quotes do not pass through libcsv: the same fields with one of them in quotes do.
+static void lines_with_and_without_quotes_have_the_same_fields(void **state)
+{
+    enum { LINES = 400 };
+    static const char letters[] = "ab \t;\0\x80";
+    uint64_t random = random_seed(17);
+    struct buffer contents[2] = {{0}}, found[2] = {{0}};
+    (void)state;
+    for (int line = 0; line < LINES; line++) {
+        const char *end = random_below(&random, 3) ? "\n" : "\r\n";
+        for (uint64_t left = random_below(&random, 20); left > 0; left--) {
+            char letter = letters[random_below(&random, sizeof letters - 1)];
+            for (int quoted = 0; quoted < 2; quoted++)
+                buffer_add_byte(&contents[quoted], letter);
+        }
+        for (int quoted = 0; quoted < 2; quoted++) {
+            buffer_add_string(&contents[quoted], line % 5 ? ",x," : ",,");
+            buffer_add_string(&contents[quoted], quoted ? "\"last\"" : "last");
+            buffer_add_string(&contents[quoted], end);
+        }
+    }
+    for (int quoted = 0; quoted < 2; quoted++) {
+        write_file(in_path, (struct text){contents[quoted].data, contents[quoted].size});
+        read_all(
+            &(struct table_source){.path = in_path, .format = TABLE_CSV, .delimiter = ',', .no_header = true},
+            &found[quoted]);
+        buffer_finish(&contents[quoted]);
+    }
+    assert_int_equal(found[0].size, found[1].size);
+    assert_memory_equal(found[0].data, found[1].data, found[0].size);
+    assert_true(found[0].size > (size_t)LINES * 10);
+    for (int quoted = 0; quoted < 2; quoted++)
+        buffer_finish(&found[quoted]);
+}
+
 static void without_quoting_a_quote_is_a_letter(void **state)
 {
     static const char content[] = "\xEF\xBB\xBFsize\tnote\r\n3\"\t\"open\r\n\r\na\nb\t c\\n \n";
@@ -439,6 +474,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_are_read_as_they_stand),
+        cmocka_unit_test(lines_with_and_without_quotes_have_the_same_fields),
         cmocka_unit_test(without_quoting_a_quote_is_a_letter),
         cmocka_unit_test(members_of_all_json_lines_are_columns),
         cmocka_unit_test(faults_have_their_line_and_column_and_the_next_row_is_read),
