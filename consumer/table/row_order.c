@@ -10,9 +10,14 @@ struct order_group {
     double score;
 };
 
+struct order_column {
+    uint16_t number;
+    bool is_distinct; // no two rows of the node share a value
+};
+
 struct order_node {
-    uint32_t *rows;    // [n]
-    uint16_t *columns; // [n_columns] not yet placed
+    uint32_t *rows;               // [n]
+    struct order_column *columns; // [n_columns] not yet placed
     size_t n, n_columns, n_placed;
 };
 
@@ -191,36 +196,46 @@ static void place_constants(struct planner *planner, struct order_node *node)
 {
     size_t n_left = 0;
     for (size_t i = 0; i < node->n_columns; i++) {
-        uint16_t column = node->columns[i];
-        if (is_constant(planner->order, node, column))
-            place_rows(planner, node->rows, node->n, node->n_placed++, column);
+        struct order_column column = node->columns[i];
+        if (!column.is_distinct && is_constant(planner->order, node, column.number))
+            place_rows(planner, node->rows, node->n, node->n_placed++, column.number);
         else
             node->columns[n_left++] = column;
     }
     node->n_columns = n_left;
 }
 
-// The rows by value of each column, and the values that two rows have.
+// The values of a column that two rows have. sorted: [n]
+static bool find_groups_of(const struct planner *planner, const struct order_node *node,
+                           struct order_column *column, struct order_choice *choice, uint32_t *sorted)
+{
+    size_t n_before = choice->n_groups;
+    sort_by_value(planner->order, node, column->number, choice, sorted);
+    for (size_t start = 0, end; start < node->n; start = end) {
+        uint64_t hash = choice->keys[start] >> 32;
+        for (end = start + 1; end < node->n && choice->keys[end] >> 32 == hash;)
+            end++;
+        if (end == start + 1)
+            continue;
+        const struct row_cell *value = cell_at(planner->order, sorted[start], column->number);
+        struct order_group group = {.first = (uint32_t)(sorted - choice->sorted + (ptrdiff_t)start),
+                                    .n = (uint32_t)(end - start),
+                                    .column = column->number,
+                                    .score = score_of(value, end - start)};
+        if (!add_group(choice, &group))
+            return false;
+    }
+    column->is_distinct = choice->n_groups == n_before; // and in each part of the node
+    return true;
+}
+
 static bool find_groups(const struct planner *planner, const struct order_node *node,
                         struct order_choice *choice)
 {
-    const struct row_order *order = planner->order;
-    for (size_t i = 0; i < node->n_columns; i++) {
-        uint32_t *sorted = choice->sorted + i * node->n;
-        uint16_t column = node->columns[i];
-        sort_by_value(order, node, column, choice, sorted);
-        for (size_t start = 0, end; start < node->n; start = end) {
-            const struct row_cell *value = cell_at(order, sorted[start], column);
-            for (end = start + 1; end < node->n && cell_at(order, sorted[end], column)->hash == value->hash;)
-                end++;
-            struct order_group group = {.first = (uint32_t)(i * node->n + start),
-                                        .n = (uint32_t)(end - start),
-                                        .column = column,
-                                        .score = score_of(value, end - start)};
-            if (group.n > 1 && !add_group(choice, &group))
-                return false;
-        }
-    }
+    for (size_t i = 0; i < node->n_columns; i++)
+        if (!node->columns[i].is_distinct &&
+            !find_groups_of(planner, node, &node->columns[i], choice, choice->sorted + i * node->n))
+            return false;
     for (size_t i = choice->n_groups / 2; i-- > 0;)
         sift_down(choice, i);
     return true;
@@ -305,12 +320,12 @@ static void plan_node(struct planner *planner, struct order_node *node);
 static void plan_group(struct planner *planner, const struct order_node *node, size_t start, size_t end,
                        uint16_t column)
 {
-    uint16_t *columns = malloc(node->n_columns * sizeof *columns);
+    struct order_column *columns = malloc(node->n_columns * sizeof *columns);
     struct order_node group = {
         .rows = node->rows + start, .columns = columns, .n = end - start, .n_placed = node->n_placed + 1};
     planner->failed |= !columns;
     for (size_t i = 0; columns && i < node->n_columns; i++)
-        if (node->columns[i] != column)
+        if (node->columns[i].number != column)
             columns[group.n_columns++] = node->columns[i];
     if (columns) {
         place_rows(planner, group.rows, group.n, node->n_placed, column);
@@ -330,7 +345,7 @@ static void plan_node(struct planner *planner, struct order_node *node)
     for (size_t i = 0; i < choice.n_ends && !planner->failed; start = choice.ends[i++])
         plan_group(planner, node, start, choice.ends[i], choice.of[i]);
     for (size_t i = 0; i < node->n_columns; i++)
-        place_rows(planner, node->rows + start, node->n - start, node->n_placed + i, node->columns[i]);
+        place_rows(planner, node->rows + start, node->n - start, node->n_placed + i, node->columns[i].number);
     free(choice.ends);
     free(choice.of);
 }
@@ -344,7 +359,7 @@ static bool plan_fields(struct row_order *order)
                               .n_columns = order->n_columns};
     planner.failed = !planner.is_taken || !root.columns;
     for (size_t i = 0; root.columns && i < order->n_columns; i++)
-        root.columns[i] = (uint16_t)i;
+        root.columns[i] = (struct order_column){.number = (uint16_t)i};
     if (!planner.failed)
         plan_node(&planner, &root);
     free(planner.is_taken);
