@@ -3,6 +3,7 @@
 #include "batching/sequence.h"
 #include "consumer/command/annotate.h"
 #include "consumer/runtime.h"
+#include "consumer/table/sample_total.h"
 #include "schemas/hash.h"
 #include "store/step_cost.h"
 
@@ -11,66 +12,6 @@
 
 enum { SHOWN_BYTES = 60 };
 
-// ---- sums ----
-
-// Of a figure of the sampled rows. Rows are drawn, but different requests are paid for, each once: so a row
-// counts as one part of the rows that are equal to it.
-struct sum {
-    int64_t n, n_different;               // rows, different requests of them
-    double of_different;                  // their figures
-    double weights, total;                // sums of w and w x, w = 1 / rows equal to the row
-    double weights_2, total_2, squares_2; // of w^2, w^2 x, w^2 x^2
-};
-
-static void sum_add(struct sum *sum, double x, double weight, bool is_new)
-{
-    double square = weight * weight;
-    sum->n++;
-    sum->n_different += is_new;
-    sum->of_different += is_new ? x : 0;
-    sum->weights += weight;
-    sum->total += weight * x;
-    sum->weights_2 += square;
-    sum->total_2 += square * x;
-    sum->squares_2 += square * x * x;
-}
-
-static double mean_of(const struct sum *sum)
-{
-    return sum->weights > 0 ? sum->total / sum->weights : 0;
-}
-
-// Of `n_all` different requests: those of the sample are known, the others are like the mean.
-static double total_of(const struct sum *sum, int64_t n_all)
-{
-    return sum->of_different + fmax((double)(n_all - sum->n_different), 0) * mean_of(sum);
-}
-
-// Student's t of a 95 % interval. From 3 degrees of freedom on Fisher's expansion, within 1 % (Abramowitz and
-// Stegun, "Handbook of Mathematical Functions", 26.7.5).
-static double student_of(double degrees)
-{
-    const double z = 1.959964, z2 = z * z;
-    if (degrees < 3)
-        return degrees < 2 ? 12.706 : 4.303;
-    double first = z * (z2 + 1) / 4, second = z * ((5 * z2 + 16) * z2 + 3) / 96,
-           third = z * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384;
-    return z + (first + (second + third / degrees) / degrees) / degrees;
-}
-
-// Half of the 95 % interval of total_of: of a ratio of two sums over the sample (Cochran, "Sampling
-// Techniques"), for a sample without repetition. 0: nothing is left to estimate, or one row alone says
-// nothing of it.
-static double margin_of(const struct sum *sum, int64_t n_all)
-{
-    if (sum->n < 2 || sum->n_different >= n_all)
-        return 0;
-    double n = (double)sum->n, all = (double)n_all, mean = mean_of(sum);
-    double squares = sum->squares_2 - 2 * mean * sum->total_2 + mean * mean * sum->weights_2;
-    double variance = n / (n - 1) * fmax(squares, 0) / (sum->weights * sum->weights);
-    return student_of(n - 1) * sqrt(variance * all * (all - (double)sum->n_different));
-}
-
 // ---- the report ----
 
 struct sampling_report {
@@ -78,7 +19,8 @@ struct sampling_report {
     struct buffer out, record;
     struct occurrences draws, seen; // of the sample
     int64_t n_missing;              // jobs without a result, of the whole table
-    struct sum prompt_tokens, answer_tokens;
+    int64_t n_rows;                 // of the sample that have answers
+    struct sample_total prompt_tokens, answer_tokens;
 };
 
 static void add_shown(struct buffer *out, struct text text)
@@ -132,12 +74,13 @@ static enum status add_figures(struct sampling_report *report, const struct buff
         prompt_tokens += votes[i]->result.prompt_tokens;
         answer_tokens += votes[i]->result.completion_tokens;
     }
+    report->n_rows++;
+    if (n_before > 0)
+        return STATUS_OK;
     uint64_t n_rows = occurrences_of(&annotate->count.requests, hash);
-    double weight = 1 / (double)(n_rows ? n_rows : 1);
-    sum_add(&report->prompt_tokens, prompt_tokens, weight, n_before == 0);
-    sum_add(&report->answer_tokens, answer_tokens, weight, n_before == 0);
-    if (n_before == 0)
-        report->n_missing -= (int64_t)occurrences_of(&annotate->count.missing, hash);
+    sample_total_add(&report->prompt_tokens, prompt_tokens, n_rows ? n_rows : 1);
+    sample_total_add(&report->answer_tokens, answer_tokens, n_rows ? n_rows : 1);
+    report->n_missing -= (int64_t)occurrences_of(&annotate->count.missing, hash);
     return STATUS_OK;
 }
 
@@ -180,11 +123,11 @@ static enum status add_rows(struct sampling_report *report, struct error *error)
 
 // ---- the estimate ----
 
-static void add_line(struct buffer *out, const char *what, double value, double margin)
+static void add_number(struct buffer *out, const char *what, const struct estimate *estimate, int n_digits)
 {
-    buffer_add_format(out, "  %-16s %14.0f", what, value);
-    if (margin > 0)
-        buffer_add_format(out, "  (%.0f to %.0f)", fmax(value - margin, 0), value + margin);
+    buffer_add_format(out, "  %-16s %14.*f", what, n_digits, estimate->value);
+    if (estimate->high > estimate->low)
+        buffer_add_format(out, "  (%.*f to %.*f)", n_digits, estimate->low, n_digits, estimate->high);
     buffer_add_byte(out, '\n');
 }
 
@@ -193,19 +136,17 @@ static double price_of(const char *text)
     return text ? strtod(text, NULL) / 1e6 : 0;
 }
 
-static void add_money(struct buffer *out, const struct settings *settings, double prompt_tokens,
-                      double prompt_margin, double answer_tokens, double answer_margin)
+static void add_money(struct buffer *out, const struct settings *settings, const struct estimate *prompts,
+                      const struct estimate *answers)
 {
     double in = price_of(settings->annotate.estimate.price_in),
            of_answers = price_of(settings->annotate.estimate.price_out);
     if (!settings->annotate.estimate.price_in && !settings->annotate.estimate.price_out)
         return;
-    double money = in * prompt_tokens + of_answers * answer_tokens;
-    double margin = in * prompt_margin + of_answers * answer_margin;
-    buffer_add_format(out, "  %-16s %14.6f", "price", money);
-    if (margin > 0)
-        buffer_add_format(out, "  (%.6f to %.6f)", fmax(money - margin, 0), money + margin);
-    buffer_add_byte(out, '\n');
+    struct estimate money = {in * prompts->value + of_answers * answers->value,
+                             in * prompts->low + of_answers * answers->low,
+                             in * prompts->high + of_answers * answers->high};
+    add_number(out, "price", &money, 6);
 }
 
 // Estimated steps of `n_jobs` jobs like the sample's. The last sequences run alone for about an answer; a
@@ -218,22 +159,23 @@ static double steps_for(const struct step_cost *cost, double n_jobs)
     return fmax(by_sequences, by_tokens) + one;
 }
 
-// Half of the 95 % interval: of the answers' lengths, to which a share of the time is proportional, and of
-// the steps' times, that of `steps` to go as well as the mean's of those seen. 0: nothing is to go, or the
-// sample is too small for an interval: a line through one or two steps fits them exactly.
-static double time_margin(const struct sampling_report *report, const struct step_cost *cost, double seconds,
-                          double steps)
+// The 95 % interval: of the answers' lengths, to which a share of the time is proportional, and of the steps'
+// times, that of `steps` to go as well as the mean's of those seen. None: nothing is to go, or the sample is
+// too small for an interval: a line through one or two steps fits them exactly.
+static struct estimate time_of(const struct sampling_report *report, const struct step_cost *cost,
+                               double seconds, double steps)
 {
-    int64_t n = report->annotate->count.n_different;
-    double answers = total_of(&report->answer_tokens, n);
+    struct estimate time = {seconds, seconds, seconds};
+    struct estimate answers = sample_total_of(&report->answer_tokens, report->annotate->count.n_different);
     double share = (double)cost->generated_tokens / (double)(cost->n_tokens ? cost->n_tokens : 1);
-    if (cost->n_steps <= 2 || report->answer_tokens.n < 2)
-        return 0;
-    double of_answers =
-        answers > 0 ? seconds * fmin(share, 1) * margin_of(&report->answer_tokens, n) / answers : 0;
-    double of_steps = student_of((double)cost->n_steps - 2) * cost->noise_ms / 1000 *
+    if (cost->n_steps <= 2 || report->n_rows < 2)
+        return time;
+    double of_answer = answers.value > 0 ? seconds * fmin(share, 1) / answers.value : 0;
+    double of_steps = student_quantile((double)cost->n_steps - 2) * cost->noise_ms / 1000 *
                       sqrt(fmax(steps, 0) + steps * steps / (double)cost->n_steps);
-    return sqrt(of_answers * of_answers + of_steps * of_steps);
+    time.low = fmax(seconds - hypot(of_answer * (answers.value - answers.low), of_steps), 0);
+    time.high = seconds + hypot(of_answer * (answers.high - answers.value), of_steps);
+    return time;
 }
 
 static enum status add_time(struct sampling_report *report, struct error *error)
@@ -241,19 +183,16 @@ static enum status add_time(struct sampling_report *report, struct error *error)
     struct annotate *annotate = report->annotate;
     struct step_cost cost;
     enum status status = store_step_cost(annotate->store, &cost, error);
-    if (status != STATUS_OK || !cost.n_steps || !cost.n_jobs || !report->prompt_tokens.n)
+    if (status != STATUS_OK || !cost.n_steps || !cost.n_jobs || !report->n_rows)
         return status;
     // what the prefix tree saved in the sample, and what a constraint forced, it does in the rest
     double n_jobs = (double)report->n_missing;
     double steps = n_jobs > 0 ? steps_for(&cost, n_jobs) : 0;
     double tokens = n_jobs * (double)cost.n_tokens / (double)cost.n_jobs;
     double seconds = (steps * cost.base_ms + tokens * cost.token_ms) / 1000;
-    add_line(&report->out, "steps to go", steps, 0);
-    buffer_add_format(&report->out, "  %-16s %14.2f", "seconds to go", seconds);
-    double margin = time_margin(report, &cost, seconds, steps);
-    if (margin > 0)
-        buffer_add_format(&report->out, "  (%.2f to %.2f)", fmax(seconds - margin, 0), seconds + margin);
-    buffer_add_byte(&report->out, '\n');
+    struct estimate time = time_of(report, &cost, seconds, steps);
+    add_number(&report->out, "steps to go", &(struct estimate){steps, steps, steps}, 0);
+    add_number(&report->out, "seconds to go", &time, 2);
     return STATUS_OK;
 }
 
@@ -261,22 +200,23 @@ static enum status add_estimate(struct sampling_report *report, struct error *er
 {
     struct annotate *annotate = report->annotate;
     int64_t n = annotate->count.n_different;
-    double prompts = total_of(&report->prompt_tokens, n), answers = total_of(&report->answer_tokens, n);
-    double prompts_margin = margin_of(&report->prompt_tokens, n);
-    double answers_margin = margin_of(&report->answer_tokens, n);
+    struct estimate prompts = sample_total_of(&report->prompt_tokens, n),
+                    answers = sample_total_of(&report->answer_tokens, n);
     buffer_add_format(&report->out,
                       "\nall %lld rows, %lld different requests, estimated from %lld rows (95 %% interval)\n",
                       (long long)annotate->rows.n, (long long)n * annotate->n_votes,
-                      (long long)report->prompt_tokens.n);
-    add_line(&report->out, "prompt tokens", prompts, prompts_margin);
-    add_line(&report->out, "answer tokens", answers, answers_margin);
-    add_money(&report->out, annotate->settings, prompts, prompts_margin, answers, answers_margin);
+                      (long long)report->n_rows);
+    add_number(&report->out, "prompt tokens", &prompts, 0);
+    add_number(&report->out, "answer tokens", &answers, 0);
+    add_money(&report->out, annotate->settings, &prompts, &answers);
     return add_time(report, error);
 }
 
 enum status annotate_report_sample(struct annotate *annotate, struct error *error)
 {
     struct sampling_report report = {.annotate = annotate, .n_missing = annotate->count.n_missing};
+    double n_all = (double)(annotate->rows.n ? annotate->rows.n : 1);
+    report.prompt_tokens.share = report.answer_tokens.share = (double)annotate->chosen.n / n_all;
     enum status status = add_rows(&report, error);
     if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
         buffer_add_byte(&report.out, '\n');

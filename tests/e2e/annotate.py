@@ -3,6 +3,7 @@ computed twice, and a killed run goes on."""
 import csv
 import io
 import json
+import math
 import os
 import random
 import signal
@@ -732,13 +733,23 @@ def a_second_sample_counts_what_has_no_answer(test):
 
 @case
 def intervals_of_few_rows_are_as_wide_as_they_must_be(test):
-    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", "long " * (i * i % 17)] for i in range(60)])
+    n_all = 60
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", "long " * (i * i % 17)] for i in range(n_all)])
     for n, quantile in ((2, 12.706), (3, 4.303), (5, 2.776), (20, 2.093)):  # Student's, of n - 1 degrees of freedom
         sample = annotate(test, "in.csv", "--choice", "a", "--sample", str(n), out=f"{n}.csv")
         tokens = [tokens for tokens, in test.query("SELECT prompt_tokens FROM jobs", f"{n}.csv.db")]
-        margin = quantile * statistics.stdev(tokens) * (60 * (60 - n) / n) ** 0.5
-        value, _, high = figure(sample.out, "prompt tokens")
-        assert abs(value - 60 * statistics.mean(tokens)) <= 1 and abs(high - value - margin) <= 0.01 * margin + 1, (n, value, high, margin)
+        mean, share = statistics.mean(tokens), n / n_all
+        deviation = statistics.stdev(tokens) * (n_all * (n_all - n) / n) ** 0.5
+        skewness = (1 - share) * (1 - 2 * share) / share ** 3 * sum((x - mean) ** 3 for x in tokens) / deviation ** 3
+
+        def unskewed(x):  # the inverse of Hall's transformation
+            inner = 1 + skewness * (x - skewness / 6)
+            return 3 / skewness * (math.copysign(abs(inner) ** (1 / 3), inner) - 1) if abs(skewness) > 1e-6 else x
+
+        value, low, high = figure(sample.out, "prompt tokens")
+        assert abs(value - n_all * mean) <= 1, (n, value)
+        for end, expected in ((low, max(value - deviation * unskewed(quantile), sum(tokens))), (high, value - deviation * unskewed(-quantile))):
+            assert abs(end - expected) <= 0.01 * abs(expected - value) + 1, (n, value, low, high, expected)
 
 
 @case
