@@ -172,18 +172,67 @@ static enum status take_from_queue(struct store *store, int64_t id, bool *held, 
     return status;
 }
 
+// Removes all jobs by one statement. *n_held: the jobs that this worker held, fewer if others have taken some.
+static enum status take_all_from_queue(struct store *store, const struct finished_job *jobs, size_t n,
+                                       size_t *n_held, struct error *error)
+{
+    struct buffer ids = {0};
+    sqlite3_stmt *delete =
+        database_statement(&store->database,
+                           "DELETE FROM queue WHERE worker = ? AND job IN (SELECT value FROM json_each(?))",
+                           error);
+    *n_held = 0;
+    if (!delete)
+        return error->status;
+    for (size_t i = 0; i < n; i++) {
+        buffer_add_byte(&ids, i ? ',' : '[');
+        buffer_add_integer(&ids, jobs[i].job->source.offset);
+    }
+    buffer_add_byte(&ids, ']');
+    bind_integer(delete, 1, store->worker);
+    bind_text(delete, 2, (struct text){ids.data, ids.size});
+    enum status status =
+        ids.failed ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing results: out of memory")
+                   : database_run(&store->database, delete, error);
+    buffer_finish(&ids);
+    *n_held = status == STATUS_OK ? (size_t)sqlite3_changes(store->database.sqlite) : 0;
+    return status;
+}
+
+// Begins the transaction and removes the jobs from the queue; committed: [n] those that this worker held.
+static enum status begin_finish(struct store *store, const struct finished_job *jobs, size_t n,
+                                bool *committed, struct error *error)
+{
+    size_t n_held = 0;
+    enum status status = database_begin(&store->database, error);
+    if (status == STATUS_OK && n)
+        status = take_all_from_queue(store, jobs, n, &n_held, error);
+    if (status != STATUS_OK)
+        return database_end(&store->database, status, error);
+    for (size_t i = 0; i < n; i++)
+        committed[i] = true;
+    if (n_held == n)
+        return STATUS_OK;
+    status = database_end(&store->database, STATUS_RETRY, error); // rolled back: which were held is not known
+    status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; status == STATUS_OK && i < n; i++)
+        status = take_from_queue(store, jobs[i].job->source.offset, &committed[i], error);
+    return status == STATUS_OK ? STATUS_OK : database_end(&store->database, status, error);
+}
+
 enum status store_finish(struct store *store, const struct finished_job *jobs, size_t n, bool *committed,
                          struct error *error)
 {
-    enum status status = database_begin(&store->database, error);
+    enum status status = begin_finish(store, jobs, n, committed, error);
     if (status != STATUS_OK)
         return status;
     struct dataset_totals totals = {0};
     int64_t now_us = clock_wall_us();
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         const struct job *job = jobs[i].job;
-        status = take_from_queue(store, job->source.offset, &committed[i], error);
-        if (status == STATUS_OK && committed[i])
+        if (committed[i])
             status = write_finished(store, job->source.offset, job, jobs[i].record, now_us, error);
         if (status == STATUS_OK && committed[i])
             status = totals_add(&totals, job, false, now_us, error);
