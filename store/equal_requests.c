@@ -9,33 +9,27 @@ static struct text hash_of(const struct job *job)
 }
 
 // The index jobs_computed has one row a computed request; of another arithmetic than today's there may be
-// more.
-static enum status find_result(struct store *store, const struct job *job, struct text dataset,
-                               struct buffer *record, struct error *error)
-{
-    sqlite3_stmt *select = database_statement(
-        &store->database,
-        "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE request_hash = ?"
-        " AND is_duplicate = 0 AND dataset = ? AND status = 'done' ORDER BY jobs.id DESC LIMIT 1",
-        error);
-    if (!select)
-        return error->status;
-    bind_blob(select, 1, hash_of(job));
-    bind_text(select, 2, dataset);
-    return database_read_blob(&store->database, select, record, "looking for an equal request", error);
-}
-
+// more. A dataset of a topic has its own name, or, where that was another's, one with the topic
+// (store/dataset_name.h): one statement looks for both, so the name need not be found first.
 enum status store_find_equal(struct store *store, const struct job *job, struct buffer *record,
                              struct error *error)
 {
-    struct dataset_names names = {0};
-    struct text dataset;
+    static const char *const queries[2] = {
+        "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE request_hash = ?1"
+        " AND is_duplicate = 0 AND dataset = ?2 AND status = 'done' ORDER BY jobs.id DESC LIMIT 1",
+        "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE request_hash = ?1"
+        " AND is_duplicate = 0 AND topic = ?3 AND (dataset = ?2 OR dataset = ?2 || '@' || ?3)"
+        " AND status = 'done' ORDER BY jobs.id DESC LIMIT 1"};
+    struct text topic = job->source.topic;
     buffer_clear(record);
-    enum status status = dataset_name_of(store, &names, job->dataset, job->source.topic, &dataset, error);
-    if (status == STATUS_OK)
-        status = find_result(store, job, dataset, record, error);
-    dataset_names_finish(&names);
-    return status;
+    sqlite3_stmt *select = database_statement(&store->database, queries[topic.size > 0], error);
+    if (!select)
+        return error->status;
+    bind_blob(select, 1, hash_of(job));
+    bind_text(select, 2, job->dataset);
+    if (topic.size)
+        bind_text(select, 3, topic);
+    return database_read_blob(&store->database, select, record, "looking for an equal request", error);
 }
 
 enum status keep_result(struct store *store, struct dataset_names *names, const struct job *job,

@@ -34,6 +34,39 @@ static void the_result_of_a_topics_job_is_found_by_its_request_within_its_datase
     store_close(store);
 }
 
+// Two topics' datasets of one name: the second is called NAME@TOPIC in the store, its jobs are not.
+static void equal_requests_of_two_topics_have_each_their_own_results(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    struct buffer found = {0};
+    static const char *const topics[] = {"one", "two"}, *const results[] = {"first", "second"};
+    struct job *made[2];
+    for (int i = 0; i < 2; i++) {
+        made[i] = job_create();
+        assert_true(made[i] && job_set_id(made[i], TEXT("k-1")) &&
+                    job_set_text(made[i], &made[i]->source.topic, text_from_string(topics[i])) &&
+                    job_set_text(made[i], &made[i]->dataset, TEXT("d")));
+        made[i]->result.status = RESULT_DONE;
+        made[i]->request_hash = (struct digest){{7, 9}};
+        assert_int_equal(store_find_equal(store, made[i], &found, &error), STATUS_OK);
+        assert_int_equal(found.size, 0);
+        const struct job *jobs[] = {made[i]};
+        const struct text kept[] = {text_from_string(results[i])};
+        const struct store_record record = {.jobs = jobs, .n_jobs = 1, .results = kept};
+        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(store_find_equal(store, made[i], &found, &error), STATUS_OK);
+        assert_int_equal(found.size, strlen(results[i]));
+        assert_memory_equal(found.data, results[i], found.size);
+    }
+    for (int i = 0; i < 2; i++)
+        job_destroy(made[i]);
+    buffer_finish(&found);
+    store_close(store);
+}
+
 // Of a table whose rows were computed elsewhere.
 static void results_from_elsewhere_finish_the_queued_jobs_that_they_name_once(void **state)
 {
@@ -78,6 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_result_of_a_topics_job_is_found_by_its_request_within_its_dataset,
                                fresh_path),
+        cmocka_unit_test_setup(equal_requests_of_two_topics_have_each_their_own_results, fresh_path),
         cmocka_unit_test_setup(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once, fresh_path),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
