@@ -205,14 +205,45 @@ static bool insert_id(struct id_list *list, uint32_t id)
     return true;
 }
 
+static bool list_has(const struct id_list *list, uint32_t id)
+{
+    return bsearch(&id, list->items, list->n, sizeof id, compare_ids);
+}
+
+// Whether all that `id` matches is matched by terms of the list, judged by their ids alone.
+static bool list_covers(const struct expressions *pool, const struct id_list *list, uint32_t id)
+{
+    const struct expression_node *node = expression_node(pool, id);
+    if (node->kind != KIND_EITHER)
+        return list_has(list, id);
+    for (uint32_t i = 0; i < node->b; i++)
+        if (!list_has(list, pool->links.items[node->a + i]))
+            return false;
+    return true;
+}
+
+// Whether a term and its complement are among the terms, of which few are complements.
+static bool is_everything(const struct expressions *pool, const struct id_list *list)
+{
+    enum { COMPLEMENTS_MAX = 16 };
+    size_t n = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct expression_node *node = expression_node(pool, list->items[i]);
+        if (list->items[i] == EXPRESSION_ALL ||
+            (node->kind == KIND_COMPLEMENT && n++ < COMPLEMENTS_MAX && list_covers(pool, list, node->a)))
+            return true;
+    }
+    return false;
+}
+
 static uint32_t either_of(struct expressions *pool, struct id_list *list)
 {
     bool nullable = false;
     size_t n = 0;
+    if (is_everything(pool, list))
+        return EXPRESSION_ALL;
     for (size_t i = 0; i < list->n; i++) {
         uint32_t id = list->items[i];
-        if (id == EXPRESSION_ALL)
-            return EXPRESSION_ALL;
         nullable |= id != EXPRESSION_EMPTY && expression_node(pool, id)->nullable;
         if (id != EXPRESSION_NOTHING)
             list->items[n++] = id;

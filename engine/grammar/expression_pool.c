@@ -107,11 +107,12 @@ static void describe_many(const struct expressions *pool, struct expression_node
 {
     bool is_either = node->kind == KIND_EITHER;
     node->nullable = !is_either;
-    node->uncertain = !is_either;
+    node->uncertain = true;
     for (uint32_t i = 0; i < node->b; i++) {
         const struct expression_node *child = expression_node(pool, pool->links.items[node->a + i]);
         node->nullable = is_either ? node->nullable || child->nullable : node->nullable && child->nullable;
-        node->uncertain |= child->uncertain;
+        if (is_either) // one term that matches something is enough
+            node->uncertain = node->uncertain && child->uncertain;
         node->positions = add_saturated(node->positions, child->positions);
         if (child->depth >= node->depth)
             node->depth = child->depth + EXPRESSION_DEPTH_STEP;

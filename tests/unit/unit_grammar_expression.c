@@ -26,6 +26,10 @@ static void equal_expressions_have_one_id(void **state)
     assert_int_equal(expression_concat(pool, expression_concat(pool, a, b), a),
                      expression_concat(pool, a, expression_concat(pool, b, a)));
     assert_int_equal(expression_complement(pool, expression_complement(pool, ab)), ab);
+    assert_int_equal(expression_either(pool, ab, expression_complement(pool, ab)), EXPRESSION_ALL);
+    uint32_t either = expression_either(pool, ab, expression_literal(pool, TEXT("ba")));
+    assert_int_equal(expression_either(pool, expression_complement(pool, either), either), EXPRESSION_ALL);
+    assert_int_not_equal(expression_either(pool, expression_complement(pool, either), ab), EXPRESSION_ALL);
     assert_int_equal(expression_both(pool, a, b), EXPRESSION_NOTHING);
     assert_int_equal(expression_both(pool, set_of(pool, 'a', 'm'), set_of(pool, 'k', 'z')),
                      set_of(pool, 'k', 'm'));
