@@ -84,14 +84,20 @@ static uint32_t intern_state(struct byte_automaton *automaton, struct byte_state
     return automaton->table[at & mask] = (uint32_t)automaton->states.n - 1;
 }
 
-static uint32_t state_between(struct byte_automaton *automaton, const struct byte_state *state,
-                              uint32_t expression)
+uint32_t byte_automaton_between(struct byte_automaton *automaton, uint32_t expression,
+                                enum terminal_encoding encoding)
 {
     if (!is_live(automaton, expression))
         return BYTE_STATE_DEAD;
     return intern_state(automaton, (struct byte_state){.expression = expression,
-                                                       .encoding = state->encoding,
+                                                       .encoding = (uint8_t)encoding,
                                                        .place = PLACE_BETWEEN});
+}
+
+static uint32_t state_between(struct byte_automaton *automaton, const struct byte_state *state,
+                              uint32_t expression)
+{
+    return byte_automaton_between(automaton, expression, (enum terminal_encoding)state->encoding);
 }
 
 // The code point is whole.

@@ -41,6 +41,9 @@ void byte_automaton_finish(struct byte_automaton *automaton);
 
 uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression,
                               enum terminal_encoding encoding);
+// Between two code points, the first of which may be the terminal's.
+uint32_t byte_automaton_between(struct byte_automaton *automaton, uint32_t expression,
+                                enum terminal_encoding encoding);
 uint32_t byte_automaton_closed(struct byte_automaton *automaton); // behind any JSON string
 // BYTE_STATE_DEAD: no text of the terminal begins like this, or the pool has failed.
 uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t state, unsigned char byte);

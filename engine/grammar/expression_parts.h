@@ -20,8 +20,7 @@ enum { EXPRESSION_DEPTH_STEP = 1, NO_DERIVATIVE = UINT32_MAX };
 struct expression_node {
     uint8_t kind;
     bool nullable;
-    bool
-        uncertain; // may match nothing without being EXPRESSION_NOTHING: an intersection or complement decides
+    bool uncertain;   // by a KIND_BOTH or KIND_COMPLEMENT: may match nothing, not being EXPRESSION_NOTHING
     bool in_search;   // seen by the search that is under way
     uint8_t liveness; // enum expression_liveness
     uint32_t a, b, c;

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { UNION_TERMS_MAX = 1024 }; // of several strings that are taken as one
+
 struct mask_making {
     uint32_t *bits;
     uint64_t n_visits;
@@ -141,15 +143,14 @@ static void walk_trie(struct recognizer *recognizer, const struct trie *trie, ui
 
 // A terminal that is a JSON string, inside it, of which any characters may follow, from min to max of them.
 struct open_string {
-    struct item scan;
     uint32_t min, max;
 };
 
-static bool is_open_string(const struct recognizer *recognizer, struct item scan, struct open_string *string)
+static bool is_open_string(const struct recognizer *recognizer, uint32_t id, struct open_string *string)
 {
-    const struct byte_state *state = &recognizer->bytes.states.items[scan.a];
+    const struct byte_state *state = &recognizer->bytes.states.items[id];
     const struct expression_node *node = expression_node(recognizer->pool, state->expression);
-    *string = (struct open_string){scan, 0, 0};
+    *string = (struct open_string){0, 0};
     if (state->place != PLACE_BETWEEN || state->encoding != TERMINAL_JSON_STRING)
         return false;
     if (node->kind == KIND_REPEAT && node->a == EXPRESSION_ANY) {
@@ -166,10 +167,10 @@ static bool is_open_string(const struct recognizer *recognizer, struct item scan
     return true;
 }
 
-static void mask_string(struct recognizer *recognizer, uint32_t set, const struct open_string *string,
-                        struct mask_making *making)
+// The tokens that stay inside the string or end with its closing quote.
+static void take_open_string(const struct grammar_vocabulary *vocabulary, const struct open_string *string,
+                             struct mask_making *making)
 {
-    const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
     const struct string_tokens *tokens = vocabulary->strings;
     string_tokens_inside(tokens, grammar_mask_words(vocabulary->n_tokens), string->max, making->bits);
     for (size_t i = 0; i < tokens->closing.n; i++) {
@@ -177,7 +178,15 @@ static void mask_string(struct recognizer *recognizer, uint32_t set, const struc
         if (token.n_letters >= string->min && token.n_letters <= string->max)
             making->bits[token.id / 32] |= 1u << token.id % 32;
     }
-    uint32_t closed = close_string(recognizer, set, &string->scan);
+}
+
+static void mask_string(struct recognizer *recognizer, uint32_t set, const struct item *scan,
+                        const struct open_string *string, struct mask_making *making)
+{
+    const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
+    const struct string_tokens *tokens = vocabulary->strings;
+    take_open_string(vocabulary, string, making);
+    uint32_t closed = close_string(recognizer, set, scan);
     for (size_t i = 0; i < tokens->exits.n && closed != SET_DEAD; i++) {
         struct string_token exit = tokens->exits.items[i];
         if (exit.n_letters >= string->min && exit.n_letters <= string->max)
@@ -255,20 +264,84 @@ static const struct trie *take_class(struct recognizer *recognizer, uint32_t set
     return &vocabulary->all;
 }
 
+static const struct string_mask *take_string_mask(struct recognizer *recognizer, uint32_t state,
+                                                  struct mask_making *making)
+{
+    const struct string_mask *mask = string_masks_find(&recognizer->cache.strings, state);
+    for (size_t i = 0; mask && i < grammar_mask_words(recognizer->vocabulary->n_tokens); i++)
+        making->bits[i] |= mask->bits[i];
+    making->n_visits += mask ? mask->n_states : 0;
+    return mask;
+}
+
 // Inside one string and in nothing else: its mask, and what its exits lead to.
 static void mask_inside(struct recognizer *recognizer, uint32_t set, const struct item *scan,
                         struct mask_making *making)
 {
-    const struct string_mask *mask = string_masks_find(&recognizer->cache.strings, scan->a);
+    const struct string_mask *mask = take_string_mask(recognizer, scan->a, making);
     if (!mask)
         return;
-    for (size_t i = 0; i < grammar_mask_words(recognizer->vocabulary->n_tokens); i++)
-        making->bits[i] |= mask->bits[i];
-    making->n_visits += mask->n_states;
     uint32_t closed = mask->exits.n ? close_string(recognizer, set, scan) : SET_DEAD;
     for (size_t i = 0; i < mask->exits.n && closed != SET_DEAD; i++)
         walk_trie(recognizer, mask->trie, mask->exits.items[i] + 1,
                   mask->trie->nodes[mask->exits.items[i]].behind, closed, making);
+}
+
+// Whether the set is inside several JSON strings and in nothing else, between two characters. *parts: what
+// may follow in each; together they have at most UNION_TERMS_MAX terms.
+static bool is_inside_strings(const struct recognizer *recognizer, const struct item_set *set,
+                              uint32_t parts[UNION_TERMS_MAX])
+{
+    uint32_t n_terms = 0;
+    if (set->n_scans < 2 || set->n_scans > UNION_TERMS_MAX)
+        return false;
+    for (uint32_t i = 0; i < set->n_scans; i++) {
+        uint32_t id = recognizer->scans.items[set->first_scan + i].a;
+        const struct byte_state *state = &recognizer->bytes.states.items[id];
+        const struct expression_node *node = expression_node(recognizer->pool, state->expression);
+        n_terms += node->kind == KIND_EITHER ? node->b : 1;
+        if (state->encoding != TERMINAL_JSON_STRING || state->place != PLACE_BETWEEN ||
+            n_terms > UNION_TERMS_MAX)
+            return false;
+        parts[i] = state->expression;
+    }
+    return true;
+}
+
+// The tokens that stay inside one of the strings or end with its closing quote: those of a string that may be
+// any of them. False: a limit is reached, which the strings alone may not reach.
+static bool take_union(struct recognizer *recognizer, const uint32_t *parts, uint32_t n,
+                       struct mask_making *making)
+{
+    struct expressions *pool = recognizer->pool;
+    uint32_t either = expression_either_many(pool, parts, n);
+    uint32_t state = byte_automaton_between(&recognizer->bytes, either, TERMINAL_JSON_STRING);
+    struct open_string string;
+    if (state == BYTE_STATE_DEAD)
+        return false;
+    if (!is_open_string(recognizer, state, &string))
+        return take_string_mask(recognizer, state, making);
+    take_open_string(recognizer->vocabulary, &string, making);
+    return true;
+}
+
+// Inside several strings: tokens that continue behind the closing quote are walked. False: nothing is taken.
+static bool mask_union(struct recognizer *recognizer, uint32_t set, const struct item_set *items,
+                       struct mask_making *making)
+{
+    const struct trie *crossing = &recognizer->vocabulary->strings->crossing;
+    struct expressions *pool = recognizer->pool;
+    uint32_t parts[UNION_TERMS_MAX];
+    if (!is_inside_strings(recognizer, items, parts))
+        return false;
+    if (take_union(recognizer, parts, items->n_scans, making)) {
+        walk_trie(recognizer, crossing, 0, (uint32_t)crossing->n_nodes, set, making);
+        return true;
+    }
+    bool goes_on = pool->status == STATUS_REJECT && pool->limit != GRAMMAR_LIMIT_NODES;
+    if (goes_on)
+        pool->status = STATUS_OK;
+    return !goes_on;
 }
 
 static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_making *making)
@@ -277,11 +350,14 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
     const struct item_set items = recognizer->sets.items[set];
     const struct trie *trie = &vocabulary->all;
     struct open_string string;
+    if (mask_union(recognizer, set, &items, making))
+        return;
     for (uint32_t i = 0; i < items.n_scans; i++) {
-        if (!is_open_string(recognizer, recognizer->scans.items[items.first_scan + i], &string))
+        const struct item scan = recognizer->scans.items[items.first_scan + i];
+        if (!is_open_string(recognizer, scan.a, &string))
             continue;
         if (items.n_scans == 1) {
-            mask_string(recognizer, set, &string, making);
+            mask_string(recognizer, set, &scan, &string, making);
             return;
         }
         if (string.max == EXPRESSION_UNBOUNDED) { // beside others: what stays inside is allowed, the rest is

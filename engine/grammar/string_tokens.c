@@ -176,30 +176,56 @@ static void set_below(const struct grammar_vocabulary *vocabulary, uint32_t firs
             set_bit(bits, token);
 }
 
+// The trie of the ids that have a bit. `room` is for n ids.
+static bool build_trie_of(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n,
+                          const uint32_t *bits, uint32_t *room, struct trie *trie)
+{
+    size_t n_taken = 0;
+    for (size_t i = 0; i < n; i++)
+        if (get_bit(bits, ids[i]))
+            room[n_taken++] = ids[i];
+    return trie_build(vocabulary, room, n_taken, trie);
+}
+
+static bool build_crossing(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
+                           const uint32_t *ids, size_t n, uint32_t *bits, uint32_t *room)
+{
+    for (size_t i = 0; i < tokens->exits.n; i++) {
+        uint32_t at = tokens->exits.items[i].node;
+        set_below(vocabulary, at + 1, vocabulary->all.nodes[at].behind, bits);
+    }
+    return build_trie_of(vocabulary, ids, n, bits, room, &tokens->crossing);
+}
+
+// Divides the tokens that may follow inside a string into plain ones and others. `bits`: those that cross.
+static bool build_not_plain(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
+                            const uint32_t *ids, size_t n, uint32_t *bits, uint32_t *room)
+{
+    size_t n_words = grammar_mask_words(vocabulary->n_tokens) + 1;
+    const uint32_t *short_ones =
+        tokens->masks + STRING_PLAIN_LETTERS * grammar_mask_words(vocabulary->n_tokens);
+    for (size_t i = 0; i < n_words; i++)
+        bits[i] |= tokens->all[i];
+    for (size_t i = 0; i < tokens->closing.n; i++)
+        set_bit(bits, tokens->closing.items[i].id);
+    for (size_t i = 0; i < n; i++)
+        if (get_bit(short_ones, ids[i]) && is_plain(vocabulary->tokens[ids[i]])) {
+            set_bit(tokens->plain, ids[i]);
+            bits[ids[i] / 32] &= ~(1u << ids[i] % 32);
+        }
+    return build_trie_of(vocabulary, ids, n, bits, room, &tokens->not_plain);
+}
+
 bool string_tokens_divide(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
                           const uint32_t *ids, size_t n)
 {
-    size_t n_words = grammar_mask_words(vocabulary->n_tokens) + 1, n_others = 0;
-    const uint32_t *short_ones = tokens->masks + STRING_PLAIN_LETTERS * (n_words - 1);
-    uint32_t *possible = malloc(n_words * sizeof *possible), *others = malloc((n + 1) * sizeof *others);
+    size_t n_words = grammar_mask_words(vocabulary->n_tokens) + 1;
+    uint32_t *bits = calloc(n_words, sizeof *bits), *room = malloc((n + 1) * sizeof *room);
     tokens->plain = calloc(n_words, sizeof *tokens->plain);
-    bool whole = possible && others && tokens->plain;
-    if (whole)
-        memcpy(possible, tokens->all, n_words * sizeof *possible);
-    for (size_t i = 0; whole && i < tokens->closing.n; i++)
-        set_bit(possible, tokens->closing.items[i].id);
-    for (size_t i = 0; whole && i < tokens->exits.n; i++)
-        set_below(vocabulary, tokens->exits.items[i].node,
-                  vocabulary->all.nodes[tokens->exits.items[i].node].behind, possible);
-    for (size_t i = 0; whole && i < n; i++) {
-        if (get_bit(short_ones, ids[i]) && is_plain(vocabulary->tokens[ids[i]]))
-            set_bit(tokens->plain, ids[i]);
-        else if (get_bit(possible, ids[i]))
-            others[n_others++] = ids[i];
-    }
-    whole = whole && trie_build(vocabulary, others, n_others, &tokens->not_plain);
-    free(possible);
-    free(others);
+    bool whole = bits && room && tokens->plain && build_crossing(tokens, vocabulary, ids, n, bits, room) &&
+                 build_not_plain(tokens, vocabulary, ids, n, bits, room);
+    free(bits);
+    free(room);
     return whole;
 }
 
@@ -211,6 +237,7 @@ void string_tokens_destroy(struct string_tokens *tokens)
     free(tokens->all);
     free(tokens->plain);
     free(tokens->not_plain.nodes);
+    free(tokens->crossing.nodes);
     VECTOR_FINISH(&tokens->longer);
     VECTOR_FINISH(&tokens->closing);
     VECTOR_FINISH(&tokens->exits);

@@ -360,6 +360,28 @@ static void a_special_token_is_one_token_and_no_text(void **state)
     (void)state;
 }
 
+enum variant { VARIANT_TEXT, VARIANT_BEHIND, VARIANT_BESIDE, VARIANT_OR_NOT, N_VARIANTS };
+
+// A string of any characters and then a text of the expression; two strings one behind the other; one of two
+// strings; a string that is or isn't the expression's, with different ends.
+static uint32_t variant_symbol(struct rules *rules, uint32_t expression, enum variant variant)
+{
+    struct expressions *pool = rules_expressions(rules);
+    uint32_t any = rules_terminal(rules, EXPRESSION_ALL, TERMINAL_JSON_STRING);
+    if (variant == VARIANT_TEXT)
+        return rules_sequence(rules, (uint32_t[]){any, rules_terminal(rules, expression, TERMINAL_TEXT)}, 2);
+    uint32_t value = rules_terminal(rules, expression, TERMINAL_JSON_STRING);
+    if (variant == VARIANT_BEHIND)
+        return rules_sequence(rules, (uint32_t[]){any, value}, 2);
+    if (variant == VARIANT_BESIDE)
+        return rules_choice(rules, (uint32_t[]){value, any}, 2);
+    uint32_t other = rules_terminal(rules, expression_complement(pool, expression), TERMINAL_JSON_STRING);
+    uint32_t is[] = {value, rules_literal(rules, TEXT("a"))};
+    uint32_t is_not[] = {other, rules_literal(rules, TEXT("n"))};
+    return rules_choice(rules, (uint32_t[]){rules_sequence(rules, is, 2), rules_sequence(rules, is_not, 2)},
+                        2);
+}
+
 static void masks_are_what_tokens_one_by_one_are(void **state)
 {
     static const char *const patterns[] = {"(a|\xC3\xA9)*",
@@ -391,17 +413,14 @@ static void masks_are_what_tokens_one_by_one_are(void **state)
         struct grammar_vocabulary *vocabulary;
         struct error error;
         make_vocabulary(&vocabulary, bytes, tokens);
-        for (size_t i = 0; i < 3 * sizeof patterns / sizeof *patterns; i++) {
+        for (size_t i = 0; i < N_VARIANTS * sizeof patterns / sizeof *patterns; i++) {
             struct rules *rules = rules_create(NULL);
             uint32_t expression;
-            assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(patterns[i / 3]),
-                                              PATTERN_WHOLE, &expression, &error),
+            assert_int_equal(expression_parse(rules_expressions(rules),
+                                              text_from_string(patterns[i / N_VARIANTS]), PATTERN_WHOLE,
+                                              &expression, &error),
                              STATUS_OK);
-            uint32_t value =
-                rules_terminal(rules, i % 3 == 1 ? EXPRESSION_ALL : expression, TERMINAL_JSON_STRING);
-            uint32_t both[] = {value, rules_terminal(rules, i % 3 == 2 ? EXPRESSION_ALL : expression,
-                                                     i % 3 ? TERMINAL_JSON_STRING : TERMINAL_TEXT)};
-            uint32_t start = i % 3 == 2 ? rules_choice(rules, both, 2) : rules_sequence(rules, both, 2);
+            uint32_t start = variant_symbol(rules, expression, (enum variant)(i % N_VARIANTS));
             struct grammar *grammar;
             assert_int_equal(grammar_create(&grammar, rules, start, &error), STATUS_OK);
             walk_masks(grammar, vocabulary);
@@ -409,6 +428,35 @@ static void masks_are_what_tokens_one_by_one_are(void **state)
         }
         grammar_vocabulary_destroy(vocabulary);
     }
+}
+
+// Up to 1,024 strings are taken as one.
+static void masks_inside_many_strings_are_what_tokens_one_by_one_are(void **state)
+{
+    char bytes[N_TOKENS][TOKEN_BYTES];
+    struct text tokens[N_TOKENS];
+    struct grammar_vocabulary *vocabulary;
+    random_state = 1;
+    make_vocabulary(&vocabulary, bytes, tokens);
+    for (int n = 1023; n <= 1025; n++) {
+        struct rules *rules = rules_create(NULL);
+        uint32_t choices[1025];
+        for (int i = 0; i < n; i++) {
+            char name[TEXT_MAX + 8], end[TEXT_MAX + 8];
+            struct text texts[] = {{name, spell(i, name)}, {end, spell(i + 3, end)}};
+            uint32_t parts[] = {rules_terminal(rules, expression_literal(rules_expressions(rules), texts[0]),
+                                               TERMINAL_JSON_STRING),
+                                rules_literal(rules, texts[1])};
+            choices[i] = rules_sequence(rules, parts, 2);
+        }
+        struct grammar *grammar;
+        struct error error;
+        assert_int_equal(grammar_create(&grammar, rules, rules_choice(rules, choices, (size_t)n), &error),
+                         STATUS_OK);
+        walk_masks(grammar, vocabulary);
+        grammar_destroy(grammar);
+    }
+    grammar_vocabulary_destroy(vocabulary);
 }
 
 static bool json_accepts(const char *pattern, const char *spelled)
@@ -623,6 +671,7 @@ int main(void)
         cmocka_unit_test(random_grammars_accept_what_enumeration_finds),
         cmocka_unit_test(a_special_token_is_one_token_and_no_text),
         cmocka_unit_test(masks_are_what_tokens_one_by_one_are),
+        cmocka_unit_test(masks_inside_many_strings_are_what_tokens_one_by_one_are),
         cmocka_unit_test(strings_may_be_spelled_raw_or_escaped),
         cmocka_unit_test(bytes_are_forced_where_one_can_follow),
         cmocka_unit_test(a_character_of_a_json_string_is_forced_as_itself),

@@ -208,6 +208,44 @@ static void a_mask_that_is_kept_no_longer_is_made_again(void **state)
     bench_finish(&bench);
 }
 
+// Names of which each letter begins one, and any other string: inside, the parser's state depends on the names,
+// and a mask takes none of the states behind its tokens.
+static void a_mask_inside_several_strings_builds_no_states(void **state)
+{
+    struct rules *rules = rules_create(NULL);
+    struct expressions *pool = rules_expressions(rules);
+    uint32_t choices[N_LETTERS + 1], names[N_LETTERS] = {0}, mask[(N_TOKENS + 31) / 32];
+    struct grammar_bench bench;
+    struct matcher matcher;
+    struct error error;
+    size_t n_accepted;
+    bench_init(&bench, ambiguous, NULL);
+    for (int i = 0; i <= N_LETTERS; i++) {
+        char name[] = {(char)('a' + i), (char)('a' + i), (char)('a' + i)};
+        uint32_t other = expression_complement(pool, expression_either_many(pool, names, N_LETTERS));
+        uint32_t string = i < N_LETTERS ? names[i] = expression_literal(pool, (struct text){name, 3}) : other;
+        uint32_t parts[] = {rules_terminal(rules, string, TERMINAL_JSON_STRING),
+                            rules_literal(rules, (struct text){name, i < N_LETTERS ? 1 : 0})};
+        choices[i] = rules_sequence(rules, parts, 2);
+    }
+    recognizer_destroy(bench.recognizer);
+    grammar_destroy(bench.grammar);
+    assert_int_equal(grammar_create(&bench.grammar, rules, rules_choice(rules, choices, N_LETTERS + 1),
+                                    &error),
+                     STATUS_OK);
+    assert_int_equal(recognizer_create(&bench.recognizer, bench.grammar, bench.vocabulary, &error),
+                     STATUS_OK);
+    assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_accept_bytes(&matcher, TEXT("\""), &n_accepted, &error), STATUS_OK);
+    size_t n_states = bench.recognizer->sets.n;
+    assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
+    assert_int_equal(bench.recognizer->sets.n, n_states);
+    for (int i = 0; i < N_TOKENS; i++)
+        assert_true(mask[i / 32] >> i % 32 & 1);
+    matcher_finish(&matcher);
+    bench_finish(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +253,7 @@ int main(void)
         cmocka_unit_test(an_answer_ends_at_its_work_whatever_was_built_before),
         cmocka_unit_test(a_state_that_comes_again_is_counted_once),
         cmocka_unit_test(a_text_that_ends_at_its_work_costs_others_nothing),
+        cmocka_unit_test(a_mask_inside_several_strings_builds_no_states),
         cmocka_unit_test(a_mask_that_is_kept_no_longer_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
