@@ -55,42 +55,41 @@ static void derive_set(struct expressions *pool, const struct expression_node *n
         add_piece(pool, list, next, EXPRESSION_NOTHING);
 }
 
-// The children of EITHER or BOTH while the code points are swept: each one's next piece, in a heap by where
-// that begins.
+// The children of EITHER or BOTH while the code points are swept.
 struct cursor {
     const struct expression_piece *next, *end;
-    uint32_t target; // of the piece that the sweep is in
+};
+
+// A cursor that has a piece to come, and where that begins.
+struct heap_entry {
+    uint32_t first, cursor;
 };
 
 struct sweep {
     struct cursor *cursors;
-    size_t *heap, n_heap; // of cursors that have a piece to come
-    uint32_t *active;     // targets that are not EXPRESSION_NOTHING, by cursor
+    struct heap_entry *heap; // by `first`
+    size_t n_heap;
+    uint32_t *active; // targets that are not EXPRESSION_NOTHING, by cursor
     size_t n_cursors;
     size_t *places; // of a cursor in `active`, SIZE_MAX: not there
     size_t *owners; // the cursor of a place
     size_t n_active;
 };
 
-static uint32_t next_first(const struct sweep *sweep, size_t heap_at)
+// Puts the entry where the heap's first one was.
+static void sift_down(struct sweep *sweep, struct heap_entry entry)
 {
-    return sweep->cursors[sweep->heap[heap_at]].next->first;
-}
-
-static void sift_down(struct sweep *sweep, size_t at)
-{
-    for (;;) {
-        size_t least = at;
-        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < sweep->n_heap; child++)
-            if (next_first(sweep, child) < next_first(sweep, least))
-                least = child;
-        if (least == at)
-            return;
-        size_t other = sweep->heap[at];
-        sweep->heap[at] = sweep->heap[least];
-        sweep->heap[least] = other;
-        at = least;
+    struct heap_entry *heap = sweep->heap;
+    size_t at = 0;
+    for (size_t child = 1; child < sweep->n_heap; child = 2 * at + 1) {
+        if (child + 1 < sweep->n_heap && heap[child + 1].first < heap[child].first)
+            child++;
+        if (heap[child].first >= entry.first)
+            break;
+        heap[at] = heap[child];
+        at = child;
     }
+    heap[at] = entry;
 }
 
 static void set_target(struct sweep *sweep, size_t cursor, uint32_t target)
@@ -115,13 +114,17 @@ static void set_target(struct sweep *sweep, size_t cursor, uint32_t target)
 // Moves all cursors whose piece begins at the least place; returns that place.
 static uint32_t sweep_advance(struct sweep *sweep)
 {
-    uint32_t first = next_first(sweep, 0);
-    while (sweep->n_heap && next_first(sweep, 0) == first) {
-        struct cursor *cursor = &sweep->cursors[sweep->heap[0]];
-        set_target(sweep, sweep->heap[0], cursor->next->target);
+    uint32_t first = sweep->heap[0].first;
+    while (sweep->n_heap && sweep->heap[0].first == first) {
+        struct heap_entry entry = sweep->heap[0];
+        struct cursor *cursor = &sweep->cursors[entry.cursor];
+        set_target(sweep, entry.cursor, cursor->next->target);
         if (++cursor->next == cursor->end)
-            sweep->heap[0] = sweep->heap[--sweep->n_heap];
-        sift_down(sweep, 0);
+            entry = sweep->heap[--sweep->n_heap];
+        else
+            entry.first = cursor->next->first;
+        if (sweep->n_heap)
+            sift_down(sweep, entry);
     }
     return first;
 }
@@ -147,21 +150,21 @@ static void derive_many(struct expressions *pool, const struct expression_node *
     size_t n = node->b;
     struct sweep sweep = {.n_cursors = n, .n_heap = n};
     size_t cursor_bytes = n * sizeof *sweep.cursors, index_bytes = n * sizeof(size_t);
-    char *memory = malloc(cursor_bytes + 3 * index_bytes + n * sizeof *sweep.active);
+    char *memory = malloc(cursor_bytes + n * sizeof *sweep.heap + 2 * index_bytes + n * sizeof *sweep.active);
     if (!memory) {
         expressions_fail_memory(pool);
         return;
     }
     sweep.cursors = (void *)memory;
     sweep.heap = (void *)(memory + cursor_bytes);
-    sweep.places = sweep.heap + n;
+    sweep.places = (void *)(sweep.heap + n);
     sweep.owners = sweep.places + n;
     sweep.active = (void *)(sweep.owners + n);
     for (size_t i = 0; i < n; i++) { // all begin at 0: any order is a heap
         const struct expression_node *child = expression_node(pool, pool->links.items[node->a + i]);
         const struct expression_piece *pieces = pool->pieces.items + child->derivative;
-        sweep.cursors[i] = (struct cursor){pieces, pieces + child->n_derivative, EXPRESSION_NOTHING};
-        sweep.heap[i] = i;
+        sweep.cursors[i] = (struct cursor){pieces, pieces + child->n_derivative};
+        sweep.heap[i] = (struct heap_entry){0, (uint32_t)i};
         sweep.places[i] = SIZE_MAX;
     }
     sweep_children(pool, node->kind, &sweep, list);
