@@ -7,7 +7,9 @@
 enum {
     SEARCH_EXPRESSIONS = 256, // of a search whether any characters may follow
     SEARCH_POSITIONS = 4096,  // an expression with more is derived too slowly for it
+    SEARCH_LEVELS = 32,       // more than STRING_PLAIN_LETTERS
     CLASS_STATES = 40,        // of a token class; beyond, its tokens are walked
+    PLAIN_FEW = 4,            // that follow: enough to take tokens by subtrees
 };
 
 bool string_masks_inside(const struct byte_automaton *automaton, uint32_t id)
@@ -41,8 +43,8 @@ static bool is_live(struct expressions *pool, uint32_t expression)
     return expression != EXPRESSION_NOTHING && !expression_is_empty_language(pool, expression);
 }
 
-// Adds what plain characters lead to; false: some lead nowhere.
-static bool expand_plain(struct string_masks *masks, uint32_t id)
+// Adds what plain characters lead to, as found at the level; false: some lead nowhere.
+static bool expand_plain(struct string_masks *masks, uint32_t id, unsigned level)
 {
     struct expressions *pool = masks->automaton->pool;
     if (!expression_derive(pool, id))
@@ -58,9 +60,9 @@ static bool expand_plain(struct string_masks *masks, uint32_t id)
         uint64_t *seen = STAMP_OF(masks, seen, piece.target);
         if (!seen)
             return false;
-        if (*seen == masks->search)
+        if (*seen / SEARCH_LEVELS == masks->search)
             continue;
-        *seen = masks->search;
+        *seen = masks->search * SEARCH_LEVELS + level;
         if (!is_live(pool, piece.target) || masks->queue.n == SEARCH_EXPRESSIONS)
             return false;
         if (!VECTOR_ADD(&masks->queue, piece.target)) {
@@ -71,26 +73,37 @@ static bool expand_plain(struct string_masks *masks, uint32_t id)
     return true;
 }
 
-// Whether STRING_PLAIN_LETTERS plain characters may follow, whichever they are: found in the order of their
-// number.
-static bool any_plain_follows(struct string_masks *masks, const struct byte_state *state)
+// Finds how many plain characters may follow, whichever they are, up to STRING_PLAIN_LETTERS, in the order of
+// their number.
+static unsigned search_plain(struct string_masks *masks, const struct byte_state *state)
 {
     struct expressions *pool = masks->automaton->pool;
-    if (state->place != PLACE_BETWEEN ||
-        expression_node(pool, state->expression)->positions > SEARCH_POSITIONS)
-        return false;
     masks->search++;
     masks->queue.n = 0;
-    if (!VECTOR_ADD(&masks->queue, state->expression)) {
+    if (state->place != PLACE_BETWEEN ||
+        expression_node(pool, state->expression)->positions > SEARCH_POSITIONS)
+        return 0;
+    uint64_t *seen = STAMP_OF(masks, seen, state->expression);
+    if (!seen || !VECTOR_ADD(&masks->queue, state->expression)) {
         expressions_fail_memory(pool);
-        return false;
+        return 0;
     }
+    *seen = masks->search * SEARCH_LEVELS;
     size_t at = 0;
     for (unsigned n = 0; n < STRING_PLAIN_LETTERS; n++)
         for (size_t behind = masks->queue.n; at < behind; at++)
-            if (!expand_plain(masks, masks->queue.items[at]))
-                return false;
-    return true;
+            if (!expand_plain(masks, masks->queue.items[at], n + 1))
+                return n;
+    return STRING_PLAIN_LETTERS;
+}
+
+// How many plain characters may follow the expression, whichever they are, as far as the last search knows.
+static uint32_t plain_behind(const struct string_masks *masks, uint32_t expression)
+{
+    uint64_t seen = expression < masks->seen.n ? masks->seen.items[expression] : 0;
+    uint64_t level = seen % SEARCH_LEVELS;
+    return seen / SEARCH_LEVELS == masks->search && level < masks->n_plain ? masks->n_plain - (uint32_t)level
+                                                                           : 0;
 }
 
 // Whether all texts of the class's bytes, as long as its tokens are, lead from the state to live ones, and
@@ -113,6 +126,9 @@ static bool stays_among_few(struct byte_automaton *automaton, uint32_t state, co
     return true;
 }
 
+// Small letters: where they all lead on alike, tokens are taken by subtrees.
+static const struct letter_summary few_letters = {{{0, 0x7FFFFFE00000000, 0}}, LETTERS_FOLLOWING_MAX};
+
 // Sets the bits of tokens that need no walk; the rest are in the mask's trie.
 static void take_known(struct string_masks *masks, struct string_mask *mask)
 {
@@ -120,11 +136,16 @@ static void take_known(struct string_masks *masks, struct string_mask *mask)
     const struct byte_state state = masks->automaton->states.items[mask->state];
     const uint32_t *known = NULL;
     mask->trie = &vocabulary->all;
-    if (any_plain_follows(masks, &state)) {
+    masks->n_plain = search_plain(masks, &state);
+    if (masks->n_plain == STRING_PLAIN_LETTERS) {
         known = vocabulary->strings->plain;
         mask->trie = &vocabulary->strings->not_plain;
     }
-    for (int i = 0; i < TOKEN_CLASSES && !known; i++)
+    bool by_subtrees =
+        !known && (masks->n_plain >= PLAIN_FEW ||
+                   (state.place == PLACE_BETWEEN &&
+                    letters_follow(&masks->letters, masks->automaton->pool, state.expression, &few_letters)));
+    for (int i = 0; i < TOKEN_CLASSES && !known && !by_subtrees; i++)
         if (stays_among_few(masks->automaton, mask->state, &vocabulary->classes[i])) {
             known = vocabulary->classes[i].mask;
             mask->trie = &vocabulary->classes[i].others;
@@ -192,6 +213,27 @@ static bool take_below(struct string_masks *masks, uint32_t at, struct string_ma
     return true;
 }
 
+// Whether all tokens below a node of vocabulary.all stay inside, because they have letters alone that may all
+// follow, or that the string treats alike; their bits are then set.
+static bool take_letters(struct string_masks *masks, uint32_t at, uint32_t id, struct string_mask *mask)
+{
+    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
+    const struct string_tokens *tokens = vocabulary->strings;
+    const struct byte_state *state = &masks->automaton->states.items[id];
+    uint8_t open = vocabulary->all.nodes[at].string_state;
+    if (!tokens->letters.index[at] || !open || tokens->states.items[open].place != PLACE_BETWEEN ||
+        state->place != PLACE_BETWEEN)
+        return false;
+    const struct letter_summary *summary = &tokens->letters.summaries.items[tokens->letters.index[at]];
+    bool are_plain = summary->n_letters <= plain_behind(masks, state->expression) &&
+                     letters_within(&summary->letters, &tokens->plain_letters);
+    if (!are_plain && !letters_follow(&masks->letters, masks->automaton->pool, state->expression, summary))
+        return false;
+    string_tokens_below(tokens, &vocabulary->all, grammar_mask_words(vocabulary->n_tokens), at, true,
+                        mask->bits);
+    return true;
+}
+
 static void walk_trie(struct string_masks *masks, struct string_mask *mask)
 {
     struct byte_automaton *automaton = masks->automaton;
@@ -223,7 +265,7 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
         if (to != from && !count_state(masks, to, mask))
             return;
         states[node->depth + 1] = to;
-        at++;
+        at = trie == &masks->vocabulary->all && take_letters(masks, at, to, mask) ? node->behind : at + 1;
     }
 }
 
@@ -276,5 +318,6 @@ void string_masks_finish(struct string_masks *masks)
     VECTOR_FINISH(&masks->visits);
     VECTOR_FINISH(&masks->seen);
     VECTOR_FINISH(&masks->queue);
+    letter_steps_finish(&masks->letters);
     *masks = (struct string_masks){0};
 }

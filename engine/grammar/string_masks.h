@@ -4,6 +4,7 @@
 
 #include "engine/grammar/byte_automaton.h"
 #include "engine/grammar/grammar_parts.h"
+#include "engine/grammar/string_letters.h"
 
 struct string_mask {
     uint32_t state;          // of the byte automaton; BYTE_STATE_DEAD: none
@@ -21,8 +22,11 @@ struct string_masks {
     struct string_mask *kept;                    // by state % STRING_MASKS_KEPT; NULL: none asked for yet
     uint32_t *walk;                              // states by depth in the trie
     VECTOR(uint64_t) visits;                     // by state: the last mask that reached it
-    VECTOR(uint64_t) seen;                       // by expression: the last search that reached it
+    VECTOR(uint64_t) seen; // by expression: the last search that reached it * SEARCH_LEVELS + after how many
+                           // characters
+    uint32_t n_plain;      // plain characters that may follow where that search began
     VECTOR(uint32_t) queue;
+    struct letter_steps letters;
     uint64_t visit, search;
     size_t n_bytes;
 };

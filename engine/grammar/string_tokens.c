@@ -125,6 +125,7 @@ bool string_tokens_create(struct string_tokens **out, struct grammar_vocabulary 
         whole = tokens->masks && tokens->all && tokens->n_inside &&
                 VECTOR_ADD(&tokens->states, (struct byte_state){0}) &&
                 walk_vocabulary(tokens, vocabulary, &automaton, places) &&
+                string_letters_create(&tokens->letters, &vocabulary->all) &&
                 make_blocks(tokens, &vocabulary->all, n_words);
     }
     byte_automaton_finish(&automaton);
@@ -222,6 +223,8 @@ bool string_tokens_divide(struct string_tokens *tokens, struct grammar_vocabular
     size_t n_words = grammar_mask_words(vocabulary->n_tokens) + 1;
     uint32_t *bits = calloc(n_words, sizeof *bits), *room = malloc((n + 1) * sizeof *room);
     tokens->plain = calloc(n_words, sizeof *tokens->plain);
+    for (int i = 0; i < N_PLAIN; i++)
+        letters_add(&tokens->plain_letters, plain[i].first, plain[i].last);
     bool whole = bits && room && tokens->plain && build_crossing(tokens, vocabulary, ids, n, bits, room) &&
                  build_not_plain(tokens, vocabulary, ids, n, bits, room);
     free(bits);
@@ -238,6 +241,7 @@ void string_tokens_destroy(struct string_tokens *tokens)
     free(tokens->plain);
     free(tokens->not_plain.nodes);
     free(tokens->crossing.nodes);
+    string_letters_finish(&tokens->letters);
     VECTOR_FINISH(&tokens->longer);
     VECTOR_FINISH(&tokens->closing);
     VECTOR_FINISH(&tokens->exits);

@@ -4,6 +4,7 @@
 
 #include "engine/grammar/byte_automaton.h"
 #include "engine/grammar/grammar_parts.h"
+#include "engine/grammar/string_letters.h"
 
 // STRING_TOKENS_MASKS masks: mask k has the tokens that stay inside the string and begin at most k
 // characters.
@@ -37,7 +38,9 @@ struct string_tokens {
     VECTOR(uint32_t) inside;          // tokens that stay inside, in the trie's order
     uint32_t *n_inside;               // by node: how many of them are before it
     VECTOR(struct string_block) blocks;
-    size_t block_tokens;   // below a node that has one
+    struct string_letters letters;   // of vocabulary.all
+    struct letter_set plain_letters; // that are plain whatever follows their first byte
+    size_t block_tokens;             // below a node that has one
     uint32_t *plain;       // tokens that stay inside, with at most STRING_PLAIN_LETTERS characters, all plain
     struct trie not_plain; // all others that stay inside or close the string
     struct trie crossing;  // tokens that close the string and continue behind it

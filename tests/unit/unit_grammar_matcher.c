@@ -1,6 +1,7 @@
 // Matchers: random grammars against languages found by enumeration, masks against tokens tried one by one,
 // JSON spellings.
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/string_letters.h"
 #include "tests/matcher_copy.h"
 #include "tests/random.h"
 
@@ -459,6 +460,39 @@ static void masks_inside_many_strings_are_what_tokens_one_by_one_are(void **stat
     grammar_vocabulary_destroy(vocabulary);
 }
 
+static bool follow(const char *pattern, uint32_t first, uint32_t last, uint32_t n_letters)
+{
+    struct expressions *pool = expressions_create(NULL);
+    struct letter_steps steps = {0};
+    struct letter_summary summary = {.n_letters = n_letters};
+    struct error error;
+    uint32_t expression;
+    letters_add(&summary.letters, first, last);
+    assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error),
+                     STATUS_OK);
+    bool all_follow = letters_follow(&steps, pool, expression, &summary);
+    assert_int_equal(expressions_status(pool, NULL), STATUS_OK);
+    letter_steps_finish(&steps);
+    expressions_destroy(pool);
+    return all_follow;
+}
+
+static void letters_follow_but_for_exceptions_and_up_to_their_number(void **state)
+{
+    assert_true(follow("[^/]*", 'a', 'y', 1000));
+    assert_false(follow("[^/]*x", 'a', 'y', 1)); // behind 'x' the string may end
+    assert_false(follow("[^/]*", '.', '/', 1));
+    assert_true(follow("[^/]*", '0', 0x10FFFF, 1));
+    assert_true(follow("[^\u2005]*", 0x3000, 0x3FFF, 1));
+    assert_false(follow("[^\u2005]*", 0x2000, 0x2FFF, 1)); // of one first byte with the exception
+    assert_true(follow("[a-z]{1,3}", 'a', 'z', 3));
+    assert_false(follow("[a-z]{1,3}", 'a', 'z', 4));
+    assert_true(follow("[a-z]{40}", 'a', 'z', LETTERS_FOLLOWING_MAX));
+    assert_false(follow("[a-z]{40}", 'a', 'z', LETTERS_FOLLOWING_MAX + 1));
+    assert_false(follow("[a-y]*", 'a', 'y', 1)); // 'z' is asked
+    assert_true(follow("[a-y]*", 'a', 'y', 0));
+}
+
 static bool json_accepts(const char *pattern, const char *spelled)
 {
     struct rules *rules = rules_create(NULL);
@@ -671,6 +705,7 @@ int main(void)
         cmocka_unit_test(random_grammars_accept_what_enumeration_finds),
         cmocka_unit_test(a_special_token_is_one_token_and_no_text),
         cmocka_unit_test(masks_are_what_tokens_one_by_one_are),
+        cmocka_unit_test(letters_follow_but_for_exceptions_and_up_to_their_number),
         cmocka_unit_test(masks_inside_many_strings_are_what_tokens_one_by_one_are),
         cmocka_unit_test(strings_may_be_spelled_raw_or_escaped),
         cmocka_unit_test(bytes_are_forced_where_one_can_follow),
