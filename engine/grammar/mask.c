@@ -103,7 +103,7 @@ static void take_below(struct recognizer *recognizer, uint32_t at, uint32_t set,
 
 static struct walk_level level_of(const struct recognizer *recognizer, uint32_t set)
 {
-    return (struct walk_level){set, recognizer->sets.items[set].row};
+    return (struct walk_level){.set = set, .row = recognizer->sets.items[set].row};
 }
 
 // Walks the nodes first..behind, which begin at one depth.
@@ -288,54 +288,83 @@ static void mask_inside(struct recognizer *recognizer, uint32_t set, const struc
 }
 
 // Whether the set is inside several JSON strings and in nothing else, between two characters. *parts: what
-// may follow in each; together they have at most UNION_TERMS_MAX terms.
+// may follow in each, n_parts of them, each once; together they have at most UNION_TERMS_MAX terms.
 static bool is_inside_strings(const struct recognizer *recognizer, const struct item_set *set,
-                              uint32_t parts[UNION_TERMS_MAX])
+                              uint32_t parts[UNION_TERMS_MAX], uint32_t *n_parts)
 {
-    uint32_t n_terms = 0;
-    if (set->n_scans < 2 || set->n_scans > UNION_TERMS_MAX)
-        return false;
+    uint32_t n_terms = 0, n = 0;
     for (uint32_t i = 0; i < set->n_scans; i++) {
-        uint32_t id = recognizer->scans.items[set->first_scan + i].a;
+        uint32_t id = recognizer->scans.items[set->first_scan + i].a, at = 0;
         const struct byte_state *state = &recognizer->bytes.states.items[id];
+        if (state->encoding != TERMINAL_JSON_STRING || state->place != PLACE_BETWEEN)
+            return false;
+        while (at < n && parts[at] != state->expression)
+            at++;
+        if (at < n)
+            continue;
         const struct expression_node *node = expression_node(recognizer->pool, state->expression);
         n_terms += node->kind == KIND_EITHER ? node->b : 1;
-        if (state->encoding != TERMINAL_JSON_STRING || state->place != PLACE_BETWEEN ||
-            n_terms > UNION_TERMS_MAX)
+        if (n_terms > UNION_TERMS_MAX)
             return false;
-        parts[i] = state->expression;
+        parts[n++] = state->expression;
     }
-    return true;
+    *n_parts = n;
+    return set->n_scans > 1;
 }
 
 // The tokens that stay inside one of the strings or end with its closing quote: those of a string that may be
-// any of them. False: a limit is reached, which the strings alone may not reach.
-static bool take_union(struct recognizer *recognizer, const uint32_t *parts, uint32_t n,
+// any of them, in *state. False: a limit is reached, which the strings alone may not reach.
+static bool take_union(struct recognizer *recognizer, const uint32_t *parts, uint32_t n, uint32_t *state,
                        struct mask_making *making)
 {
-    struct expressions *pool = recognizer->pool;
-    uint32_t either = expression_either_many(pool, parts, n);
-    uint32_t state = byte_automaton_between(&recognizer->bytes, either, TERMINAL_JSON_STRING);
+    uint32_t either = expression_either_many(recognizer->pool, parts, n);
+    *state = byte_automaton_between(&recognizer->bytes, either, TERMINAL_JSON_STRING);
     struct open_string string;
-    if (state == BYTE_STATE_DEAD)
+    if (*state == BYTE_STATE_DEAD)
         return false;
-    if (!is_open_string(recognizer, state, &string))
-        return take_string_mask(recognizer, state, making);
+    if (!is_open_string(recognizer, *state, &string))
+        return take_string_mask(recognizer, *state, making);
     take_open_string(recognizer->vocabulary, &string, making);
     return true;
+}
+
+// Walks the tokens that continue behind a string's closing quote, from a set inside several strings.
+// `string`: the state of a string that may be any of them, which leads nowhere where no string goes on.
+static void walk_crossing(struct recognizer *recognizer, uint32_t set, uint32_t string,
+                          struct mask_making *making)
+{
+    const struct trie *trie = &recognizer->vocabulary->strings->crossing;
+    uint32_t closed = byte_automaton_closed(&recognizer->bytes);
+    struct walk_level *levels = recognizer->walk;
+    levels[0] = (struct walk_level){.set = set, .string = string};
+    for (uint32_t at = 0; at < trie->n_nodes;) {
+        const struct trie_node *node = &trie->nodes[at];
+        struct walk_level from = levels[node->depth];
+        uint32_t state = byte_automaton_step(&recognizer->bytes, from.string, node->byte);
+        uint32_t target = SET_DEAD;
+        if (state != BYTE_STATE_DEAD)
+            target = recognizer_step(recognizer, from.set, node->byte);
+        if (recognizer->pool->status != STATUS_OK ||
+            (target != SET_DEAD && !count_visit(recognizer, target, &making->n_visits)))
+            return;
+        if (target != SET_DEAD && state == closed)
+            walk_trie(recognizer, trie, at + 1, node->behind, target, making);
+        else if (target != SET_DEAD)
+            levels[node->depth + 1] = (struct walk_level){.set = target, .string = state};
+        at = target == SET_DEAD || state == closed ? node->behind : at + 1;
+    }
 }
 
 // Inside several strings: tokens that continue behind the closing quote are walked. False: nothing is taken.
 static bool mask_union(struct recognizer *recognizer, uint32_t set, const struct item_set *items,
                        struct mask_making *making)
 {
-    const struct trie *crossing = &recognizer->vocabulary->strings->crossing;
     struct expressions *pool = recognizer->pool;
-    uint32_t parts[UNION_TERMS_MAX];
-    if (!is_inside_strings(recognizer, items, parts))
+    uint32_t parts[UNION_TERMS_MAX], n_parts, state;
+    if (!is_inside_strings(recognizer, items, parts, &n_parts))
         return false;
-    if (take_union(recognizer, parts, items->n_scans, making)) {
-        walk_trie(recognizer, crossing, 0, (uint32_t)crossing->n_nodes, set, making);
+    if (take_union(recognizer, parts, n_parts, &state, making)) {
+        walk_crossing(recognizer, set, state, making);
         return true;
     }
     bool goes_on = pool->status == STATUS_REJECT && pool->limit != GRAMMAR_LIMIT_NODES;

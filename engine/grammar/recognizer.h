@@ -79,6 +79,7 @@ struct set_builder {
 // Where a walk of the trie is before a byte.
 struct walk_level {
     uint32_t set;
+    uint32_t string;           // inside a string: a state of the byte automaton
     const struct set_row *row; // of the set; NULL: not asked for yet
 };
 

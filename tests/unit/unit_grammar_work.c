@@ -208,31 +208,41 @@ static void a_mask_that_is_kept_no_longer_is_made_again(void **state)
     bench_finish(&bench);
 }
 
-// Names of which each letter begins one, and any other string: inside, the parser's state depends on the names,
-// and a mask takes none of the states behind its tokens.
+// One of the strings, with one of the ends behind it, whichever of them.
+static uint32_t string_and_end(struct rules *rules, const uint32_t *strings, int n)
+{
+    enum { N_ENDS = 50 };
+    uint32_t choices[(N_LETTERS + 1) * N_ENDS];
+    for (int i = 0; i < n * N_ENDS; i++) {
+        char end = (char)('A' + i % N_ENDS);
+        uint32_t parts[] = {rules_terminal(rules, strings[i / N_ENDS], TERMINAL_JSON_STRING),
+                            rules_literal(rules, (struct text){&end, 1})};
+        choices[i] = rules_sequence(rules, parts, 2);
+    }
+    return rules_choice(rules, choices, (size_t)n * N_ENDS);
+}
+
+// Names of which each letter begins one, and any other string: inside, the parser's state depends on the
+// names, and a mask takes none of the states behind its tokens.
 static void a_mask_inside_several_strings_builds_no_states(void **state)
 {
     struct rules *rules = rules_create(NULL);
     struct expressions *pool = rules_expressions(rules);
-    uint32_t choices[N_LETTERS + 1], names[N_LETTERS] = {0}, mask[(N_TOKENS + 31) / 32];
+    uint32_t strings[N_LETTERS + 1], mask[(N_TOKENS + 31) / 32];
     struct grammar_bench bench;
     struct matcher matcher;
     struct error error;
     size_t n_accepted;
-    bench_init(&bench, ambiguous, NULL);
-    for (int i = 0; i <= N_LETTERS; i++) {
+    for (int i = 0; i < N_LETTERS; i++) {
         char name[] = {(char)('a' + i), (char)('a' + i), (char)('a' + i)};
-        uint32_t other = expression_complement(pool, expression_either_many(pool, names, N_LETTERS));
-        uint32_t string = i < N_LETTERS ? names[i] = expression_literal(pool, (struct text){name, 3}) : other;
-        uint32_t parts[] = {rules_terminal(rules, string, TERMINAL_JSON_STRING),
-                            rules_literal(rules, (struct text){name, i < N_LETTERS ? 1 : 0})};
-        choices[i] = rules_sequence(rules, parts, 2);
+        strings[i] = expression_literal(pool, (struct text){name, 3});
     }
+    strings[N_LETTERS] = expression_complement(pool, expression_either_many(pool, strings, N_LETTERS));
+    bench_init(&bench, ambiguous, NULL);
     recognizer_destroy(bench.recognizer);
     grammar_destroy(bench.grammar);
-    assert_int_equal(grammar_create(&bench.grammar, rules, rules_choice(rules, choices, N_LETTERS + 1),
-                                    &error),
-                     STATUS_OK);
+    uint32_t start = string_and_end(rules, strings, N_LETTERS + 1);
+    assert_int_equal(grammar_create(&bench.grammar, rules, start, &error), STATUS_OK);
     assert_int_equal(recognizer_create(&bench.recognizer, bench.grammar, bench.vocabulary, &error),
                      STATUS_OK);
     assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
