@@ -200,6 +200,23 @@ static int compare_times(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+// Counts of sorted times, by steps of an eighth of a power of two: the k-th is of masks that took at most
+// 2^(k / 8) us and more than those before. Histograms of cases can be added up, their percentiles can't.
+static void print_histogram(const struct mask_times *times)
+{
+    const double step = 1.0905077326652577; // 2^(1 / 8)
+    double bound = 1;
+    size_t at = 0;
+    printf(", \"histogram\": [");
+    for (bool first = true; at < times->n; first = false, bound *= step) {
+        size_t from = at;
+        while (at < times->n && times->us[at] <= bound)
+            at++;
+        printf("%s%zu", first ? "" : ", ", at - from);
+    }
+    putchar(']');
+}
+
 static void print_times(struct mask_times *times)
 {
     double sum = 0;
@@ -208,9 +225,11 @@ static void print_times(struct mask_times *times)
         qsort(times->us, n, sizeof *times->us, compare_times);
     for (size_t i = 0; i < n; i++)
         sum += times->us[i];
-    printf("\"mask_us\": {\"count\": %zu, \"avg\": %.2f, \"p50\": %.2f, \"p99\": %.2f, \"max\": %.2f}", n,
+    printf("\"mask_us\": {\"count\": %zu, \"avg\": %.2f, \"p50\": %.2f, \"p99\": %.2f, \"max\": %.2f", n,
            n ? sum / (double)n : 0, n ? times->us[n / 2] : 0, n ? times->us[n * 99 / 100] : 0,
            n ? times->us[n - 1] : 0);
+    print_histogram(times);
+    putchar('}');
 }
 
 static void print_string(const char *name, struct text text, bool is_null)

@@ -521,6 +521,10 @@ def grammar_judges_cases_of_schemas_and_instances(test):
         assert [test["valid"] for test in printed[0]["tests"]] == [True, True, False, False], printed
         assert (printed[1]["keyword"], printed[1]["pointer"]) == ("uniqueItems", "/items/uniqueItems"), printed
         assert [test["valid"] for test in printed[3]["tests"]] == [True] and printed[3]["mask_us"]["count"] == printed[3]["tokens"], printed
+        for times in (case["mask_us"] for case in printed):
+            histogram = times["histogram"]
+            assert sum(histogram) == times["count"] and bool(histogram) == bool(times["count"]), times
+            assert not histogram or 0.98 * 2 ** ((len(histogram) - 2) / 8) < times["max"] < 1.02 * 2 ** ((len(histogram) - 1) / 8) + 1, times
     assert test.run("grammar", "tiny.gguf", "--cases", "cases.jsonl", status=2).status == 2
     assert test.run("grammar", "tiny.gguf", "--choice", "a", "--regex", "a", status=2).status == 2
 
