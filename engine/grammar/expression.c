@@ -236,12 +236,88 @@ static bool is_everything(const struct expressions *pool, const struct id_list *
     return false;
 }
 
+// A term that begins with a repetition: of{min,max}rest.
+struct repetition {
+    uint32_t of, rest, min, max;
+};
+
+static bool read_repetition(const struct expressions *pool, uint32_t id, struct repetition *repetition)
+{
+    const struct expression_node *node = expression_node(pool, id);
+    uint32_t rest = node->kind == KIND_CONCAT ? node->b : EXPRESSION_EMPTY;
+    if (node->kind == KIND_CONCAT)
+        node = expression_node(pool, node->a);
+    *repetition = (struct repetition){node->a, rest, node->b, node->c};
+    return node->kind == KIND_REPEAT;
+}
+
+static int compare_repetitions(const void *a, const void *b)
+{
+    const struct repetition *x = a, *y = b;
+    if (x->of != y->of || x->rest != y->rest)
+        return x->of != y->of ? (x->of > y->of) - (x->of < y->of) : (x->rest > y->rest) - (x->rest < y->rest);
+    return (x->min > y->min) - (x->min < y->min);
+}
+
+// Sorts and joins those that differ in their counts alone, where the counts leave no gap; returns how many
+// are left.
+static size_t join_counts(struct repetition *repetitions, size_t n)
+{
+    qsort(repetitions, n, sizeof *repetitions, compare_repetitions);
+    size_t n_out = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct repetition *last = n_out ? &repetitions[n_out - 1] : NULL, one = repetitions[i];
+        bool joins = last && last->of == one.of && last->rest == one.rest &&
+                     (last->max == EXPRESSION_UNBOUNDED || one.min <= last->max + 1);
+        if (joins && one.max > last->max)
+            last->max = one.max;
+        if (!joins)
+            repetitions[n_out++] = one;
+    }
+    return n_out;
+}
+
+// Repetitions of the same before the same rest, as texts that several counts can begin have many of, become
+// one. False: there are no two.
+static bool join_repetitions(struct expressions *pool, struct id_list *list)
+{
+    struct repetition one, *repetitions;
+    size_t n = 0, n_repetitions = 0;
+    for (size_t i = 0; i < list->n; i++)
+        n_repetitions += read_repetition(pool, list->items[i], &one);
+    if (n_repetitions < 2)
+        return false;
+    repetitions = malloc(n_repetitions * sizeof *repetitions);
+    if (!repetitions) {
+        expressions_fail_memory(pool);
+        return false;
+    }
+    n_repetitions = 0;
+    for (size_t i = 0; i < list->n; i++)
+        if (read_repetition(pool, list->items[i], &one))
+            repetitions[n_repetitions++] = one;
+    size_t n_joined = join_counts(repetitions, n_repetitions);
+    for (size_t i = 0; n_joined < n_repetitions && i < list->n; i++)
+        if (!read_repetition(pool, list->items[i], &one))
+            list->items[n++] = list->items[i];
+    for (size_t i = 0; n_joined < n_repetitions && i < n_joined; i++) {
+        one = repetitions[i];
+        list->items[n++] =
+            expression_concat(pool, expression_repeat(pool, one.of, one.min, one.max), one.rest);
+    }
+    free(repetitions);
+    list->n = n_joined < n_repetitions ? n : list->n;
+    return n_joined < n_repetitions;
+}
+
 static uint32_t either_of(struct expressions *pool, struct id_list *list)
 {
     bool nullable = false;
     size_t n = 0;
     if (is_everything(pool, list))
         return EXPRESSION_ALL;
+    if (join_repetitions(pool, list))
+        return expression_either_many(pool, list->items, list->n);
     for (size_t i = 0; i < list->n; i++) {
         uint32_t id = list->items[i];
         nullable |= id != EXPRESSION_EMPTY && expression_node(pool, id)->nullable;

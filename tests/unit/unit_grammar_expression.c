@@ -30,6 +30,17 @@ static void equal_expressions_have_one_id(void **state)
     uint32_t either = expression_either(pool, ab, expression_literal(pool, TEXT("ba")));
     assert_int_equal(expression_either(pool, expression_complement(pool, either), either), EXPRESSION_ALL);
     assert_int_not_equal(expression_either(pool, expression_complement(pool, either), ab), EXPRESSION_ALL);
+    uint32_t few = expression_repeat(pool, ab, 2, 5), more = expression_repeat(pool, ab, 6, 9);
+    assert_int_equal(expression_either(pool, expression_concat(pool, few, b),
+                                       expression_concat(pool, more, b)),
+                     expression_concat(pool, expression_repeat(pool, ab, 2, 9), b));
+    assert_int_equal(expression_either(pool, few, expression_repeat(pool, ab, 3, EXPRESSION_UNBOUNDED)),
+                     expression_repeat(pool, ab, 2, EXPRESSION_UNBOUNDED));
+    uint32_t most = expression_repeat(pool, ab, 7, 9); // a gap
+    assert_int_not_equal(expression_either(pool, few, most), expression_repeat(pool, ab, 2, 9));
+    assert_int_equal(expression_either(pool, expression_either(pool, few, most),
+                                       expression_repeat(pool, ab, 6, 6)),
+                     expression_repeat(pool, ab, 2, 9));
     assert_int_equal(expression_both(pool, a, b), EXPRESSION_NOTHING);
     assert_int_equal(expression_both(pool, set_of(pool, 'a', 'm'), set_of(pool, 'k', 'z')),
                      set_of(pool, 'k', 'm'));

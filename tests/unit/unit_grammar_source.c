@@ -251,7 +251,11 @@ static void a_state_too_large_ends_its_text_alone(void **state)
     assert_int_equal(match_repeated(ambiguous, GRAMMAR_LIMIT_STATE_ITEMS, 100, 20, &error), STATUS_OK);
     assert_int_equal(match_repeated(ambiguous, GRAMMAR_LIMIT_STATE_ITEMS, 100, 200, &error), STATUS_REJECT);
     assert_string_equal(error.text, "grammar_state_items: more than 100");
-    const char *many_terms = "root ::= [a-z]* \"a\" [a-z]{1000}";
+    const char *counts = "root ::= [a-z]* \"a\" [a-z]{1000}"; // of one set: one term
+    assert_int_equal(match_repeated(counts, GRAMMAR_LIMIT_STATE_TERMS, 100, 200, &error), STATUS_OK);
+    char many_terms[1000] = "root ::= [a-z]* \"a\"";
+    for (int i = 0; i < 150; i++)
+        strcat(many_terms, " [a-z]");
     assert_int_equal(match_repeated(many_terms, GRAMMAR_LIMIT_STATE_TERMS, 100, 90, &error), STATUS_OK);
     assert_int_equal(match_repeated(many_terms, GRAMMAR_LIMIT_STATE_TERMS, 100, 200, &error), STATUS_REJECT);
     assert_string_equal(error.text, "grammar_state_terms: more than 100");
