@@ -1,6 +1,5 @@
 #include "engine/grammar/string_masks.h"
 #include "engine/grammar/string_tokens.h"
-#include "engine/grammar/token_classes.h"
 
 #include <string.h>
 
@@ -8,8 +7,6 @@ enum {
     SEARCH_EXPRESSIONS = 256, // of a search whether any characters may follow
     SEARCH_POSITIONS = 4096,  // an expression with more is derived too slowly for it
     SEARCH_LEVELS = 32,       // more than STRING_PLAIN_LETTERS
-    CLASS_STATES = 40,        // of a token class; beyond, its tokens are walked
-    PLAIN_FEW = 4,            // that follow: enough to take tokens by subtrees
 };
 
 bool string_masks_inside(const struct byte_automaton *automaton, uint32_t id)
@@ -106,29 +103,6 @@ static uint32_t plain_behind(const struct string_masks *masks, uint32_t expressi
                                                                            : 0;
 }
 
-// Whether all texts of the class's bytes, as long as its tokens are, lead from the state to live ones, and
-// those are few.
-static bool stays_among_few(struct byte_automaton *automaton, uint32_t state, const struct token_class *class)
-{
-    uint32_t states[CLASS_STATES] = {state}, depths[CLASS_STATES] = {0}, n = 1;
-    for (uint32_t at = 0; at < n; at++)
-        for (unsigned i = 0; i < class->n_bytes && depths[at] < TOKEN_CLASS_BYTES_MAX; i++) {
-            uint32_t target = byte_automaton_step(automaton, states[at], class->bytes[i]), found = 0;
-            while (found < n && states[found] != target)
-                found++;
-            if (target == BYTE_STATE_DEAD || (found == n && n == CLASS_STATES))
-                return false;
-            if (found < n)
-                continue;
-            depths[n] = depths[at] + 1;
-            states[n++] = target;
-        }
-    return true;
-}
-
-// Small letters: where they all lead on alike, tokens are taken by subtrees.
-static const struct letter_summary few_letters = {{{0, 0x7FFFFFE00000000, 0}}, LETTERS_FOLLOWING_MAX};
-
 // Sets the bits of tokens that need no walk; the rest are in the mask's trie.
 static void take_known(struct string_masks *masks, struct string_mask *mask)
 {
@@ -141,15 +115,6 @@ static void take_known(struct string_masks *masks, struct string_mask *mask)
         known = vocabulary->strings->plain;
         mask->trie = &vocabulary->strings->not_plain;
     }
-    bool by_subtrees =
-        !known && (masks->n_plain >= PLAIN_FEW ||
-                   (state.place == PLACE_BETWEEN &&
-                    letters_follow(&masks->letters, masks->automaton->pool, state.expression, &few_letters)));
-    for (int i = 0; i < TOKEN_CLASSES && !known && !by_subtrees; i++)
-        if (stays_among_few(masks->automaton, mask->state, &vocabulary->classes[i])) {
-            known = vocabulary->classes[i].mask;
-            mask->trie = &vocabulary->classes[i].others;
-        }
     for (size_t i = 0; known && i < grammar_mask_words(vocabulary->n_tokens); i++)
         mask->bits[i] |= known[i];
 }
@@ -195,14 +160,52 @@ static uint8_t open_state(const struct string_masks *masks, uint32_t id)
     return at < tokens->states.n ? (uint8_t)at : 0;
 }
 
+// Takes the tokens at and below a node of vocabulary.all that stay inside a string: their bits are set behind
+// the walk.
+static bool take_inside(struct string_masks *masks, uint32_t at)
+{
+    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
+    const uint32_t *n_inside = vocabulary->strings->n_inside;
+    uint32_t first = n_inside[at], behind = n_inside[vocabulary->all.nodes[at].behind];
+    struct token_run *last = masks->runs.n ? &masks->runs.items[masks->runs.n - 1] : NULL;
+    masks->n_taken += behind - first;
+    if (last && last->behind == first) {
+        last->behind = behind;
+        return true;
+    }
+    if (VECTOR_ADD(&masks->runs, ((struct token_run){first, behind})))
+        return true;
+    expressions_fail_memory(masks->automaton->pool);
+    return false;
+}
+
+// Sets the bits of the runs, or where they are most of the tokens, all bits but those between the runs.
+static void set_runs(struct string_masks *masks, uint32_t *bits)
+{
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
+    if (masks->n_taken < tokens->inside.n / 2) {
+        for (size_t i = 0; i < masks->runs.n; i++)
+            string_tokens_set(tokens, masks->runs.items[i].first, masks->runs.items[i].behind, true, bits);
+        return;
+    }
+    memcpy(masks->taken, tokens->all, n_words * sizeof *bits);
+    uint32_t at = 0;
+    for (size_t i = 0; i < masks->runs.n; at = masks->runs.items[i++].behind)
+        string_tokens_set(tokens, at, masks->runs.items[i].first, false, masks->taken);
+    string_tokens_set(tokens, at, (uint32_t)tokens->inside.n, false, masks->taken);
+    for (size_t i = 0; i < n_words; i++)
+        bits[i] |= masks->taken[i];
+}
+
 // All below a node of vocabulary.all behind which the string may have any characters.
 static bool take_below(struct string_masks *masks, uint32_t at, struct string_mask *mask)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
     const struct string_tokens *tokens = vocabulary->strings;
     uint32_t behind = vocabulary->all.nodes[at].behind;
-    string_tokens_below(tokens, &vocabulary->all, grammar_mask_words(vocabulary->n_tokens), at, true,
-                        mask->bits);
+    if (!take_inside(masks, at))
+        return false;
     for (size_t i = string_tokens_first(tokens->closing.items, tokens->closing.n, at);
          i < tokens->closing.n && tokens->closing.items[i].node < behind; i++)
         mask->bits[tokens->closing.items[i].id / 32] |= 1u << tokens->closing.items[i].id % 32;
@@ -214,8 +217,8 @@ static bool take_below(struct string_masks *masks, uint32_t at, struct string_ma
 }
 
 // Whether all tokens below a node of vocabulary.all stay inside, because they have letters alone that may all
-// follow, or that the string treats alike; their bits are then set.
-static bool take_letters(struct string_masks *masks, uint32_t at, uint32_t id, struct string_mask *mask)
+// follow, or that the string treats alike; they are then taken.
+static bool take_letters(struct string_masks *masks, uint32_t at, uint32_t id)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
     const struct string_tokens *tokens = vocabulary->strings;
@@ -229,9 +232,7 @@ static bool take_letters(struct string_masks *masks, uint32_t at, uint32_t id, s
                      letters_within(&summary->letters, &tokens->plain_letters);
     if (!are_plain && !letters_follow(&masks->letters, masks->automaton->pool, state->expression, summary))
         return false;
-    string_tokens_below(tokens, &vocabulary->all, grammar_mask_words(vocabulary->n_tokens), at, true,
-                        mask->bits);
-    return true;
+    return take_inside(masks, at);
 }
 
 static void walk_trie(struct string_masks *masks, struct string_mask *mask)
@@ -265,7 +266,7 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
         if (to != from && !count_state(masks, to, mask))
             return;
         states[node->depth + 1] = to;
-        at = trie == &masks->vocabulary->all && take_letters(masks, at, to, mask) ? node->behind : at + 1;
+        at = trie == &masks->vocabulary->all && take_letters(masks, at, to) ? node->behind : at + 1;
     }
 }
 
@@ -273,9 +274,11 @@ static bool prepare_masks(struct string_masks *masks)
 {
     if (!masks->kept)
         masks->kept = calloc(STRING_MASKS_KEPT, sizeof *masks->kept);
+    if (!masks->taken)
+        masks->taken = malloc((grammar_mask_words(masks->vocabulary->n_tokens) + 1) * sizeof *masks->taken);
     if (!masks->walk)
         masks->walk = malloc((masks->vocabulary->depth_max + 2) * sizeof *masks->walk);
-    return masks->kept && masks->walk;
+    return masks->kept && masks->walk && masks->taken;
 }
 
 const struct string_mask *string_masks_find(struct string_masks *masks, uint32_t state)
@@ -299,8 +302,10 @@ const struct string_mask *string_masks_find(struct string_masks *masks, uint32_t
     mask->exits.n = mask->n_states = 0;
     mask->state = state;
     masks->visit++;
+    masks->runs.n = masks->n_taken = 0;
     take_known(masks, mask);
     walk_trie(masks, mask);
+    set_runs(masks, mask->bits);
     if (masks->automaton->pool->status == STATUS_OK)
         return mask;
     mask->state = BYTE_STATE_DEAD;
@@ -315,6 +320,8 @@ void string_masks_finish(struct string_masks *masks)
     }
     free(masks->kept);
     free(masks->walk);
+    free(masks->taken);
+    VECTOR_FINISH(&masks->runs);
     VECTOR_FINISH(&masks->visits);
     VECTOR_FINISH(&masks->seen);
     VECTOR_FINISH(&masks->queue);

@@ -14,6 +14,11 @@ struct string_mask {
     uint64_t n_states;       // of the automaton, that the tokens lead to: a measure of the state alone
 };
 
+// Tokens that stay inside a string: string_tokens.inside[first .. behind].
+struct token_run {
+    uint32_t first, behind;
+};
+
 enum { STRING_MASKS_KEPT = 256 };
 
 struct string_masks {
@@ -27,6 +32,9 @@ struct string_masks {
     uint32_t n_plain;      // plain characters that may follow where that search began
     VECTOR(uint32_t) queue;
     struct letter_steps letters;
+    VECTOR(struct token_run) runs; // taken by the walk that is under way, ascending
+    size_t n_taken;                // tokens of them
+    uint32_t *taken;               // a mask's room, for their bits
     uint64_t visit, search;
     size_t n_bytes;
 };

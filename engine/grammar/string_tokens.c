@@ -269,15 +269,21 @@ void string_tokens_inside(const struct string_tokens *tokens, size_t n_words, ui
             bits[tokens->longer.items[i].id / 32] &= ~(1u << tokens->longer.items[i].id % 32);
 }
 
+void string_tokens_set(const struct string_tokens *tokens, uint32_t first, uint32_t behind, bool value,
+                       uint32_t *bits)
+{
+    for (uint32_t i = first; i < behind; i++) {
+        uint32_t token = tokens->inside.items[i], bit = 1u << token % 32;
+        bits[token / 32] = value ? bits[token / 32] | bit : bits[token / 32] & ~bit;
+    }
+}
+
 void string_tokens_below(const struct string_tokens *tokens, const struct trie *trie, size_t n_words,
                          uint32_t node, bool value, uint32_t *bits)
 {
     uint32_t first = tokens->n_inside[node], behind = tokens->n_inside[trie->nodes[node].behind];
     if (behind - first < tokens->block_tokens || !trie->nodes[node].string_state) {
-        for (uint32_t i = first; i < behind; i++) {
-            uint32_t token = tokens->inside.items[i], bit = 1u << token % 32;
-            bits[token / 32] = value ? bits[token / 32] | bit : bits[token / 32] & ~bit;
-        }
+        string_tokens_set(tokens, first, behind, value, bits);
         return;
     }
     size_t low = 0, high = tokens->blocks.n;

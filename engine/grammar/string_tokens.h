@@ -59,5 +59,8 @@ void string_tokens_inside(const struct string_tokens *tokens, size_t n_words, ui
 // Sets, or clears, the bits of the tokens at the node and below that stay inside a string of any characters.
 void string_tokens_below(const struct string_tokens *tokens, const struct trie *trie, size_t n_words,
                          uint32_t node, bool value, uint32_t *bits);
+// Sets, or clears, the bits of inside[first .. behind].
+void string_tokens_set(const struct string_tokens *tokens, uint32_t first, uint32_t behind, bool value,
+                       uint32_t *bits);
 // The place of the first of the list at or behind the node.
 size_t string_tokens_first(const struct string_token *list, size_t n, uint32_t node);
