@@ -7,7 +7,8 @@
 //
 // Order: members in the order of `properties`; of several such, as with allOf, each in its own, any order
 // among one another where they are few, else those of a schema's own before those of its allOf, $ref and so
-// on, each in the order of the document; then members that no `properties` names, in any order.
+// on, each in the order of the document; then members that no `properties` names, in any order. Where drafts
+// up to 7 ignore `properties` beside a $ref, it still orders its names.
 //
 // Keys: a name that the schema declares (by properties, required, dependent keywords) occurs once in an
 // object, in any place, and never again as a key of additionalProperties or patternProperties, in no

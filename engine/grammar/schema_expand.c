@@ -235,11 +235,33 @@ static bool keyword_values(struct schema_compiler *compiler, const struct json_n
     return true;
 }
 
+// Any value. Beside a $ref, drafts up to 7 ignore `properties`: they say nothing but where in the order of an
+// object the names stand that the reference leaves open.
+static struct shape ignored_properties(struct schema_compiler *compiler, const struct json_node *schema)
+{
+    const struct json_node *properties = get_member(schema, "properties");
+    struct shape result = shape_any(compiler);
+    struct object_shape object = object_any();
+    if (!properties || properties->kind != JSON_OBJECT)
+        return result;
+    object.names = compiler_allocate(compiler, properties->n_children, sizeof *object.names);
+    if (!object.names || !compiler_work(compiler, properties->n_children))
+        return result;
+    for (const struct json_node *property = properties->first; property; property = property->next)
+        if (!name_of(&object, property->key))
+            object.names[object.n_names++] =
+                (struct object_name){property->key, FORMULA_TRUE, false, true, properties};
+    struct shape objects = shape_of_objects(compiler, object);
+    result.objects = objects.objects;
+    result.n_objects = objects.n_objects;
+    return result;
+}
+
 struct shape schema_shape(struct schema_compiler *compiler, const struct json_node *schema)
 {
     const struct json_node *reference = get_member(schema, "$ref");
     bool alone = reference && compiler->source.draft <= SCHEMA_DRAFT_7;
-    struct shape result = alone ? shape_any(compiler) : own_keywords(compiler, schema);
+    struct shape result = alone ? ignored_properties(compiler, schema) : own_keywords(compiler, schema);
     uint32_t formula;
     for (const struct json_node *keyword = alone ? reference : schema->first; keyword;
          keyword = alone ? NULL : keyword->next) {

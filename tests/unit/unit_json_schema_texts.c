@@ -323,6 +323,39 @@ static void names_are_in_the_order_in_which_schemas_apply(void **state)
     buffer_finish(&schema);
 }
 
+static bool accepts_instance(const char *schema, const char *instance)
+{
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    struct error error;
+    if (compile(text_from_string(schema), NULL, &grammar, &recognizer, &error) != STATUS_OK)
+        fail_msg("%s: %s", schema, error.text);
+    bool accepted = accepts_text(recognizer, text_from_string(instance));
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+    return accepted;
+}
+
+// Their values and that they are allowed at all are the reference's matter.
+static void names_beside_a_reference_have_their_place_where_it_stands_alone(void **state)
+{
+    const char *open = "{\"$schema\": \"http://json-schema.org/draft-07/schema#\", \"$ref\": "
+                       "\"#/definitions/d\", \"properties\": {\"z\": {\"type\": \"null\"}, \"b\": false}, "
+                       "\"definitions\": {\"d\": {\"properties\": {\"b\": {\"type\": \"integer\"}}}}}";
+    assert_true(accepts_instance(open, "{\"z\":1,\"b\":2}"));
+    assert_true(accepts_instance(open, "{\"b\":2,\"other\":3}"));
+    assert_false(accepts_instance(open, "{\"other\":3,\"z\":1}"));
+    assert_false(accepts_instance(open, "{\"z\":1,\"b\":null}"));
+    const char *closed = "{\"$schema\": \"http://json-schema.org/draft-07/schema#\", \"$ref\": "
+                         "\"#/definitions/d\", \"properties\": {\"z\": true}, \"definitions\": {\"d\": "
+                         "{\"additionalProperties\": false, \"properties\": {\"b\": {}}}}}";
+    assert_true(accepts_instance(closed, "{\"b\":2}"));
+    assert_false(accepts_instance(closed, "{\"z\":1,\"b\":2}"));
+    const char *malformed = "{\"$schema\": \"http://json-schema.org/draft-07/schema#\", \"$ref\": "
+                            "\"#/definitions/d\", \"properties\": [1], \"definitions\": {\"d\": {}}}";
+    assert_true(accepts_instance(malformed, "{\"z\":1}"));
+}
+
 static void instances_of_draft_4_may_have_fractions_of_zeros(void **state)
 {
     static const char *const keywords[] = {"\"multipleOf\": 1", "\"enum\": [10]"};
@@ -458,6 +491,7 @@ int main(void)
         cmocka_unit_test(white_space_is_what_the_options_say),
         cmocka_unit_test(keys_come_in_any_order_on_request),
         cmocka_unit_test(names_are_in_the_order_in_which_schemas_apply),
+        cmocka_unit_test(names_beside_a_reference_have_their_place_where_it_stands_alone),
         cmocka_unit_test(instances_of_draft_4_may_have_fractions_of_zeros),
         cmocka_unit_test(a_schema_without_values_is_an_error),
         cmocka_unit_test(the_official_suite_is_judged_right_or_refused),
