@@ -166,7 +166,7 @@ static enum status insert_jobs(struct store *store, struct text dataset,
         if (jobs[i].index >= 0)
             bind_integer(insert, parameter + 2, jobs[i].index);
         bind_integer(insert, parameter + 3, jobs[i].priority);
-        bind_nonzero(insert, parameter + 4, jobs[i].deadline_s * 1000000);
+        bind_nonzero(insert, parameter + 4, clock_us_of_s(jobs[i].deadline_s));
     }
     enum status status = database_run(&store->database, insert, error);
     if (status == STATUS_OK)
