@@ -294,7 +294,7 @@ static enum status run_turn(struct worker *worker, struct error *error)
         if (status == STATUS_RETRY && worker->commits.is_isolating) {
             warn_once(worker, error, "isolating the record");
             worker->polls.has_room_again = true;
-            return STATUS_OK;
+            status = STATUS_OK; // the turn is a whole one: there may be many records
         }
     }
     turn_watch_at(&worker->watch, "the transport to release jobs");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "consumer/worker.h"
+#include "schemas/clock.h"
 #include "tests/fake_model.h"
 
 #include <setjmp.h>
@@ -79,6 +80,10 @@ struct script {
         bool names_job;    // it says so of that job,
         int n_named_alone; // and was it the only one?
         int n_commits;     // by then
+        // commits of several jobs are refused until *n_published is that, or for 20 s; NULL: not
+        const int *n_published;
+        int n_awaited;
+        int64_t began_ms;
     } refusal;
 };
 
@@ -175,6 +180,13 @@ static enum status script_commit(struct transport *transport, struct job *const 
     }
     if (script->commits.jobs_max && (int)n_jobs > script->commits.jobs_max)
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker is slow");
+    if (script->refusal.n_published && n_jobs > 1 &&
+        *script->refusal.n_published < script->refusal.n_awaited) {
+        if (!script->refusal.began_ms)
+            script->refusal.began_ms = clock_ms();
+        if (clock_ms() - script->refusal.began_ms < 20000)
+            return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED, "the topic refused a batch");
+    }
     for (size_t i = 0; i < n_jobs; i++)
         if (script->refusal.n > 0 && (int)jobs[i]->source.offset == script->refusal.job) {
             script->refusal.n--;

@@ -148,6 +148,30 @@ static void a_record_that_is_named_as_refused_is_committed_apart_from_then_on(vo
     stage_close(&stage);
 }
 
+static void count_published_figures(void *context)
+{
+    ++*(int *)context;
+}
+
+// Else the endpoints would say that the main loop hangs.
+static void figures_are_published_while_refused_records_are_isolated(void **state)
+{
+    enum { N_AWAITED = 4 };
+    (void)state;
+    int n_published = 0;
+    struct stage stage = stage_open(40, 20);
+    stage.config.pages.publish = count_published_figures;
+    stage.config.pages.context = &n_published;
+    stage.config.pages.fd = -1;
+    stage.script->refusal.n_published = &n_published;
+    stage.script->refusal.n_awaited = N_AWAITED;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_true(stage.script->refusal.began_ms > 0);
+    assert_true(n_published >= N_AWAITED);
+    assert_true(clock_ms() - stage.script->refusal.began_ms < 20000);
+    stage_close(&stage);
+}
+
 static void finished_jobs_are_committed_when_partitions_are_revoked(void **state)
 {
     (void)state;
@@ -223,6 +247,7 @@ int main(void)
         CASE(what_can_t_be_published_at_once_is_published_in_parts),
         CASE(a_result_that_is_refused_again_and_again_keeps_no_other_waiting),
         CASE(a_record_that_is_named_as_refused_is_committed_apart_from_then_on),
+        CASE(figures_are_published_while_refused_records_are_isolated),
         CASE(finished_jobs_are_committed_when_partitions_are_revoked),
         CASE(a_commit_takes_no_more_jobs_than_its_limit),
         CASE(partitions_are_not_revoked_before_finished_jobs_are_committed),
