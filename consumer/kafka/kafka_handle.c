@@ -376,6 +376,23 @@ bool kafka_is_stopping(const struct kafka_config *config, struct error *error)
     return true;
 }
 
+// The time of our records is this host's clock.
+static enum status name_clock(struct error *error, enum status status, const struct kafka_handle *handle,
+                              const char *what, rd_kafka_resp_err_t code)
+{
+    struct timespec now;
+    struct tm parts;
+    char text[32] = "";
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (gmtime_r(&now.tv_sec, &parts))
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return error_set(
+        error, status, ERROR_BROKER,
+        "Kafka at %s: %s: %s: this host's clock says %s; is it right? (message.timestamp.after.max.ms"
+        " and message.timestamp.before.max.ms of the topic say how wrong it may be)",
+        handle->config->brokers, what, rd_kafka_err2str(code), text);
+}
+
 enum status kafka_error_set(struct error *error, enum status status, const struct kafka_handle *handle,
                             const char *what, rd_kafka_resp_err_t code)
 {
@@ -385,6 +402,8 @@ enum status kafka_error_set(struct error *error, enum status status, const struc
     if (says_little && handle->last_error[0])
         return error_set(error, status, ERROR_BROKER, "Kafka at %s: %s: %s", handle->config->brokers, what,
                          handle->last_error);
+    if (code == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP)
+        return name_clock(error, status, handle, what, code);
     return error_set(error, status, ERROR_BROKER, "Kafka at %s: %s: %s", handle->config->brokers, what,
                      rd_kafka_err2str(code));
 }

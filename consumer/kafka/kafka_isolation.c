@@ -9,6 +9,9 @@
 //   KAFKA_REFUSALS_MAX times        its job fails with ERROR_RESULT_REFUSED, and its record is a dead letter
 //   twice that                      without key, value and headers of its own
 //   three times that                the topic takes nothing: the worker ends
+//
+// An error that is a host's fault, such as a clock that is wrong, counts for no record: the commit is tried
+// again until the host is mended, and the error says why.
 #include "consumer/kafka/kafka_transport.h"
 
 #include <inttypes.h>
@@ -54,10 +57,29 @@ static enum status count_refusal(struct kafka_transport *kafka, struct job *job,
                      kafka->config->brokers, refusals->topic, rd_kafka_err2str(refusals->code));
 }
 
+// The broker misses the sequence numbers of records it did not take, and refuses this producer's next ones too.
+static void break_producer(struct kafka_transport *kafka)
+{
+    if (kafka->publishing.transaction.phase == TRANSACTION_NONE)
+        kafka->publishing.transaction.phase = TRANSACTION_BROKEN;
+}
+
+static enum status report_host_fault(struct kafka_transport *kafka, struct error *error)
+{
+    const struct kafka_refusals *refusals = &kafka->publishing.refusals;
+    char what[sizeof refusals->topic + 64];
+    snprintf(what, sizeof what, "writing to topic %s partition %" PRId32, refusals->topic,
+             refusals->partition);
+    break_producer(kafka);
+    return kafka_error_set(error, STATUS_RETRY, &kafka->clients.producer, what, refusals->host_fault);
+}
+
 enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                   struct error *error)
 {
     const struct kafka_refusals *refusals = &kafka->publishing.refusals;
+    if (refusals->host_fault != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return report_host_fault(kafka, error);
     if (refusals->n_records == 0)
         return error->status;
     bool is_exact = refusals->is_exact || refusals->n_records == 1;
@@ -77,10 +99,7 @@ enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *con
     if (refusals->code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE &&
         kafka_publish_read_limits(kafka, error) == STATUS_REFUSE)
         return kafka_stop(kafka, error);
-    // The broker misses the sequence numbers of the refused records, and refuses this producer's next ones
-    // too.
-    if (kafka->publishing.transaction.phase == TRANSACTION_NONE)
-        kafka->publishing.transaction.phase = TRANSACTION_BROKEN;
+    break_producer(kafka);
     return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED,
                      "Kafka at %s: topic %s partition %" PRId32 " refused %s of %zu record%s: %s",
                      kafka->config->brokers, refusals->topic, refusals->partition,

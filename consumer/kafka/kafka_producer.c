@@ -131,11 +131,12 @@ enum status kafka_producer_open(struct kafka_producer **producer, const struct k
 
 // ---- transactions ----
 
-// The same records again would fail again.
+// The same records again would fail again, or until this host's clock is set right.
 static bool is_final(rd_kafka_resp_err_t code)
 {
-    return kafka_is_denial(code) || code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
-           code == RD_KAFKA_RESP_ERR_INVALID_RECORD || code == RD_KAFKA_RESP_ERR_POLICY_VIOLATION;
+    return kafka_is_denial(code) || code == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP ||
+           code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || code == RD_KAFKA_RESP_ERR_INVALID_RECORD ||
+           code == RD_KAFKA_RESP_ERR_POLICY_VIOLATION;
 }
 
 // Takes ownership of the fault. A transaction open for longer than transaction.timeout.ms is fenced by its
@@ -153,6 +154,8 @@ static enum status judge_fault(struct kafka_producer *producer, rd_kafka_error_t
         error_set(error, STATUS_REFUSE, ERROR_BROKER,
                   "Kafka at %s: %s: another submission of the same dataset has begun; it continues", brokers,
                   what);
+    else if (code == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP)
+        (void)kafka_error_set(error, STATUS_REFUSE, &producer->handle, what, code);
     else
         error_set(error, is_final(code) ? STATUS_REFUSE : STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s",
                   brokers, what, rd_kafka_error_string(fault));

@@ -67,8 +67,10 @@ struct kafka_refusals {
     uint32_t commit_id; // in the opaque of the commit's records, to ignore late reports
     bool *named;        // [n_jobs] of the commit
     size_t n_jobs, n_records;
-    bool is_alone;            // each record is sent in a batch of its own
-    bool is_exact;            // the broker named records, not batches
+    bool is_alone; // each record is sent in a batch of its own
+    bool is_exact; // the broker named records, not batches
+    // an error of this commit that is a host's fault, not the record's: then no record counts as refused
+    rd_kafka_resp_err_t host_fault;
     rd_kafka_resp_err_t code; // of the last one, also of an earlier commit
     int32_t partition;
     char topic[256];

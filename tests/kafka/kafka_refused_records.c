@@ -1,4 +1,5 @@
 // Records that a broker refuses: each is found and answered with an error, and its neighbors are published.
+#include "consumer/kafka/kafka_producer.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
@@ -11,8 +12,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <time.h>
 
 #include <cmocka.h>
+
+static int64_t clock_ahead_s;
+
+// librdkafka's clock for the times of records alone: it waits by other clocks.
+__attribute__((visibility("default"))) int gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+    struct timespec time;
+    (void)zone;
+    int result = clock_gettime(CLOCK_REALTIME, &time);
+    *now = (struct timeval){time.tv_sec + clock_ahead_s, time.tv_nsec / 1000};
+    return result;
+}
 
 static void keyless_jobs_are_answered_on_a_compacted_topic(void **state)
 {
@@ -234,6 +249,58 @@ static void results_that_are_given_up_in_a_row_end_the_worker_at_their_limit(voi
     }
 }
 
+// ---- the host's fault ----
+
+enum { CLOCK_AHEAD_S = 7200 }; // a broker takes an hour: message.timestamp.after.max.ms
+
+static void a_clock_that_is_ahead_fails_no_job_and_is_named(void **state)
+{
+    enum { N_JOBS = 20, N_TRIES = 15 }; // more than give a job up, and a topic
+    struct member member;
+    struct error error;
+    member_init_with_jobs(&member, brokers, "ahead", 1, N_JOBS);
+    member_open(&member);
+    member_receive(&member, N_JOBS);
+    clock_ahead_s = CLOCK_AHEAD_S;
+    for (int i = 0; i < N_TRIES; i++) {
+        enum status status =
+            i % 2 ? member_commit_once(&member, NULL, &error) : member_commit_first(&member, &error);
+        if (status != STATUS_RETRY || error.code != ERROR_BROKER || !strstr(error.text, "this host's clock"))
+            fail_msg("%d: %s", (int)status, error.text);
+    }
+    assert_int_equal(count_jobs(&member, is_refused), 0);
+    clock_ahead_s = 0;
+    member_commit(&member, NULL);
+    probe_assert_one_each(brokers, member.config.topics.results, "job-", N_JOBS);
+    assert_int_equal(count_records(member.config.topics.dead), 0);
+    member_finish(&member);
+}
+
+static void a_submission_with_a_clock_that_is_ahead_ends_and_names_it(void **state)
+{
+    const struct kafka_record record = {.key = {"k", 1}, .value = {"v", 1}};
+    struct member member;
+    struct error error;
+    struct kafka_producer *producer;
+    member_init_with_jobs(&member, brokers, "submitted", 1, 0);
+    clock_ahead_s = CLOCK_AHEAD_S;
+    for (int plain = 0; plain < 2; plain++) {
+        enum status status =
+            plain ? kafka_producer_open(&producer, &member.config, member.config.topics.results, &error)
+                  : kafka_producer_open_transactional(&producer, &member.config, "submitted", &error);
+        assert_int_equal(status, STATUS_OK);
+        status = kafka_producer_send(producer, &record, &error);
+        if (status == STATUS_OK)
+            status = plain ? kafka_producer_flush(producer, 30000, &error)
+                           : kafka_producer_commit(producer, &record, 30000, &error);
+        if (status != STATUS_REFUSE || !strstr(error.text, "this host's clock"))
+            fail_msg("%d: %s", (int)status, error.text);
+        kafka_producer_close(producer);
+    }
+    clock_ahead_s = 0;
+    member_finish(&member);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,7 +309,10 @@ int main(void)
         BROKER_TEST(refused_records_of_many_batches_are_all_isolated),
         BROKER_TEST(a_limit_that_was_lowered_while_the_worker_ran_is_kept_to),
         BROKER_TEST(a_topic_that_refuses_everything_ends_the_worker_and_nothing_is_published),
+        BROKER_TEST(a_clock_that_is_ahead_fails_no_job_and_is_named),
+        BROKER_TEST(a_submission_with_a_clock_that_is_ahead_ends_and_names_it),
         BROKER_TEST(results_that_are_given_up_in_a_row_end_the_worker_at_their_limit),
     };
+    cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
     return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);
 }

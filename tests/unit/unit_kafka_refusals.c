@@ -38,15 +38,9 @@ static void report(rd_kafka_resp_err_t code)
 static void a_record_at_fault_is_named_with_its_topic_and_code(void **state)
 {
     static const rd_kafka_resp_err_t codes[] = {
-        RD_KAFKA_RESP_ERR_UNKNOWN,
-        RD_KAFKA_RESP_ERR_INVALID_MSG,
-        RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE,
-        RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
-        RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE,
-        RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,
-        RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        RD_KAFKA_RESP_ERR_POLICY_VIOLATION,
-        RD_KAFKA_RESP_ERR_INVALID_RECORD,
+        RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE,      RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
+        RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE, RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        RD_KAFKA_RESP_ERR_POLICY_VIOLATION,      RD_KAFKA_RESP_ERR_INVALID_RECORD,
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         end_commit(state);
@@ -105,6 +99,34 @@ static void a_fault_of_the_producer_or_the_network_is_no_record_s_fault(void **s
         assert_no_refusal(codes[i]);
 }
 
+static void a_fault_of_a_host_is_no_record_s_fault_and_is_kept_with_its_topic(void **state)
+{
+    static const rd_kafka_resp_err_t codes[] = {
+        RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, // this host's clock
+        RD_KAFKA_RESP_ERR_UNKNOWN,           // a broker's
+        RD_KAFKA_RESP_ERR_INVALID_MSG,       // bytes changed on the way
+    };
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        end_commit(state);
+        begin_commit(state);
+        assert_int_equal(refusals.host_fault, RD_KAFKA_RESP_ERR_NO_ERROR);
+        assert_no_refusal(codes[i]);
+        assert_int_equal(refusals.host_fault, codes[i]);
+        assert_string_equal(refusals.topic, "results");
+        assert_int_equal(refusals.partition, PARTITION);
+    }
+}
+
+// A record alone in its batch, and one beside others: neither is known to be at fault.
+static void where_a_host_is_at_fault_no_record_is_doubted(void **state)
+{
+    (void)state;
+    refusals.is_alone = true;
+    report(RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP);
+    assert_int_equal(refusals.n_records, 0);
+    assert_false(refusals.is_exact);
+}
+
 // Since librdkafka 2.6 the others of its batch have this error.
 static void a_record_beside_a_refused_one_is_not_refused_and_makes_the_report_exact(void **state)
 {
@@ -149,6 +171,8 @@ int main(void)
         IN_COMMIT(a_record_at_fault_is_named_with_its_topic_and_code),
         IN_COMMIT(a_missing_right_is_no_record_s_fault),
         IN_COMMIT(a_fault_of_the_producer_or_the_network_is_no_record_s_fault),
+        IN_COMMIT(a_fault_of_a_host_is_no_record_s_fault_and_is_kept_with_its_topic),
+        IN_COMMIT(where_a_host_is_at_fault_no_record_is_doubted),
         IN_COMMIT(a_record_beside_a_refused_one_is_not_refused_and_makes_the_report_exact),
         IN_COMMIT(a_record_that_was_sent_alone_is_exactly_known),
         IN_COMMIT(reports_of_another_commit_are_ignored),
