@@ -21,6 +21,7 @@ struct json_reader {
     size_t n_left, n_max; // values still allowed, and in total
     int depth;
     bool is_spelled;            // digits are kept of all numbers that may be spelled otherwise
+    bool keeps_last;            // of members with one key
     struct value_member *stack; // `first`, or the heap's
     size_t n_stack, capacity;
     struct value_member first[STACK_FIRST];
@@ -149,6 +150,43 @@ static bool close_array(struct json_reader *reader, size_t first, struct value *
     return true;
 }
 
+static int compare_members(const void *left, const void *right)
+{
+    const struct value_member *a = *(struct value_member *const *)left;
+    const struct value_member *b = *(struct value_member *const *)right;
+    if (a->key.size != b->key.size)
+        return a->key.size < b->key.size ? -1 : 1;
+    int order = a->key.size ? memcmp(a->key.data, b->key.data, a->key.size) : 0;
+    return order ? order : (a > b) - (a < b);
+}
+
+// Of each key the first member remains, with the value of the last. Sorting, as in value_find_duplicate.
+static bool merge_members(struct json_reader *reader, struct value *object)
+{
+    struct value_member *members = object->object.members;
+    size_t n = object->object.n_members, n_kept = 0, first = 0;
+    struct value_member **sorted = arena_allocate_array(reader->arena, n, sizeof *sorted);
+    bool *is_dropped = arena_allocate_array(reader->arena, n, sizeof *is_dropped);
+    if (!sorted || !is_dropped)
+        return fail_memory(reader);
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = &members[i];
+    qsort(sorted, n, sizeof *sorted, compare_members);
+    for (size_t i = 1; i < n; i++) {
+        bool is_same = text_equal(sorted[i]->key, sorted[first]->key);
+        is_dropped[sorted[i] - members] = is_same;
+        if (is_same)
+            sorted[first]->value = sorted[i]->value;
+        else
+            first = i;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!is_dropped[i])
+            members[n_kept++] = members[i];
+    object->object.n_members = n_kept;
+    return true;
+}
+
 static bool close_object(struct json_reader *reader, size_t first, struct value *object)
 {
     size_t n_members = reader->n_stack - first;
@@ -162,6 +200,8 @@ static bool close_object(struct json_reader *reader, size_t first, struct value 
         return fail_memory(reader);
     if (!duplicate)
         return true;
+    if (reader->keeps_last)
+        return merge_members(reader, object);
     error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING,
               "not valid JSON: byte %zu: duplicate key \"%.*s\"", json_offset(&reader->cursor),
               (int)(duplicate->size < 64 ? duplicate->size : 64), duplicate->data);
@@ -173,7 +213,7 @@ static bool read_key(struct json_reader *reader, struct text *key)
     json_skip_space(&reader->cursor);
     if (!read_string(reader, key))
         return false;
-    if (key->size && memchr(key->data, 0, key->size))
+    if (!reader->keeps_last && key->size && memchr(key->data, 0, key->size))
         return json_fail(&reader->cursor, "NUL in a key");
     return json_take_colon(&reader->cursor);
 }
@@ -238,15 +278,16 @@ static bool read_value(struct json_reader *reader, struct value *value)
     return read;
 }
 
-enum status json_read(struct text input, size_t n_values_max, bool is_spelled, struct arena *arena,
-                      char *strings, struct value *value, struct error *error)
+enum status json_read(struct text input, size_t n_values_max, int rules, struct arena *arena, char *strings,
+                      struct value *value, struct error *error)
 {
     struct json_reader reader;
     reader.cursor = json_cursor(input, strings);
     reader.arena = arena;
     reader.n_left = reader.n_max = n_values_max;
     reader.depth = 0;
-    reader.is_spelled = is_spelled;
+    reader.is_spelled = rules & JSON_SPELLED;
+    reader.keeps_last = rules & JSON_LAST_MEMBER;
     reader.stack = reader.first;
     reader.n_stack = 0;
     reader.capacity = STACK_FIRST;
@@ -265,8 +306,8 @@ enum status json_read(struct text input, size_t n_values_max, bool is_spelled, s
     return STATUS_OK;
 }
 
-static enum status decode_text(struct text input, size_t n_values_max, bool is_spelled, struct arena *arena,
-                               struct value *value, struct error *error)
+static enum status decode_text(struct text input, size_t n_values_max, enum json_rules rules,
+                               struct arena *arena, struct value *value, struct error *error)
 {
     *value = (struct value){.kind = VALUE_NULL};
     if (input.size > VALUE_INPUT_BYTES_MAX)
@@ -276,22 +317,22 @@ static enum status decode_text(struct text input, size_t n_values_max, bool is_s
     if (!strings)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
                          "json: no memory for a record of %zu bytes", input.size);
-    return json_read(input, n_values_max, is_spelled, arena, strings, value, error);
+    return json_read(input, n_values_max, rules, arena, strings, value, error);
 }
 
 enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
 {
-    return decode_text(input, VALUE_COUNT_MAX, false, arena, value, error);
+    return decode_text(input, VALUE_COUNT_MAX, JSON_STRICT, arena, value, error);
 }
 
 enum status json_decode_spelled(struct text input, struct arena *arena, struct value *value,
                                 struct error *error)
 {
-    return decode_text(input, VALUE_COUNT_MAX, true, arena, value, error);
+    return decode_text(input, VALUE_COUNT_MAX, JSON_SPELLED, arena, value, error);
 }
 
 enum status json_decode_document(struct text input, struct arena *arena, struct value *value,
                                  struct error *error)
 {
-    return decode_text(input, VALUE_DOCUMENT_COUNT_MAX, false, arena, value, error);
+    return decode_text(input, VALUE_DOCUMENT_COUNT_MAX, JSON_STRICT, arena, value, error);
 }

@@ -4,8 +4,14 @@
 
 #include "schemas/value.h"
 
-// Reads the whole input to the rules of json_decode (value.h), or json_decode_spelled. `strings` has room for
-// input.size + 1 bytes and is the arena's. Errors name the byte, counted from 0, and the cause; allocations
-// of a failed call remain in the arena, unused.
-enum status json_read(struct text input, size_t n_values_max, bool is_spelled, struct arena *arena,
-                      char *strings, struct value *value, struct error *error) WARN_UNUSED;
+enum json_rules {
+    JSON_STRICT = 0,      // json_decode's (value.h)
+    JSON_SPELLED = 1,     // numbers keep their digits, as json_decode_spelled
+    JSON_LAST_MEMBER = 2, // a key may occur twice and contain NUL, as json_decode_answer (json_answer.h)
+};
+
+// Reads the whole input; `rules` is a sum of the above. `strings` has room for input.size + 1 bytes and is
+// the arena's. Errors name the byte, counted from 0, and the cause; allocations of a failed call remain in
+// the arena, unused.
+enum status json_read(struct text input, size_t n_values_max, int rules, struct arena *arena, char *strings,
+                      struct value *value, struct error *error) WARN_UNUSED;

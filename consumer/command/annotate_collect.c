@@ -62,9 +62,10 @@ struct collecting {
     struct table_writer *writer;
     struct buffer record;
     struct label_counts labels;
-    int64_t n_written, n_failed, n_cut; // n_cut: of n_failed
-    struct buffer reason;               // of the first row that failed and was not cut
-    unsigned char *seen;                // [n_seen_bytes] a bit a job, by id: rows before have it
+    int64_t n_written, n_failed;
+    int64_t n_cut, n_jobs_failed; // of n_failed
+    struct buffer reason;         // of the first row that failed and was not cut
+    unsigned char *seen;          // [n_seen_bytes] a bit a job, by id: rows before have it
     size_t n_seen_bytes;
     int64_t n_duplicates, duplicate_tokens; // rows with jobs of rows before
 };
@@ -192,6 +193,7 @@ static enum status collect_row(struct collecting *collecting, const struct table
     collecting->n_written++;
     collecting->n_failed += annotate->answer.failed;
     collecting->n_cut += annotate->answer.was_cut;
+    collecting->n_jobs_failed += annotate->answer.job_failed;
     annotate_destroy_votes(annotate, votes);
     return status;
 }
@@ -221,16 +223,16 @@ static enum status collect_rows(struct collecting *collecting, struct error *err
     return status;
 }
 
-// An answer that was cut is a result like others: asked again, the same request would be cut again.
+// A text that is no answer is a result like others: asked again, the same request would have it again.
 static enum status report_failed(const struct collecting *collecting, struct error *error)
 {
     long long n_failed = collecting->n_failed, n_cut = collecting->n_cut;
     struct buffer advice = {0};
     if (collecting->reason.size && !collecting->reason.failed)
         buffer_add(&advice, collecting->reason.data, collecting->reason.size);
-    if (n_failed > n_cut)
+    if (collecting->n_jobs_failed)
         buffer_add_format(&advice, "; the same command with --retry-failed asks again for %lld of them",
-                          n_failed - n_cut);
+                          (long long)collecting->n_jobs_failed);
     if (n_cut)
         buffer_add_format(
             &advice, "; %lld ended before they were whole: a larger --max-tokens asks for all rows again",

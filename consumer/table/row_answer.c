@@ -1,5 +1,7 @@
 #include "consumer/table/row_answer.h"
 
+#include "schemas/json_answer.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -156,20 +158,32 @@ static const struct job *choose_vote(const struct row_answer *answer, struct job
     return best;
 }
 
+// A job is done, but its text is no answer. `reason` must live as long as the fields.
+static void take_no_answer(struct row_answer *answer, bool was_cut, struct text reason)
+{
+    answer->failed = true;
+    answer->was_cut = was_cut;
+    answer->fields[answer->columns.n - 1] = value_string(reason);
+}
+
 // Takes the properties as fields. Strings are unchanged, null is an empty field, other values are JSON.
 static void take_properties(struct row_answer *answer, const struct job *job)
 {
     struct value object;
-    struct error fault;
-    bool is_object = json_decode(text_of(job), &answer->row_arena, &object, &fault) == STATUS_OK &&
-                     object.kind == VALUE_OBJECT;
-    if (!is_object) {
-        bool was_cut = job->result.choices[0].finish_reason == FINISH_LENGTH;
-        answer->failed = true;
-        answer->was_cut = was_cut;
-        answer->fields[answer->columns.n - 1] =
-            value_string(was_cut ? TEXT("the answer ended before its JSON did: raise --max-tokens")
-                                 : TEXT("the answer is no JSON object"));
+    struct error *fault = &answer->fault;
+    enum status status = json_decode_answer(text_of(job), &answer->row_arena, &object, fault);
+    if (status != STATUS_OK && job->result.choices[0].finish_reason == FINISH_LENGTH) {
+        take_no_answer(answer, true, TEXT("the answer ended before its JSON did: raise --max-tokens"));
+        return;
+    }
+    if (status != STATUS_OK)
+        error_prefix(fault, "the answer is no JSON");
+    else if (object.kind != VALUE_OBJECT)
+        status = error_set(fault, STATUS_REJECT, ERROR_INVALID_ENCODING,
+                           "the answer is no JSON object: expected properties, got %s",
+                           value_kind_name(object.kind));
+    if (status != STATUS_OK) {
+        take_no_answer(answer, false, text_from_string(fault->text));
         return;
     }
     for (size_t i = 0; i < object.object.n_members; i++)
@@ -186,10 +200,8 @@ static void take_text(struct row_answer *answer, const struct job *job)
             return;
     if (!answer->options.n_choices)
         return;
-    answer->failed = answer->was_cut = true;
     answer->fields[0] = (struct value){.kind = VALUE_NULL};
-    answer->fields[answer->columns.n - 1] =
-        value_string(TEXT("the answer ended before its label did: raise --max-tokens"));
+    take_no_answer(answer, true, TEXT("the answer ended before its label did: raise --max-tokens"));
 }
 
 // Of each label in the order of --choice, and how far the first is before the second. The result's own text
@@ -227,7 +239,7 @@ static void take_figures(struct row_answer *answer, struct job *const *votes)
 
 static void take_failure(struct row_answer *answer, const struct job *job)
 {
-    answer->failed = true;
+    answer->failed = answer->job_failed = true;
     answer->fields[answer->columns.n - 2] =
         value_string(text_from_string(job->result.status == RESULT_CANCELLED ? "cancelled" : "error"));
     answer->fields[answer->columns.n - 1] = value_string(text_from_string(job->result.error.text));
@@ -238,7 +250,7 @@ void row_answer_take(struct row_answer *answer, struct job *const *votes)
     int n_equal;
     const struct job *job = choose_vote(answer, votes, &n_equal);
     arena_finish(&answer->row_arena);
-    answer->failed = answer->was_cut = false;
+    answer->failed = answer->was_cut = answer->job_failed = false;
     for (size_t i = 0; i < answer->columns.n; i++)
         answer->fields[i] = (struct value){.kind = VALUE_NULL};
     if (answer->options.figures)

@@ -348,6 +348,39 @@ def text_of_a_row_makes_neither_messages_nor_roles(test):
     assert "line 2" in done.err and "outside a JSON string" in done.err and "tojson" in done.err, done
 
 
+# ---- answers as values ----
+
+def set_answers(test, texts, store="out.csv.db", reason="stop"):
+    """Replaces the stored answers, in the order of their jobs: the same command then writes these."""
+    database = sqlite3.connect(test.path(store))
+    records = database.execute("SELECT job, CAST(record AS TEXT) FROM results ORDER BY job").fetchall()
+    for (job, record), text in zip(records, texts, strict=True):
+        record = json.loads(record)
+        record["choices"][0].update(text=text, finish_reason=reason)
+        database.execute("UPDATE results SET record = ? WHERE job = ?", (json.dumps(record).encode(), job))
+    database.commit()
+    database.close()
+
+
+def write_schema(test, schema, name="s.json"):
+    return write(test, name, json.dumps(schema))
+
+
+@case
+def a_key_that_occurs_twice_in_an_answer_counts_by_its_last_member(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "1"], ["b", "2"], ["c", "3"], ["d", "4"]])
+    write_schema(test, {"type": "object", "properties": {"u": {"const": True}, "o": {"type": "object"}}, "required": ["u", "o"],
+                        "additionalProperties": {"enum": ["a", "b"]}})
+    options = ("in.csv", "--schema", "s.json", "--max-tokens", "200")
+    annotate(test, *options, status=None)
+    set_answers(test, ['{"u":true,"o":{},", ":"a",", ":"b"}', '{"u":true,"o":{"x":1,"x":2.50}}', '{"u":true,"o":{},"\\u0000":"a"}', '{"u":true,'])
+    done = annotate(test, *options, status=3)
+    out = [dict(zip(read_csv(test, "out.csv")[0], row)) for row in read_csv(test, "out.csv")[1:]]
+    assert [row["u"] for row in out] == ["true", "true", "true", ""] and out[1]["o"] == '{"x":2.50}', out
+    assert [row["sheaf_error"] for row in out[:3]] == ["", "", ""] and "no JSON: not valid JSON: byte 10" in out[3]["sheaf_error"], out
+    assert "--retry-failed" not in done.err, done  # it would have the same text
+
+
 # ---- refused before anything runs ----
 
 @case

@@ -1,4 +1,5 @@
 // Value trees, their JSON and their msgpack.
+#include "schemas/json_answer.h"
 #include "schemas/json_read.h"
 #include "tests/library_json.h"
 #include "tests/random.h"
@@ -12,6 +13,7 @@
 #include <cmocka.h>
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +90,53 @@ static void spelled_numbers_are_written_as_they_were_read(void **state)
     assert_true(value_equal(&a, &b));
     buffer_finish(&out);
     arena_finish(&other);
+}
+
+static void of_members_with_one_key_an_answer_has_the_last(void **state)
+{
+    static const struct {
+        const char *text, *read;
+    } cases[] = {{"{\"a\":1,\"b\":2}", "{\"a\":1,\"b\":2}"},
+                 {"{\"a\":1,\"b\":2.50,\"a\":3,\"c\":4,\"a\":5}", "{\"a\":5,\"b\":2.50,\"c\":4}"},
+                 {"{\"a\":1,\"\\u0061\":{\"x\":1,\"x\":[]}}", "{\"a\":{\"x\":[]}}"},
+                 {"{\"\":1,\"\\u0000\":2,\"\\u0000\":3}", "{\"\":1,\"\\u0000\":3}"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct arena arena = {0};
+        struct value value;
+        struct error error;
+        struct buffer out = {0};
+        assert_int_equal(json_decode_answer(text_from_string(cases[i].text), &arena, &value, &error),
+                         STATUS_OK);
+        json_encode(&value, &out);
+        assert_string_equal(out.data, cases[i].read);
+        buffer_finish(&out);
+        arena_finish(&arena);
+    }
+}
+
+static void of_many_equal_keys_an_answer_has_the_last(void **state)
+{
+    struct arena arena = {0};
+    struct buffer text = {0};
+    struct value value;
+    struct error error;
+    (void)state;
+    for (int i = 0; i < 3000; i++)
+        buffer_add_format(&text, "%c\"k%d\":%d", i ? ',' : '{', i * 7 % 1000, i);
+    buffer_add_byte(&text, '}');
+    assert_int_equal(json_decode_answer((struct text){text.data, text.size}, &arena, &value, &error),
+                     STATUS_OK);
+    assert_int_equal(value.object.n_members, 1000);
+    for (int i = 0; i < 1000; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i * 7 % 1000);
+        assert_true(text_equals_string(value.object.members[i].key, key));
+        assert_int_equal(value.object.members[i].value.integer, 2000 + i);
+    }
+    assert_int_equal(json_decode_answer(TEXT("{\"a\":1,\"a\":"), &arena, &value, &error), STATUS_REJECT);
+    buffer_finish(&text);
+    arena_finish(&arena);
 }
 
 static void json_numbers_are_written_with_the_fewest_digits(void **state)
@@ -197,7 +246,7 @@ static void compare_readers(struct text input, size_t *n_read)
     struct value read = {.kind = VALUE_NULL}, expected = {.kind = VALUE_NULL};
     struct error error = {0};
     char *strings = arena_allocate(&arena, input.size + 1);
-    bool done = json_read(input, READER_VALUES_MAX, false, &arena, strings, &read, &error) == STATUS_OK;
+    bool done = json_read(input, READER_VALUES_MAX, JSON_STRICT, &arena, strings, &read, &error) == STATUS_OK;
     bool by_library = library_json_read(input, &arena, &expected);
     drop_fractions_digits(&read);
     size_t n_digits = 0, n_digits_most = 0;
@@ -560,6 +609,8 @@ int main(void)
         cmocka_unit_test(json_strings_keep_every_character),
         cmocka_unit_test(json_numbers_keep_their_kind_and_value),
         cmocka_unit_test(spelled_numbers_are_written_as_they_were_read),
+        cmocka_unit_test(of_members_with_one_key_an_answer_has_the_last),
+        cmocka_unit_test(of_many_equal_keys_an_answer_has_the_last),
         cmocka_unit_test(json_numbers_are_written_with_the_fewest_digits),
         cmocka_unit_test(a_float32_is_written_with_the_digits_of_a_float32),
         cmocka_unit_test(every_float_reads_back_as_itself),
