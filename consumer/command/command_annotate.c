@@ -186,11 +186,18 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
 static enum status open_answer(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
+    struct job *job;
+    enum status status = row_prompt_make_job(&annotate->prompt, &job, error);
+    bool is_constrained = status == STATUS_OK && job->request.constraint.kind != CONSTRAINT_NONE;
+    job_destroy(job);
+    if (status != STATUS_OK)
+        return status;
     const struct row_answer_options options = {.prefix = settings->annotate.output.prefix,
                                                .schema = settings->annotate.schema ? &annotate->prompt.schema
                                                                                    : NULL,
                                                .choices = annotate->prompt.choices.items,
                                                .n_choices = annotate->prompt.choices.n,
+                                               .is_constrained = is_constrained,
                                                .n_votes = annotate->n_votes,
                                                .probabilities = settings->annotate.output.probabilities,
                                                .figures = settings->annotate.output.figures};

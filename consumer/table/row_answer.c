@@ -66,10 +66,10 @@ static enum status find_labels(struct row_answer *answer, struct error *error)
     if (is_found && answer->n_properties)
         properties = value_get(schema, "properties");
     for (size_t i = 0; is_found && i < answer->n_answers; i++)
-        is_found = properties ? label_set_of_schema(&answer->label_sets[i], &answer->arena, schema,
-                                                    &properties->object.members[i].value)
-                              : label_set_of_choices(&answer->label_sets[i], &answer->arena,
-                                                     answer->options.choices, answer->options.n_choices);
+        is_found = schema ? label_set_of_schema(&answer->label_sets[i], &answer->arena, schema,
+                                                properties ? &properties->object.members[i].value : schema)
+                          : label_set_of_choices(&answer->label_sets[i], &answer->arena,
+                                                 answer->options.choices, answer->options.n_choices);
     return is_found ? STATUS_OK : refuse_memory(error);
 }
 
@@ -141,67 +141,75 @@ static bool is_done(const struct job *job)
     return job->result.status == RESULT_DONE && job->result.n_choices > 0;
 }
 
-// The first of the most frequent texts; *n_equal: how many votes have it. NULL: none is done.
-static const struct job *choose_vote(const struct row_answer *answer, struct job *const *votes, int *n_equal)
+static bool is_choice(const struct row_answer *answer, struct text text)
 {
-    const struct job *best = NULL;
+    for (size_t i = 0; i < answer->options.n_choices; i++)
+        if (text_equal(text, answer->options.choices[i]))
+            return true;
+    return false;
+}
+
+static enum status refuse_cut(const struct row_answer *answer, struct error *fault)
+{
+    const char *what = answer->options.schema ? "JSON" : answer->options.n_choices ? "label" : "constraint";
+    return error_set(fault, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                     "the answer ended before its %s did: raise --max-tokens", what);
+}
+
+// The value of a job that is done: of a schema what the JSON means, else the text. STATUS_REJECT: the text is
+// no answer, by answer->fault. A constrained text that max_tokens ended is none, even where it is a valid
+// one: the model would have gone on.
+static enum status read_answer(struct row_answer *answer, const struct job *job, struct value *value)
+{
+    struct error *fault = &answer->fault;
+    answer->was_cut = answer->options.is_constrained && job->result.choices[0].finish_reason == FINISH_LENGTH;
+    *value = value_string(text_of(job));
+    if (answer->was_cut)
+        return refuse_cut(answer, fault);
+    if (!answer->options.schema)
+        return !answer->options.n_choices || is_choice(answer, text_of(job))
+                   ? STATUS_OK
+                   : error_set(fault, STATUS_REJECT, ERROR_INVALID_ENCODING, "the answer is no label");
+    if (json_decode_answer(text_of(job), &answer->row_arena, value, fault) != STATUS_OK)
+        return error_prefix(fault, "the answer is no JSON");
+    if (answer->n_properties && value->kind != VALUE_OBJECT)
+        return error_set(fault, STATUS_REJECT, ERROR_INVALID_ENCODING,
+                         "the answer is no JSON object: expected properties, got %s",
+                         value_kind_name(value->kind));
+    return STATUS_OK;
+}
+
+struct vote {
+    const struct job *job; // NULL: it has no answer
+    struct value value;
+};
+
+// The first of the most frequent answers; *n_equal: how many votes have it. NULL: there is none.
+static const struct vote *choose_vote(const struct row_answer *answer, const struct vote *votes, int *n_equal)
+{
+    const struct vote *best = NULL;
     *n_equal = 0;
     for (int32_t i = 0; i < answer->options.n_votes; i++) {
         int n = 0;
-        for (int32_t j = 0; is_done(votes[i]) && j < answer->options.n_votes; j++)
-            n += is_done(votes[j]) && text_equal(text_of(votes[i]), text_of(votes[j]));
+        for (int32_t j = 0; votes[i].job && j < answer->options.n_votes; j++)
+            n += votes[j].job && value_equal(&votes[i].value, &votes[j].value);
         if (n > *n_equal) {
             *n_equal = n;
-            best = votes[i];
+            best = &votes[i];
         }
     }
     return best;
 }
 
-// A job is done, but its text is no answer. `reason` must live as long as the fields.
-static void take_no_answer(struct row_answer *answer, bool was_cut, struct text reason)
+// Strings are unchanged, null is an empty field, other values are JSON.
+static void take_value(struct row_answer *answer, const struct value *value)
 {
-    answer->failed = true;
-    answer->was_cut = was_cut;
-    answer->fields[answer->columns.n - 1] = value_string(reason);
-}
-
-// Takes the properties as fields. Strings are unchanged, null is an empty field, other values are JSON.
-static void take_properties(struct row_answer *answer, const struct job *job)
-{
-    struct value object;
-    struct error *fault = &answer->fault;
-    enum status status = json_decode_answer(text_of(job), &answer->row_arena, &object, fault);
-    if (status != STATUS_OK && job->result.choices[0].finish_reason == FINISH_LENGTH) {
-        take_no_answer(answer, true, TEXT("the answer ended before its JSON did: raise --max-tokens"));
-        return;
-    }
-    if (status != STATUS_OK)
-        error_prefix(fault, "the answer is no JSON");
-    else if (object.kind != VALUE_OBJECT)
-        status = error_set(fault, STATUS_REJECT, ERROR_INVALID_ENCODING,
-                           "the answer is no JSON object: expected properties, got %s",
-                           value_kind_name(object.kind));
-    if (status != STATUS_OK) {
-        take_no_answer(answer, false, text_from_string(fault->text));
-        return;
-    }
-    for (size_t i = 0; i < object.object.n_members; i++)
+    if (!answer->n_properties)
+        answer->fields[0] = *value;
+    for (size_t i = 0; answer->n_properties && i < value->object.n_members; i++)
         for (size_t j = 0; j < answer->n_properties; j++)
-            if (text_equal(object.object.members[i].key, answer->properties[j]))
-                answer->fields[j] = object.object.members[i].value;
-}
-
-static void take_text(struct row_answer *answer, const struct job *job)
-{
-    answer->fields[0] = value_string(text_of(job));
-    for (size_t i = 0; i < answer->options.n_choices; i++)
-        if (text_equal(text_of(job), answer->options.choices[i]))
-            return;
-    if (!answer->options.n_choices)
-        return;
-    answer->fields[0] = (struct value){.kind = VALUE_NULL};
-    take_no_answer(answer, true, TEXT("the answer ended before its label did: raise --max-tokens"));
+            if (text_equal(value->object.members[i].key, answer->properties[j]))
+                answer->fields[j] = value->object.members[i].value;
 }
 
 // Of each label in the order of --choice, and how far the first is before the second. The result's own text
@@ -237,41 +245,61 @@ static void take_figures(struct row_answer *answer, struct job *const *votes)
     answer->fields[answer->columns.n - 3] = value_integer(completion_tokens);
 }
 
-static void take_failure(struct row_answer *answer, const struct job *job)
+// Of a row none of whose votes is an answer: of a text that is none, else of the first job.
+static void take_failure(struct row_answer *answer, struct job *const *votes)
 {
-    answer->failed = answer->job_failed = true;
+    const struct job *job = votes[0];
+    struct value value;
+    for (int32_t i = answer->options.n_votes; i-- > 0;)
+        job = is_done(votes[i]) ? votes[i] : job;
+    answer->failed = true;
+    answer->job_failed = !is_done(job);
+    if (is_done(job))
+        (void)read_answer(answer, job, &value); // fails as before: for was_cut and the fault
+    const char *reason = job->result.status == RESULT_CANCELLED ? "cancelled" : "error";
+    if (is_done(job))
+        reason = finish_reason_name(job->result.choices[0].finish_reason);
+    answer->fields[answer->columns.n - 2] = value_string(text_from_string(reason));
+    answer->fields[answer->columns.n - 1] =
+        value_string(text_from_string(is_done(job) ? answer->fault.text : job->result.error.text));
+    if (answer->options.probabilities && is_done(job))
+        take_probabilities(answer, job);
+}
+
+static void take_vote(struct row_answer *answer, const struct vote *vote, int n_equal)
+{
+    const struct row_answer_options *options = &answer->options;
+    answer->was_cut = false; // as another vote was, perhaps
     answer->fields[answer->columns.n - 2] =
-        value_string(text_from_string(job->result.status == RESULT_CANCELLED ? "cancelled" : "error"));
-    answer->fields[answer->columns.n - 1] = value_string(text_from_string(job->result.error.text));
+        value_string(text_from_string(finish_reason_name(vote->job->result.choices[0].finish_reason)));
+    take_value(answer, &vote->value);
+    if (options->probabilities)
+        take_probabilities(answer, vote->job);
+    if (options->n_votes > 1) {
+        size_t column = answer->n_answers + (options->probabilities ? options->n_choices + 1 : 0);
+        answer->fields[column] = value_float((double)n_equal / options->n_votes);
+    }
 }
 
 void row_answer_take(struct row_answer *answer, struct job *const *votes)
 {
+    struct vote read[ROW_VOTES_MAX];
     int n_equal;
-    const struct job *job = choose_vote(answer, votes, &n_equal);
     arena_finish(&answer->row_arena);
     answer->failed = answer->was_cut = answer->job_failed = false;
     for (size_t i = 0; i < answer->columns.n; i++)
         answer->fields[i] = (struct value){.kind = VALUE_NULL};
     if (answer->options.figures)
         take_figures(answer, votes);
-    if (!job) {
-        take_failure(answer, votes[0]);
-        return;
+    for (int32_t i = 0; i < answer->options.n_votes; i++) {
+        bool is_answer = is_done(votes[i]) && read_answer(answer, votes[i], &read[i].value) == STATUS_OK;
+        read[i].job = is_answer ? votes[i] : NULL;
     }
-    answer->fields[answer->columns.n - 2] =
-        value_string(text_from_string(finish_reason_name(job->result.choices[0].finish_reason)));
-    if (answer->options.schema && answer->n_properties)
-        take_properties(answer, job);
+    const struct vote *best = choose_vote(answer, read, &n_equal);
+    if (best)
+        take_vote(answer, best, n_equal);
     else
-        take_text(answer, job);
-    if (answer->options.probabilities)
-        take_probabilities(answer, job);
-    if (answer->options.n_votes > 1) {
-        size_t column =
-            answer->n_answers + (answer->options.probabilities ? answer->options.n_choices + 1 : 0);
-        answer->fields[column] = value_float((double)n_equal / answer->options.n_votes);
-    }
+        take_failure(answer, votes);
 }
 
 bool row_answer_choose_label(struct row_answer *answer, struct text property)

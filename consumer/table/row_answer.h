@@ -18,6 +18,7 @@ struct row_answer_options {
     const struct value *schema; // VALUE_NULL: none
     const struct text *choices; // [n_choices]
     size_t n_choices;
+    bool is_constrained; // by these, or by a parameter of all rows
     int32_t n_votes;
     bool probabilities; // of the choices
     bool figures;

@@ -381,6 +381,59 @@ def a_key_that_occurs_twice_in_an_answer_counts_by_its_last_member(test):
     assert "--retry-failed" not in done.err, done  # it would have the same text
 
 
+@case
+def a_schema_of_one_value_gives_the_value_itself(test):
+    schemas = {"word": {"enum": ["yes"]}, "text": {"type": "string", "enum": ["a \"b\""]}, "boolean": {"type": "boolean", "enum": [False]},
+               "number": {"type": "integer", "minimum": 7, "maximum": 7}, "list": {"const": [1, "x"]}, "object": {"const": {"a": None}}}
+    values = {"word": "yes", "text": 'a "b"', "boolean": False, "number": 7, "list": [1, "x"], "object": {"a": None}}
+    cells = {"word": "yes", "text": 'a "b"', "boolean": "false", "number": "7", "list": '[1,"x"]', "object": '{"a":null}'}
+    gold = {"word": "yes ", "text": 'a "b"', "boolean": "False", "number": "7.0", "list": '[1,"x"]', "object": '{"a":null}'}
+    for name, schema in schemas.items():
+        write_schema(test, schema)
+        write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "b", gold[name]], ["c", "d", "other"]])
+        options = ("in.csv", "--schema", "s.json", "--store", name + ".db", "--max-tokens", "60")
+        done = annotate(test, *options, "--evaluate", "gold")
+        assert [row[3:] for row in read_csv(test, "out.csv")[1:]] == 2 * [[cells[name], "stop", ""]], (name, test.read("out.csv"))
+        assert "accuracy: 0.5000" in done.out, (name, done.out)
+        if name != "number":  # its range is no list of labels
+            assert 'gold labels that no answer can be: "other" (1 row' in done.out, done.out
+        classes = test.query("SELECT DISTINCT answer FROM evaluations", name + ".db")
+        assert classes == [(cells[name],)], (name, classes)
+        if name in ("word", "text", "boolean"):
+            labels = test.query("SELECT label, n FROM table_labels", name + ".db")
+            assert labels == [(cells[name], 2)], labels
+        annotate(test, *options, out="out.jsonl")
+        assert [row["answer"] for row in test.answers("out.jsonl")] == 2 * [values[name]], (name, test.answers("out.jsonl"))
+    write_schema(test, schemas["boolean"])
+    annotate(test, "in.csv", "--schema", "s.json", "--into", "t", "--store", "jobs.db", out="out.db")
+    assert test.query("SELECT DISTINCT answer, typeof(answer) FROM t", "out.db") == [(0, "integer")]
+
+
+@case
+def an_answer_that_was_cut_is_none_whatever_constrains_it(test):
+    write_csv(test, "in.csv", table(3))
+    write(test, "regex.json", json.dumps({"structured_outputs": {"regex": "[ab]{40}"}}))
+    write(test, "any.json", json.dumps({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": "abcdefgh"}}}}))
+    write(test, "list.json", json.dumps({"type": "array", "items": {"type": "integer"}, "minItems": 30}))
+    write(test, "object.json", json.dumps({"type": "object", "minProperties": 1}))
+    write(test, "number.json", json.dumps({"const": 12345678}))
+    for given in (["--parameters", "regex.json"], ["--parameters", "any.json"], ["--schema", "list.json"], ["--schema", "object.json"],
+                  ["--schema", "number.json"]):
+        done = annotate(test, "in.csv", *given, "--max-tokens", "2", out=given[1] + ".csv", status=3)
+        assert "3 ended before they were whole: a larger --max-tokens" in done.err and "--retry-failed" not in done.err, done
+        assert all(row[3] == "" and row[4] == "length" and "max-tokens" in row[5] for row in read_csv(test, given[1] + ".csv")[1:])
+    annotate(test, "in.csv", "--max-tokens", "2", out="free.csv")  # free text is an answer wherever it ends
+    # a label that another one begins may be the beginning of that one; "12" of a number too
+    annotate(test, "in.csv", "--choice", "no,no idea", out="labels.csv")
+    set_answers(test, ["no"] * 3, "labels.csv.db", "length")
+    annotate(test, "in.csv", "--choice", "no,no idea", out="labels.csv", status=3)
+    write_schema(test, {"type": "integer"})
+    annotate(test, "in.csv", "--schema", "s.json", out="numbers.csv", status=None)
+    set_answers(test, ["12"] * 3, "numbers.csv.db", "length")
+    annotate(test, "in.csv", "--schema", "s.json", out="numbers.csv", status=3)
+    assert [row[3] for row in read_csv(test, "numbers.csv")[1:]] == [""] * 3
+
+
 # ---- refused before anything runs ----
 
 @case
@@ -812,6 +865,26 @@ def votes_give_the_majority_and_its_share(test):
         if len(votes) == 5:
             assert votes.count(row[3]) == max(votes.count(vote) for vote in votes) == round(5 * float(row[4])), (row, votes)
     annotate(test, "in.csv", "--votes", "3", "--temperature", "0", status=2)
+
+
+@case
+def votes_that_are_no_answers_count_for_nothing(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    options = ("in.csv", "--choice", "x,y", "--votes", "5")
+    annotate(test, *options, engine=None)
+    set_answers(test, ["", "", "y", "x", "y"])
+    annotate(test, *options, engine=None)
+    assert read_csv(test, "out.csv")[1][2:] == ["y", "0.4", "stop", ""], test.read("out.csv")
+    set_answers(test, [""] * 5, reason="length")
+    annotate(test, *options, engine=None, status=3)
+    assert read_csv(test, "out.csv")[1][2:5] == ["", "", "length"], test.read("out.csv")
+    write_schema(test, {"type": "object", "properties": {"m": {"enum": ["x", "y"]}}, "required": ["m"], "additionalProperties": {"enum": [1]}})
+    options = ("in.csv", "--schema", "s.json", "--votes", "3", "--max-tokens", "60")
+    annotate(test, *options, out="s.csv", engine=None, status=None)
+    set_answers(test, ['{"m":"x"', '{"m":"y","k":1,"k":1}', '{"m":"y","k":1}'], "s.csv.db")
+    annotate(test, *options, engine=None, out="s.csv")
+    row = dict(zip(*read_csv(test, "s.csv")))
+    assert (row["m"], row["agreement"][:5], row["sheaf_error"]) == ("y", "0.666", ""), row
 
 
 @case
