@@ -36,7 +36,8 @@ struct annotate_gold {
     struct evaluation evaluation;
     size_t column; // of the input
     struct text name;
-    bool is_first_property; // that is compared, of several
+    bool is_first_property;    // that is compared, of several
+    int64_t n_none, n_refused; // rows without a gold label; of these, with a null that no answer can be
 };
 
 // Numbers of the rows chosen, ascending.

@@ -42,15 +42,30 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
     return evaluation_open(&annotate->gold.evaluation, error);
 }
 
-// A string unchanged; any other value as JSON.
+// A string unchanged; any other value as JSON, also null.
 static struct text label_text(const struct value *value, struct buffer *json)
 {
-    buffer_clear(json);
     if (value->kind == VALUE_STRING)
         return value->text;
-    if (value->kind != VALUE_NULL)
-        json_encode(value, json);
+    json_encode(value, json);
     return (struct text){json->data, json->size};
+}
+
+// Empty: the row has no gold label. A null is one where a line of JSON has it and an answer may be null; a
+// member that is missing and the NULL of a database are none, as an empty field.
+static struct text find_gold_label(struct annotate *annotate, const struct table_row *row,
+                                   struct buffer texts[2])
+{
+    struct annotate_gold *gold = &annotate->gold;
+    const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];
+    const struct value *field = &row->fields[gold->column];
+    bool is_null = field->kind == VALUE_NULL && row->is_present && row->is_present[gold->column];
+    struct text label = {0};
+    if (field->kind != VALUE_NULL || (is_null && labels->has_null))
+        label = label_set_match(labels, label_text(field, &texts[0]), &texts[1]);
+    gold->n_none += label.size == 0;
+    gold->n_refused += is_null && !labels->has_null;
+    return label;
 }
 
 enum status annotate_evaluate(struct annotate *annotate, const struct table_row *row, struct error *error)
@@ -58,11 +73,12 @@ enum status annotate_evaluate(struct annotate *annotate, const struct table_row 
     if (!annotate->settings->annotate.evaluate)
         return STATUS_OK;
     const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];
+    const struct value *value = row_answer_label(&annotate->answer);
     struct buffer texts[4] = {{0}};
-    struct text gold = label_text(&row->fields[annotate->gold.column], &texts[0]);
-    struct text answer = label_text(row_answer_label(&annotate->answer), &texts[1]);
-    enum status status = evaluation_add(&annotate->gold.evaluation, label_set_match(labels, gold, &texts[2]),
-                                        label_set_match(labels, answer, &texts[3]), error);
+    struct text gold = find_gold_label(annotate, row, texts), answer = {0};
+    if (value)
+        answer = label_set_match(labels, label_text(value, &texts[2]), &texts[3]);
+    enum status status = evaluation_add(&annotate->gold.evaluation, gold, answer, error);
     for (int i = 0; i < 4; i++)
         buffer_finish(&texts[i]);
     return status;
@@ -134,6 +150,12 @@ void annotate_write_evaluation(const struct annotate *annotate, struct buffer *o
         buffer_add_byte(out, ')');
     }
     buffer_add_byte(out, '\n');
+    if (annotate->gold.n_none)
+        buffer_add_format(out, "rows without a gold label, left out: %lld", (long long)annotate->gold.n_none);
+    if (annotate->gold.n_refused)
+        buffer_add_format(out, ", %lld of them with a null, which no answer can be",
+                          (long long)annotate->gold.n_refused);
+    buffer_add_string(out, annotate->gold.n_none ? "\n" : "");
     write_impossible(annotate, out);
     evaluation_write(&annotate->gold.evaluation, out);
 }

@@ -68,7 +68,8 @@ void label_counts_add(struct label_counts *counts, const struct row_answer *answ
     for (size_t i = 0; i < counts->n_columns && !answer->failed; i++) {
         const struct value *field = &answer->fields[i];
         struct buffer json = {0};
-        if (counts->columns[i].is_dropped || field->kind == VALUE_ARRAY || field->kind == VALUE_OBJECT)
+        if (!answer->is_given[i] || counts->columns[i].is_dropped || field->kind == VALUE_ARRAY ||
+            field->kind == VALUE_OBJECT)
             continue;
         if (field->kind != VALUE_STRING)
             json_encode(field, &json);

@@ -1,5 +1,7 @@
 #include "consumer/table/label_set.h"
 
+#include "consumer/table/schema_columns.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,25 +54,6 @@ static bool add_label(struct labelling *labelling, const struct value *value)
     return is_added;
 }
 
-// "#/$defs/mood": members by their names. NULL: none, or spelled with escapes.
-static const struct value *find_reference(const struct value *root, struct text reference)
-{
-    if (reference.size < 2 || memcmp(reference.data, "#/", 2) != 0)
-        return NULL;
-    const char *at = reference.data + 2, *end = reference.data + reference.size;
-    while (root && at <= end) {
-        const char *slash = memchr(at, '/', (size_t)(end - at));
-        struct text name = {at, (size_t)((slash ? slash : end) - at)};
-        const struct value *member = NULL;
-        for (size_t i = 0; root->kind == VALUE_OBJECT && i < root->object.n_members; i++)
-            if (text_equal(root->object.members[i].key, name))
-                member = &root->object.members[i].value;
-        root = member;
-        at = slash ? slash + 1 : end + 1;
-    }
-    return root;
-}
-
 static bool add_type(struct labelling *labelling, const struct value *type)
 {
     if (text_equals_string(type->text, "boolean"))
@@ -108,7 +91,7 @@ static bool add_schema(struct labelling *labelling, const struct value *schema, 
         return is_added;
     }
     if ((found = value_get(schema, "$ref")) && found->kind == VALUE_STRING)
-        return add_schema(labelling, find_reference(labelling->root, found->text), depth + 1);
+        return add_schema(labelling, schema_reference_find(labelling->root, found->text), depth + 1);
     for (size_t i = 0; i < sizeof unions / sizeof unions[0]; i++) {
         if (!(found = value_get(schema, unions[i])) || found->kind != VALUE_ARRAY)
             continue;
@@ -122,6 +105,44 @@ static bool add_schema(struct labelling *labelling, const struct value *schema, 
     return add_types(labelling, value_get(schema, "type"));
 }
 
+static bool names_null(const struct value *names, bool are_types)
+{
+    bool is_null = names->kind == VALUE_NULL && !are_types;
+    if (names->kind == VALUE_STRING && are_types)
+        return text_equals_string(names->text, "null");
+    for (size_t i = 0; names->kind == VALUE_ARRAY && i < names->array.n_items && !is_null; i++)
+        is_null = names->array.items[i].kind != VALUE_ARRAY && names_null(&names->array.items[i], are_types);
+    return is_null;
+}
+
+// Whether a null may satisfy the schema, by the keywords that labels are known from. Recursive,
+// SCHEMA_DEPTH_MAX deep.
+static bool allows_null(const struct value *root, const struct value *schema, int depth)
+{
+    static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
+    const struct value *found;
+    if (!schema || schema->kind != VALUE_OBJECT || depth > SCHEMA_DEPTH_MAX)
+        return schema && schema->kind == VALUE_BOOL && schema->boolean;
+    if ((found = value_get(schema, "const")))
+        return found->kind == VALUE_NULL;
+    if ((found = value_get(schema, "enum")))
+        return names_null(found, false);
+    if ((found = value_get(schema, "type")))
+        return names_null(found, true);
+    if ((found = value_get(schema, "$ref")) && found->kind == VALUE_STRING)
+        return allows_null(root, schema_reference_find(root, found->text), depth + 1);
+    bool is_free = true;
+    for (size_t i = 0; i < sizeof unions / sizeof unions[0]; i++) {
+        if (!(found = value_get(schema, unions[i])) || found->kind != VALUE_ARRAY)
+            continue;
+        is_free = false;
+        for (size_t j = 0; j < found->array.n_items; j++)
+            if (allows_null(root, &found->array.items[j], depth + 1))
+                return true;
+    }
+    return is_free;
+}
+
 bool label_set_of_schema(struct label_set *set, struct arena *arena, const struct value *root,
                          const struct value *schema)
 {
@@ -130,6 +151,7 @@ bool label_set_of_schema(struct label_set *set, struct arena *arena, const struc
     set->is_closed = set->labels && add_schema(&labelling, schema, 0);
     set->n = set->is_closed ? set->n : 0;
     set->is_number &= !set->is_closed;
+    set->has_null = allows_null(root, schema, 0);
     return !labelling.failed;
 }
 

@@ -11,6 +11,7 @@ enum { LABELS_MAX = 1024 };
 struct label_set {
     bool is_closed;      // an answer is one of `labels`
     bool is_number;      // not closed, but a number
+    bool has_null;       // an answer may be null, whose label is "null"
     struct text *labels; // [n]: strings unchanged, other values as JSON
     size_t n;
 };

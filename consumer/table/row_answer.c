@@ -109,7 +109,8 @@ enum status row_answer_open(struct row_answer *answer, const struct row_answer_o
     size_t n = answer->n_properties + options->n_choices + COLUMNS_BESIDE;
     answer->columns.names = arena_allocate_array(&answer->arena, n, sizeof *answer->columns.names);
     answer->fields = arena_allocate_array(&answer->arena, n, sizeof *answer->fields);
-    if (status == STATUS_OK && (!answer->columns.names || !answer->fields))
+    answer->is_given = arena_allocate_array(&answer->arena, n, sizeof *answer->is_given);
+    if (status == STATUS_OK && (!answer->columns.names || !answer->fields || !answer->is_given))
         status = refuse_memory(error);
     if (status == STATUS_OK)
         status = add_answers(answer, input, error);
@@ -201,15 +202,20 @@ static const struct vote *choose_vote(const struct row_answer *answer, const str
     return best;
 }
 
-// Strings are unchanged, null is an empty field, other values are JSON.
+static void give_value(struct row_answer *answer, size_t column, const struct value *value)
+{
+    answer->fields[column] = *value;
+    answer->is_given[column] = true;
+}
+
 static void take_value(struct row_answer *answer, const struct value *value)
 {
     if (!answer->n_properties)
-        answer->fields[0] = *value;
+        give_value(answer, 0, value);
     for (size_t i = 0; answer->n_properties && i < value->object.n_members; i++)
         for (size_t j = 0; j < answer->n_properties; j++)
             if (text_equal(value->object.members[i].key, answer->properties[j]))
-                answer->fields[j] = value->object.members[i].value;
+                give_value(answer, j, &value->object.members[i].value);
 }
 
 // Of each label in the order of --choice, and how far the first is before the second. The result's own text
@@ -289,6 +295,8 @@ void row_answer_take(struct row_answer *answer, struct job *const *votes)
     answer->failed = answer->was_cut = answer->job_failed = false;
     for (size_t i = 0; i < answer->columns.n; i++)
         answer->fields[i] = (struct value){.kind = VALUE_NULL};
+    for (size_t i = 0; i < answer->n_answers; i++)
+        answer->is_given[i] = false;
     if (answer->options.figures)
         take_figures(answer, votes);
     for (int32_t i = 0; i < answer->options.n_votes; i++) {
@@ -315,5 +323,6 @@ bool row_answer_choose_label(struct row_answer *answer, struct text property)
 
 const struct value *row_answer_label(const struct row_answer *answer)
 {
-    return &answer->fields[answer->label_column];
+    size_t column = answer->label_column;
+    return answer->is_given[column] ? &answer->fields[column] : NULL;
 }

@@ -28,6 +28,7 @@ struct row_answer {
     struct row_answer_options options;
     struct table_columns columns;
     struct value *fields;           // [columns.n] of the row
+    bool *is_given;                 // [n_answers] the answer has that value, which may be null
     struct text *properties;        // [n_properties] of the schema; 0: the answer is one column
     size_t n_properties, n_answers; // columns that hold the answer
     struct label_set *label_sets;   // [n_answers]
@@ -50,5 +51,5 @@ void row_answer_take(struct row_answer *answer, struct job *const *votes);
 // Chooses the column that gold labels are compared with: the schema's property of that name. False: there is
 // none, and it is the first column.
 bool row_answer_choose_label(struct row_answer *answer, struct text property);
-// The value to compare with a gold label.
+// The value to compare with a gold label. NULL: the row has no answer, or the answer not that property.
 const struct value *row_answer_label(const struct row_answer *answer);

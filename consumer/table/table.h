@@ -24,10 +24,11 @@ struct table_columns {
 // lines and SQLite have their types; numbers of JSON keep their digits. The columns of JSON lines are the
 // members of all lines; one that a line lacks is null.
 struct table_row {
-    struct value *fields; // [columns.n]
-    int64_t number;       // among the rows that are whole, from 1
-    int64_t line;         // of the file where it begins, from 1; of a query the row's number
-    int64_t n_lines;      // after STATUS_REJECT of CSV: that it takes; else 0
+    struct value *fields;   // [columns.n]
+    const bool *is_present; // [columns.n] JSON lines: the line has the member; of other formats NULL
+    int64_t number;         // among the rows that are whole, from 1
+    int64_t line;           // of the file where it begins, from 1; of a query the row's number
+    int64_t n_lines;        // after STATUS_REJECT of CSV: that it takes; else 0
     int64_t
         column; // after STATUS_REJECT: the byte of `line`, from 1; 0: the row as a whole, or behind that line
     struct text raw;    // TABLE_JSONL: the line; data NULL otherwise

@@ -21,6 +21,7 @@ struct table_reader {
     struct input_lines lines;
     struct arena line_arena;
     struct value *fields; // [columns.n] of a JSON line, or of a line without quoting
+    bool *is_present;     // [columns.n] a JSON line has the member
     size_t capacity;      // of columns.names
     struct table_style style;
     // SQLite
@@ -93,8 +94,10 @@ static enum status check_columns(const struct table_reader *reader, size_t n, st
 
 static enum status allocate_fields(struct table_reader *reader, struct error *error)
 {
-    reader->fields = calloc(reader->columns.n ? reader->columns.n : 1, sizeof *reader->fields);
-    return reader->fields ? STATUS_OK : refuse_memory(reader, error);
+    size_t n = reader->columns.n ? reader->columns.n : 1;
+    reader->fields = calloc(n, sizeof *reader->fields);
+    reader->is_present = calloc(n, sizeof *reader->is_present);
+    return reader->fields && reader->is_present ? STATUS_OK : refuse_memory(reader, error);
 }
 
 // Of a header's field. One that is empty, as that of row numbers in many exports, has the column's number for
@@ -293,16 +296,20 @@ static enum status next_jsonl(struct table_reader *reader, struct table_row *row
     enum status status = next_object(reader, &object, row, error);
     if (status != STATUS_OK || !row->raw.data)
         return status;
-    for (size_t i = 0; i < reader->columns.n; i++)
+    for (size_t i = 0; i < reader->columns.n; i++) {
         reader->fields[i] = (struct value){.kind = VALUE_NULL};
+        reader->is_present[i] = false;
+    }
     for (size_t i = 0; i < object.object.n_members; i++) {
         const struct value_member *member = &object.object.members[i];
         size_t column = find_member(reader, i, member->key);
         if (column == reader->columns.n)
             return reject_row(reader, row, "it changed while it was read", error);
         reader->fields[column] = member->value;
+        reader->is_present[column] = true;
     }
     row->fields = reader->fields;
+    row->is_present = reader->is_present;
     return STATUS_OK;
 }
 
@@ -399,6 +406,7 @@ void table_reader_close(struct table_reader *reader)
     arena_finish(&reader->line_arena);
     free(reader->columns.names);
     free(reader->fields);
+    free(reader->is_present);
     free(reader);
 }
 

@@ -965,6 +965,36 @@ def gold_labels_are_compared_by_their_values(test):
 
 
 @case
+def null_is_a_label_and_a_missing_property_is_no_answer(test):
+    prompt = ["--prompt", write(test, "t.jinja", "{{ t }}")]
+    write_schema(test, {"type": "object", "properties": {"s": {"enum": [None]}}, "required": ["s"]})
+    write(test, "in.jsonl", '{"t":"a","g":"null"}\n{"t":"b","g":null}\n{"t":"c"}\n{"t":"d","g":""}\n{"t":"e","g":"x"}\n')
+    for schema in ({"enum": [None]}, {"type": "object", "properties": {"s": {"enum": [None]}}, "required": ["s"]}):
+        write_schema(test, schema)
+        store = f"{len(schema)}.db"
+        done = annotate(test, "in.jsonl", *prompt, "--schema", "s.json", "--evaluate", "g", "--store", store, out="out.jsonl")
+        assert "rows with a gold label: 3\naccuracy: 0.6667" in done.out and "(no answer)" not in done.out, done
+        assert "rows without a gold label, left out: 2\n" in done.out and 'no answer can be: "x" (1 row' in done.out, done
+        assert test.query("SELECT gold, answer, n FROM evaluations ORDER BY gold", store) == [("null", "null", 2), ("x", "null", 1)]
+        assert [row.get("s", row.get("answer", 0)) for row in test.answers("out.jsonl")] == 5 * [None]
+        assert test.query("SELECT label, n FROM table_labels", store) == [("null", 5)]
+    write(test, "in.csv", "t,g\na,null\nb,\nc,x\n")
+    done = annotate(test, "in.csv", *prompt, "--schema", "s.json", "--evaluate", "g")
+    assert "rows with a gold label: 2\naccuracy: 0.5000" in done.out and "left out: 1\n" in done.out, done
+    # a null of gold that no answer can be, as of rows that nobody has labelled
+    write_schema(test, {"type": "object", "properties": {"s": {"enum": ["x", None]}, "o": {"enum": ["x"]}}, "required": ["s"]})
+    options = ("in.jsonl", *prompt, "--schema", "s.json", "--max-tokens", "60", "--store", "n.db")
+    annotate(test, *options)
+    set_answers(test, ['{"s":null,"o":"x"}', '{"s":"x","o":"x"}', '{"s":null}', '{"s":"x"}', '{"s":"x"}'], "n.db")
+    done = annotate(test, *options, "--evaluate", "g=o")
+    assert "left out: 3, 1 of them with a null, which no answer can be\n" in done.out, done
+    assert test.query("SELECT gold, answer, n FROM evaluations ORDER BY gold", "n.db") == [("null", "x", 1), ("x", "", 1)]
+    assert test.query("SELECT property, label, n FROM table_labels ORDER BY 1, 2", "n.db") == [("o", "x", 2), ("s", "null", 2), ("s", "x", 3)]
+    done = annotate(test, *options, "--evaluate", "g=s")
+    assert "rows with a gold label: 3\naccuracy: 0.6667" in done.out, done
+
+
+@case
 def gold_labels_that_no_answer_can_be_are_named(test):
     rows = [["a", "b", gold] for gold in ("Positive", "Positive", "positiv", " positive", "POSITIVE", "other", "")]
     write_csv(test, "in.csv", [["title", "text", "gold"]] + rows)

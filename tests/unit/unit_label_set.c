@@ -63,6 +63,40 @@ static void labels_are_those_that_a_schema_enumerates(void **state)
     assert_labels("true", NULL);
 }
 
+static void null_is_a_label_where_the_schema_allows_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schema;
+        bool has_null;
+    } cases[] = {{"{\"enum\":[\"x\",null]}", true},
+                 {"{\"enum\":[\"null\"]}", false},
+                 {"{\"enum\":[[null]]}", false},
+                 {"{\"const\":null}", true},
+                 {"{\"type\":\"null\"}", true},
+                 {"{\"type\":[\"string\",\"null\"]}", true},
+                 {"{\"type\":\"string\"}", false},
+                 {"{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", true},
+                 {"{\"anyOf\":[{\"type\":\"string\"},{\"$ref\":\"#/properties/p/anyOf/0\"}]}", false},
+                 {"{\"allOf\":[{\"const\":null}]}", true},
+                 {"{\"$ref\":\"#/none\"}", false},
+                 {"{\"$ref\":\"#/properties/p\"}", false},
+                 {"{}", true},
+                 {"true", true},
+                 {"false", false},
+                 {"7", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct arena arena = {0};
+        struct buffer whole = {0};
+        buffer_add_format(&whole, "{\"properties\":{\"p\":%s}}", cases[i].schema);
+        struct label_set set = set_of(&arena, whole.data);
+        if (set.has_null != cases[i].has_null)
+            fail_msg("%s: has_null is %d", cases[i].schema, set.has_null);
+        buffer_finish(&whole);
+        arena_finish(&arena);
+    }
+}
+
 static void assert_match(const char *schema, const char *gold, const char *label)
 {
     struct arena arena = {0};
@@ -102,6 +136,7 @@ static void a_gold_label_means_the_label_of_its_value(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(labels_are_those_that_a_schema_enumerates),
+                                       cmocka_unit_test(null_is_a_label_where_the_schema_allows_it),
                                        cmocka_unit_test(a_gold_label_means_the_label_of_its_value)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

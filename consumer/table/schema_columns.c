@@ -1,0 +1,156 @@
+#include "consumer/table/schema_columns.h"
+
+#include <string.h>
+
+enum { CONJUNCTS_DEPTH_MAX = 16, CONJUNCTS_MAX = 1024 };
+
+struct collecting {
+    struct schema_columns *columns;
+    struct arena *arena;
+    const struct value *root;
+    size_t capacity, n_conjuncts;
+    bool has_alternatives; // other keywords may bring members
+    bool closes_unevaluated;
+    bool failed; // out of memory
+};
+
+// "~1" in the pointer is '/', "~0" is '~'.
+static bool equals_escaped(struct text name, struct text escaped)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < escaped.size; i++, n++) {
+        char byte = escaped.data[i];
+        if (byte == '~' && i + 1 < escaped.size)
+            byte = escaped.data[++i] == '1' ? '/' : '~';
+        if (n == name.size || name.data[n] != byte)
+            return false;
+    }
+    return n == name.size;
+}
+
+const struct value *schema_reference_find(const struct value *root, struct text reference)
+{
+    if (text_equals_string(reference, "#"))
+        return root;
+    if (reference.size < 2 || memcmp(reference.data, "#/", 2) != 0)
+        return NULL;
+    const char *at = reference.data + 2, *end = reference.data + reference.size;
+    while (root && at <= end) {
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        struct text name = {at, (size_t)((slash ? slash : end) - at)};
+        const struct value *member = NULL;
+        for (size_t i = 0; root->kind == VALUE_OBJECT && i < root->object.n_members; i++)
+            if (equals_escaped(root->object.members[i].key, name))
+                member = &root->object.members[i].value;
+        root = member;
+        at = slash ? slash + 1 : end + 1;
+    }
+    return root;
+}
+
+static void add_property(struct collecting *collecting, const struct value_member *member)
+{
+    struct schema_columns *columns = collecting->columns;
+    for (size_t i = 0; i < columns->n; i++)
+        if (text_equal(columns->items[i].name, member->key))
+            return;
+    if (columns->n == collecting->capacity) {
+        size_t capacity = columns->n ? 2 * columns->n : 16;
+        struct schema_column *items = arena_allocate_array(collecting->arena, capacity, sizeof *items);
+        collecting->failed |= !items;
+        if (!items)
+            return;
+        if (columns->n)
+            memcpy(items, columns->items, columns->n * sizeof *items);
+        columns->items = items;
+        collecting->capacity = capacity;
+    }
+    columns->items[columns->n++] = (struct schema_column){member->key, &member->value};
+}
+
+static bool is_false(const struct value *value)
+{
+    return value && value->kind == VALUE_BOOL && !value->boolean;
+}
+
+static bool is_object_type(const struct value *type)
+{
+    if (type->kind == VALUE_ARRAY && type->array.n_items == 1)
+        type = &type->array.items[0];
+    return type->kind == VALUE_STRING && text_equals_string(type->text, "object");
+}
+
+static void note_keywords(struct collecting *collecting, const struct value *schema)
+{
+    static const char *const speaking[] = {"additionalProperties",
+                                           "patternProperties",
+                                           "propertyNames",
+                                           "unevaluatedProperties",
+                                           "minProperties",
+                                           "dependentSchemas",
+                                           "dependencies",
+                                           "anyOf",
+                                           "oneOf",
+                                           "not",
+                                           "if",
+                                           "$dynamicRef",
+                                           "$recursiveRef",
+                                           "enum",
+                                           "const"};
+    struct schema_columns *columns = collecting->columns;
+    const struct value *type = value_get(schema, "type"), *patterns = value_get(schema, "patternProperties");
+    for (size_t i = 0; i < sizeof speaking / sizeof *speaking; i++) {
+        bool speaks = value_get(schema, speaking[i]) != NULL;
+        columns->is_silent &= !speaks;
+        collecting->has_alternatives |= speaks && strcmp(speaking[i], "unevaluatedProperties") != 0;
+    }
+    columns->is_typed |= type != NULL;
+    columns->is_object |= type && is_object_type(type);
+    bool has_patterns = patterns && (patterns->kind != VALUE_OBJECT || patterns->object.n_members > 0);
+    columns->is_complete |= is_false(value_get(schema, "additionalProperties")) && !has_patterns;
+    collecting->closes_unevaluated |= schema == collecting->root && columns->has_unevaluated &&
+                                      is_false(value_get(schema, "unevaluatedProperties"));
+}
+
+// The schema, and all that apply wherever it does. Recursive, CONJUNCTS_DEPTH_MAX deep.
+static void collect(struct collecting *collecting, const struct value *schema, int depth)
+{
+    const struct value *reference = schema ? value_get(schema, "$ref") : NULL;
+    bool is_alone = reference && !collecting->columns->has_unevaluated; // old drafts read nothing beside it
+    bool is_known = schema && (schema->kind == VALUE_OBJECT || schema->kind == VALUE_BOOL) &&
+                    depth <= CONJUNCTS_DEPTH_MAX && collecting->n_conjuncts++ < CONJUNCTS_MAX &&
+                    (!depth || !value_get(schema, "$id"));
+    if (!is_known) {
+        collecting->has_alternatives = true;
+        collecting->columns->is_silent = false;
+        return;
+    }
+    if (!is_alone) {
+        const struct value *properties = value_get(schema, "properties");
+        note_keywords(collecting, schema);
+        for (size_t i = 0; properties && properties->kind == VALUE_OBJECT && i < properties->object.n_members;
+             i++)
+            add_property(collecting, &properties->object.members[i]);
+    }
+    if (reference)
+        collect(collecting,
+                reference->kind == VALUE_STRING ? schema_reference_find(collecting->root, reference->text)
+                                                : NULL,
+                depth + 1);
+    const struct value *all = value_get(schema, "allOf");
+    for (size_t i = 0; !is_alone && all && all->kind == VALUE_ARRAY && i < all->array.n_items; i++)
+        collect(collecting, &all->array.items[i], depth + 1);
+}
+
+bool schema_columns_find(const struct value *schema, struct arena *arena, struct schema_columns *columns)
+{
+    static const char old[] = "json-schema.org/draft-0";
+    const struct value *dialect = value_get(schema, "$schema");
+    struct collecting collecting = {.columns = columns, .arena = arena, .root = schema};
+    bool is_old = dialect && dialect->kind == VALUE_STRING && dialect->text.size &&
+                  memmem(dialect->text.data, dialect->text.size, old, sizeof old - 1) != NULL;
+    *columns = (struct schema_columns){.is_silent = true, .has_unevaluated = !is_old};
+    collect(&collecting, schema, 0);
+    columns->is_complete |= collecting.closes_unevaluated && !collecting.has_alternatives;
+    return !collecting.failed;
+}
