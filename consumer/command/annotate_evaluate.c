@@ -38,7 +38,7 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
     if (property.data && !is_found)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: the schema has no property \"%s\"",
                          property.data);
-    annotate->gold.is_first_property = !is_found && annotate->answer.n_properties > 1;
+    annotate->gold.is_first_property = !is_found && annotate->answer.properties.n > 1;
     return evaluation_open(&annotate->gold.evaluation, error);
 }
 
@@ -146,7 +146,7 @@ void annotate_write_evaluation(const struct annotate *annotate, struct buffer *o
         buffer_add_string(out, ", the schema's first property (another: --evaluate ");
         buffer_add_printable(out, gold, 0);
         buffer_add_byte(out, '=');
-        buffer_add_printable(out, answer->properties[1], 0);
+        buffer_add_printable(out, answer->properties.items[1].name, 0);
         buffer_add_byte(out, ')');
     }
     buffer_add_byte(out, '\n');

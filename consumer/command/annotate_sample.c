@@ -43,7 +43,7 @@ static void add_answer(struct sampling_report *report)
         if (field->kind != VALUE_STRING)
             json_encode(field, &json);
         buffer_add_string(&report->out, i ? ", " : "");
-        if (answer->n_properties) {
+        if (answer->properties.n) {
             buffer_add_printable(&report->out, answer->columns.names[i], 0);
             buffer_add_string(&report->out, ": ");
         }

@@ -41,11 +41,17 @@ static enum status add_answers(struct row_answer *answer, const struct table_col
 {
     const char *prefix = answer->options.prefix;
     enum status status = STATUS_OK;
-    if (!answer->n_properties)
-        status = add_column(answer, prefix, answer->options.n_choices ? TEXT("label") : TEXT("answer"), input,
-                            error);
-    for (size_t i = 0; i < answer->n_properties && status == STATUS_OK; i++)
-        status = add_column(answer, prefix, answer->properties[i], input, error);
+    const struct schema_columns *properties = &answer->properties;
+    struct text whole = answer->options.n_choices ? TEXT("label") : TEXT("answer");
+    for (size_t i = 0; i < properties->n && status == STATUS_OK; i++) {
+        struct text name = properties->items[i].name;
+        status = add_column(answer, prefix, name, input, error);
+        if (text_equal(name, whole))
+            whole = TEXT("answer_json");
+    }
+    answer->has_whole = !(properties->n && properties->is_object && properties->is_complete);
+    if (answer->has_whole && status == STATUS_OK)
+        status = add_column(answer, prefix, whole, input, error);
     answer->n_answers = answer->columns.n;
     for (size_t i = 0; answer->options.probabilities && i < answer->options.n_choices && status == STATUS_OK;
          i++)
@@ -60,16 +66,19 @@ static enum status add_answers(struct row_answer *answer, const struct table_col
 // Of each column of the answer.
 static enum status find_labels(struct row_answer *answer, struct error *error)
 {
-    const struct value *schema = answer->options.schema, *properties = NULL;
+    const struct value *schema = answer->options.schema;
+    size_t n_properties = answer->properties.n;
     answer->label_sets = arena_allocate_array(&answer->arena, answer->n_answers, sizeof *answer->label_sets);
     bool is_found = answer->label_sets != NULL;
-    if (is_found && answer->n_properties)
-        properties = value_get(schema, "properties");
-    for (size_t i = 0; is_found && i < answer->n_answers; i++)
-        is_found = schema ? label_set_of_schema(&answer->label_sets[i], &answer->arena, schema,
-                                                properties ? &properties->object.members[i].value : schema)
-                          : label_set_of_choices(&answer->label_sets[i], &answer->arena,
-                                                 answer->options.choices, answer->options.n_choices);
+    for (size_t i = 0; is_found && i < answer->n_answers; i++) {
+        struct label_set *set = &answer->label_sets[i];
+        if (!schema)
+            is_found =
+                label_set_of_choices(set, &answer->arena, answer->options.choices, answer->options.n_choices);
+        else if (i < n_properties || !n_properties) // else of the whole beside its properties
+            is_found = label_set_of_schema(set, &answer->arena, schema,
+                                           n_properties ? answer->properties.items[i].schema : schema);
+    }
     return is_found ? STATUS_OK : refuse_memory(error);
 }
 
@@ -90,15 +99,9 @@ static enum status add_beside(struct row_answer *answer, const struct table_colu
 static enum status find_properties(struct row_answer *answer, struct error *error)
 {
     const struct value *schema = answer->options.schema;
-    const struct value *properties = schema ? value_get(schema, "properties") : NULL;
-    if (!properties || properties->kind != VALUE_OBJECT)
-        return STATUS_OK;
-    size_t n = properties->object.n_members;
-    answer->properties = arena_allocate_array(&answer->arena, n, sizeof *answer->properties);
-    for (size_t i = 0; answer->properties && i < n; i++)
-        answer->properties[i] = properties->object.members[i].key;
-    answer->n_properties = n;
-    return answer->properties || !n ? STATUS_OK : refuse_memory(error);
+    if (schema && !schema_columns_find(schema, &answer->arena, &answer->properties))
+        return refuse_memory(error);
+    return STATUS_OK;
 }
 
 enum status row_answer_open(struct row_answer *answer, const struct row_answer_options *options,
@@ -106,7 +109,7 @@ enum status row_answer_open(struct row_answer *answer, const struct row_answer_o
 {
     *answer = (struct row_answer){.options = *options};
     enum status status = find_properties(answer, error);
-    size_t n = answer->n_properties + options->n_choices + COLUMNS_BESIDE;
+    size_t n = answer->properties.n + options->n_choices + COLUMNS_BESIDE;
     answer->columns.names = arena_allocate_array(&answer->arena, n, sizeof *answer->columns.names);
     answer->fields = arena_allocate_array(&answer->arena, n, sizeof *answer->fields);
     answer->is_given = arena_allocate_array(&answer->arena, n, sizeof *answer->is_given);
@@ -173,7 +176,7 @@ static enum status read_answer(struct row_answer *answer, const struct job *job,
                    : error_set(fault, STATUS_REJECT, ERROR_INVALID_ENCODING, "the answer is no label");
     if (json_decode_answer(text_of(job), &answer->row_arena, value, fault) != STATUS_OK)
         return error_prefix(fault, "the answer is no JSON");
-    if (answer->n_properties && value->kind != VALUE_OBJECT)
+    if (!answer->has_whole && value->kind != VALUE_OBJECT)
         return error_set(fault, STATUS_REJECT, ERROR_INVALID_ENCODING,
                          "the answer is no JSON object: expected properties, got %s",
                          value_kind_name(value->kind));
@@ -210,11 +213,12 @@ static void give_value(struct row_answer *answer, size_t column, const struct va
 
 static void take_value(struct row_answer *answer, const struct value *value)
 {
-    if (!answer->n_properties)
-        give_value(answer, 0, value);
-    for (size_t i = 0; answer->n_properties && i < value->object.n_members; i++)
-        for (size_t j = 0; j < answer->n_properties; j++)
-            if (text_equal(value->object.members[i].key, answer->properties[j]))
+    const struct schema_columns *properties = &answer->properties;
+    if (answer->has_whole)
+        give_value(answer, properties->n, value);
+    for (size_t i = 0; value->kind == VALUE_OBJECT && i < value->object.n_members; i++)
+        for (size_t j = 0; j < properties->n; j++)
+            if (text_equal(value->object.members[i].key, properties->items[j].name))
                 give_value(answer, j, &value->object.members[i].value);
 }
 
@@ -313,8 +317,8 @@ void row_answer_take(struct row_answer *answer, struct job *const *votes)
 bool row_answer_choose_label(struct row_answer *answer, struct text property)
 {
     answer->label_column = 0;
-    for (size_t i = 0; i < answer->n_properties; i++)
-        if (text_equal(answer->properties[i], property)) {
+    for (size_t i = 0; i < answer->properties.n; i++)
+        if (text_equal(answer->properties.items[i].name, property)) {
             answer->label_column = i;
             return true;
         }

@@ -1,8 +1,10 @@
-// The columns that a row's answers give: the text, the label, or a column a property of the schema; with
+// The columns that a row's answers give: the text, the label, or a column a property of the schema and, where
+// an answer may hold more than these, one of the whole; with
 // several votes the agreement; figures; the reason it finished and the error. Thread: main.
 #pragma once
 
 #include "consumer/table/label_set.h"
+#include "consumer/table/schema_columns.h"
 #include "consumer/table/table.h"
 
 enum {
@@ -27,18 +29,19 @@ struct row_answer_options {
 struct row_answer {
     struct row_answer_options options;
     struct table_columns columns;
-    struct value *fields;           // [columns.n] of the row
-    bool *is_given;                 // [n_answers] the answer has that value, which may be null
-    struct text *properties;        // [n_properties] of the schema; 0: the answer is one column
-    size_t n_properties, n_answers; // columns that hold the answer
-    struct label_set *label_sets;   // [n_answers]
-    size_t label_column;            // that gold labels are compared with
-    bool failed;                    // this row
-    bool was_cut;                   // failed, because the answer ended before it was whole
-    bool job_failed;                // failed, because no job of the row has a result that is done
-    struct error fault;             // of a text that is no answer
-    struct arena arena;             // of the columns
-    struct arena row_arena;         // of the fields
+    struct value *fields;             // [columns.n] of the row
+    bool *is_given;                   // [n_answers] the answer has that value, which may be null
+    struct schema_columns properties; // the first columns
+    bool has_whole;                   // then one of the whole answer: of the schema there may be more
+    size_t n_answers;                 // columns that hold the answer
+    struct label_set *label_sets;     // [n_answers]
+    size_t label_column;              // that gold labels are compared with
+    bool failed;                      // this row
+    bool was_cut;                     // failed, because the answer ended before it was whole
+    bool job_failed;                  // failed, because no job of the row has a result that is done
+    struct error fault;               // of a text that is no answer
+    struct arena arena;               // of the columns
+    struct arena row_arena;           // of the fields
 };
 
 // STATUS_REFUSE: a column of that name is among the input's.

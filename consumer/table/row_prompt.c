@@ -2,6 +2,7 @@
 
 #include "consumer/file.h"
 #include "consumer/table/row_messages.h"
+#include "consumer/table/schema_columns.h"
 #include "schemas/clock.h"
 
 #include <stdlib.h>
@@ -231,35 +232,30 @@ static enum status add_parameters(struct row_prompt *prompt, const struct row_pr
     return status;
 }
 
-// The columns are the schema's properties. Where it says nothing of others, none are generated.
-static void close_schema(struct row_prompt *prompt)
+// The columns are the schema's properties. Where it says nothing of others, none are generated, and where it
+// has no type it means an object.
+static enum status close_schema(struct row_prompt *prompt, struct error *error)
 {
-    static const char *const speaking[] = {"additionalProperties",
-                                           "patternProperties",
-                                           "propertyNames",
-                                           "unevaluatedProperties",
-                                           "minProperties",
-                                           "dependentSchemas",
-                                           "dependencies",
-                                           "allOf",
-                                           "anyOf",
-                                           "oneOf",
-                                           "not",
-                                           "if",
-                                           "$ref"};
+    struct schema_columns columns;
     const struct value *schema = &prompt->schema;
-    const struct value *properties = value_get(schema, "properties");
     struct value closed;
-    bool speaks = !properties || properties->kind != VALUE_OBJECT || properties->object.n_members == 0;
-    for (size_t i = 0; i < sizeof speaking / sizeof *speaking; i++)
-        speaks |= value_get(schema, speaking[i]) != NULL;
-    if (speaks || !value_object_create(&prompt->arena, schema->object.n_members + 1, &closed))
-        return;
+    if (!schema_columns_find(schema, &prompt->arena, &columns) ||
+        !value_object_create(&prompt->arena, schema->object.n_members + 2, &closed))
+        return refuse_memory(error);
+    if (!columns.n)
+        return STATUS_OK;
+    bool is_composed = value_get(schema, "$ref") || value_get(schema, "allOf");
     memcpy(closed.object.members, schema->object.members,
            schema->object.n_members * sizeof *schema->object.members);
     closed.object.n_members = schema->object.n_members;
-    value_put(&closed, "additionalProperties", value_bool(false));
+    if (!columns.is_typed && columns.is_plain)
+        value_put(&closed, "type", value_string(TEXT("object")));
+    if (columns.is_silent && !is_composed)
+        value_put(&closed, "additionalProperties", value_bool(false));
+    else if (columns.is_silent && columns.has_unevaluated)
+        value_put(&closed, "unevaluatedProperties", value_bool(false));
     prompt->schema = closed;
+    return STATUS_OK;
 }
 
 static enum status add_schema(struct row_prompt *prompt, const char *path, struct error *error)
@@ -267,13 +263,13 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
     enum status status = read_object(prompt, path, &prompt->schema, error);
     if (status != STATUS_OK)
         return status;
-    close_schema(prompt);
+    status = close_schema(prompt, error);
     add_member(prompt, "response_format");
     buffer_add_string(&prompt->parameters,
                       "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":");
     json_encode(&prompt->schema, &prompt->parameters);
     buffer_add_string(&prompt->parameters, "}}");
-    return STATUS_OK;
+    return status;
 }
 
 static struct text trim_blanks(struct text text)

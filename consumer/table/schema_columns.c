@@ -2,14 +2,16 @@
 
 #include <string.h>
 
-enum { CONJUNCTS_DEPTH_MAX = 16, CONJUNCTS_MAX = 1024 };
+enum { CONJUNCTS_DEPTH_MAX = 16, CONJUNCTS_MAX = 1024, REQUIRED_MAX = 64 };
 
 struct collecting {
     struct schema_columns *columns;
     struct arena *arena;
     const struct value *root;
     size_t capacity, n_conjuncts;
-    bool has_alternatives; // other keywords may bring members
+    const struct value *required[REQUIRED_MAX]; // [n_required]
+    size_t n_required;
+    bool has_more; // a keyword besides `properties` may name members
     bool closes_unevaluated;
     bool failed; // out of memory
 };
@@ -82,34 +84,29 @@ static bool is_object_type(const struct value *type)
 
 static void note_keywords(struct collecting *collecting, const struct value *schema)
 {
-    static const char *const speaking[] = {"additionalProperties",
-                                           "patternProperties",
-                                           "propertyNames",
-                                           "unevaluatedProperties",
-                                           "minProperties",
-                                           "dependentSchemas",
-                                           "dependencies",
-                                           "anyOf",
-                                           "oneOf",
-                                           "not",
-                                           "if",
-                                           "$dynamicRef",
-                                           "$recursiveRef",
-                                           "enum",
-                                           "const"};
+    static const char *const alternatives[] = {
+        "anyOf",        "oneOf",       "not",           "if",   "dependentSchemas",
+        "dependencies", "$dynamicRef", "$recursiveRef", "enum", "const"};
+    static const char *const of_members[] = {"additionalProperties", "patternProperties", "propertyNames",
+                                             "minProperties"};
     struct schema_columns *columns = collecting->columns;
     const struct value *type = value_get(schema, "type"), *patterns = value_get(schema, "patternProperties");
-    for (size_t i = 0; i < sizeof speaking / sizeof *speaking; i++) {
-        bool speaks = value_get(schema, speaking[i]) != NULL;
-        columns->is_silent &= !speaks;
-        collecting->has_alternatives |= speaks && strcmp(speaking[i], "unevaluatedProperties") != 0;
-    }
+    const struct value *required = value_get(schema, "required");
+    for (size_t i = 0; i < sizeof alternatives / sizeof *alternatives; i++)
+        columns->is_plain &= !value_get(schema, alternatives[i]);
+    for (size_t i = 0; i < sizeof of_members / sizeof *of_members; i++)
+        collecting->has_more |= value_get(schema, of_members[i]) != NULL;
+    columns->is_silent &= !value_get(schema, "unevaluatedProperties");
     columns->is_typed |= type != NULL;
     columns->is_object |= type && is_object_type(type);
     bool has_patterns = patterns && (patterns->kind != VALUE_OBJECT || patterns->object.n_members > 0);
     columns->is_complete |= is_false(value_get(schema, "additionalProperties")) && !has_patterns;
     collecting->closes_unevaluated |= schema == collecting->root && columns->has_unevaluated &&
                                       is_false(value_get(schema, "unevaluatedProperties"));
+    if (required && collecting->n_required < REQUIRED_MAX)
+        collecting->required[collecting->n_required++] = required;
+    else
+        collecting->has_more |= required != NULL;
 }
 
 // The schema, and all that apply wherever it does. Recursive, CONJUNCTS_DEPTH_MAX deep.
@@ -121,8 +118,7 @@ static void collect(struct collecting *collecting, const struct value *schema, i
                     depth <= CONJUNCTS_DEPTH_MAX && collecting->n_conjuncts++ < CONJUNCTS_MAX &&
                     (!depth || !value_get(schema, "$id"));
     if (!is_known) {
-        collecting->has_alternatives = true;
-        collecting->columns->is_silent = false;
+        collecting->columns->is_plain = false;
         return;
     }
     if (!is_alone) {
@@ -142,6 +138,14 @@ static void collect(struct collecting *collecting, const struct value *schema, i
         collect(collecting, &all->array.items[i], depth + 1);
 }
 
+static bool has_column(const struct schema_columns *columns, const struct value *name)
+{
+    bool is_found = name->kind != VALUE_STRING;
+    for (size_t i = 0; i < columns->n && !is_found; i++)
+        is_found = text_equal(columns->items[i].name, name->text);
+    return is_found;
+}
+
 bool schema_columns_find(const struct value *schema, struct arena *arena, struct schema_columns *columns)
 {
     static const char old[] = "json-schema.org/draft-0";
@@ -149,8 +153,13 @@ bool schema_columns_find(const struct value *schema, struct arena *arena, struct
     struct collecting collecting = {.columns = columns, .arena = arena, .root = schema};
     bool is_old = dialect && dialect->kind == VALUE_STRING && dialect->text.size &&
                   memmem(dialect->text.data, dialect->text.size, old, sizeof old - 1) != NULL;
-    *columns = (struct schema_columns){.is_silent = true, .has_unevaluated = !is_old};
+    *columns = (struct schema_columns){.is_plain = true, .is_silent = true, .has_unevaluated = !is_old};
     collect(&collecting, schema, 0);
-    columns->is_complete |= collecting.closes_unevaluated && !collecting.has_alternatives;
+    for (size_t i = 0; i < collecting.n_required; i++)
+        for (size_t j = 0;
+             collecting.required[i]->kind == VALUE_ARRAY && j < collecting.required[i]->array.n_items; j++)
+            collecting.has_more |= !has_column(columns, &collecting.required[i]->array.items[j]);
+    columns->is_silent &= columns->is_plain && !collecting.has_more;
+    columns->is_complete |= collecting.closes_unevaluated && columns->is_plain && !collecting.has_more;
     return !collecting.failed;
 }

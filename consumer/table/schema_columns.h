@@ -16,7 +16,8 @@ struct schema_columns {
     bool is_object;       // an answer is an object
     bool is_typed;        // `type` is given
     bool is_complete;     // an answer has no other members
-    bool is_silent;       // nothing is said of other members
+    bool is_plain;        // it has no alternatives, as anyOf
+    bool is_silent;       // it is plain, and nothing is said of other members
     bool has_unevaluated; // the dialect knows unevaluatedProperties
 };
 

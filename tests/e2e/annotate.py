@@ -434,6 +434,61 @@ def an_answer_that_was_cut_is_none_whatever_constrains_it(test):
     assert [row[3] for row in read_csv(test, "numbers.csv")[1:]] == [""] * 3
 
 
+@case
+def properties_that_always_apply_are_columns_wherever_the_schema_has_them(test):
+    write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "b", "x"], ["c", "d", "y"]])
+    mood = {"type": "object", "properties": {"s": {"enum": ["x"]}}, "required": ["s"]}
+    own = {"type": "object", "properties": {"u": {"type": "boolean"}}, "required": ["u"]}
+    closed = {"additionalProperties": False}
+    cases = [({**own, "allOf": [mood]}, ["u", "s"]),
+             ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"$ref": "#/$defs/c"}, "c": mood}}, ["s"]),
+             ({**own, "allOf": [{"$ref": "#/$defs/c"}], "$defs": {"c": {**mood, "allOf": [{"properties": {"t": {"const": 1}}, "required": ["t"]}]}}},
+              ["u", "s", "t"]),
+             ({"properties": mood["properties"], "required": ["s"]}, ["s"]),
+             # others may come: the whole stands behind them
+             ({**own, "additionalProperties": {"enum": ["a", "b"]}}, ["u", "answer"]),
+             ({**own, "anyOf": [mood, {"properties": {"z": {"const": 1}}, "required": ["z"]}]}, ["u", "answer"]),
+             ({**own, "patternProperties": {"^k": {"const": 1}}, **closed}, ["u", "answer"]),
+             ({"properties": {"answer": {"const": 1}}, "required": ["answer"], "additionalProperties": {"const": 2}, "type": "object"},
+              ["answer", "answer_json"]),
+             ({"type": ["object", "null"], "properties": mood["properties"], **closed}, ["s", "answer"]),
+             ({"$schema": "http://json-schema.org/draft-07/schema#", **own, "allOf": [mood]}, ["u", "s", "answer"]),
+             ({**own, "required": ["u", "z"]}, ["u", "answer"]),
+             ({"anyOf": [mood, own]}, ["answer"])]
+    for number, (schema, columns) in enumerate(cases):
+        write_schema(test, schema)
+        store = f"{number}.db"
+        annotate(test, "in.csv", "--schema", "s.json", "--max-tokens", "200", "--store", store, "--parameters",
+                 write(test, "close.json", json.dumps({"close_at_max_tokens": True})), engine=None)
+        head, *rows = read_csv(test, "out.csv")
+        assert head[3:-2] == columns, (schema, head)
+        last = test.query("SELECT json_extract(results.record, '$.choices[0].text') FROM results ORDER BY job", store)
+        for row, (text,) in zip(rows, last, strict=True):
+            row, answer = dict(zip(head, row)), json.loads(text)
+            assert row["sheaf_error"] == "", (schema, row)
+            if columns[-1].startswith("answer"):
+                assert json.loads(row[columns[-1]] or "null") == answer, (row, answer)
+            else:
+                assert set(answer) <= set(columns), (answer, columns)
+            for name in [name for name in columns if isinstance(answer, dict) and name in answer]:
+                cell = answer[name] if isinstance(answer[name], str) else json.dumps(answer[name])
+                assert row[name] == cell, (name, row, answer)
+    write_schema(test, cases[0][0])
+    done = annotate(test, "in.csv", "--schema", "s.json", "--evaluate", "gold=s", out="gold.csv", engine=None)
+    assert "accuracy: 0.5000" in done.out and 'no answer can be: "y" (1 row' in done.out, done
+
+
+@case
+def a_value_that_is_no_object_is_an_answer_where_the_schema_allows_it(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
+    write_schema(test, {"type": ["object", "null"], "properties": {"s": {"enum": ["x"]}}, "required": ["s"], "additionalProperties": False})
+    options = ("in.csv", "--schema", "s.json", "--max-tokens", "60")
+    annotate(test, *options)
+    set_answers(test, ["null", '{"s":"x"}'])
+    annotate(test, *options)
+    assert [row[2:] for row in read_csv(test, "out.csv")] == [["s", "answer", *BESIDE], ["", "", "stop", ""], ["x", '{"s":"x"}', "stop", ""]]
+
+
 # ---- refused before anything runs ----
 
 @case
