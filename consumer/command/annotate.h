@@ -36,7 +36,10 @@ struct annotate_gold {
     struct evaluation evaluation;
     size_t column; // of the input
     struct text name;
-    bool is_first_property;    // that is compared, of several
+    bool is_first_property; // that is compared, of several
+    bool has_begun;         // not only expected
+    enum status status;     // else the evaluation has ended, by `fault`: the table is written all the same
+    struct error fault;
     int64_t n_none, n_refused; // rows without a gold label; of these, with a null that no answer can be
 };
 
@@ -119,12 +122,16 @@ enum status annotate_read_votes(struct annotate *annotate, struct buffer *record
 void annotate_destroy_votes(struct annotate *annotate, struct job **votes);
 // Finds the columns that --evaluate compares: GOLD, or GOLD=PROPERTY where a schema has several.
 enum status annotate_open_evaluation(struct annotate *annotate, struct error *error) WARN_UNUSED;
-// The row's label among the gold ones; without --evaluate nothing.
-enum status annotate_evaluate(struct annotate *annotate, const struct table_row *row,
-                              struct error *error) WARN_UNUSED;
-// Which columns were compared, and the evaluation's tables.
+// Before anything is computed. STATUS_REFUSE: with the row's there are more gold labels than an evaluation
+// has classes.
+enum status annotate_expect_gold(struct annotate *annotate, const struct table_row *row,
+                                 struct error *error) WARN_UNUSED;
+// The row's label among the gold ones; without --evaluate nothing. A fault ends the evaluation, not the
+// table: annotate->gold.status.
+void annotate_evaluate(struct annotate *annotate, const struct table_row *row);
+// Which columns were compared, and the evaluation's tables; or that there is none.
 void annotate_write_evaluation(const struct annotate *annotate, struct buffer *out);
-// The confusion matrix is kept for `sheaf report`.
+// The confusion matrix is kept for `sheaf report`; of an evaluation that ended none.
 enum status annotate_store_evaluation(const struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Text for people: on standard output, unless that is the table.
 void annotate_print(const struct annotate *annotate, const struct buffer *text);

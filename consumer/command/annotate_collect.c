@@ -188,7 +188,7 @@ static enum status collect_row(struct collecting *collecting, const struct table
     if (status == STATUS_OK)
         label_counts_add(&collecting->labels, &annotate->answer);
     if (status == STATUS_OK)
-        status = annotate_evaluate(annotate, row, error);
+        annotate_evaluate(annotate, row);
     keep_reason(collecting, row);
     collecting->n_written++;
     collecting->n_failed += annotate->answer.failed;
@@ -244,6 +244,15 @@ static enum status report_failed(const struct collecting *collecting, struct err
     return error->status;
 }
 
+// The table is written; `status`: whether all of its rows have answers.
+static enum status fail_evaluation(const struct annotate *annotate, enum status status, struct error *error)
+{
+    if (status != STATUS_OK)
+        log_write(LOG_WARNING, "%s", error->text);
+    return error_set(error, STATUS_REFUSE, annotate->gold.fault.code, "%s (the table is written, to %s)",
+                     annotate->gold.fault.text, annotate->settings->output);
+}
+
 enum status annotate_collect(struct annotate *annotate, struct error *error)
 {
     struct collecting collecting = {.annotate = annotate};
@@ -278,6 +287,8 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
                   annotate->settings->output, (long long)collecting.n_failed, annotate->store_path);
     if (status == STATUS_OK && collecting.n_failed)
         status = report_failed(&collecting, error);
+    if (annotate->gold.status != STATUS_OK && (status == STATUS_OK || status == STATUS_REJECT))
+        status = fail_evaluation(annotate, status, error);
     buffer_finish(&collecting.reason);
     return status;
 }

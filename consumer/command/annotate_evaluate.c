@@ -68,20 +68,48 @@ static struct text find_gold_label(struct annotate *annotate, const struct table
     return label;
 }
 
-enum status annotate_evaluate(struct annotate *annotate, const struct table_row *row, struct error *error)
+enum status annotate_expect_gold(struct annotate *annotate, const struct table_row *row, struct error *error)
 {
     if (!annotate->settings->annotate.evaluate)
         return STATUS_OK;
+    struct buffer texts[2] = {{0}};
+    struct text gold = find_gold_label(annotate, row, texts), name = annotate->gold.name;
+    enum status status = evaluation_expect(&annotate->gold.evaluation, gold, error);
+    if (status != STATUS_OK && error->code == ERROR_LIMIT_EXCEEDED)
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                      "--evaluate: column \"%.*s\" has more than %d different gold labels: is it a column "
+                      "of labels? Nothing was computed",
+                      (int)name.size, name.data, EVALUATION_CLASSES_MAX);
+    for (int i = 0; i < 2; i++)
+        buffer_finish(&texts[i]);
+    return status;
+}
+
+// Behind the pass that expected its labels.
+static void begin_evaluation(struct annotate_gold *gold)
+{
+    gold->n_none = gold->n_refused = 0;
+    evaluation_restart(&gold->evaluation);
+}
+
+void annotate_evaluate(struct annotate *annotate, const struct table_row *row)
+{
+    struct annotate_gold *gold = &annotate->gold;
+    if (!annotate->settings->annotate.evaluate || gold->status != STATUS_OK)
+        return;
+    if (!gold->has_begun)
+        begin_evaluation(gold);
+    gold->has_begun = true;
     const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];
     const struct value *value = row_answer_label(&annotate->answer);
     struct buffer texts[4] = {{0}};
-    struct text gold = find_gold_label(annotate, row, texts), answer = {0};
+    struct text label = find_gold_label(annotate, row, texts), answer = {0};
     if (value)
         answer = label_set_match(labels, label_text(value, &texts[2]), &texts[3]);
-    enum status status = evaluation_add(&annotate->gold.evaluation, gold, answer, error);
+    gold->status = evaluation_add(&gold->evaluation, label, answer, &gold->fault);
     for (int i = 0; i < 4; i++)
         buffer_finish(&texts[i]);
-    return status;
 }
 
 static void add_quoted(struct buffer *out, struct text text)
@@ -150,6 +178,10 @@ void annotate_write_evaluation(const struct annotate *annotate, struct buffer *o
         buffer_add_byte(out, ')');
     }
     buffer_add_byte(out, '\n');
+    if (annotate->gold.status != STATUS_OK) {
+        buffer_add_format(out, "no evaluation: %s\n", annotate->gold.fault.text);
+        return;
+    }
     if (annotate->gold.n_none)
         buffer_add_format(out, "rows without a gold label, left out: %lld", (long long)annotate->gold.n_none);
     if (annotate->gold.n_refused)
@@ -163,7 +195,7 @@ void annotate_write_evaluation(const struct annotate *annotate, struct buffer *o
 enum status annotate_store_evaluation(const struct annotate *annotate, struct error *error)
 {
     const struct evaluation *evaluation = &annotate->gold.evaluation;
-    size_t n = evaluation->n_classes, n_cells = 0;
+    size_t n = annotate->gold.status == STATUS_OK ? evaluation->n_classes : 0, n_cells = 0;
     struct evaluation_cell *cells = calloc(n * n + 1, sizeof *cells);
     if (!cells)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the evaluation: out of memory");

@@ -101,7 +101,7 @@ static enum status add_row(struct sampling_report *report, struct table_row *row
         status = add_figures(report, &report->record, votes, error);
     }
     if (status == STATUS_OK)
-        status = annotate_evaluate(annotate, row, error);
+        annotate_evaluate(annotate, row);
     annotate_destroy_votes(annotate, votes);
     return status;
 }
@@ -226,6 +226,10 @@ enum status annotate_report_sample(struct annotate *annotate, struct error *erro
         status = add_estimate(&report, error);
     if (status == STATUS_OK)
         annotate_print(annotate, &report.out);
+    if (status == STATUS_OK && annotate->gold.status != STATUS_OK) {
+        *error = annotate->gold.fault;
+        status = error->status;
+    }
     buffer_finish(&report.out);
     buffer_finish(&report.record);
     occurrences_finish(&report.draws);

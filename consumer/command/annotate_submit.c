@@ -238,6 +238,8 @@ static enum status submit_row(struct row_group *group, struct table_row *row, st
         status = annotate_add_to_order(annotate, row, &group->order, error);
     if (status == STATUS_OK)
         status = annotate_render(annotate, true, row, &group->begun, &is_left_out, error);
+    if (status == STATUS_OK && !is_left_out)
+        status = annotate_expect_gold(annotate, row, error);
     if (status != STATUS_OK)
         return status;
     return is_left_out ? add_left_out(group, error) : add_row(group, error);

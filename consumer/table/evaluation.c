@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int64_t *count_of(const struct evaluation *evaluation, size_t gold, size_t answer)
 {
@@ -35,14 +36,31 @@ static enum status find_class(struct evaluation *evaluation, struct text name, s
         if (text_equal(evaluation->classes[*class], name))
             return STATUS_OK;
     if (evaluation->n_classes == EVALUATION_CLASSES_MAX)
-        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                         "--evaluate: more than %d different labels: is it a column of labels?",
-                         EVALUATION_CLASSES_MAX);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+            "--evaluate: more than %d different labels, gold ones and answers together: are these "
+            "columns of labels?",
+            EVALUATION_CLASSES_MAX);
     char *copy = arena_copy(&evaluation->arena, name.data, name.size);
     if (!copy)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the evaluation: out of memory");
     evaluation->classes[evaluation->n_classes++] = (struct text){copy, name.size};
     return STATUS_OK;
+}
+
+enum status evaluation_expect(struct evaluation *evaluation, struct text gold, struct error *error)
+{
+    size_t class;
+    return gold.size ? find_class(evaluation, gold, &class, error) : STATUS_OK;
+}
+
+void evaluation_restart(struct evaluation *evaluation)
+{
+    evaluation->n_classes = 0;
+    evaluation->n_rows = 0;
+    memset(evaluation->counts, 0,
+           (size_t)EVALUATION_CLASSES_MAX * EVALUATION_CLASSES_MAX * sizeof *evaluation->counts);
+    arena_finish(&evaluation->arena);
 }
 
 enum status evaluation_add(struct evaluation *evaluation, struct text gold, struct text answer,

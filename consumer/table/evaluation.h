@@ -18,6 +18,11 @@ struct evaluation {
 
 enum status evaluation_open(struct evaluation *evaluation, struct error *error) WARN_UNUSED;
 void evaluation_close(struct evaluation *evaluation);
+// The label of a row whose answer is not known yet: would its class find room? STATUS_REFUSE: as below.
+enum status evaluation_expect(struct evaluation *evaluation, struct text gold,
+                              struct error *error) WARN_UNUSED;
+// Forgets all rows and classes.
+void evaluation_restart(struct evaluation *evaluation);
 // STATUS_REFUSE: more than EVALUATION_CLASSES_MAX classes.
 enum status evaluation_add(struct evaluation *evaluation, struct text gold, struct text answer,
                            struct error *error) WARN_UNUSED;

@@ -1063,6 +1063,31 @@ def gold_labels_that_no_answer_can_be_are_named(test):
 
 
 @case
+def more_gold_labels_than_an_evaluation_has_are_refused_before_anything_is_computed(test):
+    write_csv(test, "in.csv", [["title", "text", "g"]] + [[f"a {i}", "b", f"label {i}"] for i in range(513)])
+    for how in ([], ["--sample", "513"], ["--reorder"]):
+        done = annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "g", *how, status=1)
+        assert 'column "g" has more than 512 different gold labels' in done.err and "Nothing was computed" in done.err, done
+        assert test.query("SELECT count(*) FROM results", "out.csv.db") == [(0,)] and not test.exists("out.csv")
+    write_csv(test, "in.csv", [["title", "text", "g"]] + [[f"a {i}", "b", f"label {i % 510} "] for i in range(600)])
+    done = annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "g")
+    assert "rows with a gold label: 600\n" in done.out and test.query("SELECT count(*) FROM evaluations", "out.csv.db")[0][0] >= 510, done.out
+
+
+@case
+def an_evaluation_with_too_many_answers_costs_not_the_table(test):
+    write_csv(test, "in.csv", [["title", "text", "g"]] + [[f"a {i}", "b", "x"] for i in range(600)])
+    annotate(test, "in.csv", "--max-tokens", "4")
+    set_answers(test, [f"answer {i}" for i in range(600)])
+    for how in ([], ["--sample", "600"]):
+        done = annotate(test, "in.csv", "--max-tokens", "4", "--evaluate", "g", *how, status=1)
+        assert "no evaluation: --evaluate: more than 512 different labels" in done.out and "more than 512" in done.err, done
+    assert "the table is written, to out.csv" in annotate(test, "in.csv", "--max-tokens", "4", "--evaluate", "g", status=1).err
+    assert len({row[3] for row in read_csv(test, "out.csv")[1:]}) == 600
+    assert test.query("SELECT count(*) FROM evaluations", "out.csv.db") == [(0,)]
+
+
+@case
 def an_evaluation_names_the_columns_it_compares(test):
     schema = {"type": "object", "properties": {"topic": {"const": "size"}, "gold": {"const": "bad"}}, "required": ["topic", "gold"]}
     write(test, "s.json", json.dumps(schema))

@@ -129,6 +129,30 @@ static void classes_are_as_many_as_their_limit(void **state)
     evaluation_close(&evaluation);
 }
 
+static void expected_labels_are_as_many_as_their_limit_and_are_forgotten(void **state)
+{
+    struct evaluation evaluation;
+    struct error error;
+    char name[16];
+    (void)state;
+    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    for (int i = 0; i <= EVALUATION_CLASSES_MAX; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        assert_int_equal(evaluation_expect(&evaluation, text_from_string(name), &error),
+                         i < EVALUATION_CLASSES_MAX ? STATUS_OK : STATUS_REFUSE);
+    }
+    assert_int_equal(evaluation_expect(&evaluation, TEXT("7"), &error), STATUS_OK);
+    assert_int_equal(evaluation_expect(&evaluation, (struct text){0}, &error), STATUS_OK);
+    evaluation_restart(&evaluation);
+    add_answers(&evaluation, "b", "a", 2);
+    assert_int_equal(evaluation.n_classes, 2);
+    assert_true(text_equals_string(evaluation_class_name(&evaluation, 0), "b") && evaluation.n_rows == 2);
+    evaluation_restart(&evaluation);
+    add_answers(&evaluation, "a", "a", 1);
+    assert_float_equal(evaluation_accuracy(&evaluation), 1, 0);
+    evaluation_close(&evaluation);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +162,7 @@ int main(void)
         cmocka_unit_test(columns_are_aligned_by_what_a_terminal_shows),
         cmocka_unit_test(an_empty_or_uniform_matrix_divides_by_nothing),
         cmocka_unit_test(classes_are_as_many_as_their_limit),
+        cmocka_unit_test(expected_labels_are_as_many_as_their_limit_and_are_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
