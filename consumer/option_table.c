@@ -221,9 +221,11 @@ static const struct option options[] = {
      "a JSON Schema, drafts 4 to 2020-12"},
     {"regex", 0, TEXT_VALUE, GRAMMAR, AT(grammar.regex), 0, 0, "R",
      "a regular expression that the whole text matches"},
-    {"choice", 0, TEXT_VALUE, GRAMMAR, AT(grammar.choice), 0, 0, "A,B", "texts, separated by commas"},
+    {"choice", 0, TEXT_VALUE, GRAMMAR, AT(grammar.choice), 0, 0, "A,B",
+     "texts, separated by commas; one with a comma or blanks at its ends in double quotes, as in CSV"},
     {"choice", 0, TEXT_VALUE, ANNOTATE, AT(grammar.choice), 0, 0, "A,B",
-     "the answers' labels, separated by commas; blanks around them are no part of them"},
+     "the answers' labels, separated by commas; blanks around them are no part of them; one with a comma in "
+     "double quotes, as in CSV: '\"x,y\",z' are two"},
     {"grammar", 0, TEXT_VALUE, GRAMMAR, AT(grammar.grammar), 0, 0, "FILE",
      "a grammar in GBNF or in Lark's notation"},
     {"cases", 0, TEXT_VALUE, GRAMMAR, AT(grammar.cases), 0, 0, "FILE",

@@ -1,5 +1,6 @@
 // sheaf grammar: compiles a constraint given as in a job, and prints which texts it accepts. With --cases:
 // schemas with instances, one JSON line each.
+#include "consumer/choice_list.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/grammar_check.h"
 #include "consumer/command/grammar_text.h"
@@ -44,22 +45,16 @@ static enum status compile_schema(struct shown_constraint *constraint, struct te
     return status;
 }
 
-static enum status compile_choice(struct shown_constraint *constraint, const char *list, struct error *error)
+static enum status compile_choice(struct shown_constraint *constraint, const char *text, struct error *error)
 {
-    struct text *choices = calloc(CHOICES_MAX, sizeof *choices);
-    size_t n = 0;
-    if (!choices)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for choices");
-    for (; *list && n < CHOICES_MAX; n++) {
-        choices[n] = (struct text){list, strcspn(list, ",")};
-        list += choices[n].size + (list[choices[n].size] == ',');
-    }
-    enum status status = STATUS_OK;
-    if (*list)
+    struct arena arena = {0};
+    struct choice_list list;
+    enum status status = choice_list_read(&list, text, &arena, error);
+    if (status == STATUS_OK && list.n > CHOICES_MAX)
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: more than %d choices", CHOICES_MAX);
-    else
-        status = grammar_compile_choice(&constraint->grammar, choices, n, NULL, error);
-    free(choices);
+    if (status == STATUS_OK)
+        status = grammar_compile_choice(&constraint->grammar, list.items, list.n, NULL, error);
+    arena_finish(&arena);
     return status;
 }
 

@@ -272,44 +272,17 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
     return status;
 }
 
-static struct text trim_blanks(struct text text)
-{
-    while (text.size && (text.data[0] == ' ' || text.data[0] == '\t'))
-        text = (struct text){text.data + 1, text.size - 1};
-    while (text.size && (text.data[text.size - 1] == ' ' || text.data[text.size - 1] == '\t'))
-        text.size--;
-    return text;
-}
-
 static enum status add_choices(struct row_prompt *prompt, const struct row_prompt_options *options,
                                struct error *error)
 {
-    size_t n = 1;
-    const char *list = options->choice;
-    for (const char *comma = list; (comma = strchr(comma, ',')); comma++)
-        n++;
-    prompt->choices.items = arena_allocate_array(&prompt->arena, n, sizeof *prompt->choices.items);
-    char *copy = arena_copy(&prompt->arena, list, strlen(list));
-    if (!prompt->choices.items || !copy)
-        return refuse_memory(error);
+    enum status status = choice_list_read(&prompt->choices, options->choice, &prompt->arena, error);
+    if (status != STATUS_OK)
+        return status;
     add_member(prompt, "structured_outputs");
     buffer_add_string(&prompt->parameters, "{\"choice\":[");
-    for (prompt->choices.n = 0; prompt->choices.n < n;) {
-        size_t size = strcspn(copy, ",");
-        struct text choice = trim_blanks((struct text){copy, size});
-        for (size_t i = 0; i < prompt->choices.n; i++)
-            if (text_equal(prompt->choices.items[i], choice))
-                return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: \"%.*s\" occurs twice",
-                                 (int)choice.size, choice.data);
-        if (!choice.size)
-            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: a label is empty");
-        if (!utf8_valid(choice.data, choice.size))
-            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: a label is not UTF-8");
-        if (prompt->choices.n)
-            buffer_add_byte(&prompt->parameters, ',');
-        json_encode_string(choice, &prompt->parameters);
-        prompt->choices.items[prompt->choices.n++] = choice;
-        copy += size + 1;
+    for (size_t i = 0; i < prompt->choices.n; i++) {
+        buffer_add_string(&prompt->parameters, i ? "," : "");
+        json_encode_string(prompt->choices.items[i], &prompt->parameters);
     }
     buffer_add_string(&prompt->parameters, "]}");
     if (options->scores_choices)

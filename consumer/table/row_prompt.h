@@ -3,6 +3,7 @@
 // seed. Thread: main.
 #pragma once
 
+#include "consumer/choice_list.h"
 #include "consumer/table/table.h"
 #include "engine/template/template.h"
 
@@ -13,7 +14,7 @@ struct row_prompt_options {
     const char *messages;          // instead: template file of JSON lines, a message each
     const char *parameters;        // file with an object of OpenAI's parameters; NULL: none
     const char *schema;            // file with a JSON Schema; NULL: none
-    const char *choice;            // "A,B"; NULL: none
+    const char *choice;            // as choice_list.h; NULL: none
     struct row_prompt_parameter {  // of all rows, by options; the file's come first
         const char *name, *number; // number NULL: not given
     } given[ROW_PROMPT_PARAMETERS_MAX];
@@ -39,21 +40,16 @@ struct row_seed {
     int64_t value;
 };
 
-struct row_choices {
-    struct text *items; // [n]
-    size_t n;
-};
-
 struct row_prompt {
     const struct table_columns *columns;
     struct template *prompt, *system, *messages;
     struct row_columns read;
     struct value variables;     // object: row, and the columns
     struct value_member *names; // [columns->n + 1]
-    struct row_choices choices;
-    struct value schema;      // VALUE_NULL: none
-    struct buffer parameters; // members behind the messages, each begun by a comma
-    bool has_temperature;     // by an option or a parameter
+    struct choice_list choices; // none: n is 0
+    struct value schema;        // VALUE_NULL: none
+    struct buffer parameters;   // members behind the messages, each begun by a comma
+    bool has_temperature;       // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
     struct buffer text;        // being rendered

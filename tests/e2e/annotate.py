@@ -955,6 +955,19 @@ def probabilities_of_all_labels_stand_beside_the_label(test):
 
 
 @case
+def a_label_in_quotes_may_have_a_comma(test):
+    write_csv(test, "in.csv", [["title", "text", "gold"]] + [[f"title {i}", "b", ["x,y", "z", 'a"b'][i % 3]] for i in range(12)])
+    done = annotate(test, "in.csv", "--choice", '"x,y", z ,"a""b"', "--probabilities", "--evaluate", "gold", engine=None)
+    out = read_csv(test, "out.csv")
+    assert out[0][3:8] == ["label", "x,y", "z", 'a"b', "margin"] and {row[3] for row in out[1:]} <= {"x,y", "z", 'a"b'}, out
+    assert "no answer can be" not in done.out, done.out
+    for choice, words in (('"x,y', "a quote is not closed"), ('"x" y', "expected a comma"), ('x,""', "a label is empty")):
+        assert words in annotate(test, "in.csv", "--choice", choice, status=2).err
+    lines = test.run("grammar", test.model, "--choice", '"the,in",the', stdin="the,in\nthe\nin\n").out.splitlines()[1:]
+    assert [line.startswith("accepted") for line in lines] == [True, True, False], lines
+
+
+@case
 def the_label_beside_probabilities_is_the_stored_one(test):
     write_csv(test, "in.csv", table(40))
     labels = ["excellent thing", "so what", "x", "awful thing"]

@@ -1,0 +1,86 @@
+#include "consumer/choice_list.h"
+
+#include <string.h>
+
+static const char *skip_blanks(const char *at)
+{
+    return at + strspn(at, " \t");
+}
+
+static enum status refuse(struct error *error, const char *what)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: %s", what);
+}
+
+// *at: behind the opening quote; then behind the closing one. `out` has room for the rest of the text.
+static enum status read_quoted(const char **at, char *out, struct text *label, struct error *error)
+{
+    size_t n = 0;
+    for (; **at && (**at != '"' || (*at)[1] == '"'); ++*at) {
+        *at += **at == '"';
+        out[n++] = **at;
+    }
+    if (!**at)
+        return refuse(error, "a quote is not closed (a label that begins with a quote stands in quotes, with "
+                             "that quote doubled)");
+    *at = skip_blanks(*at + 1);
+    *label = (struct text){out, n};
+    return !**at || **at == ',' ? STATUS_OK
+                                : refuse(error, "expected a comma behind a label in quotes, whose own quotes "
+                                                "are doubled");
+}
+
+static void read_plain(const char **at, struct text *label)
+{
+    size_t n = strcspn(*at, ",");
+    *label = (struct text){*at, n};
+    *at += n;
+    while (label->size && strchr(" \t", label->data[label->size - 1]))
+        label->size--;
+}
+
+static enum status add_label(struct choice_list *list, struct text label, struct error *error)
+{
+    if (!label.size)
+        return refuse(error, "a label is empty");
+    if (!utf8_valid(label.data, label.size))
+        return refuse(error, "a label is not UTF-8");
+    for (size_t i = 0; i < list->n; i++) {
+        struct text other = list->items[i];
+        size_t size = other.size < label.size ? other.size : label.size;
+        bool begins = memcmp(other.data, label.data, size) == 0;
+        if (begins && other.size == label.size)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: \"%.*s\" occurs twice",
+                             (int)label.size, label.data);
+        list->nests |= begins;
+    }
+    list->items[list->n++] = label;
+    return STATUS_OK;
+}
+
+enum status choice_list_read(struct choice_list *list, const char *text, struct arena *arena,
+                             struct error *error)
+{
+    size_t n = 1, size = strlen(text);
+    for (const char *comma = text; (comma = strchr(comma, ',')); comma++)
+        n++;
+    char *copy = arena_copy(arena, text, size), *unquoted = arena_allocate(arena, size + 1);
+    *list = (struct choice_list){.items = arena_allocate_array(arena, n, sizeof *list->items)};
+    if (!copy || !unquoted || !list->items)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--choice: out of memory");
+    enum status status = STATUS_OK;
+    const char *at = copy;
+    do {
+        struct text label = {0};
+        at = skip_blanks(at + (list->n > 0)); // behind the comma
+        if (*at == '"') {
+            at++;
+            status = read_quoted(&at, unquoted + (at - copy), &label, error);
+        } else {
+            read_plain(&at, &label);
+        }
+        if (status == STATUS_OK)
+            status = add_label(list, label, error);
+    } while (status == STATUS_OK && *at);
+    return status;
+}
