@@ -294,7 +294,8 @@ static const struct option options[] = {
      "those too"},
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
      "with --choice: a column a label with its probability, and the margin of the first to the second; the "
-     "label, of one vote, is the most probable one, and nothing is generated"},
+     "label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
+     "each is scored with the end of the answer behind it"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds; the answer is the majority's, a column has its share (1)"},
     {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 0, 0, "COLUMN[=PROPERTY]",

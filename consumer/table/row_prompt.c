@@ -287,6 +287,8 @@ static enum status add_choices(struct row_prompt *prompt, const struct row_promp
     buffer_add_string(&prompt->parameters, "]}");
     if (options->scores_choices)
         buffer_add_string(&prompt->parameters, ",\"choice_logprobs\":true");
+    if (options->scores_choices && prompt->choices.nests) // "no" would count what "no idea" does too
+        buffer_add_string(&prompt->parameters, ",\"choice_logprobs_include_end\":true");
     if (options->scores_choices && !options->needs_seeds) // votes are drawn
         buffer_add_string(&prompt->parameters, ",\"choice_logprobs_decide\":true");
     return STATUS_OK;

@@ -955,6 +955,17 @@ def probabilities_of_all_labels_stand_beside_the_label(test):
 
 
 @case
+def probabilities_of_a_label_that_begins_another_one_are_of_the_whole_label(test):
+    write_csv(test, "in.csv", table(6))
+    for choice, has_end in (("no,no idea", True), ("no,yes", False)):
+        annotate(test, "in.csv", "--choice", choice, "--probabilities", out=f"{has_end}.csv", engine=None)
+        record, = test.query("SELECT CAST(record AS TEXT) FROM records LIMIT 1", f"{has_end}.csv.db")[0]
+        assert json.loads(record).get("choice_logprobs_include_end", False) == has_end, record
+    for row in read_csv(test, "True.csv")[1:]:  # without the end "no" would have all but nothing less than 0.5
+        assert row[3] == ["no", "no idea"][float(row[5]) > float(row[4])], row
+
+
+@case
 def a_label_in_quotes_may_have_a_comma(test):
     write_csv(test, "in.csv", [["title", "text", "gold"]] + [[f"title {i}", "b", ["x,y", "z", 'a"b'][i % 3]] for i in range(12)])
     done = annotate(test, "in.csv", "--choice", '"x,y", z ,"a""b"', "--probabilities", "--evaluate", "gold", engine=None)
