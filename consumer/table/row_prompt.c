@@ -1,8 +1,10 @@
 #include "consumer/table/row_prompt.h"
 
 #include "consumer/file.h"
+#include "consumer/log.h"
 #include "consumer/table/row_messages.h"
 #include "consumer/table/schema_columns.h"
+#include "consumer/table/schema_file.h"
 #include "schemas/clock.h"
 
 #include <stdlib.h>
@@ -232,9 +234,20 @@ static enum status add_parameters(struct row_prompt *prompt, const struct row_pr
     return status;
 }
 
+// Of a misspelled "properties", for one: such keywords are ignored, as the standard says.
+static void warn_of_unknown(const char *path, const struct value *schema)
+{
+    struct buffer names = {0};
+    schema_file_unknown(schema, &names);
+    if (names.size && !names.failed)
+        log_write(LOG_WARNING, "%s: the schema names no properties, and JSON Schema has no keyword %s", path,
+                  names.data);
+    buffer_finish(&names);
+}
+
 // The columns are the schema's properties. Where it says nothing of others, none are generated, and where it
 // has no type it means an object.
-static enum status close_schema(struct row_prompt *prompt, struct error *error)
+static enum status close_schema(struct row_prompt *prompt, const char *path, struct error *error)
 {
     struct schema_columns columns;
     const struct value *schema = &prompt->schema;
@@ -242,8 +255,10 @@ static enum status close_schema(struct row_prompt *prompt, struct error *error)
     if (!schema_columns_find(schema, &prompt->arena, &columns) ||
         !value_object_create(&prompt->arena, schema->object.n_members + 2, &closed))
         return refuse_memory(error);
-    if (!columns.n)
+    if (!columns.n) {
+        warn_of_unknown(path, schema);
         return STATUS_OK;
+    }
     bool is_composed = value_get(schema, "$ref") || value_get(schema, "allOf");
     memcpy(closed.object.members, schema->object.members,
            schema->object.n_members * sizeof *schema->object.members);
@@ -258,12 +273,25 @@ static enum status close_schema(struct row_prompt *prompt, struct error *error)
     return STATUS_OK;
 }
 
-static enum status add_schema(struct row_prompt *prompt, const char *path, struct error *error)
+static enum status read_schema(struct row_prompt *prompt, const char *path, struct error *error)
 {
-    enum status status = read_object(prompt, path, &prompt->schema, error);
+    struct value file;
+    enum status status = read_object(prompt, path, &file, error);
     if (status != STATUS_OK)
         return status;
-    status = close_schema(prompt, error);
+    const struct value *schema = schema_file_unwrap(&file);
+    if (schema != &file)
+        log_write(LOG_INFO, "%s: a response_format of OpenAI's: its json_schema.schema is taken", path);
+    prompt->schema = *schema;
+    return STATUS_OK;
+}
+
+static enum status add_schema(struct row_prompt *prompt, const char *path, struct error *error)
+{
+    enum status status = read_schema(prompt, path, error);
+    if (status != STATUS_OK)
+        return status;
+    status = close_schema(prompt, path, error);
     add_member(prompt, "response_format");
     buffer_add_string(&prompt->parameters,
                       "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":");

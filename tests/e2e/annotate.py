@@ -489,6 +489,25 @@ def a_value_that_is_no_object_is_an_answer_where_the_schema_allows_it(test):
     assert [row[2:] for row in read_csv(test, "out.csv")] == [["s", "answer", *BESIDE], ["", "", "stop", ""], ["x", '{"s":"x"}', "stop", ""]]
 
 
+@case
+def a_schema_may_be_in_the_wrapper_of_a_response_format(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    schema = {"type": "object", "properties": {"s": {"enum": ["x"]}}, "required": ["s"]}
+    wrapper = {"name": "mood", "strict": True, "schema": schema}
+    for file in (wrapper, {"schema": schema}, {**wrapper, "description": "d"}, {"type": "json_schema", "json_schema": wrapper},
+                 {"response_format": {"type": "json_schema", "json_schema": wrapper}}):
+        done = annotate(test, "in.csv", "--schema", write_schema(test, file))
+        assert read_csv(test, "out.csv")[0][2:-2] == ["s"] and "s.json: a response_format of OpenAI's" in done.err, (file, done)
+    assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(1,)]
+    for file, names in (({"name": "x", "schema": schema, "type": "object"}, '"name", "schema"'), ({"type": "object", "propertes": {}}, '"propertes"'),
+                        ({"nullable": True, "title": "t"}, '"nullable"')):
+        done = annotate(test, "in.csv", "--schema", write_schema(test, file), "--max-tokens", "60", out="other.csv", status=None)
+        assert f"warning: s.json: the schema names no properties, and JSON Schema has no keyword {names}\n" in done.err, done
+    for file in (schema, {"enum": ["x"], "x-note": 1}, {**schema, "version": 2}):
+        done = annotate(test, "in.csv", "--schema", write_schema(test, file), out="plain.csv")
+        assert "response_format" not in done.err and "has no keyword" not in done.err, done
+
+
 # ---- refused before anything runs ----
 
 @case
