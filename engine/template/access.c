@@ -48,7 +48,7 @@ struct object access_attribute(struct rendering *rendering, const struct object 
     if (method)
         return access_method(rendering, owner, name, method);
     if (functions_is_refused((enum object_kind)owner->kind, name))
-        rendering_fail(rendering, "'%.*s' of '%s' objects is not supported in chat templates",
+        rendering_fail(rendering, "'%.*s' of '%s' objects is not supported in templates",
                        codepoints_cut(name), name.data, object_type_name(owner));
     return no_attribute(owner, name);
 }
@@ -183,6 +183,6 @@ struct object access_slice(struct rendering *rendering, const struct object *own
     if (owner->kind != OBJECT_STRING)
         return slice_sequence(rendering, owner, start, stop, stride);
     if (stride != 1)
-        rendering_fail(rendering, "a step in a slice of text is not supported in chat templates");
+        rendering_fail(rendering, "a step in a slice of text is not supported in templates");
     return slice_text(rendering, owner->text, start, stop);
 }

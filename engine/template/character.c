@@ -13,9 +13,6 @@ static const struct codepoint_range unprintable[] = {
     {0xE0020, 0xE007F}, {0xF0000, 0xFFFFD}, {0x100000, 0x10FFFD},
 };
 
-// Characters of one upper-case character that is not their title case: digraphs, Georgian letters.
-static const struct codepoint_range titled_otherwise[] = {{0x1C4, 0x1CC}, {0x1F1, 0x1F3}, {0x10D0, 0x10FF}};
-
 static const struct codepoint_range spaces[] = {
     {0x09, 0x0D},     {0x1C, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
     {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
@@ -54,15 +51,26 @@ bool character_is_printable(uint32_t codepoint)
     return !is_in(unprintable, COUNT(unprintable), codepoint);
 }
 
-static size_t map_case(uint32_t codepoint, const struct case_run *runs, size_t n_runs,
-                       const struct case_expansion *expansions, size_t n_expansions, uint32_t *out)
+// 0: it has none.
+static size_t find_expansion(uint32_t codepoint, const struct case_expansion *expansions, size_t n_expansions,
+                             uint32_t *out)
 {
+    size_t n = 0;
     for (size_t i = 0; i < n_expansions && expansions[i].codepoint <= codepoint; i++)
-        for (size_t n = 0; expansions[i].codepoint == codepoint; n++) {
-            if (n == CHARACTER_EXPANSION_MAX || !expansions[i].mapped[n])
+        for (; expansions[i].codepoint == codepoint && n < CHARACTER_EXPANSION_MAX; n++) {
+            if (!expansions[i].mapped[n])
                 return n;
             out[n] = expansions[i].mapped[n];
         }
+    return n;
+}
+
+static size_t map_case(uint32_t codepoint, const struct case_run *runs, size_t n_runs,
+                       const struct case_expansion *expansions, size_t n_expansions, uint32_t *out)
+{
+    size_t n = find_expansion(codepoint, expansions, n_expansions, out);
+    if (n)
+        return n;
     out[0] = codepoint;
     size_t low = 0, high = n_runs;
     while (low < high) {
@@ -99,6 +107,14 @@ size_t character_lower(uint32_t codepoint, uint32_t *out)
 
 size_t character_title(uint32_t codepoint, uint32_t *out)
 {
-    size_t n = character_upper(codepoint, out);
-    return n > 1 || is_in(titled_otherwise, COUNT(titled_otherwise), codepoint) ? 0 : n;
+    size_t n = find_expansion(codepoint, title_expansions, COUNT(title_expansions), out);
+    return n ? n : character_upper(codepoint, out);
+}
+
+bool character_is_cased(uint32_t codepoint)
+{
+    uint32_t upper[CHARACTER_EXPANSION_MAX], lower[CHARACTER_EXPANSION_MAX];
+    bool is_mapped = character_upper(codepoint, upper) > 1 || character_lower(codepoint, lower) > 1 ||
+                     upper[0] != codepoint || lower[0] != codepoint;
+    return is_mapped || is_in(cased_alone, COUNT(cased_alone), codepoint);
 }

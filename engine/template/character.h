@@ -35,5 +35,5 @@ bool character_is_of_name(uint32_t codepoint, bool is_first); // of an identifie
 // Each writes at most CHARACTER_EXPANSION_MAX codepoints and returns how many.
 size_t character_upper(uint32_t codepoint, uint32_t *out);
 size_t character_lower(uint32_t codepoint, uint32_t *out); // without the rule for a final sigma
-// At the start of a word. 0: a character whose title case is neither its upper case nor known here.
-size_t character_title(uint32_t codepoint, uint32_t *out);
+size_t character_title(uint32_t codepoint, uint32_t *out); // at the start of a word
+bool character_is_cased(uint32_t codepoint); // a letter of a script with two cases, and the like

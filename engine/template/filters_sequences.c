@@ -78,7 +78,7 @@ static struct object reverse_items(struct rendering *rendering, const struct cal
 {
     const struct object *value = &call->items[0];
     if (value->kind == OBJECT_STRING)
-        rendering_fail(rendering, "reverse of text is not supported in chat templates");
+        rendering_fail(rendering, "reverse of text is not supported in templates");
     const struct object_sequence *from = iterator_collect(rendering, value).sequence;
     struct object *items, reversed = list_allocate(rendering, from->n_items, OBJECT_LIST, &items);
     for (size_t i = 0; i < from->n_items; i++)

@@ -96,7 +96,7 @@ static struct object convert_to_json(struct rendering *rendering, const struct c
     struct json_style style = {.item_separator = TEXT(", "), .key_separator = TEXT(": ")};
     style.ensure_ascii = argument_truth(&call->items[1], false);
     if (argument_truth(&call->items[4], false))
-        rendering_fail(rendering, "tojson: sort_keys is not supported in chat templates");
+        rendering_fail(rendering, "tojson: sort_keys is not supported in templates");
     if (argument_is_given(indent)) {
         struct object blanks = *indent;
         if (indent->kind != OBJECT_STRING)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes character_tables.h from Python's own Unicode database, so that upper and lower give what the Python gives
+"""Writes character_tables.h from Python's own Unicode database, so that upper, lower and title give what the Python gives
 that chat templates were written against, and names are its identifiers. Run: python3 make_character_tables.py > character_tables.h"""
 import unicodedata
 
@@ -44,6 +44,10 @@ def is_of_names(character):
     return ("a" + character).isidentifier()
 
 
+def is_cased(character):
+    return (character + "b").title()[-1] == "b"
+
+
 def print_wrapped(items):
     line = "   "
     for item in items:
@@ -52,6 +56,12 @@ def print_wrapped(items):
             line = "   "
         line += " " + item
     print(line)
+
+
+def print_expansions(name, expansions):
+    print("static const struct case_expansion %s_expansions[] = {" % name)
+    print_wrapped("{%d,{%s}}," % (codepoint, ",".join(str(c) for c in mapped)) for codepoint, mapped in expansions)
+    print("};")
 
 
 def main():
@@ -63,11 +73,12 @@ def main():
         print("\nstatic const struct case_run %s_runs[] = {" % name)
         print_wrapped("{%d,%d,%d,%d}," % (first, (last - first) // stride + 1, stride, delta)
                       for first, last, stride, delta in runs)
-        print("};\nstatic const struct case_expansion %s_expansions[] = {" % name)
-        print_wrapped("{%d,{%s}}," % (codepoint, ",".join(str(c) for c in mapped))
-                      for codepoint, mapped in expansions)
         print("};")
-    for name, holds in (("of_names", is_of_names), ("inside_names", lambda c: is_of_names(c) and not c.isidentifier())):
+        print_expansions(name, expansions)
+    # title case where it is not the upper case
+    print_expansions("title", ((codepoint, [ord(c) for c in chr(codepoint).title()]) for codepoint in range(0x80, 0x110000)
+                               if not 0xD800 <= codepoint < 0xE000 and chr(codepoint).title() != chr(codepoint).upper()))
+    for name, holds in (("cased_alone", lambda c: is_cased(c) and c.upper() == c and c.lower() == c), ("of_names", is_of_names), ("inside_names", lambda c: is_of_names(c) and not c.isidentifier())):
         print("\nstatic const struct codepoint_range %s[] = {" % name)
         print_wrapped("{%d,%d}," % (first, last) for first, last in ranges(holds))
         print("};")

@@ -63,7 +63,7 @@ static struct object calculate_floats(struct rendering *rendering, enum operator
     case OPERATOR_DIVIDE:
         return object_float(a / b);
     default:
-        rendering_fail(rendering, "'%s' of floats is not supported in chat templates", symbols[operator]);
+        rendering_fail(rendering, "'%s' of floats is not supported in templates", symbols[operator]);
     }
 }
 
@@ -175,7 +175,7 @@ struct object operator_arithmetic(struct rendering *rendering, enum operator ope
     if (operator== OPERATOR_MULTIPLY)
         return repeat_object(rendering, a, b);
     if (operator== OPERATOR_MODULO && a->kind == OBJECT_STRING)
-        rendering_fail(rendering, "%% with text on its left is not supported in chat templates");
+        rendering_fail(rendering, "%% with text on its left is not supported in templates");
     fail_operands(rendering, operator, a, b);
 }
 

@@ -56,7 +56,7 @@ static bool is_hidden_parameter(struct text name)
 
 static _Noreturn void fail_unsupported(struct parser *parser, struct token token)
 {
-    parser_fail(parser, token.line, "'%.*s' is not supported in chat templates", codepoints_cut(token.text),
+    parser_fail(parser, token.line, "'%.*s' is not supported in templates", codepoints_cut(token.text),
                 token.text.data);
 }
 

@@ -104,7 +104,7 @@ static void add_container_repr(struct rendering *rendering, const struct object 
     struct buffer *buffer = &rendering->text;
     bool is_dict = object->kind == OBJECT_DICT, is_tuple = object->kind == OBJECT_TUPLE;
     if (!is_dict && !object_is_sequence(object)) // Python adds an address to most
-        rendering_fail(rendering, "printing '%s' objects is not supported in chat templates",
+        rendering_fail(rendering, "printing '%s' objects is not supported in templates",
                        object_type_name(object));
     size_t n = is_dict ? object->dict->n_entries : object->sequence->n_items;
     rendering_enter(rendering);

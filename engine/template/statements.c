@@ -202,7 +202,7 @@ static void parse_for(struct parser *parser, struct statement *statement)
     if (has_test)
         parse_loop_test(parser, statement);
     if (parser_is_name(parser, "recursive"))
-        parser_fail(parser, statement->line, "a recursive loop is not supported in chat templates");
+        parser_fail(parser, statement->line, "a recursive loop is not supported in templates");
     parse_loop_body(parser, statement);
     parser->n_loops--;
 }
@@ -345,8 +345,8 @@ static struct statement *parse_statement(struct parser *parser)
         return statement;
     }
     if (is_refused(token.text))
-        parser_fail(parser, token.line, "the tag '%.*s' is not supported in chat templates",
-                    (int)token.text.size, token.text.data);
+        parser_fail(parser, token.line, "the tag '%.*s' is not supported in templates", (int)token.text.size,
+                    token.text.data);
     parser_fail(parser, token.line, "unknown tag '%.*s'", codepoints_cut(token.text), token.text.data);
 }
 

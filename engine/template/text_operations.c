@@ -4,7 +4,6 @@
 #include "engine/template/container.h"
 #include "engine/template/rendering.h"
 
-#include <ctype.h>
 #include <string.h>
 
 enum { CAPITAL_SIGMA = 0x3A3 }; // its lower case depends on the letters around it
@@ -14,11 +13,11 @@ void text_spend_search(struct rendering *rendering, struct text text, struct tex
     rendering_spend(rendering, text.size / 64 * (1 + part.size / 8));
 }
 
+// By Python's str.title, or by the filter of Jinja.
 static bool starts_word(uint32_t before, enum text_case to)
 {
-    if (to == CASE_TITLE)
-        return !isalpha((int)before);
-    return to == CASE_TITLE_WORDS && (isspace((int)before) || strchr("-({[<", (int)before));
+    bool is_mark = before && before < 128 && strchr("-({[<", (int)before);
+    return to == CASE_TITLE ? !character_is_cased(before) : is_mark || character_is_space(before);
 }
 
 struct object text_change_case(struct rendering *rendering, struct text text, enum text_case to)
@@ -27,14 +26,15 @@ struct object text_change_case(struct rendering *rendering, struct text text, en
     uint32_t before = ' ';
     for (size_t i = 0; i < text.size;) {
         uint32_t mapped[CHARACTER_EXPANSION_MAX];
-        bool is_first = i == 0, is_title = to == CASE_TITLE || to == CASE_TITLE_WORDS;
+        bool is_title = to == CASE_TITLE || to == CASE_TITLE_WORDS;
+        bool is_start = is_title ? starts_word(before, to) : to == CASE_CAPITAL && i == 0;
         uint32_t codepoint = codepoints_next(text, &i);
         size_t n = 0; // characters that it maps to; 0: not known
-        if (to == CASE_UPPER)
+        if (to == CASE_UPPER || (is_start && to == CASE_TITLE_WORDS))
             n = character_upper(codepoint, mapped);
-        else if (is_title ? codepoint < 128 && starts_word(before, to) : to == CASE_CAPITAL && is_first)
+        else if (is_start)
             n = character_title(codepoint, mapped);
-        else if (codepoint != CAPITAL_SIGMA && !(is_title && codepoint >= 128))
+        else if (codepoint != CAPITAL_SIGMA)
             n = character_lower(codepoint, mapped);
         if (!n)
             rendering_fail(rendering, "changing the case of U+%04X is not supported", codepoint);

@@ -221,7 +221,7 @@ static void nothing_outside_the_sandbox_can_be_reached(void **state)
     assert_fails("{{ ''.__class__.mro() }}", STATUS_REJECT, ERROR_TEMPLATE,
                  "line 1: access to attribute '__class__' of 'str object' is unsafe");
     assert_fails("{% include '/etc/passwd' %}", STATUS_REFUSE, ERROR_TEMPLATE,
-                 "line 1: the tag 'include' is not supported in chat templates");
+                 "line 1: the tag 'include' is not supported in templates");
     assert_fails("{{ [1]|random }}", STATUS_REFUSE, ERROR_TEMPLATE, "line 1: no filter named 'random'");
 }
 
