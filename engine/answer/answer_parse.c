@@ -3,6 +3,7 @@
 #include "engine/answer/call_values.h"
 #include "engine/grammar/rules.h"
 #include "schemas/hash.h"
+#include "schemas/json_answer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -165,7 +166,7 @@ static void put_value(struct call_reader *reader, const struct value *schema, st
     struct error ignored;
     bool is_bare = schema && call_value_is_bare(schema);
     struct text trimmed = trim_blanks(text);
-    if (!is_bare && json_decode(trimmed, reader->arena, &value, &ignored) == STATUS_OK)
+    if (!is_bare && json_decode_answer(trimmed, reader->arena, &value, &ignored) == STATUS_OK)
         buffer_add_text(arguments, trimmed);
     else
         json_encode_string(text, arguments);
@@ -286,8 +287,8 @@ static bool take_arguments(struct call_reader *reader, struct text name, struct 
         break;
     }
     whole = whole && !arguments.failed;
-    whole = whole && json_decode((struct text){arguments.data, arguments.size}, reader->arena, &value,
-                                 &ignored) == STATUS_OK;
+    whole = whole && json_decode_answer((struct text){arguments.data, arguments.size}, reader->arena, &value,
+                                        &ignored) == STATUS_OK;
     char *copy = whole && value.kind == VALUE_OBJECT
                      ? arena_copy(reader->arena, arguments.data, arguments.size)
                      : NULL;

@@ -1,6 +1,7 @@
 // The text of an answer in each format of calls: the first byte chooses the format and where the prompt ends,
 // the rest is what the model wrote. Whatever is read as a call is one of the functions with an object.
 #include "engine/answer/answer_parse.h"
+#include "schemas/json_answer.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -38,7 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct value arguments;
         bool is_known =
             text_equals_string(parts.calls[i].name, "f") || text_equals_string(parts.calls[i].name, "f-g");
-        if (!is_known || json_decode(parts.calls[i].arguments, &arena, &arguments, &error) != STATUS_OK ||
+        if (!is_known ||
+            json_decode_answer(parts.calls[i].arguments, &arena, &arguments, &error) != STATUS_OK ||
             arguments.kind != VALUE_OBJECT || !answer_call_id(format.tools, 1, i, &parts.calls[i], &arena))
             abort();
     }

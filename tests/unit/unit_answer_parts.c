@@ -297,6 +297,22 @@ static void malformed_calls_are_content(void **state)
     job_destroy(job);
 }
 
+// As a schema with additionalProperties allows; its text is the model's, whose readers take the last.
+static void a_key_that_occurs_twice_leaves_a_call_one(void **state)
+{
+    static const char arguments[] = "{\"a\": 1, \"a\": {\"b\": 2, \"b\": 3}}";
+    struct job *job = make_job("");
+    struct answer_format format = format_of("hermes", "");
+    struct buffer text = {0};
+    (void)state;
+    buffer_add_format(&text, "<tool_call>\n{\"name\": \"get\", \"arguments\": %s}\n</tool_call>", arguments);
+    struct answer_parts parts = parse(&format, job, THINKING_POSSIBLE, text.data);
+    assert_int_equal(parts.n_calls, 1);
+    assert_true(text_equals_string(parts.calls[0].arguments, arguments));
+    buffer_finish(&text);
+    job_destroy(job);
+}
+
 static void named_and_single_calls_are_the_ones_asked_for(void **state)
 {
     struct job *named = make_job(",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"get\"}}"),
@@ -674,6 +690,7 @@ int main(void)
         cmocka_unit_test(in_auto_mode_text_stays_free_until_a_call_begins),
         cmocka_unit_test(calls_may_stand_behind_content),
         cmocka_unit_test(malformed_calls_are_content),
+        cmocka_unit_test(a_key_that_occurs_twice_leaves_a_call_one),
         cmocka_unit_test(named_and_single_calls_are_the_ones_asked_for),
         cmocka_unit_test(arguments_are_those_of_the_schema),
         cmocka_unit_test(values_between_tags_have_the_schemas_type),
