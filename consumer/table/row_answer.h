@@ -1,6 +1,6 @@
 // The columns that a row's answers give: the text, the label, or a column a property of the schema and, where
-// an answer may hold more than these, one of the whole; with
-// several votes the agreement; figures; the reason it finished and the error. Thread: main.
+// an answer may hold more than these, one of the whole; with several votes the agreement; figures; the reason
+// it finished and the error. Thread: main.
 #pragma once
 
 #include "consumer/table/label_set.h"
@@ -38,7 +38,7 @@ struct row_answer {
     size_t label_column;              // that gold labels are compared with
     bool failed;                      // this row
     bool was_cut;                     // failed, because the answer ended before it was whole
-    bool job_failed;                  // failed, because no job of the row has a result that is done
+    bool job_failed;                  // failed, and a job of the row has no result that is done
     struct error fault;               // of a text that is no answer
     struct arena arena;               // of the columns
     struct arena row_arena;           // of the fields

@@ -2,6 +2,20 @@
 
 #include <string.h>
 
+// Of drafts 4 to 2020-12.
+// clang-format off
+static const char *const keywords[] = {
+    "$anchor", "$comment", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor",
+    "$recursiveRef", "$ref", "$schema", "$vocabulary", "additionalItems", "additionalProperties", "allOf",
+    "anyOf", "const", "contains", "contentEncoding", "contentMediaType", "contentSchema", "default",
+    "definitions", "dependencies", "dependentRequired", "dependentSchemas", "deprecated", "description",
+    "else", "enum", "examples", "exclusiveMaximum", "exclusiveMinimum", "format", "id", "if", "items",
+    "maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems",
+    "minLength", "minProperties", "minimum", "multipleOf", "not", "oneOf", "pattern", "patternProperties",
+    "prefixItems", "properties", "propertyNames", "readOnly", "required", "then", "title", "type",
+    "unevaluatedItems", "unevaluatedProperties", "uniqueItems", "writeOnly"};
+// clang-format on
+
 static bool is_among(struct text name, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -32,76 +46,12 @@ const struct value *schema_file_unwrap(const struct value *object)
     return schema ? schema : object;
 }
 
-// Of drafts 4 to 2020-12.
 void schema_file_unknown(const struct value *schema, struct buffer *names)
 {
-    static const char *const known[] = {"$anchor",
-                                        "$comment",
-                                        "$defs",
-                                        "$dynamicAnchor",
-                                        "$dynamicRef",
-                                        "$id",
-                                        "$recursiveAnchor",
-                                        "$recursiveRef",
-                                        "$ref",
-                                        "$schema",
-                                        "$vocabulary",
-                                        "additionalItems",
-                                        "additionalProperties",
-                                        "allOf",
-                                        "anyOf",
-                                        "const",
-                                        "contains",
-                                        "contentEncoding",
-                                        "contentMediaType",
-                                        "contentSchema",
-                                        "default",
-                                        "definitions",
-                                        "dependencies",
-                                        "dependentRequired",
-                                        "dependentSchemas",
-                                        "deprecated",
-                                        "description",
-                                        "else",
-                                        "enum",
-                                        "examples",
-                                        "exclusiveMaximum",
-                                        "exclusiveMinimum",
-                                        "format",
-                                        "id",
-                                        "if",
-                                        "items",
-                                        "maxContains",
-                                        "maxItems",
-                                        "maxLength",
-                                        "maxProperties",
-                                        "maximum",
-                                        "minContains",
-                                        "minItems",
-                                        "minLength",
-                                        "minProperties",
-                                        "minimum",
-                                        "multipleOf",
-                                        "not",
-                                        "oneOf",
-                                        "pattern",
-                                        "patternProperties",
-                                        "prefixItems",
-                                        "properties",
-                                        "propertyNames",
-                                        "readOnly",
-                                        "required",
-                                        "then",
-                                        "title",
-                                        "type",
-                                        "unevaluatedItems",
-                                        "unevaluatedProperties",
-                                        "uniqueItems",
-                                        "writeOnly"};
     for (size_t i = 0; i < schema->object.n_members; i++) {
         struct text key = schema->object.members[i].key;
         bool is_extension = key.size > 2 && memcmp(key.data, "x-", 2) == 0; // by convention
-        if (is_extension || is_among(key, known, sizeof known / sizeof *known))
+        if (is_extension || is_among(key, keywords, sizeof keywords / sizeof *keywords))
             continue;
         buffer_add_string(names, names->size ? ", \"" : "\"");
         buffer_add_printable(names, key, 0);
