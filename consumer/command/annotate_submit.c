@@ -203,7 +203,8 @@ static enum status add_left_out(struct row_group *group, struct error *error)
 
 static enum status refuse_change(const struct annotate *annotate, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: changed while it was read",
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s: changed while it was read: the same command reads it again",
                      table_reader_name(annotate->reader));
 }
 

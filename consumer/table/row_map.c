@@ -46,5 +46,5 @@ enum status row_map_next(struct row_map *map, int64_t *jobs, size_t n, struct er
     if (fread(jobs, sizeof *jobs, n, map->file) == n)
         return STATUS_OK;
     return errno ? fail_map("reading", error)
-                 : error_set(error, STATUS_REFUSE, ERROR_FILE, "the table has more rows than before");
+                 : error_set(error, STATUS_REJECT, ERROR_FILE, "the table has more rows than before");
 }

@@ -16,5 +16,5 @@ enum status row_map_open(struct row_map *map, struct error *error) WARN_UNUSED;
 void row_map_close(struct row_map *map);
 enum status row_map_add(struct row_map *map, const int64_t *jobs, size_t n, struct error *error) WARN_UNUSED;
 enum status row_map_rewind(struct row_map *map, struct error *error) WARN_UNUSED;
-// STATUS_REFUSE: fewer are left.
+// STATUS_REJECT: fewer are left.
 enum status row_map_next(struct row_map *map, int64_t *jobs, size_t n, struct error *error) WARN_UNUSED;

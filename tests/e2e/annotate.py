@@ -532,6 +532,24 @@ def a_table_that_grew_or_was_edited_computes_only_the_new_rows(test):
 
 
 @case
+def a_table_that_changes_while_it_is_annotated_is_named_with_the_way_out(test):
+    for name, change in (("grown", lambda file: file.write("t,new\n")), ("shrunk", lambda file: file.truncate(20))):
+        write(test, "p.jinja", PROMPT)
+        write_csv(test, name + ".csv", [["title", "text"]] + [[f"title {i}", "b"] for i in range(60)])
+        process = test.start("annotate", name + ".csv", "--prompt", "p.jinja", "--model", test.model, "-o", name + ".out.csv",
+                             "--engine-test", "fixed:20", "--max-batch", "4")
+        test.wait_until("answers", lambda: (test.query("SELECT count(*) FROM results", name + ".out.csv.db") or [(0,)])[0][0] >= 4)
+        with open(test.path(name + ".csv"), "r+") as file:
+            file.seek(0, os.SEEK_END)
+            change(file)
+        done = test.wait(process)
+        assert done.status == 1 and f"{name}.csv: changed while it was annotated; the same command answers the changed rows" in done.err, done
+        assert not test.exists(name + ".out.csv"), done
+        annotate(test, name + ".csv", out=name + ".out.csv", status=None)
+        assert len(read_csv(test, name + ".out.csv")) in (62, 2) or name == "shrunk"
+
+
+@case
 def a_run_that_is_killed_goes_on_and_writes_the_same_bytes(test):
     write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(600)])
     options = ("--choice", "pos,neg,mixed", "--figures", "--max-batch", "4")
