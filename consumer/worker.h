@@ -17,9 +17,9 @@
 #include "store/store.h"
 
 struct worker_progress {
-    int64_t n_done, n_failed; // committed by this worker; cancelled ones among the failed
-    int64_t n_cancelled;
-    bool was_stopped; // stopped by a signal
+    int64_t n_done, n_failed;        // committed by this worker; cancelled ones among the failed
+    int64_t n_cancelled, n_may_pass; // of the failed: may succeed when they are asked again
+    bool was_stopped;                // stopped by a signal
     int64_t n_in_flight;
     int64_t generated_tokens, prefill_tokens;
     int64_t prompt_tokens, cached_tokens; // of committed jobs

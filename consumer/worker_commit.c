@@ -64,6 +64,7 @@ static void count_published(struct worker_progress *totals, const struct job *jo
     totals->n_done += result->status == RESULT_DONE;
     totals->n_failed += result->status != RESULT_DONE;
     totals->n_cancelled += result->status == RESULT_CANCELLED;
+    totals->n_may_pass += result->status == RESULT_FAILED && error_may_pass(result->error.code);
     totals->prompt_tokens += result->prompt_tokens;
     totals->cached_tokens += job->figures.cached_tokens;
     totals->n_duplicates += job->figures.is_duplicate;

@@ -74,6 +74,23 @@ bool error_is_of_model(enum error_code code)
     return code == ERROR_LOGITS_NAN;
 }
 
+bool error_may_pass(enum error_code code)
+{
+    switch (code) {
+    case ERROR_LOGITS_NAN: // of a device's fault, or with a model that was mended
+    case ERROR_CRASHED:
+    case ERROR_RESULT_REFUSED:
+    case ERROR_OUT_OF_MEMORY: // of pages, whose memory is derived from what is free
+    case ERROR_STORE:
+    case ERROR_BROKER:
+    case ERROR_DEVICE:
+    case ERROR_FILE:
+        return true;
+    default:
+        return false;
+    }
+}
+
 const char *error_code_name(enum error_code code)
 {
     assert(code >= ERROR_NONE && code < ERROR_CODE_COUNT);

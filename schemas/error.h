@@ -67,6 +67,10 @@ enum status error_prefix(struct error *error, const char *format, ...) PRINTF_LI
 // Whether the model is at fault, so that every job fails with it.
 bool error_is_of_model(enum error_code code);
 
+// Whether a job that failed with it may succeed when the same command computes it again. The others are
+// faults of the request, or of the request with this model, or a time that has passed.
+bool error_may_pass(enum error_code code);
+
 // "context_length_exceeded" and so on: stable, part of the wire format.
 const char *error_code_name(enum error_code code);
 // ERROR_NONE when no code has that name.

@@ -72,9 +72,9 @@ struct collecting {
     struct buffer record;
     struct label_counts labels;
     int64_t n_written, n_failed;
-    int64_t n_cut, n_jobs_failed; // of n_failed
-    struct buffer reason;         // of the first row that failed and was not cut
-    unsigned char *seen;          // [n_seen_bytes] a bit a job, by id: rows before have it
+    int64_t n_cut, n_cancelled, n_may_pass; // of n_failed
+    struct buffer reason;                   // of the first row that failed and was not cut
+    unsigned char *seen;                    // [n_seen_bytes] a bit a job, by id: rows before have it
     size_t n_seen_bytes;
     int64_t n_duplicates, duplicate_tokens; // rows with jobs of rows before
 };
@@ -181,6 +181,22 @@ static void keep_reason(struct collecting *collecting, const struct table_row *r
     buffer_add_printable(&collecting->reason, text, 0);
 }
 
+// A row that failed, by the reason of its votes.
+static void count_failed(struct collecting *collecting, struct job *const *votes)
+{
+    const struct annotate *annotate = collecting->annotate;
+    bool was_cancelled = false, may_pass = false;
+    for (int32_t i = 0; i < annotate->n_votes; i++) {
+        const struct result *result = &votes[i]->result;
+        was_cancelled |= result->status == RESULT_CANCELLED;
+        may_pass |= result->status == RESULT_FAILED && error_may_pass(result->error.code);
+    }
+    collecting->n_failed++;
+    collecting->n_cut += annotate->answer.was_cut;
+    collecting->n_cancelled += was_cancelled;
+    collecting->n_may_pass += may_pass && !was_cancelled;
+}
+
 static enum status collect_row(struct collecting *collecting, const struct table_row *row,
                                struct error *error)
 {
@@ -200,9 +216,8 @@ static enum status collect_row(struct collecting *collecting, const struct table
         annotate_evaluate(annotate, row);
     keep_reason(collecting, row);
     collecting->n_written++;
-    collecting->n_failed += annotate->answer.failed;
-    collecting->n_cut += annotate->answer.was_cut;
-    collecting->n_jobs_failed += annotate->answer.job_failed;
+    if (annotate->answer.failed)
+        count_failed(collecting, votes);
     annotate_destroy_votes(annotate, votes);
     return status;
 }
@@ -225,11 +240,25 @@ static enum status collect_rows(struct collecting *collecting, struct error *err
         } while (status == STATUS_OK && row.fields && ++n < ANNOTATE_ANSWERS_AT_ONCE);
         status = store_answers_end(annotate->store, status, error);
     } while (status == STATUS_OK && row.fields);
-    if (status == STATUS_OK && annotate->rows.hash != hash)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                         "%s: changed while it was annotated; the same command answers the changed rows",
-                         table_reader_name(annotate->reader));
-    return status;
+    return status == STATUS_OK && annotate->rows.hash != hash ? refuse_change(annotate, error) : status;
+}
+
+// Reopening a cancelled dataset queues its failed jobs again too.
+static void add_retry(const struct collecting *collecting, struct buffer *advice)
+{
+    const struct annotate *annotate = collecting->annotate;
+    struct text dataset = annotate->dataset;
+    if (collecting->n_cancelled)
+        buffer_add_format(advice,
+                          "; %lld were cancelled: \"sheaf dataset reopen %.*s --store %s\" queues them again,"
+                          " for the same command",
+                          (long long)collecting->n_cancelled, (int)dataset.size, dataset.data,
+                          annotate->store_path);
+    else if (collecting->n_may_pass && annotate->settings->kafka.brokers)
+        buffer_add_format(advice, "; another --dataset asks again, for all rows");
+    else if (collecting->n_may_pass)
+        buffer_add_format(advice, "; the same command with --retry-failed asks again for %lld of them",
+                          (long long)collecting->n_may_pass);
 }
 
 // A text that is no answer is a result like others: asked again, the same request would have it again.
@@ -239,9 +268,7 @@ static enum status report_failed(const struct collecting *collecting, struct err
     struct buffer advice = {0};
     if (collecting->reason.size && !collecting->reason.failed)
         buffer_add(&advice, collecting->reason.data, collecting->reason.size);
-    if (collecting->n_jobs_failed)
-        buffer_add_format(&advice, "; the same command with --retry-failed asks again for %lld of them",
-                          (long long)collecting->n_jobs_failed);
+    add_retry(collecting, &advice);
     if (n_cut)
         buffer_add_format(
             &advice, "; %lld ended before they were whole: a larger --max-tokens asks for all rows again",

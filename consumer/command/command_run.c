@@ -37,6 +37,27 @@ static enum status collect_record(void *context, struct text record, struct erro
     return output_add(context, record, error);
 }
 
+// Reopening a cancelled dataset queues its failed jobs again too. A store in a temporary folder is gone.
+static enum status report_failed(const struct run_command *run, struct error *error)
+{
+    long long n_cancelled = run->output.n_cancelled, n_failed = run->output.n_failed - n_cancelled;
+    char failed[64] = "", cancelled[64] = "", advice[ERROR_TEXT_BYTES] = "";
+    if (n_failed)
+        snprintf(failed, sizeof failed, "%lld job%s failed", n_failed, n_failed == 1 ? "" : "s");
+    if (n_cancelled)
+        snprintf(cancelled, sizeof cancelled, "%s%lld job%s cancelled", n_failed ? ", " : "", n_cancelled,
+                 n_cancelled == 1 ? " was" : "s were");
+    if (n_cancelled && !run->temporary_folder)
+        snprintf(advice, sizeof advice,
+                 "; \"sheaf dataset reopen %.*s --store %s\" queues them again, for the same command",
+                 (int)run->dataset.size, run->dataset.data, run->store_path);
+    else if (run->output.n_may_pass && !run->temporary_folder)
+        snprintf(advice, sizeof advice, "; the same command with --retry-failed asks again%s",
+                 run->output.n_may_pass < n_failed ? " for those that may succeed then" : "");
+    return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%s%s: exit status 3%s", failed, cancelled,
+                     advice);
+}
+
 static enum status collect_output(struct run_command *run, struct error *error)
 {
     int64_t n_missing = 0;
@@ -54,12 +75,7 @@ static enum status collect_output(struct run_command *run, struct error *error)
         log_write(LOG_INFO, "%lld answers in %s, %lld of them errors%s%s", (long long)output->n_results,
                   run->settings->output, (long long)output->n_failed,
                   run->temporary_folder ? "" : "; figures in ", run->temporary_folder ? "" : run->store_path);
-    if (status == STATUS_OK && output->n_failed)
-        return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld job%s failed: exit status 3%s",
-                         (long long)output->n_failed, output->n_failed == 1 ? "" : "s",
-                         run->temporary_folder ? ""
-                                               : "; the same command with --retry-failed answers them again");
-    return status;
+    return status == STATUS_OK && output->n_failed ? report_failed(run, error) : status;
 }
 
 static enum status run_in_store(struct run_command *run, struct error *error)

@@ -18,8 +18,8 @@ static enum status retry_failed(struct store *store, const struct settings *sett
 }
 
 // A worker that was stopped has done its work whatever failed.
-static enum status report_progress(const struct worker_progress *progress, enum status status,
-                                   struct error *error)
+static enum status report_progress(const struct worker_progress *progress, const struct settings *settings,
+                                   enum status status, struct error *error)
 {
     int64_t n_failed = progress->n_failed - progress->n_cancelled;
     if (status == STATUS_OK || progress->n_done || progress->n_failed)
@@ -27,8 +27,11 @@ static enum status report_progress(const struct worker_progress *progress, enum 
                   progress->n_done == 1 ? "" : "s", (long long)n_failed, (long long)progress->n_cancelled);
     if (status != STATUS_OK || n_failed == 0 || progress->was_stopped)
         return status;
-    return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld job%s failed: exit status 3",
-                     (long long)n_failed, n_failed == 1 ? "" : "s");
+    bool may_pass = progress->n_may_pass && !settings->kafka.brokers;
+    return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld job%s failed: exit status 3%s%s",
+                     (long long)n_failed, n_failed == 1 ? "" : "s",
+                     may_pass ? "; the same command with --retry-failed asks again" : "",
+                     may_pass && progress->n_may_pass < n_failed ? " for those that may succeed then" : "");
 }
 
 enum status command_work(const struct settings *settings, struct error *error)
@@ -62,7 +65,8 @@ enum status command_work(const struct settings *settings, struct error *error)
                                   .dataset = text_from_string(settings->dataset),
                                   .exit_when_idle_s = (int)settings->worker.exit_when_idle_s,
                                   .line = &line};
-        status = report_progress(&progress, service_run(&service, settings, &progress, error), error);
+        status = service_run(&service, settings, &progress, error);
+        status = report_progress(&progress, settings, status, error);
     }
     struct closing closing = {0};
     closing_begin(&closing, "the store", closing_reason(status, error, progress.was_stopped));

@@ -34,6 +34,8 @@ enum status output_add(struct output *output, struct text record, struct error *
         buffer_add_byte(&output->line, '\n');
         output->n_results++;
         output->n_failed += failed;
+        output->n_cancelled += job->result.status == RESULT_CANCELLED;
+        output->n_may_pass += job->result.status == RESULT_FAILED && error_may_pass(job->result.error.code);
         if (output->line.failed)
             status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing a result: out of memory");
         else if (fwrite(output->line.data, 1, output->line.size, file->file) != output->line.size)

@@ -10,7 +10,8 @@
 struct output {
     struct output_file results, errors; // errors.file NULL: failed jobs are written to the results
     struct buffer line;
-    int64_t n_results, n_failed;
+    int64_t n_results, n_failed;     // cancelled ones among the failed
+    int64_t n_cancelled, n_may_pass; // of n_failed: may succeed when they are asked again
 };
 
 enum status output_open(struct output *output, const char *path, const char *errors_path,

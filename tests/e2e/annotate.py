@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import sqlite3
 import statistics
@@ -600,7 +601,27 @@ def failed_rows_are_asked_again(test):
     assert out[1][4] == "" and out[2][2:4] == ["", "error"] and out[2][4], out
     done = annotate(test, "in.csv", "--retry-failed", status=3)
     assert "1 of the dataset's 2 are answered" in done.err, done
+    assert "--retry-failed" not in done.err and "--max-tokens" not in done.err, done  # it is longer than the context
+    with sqlite3.connect(test.path("out.csv.db")) as store:  # the answer of a worker that failed
+        store.execute("UPDATE results SET record = CAST(replace(CAST(record AS TEXT), 'context_length_exceeded', 'crashed') AS BLOB)")
+    done = annotate(test, status=3)
     assert "--retry-failed asks again for 1 of them" in done.err and "--max-tokens" not in done.err, done
+
+
+@case
+def cancelled_rows_are_queued_again_as_the_message_says(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", "b"] for i in range(300)])
+    write(test, "p.jinja", PROMPT)
+    process = test.start("annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "-o", "out.csv", "--engine-test", "fixed:20",
+                         "--max-batch", "4")
+    test.wait_until("answers", lambda: (test.query("SELECT count(*) FROM results", "out.csv.db") or [(0,)])[0][0] >= 4)
+    test.run("cancel", "--dataset", "annotate", "--store", "out.csv.db")
+    done = test.wait(process)
+    (n_cancelled,), = test.query("SELECT n_cancelled FROM datasets", "out.csv.db")
+    assert done.status == 3 and f"; {n_cancelled} were cancelled: " in done.err and "--retry-failed" not in done.err, done
+    test.run(*re.search(r'"sheaf ([^"]*)" queues', done.err)[1].split())
+    annotate(test, status=0)
+    assert all(not row[4] for row in read_csv(test, "out.csv")[1:])
 
 
 @case

@@ -10,7 +10,7 @@ import subprocess
 import unittest.mock
 
 import tiny_model
-from session import SOME_FAILED, Skip, case, text_of
+from session import SOME_FAILED, Skip, case, error_of, text_of
 
 N_SHARED = 1000
 
@@ -126,6 +126,7 @@ def a_model_that_fails_every_job_leaves_them_unfinished(test):
     assert test.query("SELECT count(*) FROM results") == [(0,)]
     assert test.query("SELECT count(*) FROM queue WHERE worker IS NULL") == [(60,)]
     ended = test.run("work", "--model", broken, "--exit-when-idle", "0", "--model-failures", "0", status=SOME_FAILED)
+    assert "60 jobs failed: exit status 3; the same command with --retry-failed asks again\n" in ended.err, ended
     assert test.query("SELECT count(*) FROM jobs WHERE error_code = 'logits_nan'") == [(60,)]
     test.run("work", "--model", test.model, "--exit-when-idle", "0", "--retry-failed")
     assert test.query("SELECT n_done, n_failed FROM datasets") == [(60, 0)]
@@ -134,12 +135,12 @@ def a_model_that_fails_every_job_leaves_them_unfinished(test):
 @case
 def fewer_jobs_than_the_limit_fail_with_exit_status_3_and_are_tried_again(test):
     broken = nan_model(test)
-    test.write("in.jsonl", jobs(3))
+    test.write("in.jsonl", jobs(3) + [{"prompt": text_of(0, 999)}])  # which no worker with this model answers
     ended = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", broken, status=SOME_FAILED)
-    assert "3 jobs failed" in ended.err, ended
-    again = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--retry-failed")
-    assert again.status == 0, again
-    assert [answer["error"] for answer in test.answers()] == [None] * 3
+    assert "4 jobs failed: exit status 3; the same command with --retry-failed asks again for those that may succeed" in ended.err, ended
+    again = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--retry-failed", status=SOME_FAILED)
+    assert again.err.endswith("1 job failed: exit status 3\n"), again
+    assert [error_of(answer) is None for answer in test.answers()] == [True] * 3 + [False]
 
 
 # ---- upkeep ----
@@ -149,7 +150,7 @@ def datasets_are_listed_renamed_reopened_and_deleted(test):
     submit(test, "a", jobs(3) + [{"prompt": 5}])
     submit(test, "b", jobs(2))
     ended = test.run("work", "--model", test.model, "--dataset", "a", "--exit-when-idle", "0", status=SOME_FAILED)
-    assert "1 job failed" in ended.err, ended
+    assert ended.err.endswith("1 job failed: exit status 3\n"), ended
     rows = {row["dataset"]: row for row in json.loads(test.run("dataset", "list", "--json").out)["datasets"]}
     assert rows["a"]["state"] == "finished" and rows["a"]["failed"] == 1 and rows["a"]["model"] == "tiny", rows
     assert rows["b"]["state"] == "waiting" and rows["b"]["model"] is None, rows
