@@ -95,6 +95,8 @@ struct dataset_mark {
     // STORE_WHOLE_FILE: version 4 submitted the whole file, and the hash is of its bytes
     int64_t n_lines;
     uint64_t hash; // 63 bits
+    // Its jobs are no lines but requests, named by their hash (store/hashed_jobs.h): set by store_dataset_begin
+    bool is_of_requests;
 };
 enum { STORE_WHOLE_FILE = -1 };
 // Creates the dataset if it is missing, and returns its mark, zero if nothing was submitted from a file.

@@ -294,7 +294,9 @@ static enum status read_mark(struct store *store, struct text dataset, struct da
 {
     sqlite3_stmt *select =
         database_statement(&store->database,
-                           "SELECT fingerprint, n_lines, complete FROM datasets WHERE dataset = ?", error);
+                           "SELECT fingerprint, n_lines, complete, (SELECT job_index IS NULL FROM jobs"
+                           " WHERE jobs.dataset = datasets.dataset LIMIT 1) FROM datasets WHERE dataset = ?",
+                           error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
@@ -304,8 +306,10 @@ static enum status read_mark(struct store *store, struct text dataset, struct da
     if (code == SQLITE_ROW && sqlite3_column_type(select, 0) == SQLITE_INTEGER) {
         bool by_lines = sqlite3_column_type(select, 1) == SQLITE_INTEGER;
         *mark = (struct dataset_mark){by_lines ? sqlite3_column_int64(select, 1) : STORE_WHOLE_FILE,
-                                      (uint64_t)sqlite3_column_int64(select, 0)};
+                                      (uint64_t)sqlite3_column_int64(select, 0), false};
         *complete = sqlite3_column_int(select, 2);
+    } else if (code == SQLITE_ROW) { // only lines have an index
+        mark->is_of_requests = sqlite3_column_int(select, 3);
     }
     sqlite3_reset(select);
     return code == SQLITE_ROW || code == SQLITE_DONE

@@ -169,6 +169,13 @@ static enum status accept_or_refuse(struct queueing *queueing, struct input *inp
     return refuse_line(queueing, error);
 }
 
+static enum status refuse_requests(const struct queueing *queueing, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                     "%s: dataset %.*s was made from a table by sheaf annotate: give another --dataset",
+                     store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data);
+}
+
 static enum status skip_submitted(struct queueing *queueing, struct input *input, struct error *error)
 {
     struct input_position submitted = {.n_lines = queueing->mark.n_lines, .fingerprint = queueing->mark.hash};
@@ -189,6 +196,8 @@ enum status input_queue(struct input *input, struct store *store, struct text da
     struct queueing queueing = {.store = store, .input = input, .dataset = dataset};
     *n_added = 0;
     enum status status = store_dataset_begin(store, dataset, &queueing.mark, error);
+    if (status == STATUS_OK && queueing.mark.is_of_requests)
+        return refuse_requests(&queueing, error);
     if (status == STATUS_OK && queueing.mark.n_lines == STORE_WHOLE_FILE)
         return check_whole(&queueing, input, error);
     if (status == STATUS_OK)

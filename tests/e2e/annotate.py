@@ -638,6 +638,27 @@ def an_interrupted_run_says_what_is_kept_and_how_to_go_on(test):
     assert len(read_csv(test, "out.csv")) == 401
 
 
+@case
+def a_dataset_of_a_table_takes_no_lines(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    write(test, "in.jsonl", '{"prompt":"x","max_tokens":2}\n')
+    annotate(test, "in.csv", "--dataset", "d", "--store", "s.db")
+    before = test.query("SELECT * FROM jobs", "s.db")
+    for command in (["run", "in.jsonl", "--model", test.model, "-o", "out.jsonl"], ["submit", "in.jsonl"]):
+        done = test.run(*command, "--dataset", "d", "--store", "s.db", status=1)
+        assert "s.db: dataset d was made from a table by sheaf annotate: give another --dataset" in done.err, done
+        test.run("dataset", "rename", "d", "e", "--store", "s.db")  # by whatever name
+        test.run(*command, "--dataset", "e", "--store", "s.db", status=1)
+        test.run("dataset", "rename", "e", "d", "--store", "s.db")
+    assert not test.exists("out.jsonl") and test.query("SELECT * FROM jobs", "s.db") == before
+    annotate(test, "in.csv", "--dataset", "d", "--store", "s.db", status=0)
+    test.run("dataset", "reopen", "d", "--store", "s.db")
+    assert len(test.run("collect", "--dataset", "d", "-o", "-", "--store", "s.db").out.splitlines()) == 1
+    test.run("submit", "in.jsonl", "--dataset", "f", "--store", "s.db")
+    done = annotate(test, "in.csv", "--dataset", "f", "--store", "s.db", status=1)
+    assert "dataset f was made from lines by sheaf submit or run: give another --dataset" in done.err, done
+
+
 # ---- a sample first ----
 
 def figure(out, name):
