@@ -332,6 +332,7 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                 .source = {.path = settings->positionals[0],
                                            .no_header = settings->annotate.input.no_header,
                                            .no_quotes = settings->annotate.input.no_quotes,
+                                           .skips_bad_rows = settings->annotate.input.skip_bad_rows,
                                            .table = settings->annotate.input.table,
                                            .query = settings->annotate.input.sql},
                                 .n_votes =

@@ -43,6 +43,7 @@ struct table_source {
     bool no_header;            // CSV and TSV: columns are column1, column2, ..
     bool no_quotes;            // TSV: a quote is a letter (IANA text/tab-separated-values)
     const char *table, *query; // SQLite: one of them
+    bool skips_bad_rows;       // JSON lines: the first line may be one
 };
 
 // From the end of a name: .csv .tsv .tab .jsonl .ndjson .db .sqlite .sqlite3, each of the text formats also

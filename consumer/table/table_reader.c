@@ -313,28 +313,58 @@ static enum status next_jsonl(struct table_reader *reader, struct table_row *row
     return STATUS_OK;
 }
 
+// Before the first line that is an object: more bad ones than these are a file of another format.
+enum { JSONL_BAD_FIRST_MAX = 100 };
+
+// `first`: the fault of the first line. The lines read so far are no JSON objects.
+static enum status refuse_lines(const struct table_reader *reader, const struct error *first, int64_t n_bad,
+                                struct error *error)
+{
+    if (!reader->wanted.skips_bad_rows)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s (--skip-bad-rows leaves such rows out)",
+                         first->text);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_FILE,
+        "%s; none of the first %lld lines is a JSON object, so --skip-bad-rows leaves none out: is"
+        " the file in another format (--input-format)?",
+        first->text, (long long)n_bad);
+}
+
+static enum status add_members(struct table_reader *reader, const struct value *object, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < object->object.n_members; i++)
+        if (find_member(reader, i, object->object.members[i].key) == reader->columns.n)
+            status = add_column(reader, object->object.members[i].key, error);
+    return status;
+}
+
 // A member that only later lines have is a column too, so all lines are read. Lines that are no objects are
 // rejected when they are read as rows.
 static enum status open_jsonl(struct table_reader *reader, struct error *error)
 {
     struct table_row row = {0};
     struct value object = {0};
-    bool more = true, has_objects = false; // a file without a line is a table without columns
+    struct error first = {0};
+    int64_t n_objects = 0, n_bad_first = 0; // a file without a line is a table without columns
     enum status status = input_lines_open(&reader->lines, &reader->source, error);
-    while (status == STATUS_OK && more) {
+    while (status == STATUS_OK) {
         status = next_object(reader, &object, &row, error);
-        bool is_object = status == STATUS_OK && row.raw.data;
-        more = is_object || status == STATUS_REJECT;
-        has_objects |= more;
-        if (status == STATUS_REJECT && reader->columns.n)
-            status = STATUS_OK;
-        for (size_t i = 0; is_object && status == STATUS_OK && i < object.object.n_members; i++)
-            if (find_member(reader, i, object.object.members[i].key) == reader->columns.n)
-                status = add_column(reader, object.object.members[i].key, error);
+        if (status == STATUS_OK && !row.raw.data)
+            break;
+        if (status == STATUS_OK) {
+            n_objects++;
+            status = add_members(reader, &object, error);
+        } else if (status == STATUS_REJECT) {
+            first = n_objects || n_bad_first ? first : *error;
+            n_bad_first += n_objects == 0;
+            bool goes_on = n_objects || (reader->wanted.skips_bad_rows && n_bad_first < JSONL_BAD_FIRST_MAX);
+            status = goes_on ? STATUS_OK : refuse_lines(reader, &first, n_bad_first, error);
+        }
     }
-    if (status == STATUS_REJECT) // the first line is none: a file of another format
-        return error->status = STATUS_REFUSE;
-    if (status == STATUS_OK && has_objects && !reader->columns.n)
+    if (status == STATUS_OK && n_bad_first && !n_objects)
+        return refuse_lines(reader, &first, n_bad_first, error);
+    if (status == STATUS_OK && n_objects && !reader->columns.n)
         return error_set(error, STATUS_REFUSE, ERROR_FILE,
                          "%s: expected a table, got objects without members", table_reader_name(reader));
     if (status == STATUS_OK)

@@ -453,6 +453,29 @@ def a_quote_that_is_not_closed_is_found_where_its_row_begins(test):
     assert (error["line"], error["lines"], error["column"]) == (3, 2, 1), error
 
 
+@case
+def a_bad_first_line_of_json_is_left_out_like_any_other(test):
+    for number, bad in enumerate((b"junk", b"[1]", b'{"t":"\xff"}', b'{"t":"' + b"x" * (17 << 20) + b'"}', b'{"t":"a"', b"{} {}")):
+        lines = [bad, b'{"title":"b","text":"c"}']
+        for name, place, content in ((f"first{number}", 1, lines), (f"last{number}", 2, lines[::-1]), (f"many{number}", 1, [bad] * 3 + lines)):
+            write(test, name + ".jsonl", b"\n".join(content) + b"\n")
+            done = annotate(test, name + ".jsonl", out=name + ".out.jsonl", status=1)
+            assert f"{name}.jsonl: line {place}: " in done.err and "(--skip-bad-rows leaves such rows out)" in done.err, done
+            annotate(test, name + ".jsonl", "--skip-bad-rows", "--errors", name + ".errors", out=name + ".out.jsonl", status=0)
+            assert [row["title"] for row in test.answers(name + ".out.jsonl")] == ["b"]
+            assert [error["line"] for error in test.answers(name + ".errors")] == [i + 1 for i, line in enumerate(content) if line == bad]
+    for name, n_bad, n_good in (("all", 3, 0), ("beginning", 100, 5)):  # a file of another format
+        write(test, name + ".jsonl", "title,text\n" * n_bad + '{"title":"b"}\n' * n_good)
+        done = annotate(test, name + ".jsonl", "--skip-bad-rows", out="none.jsonl", status=1)
+        assert f"{name}.jsonl: line 1: " in done.err and f"none of the first {n_bad} lines is a JSON object" in done.err, done
+        assert "--input-format" in done.err and not test.exists("none.jsonl"), done
+    write(test, "99.jsonl", "junk\n" * 99 + '{"title":"b"}\n')
+    write(test, "title.jinja", "{{ title }}")
+    annotate(test, "99.jsonl", "--prompt", "title.jinja", "--skip-bad-rows", out="99.out.jsonl", status=0)
+    write(test, "bare.jsonl", '{}\njunk\n{"title":"b"}\n')
+    annotate(test, "bare.jsonl", "--prompt", "title.jinja", "--skip-bad-rows", out="bare.out.jsonl", status=0)
+
+
 # ---- nothing twice ----
 
 @case
