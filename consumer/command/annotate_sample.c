@@ -245,9 +245,11 @@ struct counting {
     struct prompt_environment environment;
     struct request_count count;
     struct buffer record;
-    int64_t n_tokens, n_tokens_different, n_refused;
+    int64_t n_tokens, n_tokens_different; // of prompts that are not refused
+    int64_t n_refused, n_refused_different;
 };
 
+// *n_tokens: -1 if the prompt is refused.
 static enum status count_tokens(struct counting *counting, int64_t *n_tokens, struct error *error)
 {
     struct job *job = job_create();
@@ -267,8 +269,10 @@ static enum status count_tokens(struct counting *counting, int64_t *n_tokens, st
     }
     prompt_destroy(prompt);
     job_destroy(job);
-    counting->n_refused += status == STATUS_REJECT;
-    return status == STATUS_REJECT ? STATUS_OK : status;
+    if (status != STATUS_REJECT)
+        return status;
+    *n_tokens = -1;
+    return STATUS_OK;
 }
 
 static enum status count_row(struct counting *counting, struct table_row *row, struct error *error)
@@ -287,6 +291,11 @@ static enum status count_row(struct counting *counting, struct table_row *row, s
         status = count_tokens(counting, &n_tokens, error);
     if (status != STATUS_OK)
         return status;
+    if (n_tokens < 0) {
+        counting->n_refused++;
+        counting->n_refused_different += n_before == 0;
+        return STATUS_OK;
+    }
     n_tokens *= annotate->n_votes;
     counting->n_tokens += n_tokens;
     counting->n_tokens_different += n_before == 0 ? n_tokens : 0;
@@ -308,7 +317,7 @@ static void print_prices(const struct counting *counting, struct buffer *out)
     else if (settings->model.max_tokens_default)
         buffer_add_format(out, "price of answers, at most %.6f\n",
                           price_of(settings->annotate.estimate.price_out) * tokens *
-                              (double)counting->count.n_different);
+                              (double)(counting->count.n_different - counting->n_refused_different));
     else
         buffer_add_string(out, "price of answers: their length is not known; --max-tokens N bounds it, "
                                "--sample N estimates it\n");
@@ -318,7 +327,8 @@ static void print_counts(const struct counting *counting)
 {
     struct buffer out = {0};
     buffer_add_format(&out, "rows             %14lld\n", (long long)counting->annotate->rows.n);
-    buffer_add_format(&out, "different        %14lld\n", (long long)counting->count.n_different);
+    buffer_add_format(&out, "different        %14lld\n",
+                      (long long)counting->count.n_different * counting->annotate->n_votes);
     buffer_add_format(&out, "prompt tokens    %14lld\n", (long long)counting->n_tokens);
     buffer_add_format(&out, "  of different   %14lld\n", (long long)counting->n_tokens_different);
     if (counting->n_refused)

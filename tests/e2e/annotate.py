@@ -772,6 +772,23 @@ def an_estimate_counts_the_tokens_of_all_prompts_without_a_step(test):
 
 
 @case
+def an_estimate_bills_no_prompt_that_is_refused(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "the water " * 300], ["c", "the water " * 300]])
+    options = ("--choice", "a,b", "--price-in", "1e6", "--price-out", "1e6", "--max-tokens", "5")
+    for votes in ((), ("--votes", "3")):
+        n_votes = int(votes[-1]) if votes else 1
+        n_different = 9 if votes else 2  # votes are drawn, also of equal rows
+        counted = annotate(test, "in.csv", *options, *votes, "--estimate", out="e.csv")
+        sample = annotate(test, "in.csv", *options, *votes, "--sample", "3", out=f"{n_votes}.csv", status=None)
+        tokens, = test.query("SELECT sum(prompt_tokens) FROM jobs", f"{n_votes}.csv.db")[0]
+        for name in ("prompt tokens", "of different", "price of prompts"):
+            assert figure(counted.out, name) == [tokens], (name, tokens, counted.out)
+        assert figure(sample.out, "prompt tokens") == [tokens] and figure(counted.out, "refused prompts") == [2], (sample.out, counted.out)
+        assert figure(counted.out, "price of answers, at most") == [5 * n_votes], counted.out
+        assert figure(counted.out, "different") == [n_different] and f"all 3 rows, {n_different} different requests" in sample.out, counted.out
+
+
+@case
 def estimates_count_equal_rows_as_the_run_does(test):
     draw = random.Random(4)
     texts = [int(200 * draw.random() ** 3) for _ in range(600)]  # the low ones are frequent
