@@ -64,8 +64,12 @@ static enum status open_template(struct runtime *runtime, const struct settings 
         return open_model_templates(runtime, error);
     struct buffer file = {0};
     enum status status = file_read(settings->model.chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
-    if (status == STATUS_OK && file.size)
-        status = template_parse(&runtime->chat.template, (struct text){file.data, file.size}, error);
+    if (status == STATUS_OK && !file.size)
+        status = error_set(error, STATUS_REFUSE, ERROR_TEMPLATE,
+                           "%s: expected a chat template, got an empty file", settings->model.chat_template);
+    else if (status == STATUS_OK &&
+             template_parse(&runtime->chat.template, (struct text){file.data, file.size}, error) != STATUS_OK)
+        status = error_prefix(error, "%s", settings->model.chat_template);
     answer_format_detect(&runtime->chat.format, (struct text){file.data, file.size});
     runtime->tools.template = runtime->chat.template;
     runtime->tools.format = runtime->chat.format;
@@ -162,6 +166,17 @@ enum status runtime_open_model(struct runtime *runtime, const struct settings *s
     if (status == STATUS_OK)
         status = choose_tool_format(runtime, settings, error);
     return status == STATUS_OK ? name_model(runtime, settings, error) : status;
+}
+
+enum status runtime_open_templates(struct runtime *runtime, const struct settings *settings, const char *path,
+                                   struct error *error)
+{
+    struct settings unchanged = *settings;
+    unchanged.model.quantize = NULL;
+    enum status status = runtime_open_weights(runtime, &unchanged, path, error);
+    if (status == STATUS_OK)
+        status = open_template(runtime, settings, error);
+    return status == STATUS_OK ? choose_tool_format(runtime, settings, error) : status;
 }
 
 // ---- machine ----

@@ -50,6 +50,9 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
 // Model, tokenizer and chat template.
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
                                struct error *error) WARN_UNUSED;
+// Model and chat templates alone, for what they take: its weights are not read.
+enum status runtime_open_templates(struct runtime *runtime, const struct settings *settings, const char *path,
+                                   struct error *error) WARN_UNUSED;
 // Model, backend, memory plan, forward pass and batcher; logs the plan. STATUS_RESTART after an interrupt
 // (NULL: none).
 enum status runtime_open(struct runtime *runtime, const struct settings *settings, const char *path,

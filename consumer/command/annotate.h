@@ -74,7 +74,8 @@ struct annotate {
     struct annotate_rows rows;
 };
 
-// Compiles the answers' constraint, for its errors alone (annotate_constraint.c).
+// Compiles the answers' constraint and looks for the chat template, for the errors alone
+// (annotate_constraint.c).
 enum status annotate_check_constraint(const struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Reads the table and queues what has no answer yet. STATUS_REFUSE: a bad row, without --skip-bad-rows.
 enum status annotate_submit(struct annotate *annotate, struct error *error) WARN_UNUSED;

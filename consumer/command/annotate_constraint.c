@@ -1,8 +1,10 @@
-// The constraints on the answers, which all rows share, are compiled before anything is queued: one that is
-// refused would fail each row. Those of functions are compiled in the format of --tool-format, else in one
-// that writes arguments as JSON: what the model's own format refuses besides is known to the worker alone.
+// What all rows share is checked before anything is queued: it would fail each row. The constraints on the
+// answers are compiled; those of functions in the format of --tool-format, else in one that writes arguments
+// as JSON: what the model's own format refuses besides is known to the worker alone. Rows are messages, so
+// the model must have a chat template, and where functions are given one that takes them.
 #include "batching/constraint.h"
 #include "consumer/command/annotate.h"
+#include "consumer/runtime.h"
 
 // The file or the option that it is from.
 static const char *name_of_source(const struct settings *settings)
@@ -72,12 +74,48 @@ static enum status check_request(const struct settings *settings, const struct r
     return STATUS_OK;
 }
 
+// As batching/prepare.c chooses the template and its format.
+static enum status check_format(const struct runtime *runtime, const struct settings *settings,
+                                const struct request *request, struct error *error)
+{
+    const struct value *tools = value_get(&request->prompt.variables, "tools");
+    bool has_tools = tools && tools->kind != VALUE_NULL;
+    const struct runtime_template *chosen = has_tools ? &runtime->tools : &runtime->chat;
+    if (!chosen->template)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "%s: the model has no chat template%s, and each row is a chat: give one with "
+                         "--chat-template FILE",
+                         settings->model.path, has_tools ? " for tools" : "");
+    if (request->tools.choice != TOOLS_NONE && !chosen->format.tools)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "%s: tools: the chat template takes none; --tool-format NAME names a format of calls"
+                         " all the same",
+                         settings->annotate.prompt.parameters);
+    return STATUS_OK;
+}
+
+// Over Kafka the workers have the model.
+static enum status check_templates(const struct settings *settings, const struct request *request,
+                                   struct error *error)
+{
+    struct runtime runtime = {0};
+    if (!settings->model.path || settings->kafka.brokers)
+        return STATUS_OK;
+    enum status status = runtime_open_templates(&runtime, settings, settings->model.path, error);
+    if (status == STATUS_OK)
+        status = check_format(&runtime, settings, request, error);
+    runtime_close(&runtime);
+    return status;
+}
+
 enum status annotate_check_constraint(const struct annotate *annotate, struct error *error)
 {
     struct job *job;
     enum status status = row_prompt_make_job(&annotate->prompt, &job, error);
     if (status == STATUS_OK)
         status = check_request(annotate->settings, &job->request, error);
+    if (status == STATUS_OK)
+        status = check_templates(annotate->settings, &job->request, error);
     job_destroy(job);
     return status;
 }

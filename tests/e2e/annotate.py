@@ -10,7 +10,9 @@ import re
 import signal
 import sqlite3
 import statistics
+import unittest.mock
 
+import tiny_model
 from session import case
 
 PROMPT = "Is {{ title }} good? {{ text }}"
@@ -412,6 +414,36 @@ def a_constraint_that_would_fail_each_row_is_refused_before_anything_runs(test):
             done = annotate(test, "in.csv", *given, *how, status=2)
             assert all(word in done.err for word in words) and "row" not in done.err, done
             assert sorted(set(os.listdir(test.folder)) - set(before)) in ([], ["p.jinja"], ["p.jinja", "tiny.gguf"]), os.listdir(test.folder)
+
+
+@case
+def a_model_that_takes_no_chat_is_refused_before_anything_runs(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    keys = tiny_model.keys
+    def without_template(*given):
+        return {key: value for key, value in keys(*given).items() if key != "tokenizer.chat_template"}
+    with unittest.mock.patch("tiny_model.keys", without_template):
+        tiny_model.write(test.path("bare.gguf"))
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    write(test, "tools.json", json.dumps({"tools": tools, "tool_choice": "required"}))
+    write(test, "chat.jinja", "{% for message in messages %}{{ message.content }}{% endfor %}")
+    write(test, "bad.jinja", "{% if %}")
+    write(test, "empty.jinja", "")
+    with_tools, with_template = ["--parameters", "tools.json"], ["--chat-template", "chat.jinja"]
+    model = test.model
+    for name, given, words in (("bare.gguf", [], ["bare.gguf: the model has no chat template", "--chat-template FILE"]),
+                               ("bare.gguf", with_tools, ["no chat template for tools", "--chat-template FILE"]),
+                               (model, with_tools + with_template, ["tools.json: tools: the chat template takes none", "--tool-format NAME"]),
+                               (model, ["--chat-template", "bad.jinja"], ["bad.jinja: "]),
+                               (model, ["--chat-template", "empty.jinja"], ["empty.jinja: ", "empty"])):
+        test.model = name
+        for how in ([], ["--sample", "1"], ["--estimate"]):
+            done = annotate(test, "in.csv", *given, *how, status=None)
+            assert done.status in (1, 2) and all(word in done.err for word in words) and not test.exists("out.csv.db"), done
+    test.model = "bare.gguf"
+    annotate(test, "in.csv", *with_template, status=0)
+    test.model = model
+    annotate(test, "in.csv", *with_template, *with_tools, "--tool-format", "hermes", out="tools.csv")
 
 
 @case
