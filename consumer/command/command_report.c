@@ -107,8 +107,8 @@ static void add_totals(void *context, const struct value *fields)
     add_count(out, "remaining", submitted - done - failed - cancelled);
     add_count(out, "answered from duplicates", integer_of(&fields[14]));
     page_add_tile(out, "time, first start to last end", "%.1f s", seconds);
-    page_add_tile(out, "jobs per second", "%.2f",
-                  seconds > 0 ? (double)(done + failed + cancelled) / seconds : 0);
+    page_add_tile(out, "jobs per second", "%.2f", seconds > 0 ? (double)(done + failed) / seconds : 0);
+    page_add_tile(out, "jobs per second, last minute of work", "%.2f", number_of(&fields[18]));
     page_add_tile(out, "median time of a job", "%.3f s", number_of(&fields[12]));
     page_add_tile(out, "95 % of jobs within", "%.3f s", number_of(&fields[13]));
     page_end_tiles(out);

@@ -3,6 +3,7 @@ import json
 import sqlite3
 import time
 
+import page
 from session import case, text_of
 
 DAY_US = 86400 * 1000000
@@ -44,12 +45,15 @@ def progress_row(dataset):
 @case
 def the_table_of_progress_has_the_figures_of_the_json(test):
     two_datasets(test)
+    # a second from the first start to the last end
+    write_rows(test, "UPDATE jobs SET finished_at_us = (SELECT max(finished_at_us) FROM jobs), queued_us = 600000, prefill_us = 300000,"
+               " decode_us = 100000 WHERE dataset = 'first'")
     printed, text = both(test, "status")
     assert text.startswith(f"{'dataset':<20} {'submitted':>9}") and len(printed["datasets"]) == 2, text
     for dataset in printed["datasets"]:
         assert progress_row(dataset) in text, (dataset, text)
     rate = printed["datasets"][0]["jobs_per_second"]
-    assert rate == 6 and printed["datasets"][0]["seconds_left"] == 0, printed  # the sixth failed when it was submitted
+    assert rate == 6 and printed["datasets"][0]["seconds_left"] == 0, printed
     write_rows(test, "UPDATE datasets SET n_submitted = 600 WHERE dataset = 'first'")
     printed, text = both(test, "status", "--dataset", "first")
     assert (printed["workers_alive"], printed["datasets"][0]["seconds_left"]) == (0, None) and progress_row(printed["datasets"][0]) in text, (printed, text)
@@ -64,6 +68,30 @@ def the_table_of_progress_has_the_figures_of_the_json(test):
     printed, text = both(test, "status")
     assert all(progress_row(dataset) in text for dataset in printed["datasets"]), (printed, text)
     assert [dataset["cancelled"] for dataset in printed["datasets"]] == [0, 3], printed
+
+
+@case
+def the_rate_below_a_second_is_one_figure_everywhere(test):
+    two_datasets(test)
+    for span_us, expected in ((50000, 100), (1, 5e6), (125000, 40), (2500000, 2)):
+        write_rows(test, "UPDATE jobs SET finished_at_us = 1700000000000000, queued_us = 0, prefill_us = 0, decode_us = 0 WHERE dataset = 'first'",
+                   "UPDATE jobs SET status = 'cancelled', finished_at_us = 1690000000000000 WHERE status = 'failed'",
+                   "UPDATE datasets SET n_failed = 0, n_cancelled = 1 WHERE dataset = 'first'",
+                   "UPDATE jobs SET finished_at_us = finished_at_us - 1 WHERE custom_id = 'line 0' AND dataset = 'first'",
+                   f"UPDATE jobs SET queued_us = {span_us - 1} WHERE custom_id = 'line 0' AND dataset = 'first'")
+        printed, text = both(test, "status", "--dataset", "first")
+        assert printed["datasets"][0]["jobs_per_second"] == expected and progress_row(printed["datasets"][0]) in text, (span_us, printed)
+        assert test.query("SELECT jobs_per_second FROM progress WHERE dataset = 'first'") == [(expected,)]
+        test.run("report", "--dataset", "first", "-o", "report.html")
+        tiles = page.Page(test.read("report.html").decode()).tiles()
+        assert [float(tiles[name].replace(",", "")) for name in ("jobs per second", "jobs per second, last minute of work")] == [expected] * 2, tiles
+    write_rows(test, "UPDATE jobs SET queued_us = 0, finished_at_us = 1700000000000000 WHERE dataset = 'first' AND status = 'done'")
+    printed, _ = both(test, "status", "--dataset", "first")
+    assert (printed["datasets"][0]["jobs_per_second"], printed["datasets"][0]["seconds_left"]) == (0, None), printed  # no time passed
+    # of a longer run the last minute, from its beginning
+    write_rows(test, "UPDATE jobs SET queued_us = 100000000 WHERE dataset = 'first' AND status = 'done'")
+    printed, _ = both(test, "status", "--dataset", "first")
+    assert printed["datasets"][0]["jobs_per_second"] == 0.08, printed
 
 
 @case
