@@ -120,7 +120,7 @@ static bool write_bytes(const char *data, size_t size, int timeout_ms)
             return false;
         ssize_t n = write(fd.fd, data, size < PIPE_BUF ? size : PIPE_BUF);
         if (n < 0)
-            return errno != EINTR; // a sink that is gone takes nothing, now or later
+            return errno != EINTR && errno != EAGAIN; // a sink that is gone takes nothing, now or later
         data += n;
         size -= (size_t)n;
     }
@@ -143,9 +143,14 @@ static void write_line(enum log_level level, const char *text)
     buffer_finish(&line);
 }
 
+bool log_shows(enum log_level level)
+{
+    return level <= current.level;
+}
+
 void log_write(enum log_level level, const char *format, ...)
 {
-    if (level > current.level)
+    if (!log_shows(level))
         return;
     char text[2 * ERROR_TEXT_BYTES];
     va_list arguments;

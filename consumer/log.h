@@ -20,6 +20,7 @@ enum status log_configure(const struct log_settings *settings, struct error *err
 bool log_has_file(void);
 // Reopens the file, for log rotation. If that fails, the old file stays open.
 void log_reopen(void);
+bool log_shows(enum log_level level);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 // For the last line of a process: takes no stdio lock; the line is lost if the reader of the log blocks.
 // Thread: any.

@@ -208,10 +208,12 @@ static enum status store_patiently(struct mirror *mirror, const struct mirror_re
 {
     int wait_ms = 50;
     enum status status;
-    bool is_reported = false;
+    bool is_reported = false, was_shown = log_shows(LOG_WARNING);
     while ((status = store_mirror(mirror->config->store, record, error)) == STATUS_RETRY) {
         if (!is_reported)
             log_write(LOG_WARNING, "%s; trying again", error->text);
+        if (!was_shown && wait_ms >= RETRY_MS_MAX) // with --quiet a wait that lasts is shown too
+            log_write(LOG_ERROR, "%s; trying again", error->text), was_shown = true;
         is_reported = true;
         if (must_leave(mirror, wait_ms))
             return STATUS_RETRY;

@@ -12,9 +12,17 @@ enum { TURN_MS = 1 };
 // ---- retriable errors ----
 
 // Logs a retriable error once, and again if its text changes or after WORKER_WARN_AGAIN_MS: no wait is
-// silent.
+// silent, and with --quiet none that lasts.
 static void warn_once(struct worker *worker, const struct error *error, const char *then)
 {
+    if (!worker->warning.text[0]) {
+        worker->warning.since_ms = clock_ms();
+        worker->warning.was_shown = log_shows(LOG_WARNING);
+    }
+    if (!worker->warning.was_shown && clock_ms() - worker->warning.since_ms >= WORKER_QUIET_WAIT_MS) {
+        log_write(LOG_ERROR, "%s; %s", error->text, then);
+        worker->warning.was_shown = true;
+    }
     if (strcmp(worker->warning.text, error->text) != 0 ||
         clock_ms() - worker->warning.at_ms >= WORKER_WARN_AGAIN_MS) {
         log_write(LOG_WARNING, "%s; %s", error->text, then);

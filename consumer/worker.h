@@ -91,6 +91,7 @@ enum {
     WORKER_STOP_MS = 50000,
     WORKER_CLOSE_MS_MIN = 5000,
     WORKER_RETRY_MS_MAX = 5000,
+    WORKER_QUIET_WAIT_MS = 5000,  // after which --quiet too shows what a worker waits for, once
     WORKER_WARN_AGAIN_MS = 30000, // interval at which a lasting error is logged again
     // consecutive failures to allocate memory, with a backoff of 50 ms to WORKER_RETRY_MS_MAX
     WORKER_MEMORY_TRIES = 8,

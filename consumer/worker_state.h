@@ -62,7 +62,9 @@ struct worker_stop {
 };
 
 struct worker_warning { // the last warning of a retriable error
+    int64_t since_ms;   // the wait's begin
     int64_t at_ms;
+    bool was_shown; // in this wait, also with --quiet
     char text[ERROR_TEXT_BYTES];
 };
 

@@ -263,7 +263,6 @@ static void take_failure(struct row_answer *answer, struct job *const *votes)
     answer->failed = true;
     for (int32_t i = answer->options.n_votes; i-- > 0;) {
         job = is_done(votes[i]) ? votes[i] : job;
-        answer->job_failed |= !is_done(votes[i]);
     }
     if (is_done(job))
         (void)read_answer(answer, job, &value); // fails as before: for was_cut and the fault
@@ -297,7 +296,7 @@ void row_answer_take(struct row_answer *answer, struct job *const *votes)
     struct vote read[ROW_VOTES_MAX];
     int n_equal;
     arena_finish(&answer->row_arena);
-    answer->failed = answer->was_cut = answer->job_failed = false;
+    answer->failed = answer->was_cut = false;
     for (size_t i = 0; i < answer->columns.n; i++)
         answer->fields[i] = (struct value){.kind = VALUE_NULL};
     for (size_t i = 0; i < answer->n_answers; i++)

@@ -38,7 +38,6 @@ struct row_answer {
     size_t label_column;              // that gold labels are compared with
     bool failed;                      // this row
     bool was_cut;                     // failed, because the answer ended before it was whole
-    bool job_failed;                  // failed, and a job of the row has no result that is done
     struct error fault;               // of a text that is no answer
     struct arena arena;               // of the columns
     struct arena row_arena;           // of the fields

@@ -305,6 +305,20 @@ def a_limit_of_file_sizes_is_reported_like_a_full_disk(test):
 
 
 @case
+def a_quiet_worker_says_once_that_it_waits_for_a_full_disk(test):
+    disk = small_disk(test, 64 << 20)
+    store = os.path.join(disk, "s.db")
+    test.write("in.jsonl", [{"prompt": text_of(i, 9), "max_tokens": 60, "n": 4, "temperature": 0.9} for i in range(200)])
+    test.run("submit", "in.jsonl", "--dataset", "d", "--store", store)
+    fill(os.path.join(disk, "filler"), 100 << 10)
+    worker = test.start("work", "--model", test.model, "--store", store, "--exit-when-idle", "0", "--quiet")
+    test.wait_until("the worker says that the disk is full", lambda: "disk is full" in test.stderr_of(worker), deadline_s=40)
+    os.remove(os.path.join(disk, "filler"))
+    finished = test.wait(worker)
+    assert finished.status == 0 and finished.err.count("disk is full; trying again") == 1 and finished.err.count("\n") == 1, finished
+
+
+@case
 def a_worker_waits_for_a_full_disk_and_loses_nothing(test):
     disk = small_disk(test, 64 << 20)  # the log alone grows to 32 MB between checkpoints
     store = os.path.join(disk, "s.db")
