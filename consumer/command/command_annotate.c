@@ -4,6 +4,7 @@
 #include "consumer/command/annotate.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/input.h"
+#include "consumer/command/input_source.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/progress_line.h"
@@ -30,6 +31,30 @@ static bool is_price(const char *text)
     return !text || (end > text && !*end && isfinite(price) && price >= 0);
 }
 
+// A file of any name that says nothing else may be a database.
+static enum status check_target(const struct settings *settings, struct error *error)
+{
+    const char *given = settings->annotate.output.format, *into = settings->annotate.output.into;
+    enum table_format format = settings->output ? table_format_of(settings->output) : TABLE_UNKNOWN;
+    if (given && !table_format_parse(given, &format))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf annotate: --output-format: expected csv, tsv, jsonl or sqlite, got \"%s\"",
+                         given);
+    if (into && !*into)
+        return refuse_options(error, "--into: expected the name of a table, got an empty one");
+    if (!settings->output)
+        return STATUS_OK;
+    if (format == TABLE_SQLITE && !into)
+        return refuse_options(error, "-o is a SQLite database: give --into TABLE");
+    if (into && (file_is_stream(settings->output) || (format != TABLE_SQLITE && format != TABLE_UNKNOWN)))
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "sheaf annotate: --into is a table of a SQLite database, and %s%s is none: give -o a name"
+            " as out.db, or leave --into out",
+            given ? "--output-format " : "-o ", given ? given : settings->output);
+    return STATUS_OK;
+}
+
 static enum status check_answers(const struct settings *settings, struct error *error)
 {
     bool is_fleets = settings->kafka.brokers != NULL; // its workers have the model
@@ -42,7 +67,9 @@ static enum status check_answers(const struct settings *settings, struct error *
     if (lacks_model || lacks_output)
         return options_refuse_missing(settings, lacks_model ? "--model MODEL" : NULL,
                                       lacks_output ? "-o OUT" : NULL, error);
-    if (!settings->annotate.prompt.file == !settings->annotate.prompt.messages)
+    if (settings->annotate.prompt.file && settings->annotate.prompt.messages)
+        return refuse_options(error, "--prompt or --messages, not both");
+    if (!settings->annotate.prompt.file && !settings->annotate.prompt.messages)
         return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
     if (settings->annotate.prompt.messages && settings->annotate.prompt.system)
         return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
@@ -52,28 +79,37 @@ static enum status check_answers(const struct settings *settings, struct error *
         return refuse_options(error, "--probabilities are those of --choice");
     if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
         return refuse_options(error, "--price-in, --price-out: expected a number, not below 0");
-    enum table_format format;
-    if (settings->annotate.output.format && !table_format_parse(settings->annotate.output.format, &format))
-        return refuse_options(error, "--output-format: expected csv, tsv, jsonl or sqlite");
-    if (!settings->output)
+    return check_target(settings, error);
+}
+
+// The file comes first: of one that is missing or packed no format helps.
+static enum status check_source(const struct table_source *source, struct error *error)
+{
+    struct input_source opened;
+    if (file_is_stream(source->path))
         return STATUS_OK;
-    bool is_database = settings->annotate.output.format
-                           ? strcmp(settings->annotate.output.format, "sqlite") == 0
-                           : table_format_of(settings->output) == TABLE_SQLITE;
-    if (is_database && !settings->annotate.output.into)
-        return refuse_options(error, "-o is a SQLite database: give --into TABLE");
-    return STATUS_OK;
+    enum status status = input_source_open(&opened, source->path, error);
+    if (status == STATUS_OK)
+        input_source_close(&opened);
+    return status;
 }
 
 static enum status choose_format(struct table_source *source, const struct settings *settings,
                                  struct error *error)
 {
+    const char *given = settings->annotate.input.format;
     source->format = table_format_of(source->path);
-    if (settings->annotate.input.format &&
-        !table_format_parse(settings->annotate.input.format, &source->format))
-        return refuse_options(error, "--input-format: expected csv, tsv, jsonl or sqlite");
+    if (given && !table_format_parse(given, &source->format))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf annotate: --input-format: expected csv, tsv, jsonl or sqlite, got \"%s\"",
+                         given);
+    if (source->table && source->query)
+        return refuse_options(error, "--table or --sql, not both");
     if (source->table || source->query)
         source->format = TABLE_SQLITE;
+    enum status status = check_source(source, error);
+    if (status != STATUS_OK)
+        return status;
     if (source->format == TABLE_UNKNOWN && file_is_stream(source->path))
         source->format = TABLE_CSV;
     if (source->format == TABLE_UNKNOWN)
@@ -82,10 +118,35 @@ static enum status choose_format(struct table_source *source, const struct setti
             "%s: the format of the table is not known: give --input-format csv, tsv, jsonl or sqlite",
             source->path);
     source->no_quotes = source->no_quotes && source->format == TABLE_TSV;
-    if (source->format == TABLE_SQLITE && !source->table == !source->query)
+    if (source->format == TABLE_SQLITE && !source->table && !source->query)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "%s: a SQLite database: give --table NAME or --sql QUERY", source->path);
     return STATUS_OK;
+}
+
+// A pipe has no name that says its format.
+static enum status open_reader(struct annotate *annotate, struct error *error)
+{
+    const struct table_source *source = &annotate->source;
+    enum status status = table_reader_open(&annotate->reader, source, error);
+    bool is_guessed = !annotate->settings->annotate.input.format && source->format == TABLE_CSV &&
+                      table_format_of(source->path) == TABLE_UNKNOWN;
+    struct error fault = *error;
+    if (status == STATUS_OK || !is_guessed)
+        return status;
+    return error_set(error, status, fault.code, "%s (it is read as CSV; --input-format names another format)",
+                     fault.text);
+}
+
+static void warn_of_table(const struct annotate *annotate)
+{
+    if (table_reader_columns(annotate->reader)->n == 0)
+        log_write(LOG_WARNING, "%s is empty: a table without rows, whose columns are not known",
+                  table_reader_name(annotate->reader));
+    else if (!annotate->prompt.read.n_mentioned && !annotate->prompt.read.all)
+        log_write(LOG_WARNING, "%s reads no column of the table: all rows ask the same",
+                  annotate->settings->annotate.prompt.file ? annotate->settings->annotate.prompt.file
+                                                           : annotate->settings->annotate.prompt.messages);
 }
 
 static enum status choose_delimiter(struct table_source *source, const char *given, struct error *error)
@@ -96,7 +157,11 @@ static enum status choose_delimiter(struct table_source *source, const char *giv
     if (strcmp(given, "\\t") == 0)
         given = "\t";
     if (strlen(given) != 1 || strchr("\"\r\n", *given))
-        return refuse_options(error, "--delimiter: expected one byte that is no quote and no end of a line");
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "sheaf annotate: --delimiter: expected one byte that is no quote and no end of a line,"
+            " got \"%s\"",
+            given);
     source->delimiter = *given;
     if (source->no_quotes && *given != '\t')
         return refuse_options(error, "--no-quotes: the delimiter is a tab");
@@ -217,12 +282,11 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && settings->model.path)
         status = runtime_check_model(settings->model.path, error);
     if (status == STATUS_OK)
-        status = table_reader_open(&annotate->reader, &annotate->source, error);
-    if (status == STATUS_OK && table_reader_columns(annotate->reader)->n == 0)
-        log_write(LOG_WARNING, "%s is empty: a table without rows, whose columns are not known",
-                  table_reader_name(annotate->reader));
+        status = open_reader(annotate, error);
     if (status == STATUS_OK)
         status = open_prompt(annotate, error);
+    if (status == STATUS_OK)
+        warn_of_table(annotate);
     if (status == STATUS_OK)
         status = annotate_check_constraint(annotate, error);
     if (status == STATUS_OK)

@@ -72,6 +72,31 @@ static enum status spool_source(struct input_source *source, struct error *error
     return STATUS_OK;
 }
 
+// ---- formats that are not read ----
+
+static enum status refuse_packed(const struct input_source *source, struct error *error)
+{
+    static const struct {
+        const char *name, *magic;
+        size_t n_bytes, at;
+        const char *advice;
+    } formats[] = {{"zstd", "\x28\xb5\x2f\xfd", 4, 0, "decompress it, as with zstd -dc, or use gzip"},
+                   {"xz", "\3757zXZ", 5, 0, "decompress it, as with xz -dc, or use gzip"},
+                   {"bzip2", "1AY&", 4, 4, "decompress it, as with bzip2 -dc, or use gzip"}, // behind "BZh9"
+                   {"lz4", "\x04\x22\x4d\x18", 4, 0, "decompress it, as with lz4 -dc, or use gzip"},
+                   {"zip (as .xlsx and .ods are)", "PK\3\4", 4, 0, "unpack it, or save the sheet as CSV"},
+                   {"Parquet", "PAR1\x15", 5, 0, "convert it to CSV or JSON lines"},
+                   {"Arrow", "ARROW1", 7, 0, "convert it to CSV or JSON lines"}};
+    char bytes[8];
+    ssize_t n = pread(source->fd, bytes, sizeof bytes, 0);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (n == (ssize_t)sizeof bytes &&
+            memcmp(bytes + formats[i].at, formats[i].magic, formats[i].n_bytes) == 0)
+            return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: sheaf reads no %s: %s", source->name,
+                             formats[i].name, formats[i].advice);
+    return STATUS_OK;
+}
+
 // ---- gzip ----
 
 static void gzip_close(struct input_source *source)
@@ -174,6 +199,8 @@ enum status input_source_open(struct input_source *source, const char *path, str
                            source->name);
     else if (!S_ISREG(about.st_mode) || (own >= 0 && lseek(source->fd, 0, SEEK_CUR) != 0))
         status = spool_source(source, error); // the rest of a partly read file
+    if (status == STATUS_OK)
+        status = refuse_packed(source, error);
     if (status == STATUS_OK)
         status = gzip_open(source, error);
     if (status == STATUS_OK)

@@ -261,9 +261,8 @@ static void take_failure(struct row_answer *answer, struct job *const *votes)
     const struct job *job = votes[0];
     struct value value;
     answer->failed = true;
-    for (int32_t i = answer->options.n_votes; i-- > 0;) {
+    for (int32_t i = answer->options.n_votes; i-- > 0;)
         job = is_done(votes[i]) ? votes[i] : job;
-    }
     if (is_done(job))
         (void)read_answer(answer, job, &value); // fails as before: for was_cut and the fault
     const char *reason = job->result.status == RESULT_CANCELLED ? "cancelled" : "error";

@@ -428,7 +428,7 @@ static enum status take_fields(struct row_prompt *prompt, const struct table_row
 static enum status render_template(struct row_prompt *prompt, const struct template *template,
                                    struct error *error)
 {
-    struct template_environment environment = {.now_s = 0, .none_is_empty = true};
+    struct template_environment environment = {.is_timeless = true, .none_is_empty = true};
     if (template == prompt->messages) {
         text_spans_cut(&prompt->content, 0);
         environment.content = &prompt->content;

@@ -64,6 +64,10 @@ static struct object strftime_now(struct rendering *rendering, const struct call
 {
     struct tm parts = {0};
     time_t now = (time_t)rendering->environment->now_s;
+    if (rendering->environment->is_timeless)
+        rendering_fail(rendering,
+                       "strftime_now: a row has no time, so that it has one answer whenever it is asked:"
+                       " write the date into the template");
     if (now == 0)
         rendering_fail(rendering,
                        "strftime_now: the time of submission is not known; the job needs a \"created\"");

@@ -38,7 +38,8 @@ enum {
 struct template_environment {
     struct text bos_token; // variables of the same names; undefined where data is NULL
     struct text eos_token, pad_token, unk_token;
-    int64_t now_s; // the job's submission, since 1970 UTC, for strftime_now; 0: unknown, it fails
+    int64_t now_s;    // the job's submission, since 1970 UTC, for strftime_now; 0: unknown, it fails
+    bool is_timeless; // no job's: there is no time of submission to know
     // Gets the parts of the output that are from the variables' strings, whatever was done to them: all
     // other bytes are the template's own, or bos_token and its like. A message's "role" counts as the
     // template's where it is a plain word, since templates put control tokens together with it ("<|" + role +

@@ -1,8 +1,10 @@
 """sheaf annotate: a table in, the same table with the answers' columns out. Fields come back byte for byte, nothing is
 computed twice, and a killed run goes on."""
+import bz2
 import csv
 import io
 import json
+import lzma
 import math
 import os
 import random
@@ -386,6 +388,58 @@ def what_is_wrong_is_said_before_anything_runs(test):
     write(test, "parameters.json", '{"top_p": 7}')
     refused(["top_p"], "--parameters", "parameters.json")
     refused(["in.csv"], file="missing/in.csv")
+    write(test, "m.jinja", '{"role": "user", "content": "{{ title }}"}')
+    refused(["--prompt or --messages, not both"], "--prompt", "p.jinja", "--messages", "m.jinja")
+    refused(["--table or --sql, not both"], "--table", "t", "--sql", "SELECT 1")
+    refused(["missing.db: No such file"], file="missing.db")
+    refused(["missing.txt: No such file"], file="missing.txt")
+    refused(["--delimiter", 'got "||"'], "--delimiter", "||")
+    refused(['--output-format', 'got "xls"'], "--output-format", "xls")
+    refused(['--input-format', 'got "xls"'], "--input-format", "xls")
+    refused(["--into", "empty"], "--into", "")
+    for options in (["--into", "t"], ["--into", "t", "--output-format", "csv"]):
+        done = annotate(test, "in.csv", *options, out="table.csv", status=2)
+        assert "--into is a table of a SQLite database, and " in done.err and not test.exists("table.csv"), done
+    done = annotate(test, "in.csv", "--into", "t", "--store", "s.db", out="-", status=2)
+    assert "--into" in done.err and not test.exists("-"), done
+    annotate(test, "in.csv", "--into", "t", "--output-format", "sqlite", out="any.csv")
+    annotate(test, "in.csv", "--into", "t", out="any")
+    write(test, "when.jinja", "{{ strftime_now('%Y') }} {{ title }}")
+    refused(["strftime_now: a row has no time", "line 2"], "--prompt", "when.jinja")
+
+
+@case
+def a_table_that_is_packed_or_of_another_format_is_refused_with_the_way_out(test):
+    write(test, "p.jinja", PROMPT)
+    text = b"title,text\na,b\n" * 9
+    for name, content, words in (("in.csv.xz", lzma.compress(text), "no xz: decompress it, as with xz -dc"),
+                                 ("in.csv.bz2", bz2.compress(text), "no bzip2: decompress it"),
+                                 ("in.csv.zst", b"\x28\xb5\x2f\xfd" + text, "no zstd: decompress it"),
+                                 ("in.xlsx", b"PK\3\4" + text, "no zip (as .xlsx and .ods are): unpack it"),
+                                 ("in.parquet", b"PAR1\x15" + text, "no Parquet: convert it")):
+        write(test, name, content)
+        for options in ([], ["--input-format", "csv"]):
+            done = annotate(test, name, *options, status=1)
+            assert f"{name}: sheaf reads {words}" in done.err, done
+        done = test.run("run", name, "--model", test.model, "-o", "out.jsonl", status=1)
+        assert f"{name}: sheaf reads {words}" in done.err, done
+    lines = '{"title": "a", "text": "b"}\n'
+    command = ["annotate", "-", "--prompt", "p.jinja", "--model", test.model, "-o", "out.csv", "--engine-test", "instant"]
+    done = test.run(*command, stdin=lines, status=1)
+    assert done.err.rstrip().endswith("(it is read as CSV; --input-format names another format)"), done
+    test.run(*command, "--input-format", "jsonl", stdin=lines)
+
+
+@case
+def a_prompt_that_reads_no_column_is_warned_of(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
+    for name, text in (("empty.jinja", ""), ("fixed.jinja", "What is it?"), ("fixed.jsonl.jinja", '{"role": "user", "content": "x"}')):
+        write(test, name, text)
+        done = annotate(test, "in.csv", "--messages" if "jsonl" in name else "--prompt", name)
+        assert f"warning: {name} reads no column of the table: all rows ask the same" in done.err, done
+    for text in ("{{ title }}", "{{ row.title }}", "{{ row }}", "{% for name, value in row.items() %}{{ value }}{% endfor %}"):
+        write(test, "p.jinja", text)
+        assert "reads no column" not in annotate(test, "in.csv").err, text
 
 
 @case
