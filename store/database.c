@@ -26,7 +26,7 @@ static bool is_out_of_memory(int code)
 
 enum status database_error(const struct database *database, const char *doing, struct error *error)
 {
-    int code = sqlite3_extended_errcode(database->sqlite);
+    int code = sqlite3_extended_errcode(database->sqlite), cause;
     const char *path = database->path;
     if (is_out_of_memory(code))
         return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "%s: %s: out of memory", path, doing);
@@ -38,8 +38,10 @@ enum status database_error(const struct database *database, const char *doing, s
     case SQLITE_FULL:
         return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: the disk is full", path, doing);
     case SQLITE_IOERR:
-        return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: %s (%s)", path, doing,
-                         sqlite3_errmsg(database->sqlite), strerror(sqlite3_system_errno(database->sqlite)));
+        cause = sqlite3_system_errno(database->sqlite); // 0: SQLite knows none
+        return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: %s%s%s%s", path, doing,
+                         sqlite3_errmsg(database->sqlite), cause ? " (" : "", cause ? strerror(cause) : "",
+                         cause ? ")" : "");
     case SQLITE_NOTADB:
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: not an SQLite file", path);
     default:
@@ -204,8 +206,12 @@ static enum status create_file(const char *path, enum store_mode mode, struct er
     if (fd < 0)
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the store: %s", path,
                          strerror(errno));
+    struct stat about;
+    bool is_file = fstat(fd, &about) != 0 || S_ISREG(about.st_mode);
     close(fd);
-    return STATUS_OK;
+    return is_file ? STATUS_OK
+                   : error_set(error, STATUS_REFUSE, ERROR_STORE,
+                               "%s: opening the store: expected a file, got a device or a pipe", path);
 }
 
 // Processes that open a new file at once all read it before they change its mode. SQLite does not call the

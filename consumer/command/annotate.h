@@ -135,7 +135,8 @@ void annotate_write_evaluation(const struct annotate *annotate, struct buffer *o
 // The confusion matrix is kept for `sheaf report`; of an evaluation that ended none.
 enum status annotate_store_evaluation(const struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Text for people: on standard output, unless that is the table.
-void annotate_print(const struct annotate *annotate, const struct buffer *text);
+enum status annotate_print(const struct annotate *annotate, const struct buffer *text,
+                           struct error *error) WARN_UNUSED;
 
 // Prints the sample's rows with their answers, and what all rows will take (annotate_sample.c).
 enum status annotate_report_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;

@@ -56,12 +56,14 @@ enum status annotate_read_votes(struct annotate *annotate, struct buffer *record
     return status;
 }
 
-void annotate_print(const struct annotate *annotate, const struct buffer *text)
+enum status annotate_print(const struct annotate *annotate, const struct buffer *text, struct error *error)
 {
     const char *output = annotate->settings->output;
-    FILE *file = output && strcmp(output, "-") == 0 ? stderr : stdout;
-    fwrite(text->data ? text->data : "", 1, text->size, file);
-    fflush(file);
+    if (!output || strcmp(output, "-") != 0)
+        return output_file_print(text->data, text->size, error);
+    fwrite(text->data ? text->data : "", 1, text->size, stderr);
+    fflush(stderr);
+    return STATUS_OK;
 }
 
 // ---- the whole table ----
@@ -313,9 +315,10 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
         struct buffer text = {0};
         annotate_write_evaluation(annotate, &text);
-        annotate_print(annotate, &text);
-        buffer_finish(&text);
         status = annotate_store_evaluation(annotate, error);
+        if (status == STATUS_OK)
+            status = annotate_print(annotate, &text, error);
+        buffer_finish(&text);
     }
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%lld row%s in %s, %lld of them without an answer; jobs and figures in %s",

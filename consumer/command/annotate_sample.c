@@ -225,7 +225,7 @@ enum status annotate_report_sample(struct annotate *annotate, struct error *erro
     if (status == STATUS_OK)
         status = add_estimate(&report, error);
     if (status == STATUS_OK)
-        annotate_print(annotate, &report.out);
+        status = annotate_print(annotate, &report.out, error);
     if (status == STATUS_OK && annotate->gold.status != STATUS_OK) {
         *error = annotate->gold.fault;
         status = error->status;
@@ -323,7 +323,7 @@ static void print_prices(const struct counting *counting, struct buffer *out)
                                "--sample N estimates it\n");
 }
 
-static void print_counts(const struct counting *counting)
+static enum status print_counts(const struct counting *counting, struct error *error)
 {
     struct buffer out = {0};
     buffer_add_format(&out, "rows             %14lld\n", (long long)counting->annotate->rows.n);
@@ -334,8 +334,9 @@ static void print_counts(const struct counting *counting)
     if (counting->n_refused)
         buffer_add_format(&out, "refused prompts  %14lld\n", (long long)counting->n_refused);
     print_prices(counting, &out);
-    annotate_print(counting->annotate, &out);
+    enum status status = annotate_print(counting->annotate, &out, error);
     buffer_finish(&out);
+    return status;
 }
 
 enum status annotate_estimate(struct annotate *annotate, struct error *error)
@@ -366,7 +367,7 @@ enum status annotate_estimate(struct annotate *annotate, struct error *error)
             status = count_row(&counting, &row, error);
     } while (status == STATUS_OK && row.fields);
     if (status == STATUS_OK)
-        print_counts(&counting);
+        status = print_counts(&counting, error);
     request_count_finish(&counting.count);
     buffer_finish(&counting.record);
     runtime_close(runtime);

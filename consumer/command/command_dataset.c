@@ -1,5 +1,6 @@
 // sheaf dataset list|delete|rename|reopen: manages the datasets in a store.
 #include "consumer/command/commands.h"
+#include "consumer/command/output_file.h"
 #include "consumer/log.h"
 #include "schemas/value.h"
 #include "store/store.h"
@@ -80,8 +81,8 @@ static enum status list_datasets(struct store *store, const struct settings *set
         buffer_add_string(&listing.out, "]}\n");
     if (status == STATUS_OK && listing.out.failed)
         status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "sheaf dataset list: out of memory");
-    if (status == STATUS_OK && listing.out.size)
-        fwrite(listing.out.data, 1, listing.out.size, stdout);
+    if (status == STATUS_OK)
+        status = output_file_print(listing.out.data, listing.out.size, error);
     buffer_finish(&listing.out);
     return status;
 }

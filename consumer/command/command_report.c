@@ -6,6 +6,7 @@
 #include "consumer/table/evaluation.h"
 #include "store/report.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -428,8 +429,10 @@ static enum status write_file(const struct report *report, const char *path, str
     enum status status = output_file_open(&output, path, error);
     if (status != STATUS_OK)
         return status;
-    fwrite(report->out.data, 1, report->out.size, output.file);
-    status = output_file_complete(&output, error);
+    if (fwrite(report->out.data, 1, report->out.size, output.file) != report->out.size)
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", output.name, strerror(errno));
+    if (status == STATUS_OK)
+        status = output_file_complete(&output, error);
     output_file_close(&output);
     return status;
 }

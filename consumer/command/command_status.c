@@ -1,12 +1,12 @@
 // sheaf status: progress, rate and time left of each dataset, from the store alone; with --rebuild the store
 // is first rebuilt from the topics.
 #include "consumer/command/commands.h"
+#include "consumer/command/output_file.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/mirror.h"
 #include "schemas/value.h"
 #include "store/store.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -301,10 +301,7 @@ static enum status show_status(struct store *store, const struct settings *setti
         add_totals(&listing);
         if (settings->follow.watch && !settings->json && isatty(STDOUT_FILENO))
             fputs("\033[H\033[2J", stdout);
-        fwrite(listing.out.data, 1, listing.out.size, stdout);
-        if (fflush(stdout) != 0) // the reader has closed the pipe
-            status =
-                error_set(error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s", strerror(errno));
+        status = output_file_print(listing.out.data, listing.out.size, error);
     }
     *n_unfinished = listing.n_unfinished;
     buffer_finish(&listing.out);

@@ -1,5 +1,6 @@
 // sheaf template: renders a chat template, a model's or a file's, over the variables on standard input.
 #include "consumer/command/commands.h"
+#include "consumer/command/output_file.h"
 #include "consumer/file.h"
 #include "consumer/runtime.h"
 #include "engine/model/model_folder.h"
@@ -137,8 +138,8 @@ static enum status render_line(const struct template_source *source, struct erro
         status = template_parse(&template, text, error);
     if (status == STATUS_OK)
         status = template_render(template, &variables, &source->environment, &rendered, error);
-    if (status == STATUS_OK && rendered.size)
-        fwrite(rendered.data, 1, rendered.size, stdout);
+    if (status == STATUS_OK)
+        status = output_file_print(rendered.data, rendered.size, error);
     template_destroy(template);
     arena_finish(&arena);
     buffer_finish(&input);

@@ -132,7 +132,7 @@ int main(int argc, char **argv)
     int exit_status = start_process(argc, argv);
     bool failed = ferror(stdout);
     errno = 0;
-    if ((fclose(stdout) != 0 && errno != EBADF) || failed) { // EBADF: it was closed from the start
+    if (fclose(stdout) != 0 || failed) {
         struct error error;
         error_set(&error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s",
                   strerror(errno ? errno : EIO));

@@ -183,6 +183,13 @@ enum status output_file_complete(struct output_file *output, struct error *error
     return STATUS_OK;
 }
 
+enum status output_file_print(const void *bytes, size_t n, struct error *error)
+{
+    if ((n == 0 || fwrite(bytes, 1, n, stdout) == n) && fflush(stdout) == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s", strerror(errno));
+}
+
 void output_file_close(struct output_file *output)
 {
     if (output->file && output->file != stdout)

@@ -332,6 +332,36 @@ def a_file_beside_the_store_that_belongs_to_it_is_no_output(test):
 
 
 @case
+def text_that_standard_output_does_not_take_is_an_error_with_its_cause(test):
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
+    test.write("in.csv", ["text", "a"])
+    test.write("p.jinja", ["{{ text }}"])
+    annotate = ["annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model]
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", "sheaf.db")
+
+    def full():
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+
+    def closed():
+        os.close(1)
+    for command in (["--version"], ["help"], ["help", "run"], ["status"], ["status", "--json"], ["dataset", "list"], ["inspect", test.model],
+                    ["collect", "--dataset", "run", "-o", "-"], ["report", "--dataset", "run", "-o", "-"], [*annotate, "--estimate"],
+                    [*annotate, "--sample", "1", "-o", "s.csv"], [*annotate, "-o", "e.csv", "--evaluate", "text", "--choice", "a,b"]):
+        for broken, cause in ((full, "No space left on device"), (closed, "Bad file descriptor")):
+            done = test.run(*command, status=1, preexec_fn=broken)
+            assert f"standard output: writing: {cause}" in done.err, done
+
+
+@case
+def a_store_that_is_no_file_is_refused(test):
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
+    for path, words in (("/dev/null", "expected a file, got a device"), (test.folder, "Is a directory")):
+        for command in (["run", "in.jsonl", "-o", "out.jsonl", "--model", test.model], ["submit", "in.jsonl", "-d", "d"], ["status"]):
+            done = test.run(*command, "--store", path, status=1)
+            assert f"{path}: opening the store: {words}" in done.err and "Success" not in done.err, done
+
+
+@case
 def a_standard_descriptor_that_is_closed_becomes_none_of_our_files(test):
     test.write("in.jsonl", short_jobs(3))
     test.run_file("in.jsonl", "reference.jsonl")
