@@ -309,6 +309,27 @@ void options_find_unknown_variables(char *const *environment,
 
 // ---- the command line ----
 
+enum { LETTERS_BYTES_MAX = 64 };
+
+// Of "-qo" the flag "-q" and `rest`, "-o". False: there is one option, perhaps with its value.
+static bool split_letters(const struct command *command, const char *argument, char flag[3],
+                          char rest[LETTERS_BYTES_MAX])
+{
+    int n_options;
+    const struct option *options = option_table_options(&n_options);
+    bool is_flag = false;
+    for (int o = 0; o < n_options && argument[1] != '-' && argument[2]; o++)
+        if (options[o].letter == argument[1] && options[o].commands & command->mask)
+            is_flag = options[o].kind == FLAG;
+    if (!is_flag || strlen(argument) >= LETTERS_BYTES_MAX || strcmp(argument + 2, "true") == 0 ||
+        strcmp(argument + 2, "false") == 0 || strcmp(argument + 2, "1") == 0 ||
+        strcmp(argument + 2, "0") == 0)
+        return false;
+    snprintf(flag, 3, "-%c", argument[1]);
+    snprintf(rest, LETTERS_BYTES_MAX, "-%s", argument + 2);
+    return true;
+}
+
 static enum status parse_option(struct settings *settings, const struct command *command, bool *given,
                                 int argc, char **argv, int *i, struct error *error)
 {
@@ -349,6 +370,18 @@ static enum status parse_option(struct settings *settings, const struct command 
     return set_value(settings, option, value, error);
 }
 
+// *n_used: 1 where the next argument is the value.
+static enum status parse_letters(struct settings *settings, const struct command *command, bool *given,
+                                 char *argument, char *next, int *n_used, struct error *error)
+{
+    char flag[3], rest[LETTERS_BYTES_MAX], *pair[] = {argument, next}, *alone[] = {flag};
+    *n_used = 0;
+    if (!split_letters(command, argument, flag, rest))
+        return parse_option(settings, command, given, next ? 2 : 1, pair, n_used, error);
+    enum status status = parse_option(settings, command, given, 1, alone, n_used, error);
+    return status == STATUS_OK ? parse_letters(settings, command, given, rest, next, n_used, error) : status;
+}
+
 static enum status parse_arguments(struct settings *settings, const struct command *command, bool *given,
                                    int argc, char **argv, struct error *error)
 {
@@ -357,9 +390,12 @@ static enum status parse_arguments(struct settings *settings, const struct comma
         if (!only_positionals && strcmp(argv[i], "--") == 0) {
             only_positionals = true;
         } else if (!only_positionals && argv[i][0] == '-' && argv[i][1]) {
-            enum status status = parse_option(settings, command, given, argc, argv, &i, error);
+            int n_used;
+            char *next = i + 1 < argc ? argv[i + 1] : NULL;
+            enum status status = parse_letters(settings, command, given, argv[i], next, &n_used, error);
             if (status != STATUS_OK)
                 return status;
+            i += n_used;
         } else if (settings->n_positionals == command->n_max) {
             return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                              "sheaf %s: unexpected \"%s\"; usage: sheaf %s %s", command->name, argv[i],

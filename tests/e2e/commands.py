@@ -549,6 +549,17 @@ def what_a_command_lacks_is_named_alone(test):
 
 
 @case
+def letters_of_flags_may_stand_together(test):
+    test.write("in.jsonl", short_jobs(1))
+    done = test.run("run", "in.jsonl", "-qo", "out.jsonl", "--model", test.model)
+    assert not done.err and len(test.answers()) == 1, done
+    done = test.run("run", "in.jsonl", "-vqoother.jsonl", "--model", test.model)
+    assert len(test.answers("other.jsonl")) == 1, done
+    assert "has no option -x" in test.run("run", "in.jsonl", "-qx", "--model", test.model, status=2).err
+    assert "--output: expected FILE after it" in test.run("run", "in.jsonl", "--model", test.model, "-qo", status=2).err
+
+
+@case
 def an_output_is_refused_by_a_name_of_what_is_not_written(test):
     test.write("in.jsonl", short_jobs(1))
     test.write("p.jinja", ["{{ prompt }}"])
