@@ -203,9 +203,11 @@ static enum status add_estimate(struct sampling_report *report, struct error *er
     struct estimate prompts = sample_total_of(&report->prompt_tokens, n),
                     answers = sample_total_of(&report->answer_tokens, n);
     buffer_add_format(&report->out,
-                      "\nall %lld rows, %lld different requests, estimated from %lld rows (95 %% interval)\n",
-                      (long long)annotate->rows.n, (long long)n * annotate->n_votes,
-                      (long long)report->n_rows);
+                      "\nall %lld row%s, %lld different request%s, estimated from %lld row%s%s\n",
+                      (long long)annotate->rows.n, annotate->rows.n == 1 ? "" : "s",
+                      (long long)n * annotate->n_votes, n * annotate->n_votes == 1 ? "" : "s",
+                      (long long)report->n_rows, report->n_rows == 1 ? "" : "s",
+                      report->n_rows < 2 ? "" : " (95 % interval)");
     add_number(&report->out, "prompt tokens", &prompts, 0);
     add_number(&report->out, "answer tokens", &answers, 0);
     add_money(&report->out, annotate->settings, &prompts, &answers);

@@ -944,6 +944,8 @@ def an_interval_that_a_small_sample_does_not_give_is_not_printed(test):
     sample = annotate(test, "in.csv", "--choice", "a,b", "--sample", "4")
     assert test.query("SELECT n_steps FROM workers", "out.csv.db")[0][0] <= 2
     assert len(figure(sample.out, "seconds to go")) == 1, sample.out
+    sample = annotate(test, "in.csv", "--choice", "a,b", "--sample", "1")
+    assert "\nall 60 rows, 60 different requests, estimated from 1 row\n" in sample.out and "interval" not in sample.out, sample.out
 
 
 # ---- votes, probabilities, gold labels ----
