@@ -44,8 +44,8 @@ struct letter_steps {
     struct letter_step *kept; // NULL: none asked for yet
 };
 
-// Whether any n_letters of the letters may follow the expression, whichever they are. A measure of the
-// expression alone; false too where a limit or memory is reached, which is no failure of the pool.
+// Whether n_letters of the letters may follow the expression, whichever they are, as steps alike show: false
+// where they differ. A measure of the expression alone; a limit that is reached is no failure of the pool.
 bool letters_follow(struct letter_steps *steps, struct expressions *pool, uint32_t expression,
                     const struct letter_summary *summary);
 void letter_steps_finish(struct letter_steps *steps);
