@@ -43,7 +43,8 @@ static const char *const queries[REPORT_QUERY_COUNT] = {
         " strftime('%Y-%m-%d %H:%M:%S', first_finished_at_us / 1000000, 'unixepoch'),"
         " strftime('%Y-%m-%d %H:%M:%S', last_finished_at_us / 1000000, 'unixepoch'),"
         " (SELECT (max(finished_at_us) - min(finished_at_us - (" JOB_US "))) / 1e6 FROM jobs"
-        "  WHERE dataset = ?1 AND finished_at_us IS NOT NULL AND status <> 'cancelled'), " PERCENTILE("0.5") ", " PERCENTILE(
+        "  WHERE dataset = ?1 AND finished_at_us IS NOT NULL"
+        "  AND status <> 'cancelled'), " PERCENTILE("0.5") ", " PERCENTILE(
             "0.95") ", n_duplicates + n_duplicate_rows, duplicate_prompt_tokens, duplicate_completion_tokens,"
                     " duplicate_row_tokens, (SELECT jobs_per_second FROM progress WHERE dataset = ?1)"
                     " FROM datasets WHERE dataset = ?1",

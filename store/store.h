@@ -95,7 +95,7 @@ struct dataset_mark {
     // STORE_WHOLE_FILE: version 4 submitted the whole file, and the hash is of its bytes
     int64_t n_lines;
     uint64_t hash; // 63 bits
-    // Its jobs are no lines but requests, named by their hash (store/hashed_jobs.h): set by store_dataset_begin
+    // set by store_dataset_begin: its jobs are no lines but requests, named by their hash
     bool is_of_requests;
 };
 enum { STORE_WHOLE_FILE = -1 };

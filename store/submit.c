@@ -40,8 +40,8 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     if (cancelled)
         return error_set(
             error, STATUS_REFUSE, ERROR_CANCELLED,
-            "%s: dataset %.*s was cancelled: \"sheaf dataset reopen %.*s --store %s\" queues its jobs again, or"
-            " submit under another name",
+            "%s: dataset %.*s was cancelled: \"sheaf dataset reopen %.*s --store %s\" queues its jobs again,"
+            " or submit under another name",
             store->database.path, (int)dataset.size, dataset.data, (int)dataset.size, dataset.data,
             store->database.path);
     return STATUS_OK;
