@@ -43,11 +43,12 @@ static enum status end_job(struct store *store, const struct published_job *publ
     return totals_add(totals, published->job, false, published->finished_at_us, error);
 }
 
+// OR FAIL: after an error the caller rolls back, so SQLite needs no journal of a statement of many rows.
 #define JOBS                                                                                                 \
-    "INSERT INTO jobs (dataset, job_id, custom_id, job_index, attempts, submitted_at_us, topic, partition,"  \
-    " offset, made_by, status, error_code, error, finish_reason, prompt_tokens, completion_tokens,"          \
-    " cached_tokens, queued_us, prefill_us, decode_us, worker, finished_at_us, constrained_by,"              \
-    " forced_tokens, is_duplicate, request_hash, priority, deadline_us) VALUES "
+    "INSERT OR FAIL INTO jobs (dataset, job_id, custom_id, job_index, attempts, submitted_at_us, topic,"     \
+    " partition, offset, made_by, status, error_code, error, finish_reason, prompt_tokens,"                  \
+    " completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker, finished_at_us,"           \
+    " constrained_by, forced_tokens, is_duplicate, request_hash, priority, deadline_us) VALUES "
 #define ROW          "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 #define FOUR_ROWS    ROW ", " ROW ", " ROW ", " ROW
 #define UNLESS_THERE " ON CONFLICT (dataset, job_id) DO NOTHING"
