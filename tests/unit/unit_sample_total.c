@@ -8,7 +8,7 @@
 
 enum { ROWS_MAX = 20000, TABLES = 30, SAMPLES = 40 };
 
-struct table {
+struct sampled_table {
     uint32_t n_rows, n_requests;
     uint32_t request[ROWS_MAX];
     uint32_t n_equal[ROWS_MAX]; // rows of each request
@@ -35,10 +35,10 @@ static double draw_figure(enum figures figures, uint32_t request, uint64_t *rand
 }
 
 // With `repeats` requests have from one row to a tenth of all.
-static void make_table(struct table *table, uint32_t n_rows, enum figures figures, bool repeats,
+static void make_table(struct sampled_table *table, uint32_t n_rows, enum figures figures, bool repeats,
                        uint64_t *random)
 {
-    *table = (struct table){.n_rows = n_rows};
+    *table = (struct sampled_table){.n_rows = n_rows};
     for (uint32_t i = 0; i < n_rows; i++) {
         double draw = random_double(random);
         uint32_t request = repeats ? (uint32_t)(n_rows / 4 * draw * draw * draw) : i;
@@ -51,7 +51,7 @@ static void make_table(struct table *table, uint32_t n_rows, enum figures figure
     }
 }
 
-static struct estimate estimate_from(const struct table *table, uint32_t n, uint64_t *random)
+static struct estimate estimate_from(const struct sampled_table *table, uint32_t n, uint64_t *random)
 {
     static bool is_drawn[ROWS_MAX], is_known[ROWS_MAX];
     memset(is_drawn, 0, sizeof is_drawn);
@@ -75,7 +75,7 @@ static struct estimate estimate_from(const struct table *table, uint32_t n, uint
 static void measure(enum figures figures, bool repeats, uint32_t n, uint32_t n_rows, double *coverage,
                     double *bias)
 {
-    static struct table table;
+    static struct sampled_table table;
     uint64_t random = random_seed(5);
     int n_inside = 0;
     *bias = 0;
