@@ -94,3 +94,28 @@ bool normalizer_run(const struct normalizer *normalizer, struct text text, struc
     *normalized = text;
     return true;
 }
+
+// A normal form leaves a quarter of the characters at least, since a composed one has at most 4 in its
+// canonical decomposition (UAX #15), and lower case leaves all; a character has 1 to 4 bytes. ASCII stays as
+// long as it is.
+enum { FORM_SHRINKS = 16, LOWERCASE_SHRINKS = 4, SHRINKS_MAX = 1 << 20 };
+
+size_t normalizer_shrinks(const struct normalizer *normalizer, bool is_ascii)
+{
+    size_t shrinks = 1;
+    for (size_t i = 0; i < normalizer->n_steps; i++) {
+        const struct normalizer_step *step = &normalizer->steps[i];
+        if (step->kind <= NORMALIZE_NFKD && !is_ascii)
+            shrinks *= FORM_SHRINKS;
+        if (step->kind == NORMALIZE_LOWERCASE && !is_ascii)
+            shrinks *= LOWERCASE_SHRINKS;
+        if (step->kind == NORMALIZE_REPLACE && (step->to.size == 0 || step->from.size > SHRINKS_MAX))
+            return 0;
+        if (step->kind == NORMALIZE_REPLACE && step->to.size < step->from.size)
+            shrinks *= (step->from.size + step->to.size - 1) / step->to.size;
+        if (shrinks > SHRINKS_MAX)
+            return 0;
+        is_ascii = is_ascii && step->kind != NORMALIZE_REPLACE && step->kind != NORMALIZE_PREPEND;
+    }
+    return shrinks;
+}

@@ -34,3 +34,6 @@ struct normalizer {
 // Text that is not valid UTF-8 is left to its bytes by the normal forms. False: no memory.
 bool normalizer_run(const struct normalizer *normalizer, struct text text, struct buffer buffers[2],
                     struct text *normalized) WARN_UNUSED;
+
+// Bytes of a text for each byte of its normalized form, at most; 0: no bound.
+size_t normalizer_shrinks(const struct normalizer *normalizer, bool is_ascii);

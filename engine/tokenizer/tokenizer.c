@@ -285,11 +285,6 @@ static void encode_plain(struct encoder *encoder, struct text text)
         encoder->failed = true;
 }
 
-static bool is_space(char byte)
-{
-    return byte == ' ' || (byte >= '\t' && byte <= '\r');
-}
-
 static void encode_parts(struct encoder *encoder, struct text text, struct special_controls controls)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
@@ -298,12 +293,12 @@ static void encode_parts(struct encoder *encoder, struct text text, struct speci
     while (special_find(&tokenizer->specials, text, at, controls, &match)) {
         size_t end = match.start;
         unsigned flags = tokenizer->flags[match.id];
-        while (flags & TOKEN_STRIPS_LEFT && end > at && is_space(text.data[end - 1]))
+        while (flags & TOKEN_STRIPS_LEFT && end > at && tokenizer_is_space(text.data[end - 1]))
             end--;
         encode_plain(encoder, (struct text){text.data + at, end - at});
         token_array_add(encoder->ids, match.id);
         at = match.end;
-        while (flags & TOKEN_STRIPS_RIGHT && at < text.size && is_space(text.data[at]))
+        while (flags & TOKEN_STRIPS_RIGHT && at < text.size && tokenizer_is_space(text.data[at]))
             at++;
     }
     encode_plain(encoder, (struct text){text.data + at, text.size - at});

@@ -52,6 +52,10 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
                                     const struct text_spans *plain, unsigned flags, struct token_array *ids,
                                     struct error *error) WARN_UNUSED;
 
+// The number of tokens of `text` at least, in the time of reading it once. 0: no bound is known, as for a
+// vocabulary that drops what it has no token for.
+int64_t tokenizer_least_tokens(const struct tokenizer *tokenizer, struct text text);
+
 // Appends the bytes of one token in running text; nothing for control tokens unless `special`. Nothing either
 // for ids outside the vocabulary: models pad their output matrix to more rows than the tokenizer has tokens,
 // and such a row may be drawn; transformers and vLLM decode it to nothing too.

@@ -332,7 +332,10 @@ static bool build_tokenizer(struct builder *builder)
         return false;
     find_joins(tokenizer, tokenizer->symbols.forms);
     find_first_symbols(tokenizer);
-    return find_whole_words(builder) && make_pieces(tokenizer) && add_specials(tokenizer);
+    if (!find_whole_words(builder) || !make_pieces(tokenizer) || !add_specials(tokenizer))
+        return false;
+    tokenizer_find_bound(tokenizer);
+    return true;
 }
 
 // --- Open, close ---

@@ -25,6 +25,12 @@ struct token_symbols {
     bool joins_blank[256];      // not byte_level: some merge joins this byte with a blank after it
 };
 
+// See least_tokens.c.
+struct token_bound {
+    size_t bytes_max; // that one token covers at most; 0: no bound
+    bool counts[256]; // bytes that no token takes away and that are never dropped
+};
+
 struct tokenizer {
     struct arena arena;
     int32_t n_tokens;
@@ -39,7 +45,16 @@ struct tokenizer {
     struct normalizer normalizer;
     struct word_cache *cache; // the only mutable part; lock-free
     struct special_ids ids;
+    struct token_bound bound;
 };
 
 // Writes the symbols that the word starts out as; returns how many (at most word.size).
 size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text word, int32_t *symbols);
+
+// White space that special tokens take away.
+static inline bool tokenizer_is_space(char byte)
+{
+    return byte == ' ' || (byte >= '\t' && byte <= '\r');
+}
+
+void tokenizer_find_bound(struct tokenizer *tokenizer); // sets `bound`, once all else stands

@@ -53,6 +53,7 @@ static void assert_ids(const struct tokenizer *tokenizer, const char *text, unsi
         size += (size_t)snprintf(got + size, sizeof got - size, i ? " %d" : "%d", ids.ids[i]);
     if (strcmp(got, expected) != 0)
         fail_msg("\"%s\": expected %s, got %s", text, expected, got);
+    assert_true(tokenizer_least_tokens(tokenizer, text_from_string(text)) <= (int64_t)ids.n_ids);
     token_array_finish(&ids);
 }
 

@@ -1,0 +1,71 @@
+// A lower bound on the number of tokens of a text, found without encoding it: its bytes divided by those that
+// one token covers at most. It holds because encoding drops no byte that counts: each part of a text is a
+// special token, blanks that one takes away, or plain text, which is normalized, grows where blanks are put
+// in or written as U+2581, is split into words without a gap, and becomes symbols whose forms put together
+// are the word. Bytes that a byte-level vocabulary lacks are dropped, and do not count.
+#include "engine/tokenizer/tokenizer_parts.h"
+
+enum { CHARACTER_BYTES_MAX = 4 };
+
+static bool has_byte(const struct tokenizer *tokenizer, int byte)
+{
+    int32_t id = tokenizer->symbols.byte_symbols[byte];
+    return id >= 0 && id < tokenizer->n_tokens;
+}
+
+// Whether what the vocabulary lacks becomes the unknown token, one for each character. Its form must be as
+// long as a character, or a token merged from it could cover more bytes than its own form has.
+static bool has_unknown(const struct tokenizer *tokenizer)
+{
+    int32_t id = tokenizer->ids.unknown;
+    return id >= 0 && id < tokenizer->n_tokens && tokenizer->symbols.forms[id].size >= CHARACTER_BYTES_MAX;
+}
+
+// False: there is no bound.
+static bool find_counted(struct tokenizer *tokenizer, bool takes_spaces)
+{
+    struct token_bound *bound = &tokenizer->bound;
+    bool has_all = true;
+    for (int byte = 0; byte < 256; byte++) {
+        bound->counts[byte] = !takes_spaces || !tokenizer_is_space((char)byte);
+        if (has_byte(tokenizer, byte))
+            continue;
+        has_all = false;
+        bound->counts[byte] = bound->counts[byte] && !tokenizer->rules.byte_level;
+    }
+    // which bytes are dropped is known only where none becomes another one
+    return has_all ||
+           (tokenizer->rules.byte_level ? tokenizer->normalizer.n_steps == 0 : has_unknown(tokenizer));
+}
+
+void tokenizer_find_bound(struct tokenizer *tokenizer)
+{
+    const unsigned special = TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED;
+    size_t most = CHARACTER_BYTES_MAX;
+    bool takes_spaces = false;
+    for (int32_t id = 0; id < tokenizer->n_tokens; id++) {
+        unsigned flags = tokenizer->flags[id];
+        if (tokenizer->symbols.forms[id].size > most)
+            most = tokenizer->symbols.forms[id].size;
+        if (!(flags & special))
+            continue;
+        if (tokenizer->texts[id].size > most)
+            most = tokenizer->texts[id].size;
+        takes_spaces |= (flags & (TOKEN_STRIPS_LEFT | TOKEN_STRIPS_RIGHT)) != 0;
+    }
+    tokenizer->bound.bytes_max = find_counted(tokenizer, takes_spaces) ? most : 0;
+}
+
+int64_t tokenizer_least_tokens(const struct tokenizer *tokenizer, struct text text)
+{
+    const struct token_bound *bound = &tokenizer->bound;
+    size_t n_bytes = 0;
+    unsigned char all = 0;
+    for (size_t i = 0; i < text.size && bound->bytes_max; i++) {
+        n_bytes += bound->counts[(unsigned char)text.data[i]];
+        all |= (unsigned char)text.data[i];
+    }
+    // at most 2^12 * 2^20
+    size_t most = bound->bytes_max * normalizer_shrinks(&tokenizer->normalizer, all < 0x80);
+    return most ? (int64_t)(n_bytes / most + (n_bytes % most > 0)) : 0;
+}
