@@ -43,6 +43,28 @@ void prompt_destroy(struct prompt *prompt)
     free(prompt);
 }
 
+// A prompt that is too long by its bytes alone is refused before it is tokenized, which takes seconds and
+// tens of bytes for each of its own where a word is as long as the text.
+static enum status check_least_tokens(struct prompt *prompt, const struct prompt_environment *environment,
+                                      struct text text)
+{
+    int64_t most = environment->limits.n_context;
+    if (text.size <= (size_t)(most < JOB_TOKENS_MAX ? most : JOB_TOKENS_MAX))
+        return STATUS_OK; // a token has a byte at least
+    int64_t least = tokenizer_least_tokens(environment->tokenizer, text);
+    if (least > JOB_TOKENS_MAX)
+        return error_set(&prompt->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "the prompt has at least %lld tokens, more than the limit of %d", (long long)least,
+                         JOB_TOKENS_MAX);
+    if (least > most)
+        return error_set(
+            &prompt->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
+            "the model's context holds %lld tokens: the prompt has at least %lld, which leaves no "
+            "room for an answer",
+            (long long)most, (long long)least);
+    return STATUS_OK;
+}
+
 // Adds special tokens where the job asks for them; control tokens in `content` are encoded as text. A text
 // that begins with bos gets no second one, unlike in vLLM and transformers: no model was trained on two.
 static enum status tokenize_text(struct prompt *prompt, const struct prompt_environment *environment,
@@ -53,7 +75,9 @@ static enum status tokenize_text(struct prompt *prompt, const struct prompt_envi
     const struct tokenizer *tokenizer = environment->tokenizer;
     unsigned flags =
         TOKENIZER_PARSE_SPECIAL | (job->request.prompt.add_special_tokens ? TOKENIZER_ADD_SPECIAL : 0);
-    enum status status = tokenizer_encode_around(tokenizer, text, content, flags, tokens, &prompt->error);
+    enum status status = check_least_tokens(prompt, environment, text);
+    if (status == STATUS_OK)
+        status = tokenizer_encode_around(tokenizer, text, content, flags, tokens, &prompt->error);
     if (status != STATUS_OK || !job->request.prompt.add_special_tokens || !tokenizer_adds_bos(tokenizer) ||
         tokens->n_ids < 2 || tokens->ids[1] != tokenizer_bos(tokenizer))
         return status;

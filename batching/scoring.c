@@ -9,6 +9,22 @@ static const float BIAS = 1e30f; // beyond any logit
 
 // ---- targets ----
 
+// A choice that is too long by its bytes alone is refused before it is tokenized.
+static enum status check_least_tokens(struct prompt *prompt, const struct prompt_environment *environment,
+                                      struct text choice)
+{
+    int64_t most = environment->limits.n_context, n_prompt = (int64_t)prompt->tokens.n_ids - 1;
+    if (n_prompt + (int64_t)choice.size <= most)
+        return STATUS_OK; // a token has a byte at least
+    int64_t least = n_prompt + tokenizer_least_tokens(environment->tokenizer, choice);
+    return least <= most
+               ? STATUS_OK
+               : error_set(&prompt->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
+                           "the model's context holds %lld tokens: the prompt and its longest choice "
+                           "have at least %lld",
+                           (long long)most, (long long)least);
+}
+
 // Appends the choice's tokens to those of all branches.
 static enum status tokenize_choice(struct prompt *prompt, const struct prompt_environment *environment,
                                    struct text choice, struct sequence *branch)
@@ -42,8 +58,9 @@ static enum status tokenize_choices(struct prompt *prompt, const struct prompt_e
         return error_set(&prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                          "choice_logprobs_include_end: the model has no token that ends an answer");
     for (int32_t i = 0; i < request_n_branches(request); i++) {
-        enum status status =
-            tokenize_choice(prompt, environment, request->constraint.choices[i], &branches[i]);
+        enum status status = check_least_tokens(prompt, environment, request->constraint.choices[i]);
+        if (status == STATUS_OK)
+            status = tokenize_choice(prompt, environment, request->constraint.choices[i], &branches[i]);
         if (status != STATUS_OK)
             return status;
     }

@@ -357,6 +357,12 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
     return tokenizer_encode(tokenizer, text, flags, ids, error);
 }
 
+int64_t tokenizer_least_tokens(const struct tokenizer *tokenizer, struct text text)
+{
+    (void)tokenizer, (void)text;
+    return 0;
+}
+
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
 {
     (void)tokenizer, (void)special;

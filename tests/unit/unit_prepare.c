@@ -261,6 +261,52 @@ static void a_control_token_in_a_message_is_text_unless_the_worker_reads_it_ther
     close_fixture(&fixture);
 }
 
+// --- Length ---
+
+// Of a text of n_bytes letters.
+static void assert_refuses(const struct prepare_fixture *fixture, const char *before, size_t n_bytes,
+                           const char *after, size_t n_tokens, const char *expected)
+{
+    struct buffer record = {0};
+    buffer_add_string(&record, before);
+    for (size_t i = 0; i < n_bytes; i++)
+        buffer_add_byte(&record, 'x');
+    buffer_add_string(&record, after);
+    buffer_add_byte(&record, '\0');
+    struct prepared_prompt prepared = prepare_record(fixture, record.data);
+    assert_int_equal(prepared.prompt->error.status, STATUS_REJECT);
+    assert_string_equal(prepared.prompt->error.text, expected);
+    assert_int_equal(prepared.prompt->tokens.n_ids, n_tokens);
+    finish_prompt(&prepared);
+    buffer_finish(&record);
+}
+
+// The longest token is <|im_end|>, of ten bytes.
+static void a_text_that_is_too_long_by_its_bytes_is_refused_before_it_is_tokenized(void **state)
+{
+    (void)state;
+    static const char text[] = "{'job_id':'a','prompt':'",
+                      chat[] = "{'job_id':'a','messages':[{'role':'user','content':'", chat_end[] = "'}]}",
+                      choices[] = "{'job_id':'a','prompt':'x','choice_logprobs':true,'guided_choice':['y','",
+                      choices_end[] = "']}";
+    struct prepare_fixture fixture = open_fixture(usual_source, NULL);
+#define HOLDS "the model's context holds 4096 tokens: "
+    assert_refuses(&fixture, text, 40960, "'}", 40962,
+                   HOLDS "the prompt has 40962, which leaves no room for an answer");
+    assert_refuses(&fixture, text, 40961, "'}", 0,
+                   HOLDS "the prompt has at least 4097, which leaves no room for an answer");
+    assert_refuses(&fixture, chat, 40961, chat_end, 0,
+                   HOLDS "the prompt has at least 4097, which leaves no room for an answer");
+    assert_refuses(&fixture, choices, 40930, choices_end, 3,
+                   HOLDS "the prompt and its longest choice have 40932");
+    assert_refuses(&fixture, choices, 40961, choices_end, 3,
+                   HOLDS "the prompt and its longest choice have at least 4099");
+    fixture.environment.limits.n_context = 1 << 20;
+    assert_refuses(&fixture, text, 10 * (size_t)JOB_TOKENS_MAX + 1, "'}", 0,
+                   "the prompt has at least 524289 tokens, more than the limit of 524288");
+    close_fixture(&fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +317,7 @@ int main(void)
         cmocka_unit_test(bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat),
         cmocka_unit_test(a_text_that_begins_with_bos_gets_no_second_one_and_a_warning),
         cmocka_unit_test(a_control_token_in_a_message_is_text_unless_the_worker_reads_it_there),
+        cmocka_unit_test(a_text_that_is_too_long_by_its_bytes_is_refused_before_it_is_tokenized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
