@@ -1,3 +1,4 @@
+#include "batching/arrivals.h"
 #include "batching/bad_words.h"
 #include "batching/batcher_state.h"
 #include "batching/constrained.h"
@@ -6,30 +7,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-void job_list_append(struct job_list *list, struct job *job)
-{
-    job->next = NULL;
-    if (list->last)
-        list->last->next = job;
-    else
-        list->first = job;
-    list->last = job;
-    list->n_jobs++;
-}
-
-struct job *job_list_take(struct job_list *list)
-{
-    struct job *job = list->first;
-    if (!job)
-        return NULL;
-    list->first = job->next;
-    if (!list->first)
-        list->last = NULL;
-    list->n_jobs--;
-    job->next = NULL;
-    return job;
-}
 
 // ---- create, destroy ----
 
@@ -115,6 +92,7 @@ void batcher_destroy(struct batcher *b)
     if (!b)
         return;
     assert(b->jobs.n == 0);
+    prepare_thread_destroy(b->jobs.thread);
     window_finish(&b->window);
     if (b->tree.roots[0])
         prefix_finish(&b->tree);
@@ -284,15 +262,7 @@ static void start_masks(struct batcher *b)
     scheduled->step.masks_context = b;
 }
 
-// ---- preparing new jobs, on the pool ----
-
-static void prepare_one(void *context, int index, int thread)
-{
-    struct batcher *b = context;
-    (void)thread;
-    if (prompt_prepare(b->jobs.preparing[index], &b->config.environment) != STATUS_OK)
-        assert(b->jobs.preparing[index]->error.status != STATUS_OK);
-}
+// ---- new jobs ----
 
 static void note_deadline(struct batcher *b, const struct job *job)
 {
@@ -348,42 +318,42 @@ static void check_constraint(struct batcher *b, struct prompt *prompt, struct jo
     enter_window(b, prompt, finished);
 }
 
-static void prepare_arrived(struct batcher *b, struct job_list *finished)
+// A prompt that has been prepared.
+static void enter_prepared(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
-    int n = 0;
-    for (struct job *job; (job = job_list_take(&b->jobs.arrived));) {
-        struct prompt *prompt = prompt_create(job);
-        if (!prompt) {
-            faults_note_memory(&b->faults, "preparing a job");
-            job_list_append(&b->jobs.arrived, job);
-            break;
-        }
-        prompt->times.taken_us = clock_us();
-        list_append(&b->jobs.prompts, &prompt->link);
-        note_deadline(b, job);
-        b->jobs.preparing[n++] = prompt;
-    }
-    pool_run(b->config.pool, n, prepare_one, b);
-    for (int i = 0; i < n; i++) {
-        struct prompt *prompt = b->jobs.preparing[i];
-        find_constraint(b, prompt);
-        prompt->rules.is_compiling = prompt->error.status == STATUS_OK && prompt->rules.constraint &&
-                                     prompt->rules.constraint->state != CONSTRAINT_COMPILED;
-        if (!prompt->rules.is_compiling)
-            check_constraint(b, prompt, finished);
-    }
+    note_deadline(b, prompt->job);
+    find_constraint(b, prompt);
+    prompt->rules.is_compiling = prompt->error.status == STATUS_OK && prompt->rules.constraint &&
+                                 prompt->rules.constraint->state != CONSTRAINT_COMPILED;
+    if (!prompt->rules.is_compiling)
+        check_constraint(b, prompt, finished);
 }
 
-enum { COMPILE_WAIT_MS = 20 }; // without a step to compute, before orders are looked for again
+enum { IDLE_WAIT_MS = 20 }; // without a step to compute, before orders are looked for again
+
+static int idle_wait_ms(const struct batcher *b, const struct job_list *finished)
+{
+    bool is_idle =
+        b->n_running == 0 && b->window.n_waiting == 0 && !b->pipeline.under_way && !finished->first;
+    return is_idle ? IDLE_WAIT_MS : 0;
+}
+
+static void prepare_arrived(struct batcher *b, struct job_list *finished)
+{
+    int32_t n = arrivals_prepare(b);
+    for (int32_t i = 0; i < n; i++)
+        enter_prepared(b, b->jobs.preparing[i], finished);
+    struct prompt *prompt = arrivals_take_long(b, idle_wait_ms(b, finished));
+    if (prompt)
+        enter_prepared(b, prompt, finished);
+}
 
 // Lets prompts wait for a step whose constraints have been compiled.
 static void collect_constraints(struct batcher *b, struct job_list *finished)
 {
     int32_t n_compiled;
     struct error error;
-    bool is_idle =
-        b->n_running == 0 && b->window.n_waiting == 0 && !b->pipeline.under_way && !finished->first;
-    if (constraint_cache_collect(&b->constraints, is_idle ? COMPILE_WAIT_MS : 0, &n_compiled, &error) !=
+    if (constraint_cache_collect(&b->constraints, idle_wait_ms(b, finished), &n_compiled, &error) !=
         STATUS_OK)
         faults_note_memory(&b->faults, "compiling a constraint");
     if (n_compiled == 0)
@@ -458,6 +428,12 @@ static void finish_failed(struct batcher *b, struct job_list *finished)
     }
 }
 
+static void cancel_arrival(struct job *job, struct text dataset, struct text job_id, int64_t until_s)
+{
+    if (job_is_named(job, dataset, job_id, until_s))
+        (void)error_set(&job->result.error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+}
+
 void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id, int64_t until_s)
 {
     LIST_EACH (struct prompt, prompt, &b->jobs.prompts, link) {
@@ -468,8 +444,9 @@ void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id, 
         b->faults.any_prompt = true;
     }
     for (struct job *job = b->jobs.arrived.first; job; job = job->next)
-        if (job_is_named(job, dataset, job_id, until_s))
-            (void)error_set(&job->result.error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+        cancel_arrival(job, dataset, job_id, until_s);
+    if (b->jobs.long_one)
+        cancel_arrival(b->jobs.long_one->job, dataset, job_id, until_s);
 }
 
 static enum status miss_deadline(const struct job *job, struct error *error)
@@ -602,6 +579,7 @@ static void release_prompt(struct batcher *b, struct prompt *prompt, struct job_
 
 void batcher_release(struct batcher *b, bool running_too, struct job_list *released)
 {
+    (void)arrivals_take_long(b, -1);
     for (struct job *job; (job = job_list_take(&b->jobs.arrived));) {
         b->jobs.n--;
         job_list_append(released, job);

@@ -1,9 +1,9 @@
 // The batcher: continuous batching with chunked prefill on one device. It owns the window (the waiting
-// queue), the prefix tree, the KV pages and the running sequences. One round prepares new jobs, schedules a
-// step (scheduler.c), computes it and finishes the sequences that met a stop rule. A finished sequence's slot
-// is filled in the next round. Prompts are computed in chunks, in the same steps as decode tokens. When no
-// page is free, the youngest sequence is preempted: its pages are freed and it is computed again later, to
-// the same bytes.
+// queue), the prefix tree, the KV pages and the running sequences. One round prepares new jobs (arrivals.h),
+// schedules a step (scheduler.c), computes it and finishes the sequences that met a stop rule. A finished
+// sequence's slot is filled in the next round. Prompts are computed in chunks, in the same steps as decode
+// tokens. When no page is free, the youngest sequence is preempted: its pages are freed and it is computed
+// again later, to the same bytes.
 //
 // With an asynchronous engine (`submit` and `collect`) a round schedules and submits step i + 1 while step i
 // runs, then takes step i's results. The newest token of a decoding sequence is unknown at that time; the
@@ -13,6 +13,7 @@
 // Thread: engine.
 #pragma once
 
+#include "batching/job_list.h"
 #include "batching/sequence.h"
 #include "engine/base/pool.h"
 #include "engine/session.h"
@@ -56,15 +57,6 @@ struct batcher_config {
     int64_t (*wall_clock_us)(void); // since 1970 UTC, for deadlines; NULL: clock_wall_us
 };
 
-// Jobs linked by `next`, oldest first.
-struct job_list {
-    struct job *first, *last;
-    size_t n_jobs;
-};
-
-void job_list_append(struct job_list *list, struct job *job);
-struct job *job_list_take(struct job_list *list); // NULL: empty
-
 enum status batcher_create(struct batcher **batcher, const struct batcher_config *config,
                            struct error *error) WARN_UNUSED;
 // The batcher must be empty: finish or release its jobs first.
@@ -88,7 +80,7 @@ enum status batcher_round(struct batcher *batcher, struct job_list *finished, st
 void batcher_take_findings(struct batcher *batcher, struct step_findings *findings);
 
 // Returns unfinished jobs as they were received, without results: the waiting ones, or with `running_too` all
-// of them.
+// of them. Waits for a long job that is being prepared.
 void batcher_release(struct batcher *batcher, bool running_too, struct job_list *released);
 
 // Ids of partitions that jobs were read from, ascending.
@@ -98,7 +90,7 @@ struct partition_ids {
 };
 
 bool partition_ids_have(const struct partition_ids *ids, const struct job *job);
-// batcher_release of the waiting jobs of some partitions.
+// batcher_release of the waiting jobs of some partitions; a long one that is being prepared stays.
 void batcher_release_partitions(struct batcher *batcher, const struct partition_ids *ids,
                                 struct job_list *released);
 

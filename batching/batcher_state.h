@@ -1,8 +1,9 @@
-// The batcher's private state, for batcher.c (jobs in and out, the round), scheduler.c (the scheduler:
-// admission, preemption, the tokens of a step) and prefix_report.c only.
+// The batcher's private state, for batcher.c (jobs in and out, the round), arrivals.c (their preparation),
+// scheduler.c (the scheduler: admission, preemption, the tokens of a step) and prefix_report.c only.
 #pragma once
 
 #include "batching/batcher.h"
+#include "batching/prepare_thread.h"
 #include "batching/scoring.h"
 #include "batching/window.h"
 
@@ -34,6 +35,9 @@ struct batcher_jobs {
     int32_t n;
     struct job_list arrived;   // not prepared yet
     struct prompt **preparing; // [n_jobs_max]
+    // See arrivals.h. The prompt that `thread` prepares and owns, but for its job's names and result.error
+    struct prompt *long_one;
+    struct prepare_thread *thread; // NULL: no job was long yet
 };
 
 struct batcher_pipeline {

@@ -1,6 +1,6 @@
 // A sequence generates one answer. A job with n choices is one prompt with n sequences. A sequence may also
 // score tokens that are given (batching/scoring.h).
-// Thread: engine; prompt_prepare runs on the pool, one task per prompt.
+// Thread: engine; prompt_prepare runs on the pool, one task per prompt, or on a thread of its own.
 #pragma once
 
 #include "batching/constraint.h"

@@ -309,6 +309,7 @@ struct job_source {
     int32_t n_headers;
     bool has_more_headers; // than were taken
     struct text record;    // original bytes when the record could not be decoded, else empty
+    size_t record_bytes;   // of it as it came
     int32_t refusals;      // of its result by the broker, each time alone in its batch
     bool is_doubted;       // its result was in a batch that the broker refused
 };

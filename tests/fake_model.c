@@ -339,10 +339,39 @@ static int32_t fake_token(char byte)
     return token >= 26 && token < 52 ? token + 73 : token >= 99 && token < 125 ? token - 73 : token;
 }
 
+static pthread_mutex_t held_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t held_changed = PTHREAD_COND_INITIALIZER;
+static bool is_text_held;
+static atomic_int n_texts[2];
+
+void fake_tokenizer_hold(bool is_held)
+{
+    pthread_mutex_lock(&held_mutex);
+    is_text_held = is_held;
+    pthread_cond_broadcast(&held_changed);
+    pthread_mutex_unlock(&held_mutex);
+}
+
+int fake_tokenizer_n_texts(bool held_ones)
+{
+    return n_texts[held_ones];
+}
+
+static void wait_while_held(struct text text)
+{
+    bool may_be_held = text.size > 0 && text.data[0] == FAKE_HELD;
+    n_texts[may_be_held]++;
+    pthread_mutex_lock(&held_mutex);
+    while (may_be_held && is_text_held)
+        pthread_cond_wait(&held_changed, &held_mutex);
+    pthread_mutex_unlock(&held_mutex);
+}
+
 enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
                              struct token_array *ids, struct error *error)
 {
     (void)tokenizer, (void)flags, (void)error;
+    wait_while_held(text);
     for (size_t i = 0; i < text.size; i++)
         if (text.data[i] != FAKE_UNSPELLED)
             token_array_add(ids, fake_token(text.data[i]));

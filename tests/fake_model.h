@@ -10,6 +10,10 @@ struct fake_model;
 
 enum { FAKE_VOCAB = 211, FAKE_EOS = 1 };
 enum { FAKE_UNSPELLED = 0x7F }; // a byte for which the tokenizer has no token
+enum { FAKE_HELD = '#' };       // a text that begins with it is not tokenized while such are held
+
+void fake_tokenizer_hold(bool is_held);
+int fake_tokenizer_n_texts(bool held_ones); // of which tokenizing has begun so far
 
 struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions);
 void fake_model_destroy(struct fake_model *model);

@@ -1,0 +1,13 @@
+// Jobs linked by `next`, oldest first: a job is in one list at most. Zeroed is empty.
+// Thread: the owner's.
+#pragma once
+
+#include "schemas/job.h"
+
+struct job_list {
+    struct job *first, *last;
+    size_t n_jobs;
+};
+
+void job_list_append(struct job_list *list, struct job *job);
+struct job *job_list_take(struct job_list *list); // NULL: empty
