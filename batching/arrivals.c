@@ -56,7 +56,7 @@ int32_t arrivals_prepare(struct batcher *b)
     int32_t n = 0;
     struct job_list kept = {0};
     for (struct job *job; (job = job_list_take(&b->jobs.arrived));) {
-        int64_t n_bytes = (int64_t)job->source.record_bytes;
+        int64_t n_bytes = (int64_t)job->source.bytes.record;
         bool is_long = n_bytes > ARRIVALS_BYTES_MAX, is_taken = false;
         if (b->faults.host.status == STATUS_OK && is_long && !b->jobs.long_one)
             is_taken = start_long(b, job);

@@ -11,7 +11,7 @@ static bool copy_headers(struct job *job, const struct record *record)
     source->partition = record->partition;
     source->offset = record->offset;
     source->crashes = record->crashes;
-    source->record_bytes = record->value.size;
+    source->bytes.record = record->value.size;
     source->written_s = record->written_s;
     source->has_more_headers = record->has_more_headers;
     if (!job_set_text(job, &source->topic, record->topic) ||

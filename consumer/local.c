@@ -103,8 +103,9 @@ static enum status local_poll(struct transport *transport, int timeout_ms, int n
     if (status != STATUS_OK || local->paused || n_max <= 0 || local->empty)
         return status;
     size_t n_claimed;
-    status = store_claim(local->store, dataset_of(local), (size_t)n_max, receive_claimed, local, &n_claimed,
-                         error);
+    status = store_claim(local->store, dataset_of(local), (size_t)n_max,
+                         events->bytes_max ? events->bytes_max : INT64_MAX, receive_claimed, local,
+                         &n_claimed, error);
     if (n_claimed > 0)
         fault_point(FAULT_CLAIMED);
     local->empty = status == STATUS_OK && n_claimed == 0;

@@ -164,7 +164,7 @@ static const struct option options[] = {
     {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.n_tokens_max), 1, 16384, "N",
      "tokens in one step, prefill and decode together (derived)"},
     {"window", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.window), 1, 16384, "N",
-     "jobs read ahead of the batch (derived; embedded queue: two batches, more for short jobs)"},
+     "jobs read ahead, of 256 MiB at most (derived; embedded queue: two batches, more for short jobs)"},
     {"max-tokens", 0, INTEGER, WORK | RUN | ANNOTATE, AT(model.max_tokens_default), 1, 1 << 20, "N",
      "default of jobs (up to the end of the context)"},
     {"sampling-defaults", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.defaults), 0, 0, "SOURCE",

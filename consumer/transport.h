@@ -52,6 +52,8 @@ struct transport_events {
     // Jobs of these partitions (ascending) are in flight here, but the partitions are assigned to another
     // worker now, so computing the waiting ones is wasted. Released jobs count as not delivered. May be NULL.
     void (*lost)(void *context, const int32_t *partitions, size_t n_partitions);
+    // One call of poll delivers no further record once its records have that many bytes; 0: no limit.
+    int64_t bytes_max;
 };
 
 // Figures of one partition, or of the whole embedded queue.

@@ -1,8 +1,10 @@
 #include "consumer/worker_state.h"
 
+#include "batching/scoring.h"
 #include "consumer/log.h"
 #include "schemas/clock.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +117,15 @@ static enum duplicate take_duplicate(struct worker *worker, struct job *job)
     return duplicates_take(&worker->duplicates, job, worker_find_store(worker));
 }
 
+int64_t worker_job_bytes(const struct job *job)
+{
+    size_t n_tokens = job->source.bytes.record < JOB_TOKENS_MAX ? job->source.bytes.record : JOB_TOKENS_MAX;
+    int32_t n_sequences = request_n_sequences(&job->request) + request_n_branches(&job->request);
+    // an array of tokens grows by doubling
+    return (int64_t)(sizeof *job + job->arena.total_bytes + 2 * n_tokens * sizeof(int32_t) +
+                     (size_t)n_sequences * sizeof(struct sequence));
+}
+
 static void receive_record(void *context, const struct record *record)
 {
     struct worker *worker = context;
@@ -124,7 +135,9 @@ static void receive_record(void *context, const struct record *record)
         worker->out_of_memory = true;
         return;
     }
+    job->source.bytes.charged = (size_t)worker_job_bytes(job);
     worker->jobs.n_in_flight++;
+    worker->jobs.n_bytes += (int64_t)job->source.bytes.charged;
     worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
     job->source.received_s = metrics_second();
     metrics_received(worker->config->metrics, job);
@@ -229,14 +242,18 @@ static enum status take_records(struct worker *worker, struct error *error)
     int32_t room = worker->ahead.limit - (n_in_flight - worker->duplicates.n_followers);
     if (room > worker->config->n_jobs_max - n_in_flight) // followers fill no batch, but memory
         room = worker->config->n_jobs_max - n_in_flight;
+    int64_t bytes_max = worker->config->job_bytes_max ? worker->config->job_bytes_max : WORKER_JOB_BYTES_MAX;
+    int64_t room_bytes = bytes_max - worker->jobs.n_bytes;
     bool stopping = worker->stop.mode != RUNNING || worker->engine.ended;
     // Resume with some room, so that a full window does not toggle with each job.
-    if (room <= 0 || stopping)
+    if (room <= 0 || room_bytes <= 0 || stopping)
         set_paused(worker, true);
-    else if (room >= worker->ahead.limit / 8 || worker->jobs.n_in_flight == 0)
+    else if ((room >= worker->ahead.limit / 8 && room_bytes >= bytes_max / 8) ||
+             worker->jobs.n_in_flight == 0)
         set_paused(worker, false);
-    struct transport_events events = {worker, receive_record, cancel_jobs, revoke_partitions,
-                                      lose_partitions};
+    struct transport_events events = {worker,          receive_record,
+                                      cancel_jobs,     revoke_partitions,
+                                      lose_partitions, 1 + room_bytes / WORKER_RECORD_MEMORY};
     enum status status = transport->impl->poll(transport, 0, worker->polls.paused ? 0 : room, &events, error);
     log_suspects(worker);
     if (status == STATUS_OK)
@@ -397,6 +414,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
         worker_figures_show(&worker, true);
     }
     engine_thread_join(worker.engine.thread);
+    assert(worker.jobs.n_in_flight > 0 || worker.jobs.n_bytes == 0);
     duplicates_finish(&worker.duplicates);
     job_reserve_finish(&worker.jobs.reserve);
     order_destroy(worker.stop.abort);

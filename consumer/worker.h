@@ -1,6 +1,7 @@
 // The worker's main loop: records from the transport become jobs for the engine thread; finished jobs are
 // committed in groups and then recorded in the store. Back-pressure: jobs in flight are limited to the
-// batcher's n_jobs_max; at the limit the transport is paused, and polling continues.
+// batcher's n_jobs_max, and their memory to WORKER_JOB_BYTES_MAX; at a limit the transport is paused, and
+// polling continues.
 //
 //            poll        intake       order            round        commit       record
 //   transport ──> record ──> job ──> engine thread ──> finished ──> transport ──> store
@@ -30,7 +31,8 @@ struct worker_progress {
 struct worker_config {
     struct transport *transport;
     struct batcher *batcher;
-    int32_t n_jobs_max; // of the batcher
+    int32_t n_jobs_max;    // of the batcher
+    int64_t job_bytes_max; // 0: WORKER_JOB_BYTES_MAX
     // sequences of one step, limits jobs claimed ahead (ahead.h); 0: up to n_jobs_max
     int32_t n_batch;
     struct result_names names;
@@ -79,6 +81,12 @@ struct worker_config {
 };
 
 enum {
+    // Memory of the jobs that a worker holds, claimed ahead, in the window or waiting for their commit; the
+    // last one taken may exceed it, so that each is taken some time. Their answers do not count.
+    WORKER_JOB_BYTES_MAX = 256 << 20,
+    // Memory for a byte of a record, at most: an array of short numbers is decoded to that. The records of one
+    // poll are limited by it, since their memory is known only behind it.
+    WORKER_RECORD_MEMORY = 16,
     // maximum of one commit. Commit when this many, or half of the window, are finished
     WORKER_COMMIT_JOBS = 1024,
     // or the first of them has waited this long, or WORKER_LINGER_COMMITS times as long as the last commit
@@ -100,6 +108,10 @@ enum {
     WORKER_SHARE_LEAST = 100,       // records before the share of dead letters is checked
     WORKER_SHARE_SPAN = 2000,       // moving average over this many records
 };
+
+// Memory of a decoded job up to its commit, as the limit counts it: its arena, the tokens of its prompt, of
+// which a byte of the record makes one at most, and its sequences.
+int64_t worker_job_bytes(const struct job *job);
 
 // Returns when the work is done or after a stop: finished jobs are committed, the others released. Errors:
 // those of the transport and the engine that cannot be retried.

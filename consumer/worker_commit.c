@@ -74,6 +74,16 @@ static void count_published(struct worker_progress *totals, const struct job *jo
     utf8_make_printable(totals->last_error); // it may quote the job
 }
 
+void worker_job_left(struct worker *worker, const struct job *job, bool published)
+{
+    gate_remove(&worker->gate, job);
+    worker->records.n_suspects -= job->source.crashes > 0;
+    metrics_job_left(worker->config->metrics, job, published);
+    worker->jobs.n_in_flight--;
+    worker->jobs.n_bytes -= (int64_t)job->source.bytes.charged;
+    assert(worker->jobs.n_bytes >= 0);
+}
+
 // After the commit. Moves the published jobs to the front of the group and returns their number; the others
 // are freed.
 static size_t finish_group(struct worker *worker, size_t n)
@@ -84,10 +94,8 @@ static size_t finish_group(struct worker *worker, size_t n)
     for (size_t i = 0; i < n; i++) {
         struct job *job = job_list_take(&worker->jobs.finished);
         assert(job == worker->commits.group[i]);
-        gate_remove(&worker->gate, job);
         duplicates_leave(&worker->duplicates, job, &without); // its followers were answered
-        worker->records.n_suspects -= job->source.crashes > 0;
-        metrics_job_left(worker->config->metrics, job, is_published[i]);
+        worker_job_left(worker, job, is_published[i]);
         worker->records.n_dead_published += is_published[i] && job->source.record.data;
         if (is_published[i]) {
             count_published(worker->figures.totals, job);
@@ -95,7 +103,6 @@ static size_t finish_group(struct worker *worker, size_t n)
         } else {
             job_reserve_give(&worker->jobs.reserve, job);
         }
-        worker->jobs.n_in_flight--;
     }
     assert(without.n_jobs == 0);
     return n_committed;
@@ -170,12 +177,9 @@ enum status worker_release_jobs(struct worker *worker, struct error *error)
             return status;
         for (size_t i = 0; i < n; i++) {
             struct job *job = job_list_take(&worker->jobs.released);
-            gate_remove(&worker->gate, job);
-            worker->records.n_suspects -= job->source.crashes > 0;
-            metrics_job_left(worker->config->metrics, job, false);
+            worker_job_left(worker, job, false);
             job_reserve_give(&worker->jobs.reserve, job);
         }
-        worker->jobs.n_in_flight -= (int32_t)n;
     }
     return STATUS_OK;
 }

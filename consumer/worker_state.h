@@ -73,6 +73,7 @@ struct worker_jobs {
     struct job_list released; // released by the engine
     struct job_reserve reserve;
     int32_t n_in_flight; // with the engine, finished or released, not yet committed or returned
+    int64_t n_bytes;     // of those in flight, as worker_job_bytes counts them
 };
 
 struct worker_polls {
@@ -128,6 +129,8 @@ void worker_take_rounds(struct worker *worker);
 
 // ---- worker_commit.c ----
 
+// A job is no longer in flight; `published`: its result is. The caller still owns it.
+void worker_job_left(struct worker *worker, const struct job *job, bool published);
 size_t worker_commit_jobs_max(const struct worker *worker);
 bool worker_commit_is_due(const struct worker *worker);
 // How long finished jobs may wait for others, after a commit that took this long.

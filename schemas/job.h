@@ -295,6 +295,11 @@ struct header {
     struct text value; // bytes
 };
 
+struct job_bytes {
+    size_t record;  // as it came
+    size_t charged; // to the worker's limit until the job leaves it (worker_job_bytes)
+};
+
 // The origin of the record, and properties that stay with the job.
 struct job_source {
     struct text topic; // "" on the embedded queue
@@ -309,9 +314,9 @@ struct job_source {
     int32_t n_headers;
     bool has_more_headers; // than were taken
     struct text record;    // original bytes when the record could not be decoded, else empty
-    size_t record_bytes;   // of it as it came
-    int32_t refusals;      // of its result by the broker, each time alone in its batch
-    bool is_doubted;       // its result was in a batch that the broker refused
+    struct job_bytes bytes;
+    int32_t refusals; // of its result by the broker, each time alone in its batch
+    bool is_doubted;  // its result was in a batch that the broker refused
 };
 
 // Which part of the record or its headers names the job; the draws of a job without a seed depend on it.

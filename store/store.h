@@ -133,10 +133,11 @@ struct claimed_job {
 };
 
 // Releases the jobs of dead workers, claims up to n_max free jobs for this worker, and counts an attempt for
-// each. In order of priority, then deadline, then submission, except that every eighth is the oldest.
-// `dataset` with size 0: any. If other workers live, at most this worker's share (store/share.h). *n_claimed:
-// the jobs passed to `receive`, which are this worker's even if an error is returned.
-enum status store_claim(struct store *store, struct text dataset, size_t n_max,
+// each. In order of priority, then deadline, then submission, except that every eighth is the oldest. None
+// is claimed once the records have bytes_max bytes together. `dataset` with size 0: any. If other workers
+// live, at most this worker's share (store/share.h). *n_claimed: the jobs passed to `receive`, which are this
+// worker's even if an error is returned.
+enum status store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                         void (*receive)(void *context, const struct claimed_job *job), void *context,
                         size_t *n_claimed, struct error *error) WARN_UNUSED;
 enum status store_release(struct store *store, const int64_t *ids, size_t n, struct error *error) WARN_UNUSED;

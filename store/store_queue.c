@@ -137,16 +137,23 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
     return status;
 }
 
-// Claims free jobs for this worker, the most urgent or the oldest first; *n grows.
+// The size of a queued job's record: SQLite reads no more than the row's beginning for it.
+#define RECORD_BYTES "(SELECT length(record) FROM records WHERE records.job = queue.job)"
+
+// Claims free jobs for this worker, the most urgent or the oldest first, until their records have *bytes_left
+// bytes; *n grows.
 static enum status claim_some(struct store *store, struct text dataset, bool oldest, size_t n_max,
-                              int64_t *ids, size_t *n, struct error *error)
+                              int64_t *bytes_left, int64_t *ids, size_t *n, struct error *error)
 {
     static const char *const queries[2][2] = {
-        {"SELECT job FROM queue WHERE worker IS NULL ORDER BY priority DESC, deadline_us, job LIMIT ?",
-         "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL"
+        {"SELECT job, " RECORD_BYTES
+         " FROM queue WHERE worker IS NULL ORDER BY priority DESC, deadline_us, job LIMIT ?",
+         "SELECT job, " RECORD_BYTES
+         " FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL"
          " AND jobs.dataset = ?2 ORDER BY queue.priority DESC, queue.deadline_us, job LIMIT ?1"},
-        {"SELECT job FROM queue WHERE worker IS NULL ORDER BY job LIMIT ?",
-         "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL"
+        {"SELECT job, " RECORD_BYTES " FROM queue WHERE worker IS NULL ORDER BY job LIMIT ?",
+         "SELECT job, " RECORD_BYTES
+         " FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL"
          " AND jobs.dataset = ?2 ORDER BY job LIMIT ?1"}};
     sqlite3_stmt *select = database_statement(&store->database, queries[oldest][dataset.size > 0], error);
     if (!select)
@@ -155,24 +162,27 @@ static enum status claim_some(struct store *store, struct text dataset, bool old
     if (dataset.size)
         bind_text(select, 2, dataset);
     size_t first = *n;
-    int code;
-    while ((code = sqlite3_step(select)) == SQLITE_ROW)
+    int code = SQLITE_DONE;
+    while (*bytes_left > 0 && (code = sqlite3_step(select)) == SQLITE_ROW) {
         ids[(*n)++] = sqlite3_column_int64(select, 0);
+        *bytes_left -= sqlite3_column_int64(select, 1);
+    }
     sqlite3_reset(select);
-    return code == SQLITE_DONE ? mark_claimed(store, ids + first, *n - first, error)
-                               : database_error(&store->database, "claiming jobs", error);
+    return code == SQLITE_DONE || code == SQLITE_ROW
+               ? mark_claimed(store, ids + first, *n - first, error)
+               : database_error(&store->database, "claiming jobs", error);
 }
 
-static enum status claim_free(struct store *store, struct text dataset, size_t n_max, int64_t *ids, size_t *n,
-                              struct error *error)
+static enum status claim_free(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
+                              int64_t *ids, size_t *n, struct error *error)
 {
     int64_t before = store->n_claimed, after = before + (int64_t)n_max;
     size_t n_oldest = (size_t)(after / STORE_SHARE - before / STORE_SHARE);
     enum status status = STATUS_OK;
     if (n_max > n_oldest)
-        status = claim_some(store, dataset, false, n_max - n_oldest, ids, n, error);
+        status = claim_some(store, dataset, false, n_max - n_oldest, &bytes_max, ids, n, error);
     if (status == STATUS_OK && n_oldest)
-        status = claim_some(store, dataset, true, n_oldest, ids, n, error);
+        status = claim_some(store, dataset, true, n_oldest, &bytes_max, ids, n, error);
     store->n_claimed += (int64_t)*n;
     return status;
 }
@@ -235,7 +245,7 @@ static enum status release_unread(struct store *store, const int64_t *ids, size_
     return error->status = STATUS_RESTART;
 }
 
-enum status store_claim(struct store *store, struct text dataset, size_t n_max,
+enum status store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                         void (*receive)(void *context, const struct claimed_job *job), void *context,
                         size_t *n_claimed, struct error *error)
 {
@@ -251,7 +261,7 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
         if (status == STATUS_OK)
             status = share_limit(store, dataset, &n_max, error);
         if (status == STATUS_OK)
-            status = claim_free(store, dataset, n_max, ids, n_claimed, error);
+            status = claim_free(store, dataset, n_max, bytes_max, ids, n_claimed, error);
         status = database_end(&store->database, status, error);
     }
     // One read transaction: without it each statement locks and unlocks the file, two system calls per job.

@@ -104,7 +104,8 @@ static inline struct claims claim(struct store *store, const char *dataset, size
 {
     struct claims claims = {.n = 0};
     size_t n;
-    assert_int_equal(store_claim(store, text_from_string(dataset), n_max, keep_claim, &claims, &n, &error),
+    assert_int_equal(store_claim(store, text_from_string(dataset), n_max, INT64_MAX, keep_claim, &claims, &n,
+                                 &error),
                      STATUS_OK);
     assert_int_equal(n, claims.n);
     return claims;

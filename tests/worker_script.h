@@ -28,6 +28,7 @@ struct script {
         int crashes[SCRIPT_JOBS_MAX]; // reported with each job
         bool is_all_bad;              // no record is a job: all are finished as they come
         bool has_two_partitions;      // of alternating jobs
+        int record_bytes;             // of each job, filled up with blanks; 0: few
         int n_unread; // calls of confirm_drained that find a part of the queue without a reader
     } queue;
     struct {
@@ -121,11 +122,12 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
     }
     if (script->flow.is_paused)
         assert_int_equal(n_max, 0);
-    for (; n_max > 0 && script->queue.n_next < script->queue.n_jobs; n_max--) {
+    int64_t n_bytes = 0;
+    for (; n_max > 0 && script->queue.n_next < script->queue.n_jobs && n_bytes < events->bytes_max; n_max--) {
         int i = script->queue.n_next++;
         if (i == script->cancelled.at)
             events->cancel(events->context, TEXT("default"), (struct text){0}, INT64_MAX);
-        char value[128];
+        static char value[100000];
         int length =
             i % 50 == 49 || script->queue.is_all_bad
                 ? snprintf(value, sizeof value, "{not json %d", i)
@@ -133,6 +135,9 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
                            "{\"job_id\":\"job-%d\",\"prompt\":\"shared prompt of all jobs, then %d\","
                            "\"max_tokens\":%d}",
                            i, i, 1 + i % 9);
+        for (; length < script->queue.record_bytes && length < (int)sizeof value; length++)
+            value[length] = ' ';
+        n_bytes += length;
         struct record record = {.topic = TEXT("t"),
                                 .offset = i,
                                 .value = {value, (size_t)length},

@@ -53,7 +53,14 @@ static void hand_over(struct kafka_transport *kafka, struct partition *partition
     struct record record = kafka_message_record(message, text_from_string(kafka->config->topics.jobs),
                                                 kafka->publishing.scratch.record_headers);
     record.crashes = record.attempts = suspects_crashes(&partition->suspects, message->offset);
+    kafka->intake.n_bytes += (int64_t)message->len;
     kafka->intake.events->receive(kafka->intake.events->context, &record);
+}
+
+static bool has_room(const struct kafka_transport *kafka)
+{
+    int64_t most = kafka->intake.events->bytes_max;
+    return most == 0 || kafka->intake.n_bytes < most;
 }
 
 // A record without a value is a tombstone of a compacted topic: it is not a job.
@@ -187,7 +194,7 @@ static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, 
     if (status == STATUS_OK && kafka->group.assigned &&
         !kafka_is_down(kafka)) // each attempt would only time out
         (void)!kafka_begin_assigned(kafka, BEGIN_TIMEOUT_MS, waiting);
-    while (status == STATUS_OK && *n_received < n_max &&
+    while (status == STATUS_OK && *n_received < n_max && has_room(kafka) &&
            (message = rd_kafka_consume_queue(kafka->intake.records, 0)))
         *n_received += take_message(kafka, message, &status, error);
     return status;
@@ -318,6 +325,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
 {
     struct kafka_transport *kafka = kafka_of(transport);
     kafka->intake.events = events;
+    kafka->intake.n_bytes = 0;
     drain_wake(kafka);
     kafka_handle_serve(&kafka->clients.producer);
     enum status unready =

@@ -182,6 +182,7 @@ struct kafka_intake {
     // events are served. Pausing the partitions would discard fetched records.
     rd_kafka_queue_t *records;
     const struct transport_events *events; // during poll
+    int64_t n_bytes;                       // of the records delivered by this poll
     int wake_file;                         // eventfd
     bool paused;
 };

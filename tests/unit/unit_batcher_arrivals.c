@@ -22,7 +22,7 @@ static struct job *text_job(const char *text, size_t record_bytes, const char *i
     struct job *job = job_of((const int32_t[]){0}, 0, 12, id);
     job->request.prompt.kind = PROMPT_TEXT;
     assert_true(job_set_text(job, &job->request.prompt.text, text_from_string(text)));
-    job->source.record_bytes = record_bytes;
+    job->source.bytes.record = record_bytes;
     return job;
 }
 

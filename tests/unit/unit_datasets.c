@@ -17,7 +17,7 @@ static enum status try_claim(struct store *store, const char *dataset, struct cl
 {
     size_t n;
     *claims = (struct claims){.n = 0};
-    return store_claim(store, text_from_string(dataset), 1, keep_claim, claims, &n, &error);
+    return store_claim(store, text_from_string(dataset), 1, INT64_MAX, keep_claim, claims, &n, &error);
 }
 
 // ---- arithmetic ----

@@ -18,19 +18,19 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 
 static int n_claims, n_received;
 
-enum status __real_store_claim(struct store *store, struct text dataset, size_t n_max,
+enum status __real_store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                                void (*receive)(void *context, const struct claimed_job *job), void *context,
                                size_t *n_claimed, struct error *claim_error);
-enum status __wrap_store_claim(struct store *store, struct text dataset, size_t n_max,
+enum status __wrap_store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                                void (*receive)(void *context, const struct claimed_job *job), void *context,
                                size_t *n_claimed, struct error *claim_error);
 
-enum status __wrap_store_claim(struct store *store, struct text dataset, size_t n_max,
+enum status __wrap_store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                                void (*receive)(void *context, const struct claimed_job *job), void *context,
                                size_t *n_claimed, struct error *claim_error)
 {
     n_claims++;
-    return __real_store_claim(store, dataset, n_max, receive, context, n_claimed, claim_error);
+    return __real_store_claim(store, dataset, n_max, bytes_max, receive, context, n_claimed, claim_error);
 }
 
 static void count_received(void *context, const struct record *record)
@@ -91,9 +91,33 @@ static void an_empty_queue_is_asked_again_when_its_log_has_changed(void **state)
     store_close(store);
 }
 
+// Records of 15 bytes. The first is taken whatever its size.
+static void a_poll_claims_no_more_bytes_than_it_is_to_deliver(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    struct transport *transport;
+    assert_int_equal(local_transport_open(&transport, store, (struct text){0}, &error), STATUS_OK);
+    submit(store, "a", 10, 10);
+    static const struct {
+        int64_t bytes_max;
+        int n_received;
+    } polls[] = {{1, 1}, {15, 1}, {16, 2}, {3 * 15, 3}, {0, 3}};
+    for (size_t i = 0; i < sizeof polls / sizeof *polls; i++) {
+        struct transport_events some = {.receive = count_received, .bytes_max = polls[i].bytes_max};
+        n_received = 0;
+        now_ms += 500;
+        assert_int_equal(transport->impl->poll(transport, 0, 10, &some, &error), STATUS_OK);
+        assert_int_equal(n_received, polls[i].n_received);
+    }
+    transport->impl->close(transport);
+    store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(an_empty_queue_is_asked_again_when_its_log_has_changed, fresh_path)};
+        cmocka_unit_test_setup(an_empty_queue_is_asked_again_when_its_log_has_changed, fresh_path),
+        cmocka_unit_test_setup(a_poll_claims_no_more_bytes_than_it_is_to_deliver, fresh_path)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

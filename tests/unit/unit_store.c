@@ -348,7 +348,8 @@ static void assert_crashes(const char *digits)
     struct store *store = open_store(true);
     int crashes[4] = {-1, -1, -1, -1};
     size_t n;
-    assert_int_equal(store_claim(store, (struct text){0}, 4, keep_crashes, crashes, &n, &error), STATUS_OK);
+    assert_int_equal(store_claim(store, (struct text){0}, 4, INT64_MAX, keep_crashes, crashes, &n, &error),
+                     STATUS_OK);
     for (int i = 0; i < 4; i++)
         assert_int_equal(crashes[i], digits[i] - '0');
     int64_t ids[] = {1, 2, 3, 4};

@@ -103,13 +103,15 @@ static void jobs_that_were_claimed_and_could_not_be_read_are_free_again(void **s
     fails = "SELECT record, encoding";
     n_good = 3;
     n_bad = 1;
-    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error),
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, count_job, n_times, &n_claimed,
+                                 &error),
                      STATUS_RETRY);
     int n_seen = 0;
     for (int i = 0; i < N_JOBS; i++)
         n_seen += n_times[i];
     assert_int_equal(n_seen, 3);
-    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error),
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, count_job, n_times, &n_claimed,
+                                 &error),
                      STATUS_OK);
     assert_int_equal(n_claimed, N_JOBS - 3);
     for (int i = 0; i < N_JOBS; i++)
@@ -138,13 +140,15 @@ static void a_worker_that_can_t_give_them_back_must_end(void **state)
     fails = "SELECT record, encoding";
     n_good = 1;
     n_bad = 1;
-    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, lock_store, store, &n_claimed, &error),
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, lock_store, store, &n_claimed,
+                                 &error),
                      STATUS_RESTART);
     assert_int_equal(error.status, STATUS_RESTART);
     sqlite3_close(other);
     store_close(store); // the process ends
     store = open_worker(1);
-    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_any, n_times, &n_claimed, &error),
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, count_any, n_times, &n_claimed,
+                                 &error),
                      STATUS_OK);
     assert_int_equal(n_claimed, N_JOBS);
     store_close(store);
@@ -158,7 +162,8 @@ static void a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read(vo
     int n_times[N_JOBS] = {0};
     size_t n_claimed;
     char locks[64];
-    assert_int_equal(store_claim(store, (struct text){0}, 2, count_job, n_times, &n_claimed, &error),
+    assert_int_equal(store_claim(store, (struct text){0}, 2, INT64_MAX, count_job, n_times, &n_claimed,
+                                 &error),
                      STATUS_OK);
     snprintf(locks, sizeof locks, "%s-workers", store_path(store));
     assert_int_equal(unlink(locks), 0);
@@ -169,11 +174,13 @@ static void a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read(vo
     fails = "SELECT lock_inode";
     n_good = 0;
     n_bad = 1;
-    assert_int_equal(store_claim(second, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error),
+    assert_int_equal(store_claim(second, (struct text){0}, N_JOBS, INT64_MAX, count_job, n_times, &n_claimed,
+                                 &error),
                      STATUS_RETRY);
     assert_int_equal(n_bad, 0);
     assert_int_equal(n_claimed, 0);
-    assert_int_equal(store_claim(second, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error),
+    assert_int_equal(store_claim(second, (struct text){0}, N_JOBS, INT64_MAX, count_job, n_times, &n_claimed,
+                                 &error),
                      STATUS_OK);
     assert_true(n_claimed > 0 && n_claimed <= N_JOBS - 2);
     for (int i = 0; i < N_JOBS; i++)
@@ -203,7 +210,8 @@ static void a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_w
         bad_code = faults[i].code;
         n_good = 0;
         n_bad = 1;
-        assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_any, n_times, &n_claimed, &error),
+        assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, count_any, n_times,
+                                     &n_claimed, &error),
                          faults[i].status);
         assert_int_equal(error.code, faults[i].error);
     }

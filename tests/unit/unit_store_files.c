@@ -161,7 +161,7 @@ static size_t claim_behind_a_lost_lock(bool ages)
     size_t n;
     crashes_seen = 0;
     locks_are_new = !ages;
-    assert_int_equal(store_claim(second, TEXT(""), 1, keep_crashes, NULL, &n, &error), STATUS_OK);
+    assert_int_equal(store_claim(second, TEXT(""), 1, INT64_MAX, keep_crashes, NULL, &n, &error), STATUS_OK);
     locks_are_new = false;
     assert_int_equal(finish_claims(first, &mine), 1 - n);
     drop(&mine);

@@ -157,7 +157,8 @@ static enum status claim_up_to(struct store_run *run, size_t n_max)
 {
     size_t n_before = run->held.n, n_free = run->n_queued - run->n_finished - n_before, n_claimed;
     size_t n_expected = n_max < n_free ? n_max : n_free;
-    enum status status = store_claim(run->store, TEXT("a"), n_max, keep_whole, run, &n_claimed, &error);
+    enum status status =
+        store_claim(run->store, TEXT("a"), n_max, INT64_MAX, keep_whole, run, &n_claimed, &error);
     assert_int_equal(n_claimed, run->held.n - n_before); // in an error, too
     if (status == STATUS_OK)
         assert_int_equal(n_claimed, n_expected);

@@ -163,7 +163,7 @@ static void the_queue_of_a_version_1_store_goes_on(void **state)
     assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
     int n = 0;
     size_t n_claimed;
-    assert_int_equal(store_claim(store, (struct text){0}, 10, count_claim, &n, &n_claimed, &error),
+    assert_int_equal(store_claim(store, (struct text){0}, 10, INT64_MAX, count_claim, &n, &n_claimed, &error),
                      STATUS_OK);
     assert_int_equal(n_claimed, 2);
     assert_int_equal(n, 2);

@@ -55,6 +55,38 @@ static void a_full_window_pauses_the_source_and_room_resumes_it(void **state)
     stage_close(&stage);
 }
 
+// Of each job a prompt's tokens count with 8 bytes a byte of the record: 80 kB, and some for the job itself.
+static void the_memory_of_the_jobs_pauses_the_source_as_their_number_does(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(500, 300);
+    stage.script->queue.record_bytes = 10000;
+    stage.config.job_bytes_max = 1000000;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_in_range(stage.script->flow.most, 8, 13);
+    assert_true(stage.script->flow.n_pauses > 1);
+    assert_in_range(stage.script->flow.n_resumes, stage.script->flow.n_pauses - 1,
+                    stage.script->flow.n_pauses);
+    int n_answered, n_released;
+    check_outcomes(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 500);
+    stage_close(&stage);
+}
+
+static void a_job_beyond_the_limit_of_memory_is_taken_alone(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100, 300);
+    stage.script->queue.record_bytes = 10000;
+    stage.config.job_bytes_max = 1;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->flow.most, 1);
+    int n_answered, n_released;
+    check_outcomes(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 100);
+    stage_close(&stage);
+}
+
 static void a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_committed(void **state)
 {
     (void)state;
@@ -566,6 +598,8 @@ int main(void)
         CASE(nothing_is_committed_once_the_model_has_changed),
         CASE(checks_of_steps_travel_to_the_main_thread_s_log),
         CASE(a_full_window_pauses_the_source_and_room_resumes_it),
+        CASE(the_memory_of_the_jobs_pauses_the_source_as_their_number_does),
+        CASE(a_job_beyond_the_limit_of_memory_is_taken_alone),
         CASE(a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_committed),
         CASE(a_worker_holds_a_batch_and_two_ahead_or_the_commits_of_a_tenth_of_a_second),
         CASE(a_model_that_fails_its_first_jobs_is_found_before_any_is_published),
