@@ -122,7 +122,8 @@ static void requests_that_repeat_within_and_across_submissions_are_queued_once(v
         n_different += n_new;
     }
     assert_int_equal(progress_of(store, "a").submitted, n_different);
-    assert_int_equal(store_claim(store, TEXT("a"), n_different + 1, check_request, id_of, &n_claimed, &error),
+    assert_int_equal(store_claim(store, TEXT("a"), n_different + 1, INT64_MAX, check_request, id_of,
+                                 &n_claimed, &error),
                      STATUS_OK);
     assert_int_equal(n_claimed, n_different);
     store_close(store);
