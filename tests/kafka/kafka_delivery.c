@@ -387,6 +387,30 @@ static void while_paused_nothing_is_delivered_and_nothing_is_lost(void **state)
     member_finish(&member);
 }
 
+// Each poll delivers one record, since one has more bytes than it is to deliver; the others wait as fetched.
+static void a_poll_delivers_no_more_bytes_than_it_is_to(void **state)
+{
+    (void)state;
+    struct member member;
+    struct error error;
+    member_init(&member, brokers, "bytes");
+    member_open(&member);
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 20);
+    member_receive(&member, 1);
+    member.bytes_max = 1;
+    for (int polls = 0; member.n_jobs < 20 && polls < 1000; polls++) {
+        size_t n_before = member.n_jobs;
+        assert_int_equal(member_poll(&member, 20, &error), STATUS_OK);
+        assert_in_range(member.n_jobs - n_before, 0, 1);
+    }
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(member_job_number(member.jobs[i]), i);
+    assert_int_equal(figures_of(&member)->n_rewinds, 0);
+    member_commit(&member, NULL);
+    assert_one_result_each(&member, 20);
+    member_finish(&member);
+}
+
 static void released_jobs_are_delivered_again(void **state)
 {
     struct member member;
@@ -603,6 +627,7 @@ int main(void)
         BROKER_TEST(the_end_of_a_partition_is_committed_when_nothing_is_in_flight),
         BROKER_TEST(a_full_window_pauses_its_partition_and_resumes_it_once),
         BROKER_TEST(while_paused_nothing_is_delivered_and_nothing_is_lost),
+        BROKER_TEST(a_poll_delivers_no_more_bytes_than_it_is_to),
         BROKER_TEST(released_jobs_are_delivered_again),
         BROKER_TEST(the_descriptor_tells_of_new_jobs),
         BROKER_TEST(an_unknown_offset_map_is_refused_unless_it_may_be_dropped),

@@ -204,7 +204,8 @@ static void on_lost(void *context, const int32_t *partitions, size_t n_partition
 enum status member_poll(struct member *member, int n_max, struct error *error)
 {
     const struct transport_impl *impl = member->transport->impl;
-    const struct transport_events events = {member, receive_record, cancel, on_revoke, on_lost};
+    const struct transport_events events = {member,    receive_record, cancel,
+                                            on_revoke, on_lost,        member->bytes_max};
     struct pollfd wait = {impl->fd(member->transport), POLLIN, 0};
     poll(&wait, 1, WAIT_MS);
     size_t n_before = member->n_received;

@@ -30,6 +30,7 @@ struct member {
     char last_log[512];
     char warnings[4096];   // log lines of syslog's level 4, one behind the other
     int32_t last_attempts; // of the record received last
+    int64_t bytes_max;     // of the records of a poll; 0: no limit
 };
 
 // Names that no other test uses, and a folder for the slots; nothing is opened. `name` is part of them.
