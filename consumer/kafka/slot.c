@@ -1,5 +1,6 @@
 #include "consumer/kafka/slot.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 _Static_assert(SLOT_COUNT_MAX <= 1024, ".worker-1023 is the longest suffix of a number");
@@ -65,6 +67,47 @@ static bool read_id(struct slot *slot)
     return true;
 }
 
+// ---- the line behind the id ----
+
+enum { LINE_BYTES_MAX = 2 * 21 + SLOT_MEMBER_BYTES_MAX + 4 };
+
+static bool format_line(const struct slot *slot, const char *member, char line[LINE_BYTES_MAX + 1])
+{
+    struct stat information;
+    if (slot->file < 0 || fstat(slot->file, &information) != 0)
+        return false;
+    snprintf(line, LINE_BYTES_MAX + 1, "\n%llu %llu %s\n", (unsigned long long)information.st_dev,
+             (unsigned long long)information.st_ino, member);
+    return true;
+}
+
+static void read_member(struct slot *slot)
+{
+    char line[LINE_BYTES_MAX + 1] = {0}, prefix[LINE_BYTES_MAX + 1];
+    slot->member[0] = '\0';
+    ssize_t size = pread(slot->file, line, LINE_BYTES_MAX, SLOT_ID_BYTES);
+    if (size <= 0 || line[size - 1] != '\n' || !format_line(slot, "", prefix))
+        return;
+    size_t prefix_bytes = strlen(prefix) - 1;
+    if (strncmp(line, prefix, prefix_bytes) != 0)
+        return;
+    line[size - 1] = '\0';
+    snprintf(slot->member, sizeof slot->member, "%.*s", SLOT_MEMBER_BYTES_MAX, line + prefix_bytes);
+}
+
+void slot_note_member(struct slot *slot, const char *member)
+{
+    char line[LINE_BYTES_MAX + 1];
+    assert(strlen(member) <= SLOT_MEMBER_BYTES_MAX);
+    if (strcmp(slot->member, member) == 0)
+        return;
+    snprintf(slot->member, sizeof slot->member, "%s", member);
+    if (format_line(slot, member, line) && ftruncate(slot->file, SLOT_ID_BYTES) == 0)
+        (void)!pwrite(slot->file, line, strlen(line), SLOT_ID_BYTES);
+}
+
+// ---- opening ----
+
 enum status slot_open(struct slot *slot, const char *directory, const char *group, struct error *error)
 {
     char name[3 * SLOT_GROUP_BYTES_MAX + 1], path[PATH_MAX];
@@ -80,8 +123,10 @@ enum status slot_open(struct slot *slot, const char *directory, const char *grou
         if (slot->file < 0)
             return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
         if (flock(slot->file, LOCK_EX | LOCK_NB) == 0) {
-            if (read_id(slot))
+            if (read_id(slot)) {
+                read_member(slot);
                 return STATUS_OK;
+            }
             error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
             slot_close(slot);
             return STATUS_REFUSE;
@@ -127,8 +172,10 @@ enum status slot_open_named(struct slot *slot, const char *directory, const char
     if (slot->file < 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
     snprintf(slot->id, sizeof slot->id, "%s", name);
-    if (flock(slot->file, LOCK_EX | LOCK_NB) == 0)
+    if (flock(slot->file, LOCK_EX | LOCK_NB) == 0) {
+        read_member(slot);
         return STATUS_OK;
+    }
     int lock_error = errno;
     slot_close(slot);
     if (lock_error == EWOULDBLOCK)
@@ -142,6 +189,7 @@ enum status slot_open_without_file(struct slot *slot, const char *name, struct e
 {
     uint64_t random;
     slot->file = -1;
+    slot->member[0] = '\0';
     if (name && !name_valid(name))
         return refuse_name(name, error);
     if (!name && getrandom(&random, sizeof random, 0) != sizeof random)

@@ -3,7 +3,12 @@
 // a time: it takes over the partitions of the dead process at once and fences its open transaction.
 //
 // A slot is a file, DIRECTORY/GROUP.worker-NUMBER, held by a lock (flock) that ends with the process. Its
-// content is an id, drawn once at random: slot 0 of two machines are two identities.
+// content is an id, drawn once at random: slot 0 of two machines are two identities. Behind it is a line:
+//
+//   DEVICE INODE MEMBER
+//
+// MEMBER: the member id that the group's coordinator gave the last process of the slot, or a word of
+// enum slot_member. DEVICE and INODE are the file's own: the line of a copied file is not believed.
 #pragma once
 
 #include "schemas/error.h"
@@ -15,12 +20,18 @@ enum {
     SLOT_GROUP_BYTES_MAX = 128,
     SLOT_ID_BYTES = 16,
     SLOT_NAME_BYTES_MAX = 64, // of a member's name
+    SLOT_MEMBER_BYTES_MAX = 383,
 };
+
+// In place of a member id:
+#define SLOT_MEMBER_JOINING "joining" // the process was joining the group: a member of its name may be it
+#define SLOT_MEMBER_FENCED  "fenced"  // another process took the name
 
 struct slot {
     int file; // holds the lock; -1: none
     int number;
-    char id[SLOT_NAME_BYTES_MAX + 1]; // hexadecimal, or the member's name
+    char id[SLOT_NAME_BYTES_MAX + 1];       // hexadecimal, or the member's name
+    char member[SLOT_MEMBER_BYTES_MAX + 1]; // as above; "": unknown
 };
 
 // Takes the lowest free slot. Bytes of the group's name that are not valid in a file name are
@@ -28,10 +39,12 @@ struct slot {
 enum status slot_open(struct slot *slot, const char *directory, const char *group,
                       struct error *error) WARN_UNUSED;
 // The slot of a given name (letters, digits, '.', '_' and '-'), for pods without a persistent folder: the
-// file DIRECTORY/GROUP.member-NAME is only a lock. STATUS_REFUSE with ERROR_USAGE: the name is invalid or in
+// file DIRECTORY/GROUP.member-NAME has no id. STATUS_REFUSE with ERROR_USAGE: the name is invalid or in
 // use by another process.
 enum status slot_open_named(struct slot *slot, const char *directory, const char *group, const char *name,
                             struct error *error) WARN_UNUSED;
 // A slot without a file, if none can be created: `name`, or (NULL) a random id that is not reused.
 enum status slot_open_without_file(struct slot *slot, const char *name, struct error *error) WARN_UNUSED;
+// Records the member id, or a word. A file that cannot be written to keeps what it has.
+void slot_note_member(struct slot *slot, const char *member);
 void slot_close(struct slot *slot); // file -1: closed already

@@ -79,6 +79,65 @@ static void a_slot_file_cut_short_gets_a_new_id(void **state)
     slot_close(&slot);
 }
 
+static void open_named(struct slot *slot)
+{
+    struct error error;
+    if (slot_open_named(slot, folder, "g", "pod-7", &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void a_slot_keeps_the_member_id_of_its_last_process(void **state)
+{
+    char longest[SLOT_MEMBER_BYTES_MAX + 1];
+    struct slot slot = open_slot("g");
+    assert_string_equal(slot.member, "");
+    char id[sizeof slot.id];
+    memcpy(id, slot.id, sizeof id);
+    memset(longest, 'm', SLOT_MEMBER_BYTES_MAX);
+    longest[SLOT_MEMBER_BYTES_MAX] = '\0';
+    const char *const members[] = {SLOT_MEMBER_JOINING, longest, "sheaf-g-1.jobs-0a1b", SLOT_MEMBER_FENCED};
+    for (size_t i = 0; i < 4; i++) {
+        slot_note_member(&slot, members[i]);
+        slot_close(&slot);
+        slot = open_slot("g");
+        assert_string_equal(slot.member, members[i]);
+        assert_string_equal(slot.id, id);
+    }
+    slot_close(&slot);
+    open_named(&slot);
+    assert_string_equal(slot.member, "");
+    slot_note_member(&slot, longest);
+    slot_close(&slot);
+    open_named(&slot);
+    assert_string_equal(slot.member, longest);
+    assert_string_equal(slot.id, "pod-7");
+    slot_close(&slot);
+}
+
+static void a_member_id_of_a_copied_or_cut_file_is_not_believed(void **state)
+{
+    char command[512], path[128];
+    struct slot slot;
+    snprintf(path, sizeof path, "%s/g.member-pod-7", folder);
+    open_named(&slot);
+    slot_note_member(&slot, "0a1b");
+    slot_close(&slot);
+    snprintf(command, sizeof command, "cp -p %s %s/copy && mv %s/copy %s", path, folder, folder, path);
+    assert_int_equal(system(command), 0);
+    open_named(&slot);
+    assert_string_equal(slot.member, "");
+    slot_note_member(&slot, "0a1b");
+    slot_close(&slot);
+    struct stat information;
+    assert_int_equal(stat(path, &information), 0);
+    for (off_t size = information.st_size - 1; size >= 0; size--) {
+        assert_int_equal(truncate(path, size), 0);
+        open_named(&slot);
+        assert_string_equal(slot.member, "");
+        slot_close(&slot);
+    }
+}
+
 static void a_member_s_name_is_held_by_one_worker(void **state)
 {
     struct slot first, second;
@@ -242,6 +301,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_slot_is_held_by_one_worker_and_keeps_its_id, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(a_slot_file_cut_short_gets_a_new_id, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_slot_keeps_the_member_id_of_its_last_process, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(a_member_id_of_a_copied_or_cut_file_is_not_believed, make_folder,
+                                        remove_folder),
         cmocka_unit_test_setup_teardown(a_member_s_name_is_held_by_one_worker, make_folder, remove_folder),
         cmocka_unit_test(without_a_file_a_slot_has_the_given_name_or_a_random_one),
         cmocka_unit_test_setup_teardown(any_group_name_makes_a_file_name, make_folder, remove_folder),
