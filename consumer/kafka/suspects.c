@@ -274,3 +274,17 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
     *suspects = snapshot;
     return STATUS_OK;
 }
+
+bool suspects_are_computed(int64_t offset, struct text metadata)
+{
+    const char *dot = metadata.size ? memchr(metadata.data, '.', metadata.size) : NULL;
+    struct bytes bytes = {0};
+    struct error error;
+    if (!dot)
+        return false;
+    if (read_bytes(&bytes, offset, (struct text){dot, (size_t)(metadata.data + metadata.size - dot)},
+                   &error) != STATUS_OK)
+        return true;
+    (void)get_integer(&bytes, OWNER_BYTES);
+    return (get_integer(&bytes, 1) & FLAG_COMPUTING) != 0;
+}

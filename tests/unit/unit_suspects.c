@@ -175,6 +175,25 @@ static void what_is_finished_is_forgotten(void **state)
     assert_int_equal(suspects.doubtful, 0);
 }
 
+// What cannot be read may be of a worker that computes.
+static void metadata_says_whether_jobs_were_computed(void **state)
+{
+    (void)state;
+    for (int leaving = 0; leaving < 2; leaving++) {
+        struct suspects suspects = {0};
+        struct offset_map map = map_of(10, 5);
+        struct buffer text = commit(&suspects, &map, ME, leaving);
+        struct text metadata = {text.data, text.size};
+        assert_int_equal(suspects_are_computed(10, metadata), !leaving);
+        assert_true(suspects_are_computed(11, metadata)); // a wrong CRC
+        metadata.size -= 4;
+        assert_true(suspects_are_computed(10, metadata));
+        buffer_finish(&text);
+    }
+    assert_false(suspects_are_computed(10, (struct text){0}));
+    assert_false(suspects_are_computed(10, text_from_string("no dot")));
+}
+
 static void what_the_process_said_itself_is_no_crash(void **state)
 {
     (void)state;
@@ -388,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_crash_takes_no_blame_off_jobs_of_an_earlier_one),
         cmocka_unit_test(a_suspect_there_is_no_room_for_stays_a_suspect),
         cmocka_unit_test(what_is_finished_is_forgotten),
+        cmocka_unit_test(metadata_says_whether_jobs_were_computed),
         cmocka_unit_test(what_the_process_said_itself_is_no_crash),
         cmocka_unit_test(offsets_set_by_hand_have_no_suspects),
         cmocka_unit_test(the_fullest_list_fits_a_broker_beside_the_fullest_map),
