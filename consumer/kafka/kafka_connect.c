@@ -133,6 +133,10 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error)
     if (status == STATUS_OK)
         status = kafka_group_open(kafka, error);
     if (status == STATUS_OK)
+        status = kafka_namesake_await(kafka, error);
+    if (status == STATUS_OK && kafka_is_stopping(config, error))
+        status = error->status;
+    if (status == STATUS_OK)
         status = kafka_hindrance_open(kafka, error);
     if (status == STATUS_OK)
         status = begin_publishing(kafka, error);

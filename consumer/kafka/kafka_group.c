@@ -15,6 +15,7 @@
 enum {
     REVOKE_TIMEOUT_MS = 10000, // for the commit before partitions are revoked
     DUPLICATE_ID_MS = 60000,   // fenced twice within: another worker has the same member name
+    CHECK_ID_MS = 5000,        // asking whether that is so
     LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
 };
 
@@ -336,6 +337,8 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
         unassign_cooperative(kafka, list);
     else
         rd_kafka_assign(kafka->clients.consumer.rk, NULL);
+    if (lost && kafka->stopped.status == STATUS_OK) // it joins again, as another member perhaps
+        slot_note_member(&kafka->identity.slot, SLOT_MEMBER_JOINING);
     if (lost || !cooperative)
         kafka_drop_metadata(&kafka->group.membership);
 }
@@ -450,6 +453,7 @@ enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, RD_KAFKA_PARTITION_UA);
+    slot_note_member(&kafka->identity.slot, SLOT_MEMBER_JOINING);
     rd_kafka_resp_err_t code = rd_kafka_subscribe(kafka->clients.consumer.rk, list);
     rd_kafka_topic_partition_list_destroy(list);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -484,16 +488,17 @@ enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error
 }
 
 // A static member whose session expired while the broker was unavailable can rejoin and find its name in use
-// by its own earlier attempt (librdkafka 2.0.2). A new consumer gets the name, unless another worker with
-// that name lives: then it is fenced again soon.
+// by its own earlier attempt (librdkafka 2.0.2). A new consumer gets the name, unless another worker has it:
+// that one began transactions under it before it joined, and would be fenced in turn.
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error)
 {
     int64_t now_ms = clock_ms();
     kafka->group.is_expelled = false;
-    if (kafka->group.rejoined_ms && now_ms - kafka->group.rejoined_ms < DUPLICATE_ID_MS) {
-        error->status = STATUS_RESTART;
-        return kafka_stop(kafka, error);
-    }
+    if (kafka->group.rejoined_ms && now_ms - kafka->group.rejoined_ms < DUPLICATE_ID_MS)
+        return kafka_stop_fenced(kafka, "joining the group for the second time within a minute", error);
+    if (kafka_transaction_check_id(kafka, now_ms + CHECK_ID_MS, error) != STATUS_OK &&
+        kafka->stopped.status != STATUS_OK)
+        return kafka->stopped.status;
     kafka->group.rejoined_ms = now_ms;
     return kafka_group_renew(kafka, error);
 }

@@ -101,6 +101,8 @@ void kafka_take_membership(struct kafka_transport *kafka)
     if (is_current && member && *member && !rd_kafka_assignment_lost(rk)) {
         kafka->group.membership = now;
         now = NULL;
+        slot_note_member(&kafka->identity.slot,
+                         strlen(member) <= SLOT_MEMBER_BYTES_MAX ? member : SLOT_MEMBER_JOINING);
     }
     kafka_drop_metadata(&kafka->group.coming);
     kafka_drop_metadata(&now);
@@ -243,15 +245,6 @@ static void count_member(void *context, const rd_kafka_MemberDescription_t *memb
     view->has_us = view->has_us || (id && view->member && strcmp(id, view->member) == 0);
 }
 
-static bool is_unreachable(rd_kafka_resp_err_t code)
-{
-    return code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE ||
-           code == RD_KAFKA_RESP_ERR__TRANSPORT || code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
-           code == RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT ||
-           code == RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE || code == RD_KAFKA_RESP_ERR_NOT_COORDINATOR ||
-           code == RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS;
-}
-
 // A coordinator that does not answer is an unavailable broker: the time starts again.
 static enum status end_outside(struct kafka_transport *kafka, struct error *error)
 {
@@ -261,7 +254,7 @@ static enum status end_outside(struct kafka_transport *kafka, struct error *erro
         kafka_members(&kafka->clients.asking, kafka->config, ASK_TIMEOUT_MS, count_member, &view, &is_stable);
     if (view.member)
         rd_kafka_mem_free(kafka->clients.consumer.rk, view.member);
-    if (is_unreachable(code)) {
+    if (kafka_is_unreachable(code)) {
         (void)kafka_error_set(error, STATUS_RETRY, &kafka->clients.consumer, "asking for the group's members",
                               code);
         memcpy(kafka->outside.waiting, error->text, sizeof kafka->outside.waiting);

@@ -31,3 +31,23 @@ bool kafka_is_cooperative(const struct kafka_transport *kafka)
         rd_kafka_rebalance_protocol(kafka->clients.consumer.rk); // NULL: its group is closed
     return protocol && strcmp(protocol, "COOPERATIVE") == 0;
 }
+
+enum status kafka_stop_fenced(struct kafka_transport *kafka, const char *what, struct error *error)
+{
+    slot_note_member(&kafka->identity.slot, SLOT_MEMBER_FENCED);
+    error_set(
+        error, STATUS_RESTART, ERROR_BROKER,
+        "Kafka at %s: %s: another worker has our id, %s: a copied store folder, or one --member-name for"
+        " two workers? This one ends, and the other goes on",
+        kafka->config->brokers, what, kafka->identity.id);
+    return kafka_stop(kafka, error);
+}
+
+bool kafka_is_unreachable(rd_kafka_resp_err_t code)
+{
+    return code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE ||
+           code == RD_KAFKA_RESP_ERR__TRANSPORT || code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
+           code == RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT ||
+           code == RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE || code == RD_KAFKA_RESP_ERR_NOT_COORDINATOR ||
+           code == RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS;
+}

@@ -78,11 +78,8 @@ static enum outcome judge_fault(struct kafka_transport *kafka, rd_kafka_error_t 
         error->status = STATUS_REFUSE;
         kafka_stop(kafka, error);
     }
-    if (is_duplicate_id(kafka, fault)) {
-        error_set(error, STATUS_RESTART, ERROR_BROKER, "Kafka at %s: %s: another worker has our id, %s",
-                  kafka->config->brokers, what, kafka->identity.id);
-        kafka_stop(kafka, error);
-    }
+    if (is_duplicate_id(kafka, fault))
+        (void)kafka_stop_fenced(kafka, what, error);
     rd_kafka_error_destroy(fault);
     return outcome;
 }
@@ -481,6 +478,33 @@ void kafka_transaction_finish(struct kafka_transport *kafka)
     clear_transaction(&kafka->publishing.transaction);
     free(kafka->publishing.transaction.unacknowledged);
     kafka->publishing.transaction = (struct transaction){0};
+}
+
+// Offsets sent as no member of the group, and never committed: the answer is to the producer alone.
+enum status kafka_transaction_check_id(struct kafka_transport *kafka, int64_t deadline_ms,
+                                       struct error *error)
+{
+    enum status status = kafka_transaction_resolve(kafka, deadline_ms, error);
+    if (status != STATUS_OK)
+        return status;
+    kafka->publishing.transaction.began_ms = clock_ms();
+    enum outcome outcome = judge_fault(kafka, rd_kafka_begin_transaction(kafka->clients.producer.rk),
+                                       "beginning a transaction", error);
+    if (outcome != OUTCOME_DONE)
+        return outcome == OUTCOME_BROKEN ? give_up_producer(kafka, error) : STATUS_RETRY;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, 0)->offset = 0;
+    rd_kafka_consumer_group_metadata_t *nobody =
+        rd_kafka_consumer_group_metadata_new(kafka->config->group.name);
+    do {
+        outcome = judge_fault(kafka,
+                              rd_kafka_send_offsets_to_transaction(kafka->clients.producer.rk, list, nobody,
+                                                                   call_ms(deadline_ms)),
+                              "joining the group again", error);
+    } while (try_again(kafka, outcome, deadline_ms));
+    rd_kafka_consumer_group_metadata_destroy(nobody);
+    rd_kafka_topic_partition_list_destroy(list);
+    return outcome == OUTCOME_BROKEN ? give_up_producer(kafka, error) : abort_it(kafka, deadline_ms, error);
 }
 
 // ---- a commit ----

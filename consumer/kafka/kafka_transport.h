@@ -12,6 +12,7 @@
 //   kafka_group.c        partitions assigned and revoked
 //   kafka_idle.c         is the queue empty?
 //   kafka_hindrance.c    obstacles to the work of a member of the group
+//   kafka_namesake.c     another worker with this worker's name
 //   kafka_connect.c      starts the transport
 //   kafka.c              polls, and the transport's table
 // Thread: main, all of it; librdkafka's threads run none of our code. kafka_metadata.h has its own thread.
@@ -222,6 +223,10 @@ enum status kafka_stop(struct kafka_transport *kafka, const struct error *error)
 // The same, because the jobs topic was recreated.
 enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error);
 bool kafka_is_cooperative(const struct kafka_transport *kafka);
+// Another worker has our name: `what` found it out. Returns STATUS_RESTART.
+enum status kafka_stop_fenced(struct kafka_transport *kafka, const char *what, struct error *error);
+// Whether a coordinator did not answer, or not as one.
+bool kafka_is_unreachable(rd_kafka_resp_err_t code);
 
 // ---- kafka_committed.c ----
 
@@ -303,6 +308,12 @@ void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_part
 bool kafka_has_to_say_leaving(const struct kafka_transport *kafka);
 void kafka_say_leaving(struct kafka_transport *kafka);
 
+// ---- kafka_namesake.c ----
+
+// Before the worker begins under its name: waits while another one may live that has it. STATUS_RESTART: it
+// lives. Also ends once config->is_stopping.
+enum status kafka_namesake_await(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+
 // ---- kafka_connect.c ----
 
 // Takes the slot, checks topics and offset maps, opens all clients.
@@ -374,6 +385,10 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
 // Continues a transaction in doubt. STATUS_OK: none is in doubt now.
 enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms,
                                       struct error *error) WARN_UNUSED;
+// Asks the coordinator, in a transaction that is aborted, whether another process has begun transactions
+// under our id since. STATUS_RESTART: one has.
+enum status kafka_transaction_check_id(struct kafka_transport *kafka, int64_t deadline_ms,
+                                       struct error *error) WARN_UNUSED;
 void kafka_transaction_finish(struct kafka_transport *kafka);
 
 // ---- kafka_control.c ----

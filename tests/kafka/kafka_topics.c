@@ -262,6 +262,7 @@ static void a_member_that_can_open_no_client_for_its_question_says_why_and_ends(
     member_init(&member, brokers, "unasked");
     assert_int_equal(kafka_create_topics(&member.config, &error), STATUS_OK);
     member_open(&member);
+    kafka_asking_close(&transport_inside()->clients.asking, clock_ms() + PATIENCE_MS); // as after no answer
     forbid_clients();
     poll_until_waiting("asking for the group's members");
     poll_until_waiting("no.more.clients");
