@@ -385,7 +385,7 @@ static enum status name_clock(struct error *error, enum status status, const str
     char text[32] = "";
     clock_gettime(CLOCK_REALTIME, &now);
     if (gmtime_r(&now.tv_sec, &parts))
-        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%MZ", &parts); // no seconds: a warning is not repeated
     return error_set(
         error, status, ERROR_BROKER,
         "Kafka at %s: %s: %s: this host's clock says %s; is it right? (message.timestamp.after.max.ms"

@@ -57,7 +57,8 @@ static enum status count_refusal(struct kafka_transport *kafka, struct job *job,
                      kafka->config->brokers, refusals->topic, rd_kafka_err2str(refusals->code));
 }
 
-// The broker misses the sequence numbers of records it did not take, and refuses this producer's next ones too.
+// The broker misses the sequence numbers of records it did not take, and refuses this producer's next ones
+// too.
 static void break_producer(struct kafka_transport *kafka)
 {
     if (kafka->publishing.transaction.phase == TRANSACTION_NONE)

@@ -35,8 +35,8 @@ void *kafka_refusals_opaque(const struct kafka_refusals *refusals, size_t index)
     return (void *)(uintptr_t)((uint64_t)refusals->commit_id << 32 | (uint32_t)index);
 }
 
-// Whether the record is at fault, for its content or size, not the producer, the transaction, the network or a
-// host. Missing permissions are excluded: they apply to the whole topic, and end the worker.
+// Whether the record is at fault, for its content or size, not the producer, the transaction, the network or
+// a host. Missing permissions are excluded: they apply to the whole topic, and end the worker.
 static bool is_refusal(rd_kafka_resp_err_t code)
 {
     switch (code) {
