@@ -90,7 +90,7 @@ static enum status refuse_packed(const struct input_source *source, struct error
     char bytes[8];
     ssize_t n = pread(source->fd, bytes, sizeof bytes, 0);
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (n == (ssize_t)sizeof bytes &&
+        if (n >= (ssize_t)(formats[i].at + formats[i].n_bytes) &&
             memcmp(bytes + formats[i].at, formats[i].magic, formats[i].n_bytes) == 0)
             return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: sheaf reads no %s: %s", source->name,
                              formats[i].name, formats[i].advice);
