@@ -41,22 +41,22 @@ static bool exclusive_by_flag(struct schema_compiler *compiler, const struct jso
 static bool find_bound(struct schema_compiler *compiler, const struct json_node *keyword,
                        enum number_bound *bound)
 {
-    bool draft_4 = compiler->source.draft == SCHEMA_DRAFT_4;
+    bool is_minimum = is_keyword(keyword, "exclusiveMinimum");
     if (is_keyword(keyword, "minimum"))
         *bound = exclusive_by_flag(compiler, keyword, "exclusiveMinimum") ? NUMBER_MORE : NUMBER_AT_LEAST;
     else if (is_keyword(keyword, "maximum"))
         *bound = exclusive_by_flag(compiler, keyword, "exclusiveMaximum") ? NUMBER_LESS : NUMBER_AT_MOST;
-    else if (is_keyword(keyword, "exclusiveMinimum"))
-        *bound = NUMBER_MORE;
-    else if (is_keyword(keyword, "exclusiveMaximum"))
-        *bound = NUMBER_LESS;
-    else
+    else if (!is_minimum && !is_keyword(keyword, "exclusiveMaximum"))
         return false;
-    bool is_flag = draft_4 && (*bound == NUMBER_MORE || *bound == NUMBER_LESS) &&
-                   !is_keyword(keyword, "minimum") && !is_keyword(keyword, "maximum");
-    if (is_flag && keyword->kind != JSON_TRUE && keyword->kind != JSON_FALSE)
+    else if (compiler->source.draft != SCHEMA_DRAFT_4)
+        *bound = is_minimum ? NUMBER_MORE : NUMBER_LESS;
+    else if (keyword->kind == JSON_TRUE || keyword->kind == JSON_FALSE) {
+        return false; // exclusive_by_flag
+    } else {
         compiler_malformed(compiler, keyword, "a boolean, which it is in draft 4");
-    return !is_flag;
+        return false;
+    }
+    return true;
 }
 
 bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set,
