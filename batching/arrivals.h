@@ -1,6 +1,6 @@
-// Jobs that have arrived are prepared between steps, in their order: short ones on the pool, as many as keep a
-// step waiting for about 0.1 s at worst; long ones one after the other beside the steps
-// (batching/prepare_thread.h). So a long job delays long ones alone.
+// Jobs that have arrived are prepared between steps, in their order. Short jobs are prepared on the pool, as
+// many as delay a step by about 0.1 s at worst; long jobs one after the other on a thread of their own
+// (batching/prepare_thread.h). So a long job delays only other long jobs.
 // Thread: engine.
 #pragma once
 

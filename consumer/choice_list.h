@@ -10,8 +10,8 @@ struct choice_list {
     bool nests; // one label begins another one
 };
 
-// Labels are separated by commas, as the fields of a CSV record: blanks around them are no part of them; one
-// with a comma, with blanks at its ends or with a quote at its beginning stands in quotes, its own quotes
-// doubled. STATUS_REFUSE: a label is empty, occurs twice or is not UTF-8; a quote is not closed.
+// Labels are separated by commas, as the fields of a CSV record. Blanks around a label are not part of it. A
+// label in double quotes may contain commas, and blanks at its ends; a quote within it is written twice.
+// STATUS_REFUSE: a label is empty, occurs twice or is not UTF-8; a quote is not closed.
 enum status choice_list_read(struct choice_list *list, const char *text, struct arena *arena,
                              struct error *error) WARN_UNUSED;

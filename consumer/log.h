@@ -1,6 +1,6 @@
 // Messages for people, on standard error: "sheaf: text". With --log-json one JSON object a line. Only
-// consumer/ logs, each fault once, where it is handled. A reader that stops reading must not stop the work: after
-// a second lines are lost, and counted in the next one that is written. Thread: main.
+// consumer/ logs, each fault once, where it is handled. A reader that stops reading must not stop the work:
+// after a second lines are lost, and counted in the next one that is written. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -22,6 +22,6 @@ bool log_has_file(void);
 void log_reopen(void);
 bool log_shows(enum log_level level);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
-// For the last line of a process: takes no stdio lock; the line is lost if the reader of the log blocks.
+// For the last line of a process. Neither function takes a lock of stdio.
 // Thread: any.
 void log_write_unlocked(enum log_level level, const char *text);

@@ -259,8 +259,8 @@ static const struct option options[] = {
     {"parameters", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.parameters), 0, 0, "FILE.json",
      "an object of parameters in OpenAI's names, for all rows; without a temperature: 0"},
     {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 0, 0, "FILE.json",
-     "JSON Schema of the answers, or a response_format of OpenAI's with it: each property is a column; where there may be others, or none are named, "
-     "the column answer has the whole"},
+     "JSON Schema of the answers, or a response_format of OpenAI's with it: each property is a column; where "
+     "there may be others, or none are named, the column answer has the whole"},
     {"prefix", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.prefix), 0, 0, "TEXT",
      "before the names of all columns that are added: the answers' (answer; with --choice label; the"
      " schema's properties), sheaf_finish_reason, sheaf_error, and those of other options"},

@@ -10,8 +10,8 @@
 
 enum { HALF_FRACTION = 10, BFLOAT_FRACTION = 7, PRODUCTS = 16 };
 
-// What an operand's exponent is where it has none: the sum of two tells what the product is. Others are
-// within +-254.
+// Exponents of operands that have none. The sum of two exponents shows whether a product is zero or special:
+// all other exponents are within +-254.
 enum {
     ZERO_EXPONENT = -4000,
     SPECIAL_EXPONENT = 10000, // an infinity or NaN

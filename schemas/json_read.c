@@ -95,9 +95,9 @@ static bool is_rounded(const char *digits, double number)
     return n_significant > DBL_DIG || (n_significant > 0 && fabs(number) < DBL_MIN);
 }
 
-// Integers outside int64, and numbers that are no doubles, become floats with their digits. strtod needs a NUL behind the digits: they are
-// copied to the place of the next string, which has room for them and the NUL because they are not a string,
-// and a comma, a bracket or the end follows them.
+// Integers outside int64, and numbers that are no doubles, become floats with their digits. strtod needs a NUL
+// behind the digits: they are copied to the place of the next string, which has room for them and the NUL
+// because they are not a string, and a comma, a bracket or the end follows them.
 static bool read_number(struct json_reader *reader, struct value *value)
 {
     struct text number;

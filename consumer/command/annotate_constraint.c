@@ -1,7 +1,8 @@
-// What all rows share is checked before anything is queued: it would fail each row. The constraints on the
-// answers are compiled; those of functions in the format of --tool-format, else in one that writes arguments
-// as JSON: what the model's own format refuses besides is known to the worker alone. Rows are messages, so
-// the model must have a chat template, and where functions are given one that takes them.
+// Checks before anything is queued, of properties that all rows share: a fault would fail every row. The
+// constraints on the answers are compiled. Those of functions are compiled in the format of --tool-format,
+// else in a format that writes arguments as JSON; further limits of the model's own format are known only to
+// the worker. Each row is a chat, so the model must have a chat template, and one for tools if functions are
+// given.
 #include "batching/constraint.h"
 #include "consumer/command/annotate.h"
 #include "consumer/runtime.h"

@@ -20,7 +20,7 @@ struct output_file {
 // write-protected.
 enum status output_file_open(struct output_file *output, const char *path, struct error *error) WARN_UNUSED;
 enum status output_file_complete(struct output_file *output, struct error *error) WARN_UNUSED;
-// Text for people, on standard output at once. STATUS_REFUSE, ERROR_FILE: with the cause.
+// Writes to standard output and flushes it. STATUS_REFUSE, ERROR_FILE: with the cause.
 enum status output_file_print(const void *bytes, size_t n, struct error *error) WARN_UNUSED;
 // Without output_file_complete a regular file is removed.
 void output_file_close(struct output_file *output);

@@ -1,7 +1,9 @@
 // Another worker with this worker's name: a store folder that was copied, or one --member-name for two
 // workers.
-// Whoever joins the group and begins transactions under the name fences the one before, whose jobs would then
-// count as running at a crash. So before it does either, a worker looks for a member of its name:
+//
+// A worker that joins the group and begins transactions under a name fences the previous worker of that name,
+// and the fenced worker's running jobs would count as those of a crash. Therefore a worker first looks for a
+// member of its name:
 //
 //   the group has none                          begins
 //   it is the last process of our slot          begins: the slot's lock proves that it is dead

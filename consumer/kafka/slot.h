@@ -7,8 +7,8 @@
 //
 //   DEVICE INODE MEMBER
 //
-// MEMBER: the member id that the group's coordinator gave the last process of the slot, or a word of
-// enum slot_member. DEVICE and INODE are the file's own: the line of a copied file is not believed.
+// MEMBER: the member id that the group's coordinator gave the last process of the slot, or a word (below).
+// DEVICE and INODE are the file's own: the line of a copied file is not believed.
 #pragma once
 
 #include "schemas/error.h"

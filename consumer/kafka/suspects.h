@@ -53,7 +53,8 @@ struct suspects {
 // `owner`, this process, it is no crash. STATUS_REFUSE: damaged, or of another version.
 enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct text metadata,
                                uint64_t owner, struct error *error) WARN_UNUSED;
-// Whether jobs may have been computed when the metadata was committed. Also true of what cannot be read.
+// Whether jobs may have been computed when the metadata was committed. True also where the metadata cannot be
+// read.
 bool suspects_are_computed(int64_t offset, struct text metadata);
 // Number of crashes at which the job may have been running.
 int32_t suspects_crashes(const struct suspects *suspects, int64_t offset);

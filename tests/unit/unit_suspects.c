@@ -175,7 +175,7 @@ static void what_is_finished_is_forgotten(void **state)
     assert_int_equal(suspects.doubtful, 0);
 }
 
-// What cannot be read may be of a worker that computes.
+// Metadata that cannot be read counts as that of a worker that computes.
 static void metadata_says_whether_jobs_were_computed(void **state)
 {
     (void)state;
