@@ -90,6 +90,8 @@ enum status annotate_render(struct annotate *annotate, bool report, struct table
 // for themselves.
 enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *draws,
                                  const struct buffer *record, int64_t *seed, struct error *error) WARN_UNUSED;
+// STATUS_REFUSE: a pass over the table found other rows than the one before.
+enum status annotate_refuse_change(const struct annotate *annotate, struct error *error);
 // --reorder: the row's fields that prompts read.
 enum status annotate_add_to_order(const struct annotate *annotate, const struct table_row *row,
                                   struct row_order *order, struct error *error) WARN_UNUSED;

@@ -33,20 +33,13 @@ static enum status read_vote(struct annotate *annotate, int64_t id, struct buffe
     return status;
 }
 
-static enum status refuse_change(const struct annotate *annotate, struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                     "%s: changed while it was annotated; the same command answers the changed rows",
-                     table_reader_name(annotate->reader));
-}
-
 enum status annotate_read_votes(struct annotate *annotate, struct buffer *record, struct job **votes,
                                 bool *is_left_out, struct error *error)
 {
     int64_t ids[ROW_VOTES_MAX];
     enum status status = row_map_next(&annotate->map, ids, (size_t)annotate->n_votes, error);
     if (status == STATUS_REJECT) // of a table that grew
-        status = refuse_change(annotate, error);
+        status = annotate_refuse_change(annotate, error);
     memset(votes, 0, (size_t)annotate->n_votes * sizeof *votes);
     *is_left_out = status == STATUS_OK && ids[0] == 0;
     for (int32_t i = 0; status == STATUS_OK && !*is_left_out && i < annotate->n_votes; i++)
@@ -242,7 +235,8 @@ static enum status collect_rows(struct collecting *collecting, struct error *err
         } while (status == STATUS_OK && row.fields && ++n < ANNOTATE_ANSWERS_AT_ONCE);
         status = store_answers_end(annotate->store, status, error);
     } while (status == STATUS_OK && row.fields);
-    return status == STATUS_OK && annotate->rows.hash != hash ? refuse_change(annotate, error) : status;
+    return status == STATUS_OK && annotate->rows.hash != hash ? annotate_refuse_change(annotate, error)
+                                                              : status;
 }
 
 // Reopening a cancelled dataset queues its failed jobs again too.

@@ -201,10 +201,10 @@ static enum status add_left_out(struct row_group *group, struct error *error)
                : status;
 }
 
-static enum status refuse_change(const struct annotate *annotate, struct error *error)
+enum status annotate_refuse_change(const struct annotate *annotate, struct error *error)
 {
     return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                     "%s: changed while it was read: the same command reads it again",
+                     "%s: changed while it was annotated; the same command answers the changed rows",
                      table_reader_name(annotate->reader));
 }
 
@@ -232,7 +232,7 @@ static enum status submit_row(struct row_group *group, struct table_row *row, st
     bool is_left_out;
     enum status status = STATUS_OK;
     if (group->order.rows && group->spool.n == group->order.n_rows)
-        return refuse_change(annotate, error);
+        return annotate_refuse_change(annotate, error);
     if (group->order.fields)
         annotate->prompt.read.order = group->order.fields + group->spool.n * group->order.n_columns;
     if (group->reorders && !group->order.rows)
@@ -292,7 +292,7 @@ static enum status submit_reordered(struct row_group *group, struct error *error
     if (status == STATUS_OK && !are_fields_free)
         status = annotate_plan_order(group->annotate, &group->order, error);
     if (status == STATUS_OK && group->spool.n != group->order.n_rows)
-        return refuse_change(group->annotate, error);
+        return annotate_refuse_change(group->annotate, error);
     return status == STATUS_OK ? queue_spooled(group, error) : status;
 }
 
