@@ -115,7 +115,7 @@ static bool read_number(struct json_reader *reader, struct value *value)
     digits[number.size] = '\0';
     *value = value_float(strtod(digits, NULL));
     value->spelled = reader->is_spelled;
-    if (reader->is_spelled || is_integer || is_rounded(digits, value->number)) {
+    if (reader->is_spelled || is_rounded(digits, value->number)) { // beyond int64 are 19 digits and more
         value->digits = digits;
         reader->cursor.strings += number.size + 1;
     }
