@@ -1,5 +1,6 @@
 // Two workers of one name: the one that lives goes on, the other takes no job, and no job counts a crash. A
 // dead one is taken over: at once by its own slot or if nothing was computed, else when its session ends.
+#include "consumer/kafka/kafka_transport.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
@@ -96,6 +97,7 @@ static void a_worker_that_was_fenced_does_not_fence_in_turn_and_no_crash_is_coun
     assert_int_equal(status, STATUS_RESTART);
     assert_non_null(strstr(error.text, "another worker has our id"));
     assert_int_equal(kafka_transport_figures(first.transport)->n_rejoins, 0);
+    assert_string_equal(member_transport(&first)->identity.slot.member, SLOT_MEMBER_FENCED);
     member_close(&first);
     start_jobs(&second);
     for (int i = 0; i < 2; i++)

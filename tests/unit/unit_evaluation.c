@@ -65,6 +65,22 @@ static void no_gold_label_equals_a_missing_answer(void **state)
     }
 }
 
+// Only an empty text is no label.
+static void null_is_a_label_like_any_other(void **state)
+{
+    struct evaluation evaluation;
+    struct error error;
+    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    add_answers(&evaluation, "null", "null", 2);
+    add_answers(&evaluation, "null", "", 1);
+    add_answers(&evaluation, "", "null", 1);
+    assert_int_equal(evaluation.n_rows, 3);
+    assert_int_equal(evaluation.n_classes, 2);
+    assert_true(text_equals_string(evaluation_class_name(&evaluation, 0), "null"));
+    assert_float_equal(evaluation_accuracy(&evaluation), 2.0 / 3, 1e-12);
+    evaluation_close(&evaluation);
+}
+
 static void columns_are_aligned_by_what_a_terminal_shows(void **state)
 {
     struct evaluation evaluation;
@@ -159,6 +175,7 @@ int main(void)
         cmocka_unit_test(figures_follow_from_the_matrix),
         cmocka_unit_test(a_row_without_an_answer_is_of_a_class_of_its_own),
         cmocka_unit_test(no_gold_label_equals_a_missing_answer),
+        cmocka_unit_test(null_is_a_label_like_any_other),
         cmocka_unit_test(columns_are_aligned_by_what_a_terminal_shows),
         cmocka_unit_test(an_empty_or_uniform_matrix_divides_by_nothing),
         cmocka_unit_test(classes_are_as_many_as_their_limit),

@@ -127,6 +127,23 @@ static void what_the_vocabulary_lacks_counts_where_it_has_a_token(void **state)
     tokenizer_close(tokenizer);
 }
 
+// Its characters are none of the byte alphabet's: it has no form, and is found by its text.
+static void a_special_token_is_as_long_as_its_text(void **state)
+{
+    (void)state;
+    struct vocabulary_file file = {0};
+    struct error error;
+    add_byte_alphabet(&file);
+    add_token(&file, "<\uFF5Cend\uFF5C>", 0, TYPE_CONTROL);
+    struct tokenizer *tokenizer = vocabulary_file_open(&file, "gpt2", "gpt-2", &error);
+    assert_non_null(tokenizer);
+    struct text text = TEXT("<\uFF5Cend\uFF5C><\uFF5Cend\uFF5C><\uFF5Cend\uFF5C>");
+    assert_int_equal(tokenizer_least_tokens(tokenizer, text), 3);
+    assert_int_equal(count_tokens(tokenizer, text, TOKENIZER_PARSE_SPECIAL), 3);
+    check_random_texts(tokenizer, 500);
+    tokenizer_close(tokenizer);
+}
+
 static struct tokenizer *tokenizer_of_json(const char *normalizer, const char *added)
 {
     struct buffer json = {0};
@@ -240,6 +257,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_of_the_longest_token_has_as_many_tokens_as_the_bound),
         cmocka_unit_test(what_the_vocabulary_lacks_counts_where_it_has_a_token),
+        cmocka_unit_test(a_special_token_is_as_long_as_its_text),
         cmocka_unit_test(normalizers_and_blanks_that_tokens_take_lower_the_bound),
         cmocka_unit_test(a_bound_that_is_too_low_to_count_is_none),
         cmocka_unit_test(the_shared_vocabularies_keep_their_bounds),

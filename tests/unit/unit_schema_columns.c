@@ -92,9 +92,69 @@ static void what_cannot_be_known_leaves_the_columns_open(void **state)
     buffer_finish(&schema);
 }
 
+static void a_schema_that_says_nothing_of_other_members_is_silent(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *beside; // of "properties"
+        bool is_silent;
+    } cases[] = {{"\"required\":[\"a\"]", true},
+                 {"\"allOf\":[{\"properties\":{\"b\":{}},\"required\":[\"a\",\"b\"]}]", true},
+                 {"\"required\":[\"b\"]", false},
+                 {"\"additionalProperties\":true", false},
+                 {"\"patternProperties\":{}", false},
+                 {"\"propertyNames\":{}", false},
+                 {"\"minProperties\":1", false},
+                 {"\"unevaluatedProperties\":true", false},
+                 {"\"allOf\":[{\"additionalProperties\":true}]", false},
+                 {"\"anyOf\":[{}]", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct arena arena = {0};
+        struct value root;
+        struct error error;
+        struct schema_columns columns;
+        struct buffer schema = {0};
+        buffer_add_format(&schema, "{\"properties\":{\"a\":{}},%s}", cases[i].beside);
+        assert_int_equal(json_decode(text_from_string(schema.data), &arena, &root, &error), STATUS_OK);
+        assert_true(schema_columns_find(&root, &arena, &columns));
+        if (columns.is_silent != cases[i].is_silent)
+            fail_msg("%s: is_silent is %d", schema.data, columns.is_silent);
+        buffer_finish(&schema);
+        arena_finish(&arena);
+    }
+}
+
+// The last of `width` schemas of an allOf, `depth` of which are one within another.
+static void assert_found_within(int depth, int width, bool is_found)
+{
+    struct buffer schema = {0};
+    for (int i = 0; i < depth; i++)
+        buffer_add_string(&schema, "{\"allOf\":[");
+    for (int i = 1; i < width; i++)
+        buffer_add_string(&schema, "{},");
+    buffer_add_string(&schema, "{\"properties\":{\"a\":{}}}");
+    for (int i = 0; i < depth; i++)
+        buffer_add_string(&schema, "]}");
+    buffer_add_byte(&schema, '\0');
+    assert_columns(schema.data, is_found ? "a+!" : "+!");
+    buffer_finish(&schema);
+}
+
+static void schemas_are_followed_to_a_limit(void **state)
+{
+    (void)state;
+    assert_found_within(16, 1, true);
+    assert_found_within(17, 1, false);
+    assert_found_within(1, 1023, true);
+    assert_found_within(1, 1024, false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(columns_are_the_properties_that_always_apply),
-                                       cmocka_unit_test(what_cannot_be_known_leaves_the_columns_open)};
+                                       cmocka_unit_test(what_cannot_be_known_leaves_the_columns_open),
+                                       cmocka_unit_test(
+                                           a_schema_that_says_nothing_of_other_members_is_silent),
+                                       cmocka_unit_test(schemas_are_followed_to_a_limit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,20 @@ static void a_member_id_of_a_copied_or_cut_file_is_not_believed(void **state)
     slot_close(&slot);
     struct stat information;
     assert_int_equal(stat(path, &information), 0);
+    for (int is_other = 0; is_other < 2; is_other++) { // an inode number of another file system
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fprintf(file, "%16s\n%llu %llu 0a1b\n", "", (unsigned long long)information.st_dev + is_other,
+                (unsigned long long)information.st_ino);
+        fclose(file);
+        open_named(&slot);
+        assert_string_equal(slot.member, is_other ? "" : "0a1b");
+        slot_close(&slot);
+    }
+    open_named(&slot);
+    slot_note_member(&slot, "0a1b");
+    slot_close(&slot);
+    assert_int_equal(stat(path, &information), 0);
     for (off_t size = information.st_size - 1; size >= 0; size--) {
         assert_int_equal(truncate(path, size), 0);
         open_named(&slot);

@@ -662,6 +662,8 @@ static void of_two_mirrors_of_a_store_the_one_that_began_last_goes_on(void **sta
     int64_t next = 0;
     assert_int_equal(store_mirror_position(second, jobs, 0, &next, &error), STATUS_OK);
     assert_int_equal(next, 5);
+    assert_int_equal(store_mirror_start(first, jobs, results, &error), STATUS_OK); // without a reset
+    assert_int_equal(store_mirror(second, &record, &error), STATUS_REFUSE);
     store_close(first);
     store_close(second);
 }

@@ -130,7 +130,8 @@ static void what_is_not_msgpack_is_refused(void **state)
         {TEXT("\x81\x90\x02"), "not a string"},
         {TEXT("\xC7\x01\x05x"), "extension"},
         {TEXT("\xC7\x00\x05"), "extension"},
-        {TEXT("\xD4\x05x"), "extension"},
+        {TEXT("\xD4\x05x"), "only type 1"},
+        {TEXT("\xD4\x05\x37"), "only type 1"}, // a number's text
         {TEXT("\xC7\x00\x01"), "not the text of a JSON number"},
         {TEXT("\xD4\x01x"), "not the text of a JSON number"},
         {TEXT("\xD5\x01[]"), "not the text of a JSON number"},
@@ -176,6 +177,8 @@ static void msgpack_is_written_in_the_shortest_forms(void **state)
         {TEXT("\x96\x7F\xCC\x80\xCC\xFF\xCD\x01\x00\xCD\xFF\xFF\xCE\x00\x01\x00\x00"),
          "[127,128,255,256,65535,65536]"},
         {TEXT("\x92\xCE\xFF\xFF\xFF\xFF\xCF\x00\x00\x00\x01\x00\x00\x00\x00"), "[4294967295,4294967296]"},
+        {TEXT("\x92\xCF\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xCF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"),
+         "[9223372036854775807,18446744073709551615]"},
         {TEXT("\x95\xFF\xE0\xD0\xDF\xD0\x80\xD1\xFF\x7F"), "[-1,-32,-33,-128,-129]"},
         {TEXT("\x92\xD2\xFF\xFF\x7F\xFF\xD3\xFF\xFF\xFF\xFF\x7F\xFF\xFF\xFF"), "[-32769,-2147483649]"},
         {TEXT("\x82\xA1"
