@@ -113,7 +113,7 @@ enum status annotate_rewind(struct annotate *annotate, struct error *error) WARN
 // until each has one (annotate_topics.c). STATUS_RETRY: stopped by a signal.
 enum status annotate_over_topics(struct annotate *annotate, struct error *error) WARN_UNUSED;
 
-// Would the output take these columns? Before anything is computed.
+// Can the output be written, and would it take these columns? Before anything is computed.
 enum status annotate_check_output(const struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Writes all rows with their answers. STATUS_RETRY: some have none yet. STATUS_REJECT, ERROR_JOBS_FAILED: all
 // is written, some failed.

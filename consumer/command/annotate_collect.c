@@ -1,5 +1,7 @@
 #include "consumer/command/annotate.h"
 
+#include "consumer/command/output_file.h"
+#include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/table/table_writer.h"
 #include "store/equal_requests.h"
@@ -148,9 +150,24 @@ static struct table_target make_target(const struct annotate *annotate)
     return target;
 }
 
+// A stream is opened once there is something to write: a reader may wait at its other end.
+static enum status check_writable(const char *path, struct error *error)
+{
+    struct output_file output;
+    if (file_is_stream(path))
+        return STATUS_OK;
+    enum status status = output_file_open(&output, path, error);
+    if (status == STATUS_OK)
+        output_file_close(&output); // without output_file_complete nothing is left
+    return status;
+}
+
 enum status annotate_check_output(const struct annotate *annotate, struct error *error)
 {
     struct table_target target = make_target(annotate);
+    enum status status = check_writable(annotate->settings->output, error);
+    if (status != STATUS_OK)
+        return status;
     if (annotate->settings->annotate.input.no_quotes && target.format != TABLE_TSV &&
         annotate->source.format != TABLE_TSV)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf annotate: --no-quotes is for TSV");

@@ -642,6 +642,17 @@ def a_table_that_grew_or_was_edited_computes_only_the_new_rows(test):
 
 
 @case
+def an_output_that_cannot_be_written_is_refused_before_a_row_is_computed(test):
+    write_csv(test, "in.csv", table(3))
+    os.mkdir(os.path.join(test.folder, "folder"))
+    for output, cause in (("nowhere/out.csv", "No such file or directory"), ("folder", "expected a file, got a folder")):
+        for store in (["--store", "other.db"], []):
+            refused = annotate(test, "in.csv", "--choice", "a,b", *store, out=output, status=None)
+            assert refused.status in (1, 2) and f"{output}: " in refused.err and cause in refused.err, refused
+            assert not os.path.exists(os.path.join(test.folder, "other.db")), refused
+
+
+@case
 def a_table_that_changes_while_it_is_annotated_is_named_with_the_way_out(test):
     for name, change in (("grown", lambda file: file.write("t,new\n")), ("shrunk", lambda file: file.truncate(20))):
         write(test, "p.jinja", PROMPT)
