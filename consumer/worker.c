@@ -50,12 +50,13 @@ static enum status back_off(struct worker *worker, struct retry *retry, struct e
     return STATUS_OK;
 }
 
-// Clears a retry, and the warning unless another retry is pending.
+// Clears a retry, and the warning unless another retry is pending or the transport delivers nothing.
 static void end_retry(struct worker *worker, struct retry *retry)
 {
     *retry = (struct retry){0};
+    const char *waiting = worker->config->metrics->state.waiting;
     if (worker->polls.retry.delay_ms || (worker->commits.retry.delay_ms && worker->jobs.finished.n_jobs) ||
-        worker->figures.retry.delay_ms)
+        worker->figures.retry.delay_ms || (waiting && *waiting))
         return;
     if (worker->warning.text[0])
         log_write(LOG_INFO, "working again");
