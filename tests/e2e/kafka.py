@@ -409,12 +409,14 @@ def two_workers_share_the_partitions_and_one_that_leaves_loses_nothing(test):
 @case
 def a_worker_that_its_group_refuses_is_not_ready_and_ends_with_an_error(test):
     """Another client is in the group, with an assignor that ours has not. A stop that is asked for then does not mask it."""
-    topics = Topics(test)
+    topics, others = Topics(test), Topics(test, 1, "-of-another")  # kcat commits what it reads, so it reads no job of ours
     topics.produce(seeded(varied_jobs(3)))
+    others.produce(varied_jobs(1))
     other = subprocess.Popen(["kcat", "-u", "-b", address(), "-G", topics.group, "-X", "auto.offset.reset=earliest", "-X",
-                              "partition.assignment.strategy=roundrobin", topics.prefix + "jobs"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                              "partition.assignment.strategy=roundrobin", others.prefix + "jobs"],
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        other.stdout.readline()  # it is a member now
+        assert other.stdout.readline(), "kcat is no member"
         worker = topics.work("--metrics", "127.0.0.1:0", "--membership-timeout", "3s", "-X",
                              "partition.assignment.strategy=range")
         metrics_at = served_at(test, worker)
@@ -430,6 +432,7 @@ def a_worker_that_its_group_refuses_is_not_ready_and_ends_with_an_error(test):
         ended = test.wait(worker)
         assert ended.status == 1, ended
         assert "no confirmed member of group" in ended.err and "nconsistent group protocol" in ended.err, ended
+        assert "working again" not in ended.err, ended
         assert not any(ready[0] == 200 for _, ready in answers), answers
     finally:
         other.kill()
