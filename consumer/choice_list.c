@@ -2,18 +2,26 @@
 
 #include <string.h>
 
+enum { SHOWN_BYTES_MAX = 60 };
+
 static const char *skip_blanks(const char *at)
 {
     return at + strspn(at, " \t");
 }
 
-static enum status refuse(struct error *error, const char *what)
+// The labels as they were given; a long text's beginning.
+static enum status refuse(struct error *error, const char *what, const char *given)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: %s", what);
+    size_t size = strlen(given), n = size < SHOWN_BYTES_MAX ? size : SHOWN_BYTES_MAX;
+    while (n < size && ((unsigned char)given[n] & 0xC0) == 0x80)
+        n--;
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: %s, got '%.*s%s'", what, (int)n, given,
+                     n < size ? "..." : "");
 }
 
 // *at: behind the opening quote; then behind the closing one. `out` has room for the rest of the text.
-static enum status read_quoted(const char **at, char *out, struct text *label, struct error *error)
+static enum status read_quoted(const char **at, const char *given, char *out, struct text *label,
+                               struct error *error)
 {
     size_t n = 0;
     for (; **at && (**at != '"' || (*at)[1] == '"'); ++*at) {
@@ -21,13 +29,17 @@ static enum status read_quoted(const char **at, char *out, struct text *label, s
         out[n++] = **at;
     }
     if (!**at)
-        return refuse(error, "a quote is not closed (a label that begins with a quote stands in quotes, with "
-                             "that quote doubled)");
+        return refuse(error,
+                      "a quote is not closed (a label that begins with a quote stands in quotes, with "
+                      "that quote doubled)",
+                      given);
     *at = skip_blanks(*at + 1);
     *label = (struct text){out, n};
     return !**at || **at == ',' ? STATUS_OK
-                                : refuse(error, "expected a comma behind a label in quotes, whose own quotes "
-                                                "are doubled");
+                                : refuse(error,
+                                         "expected a comma behind a label in quotes, whose own quotes "
+                                         "are doubled",
+                                         given);
 }
 
 static void read_plain(const char **at, struct text *label)
@@ -39,12 +51,13 @@ static void read_plain(const char **at, struct text *label)
         label->size--;
 }
 
-static enum status add_label(struct choice_list *list, struct text label, struct error *error)
+static enum status add_label(struct choice_list *list, struct text label, const char *given,
+                             struct error *error)
 {
     if (!label.size)
-        return refuse(error, "a label is empty");
+        return refuse(error, "a label is empty", given);
     if (!utf8_valid(label.data, label.size))
-        return refuse(error, "a label is not UTF-8");
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: label %zu is not UTF-8", list->n + 1);
     for (size_t i = 0; i < list->n; i++) {
         struct text other = list->items[i];
         size_t size = other.size < label.size ? other.size : label.size;
@@ -75,12 +88,12 @@ enum status choice_list_read(struct choice_list *list, const char *text, struct 
         at = skip_blanks(at + (list->n > 0)); // behind the comma
         if (*at == '"') {
             at++;
-            status = read_quoted(&at, unquoted + (at - copy), &label, error);
+            status = read_quoted(&at, text, unquoted + (at - copy), &label, error);
         } else {
             read_plain(&at, &label);
         }
         if (status == STATUS_OK)
-            status = add_label(list, label, error);
+            status = add_label(list, label, text, error);
     } while (status == STATUS_OK && *at);
     return status;
 }

@@ -2,6 +2,7 @@
 
 #include "consumer/file.h"
 #include "consumer/option_table.h"
+#include "schemas/nearest.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -254,26 +255,6 @@ static enum status apply_file(struct settings *settings, const struct command *c
 
 // ---- variables that no option reads ----
 
-// Levenshtein's distance: insertions, deletions and replacements of one character.
-static int edit_distance(const char *a, const char *b)
-{
-    int row[VARIABLE_BYTES_MAX];
-    int length = (int)strlen(b);
-    for (int j = 0; j <= length; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= length; j++) {
-            int replaced = diagonal + (a[i - 1] != b[j - 1]);
-            int other = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = replaced < other ? replaced : other;
-        }
-    }
-    return row[length];
-}
-
 static bool is_variable_of_tests(const char *name)
 {
     return strncmp(name, "SHEAF_TEST_", 11) == 0 || strcmp(name, "SHEAF_SHARED") == 0;
@@ -285,25 +266,21 @@ void options_find_unknown_variables(char *const *environment,
     int n_options;
     const struct option *options = option_table_options(&n_options);
     for (; *environment; environment++) {
-        char name[VARIABLE_BYTES_MAX], known[VARIABLE_BYTES_MAX], nearest[VARIABLE_BYTES_MAX] = "";
-        size_t length = strcspn(*environment, "=");
-        if (strncmp(*environment, VARIABLE_PREFIX, sizeof VARIABLE_PREFIX - 1) != 0 || length >= sizeof name)
+        char name[VARIABLE_BYTES_MAX], known[VARIABLE_BYTES_MAX], found[VARIABLE_BYTES_MAX] = "";
+        size_t length = strcspn(*environment, "="), prefix = sizeof VARIABLE_PREFIX - 1;
+        if (strncmp(*environment, VARIABLE_PREFIX, prefix) != 0 || length >= sizeof name)
             continue;
         snprintf(name, sizeof name, "%.*s", (int)length, *environment);
-        // fewer than half of the letters differ
-        int best = (int)(length - sizeof VARIABLE_PREFIX + 2) / 2;
-        bool found = is_variable_of_tests(name);
-        for (int i = 0; i < n_options && !found; i++) {
+        struct nearest nearest = nearest_begin(text_from_string(name + prefix));
+        bool is_known = is_variable_of_tests(name);
+        for (int i = 0; i < n_options && !is_known; i++) {
             variable_of(&options[i], known);
-            int d = edit_distance(name, known);
-            found = d == 0;
-            if (d < best) {
-                best = d;
-                strcpy(nearest, known);
-            }
+            is_known = strcmp(name, known) == 0;
+            if (nearest_try(&nearest, text_from_string(known + prefix)))
+                strcpy(found, known);
         }
-        if (!found)
-            receive(name, *nearest ? nearest : NULL);
+        if (!is_known)
+            receive(name, *found ? found : NULL);
     }
 }
 
@@ -330,6 +307,19 @@ static bool split_letters(const struct command *command, const char *argument, c
     return true;
 }
 
+static enum status refuse_option(const struct command *command, const char *argument, struct error *error)
+{
+    int n_options;
+    const struct option *options = option_table_options(&n_options);
+    struct nearest nearest = nearest_begin((struct text){argument + 2, strcspn(argument + 2, "=")});
+    for (int o = 0; o < n_options && argument[1] == '-'; o++)
+        if (options[o].commands & command->mask)
+            (void)nearest_try(&nearest, text_from_string(options[o].name));
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s has no option %s%s%.*s; see sheaf help %s",
+                     command->name, argument, nearest.found.data ? "; the nearest is --" : "",
+                     (int)nearest.found.size, nearest.found.data, command->name);
+}
+
 static enum status parse_option(struct settings *settings, const struct command *command, bool *given,
                                 int argc, char **argv, int *i, struct error *error)
 {
@@ -350,8 +340,7 @@ static enum status parse_option(struct settings *settings, const struct command 
         value = argument[2] ? argument + 2 : NULL;
     }
     if (!option || !(option->commands & command->mask))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s has no option %s; see sheaf help %s",
-                         command->name, argument, command->name);
+        return refuse_option(command, argument, error);
     if (option->kind == FLAG && !value)
         value = "true";
     if (!value && *i + 1 < argc)
@@ -473,6 +462,18 @@ static enum status check_output_name(const char *option, const char *path, struc
     return STATUS_OK;
 }
 
+enum status options_refuse_command(const char *name, struct error *error)
+{
+    int n;
+    const struct command *commands = option_table_commands(&n);
+    struct nearest nearest = nearest_begin(text_from_string(name));
+    for (int i = 0; i < n; i++)
+        (void)nearest_try(&nearest, text_from_string(commands[i].name));
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "there is no command \"%s\"%s%.*s; see sheaf help",
+                     name, nearest.found.data ? "; the nearest is " : "", (int)nearest.found.size,
+                     nearest.found.data);
+}
+
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error)
 {
     *settings = (struct settings){.worker = {.exit_when_idle_s = -1,
@@ -483,10 +484,10 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
                                              .progress_s = PROGRESS_S_DEFAULT},
                                   .bench = {.prompt = 128, .generate = 32, .repeat = 3}};
     const struct command *command = argc > 0 ? option_table_find_command(argv[0]) : NULL;
+    if (!command && argc > 0)
+        return options_refuse_command(argv[0], error);
     if (!command)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         argc > 0 ? "there is no command \"%s\"; see sheaf help" : "%s",
-                         argc > 0 ? argv[0] : "which command? see sheaf help");
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "which command? see sheaf help");
     settings->command = command->name;
     bool given[OPTIONS_MAX] = {false}; // by place in the table
     enum status status = parse_arguments(settings, command, given, argc, argv, error);

@@ -145,6 +145,9 @@ void settings_finish(struct settings *settings);
 enum status options_refuse_missing(const struct settings *settings, const char *first, const char *second,
                                    struct error *error);
 
+// An error that names the most similar command.
+enum status options_refuse_command(const char *name, struct error *error);
+
 // Calls `receive` for each SHEAF_ variable without an option in any command; nearest: the most similar
 // existing name, or NULL. Variables for tests are ignored.
 void options_find_unknown_variables(char *const *environment,

@@ -1,5 +1,7 @@
 #include "schemas/request.h"
 
+#include "schemas/nearest.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -381,6 +383,16 @@ static bool is_line_field(struct text name)
            text_equals_string(name, "body");
 }
 
+static bool warn_of_unknown(struct job *job, struct text name)
+{
+    struct nearest nearest = nearest_begin(name);
+    for (int i = 0; i < N_FIELDS && job->result.n_warnings < JOB_WARNINGS_MAX; i++)
+        (void)nearest_try(&nearest, fields[i].name);
+    return job_warn(job, "unknown field \"%.*s\" ignored%s%.*s", (int)(name.size < 128 ? name.size : 128),
+                    name.data, nearest.found.data ? "; the nearest is " : "", (int)nearest.found.size,
+                    nearest.found.data);
+}
+
 enum status request_collect(struct decoding *decoding, struct value *object, enum collect collect)
 {
     struct job *job = decoding->job;
@@ -392,8 +404,7 @@ enum status request_collect(struct decoding *decoding, struct value *object, enu
         int row = decoding_find(decoding, member->key);
         bool stored = true;
         if (row < 0 || (collect == COLLECT_REQUEST && fields[row].identity))
-            stored = job_warn(job, "unknown field \"%.*s\" ignored",
-                              (int)(member->key.size < 128 ? member->key.size : 128), member->key.data);
+            stored = warn_of_unknown(job, member->key);
         else if (member->value.kind == VALUE_NULL)
             continue;
         else if (fields[row].kind == FIELD_NO_EFFECT)

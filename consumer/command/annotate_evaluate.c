@@ -1,6 +1,7 @@
 // --evaluate: labels against the gold ones of a column.
 #include "consumer/command/annotate.h"
 #include "consumer/log.h"
+#include "schemas/nearest.h"
 #include "store/report.h"
 
 #include <stdlib.h>
@@ -29,7 +30,7 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
     if (!name)
         return STATUS_OK;
     annotate->gold.column = find_gold(annotate, name, &property);
-    struct text gold = annotate->gold.name, nearest = table_columns_nearest(columns, gold);
+    struct text gold = annotate->gold.name, nearest = nearest_name(gold, columns->names, columns->n);
     if (columns->n && annotate->gold.column == columns->n)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: there is no column \"%.*s\"%s%.*s",
                          (int)gold.size, gold.data, nearest.data ? "; the nearest is " : "",
@@ -126,7 +127,7 @@ static struct text nearest_label(const struct label_set *labels, struct text gol
         if (labels->labels[i].size == gold.size &&
             strncasecmp(labels->labels[i].data, gold.data, gold.size) == 0)
             return labels->labels[i];
-    return table_columns_nearest(&(struct table_columns){labels->labels, labels->n}, gold);
+    return nearest_name(gold, labels->labels, labels->n);
 }
 
 // Gold labels that no answer equals, whatever the model says: of another spelling, perhaps.

@@ -231,14 +231,14 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
         .parameters = settings->annotate.prompt.parameters,
         .schema = settings->annotate.schema,
         .choice = settings->grammar.choice,
-        .given = {{"max_tokens", settings->model.max_tokens_default ? max_tokens : NULL},
-                  {"temperature", settings->sampling.temperature},
-                  {"top_p", settings->sampling.top_p},
-                  {"top_k", settings->sampling.top_k},
-                  {"min_p", settings->sampling.min_p},
-                  {"presence_penalty", settings->sampling.presence_penalty},
-                  {"frequency_penalty", settings->sampling.frequency_penalty},
-                  {"repetition_penalty", settings->sampling.repetition_penalty}},
+        .given = {{"max_tokens", "max-tokens", settings->model.max_tokens_default ? max_tokens : NULL},
+                  {"temperature", "temperature", settings->sampling.temperature},
+                  {"top_p", "top-p", settings->sampling.top_p},
+                  {"top_k", "top-k", settings->sampling.top_k},
+                  {"min_p", "min-p", settings->sampling.min_p},
+                  {"presence_penalty", "presence-penalty", settings->sampling.presence_penalty},
+                  {"frequency_penalty", "frequency-penalty", settings->sampling.frequency_penalty},
+                  {"repetition_penalty", "repetition-penalty", settings->sampling.repetition_penalty}},
         .needs_seeds = annotate->n_votes > 1,
         .scores_choices = settings->annotate.output.probabilities};
     enum status status =
@@ -280,7 +280,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = check_files(annotate, error);
     if (status == STATUS_OK && settings->model.path)
-        status = runtime_check_model(settings->model.path, error);
+        status = runtime_check(settings, error);
     if (status == STATUS_OK)
         status = open_reader(annotate, error);
     if (status == STATUS_OK)

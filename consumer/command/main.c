@@ -74,7 +74,7 @@ static int print_help(int n, char **words)
         else
             command = words[i];
     if (command && !option_table_find_command(command)) {
-        error_set(&error, STATUS_REFUSE, ERROR_USAGE, "there is no command \"%s\"; see sheaf help", command);
+        (void)options_refuse_command(command, &error);
         return fail_command(&error);
     }
     option_help_print(command, all);

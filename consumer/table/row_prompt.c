@@ -6,6 +6,7 @@
 #include "consumer/table/schema_columns.h"
 #include "consumer/table/schema_file.h"
 #include "schemas/clock.h"
+#include "schemas/nearest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static void add_hint(struct buffer *hint, const struct table_columns *columns, s
             return;
         }
     }
-    struct text nearest = table_columns_nearest(columns, name);
+    struct text nearest = nearest_name(name, columns->names, columns->n);
     if (nearest.data) {
         buffer_add_format(hint, "; the nearest is \"%.*s\"", (int)nearest.size, nearest.data);
         return;
@@ -227,8 +228,8 @@ static enum status add_parameters(struct row_prompt *prompt, const struct row_pr
             continue;
         if (json_decode(text_from_string(given->number), &prompt->arena, &value, error) != STATUS_OK ||
             (value.kind != VALUE_INTEGER && value.kind != VALUE_FLOAT))
-            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected a number, got \"%s\"",
-                             given->name, given->number);
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a number, got \"%s\"",
+                             given->option, given->number);
         status = add_parameter(prompt, "options", text_from_string(given->name), &value, error);
     }
     return status;
@@ -322,15 +323,15 @@ static enum status add_choices(struct row_prompt *prompt, const struct row_promp
     return STATUS_OK;
 }
 
-// A warning to a job is an error here, where all rows have the field.
+// A warning to a job is an error here, where all rows have the field. Only a file can have given it.
 static enum status refuse_parameter(struct text warning, struct error *error)
 {
     static const char ignored[] = " ignored";
-    size_t size = warning.size, n = sizeof ignored - 1;
-    if (size > n && memcmp(warning.data + size - n, ignored, n) == 0)
-        size -= n;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "the parameters of all rows: %.*s", (int)size,
-                     warning.data);
+    const char *at = memmem(warning.data, warning.size, ignored, sizeof ignored - 1);
+    size_t n = at ? (size_t)(at - warning.data) : warning.size;
+    const char *rest = at ? at + sizeof ignored - 1 : "";
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--parameters: %.*s%.*s", (int)n, warning.data,
+                     at ? (int)(warning.size - n - sizeof ignored + 1) : 0, rest);
 }
 
 enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **job, struct error *error)

@@ -10,13 +10,13 @@
 enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 8 };
 
 struct row_prompt_options {
-    const char *prompt, *system;   // template files; system may be NULL
-    const char *messages;          // instead: template file of JSON lines, a message each
-    const char *parameters;        // file with an object of OpenAI's parameters; NULL: none
-    const char *schema;            // file with a JSON Schema; NULL: none
-    const char *choice;            // as choice_list.h; NULL: none
-    struct row_prompt_parameter {  // of all rows, by options; the file's come first
-        const char *name, *number; // number NULL: not given
+    const char *prompt, *system;            // template files; system may be NULL
+    const char *messages;                   // instead: template file of JSON lines, a message each
+    const char *parameters;                 // file with an object of OpenAI's parameters; NULL: none
+    const char *schema;                     // file with a JSON Schema; NULL: none
+    const char *choice;                     // as choice_list.h; NULL: none
+    struct row_prompt_parameter {           // of all rows, by options; the file's come first
+        const char *name, *option, *number; // number NULL: not given
     } given[ROW_PROMPT_PARAMETERS_MAX];
     bool needs_seeds; // several answers a row
     bool needs_utf8;  // in all columns: the output can't carry other bytes

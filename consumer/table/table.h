@@ -53,5 +53,3 @@ enum table_format table_format_of(const char *path);
 bool table_format_parse(const char *name, enum table_format *format);
 // The column of that name; columns->n: there is none.
 size_t table_columns_find(const struct table_columns *columns, struct text name);
-// The column most similar to a name; data NULL: none is.
-struct text table_columns_nearest(const struct table_columns *columns, struct text name);

@@ -75,9 +75,10 @@ static enum status add_column(struct table_reader *reader, struct text name, str
     if (name.size && memchr(name.data, 0, name.size))
         return error_set(error, STATUS_REFUSE, ERROR_FILE,
                          "%s: the name of column %zu has a NUL: expected UTF-8, is it UTF-16?", file, n + 1);
-    if (table_columns_find(&reader->columns, name) < n)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: two columns are named %.*s", file,
-                         (int)name.size, name.data);
+    size_t other = table_columns_find(&reader->columns, name);
+    if (other < n)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: two columns are named \"%.*s\": %zu and %zu",
+                         file, (int)name.size, name.data, other + 1, n + 1);
     char *copy = arena_copy(&reader->arena, name.data, name.size);
     if (!copy || !reserve_column(reader))
         return refuse_memory(reader, error);

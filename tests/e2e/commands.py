@@ -545,7 +545,7 @@ def what_a_command_lacks_is_named_alone(test):
         assert done.err.endswith(f"sheaf {command[0]}: {lacks}"), done
     for words in (["help", "nope"], ["--help", "nope"], ["nope"], ["nope", "--help"]):
         done = test.run(*words, status=2)
-        assert 'there is no command "nope"' in done.err and not done.out, done
+        assert 'there is no command "nope"; see sheaf help' in done.err and not done.out, done
     assert "usage: sheaf run" in test.run("help", "run").out and "annotate" in test.run("help").out
 
 
@@ -557,6 +557,8 @@ def letters_of_flags_may_stand_together(test):
     done = test.run("run", "in.jsonl", "-vqoother.jsonl", "--model", test.model)
     assert len(test.answers("other.jsonl")) == 1, done
     assert "has no option -x" in test.run("run", "in.jsonl", "-qx", "--model", test.model, status=2).err
+    assert 'no command "anotate"; the nearest is annotate; see' in test.run("anotate", status=2).err
+    assert "no option --promt=x; the nearest is --prompt; see" in test.run("annotate", "--promt=x", status=2).err
     assert "--output: expected FILE after it" in test.run("run", "in.jsonl", "--model", test.model, "-qo", status=2).err
 
 

@@ -158,11 +158,11 @@ static void faults_have_their_line_and_column_and_the_next_row_is_read(void **st
 static void a_header_names_each_column_once(void **state)
 {
     ASSERT_READS("", "<unit_table.in: expected a table, got an empty file>");
-    ASSERT_READS("a,a\n", "<unit_table.in: two columns are named a>");
+    ASSERT_READS("a,a\n", "<unit_table.in: two columns are named \"a\": 1 and 2>");
     ASSERT_READS("\n", "<unit_table.in: the first line names no column; without a header line: --no-header>");
     ASSERT_READS(",\n",
                  "<unit_table.in: the first line names no column; without a header line: --no-header>");
-    ASSERT_READS(",column1\n", "<unit_table.in: two columns are named column1>");
+    ASSERT_READS(",column1\n", "<unit_table.in: two columns are named \"column1\": 1 and 2>");
     ASSERT_READS("a,\xFF\n", "<unit_table.in: the name of column 2 is not UTF-8>");
     ASSERT_READS("\xFF\xFE"
                  "a",
@@ -442,19 +442,14 @@ static void the_ends_of_buffers_are_not_seen(void **state)
     }
 }
 
-static void formats_follow_from_names_and_near_columns_are_found(void **state)
+static void formats_follow_from_names(void **state)
 {
-    static struct text names[] = {TEXT("title"), TEXT("text"), TEXT("n")};
-    const struct table_columns columns = {names, 3};
     assert_int_equal(table_format_of("a.csv"), TABLE_CSV);
     assert_int_equal(table_format_of("b/a.TSV.gz"), TABLE_TSV);
     assert_int_equal(table_format_of("a.jsonl"), TABLE_JSONL);
     assert_int_equal(table_format_of("a.sqlite3"), TABLE_SQLITE);
     assert_int_equal(table_format_of(".csv"), TABLE_UNKNOWN);
     assert_int_equal(table_format_of("a.txt"), TABLE_UNKNOWN);
-    assert_true(text_equal(table_columns_nearest(&columns, TEXT("titel")), names[0]));
-    assert_true(text_equal(table_columns_nearest(&columns, TEXT("txt")), names[1]));
-    assert_null(table_columns_nearest(&columns, TEXT("other")).data);
 }
 
 static void occurrences_are_counted_while_the_table_grows(void **state)
@@ -488,7 +483,7 @@ int main(void)
         cmocka_unit_test(a_byte_order_mark_is_kept),
         cmocka_unit_test(a_byte_order_mark_of_a_compressed_file_is_none_of_its_first_column),
         cmocka_unit_test(the_ends_of_buffers_are_not_seen),
-        cmocka_unit_test(formats_follow_from_names_and_near_columns_are_found),
+        cmocka_unit_test(formats_follow_from_names),
         cmocka_unit_test(occurrences_are_counted_while_the_table_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

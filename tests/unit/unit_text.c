@@ -3,6 +3,7 @@
 #include "schemas/base64.h"
 #include "schemas/error.h"
 #include "schemas/hash.h"
+#include "schemas/nearest.h"
 #include "schemas/text.h"
 
 #include <setjmp.h>
@@ -350,6 +351,23 @@ static void hashes_are_the_same_on_every_machine(void **state)
     free(long_one);
 }
 
+static void the_nearest_name_differs_in_at_most_half_of_its_bytes(void **state)
+{
+    static const struct text names[] = {TEXT("title"), TEXT("text"), TEXT("n")};
+    assert_true(text_equal(nearest_name(TEXT("titel"), names, 3), names[0]));
+    assert_true(text_equal(nearest_name(TEXT("txt"), names, 3), names[1]));
+    assert_true(text_equal(nearest_name(TEXT("txet"), names, 3), names[1]));
+    assert_null(nearest_name(TEXT("other"), names, 3).data);
+    assert_null(nearest_name(TEXT(""), names, 3).data);
+    char most[65];
+    memset(most, 't', sizeof most);
+    const struct text known = {most, 63};
+    assert_true(text_equal(nearest_name((struct text){most, 64}, &known, 1), known));
+    assert_null(nearest_name((struct text){most, 65}, &known, 1).data);
+    const struct text longer = {most, 65};
+    assert_null(nearest_name((struct text){most, 64}, &longer, 1).data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +386,7 @@ int main(void)
         cmocka_unit_test(sizes_that_overflow_get_no_memory),
         cmocka_unit_test(an_error_is_one_line_of_utf8),
         cmocka_unit_test(a_context_stands_before_an_errors_text),
+        cmocka_unit_test(the_nearest_name_differs_in_at_most_half_of_its_bytes),
         cmocka_unit_test(every_error_code_has_a_name_of_its_own),
         cmocka_unit_test(hashes_are_the_same_on_every_machine),
     };

@@ -1,0 +1,47 @@
+#include "schemas/nearest.h"
+
+enum { NEAREST_BYTES_MAX = 64 };
+
+// Insertions, deletions and replacements of one byte, in texts of at most NEAREST_BYTES_MAX.
+static size_t edit_distance(struct text a, struct text b)
+{
+    size_t row[NEAREST_BYTES_MAX + 1];
+    for (size_t j = 0; j <= b.size; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a.size; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.size; j++) {
+            size_t replaced = diagonal + (a.data[i - 1] != b.data[j - 1]);
+            size_t other = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = replaced < other ? replaced : other;
+        }
+    }
+    return row[b.size];
+}
+
+struct nearest nearest_begin(struct text name)
+{
+    return (struct nearest){.name = name, .distance = name.size / 2 + 1};
+}
+
+bool nearest_try(struct nearest *nearest, struct text candidate)
+{
+    if (nearest->name.size > NEAREST_BYTES_MAX || candidate.size > NEAREST_BYTES_MAX)
+        return false;
+    size_t distance = edit_distance(nearest->name, candidate);
+    if (distance >= nearest->distance)
+        return false;
+    nearest->distance = distance;
+    nearest->found = candidate;
+    return true;
+}
+
+struct text nearest_name(struct text name, const struct text *names, size_t n)
+{
+    struct nearest nearest = nearest_begin(name);
+    for (size_t i = 0; i < n; i++)
+        (void)nearest_try(&nearest, names[i]);
+    return nearest.found;
+}
