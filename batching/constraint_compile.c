@@ -48,17 +48,9 @@ static enum status compile_json(struct compiled_constraint *entry, struct text s
 {
     struct schema_refusal refusal = {0};
     const struct json_schema_options options = describe_json(&entry->source.constraint);
-    uint32_t start = 0;
     if (check_white_space(entry) != STATUS_OK)
         return entry->error.status;
-    struct rules *rules = rules_create(&grammar_limits_default);
-    if (!rules)
-        return error_set(&entry->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
-    enum status status = json_schema_compile(schema, &options, rules, &start, &refusal, &entry->error);
-    if (status == STATUS_OK)
-        return grammar_create(&entry->grammar, rules, start, &entry->error);
-    rules_destroy(rules);
-    return status;
+    return grammar_compile_json_schema(&entry->grammar, schema, &options, &refusal, &entry->error);
 }
 
 static enum status compile_grammar(struct compiled_constraint *entry, struct text source)

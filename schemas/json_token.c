@@ -126,7 +126,9 @@ bool json_take_number(struct json_cursor *cursor, struct text *number, bool *is_
     size_t n_digits = skip_digits(cursor);
     *is_integer = true;
     if (n_digits == 0)
-        return json_fail(cursor, negative ? "expected a digit" : "expected a value");
+        return json_fail(cursor, negative                   ? "expected a digit"
+                                 : cursor->at < cursor->end ? "expected a value"
+                                                            : "expected a value, got the end");
     if (zero && n_digits > 1)
         return json_fail(cursor, "a number with a leading zero");
     if (json_take_byte(cursor, '.')) {

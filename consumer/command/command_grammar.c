@@ -34,15 +34,7 @@ static enum status compile_schema(struct shown_constraint *constraint, struct te
 {
     struct json_schema_options options = {.spacing = spaces ? JSON_SPACING_SPACED : JSON_SPACING_COMPACT,
                                           .has_zero_fractions = true};
-    struct rules *rules = rules_create(NULL);
-    uint32_t start;
-    if (!rules)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
-    enum status status = json_schema_compile(schema, &options, rules, &start, &constraint->refusal, error);
-    if (status == STATUS_OK)
-        return grammar_create(&constraint->grammar, rules, start, error);
-    rules_destroy(rules);
-    return status;
+    return grammar_compile_json_schema(&constraint->grammar, schema, &options, &constraint->refusal, error);
 }
 
 static enum status compile_choice(struct shown_constraint *constraint, const char *text, struct error *error)

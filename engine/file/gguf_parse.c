@@ -361,8 +361,12 @@ static enum status parse_header(struct gguf_reader *reader)
     const unsigned char *magic = NULL;
     uint32_t version = 0;
     enum status status = take_bytes(reader, 4, &magic);
-    if (status != STATUS_OK || memcmp(magic, "GGUF", 4))
-        return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "not a GGUF file");
+    if (status != STATUS_OK)
+        return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "not a GGUF file: below 4 bytes");
+    if (memcmp(magic, "GGUF", 4))
+        return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "not a GGUF file: it begins with bytes %02x %02x %02x %02x, expected GGUF", magic[0],
+                         magic[1], magic[2], magic[3]);
     status = take_u32(reader, &version);
     if (status != STATUS_OK)
         return status;

@@ -282,3 +282,23 @@ enum status json_schema_compile(struct text text, const struct json_schema_optio
     json_schema_close(schema);
     return status;
 }
+
+enum status grammar_compile_json_schema(struct grammar **grammar, struct text schema,
+                                        const struct json_schema_options *options,
+                                        struct schema_refusal *refusal, struct error *error)
+{
+    *grammar = NULL;
+    struct rules *rules = rules_create(NULL);
+    uint32_t start = 0;
+    if (!rules)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
+    enum status status = json_schema_compile(schema, options, rules, &start, refusal, error);
+    if (status != STATUS_OK) {
+        rules_destroy(rules);
+        return status;
+    }
+    status = grammar_create(grammar, rules, start, error);
+    if (status == STATUS_REJECT && error->code == ERROR_INVALID_FIELD)
+        (void)error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "schema: no value satisfies it");
+    return status;
+}

@@ -18,6 +18,7 @@
 // declared ones) or on a certain one (a negated additionalProperties) are refused.
 #pragma once
 
+#include "engine/grammar/grammar.h"
 #include "engine/grammar/rules.h"
 
 enum { JSON_SCHEMA_INDENT_MAX = 8, JSON_SCHEMA_INDENTED_DEPTH_MAX = 24, JSON_SCHEMA_POINTER_BYTES = 256 };
@@ -51,6 +52,11 @@ struct schema_refusal {
 enum status json_schema_compile(struct text schema, const struct json_schema_options *options,
                                 struct rules *rules, uint32_t *start, struct schema_refusal *refusal,
                                 struct error *error) WARN_UNUSED;
+
+// A grammar of its own. Errors: as above.
+enum status grammar_compile_json_schema(struct grammar **grammar, struct text schema,
+                                        const struct json_schema_options *options,
+                                        struct schema_refusal *refusal, struct error *error) WARN_UNUSED;
 
 // The same in parts, for several values of one schema whose definitions are compiled once. `schema`,
 // `options`, `rules`, `refusal` and `error` outlive it. *opened is NULL after an error. Errors of all: as

@@ -1,5 +1,6 @@
 #include "engine/grammar/expression_parts.h"
 #include "engine/grammar/schema_shape.h"
+#include "schemas/value.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,15 +37,34 @@ void compiler_refuse(struct schema_compiler *compiler, const struct json_node *k
                             compiler->refusal->keyword, compiler->refusal->pointer, why));
 }
 
+static void describe(const struct json_node *node, char out[VALUE_DESCRIPTION_BYTES])
+{
+    struct value value = {.kind = VALUE_NULL};
+    if (node->kind == JSON_FALSE || node->kind == JSON_TRUE)
+        value = (struct value){.kind = VALUE_BOOL, .boolean = node->kind == JSON_TRUE};
+    else if (node->kind == JSON_STRING)
+        value = (struct value){.kind = VALUE_STRING, .text = node->text};
+    if (node->kind == JSON_ARRAY)
+        snprintf(out, VALUE_DESCRIPTION_BYTES, "an array of %u", node->n_children);
+    else if (node->kind == JSON_OBJECT)
+        snprintf(out, VALUE_DESCRIPTION_BYTES, "an object of %u members", node->n_children);
+    else if (node->kind == JSON_NUMBER)
+        snprintf(out, VALUE_DESCRIPTION_BYTES, "%.*s", (int)node->text.size, node->text.data);
+    else
+        value_describe(&value, out);
+}
+
 void compiler_malformed(struct schema_compiler *compiler, const struct json_node *keyword,
                         const char *expected)
 {
     if (compiler->status != STATUS_OK)
         return;
     name_keyword(compiler, keyword);
+    char got[VALUE_DESCRIPTION_BYTES];
+    describe(keyword, got);
     fail_compiler(compiler, error_set(compiler->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                                      "schema: %s at %s: expected %s", compiler->refusal->keyword,
-                                      compiler->refusal->pointer, expected));
+                                      "schema: %s at %s: expected %s, got %s", compiler->refusal->keyword,
+                                      compiler->refusal->pointer, expected, got));
 }
 
 void compiler_limit(struct schema_compiler *compiler, const char *name, uint64_t limit)

@@ -148,7 +148,8 @@ static bool add_type(struct schema_compiler *compiler, const struct json_node *n
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (name->kind == JSON_STRING && text_equals_string(name->text, names[i]))
             return *flags[i] = true;
-    compiler_malformed(compiler, keyword, "names of types");
+    compiler_malformed(compiler, keyword,
+                       "null, boolean, integer, number, string, array or object, or a list of them");
     return false;
 }
 

@@ -514,7 +514,7 @@ static void what_is_no_json_is_refused_with_its_byte_and_cause(void **state)
                  {"\"\\x\"", "byte 3: no such escape"},
                  {"\"\\", "byte 2: the string does not end"},
                  {"\"\x1F\"", "byte 1: a control character in a string"},
-                 {"[1,", "byte 3: expected a value"},
+                 {"[1,", "byte 3: expected a value, got the end"},
                  {"[1 2]", "byte 3: expected ',' or ']'"},
                  {"{\"a\" 1}", "byte 5: expected ':'"},
                  {"{\"a\":}", "byte 5: expected a value"},
@@ -526,8 +526,8 @@ static void what_is_no_json_is_refused_with_its_byte_and_cause(void **state)
                  {"1.", "byte 2: expected a digit"},
                  {"1e+", "byte 3: expected a digit"},
                  {"1e999", "overflow"},
-                 {"", "byte 0: expected a value"},
-                 {"  ", "byte 2: expected a value"}};
+                 {"", "byte 0: expected a value, got the end"},
+                 {"  ", "byte 2: expected a value, got the end"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct text input = exact_copy(cases[i].json, strlen(cases[i].json));
         assert_fault(from_json_bytes(input), ERROR_INVALID_ENCODING, cases[i].cause);
