@@ -94,11 +94,14 @@ static enum status choose_tool_format(struct runtime *runtime, const struct sett
     return STATUS_REFUSE;
 }
 
-enum status runtime_check_model(const char *path, struct error *error)
+static enum status parse_quantize(const struct settings *settings, enum tensor_type *type,
+                                  struct error *error)
 {
-    if (access(path, R_OK) == 0)
+    if (gguf_quantize_type(settings->model.quantize, type))
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: opening the model: %s", path, strerror(errno));
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "--quantize: expected q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32, got \"%s\"",
+                     settings->model.quantize);
 }
 
 static enum status open_pool(struct runtime *runtime, const struct settings *settings, struct error *error)
@@ -114,11 +117,7 @@ static enum status quantize_model(struct runtime *runtime, const struct settings
     enum tensor_type type;
     struct gguf *source = *gguf;
     *gguf = NULL;
-    enum status status = STATUS_OK;
-    if (!gguf_quantize_type(settings->model.quantize, &type))
-        status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                           "--quantize: expected q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32, got \"%s\"",
-                           settings->model.quantize);
+    enum status status = parse_quantize(settings, &type, error);
     if (status == STATUS_OK)
         status = open_pool(runtime, settings, error);
     if (status == STATUS_OK)
@@ -220,15 +219,28 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
     return STATUS_OK;
 }
 
+static const char *backend_name(const struct settings *settings)
+{
+    return settings->engine.backend ? settings->engine.backend : "auto";
+}
+
+static enum status parse_backend(const struct settings *settings, enum cpu_level *level, struct error *error)
+{
+    const char *name = backend_name(settings);
+    if (parse_level(name, level))
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--backend: expected auto, cpu or cuda, got \"%s\"",
+                     name);
+}
+
 enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
                                  struct error *error)
 {
-    const char *name = settings->engine.backend ? settings->engine.backend : "auto";
+    const char *name = backend_name(settings);
     enum cpu_level level;
-    if (!parse_level(name, &level))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--backend: expected auto, cpu or cuda, got \"%s\"", name);
-    enum status status = open_pool(runtime, settings, error);
+    enum status status = parse_backend(settings, &level, error);
+    if (status == STATUS_OK)
+        status = open_pool(runtime, settings, error);
     bool wanted = strcmp(name, "cuda") == 0;
     if (status == STATUS_OK && (wanted || strcmp(name, "auto") == 0)) {
         struct error absent = {0};
@@ -342,6 +354,21 @@ enum status runtime_kv_type(const struct settings *settings, enum kv_type *type,
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type: expected f16 or q8_0, got \"%s\"",
                          settings->engine.kv_type);
     return STATUS_OK;
+}
+
+enum status runtime_check(const struct settings *settings, struct error *error)
+{
+    const char *path = settings->model.path;
+    enum cpu_level level;
+    enum tensor_type type;
+    enum kv_type kv_type;
+    if (access(path, R_OK) != 0)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: opening the model: %s", path,
+                         strerror(errno));
+    enum status status = parse_backend(settings, &level, error);
+    if (status == STATUS_OK && settings->model.quantize)
+        status = parse_quantize(settings, &type, error);
+    return status == STATUS_OK ? runtime_kv_type(settings, &kv_type, error) : status;
 }
 
 struct load_display {

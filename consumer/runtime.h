@@ -42,8 +42,9 @@ struct runtime {
     char arithmetic[JOB_FINGERPRINT_BYTES_MAX + 1]; // its name (consumer/arithmetic.h); set by runtime_open
 };
 
-// Checks that the file is readable, for commands that create other files first. STATUS_REFUSE, ERROR_FILE.
-enum status runtime_check_model(const char *path, struct error *error) WARN_UNUSED;
+// Checks that the model is readable and what the options of the engine name, for commands that create other
+// files first. STATUS_REFUSE: ERROR_FILE, ERROR_USAGE.
+enum status runtime_check(const struct settings *settings, struct error *error) WARN_UNUSED;
 // The model only; its weights are quantized while loading if the settings say so.
 enum status runtime_open_weights(struct runtime *runtime, const struct settings *settings, const char *path,
                                  struct error *error) WARN_UNUSED;

@@ -165,7 +165,7 @@ enum status command_run(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = check_files(&run, error);
     if (status == STATUS_OK)
-        status = runtime_check_model(settings->model.path, error);
+        status = runtime_check(settings, error);
     if (status == STATUS_OK)
         status = input_open(&run.input, settings->positionals[0], run.dataset,
                             error); // before a store is created in vain

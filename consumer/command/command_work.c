@@ -52,7 +52,7 @@ enum status command_work(const struct settings *settings, struct error *error)
                                     {"--trace-steps", settings->engine.trace_steps, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
-        status = runtime_check_model(settings->model.path, error); // before a store is created in vain
+        status = runtime_check(settings, error); // before a store is created in vain
     if (status == STATUS_OK && settings->kafka.brokers)
         late_store_open(&late, path);
     else if (status == STATUS_OK)

@@ -2,6 +2,7 @@
 computed twice, and a killed run goes on."""
 import bz2
 import csv
+import glob
 import io
 import json
 import lzma
@@ -380,14 +381,23 @@ def what_is_wrong_is_said_before_anything_runs(test):
     write(test, "taken.csv", "title,text,label\na,b,c\n")
     refused(['"label"', "--prefix"], "--choice", "a,b", file="taken.csv")
     write(test, "twice.csv", "title,text,title\na,b,c\n")
-    refused(["two columns"], file="twice.csv")
+    refused(['two columns are named "title": 1 and 3'], file="twice.csv")
     write(test, "parameters.json", '{"temperatur": 1}')
-    refused(["temperatur"], "--parameters", "parameters.json")
+    refused(['--parameters: unknown field "temperatur"; the nearest is temperature\n'], "--parameters", "parameters.json")
     write(test, "parameters.json", '{"foo": 1}')
-    refused(['the parameters of all rows: unknown field "foo"\n'], "--parameters", "parameters.json")
+    refused(['--parameters: unknown field "foo"\n'], "--parameters", "parameters.json")
     write(test, "parameters.json", '{"top_p": 7}')
     refused(["top_p"], "--parameters", "parameters.json")
     refused(["in.csv"], file="missing/in.csv")
+    for option, value, known in (("--backend", "tpu", "cuda"), ("--quantize", "q9", "q8_0"), ("--kv-type", "f8", "f16")):
+        refused([f'{option}: expected ', known, f'got "{value}"'], option, value)
+    refused(['--temperature: expected a number, got "hot"'], "--temperature", "hot")
+    refused(["a label is empty, got 'a,,b'"], "--choice", "a,,b")
+    write(test, "none.json", '{"type": "integer", "minimum": 5, "maximum": 3}')
+    refused(["none.json: schema: no value satisfies it"], "--schema", "none.json")
+    write(test, "type.json", '{"type": "strin"}')
+    refused(['type at /type: expected null, boolean, integer', 'got "strin"'], "--schema", "type.json")
+    assert not glob.glob(os.path.join(test.folder, "*.db")), os.listdir(test.folder)  # no store was created in vain
     write(test, "m.jinja", '{"role": "user", "content": "{{ title }}"}')
     refused(["--prompt or --messages, not both"], "--prompt", "p.jinja", "--messages", "m.jinja")
     refused(["--table or --sql, not both"], "--table", "t", "--sql", "SELECT 1")
@@ -463,7 +473,7 @@ def a_constraint_that_would_fail_each_row_is_refused_before_anything_runs(test):
                           ["tools.json: tools[1].function.parameters: ", "uniqueItems at /properties/tags/uniqueItems"]),
                          (["--parameters", "tools.json", "--tool-format", "glm-4.5"],
                           ["tools.json: tools[1].function.parameters: ", "uniqueItems at /properties/tags/uniqueItems"]),
-                         (["--choice", "a,\udcff"], ["--choice: a label is not UTF-8"])):
+                         (["--choice", "a,\udcff"], ["--choice: label 2 is not UTF-8"])):
         for how in ([], ["--sample", "1"], ["--estimate"]):
             done = annotate(test, "in.csv", *given, *how, status=2)
             assert all(word in done.err for word in words) and "row" not in done.err, done
