@@ -179,7 +179,7 @@ static void answer_path(struct exporter *exporter, const char *path, const char 
         buffer_add_string(&answer->body, "there are /, /metrics, /healthz and /readyz\n");
     } else if (!copy->is_attached) {
         answer->status = 503;
-        buffer_add_string(&answer->body, "starting\n");
+        buffer_add_format(&answer->body, "starting%s%s\n", copy->starting[0] ? ": " : "", copy->starting);
     } else if (is_probe) {
         note_silence(exporter);
         answer_health(exporter, path[1] == 'r', answer);
@@ -249,6 +249,13 @@ void exporter_attach(struct exporter *exporter, struct transport *transport, con
     exporter_publish(exporter);
     pthread_mutex_lock(&exporter->copy.lock);
     exporter->copy.is_attached = true;
+    pthread_mutex_unlock(&exporter->copy.lock);
+}
+
+void exporter_announce_start(struct exporter *exporter, const char *what)
+{
+    pthread_mutex_lock(&exporter->copy.lock);
+    snprintf(exporter->copy.starting, sizeof exporter->copy.starting, "%s", what);
     pthread_mutex_unlock(&exporter->copy.lock);
 }
 

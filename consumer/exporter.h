@@ -1,7 +1,7 @@
 // A worker's HTTP endpoints: /metrics for Prometheus, / for people, /healthz (the main loop turns), /readyz
 // (it can work now).
 //
-//   main: exporter_open   exporter_attach   exporter_publish ...   exporter_announce_close   exporter_close
+//   main: exporter_open   exporter_announce_start ...   exporter_attach   exporter_publish ...   exporter_announce_close   exporter_close
 //   sheaf-http: "starting"   answers from the figures last published   answers with the reason
 //
 // The server's thread answers while a call of librdkafka, SQLite or the kernel holds main: it reads a copy of
@@ -34,7 +34,8 @@ struct exporter_copy {
     int64_t published_ms, n_published;
     bool is_attached, page_wanted;
     struct buffer page; // written by main, which alone may use the store; empty: not yet
-    char closing[ERROR_TEXT_BYTES], waiting[ERROR_TEXT_BYTES], silence[ERROR_TEXT_BYTES];
+    char starting[ERROR_TEXT_BYTES], closing[ERROR_TEXT_BYTES], waiting[ERROR_TEXT_BYTES],
+        silence[ERROR_TEXT_BYTES];
     struct metrics_view view;
     struct kafka_figures kafka;
     struct partition_figures *partitions; // [EXPORTER_PARTITIONS_MAX]
@@ -65,6 +66,8 @@ void exporter_attach(struct exporter *exporter, struct transport *transport, con
 // several times a second, and when exporter_fd is readable: new figures are wanted.
 void exporter_publish(struct exporter *exporter);
 int exporter_fd(const struct exporter *exporter); // -1: not served
+// Before exporter_attach: what the start does or waits for, in the answers of all pages.
+void exporter_announce_start(struct exporter *exporter, const char *what);
 // From here on every page answers 503 with the reason; transport and metrics are not accessed any more.
 void exporter_announce_close(struct exporter *exporter, const char *reason);
 void exporter_close(struct exporter *exporter);

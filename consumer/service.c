@@ -50,6 +50,9 @@ static enum status check_model(void *context, struct error *error)
 struct start_watch {
     int stop_fd;
     bool is_stopped;
+    struct exporter *exporter;
+    void (*log)(void *context, int level, const char *line); // Kafka's
+    void *log_context;
 };
 
 static bool is_stopping(void *context)
@@ -73,14 +76,31 @@ static enum status end_start(const struct start_watch *watch, enum status status
     return STATUS_OK;
 }
 
+// A warning while the transport opens says what the start waits for.
+static void announce_warning(void *context, int level, const char *line)
+{
+    struct start_watch *watch = context;
+    watch->log(watch->log_context, level, line);
+    if (level <= 4)
+        exporter_announce_start(watch->exporter, line);
+}
+
 static enum status open_kafka(struct transport **transport, struct kafka_settings *kafka,
                               struct start_watch *watch, struct error *error)
 {
-    kafka->config.is_stopping = is_stopping;
-    kafka->config.stop_context = watch;
-    enum status status = kafka_transport_open(transport, &kafka->config, error);
-    kafka->config.is_stopping = NULL;
-    kafka->config.stop_context = NULL;
+    struct kafka_config *config = &kafka->config;
+    watch->log = config->log;
+    watch->log_context = config->log_context;
+    config->log = announce_warning;
+    config->log_context = watch;
+    config->is_stopping = is_stopping;
+    config->stop_context = watch;
+    exporter_announce_start(watch->exporter, "connecting to Kafka");
+    enum status status = kafka_transport_open(transport, config, error);
+    config->is_stopping = NULL;
+    config->stop_context = NULL;
+    config->log = watch->log;
+    config->log_context = watch->log_context;
     return status;
 }
 
@@ -187,8 +207,11 @@ enum status service_run(const struct service *service, const struct settings *se
     // before the model is loaded in vain
     enum status status =
         exporter_open(&exporter, settings->worker.metrics, settings->worker.metrics_token, error);
-    if (status == STATUS_OK)
+    watch.exporter = exporter;
+    if (status == STATUS_OK) {
+        exporter_announce_start(exporter, "loading the model");
         status = runtime_open(&runtime, settings, settings->model.path, &interrupt, error);
+    }
     if (status == STATUS_OK)
         status = start_worker(service, settings, &runtime, error);
     if (status == STATUS_OK)

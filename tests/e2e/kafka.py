@@ -777,6 +777,13 @@ def a_member_s_name_is_given_by_option(test):
     test.wait_until("the result", lambda: first.poll() is not None or len(topics.read("results")) == 1)
     second = test.wait(topics.work("--member-name", "pod-1"))
     assert second.status != 0 and "pod-1" in second.err, second
+    os.mkdir(os.path.join(test.folder, "third"))  # another machine
+    third = topics.work("--member-name", "pod-1", "--store", "third/third.db", "--metrics", "127.0.0.1:0")
+    metrics_at = served_at(test, third)
+    test.wait_until("the wait for its namesake", lambda: third.poll() is not None or
+                    "waiting for the end of its session" in ask(metrics_at, "/readyz")[1])
+    third.send_signal(signal.SIGTERM)
+    assert test.wait(third).status == 0
     first.send_signal(signal.SIGTERM)
     assert test.wait(first).status == 0
     topics.produce([{"custom_id": "two", "prompt": "the", "max_tokens": 2}])

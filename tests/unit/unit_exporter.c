@@ -88,6 +88,9 @@ static void a_worker_that_starts_says_so(void **state)
     static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         assert_answer(paths[i], " 503 ", "starting\n");
+    exporter_announce_start(exporter, "loading the model");
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        assert_answer(paths[i], " 503 ", "starting: loading the model\n");
     assert_answer("/else", " 404 ", "there are /, /metrics, /healthz and /readyz");
 }
 
