@@ -2,6 +2,8 @@
 #include "schemas/clock.h"
 #include "tests/store_jobs.h"
 
+#include <sqlite3.h>
+
 static struct store *open_worker_of(const char *arithmetic, const char *dataset)
 {
     struct store *store = open_store(false);
@@ -18,6 +20,21 @@ static enum status try_claim(struct store *store, const char *dataset, struct cl
     size_t n;
     *claims = (struct claims){.n = 0};
     return store_claim(store, text_from_string(dataset), 1, INT64_MAX, keep_claim, claims, &n, &error);
+}
+
+static void assert_model_of(const char *dataset, const char *model)
+{
+    sqlite3 *database;
+    sqlite3_stmt *select;
+    assert_int_equal(sqlite3_open_v2(path, &database, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(database, "SELECT model FROM datasets WHERE dataset = ?", -1, &select,
+                                        NULL),
+                     SQLITE_OK);
+    sqlite3_bind_text(select, 1, dataset, -1, SQLITE_STATIC);
+    assert_int_equal(sqlite3_step(select), SQLITE_ROW);
+    assert_string_equal(sqlite3_column_text(select, 0), model);
+    sqlite3_finalize(select);
+    sqlite3_close(database);
 }
 
 // ---- arithmetic ----
@@ -74,6 +91,7 @@ static void a_dataset_without_answers_takes_the_next_worker_s_arithmetic(void **
     assert_int_equal(others.n, 1);
     assert_int_equal(try_claim(first, "", &claims), STATUS_REFUSE);
     drop(&others);
+    assert_model_of("d", "m");
     store_close(second); // dies with its job: it is free again
     assert_int_equal(store_check_arithmetic(first, TEXT("d"), false, &error), STATUS_OK);
     store_close(first);

@@ -23,6 +23,11 @@ struct source_case {
 };
 
 static const struct source_case cases[] = {
+    {grammar_compile_gbnf,
+     "root ::= \"a\"{ 2 } \"b\"{ 1 , } \"c\"{ , 2 } \"d\"{ 1 , 2 }",
+     {"aabd", "aabbccdd"},
+     {"abd", "aaabd", "aad", "aabcccd", "aab", "aabddd"}},
+    {grammar_compile_gbnf, "root ::= \"a\"{\t3\t}", {"aaa"}, {"", "aa", "aaaa"}},
     {grammar_compile_gbnf, "root ::= \"a\" | \"b\" \"c\"", {"a", "bc"}, {"", "ac", "b"}},
     {grammar_compile_gbnf,
      "# arithmetic\nroot  ::= (expr \"=\" ws term \"\\n\")+\nexpr  ::= term ([-+*/] term)*\n"
