@@ -219,7 +219,9 @@ static enum status collect_row(struct collecting *collecting, const struct table
     if (status != STATUS_OK || is_left_out)
         return status;
     row_answer_take(&annotate->answer, votes);
-    status = table_writer_add(collecting->writer, row, annotate->answer.fields, error);
+    const struct row_answer *answer = &annotate->answer;
+    status = table_writer_add(collecting->writer, row, answer->fields,
+                              answer->failed ? NULL : answer->is_given, error);
     if (status == STATUS_OK)
         status = count_duplicates(collecting, votes, error);
     if (status == STATUS_OK)

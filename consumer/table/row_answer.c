@@ -296,10 +296,10 @@ void row_answer_take(struct row_answer *answer, struct job *const *votes)
     int n_equal;
     arena_finish(&answer->row_arena);
     answer->failed = answer->was_cut = false;
-    for (size_t i = 0; i < answer->columns.n; i++)
+    for (size_t i = 0; i < answer->columns.n; i++) {
         answer->fields[i] = (struct value){.kind = VALUE_NULL};
-    for (size_t i = 0; i < answer->n_answers; i++)
-        answer->is_given[i] = false;
+        answer->is_given[i] = i >= answer->n_answers;
+    }
     if (answer->options.figures)
         take_figures(answer, votes);
     for (int32_t i = 0; i < answer->options.n_votes; i++) {

@@ -29,8 +29,8 @@ struct row_answer_options {
 struct row_answer {
     struct row_answer_options options;
     struct table_columns columns;
-    struct value *fields;             // [columns.n] of the row
-    bool *is_given;                   // [n_answers] the answer has that value, which may be null
+    struct value *fields; // [columns.n] of the row
+    bool *is_given; // [columns.n] the answer has that value, which may be null; the columns beside are given
     struct schema_columns properties; // the first columns
     bool has_whole;                   // then one of the whole answer: of the schema there may be more
     size_t n_answers;                 // columns that hold the answer

@@ -166,7 +166,7 @@ static bool add_open_object(struct table_writer *writer, struct text raw)
     return last && raw.data[last - 1] != '{';
 }
 
-static void add_json_row(struct table_writer *writer, struct text raw)
+static void add_json_row(struct table_writer *writer, struct text raw, const bool *is_given)
 {
     struct buffer *line = &writer->line;
     bool has_members = false;
@@ -175,6 +175,8 @@ static void add_json_row(struct table_writer *writer, struct text raw)
     else
         buffer_add_byte(line, '{');
     for (size_t i = raw.data ? writer->n_input : 0; i < writer->n_columns; i++) {
+        if (i >= writer->n_input && is_given && !is_given[i - writer->n_input])
+            continue;
         if (has_members)
             buffer_add_byte(line, ',');
         has_members = true;
@@ -282,7 +284,7 @@ enum status table_writer_open(struct table_writer **writer, const struct table_t
 }
 
 enum status table_writer_add(struct table_writer *writer, const struct table_row *row,
-                             const struct value *added, struct error *error)
+                             const struct value *added, const bool *is_given, struct error *error)
 {
     memcpy(writer->fields, row->fields, writer->n_input * sizeof *writer->fields);
     memcpy(writer->fields + writer->n_input, added,
@@ -291,7 +293,7 @@ enum status table_writer_add(struct table_writer *writer, const struct table_row
         return table_insert_add(writer->insert, writer->fields, error);
     buffer_clear(&writer->line);
     if (writer->target.format == TABLE_JSONL)
-        add_json_row(writer, row->raw);
+        add_json_row(writer, row->raw, is_given);
     else
         add_csv_row(writer, row);
     return write_line(writer, error);

@@ -25,10 +25,12 @@ enum status table_writer_open(struct table_writer **writer, const struct table_t
 // STATUS_REFUSE, before anything is computed, where SQLite can't have these columns: too many, or two names
 // that differ in the case of ASCII letters alone.
 enum status table_writer_check(const struct table_target *target, struct error *error) WARN_UNUSED;
-// The row's fields and `added`, one for each column. A JSON line is kept byte for byte, with
+// The row's fields and `added`, one for each column; a JSON line has no member for those that are not given
+// (NULL: all are), other formats a NULL or an empty field. A JSON line is kept byte for byte, with
 // is_verbatim a record of CSV; bytes (SQLite's BLOB) are
 // base64 in text.
 enum status table_writer_add(struct table_writer *writer, const struct table_row *row,
-                             const struct value *added, struct error *error) WARN_UNUSED;
+                             const struct value *added, const bool *is_given,
+                             struct error *error) WARN_UNUSED;
 enum status table_writer_complete(struct table_writer *writer, struct error *error) WARN_UNUSED;
 void table_writer_close(struct table_writer *writer);

@@ -138,6 +138,21 @@ def properties_that_always_apply_are_columns_wherever_the_schema_has_them(test):
 
 
 @case
+def a_property_that_an_answer_lacks_is_no_null(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "1"], ["b", "2"], ["c", "3"], ["d", "4"]])
+    write_schema(test, {"type": "object", "properties": {"s": {"type": ["integer", "null"]}, "t": {"type": "array", "items": {"enum": ["x"]}, "maxItems": 1}}})
+    options = ("in.csv", "--schema", "s.json", "--max-tokens", "200", "--store", "s.db")
+    annotate(test, *options, out="out.jsonl", status=None)
+    set_answers(test, ['{"s":null}', '{"t":[]}', '{}', '{"s":'], store="s.db")
+    annotate(test, *options, out="out.jsonl", status=3)
+    lines = [json.loads(line) for line in test.read("out.jsonl").splitlines()]
+    assert [list(line.items())[2:4] for line in lines[:2]] == [[("s", None), ("sheaf_finish_reason", "stop")], [("t", []), ("sheaf_finish_reason", "stop")]], lines
+    assert "s" not in lines[2] and "t" not in lines[2] and (lines[3]["s"], lines[3]["t"]) == (None, None), lines  # a failed row has all
+    annotate(test, *options, status=3)
+    assert [row[2:4] for row in read_csv(test, "out.csv")[1:]] == [["", ""], ["", "[]"], ["", ""], ["", ""]], test.read("out.csv")
+
+
+@case
 def a_value_that_is_no_object_is_an_answer_where_the_schema_allows_it(test):
     write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
     write_schema(test, {"type": ["object", "null"], "properties": {"s": {"enum": ["x"]}}, "required": ["s"], "additionalProperties": False})

@@ -247,7 +247,7 @@ static void write_table(const struct table_target *target, struct value rows[ROW
     assert_int_equal(table_writer_open(&writer, target, &error), STATUS_OK);
     for (int i = 0; i < ROWS; i++) {
         struct table_row row = {.fields = rows[i]};
-        assert_int_equal(table_writer_add(writer, &row, &rows[i][COLUMNS - 1], &error), STATUS_OK);
+        assert_int_equal(table_writer_add(writer, &row, &rows[i][COLUMNS - 1], NULL, &error), STATUS_OK);
     }
     assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
     table_writer_close(writer);
@@ -307,7 +307,7 @@ static void a_table_without_quoting_escapes_what_it_cannot_hold(void **state)
     struct value fields[] = {value_string(TEXT("\"x\\ "))}, answers[] = {value_string(TEXT("1\t2\r\n\\"))};
     assert_int_equal(table_writer_open(&writer, &target, &error), STATUS_OK);
     struct table_row row = {.fields = fields};
-    assert_int_equal(table_writer_add(writer, &row, answers, &error), STATUS_OK);
+    assert_int_equal(table_writer_add(writer, &row, answers, NULL, &error), STATUS_OK);
     assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
     table_writer_close(writer);
     char written[64] = "";
@@ -340,7 +340,7 @@ static void add_column(const struct table_source *source, char *written, size_t 
                                   .added = &(struct table_columns){&name, 1}};
     assert_int_equal(table_writer_open(&writer, &target, &error), STATUS_OK);
     while (table_reader_next(reader, &row, &error) == STATUS_OK && row.fields)
-        assert_int_equal(table_writer_add(writer, &row, &answer, &error), STATUS_OK);
+        assert_int_equal(table_writer_add(writer, &row, &answer, NULL, &error), STATUS_OK);
     assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
     table_writer_close(writer);
     table_reader_close(reader);
