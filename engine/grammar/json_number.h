@@ -33,15 +33,17 @@ uint32_t number_equal(struct expressions *pool, struct decimal value);
 //   NUMBER_DECIMAL   -?(0|[1-9][0-9]{0,18})(\.[0-9]{1,22})?, or -?[1-9](\.[0-9]{1,20})?[eE][+-]?N, N up to
 //                    307, so that a double is finite; shortest round-trip printing of doubles is among them
 //
-// Where a schema names a number that has more digits (by enum, const, or a bound on the side of larger
-// numbers), digits are as many as it takes.
+// Where a schema names a number that has more digits (by enum, const, or a bound of numbers that are larger
+// still), digits are as many as it takes. A bound on the side of smaller numbers has digits up to it where it
+// has at most NUMBER_WHOLE_DIGITS: the ranges of an int64 and of a uint64 are whole.
 enum number_spelling { NUMBER_INTEGER, NUMBER_SHORTEST, NUMBER_DECIMAL };
-enum { NUMBER_FRACTION_DIGITS = 22, NUMBER_MANTISSA_DIGITS = 20 };
+enum { NUMBER_FRACTION_DIGITS = 22, NUMBER_MANTISSA_DIGITS = 20, NUMBER_WHOLE_DIGITS = 20 };
 
 // Zeroed is that of no number.
 struct number_form {
     enum number_spelling spelling;
-    uint32_t n_whole;    // digits before the point, beyond an int64; 0: as above
+    uint32_t n_whole;    // digits before the point of positive numbers, beyond an int64; 0: as above
+    uint32_t n_negative; // the same of negative ones
     uint32_t n_fraction; // digits behind it, where more than NUMBER_FRACTION_DIGITS
 };
 

@@ -62,15 +62,17 @@ static uint32_t larger_of(uint32_t a, uint32_t b)
 // 1, -7, 0; and with `has_fraction`, 0.5, -1.25.
 static uint32_t shortest_number(struct expressions *pool, struct number_form form, bool has_fraction)
 {
-    uint32_t zero = digit_set(pool, 0, 0), whole = positive_integer(pool, form.n_whole);
-    uint32_t sign = make_optional(pool, literal_text(pool, "-"));
-    uint32_t integer = expression_either(pool, zero, expression_concat(pool, sign, whole));
+    uint32_t zero = digit_set(pool, 0, 0), minus = literal_text(pool, "-");
+    uint32_t whole = positive_integer(pool, form.n_whole), below = positive_integer(pool, form.n_negative);
+    uint32_t signed_whole = expression_either(pool, whole, expression_concat(pool, minus, below));
+    uint32_t integer = expression_either(pool, zero, signed_whole);
     if (!has_fraction)
         return integer;
     uint32_t n = larger_of(form.n_fraction, NUMBER_FRACTION_DIGITS);
-    uint32_t parts[] = {sign, expression_either(pool, zero, whole), literal_text(pool, "."),
+    uint32_t signed_zero = expression_concat(pool, make_optional(pool, minus), zero);
+    uint32_t parts[] = {expression_either(pool, signed_zero, signed_whole), literal_text(pool, "."),
                         repeat_digit(pool, 0, n - 1), digit_set(pool, 1, 9)};
-    return expression_either(pool, integer, expression_concat_many(pool, parts, 5));
+    return expression_either(pool, integer, expression_concat_many(pool, parts, 4));
 }
 
 // Each exponent that a double holds with any mantissa: -307 to 307.
@@ -89,8 +91,9 @@ static uint32_t decimal_number(struct expressions *pool, struct number_form form
     uint32_t point = literal_text(pool, "."), n = larger_of(form.n_fraction, NUMBER_FRACTION_DIGITS);
     uint32_t whole = expression_either(
         pool, digit_set(pool, 0, 0),
-        expression_concat(pool, digit_set(pool, 1, 9),
-                          repeat_digit(pool, 0, larger_of(form.n_whole, INT64_DIGITS) - 1)));
+        expression_concat(
+            pool, digit_set(pool, 1, 9),
+            repeat_digit(pool, 0, larger_of(larger_of(form.n_whole, form.n_negative), INT64_DIGITS) - 1)));
     uint32_t plain =
         expression_concat(pool, whole,
                           make_optional(pool, expression_concat(pool, point, repeat_digit(pool, 1, n))));
@@ -121,35 +124,48 @@ static uint32_t fraction_digits(struct decimal value)
     return value.exponent < 0 ? (uint32_t)-value.exponent : 0;
 }
 
+static struct number_form make_form(enum number_spelling spelling, bool is_negative, uint32_t n_whole,
+                                    uint32_t n_fraction)
+{
+    return (struct number_form){spelling, is_negative ? 0 : n_whole, is_negative ? n_whole : 0, n_fraction};
+}
+
 struct number_form number_form_of_value(struct decimal value)
 {
-    return (struct number_form){decimal_is_integer(value) ? NUMBER_INTEGER : NUMBER_SHORTEST,
-                                whole_beyond_int64(value), fraction_digits(value)};
+    return make_form(decimal_is_integer(value) ? NUMBER_INTEGER : NUMBER_SHORTEST, value.negative,
+                     whole_beyond_int64(value), fraction_digits(value));
 }
 
 struct number_form number_form_of_bound(enum number_bound bound, struct decimal limit)
 {
-    bool above = bound == NUMBER_AT_LEAST || bound == NUMBER_MORE;
-    uint32_t n = above == limit.negative ? 0 : whole_beyond_int64(limit), n_fraction = fraction_digits(limit);
+    bool above = bound == NUMBER_AT_LEAST || bound == NUMBER_MORE, has_larger = above != limit.negative;
+    uint32_t n = whole_beyond_int64(limit), n_fraction = fraction_digits(limit);
+    if (has_larger)
+        n += n > 0;
+    else if (n > NUMBER_WHOLE_DIGITS)
+        n = 0;
     if (n_fraction > 2 * NUMBER_FRACTION_DIGITS)
         n_fraction = 2 * NUMBER_FRACTION_DIGITS;
-    return (struct number_form){NUMBER_DECIMAL, n ? n + 1 : 0, n_fraction + 2};
+    return make_form(NUMBER_DECIMAL, limit.negative, n, n_fraction + 2);
 }
 
 struct number_form number_form_of_multiples(struct decimal divisor)
 {
-    return (struct number_form){decimal_is_integer(divisor) ? NUMBER_INTEGER : NUMBER_DECIMAL,
-                                whole_beyond_int64(divisor), fraction_digits(divisor)};
+    uint32_t n = whole_beyond_int64(divisor);
+    return (struct number_form){decimal_is_integer(divisor) ? NUMBER_INTEGER : NUMBER_DECIMAL, n, n,
+                                fraction_digits(divisor)};
 }
 
 struct number_form number_form_both(struct number_form a, struct number_form b)
 {
     return (struct number_form){a.spelling < b.spelling ? a.spelling : b.spelling,
-                                larger_of(a.n_whole, b.n_whole), larger_of(a.n_fraction, b.n_fraction)};
+                                larger_of(a.n_whole, b.n_whole), larger_of(a.n_negative, b.n_negative),
+                                larger_of(a.n_fraction, b.n_fraction)};
 }
 
 struct number_form number_form_either(struct number_form a, struct number_form b)
 {
     return (struct number_form){a.spelling > b.spelling ? a.spelling : b.spelling,
-                                larger_of(a.n_whole, b.n_whole), larger_of(a.n_fraction, b.n_fraction)};
+                                larger_of(a.n_whole, b.n_whole), larger_of(a.n_negative, b.n_negative),
+                                larger_of(a.n_fraction, b.n_fraction)};
 }
