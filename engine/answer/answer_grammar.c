@@ -362,8 +362,9 @@ static uint32_t rule_calls(struct build *build, int32_t *function)
 {
     const struct tools *tools = build->task->tools;
     const struct tool_format *format = build->task->format->tools;
+    bool is_single = tools->is_single || tools->choice == TOOLS_NAMED || format->has_one;
     uint32_t one = rule_call(build, function), more = rule_none(build);
-    if (!tools->is_single && !format->has_one)
+    if (!is_single)
         more = rules_repeat(build->rules, rule_join(build, tool_string(build, format->between), one), 0,
                             JOB_TOOL_CALLS_MAX - 1);
     uint32_t parts[] = {tool_string(build, format->begin), one, more, tool_string(build, format->end)};
