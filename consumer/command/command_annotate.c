@@ -66,7 +66,10 @@ static enum status check_answers(const struct settings *settings, struct error *
     bool lacks_output = !settings->output && !settings->annotate.estimate.wanted;
     if (lacks_model || lacks_output)
         return options_refuse_missing(settings, lacks_model ? "--model MODEL" : NULL,
-                                      lacks_output ? "-o OUT" : NULL, error);
+                                      !lacks_output                    ? NULL
+                                      : settings->annotate.output.into ? "-o OUT.db"
+                                                                       : "-o OUT",
+                                      error);
     if (settings->annotate.prompt.file && settings->annotate.prompt.messages)
         return refuse_options(error, "--prompt or --messages, not both");
     if (!settings->annotate.prompt.file && !settings->annotate.prompt.messages)

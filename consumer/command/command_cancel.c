@@ -1,6 +1,7 @@
 // sheaf cancel: cancels unfinished jobs. Waiting jobs are finished as cancelled now, running ones by their
 // worker.
 #include "consumer/command/commands.h"
+#include "consumer/command/named_store.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/log.h"
@@ -52,8 +53,7 @@ enum status command_cancel(const struct settings *settings, struct error *error)
         return cancel_by_topic(settings, error);
     struct store *store = NULL;
     int64_t n_cancelled = 0;
-    enum status status =
-        store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_EXISTING, error);
+    enum status status = named_store_open(&store, settings, error);
     if (status == STATUS_OK)
         status = store_cancel(store, text_from_string(settings->dataset), &n_cancelled, error);
     if (status == STATUS_OK)

@@ -5,6 +5,7 @@
 #include "consumer/kafka_settings.h"
 #include "consumer/log.h"
 #include "consumer/command/output.h"
+#include "consumer/command/named_store.h"
 #include "store/store.h"
 
 #include <stdio.h>
@@ -34,7 +35,7 @@ static enum status collect_from_store(struct output *output, const struct settin
 {
     struct store *store = NULL;
     int64_t n_missing = 0;
-    enum status status = store_open_to_read(&store, settings->store ? settings->store : "sheaf.db", error);
+    enum status status = named_store_open_to_read(&store, settings, error);
     if (status == STATUS_OK)
         status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing,
                                error);
@@ -80,7 +81,7 @@ enum status command_collect(const struct settings *settings, struct error *error
     if (!settings->dataset || !settings->output)
         return options_refuse_missing(settings, settings->dataset ? NULL : "--dataset NAME",
                                       settings->output ? NULL : "-o OUT.jsonl", error);
-    const char *store = settings->kafka.brokers ? NULL : settings->store ? settings->store : "sheaf.db";
+    const char *store = settings->kafka.brokers ? NULL : named_store_path(settings);
     const struct file_use uses[] = {{"--store", store, true, true},
                                     {"-o", settings->output, true},
                                     {"--errors", settings->errors, true}};

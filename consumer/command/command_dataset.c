@@ -1,6 +1,7 @@
 // sheaf dataset list|delete|rename|reopen: manages the datasets in a store.
 #include "consumer/command/commands.h"
 #include "consumer/command/output_file.h"
+#include "consumer/command/named_store.h"
 #include "consumer/log.h"
 #include "schemas/value.h"
 #include "store/store.h"
@@ -151,9 +152,8 @@ enum status command_dataset(const struct settings *settings, struct error *error
                              : actions[i].n_names    ? " NAME"
                                                      : "");
         struct store *store = NULL;
-        const char *path = settings->store ? settings->store : "sheaf.db";
-        enum status status = actions[i].changes ? store_open(&store, path, STORE_EXISTING, error)
-                                                : store_open_to_read(&store, path, error);
+        enum status status = actions[i].changes ? named_store_open(&store, settings, error)
+                                                : named_store_open_to_read(&store, settings, error);
         if (status == STATUS_OK)
             status = actions[i].run(store, settings, error);
         store_close(store);

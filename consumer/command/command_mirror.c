@@ -1,5 +1,6 @@
 // sheaf mirror: the whole fleet's store from the topics alone, live.
 #include "consumer/command/commands.h"
+#include "consumer/command/named_store.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/log.h"
 #include "consumer/mirror.h"
@@ -32,7 +33,7 @@ enum status command_mirror(const struct settings *settings, struct error *error)
     struct kafka_settings kafka = {0};
     struct mirror_line line = {.is_terminal = isatty(STDERR_FILENO) && !settings->log.quiet};
     int stop_fd = stop_fd_open(); // before any thread
-    const char *path = settings->store ? settings->store : "sheaf.db";
+    const char *path = named_store_path(settings);
     enum status status = store_open(&store, path, STORE_CREATE, error);
     if (status == STATUS_OK)
         status = kafka_settings_init(&kafka, settings, path, error);

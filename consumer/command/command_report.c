@@ -2,6 +2,7 @@
 // alone.
 #include "consumer/command/commands.h"
 #include "consumer/command/output_file.h"
+#include "consumer/command/named_store.h"
 #include "consumer/page.h"
 #include "consumer/table/evaluation.h"
 #include "store/report.h"
@@ -443,8 +444,7 @@ enum status command_report(const struct settings *settings, struct error *error)
         return options_refuse_missing(settings, settings->dataset ? NULL : "--dataset NAME",
                                       settings->output ? NULL : "-o FILE.html", error);
     struct report report = {.dataset = text_from_string(settings->dataset)};
-    enum status status =
-        store_open_to_read(&report.store, settings->store ? settings->store : "sheaf.db", error);
+    enum status status = named_store_open_to_read(&report.store, settings, error);
     if (status == STATUS_OK)
         status = write_page(&report, error);
     if (status == STATUS_OK)

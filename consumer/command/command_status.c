@@ -2,6 +2,7 @@
 // is first rebuilt from the topics.
 #include "consumer/command/commands.h"
 #include "consumer/command/output_file.h"
+#include "consumer/command/named_store.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/mirror.h"
 #include "schemas/value.h"
@@ -311,10 +312,9 @@ static enum status show_status(struct store *store, const struct settings *setti
 enum status command_status(const struct settings *settings, struct error *error)
 {
     struct store *store = NULL;
-    enum status status =
-        settings->follow.rebuild
-            ? store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_CREATE, error)
-            : store_open_to_read(&store, settings->store ? settings->store : "sheaf.db", error);
+    enum status status = settings->follow.rebuild
+                             ? store_open(&store, named_store_path(settings), STORE_CREATE, error)
+                             : named_store_open_to_read(&store, settings, error);
     if (status == STATUS_OK && settings->follow.rebuild)
         status = rebuild_store(store, settings, error);
     int64_t n_unfinished = 1;

@@ -6,12 +6,13 @@
 #include "consumer/kafka_settings.h"
 #include "consumer/log.h"
 #include "consumer/command/topic_submit.h"
+#include "consumer/command/named_store.h"
 
 #include <stdio.h>
 
 static enum status submit_to_store(struct input *input, const struct settings *settings, struct error *error)
 {
-    const char *path = settings->store ? settings->store : "sheaf.db";
+    const char *path = named_store_path(settings);
     struct store *store = NULL;
     size_t n_added = 0;
     enum status status = store_open(&store, path, STORE_CREATE, error);
@@ -61,10 +62,7 @@ enum status command_submit(const struct settings *settings, struct error *error)
                          "sheaf submit: under which name? give --dataset NAME");
     struct text dataset = text_from_string(settings->dataset);
     const struct file_use uses[] = {{"the input", settings->positionals[0], false},
-                                    {"--store",
-                                     settings->kafka.brokers ? NULL
-                                     : settings->store       ? settings->store
-                                                             : "sheaf.db",
+                                    {"--store", settings->kafka.brokers ? NULL : named_store_path(settings),
                                      true, true}};
     enum status status = input_check_dataset(dataset, error);
     if (status == STATUS_OK)

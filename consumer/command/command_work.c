@@ -1,6 +1,7 @@
 // sheaf work: a worker, which computes the jobs of a queue.
 #include "consumer/closing.h"
 #include "consumer/command/commands.h"
+#include "consumer/command/named_store.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/progress_line.h"
@@ -45,7 +46,7 @@ enum status command_work(const struct settings *settings, struct error *error)
     struct late_store late = {0};
     struct progress_line line = {.message_ms = settings->worker.progress_s * 1000};
     struct worker_progress progress = {0};
-    const char *path = settings->store ? settings->store : "sheaf.db";
+    const char *path = named_store_path(settings);
     const struct file_use uses[] = {{"--model", settings->model.path, false},
                                     {"--store", path, true, true},
                                     {"--log", settings->log.file, true},

@@ -37,6 +37,14 @@ struct check {
 
 // Ends the message about a name that is no column: the column that was meant, or else the first ones, which
 // show a wrong delimiter too.
+static bool has_delimiter(struct text name)
+{
+    bool has = false;
+    for (size_t i = 0; i < name.size; i++)
+        has |= name.data[i] == ';' || name.data[i] == '|' || name.data[i] == '\t';
+    return has;
+}
+
 static void add_hint(struct buffer *hint, const struct table_columns *columns, struct text name)
 {
     for (size_t i = 0; i < columns->n; i++) { // {{ a.b }} and {{ a-b }} are read as an "a"
@@ -49,6 +57,12 @@ static void add_hint(struct buffer *hint, const struct table_columns *columns, s
         }
     }
     struct text nearest = nearest_name(name, columns->names, columns->n);
+    if (columns->n == 1 && has_delimiter(columns->names[0])) {
+        buffer_add_format(hint,
+                          "; the table has one column, \"%.*s\": is its delimiter another (--delimiter)?",
+                          (int)columns->names[0].size, columns->names[0].data);
+        return;
+    }
     if (nearest.data) {
         buffer_add_format(hint, "; the nearest is \"%.*s\"", (int)nearest.size, nearest.data);
         return;

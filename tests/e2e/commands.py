@@ -557,6 +557,7 @@ def letters_of_flags_may_stand_together(test):
     done = test.run("run", "in.jsonl", "-vqoother.jsonl", "--model", test.model)
     assert len(test.answers("other.jsonl")) == 1, done
     assert "has no option -x" in test.run("run", "in.jsonl", "-qx", "--model", test.model, status=2).err
+    assert "give --store FILE (run and annotate have theirs beside the output" in test.run("status", status=1).err
     assert 'no command "anotate"; the nearest is annotate; see' in test.run("anotate", status=2).err
     assert "no option --promt=x; the nearest is --prompt; see" in test.run("annotate", "--promt=x", status=2).err
     assert "--output: expected FILE after it" in test.run("run", "in.jsonl", "--model", test.model, "-qo", status=2).err

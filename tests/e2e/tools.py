@@ -28,10 +28,10 @@ HERMES = "{#- <tool_call> #}" + TEMPLATE
 THINKS = HERMES + "{%- if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% else %}<think>\n{% endif %}"
 
 
-def jobs(count, **more):
+def jobs(count, max_tokens=140, **more):
     choices = [{"tool_choice": "required"}, {"tool_choice": NAMED}, {"tool_choice": "required", "parallel_tool_calls": False}, {}]
     return [dict(choices[i % 4], custom_id=str(i), messages=[{"role": "user", "content": f"the {i}"}], tools=TOOLS, temperature=i % 3,
-                 max_tokens=140, **more) for i in range(count)]
+                 max_tokens=max_tokens, **more) for i in range(count)]
 
 
 def choice_of(answer):
@@ -65,7 +65,7 @@ def check_answer(index, choice):
         return True
     assert calls and choice["message"]["content"] is None, choice
     assert index % 4 != 1 or {call["function"]["name"] for call in calls} == {"weather"}, choice
-    assert index % 4 != 2 or len(calls) == 1, choice
+    assert index % 4 not in (1, 2) or len(calls) == 1, choice
     return True
 
 
@@ -181,7 +181,7 @@ def a_template_without_tools_refuses_them_and_inspect_names_the_formats(test):
 
 @case
 def calls_that_take_the_last_token_are_calls(test):
-    test.write("in.jsonl", jobs(60, close_at_max_tokens=True))
+    test.write("in.jsonl", jobs(60, max_tokens=80, close_at_max_tokens=True))
     n_full = 0
     for name in ("hermes", "json"):
         output = f"{name}.jsonl"
@@ -189,6 +189,6 @@ def calls_that_take_the_last_token_are_calls(test):
         for i, answer in enumerate(test.answers(output)):
             choice = choice_of(answer)
             check_answer(i, choice)
-            n_full += i % 4 != 3 and answer["response"]["body"]["usage"]["completion_tokens"] == 140
+            n_full += i % 4 != 3 and answer["response"]["body"]["usage"]["completion_tokens"] == 80
             assert i % 4 == 3 or choice["finish_reason"] == "tool_calls", choice
     assert n_full > 0
