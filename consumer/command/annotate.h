@@ -77,10 +77,22 @@ struct annotate {
 // Compiles the answers' constraint and looks for the chat template, for the errors alone
 // (annotate_constraint.c).
 enum status annotate_check_constraint(const struct annotate *annotate, struct error *error) WARN_UNUSED;
-// Reads the table and queues what has no answer yet. STATUS_REFUSE: a bad row, without --skip-bad-rows.
-enum status annotate_submit(struct annotate *annotate, struct error *error) WARN_UNUSED;
-// Ends the record of a row's vote.
-void annotate_end_record(const struct annotate *annotate, int64_t seed, int32_t vote, struct buffer *record);
+
+// A pass over the table (annotate_rows.c).
+
+// To the first row, with counts and hash from nothing.
+enum status annotate_rewind(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Reads the next row, skipping bad ones; row->fields NULL: the end. `report`: bad rows are logged and written
+// to --errors.
+enum status annotate_next_row(struct annotate *annotate, bool report, struct table_row *row,
+                              struct error *error) WARN_UNUSED;
+// Handles a row that cannot be used. STATUS_OK: skip it.
+enum status annotate_reject(struct annotate *annotate, bool report, const struct table_row *row,
+                            struct error *error) WARN_UNUSED;
+// STATUS_REFUSE: a pass over the table found other rows than the one before.
+enum status annotate_refuse_change(const struct annotate *annotate, struct error *error);
+// Is the row in the sample? Without a sample all are.
+bool annotate_is_chosen(const struct annotate *annotate, int64_t number);
 // The row's record in `record`, but for its seed and its end. *is_left_out: it can't be rendered and is
 // skipped, else that is STATUS_REFUSE. `report`: as annotate_next_row.
 enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row,
@@ -90,8 +102,11 @@ enum status annotate_render(struct annotate *annotate, bool report, struct table
 // for themselves.
 enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *draws,
                                  const struct buffer *record, int64_t *seed, struct error *error) WARN_UNUSED;
-// STATUS_REFUSE: a pass over the table found other rows than the one before.
-enum status annotate_refuse_change(const struct annotate *annotate, struct error *error);
+// Ends the record of a row's vote.
+void annotate_end_record(const struct annotate *annotate, int64_t seed, int32_t vote, struct buffer *record);
+
+// Reads the table and queues what has no answer yet. STATUS_REFUSE: a bad row, without --skip-bad-rows.
+enum status annotate_submit(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // --reorder: the row's fields that prompts read.
 enum status annotate_add_to_order(const struct annotate *annotate, const struct table_row *row,
                                   struct row_order *order, struct error *error) WARN_UNUSED;
@@ -99,15 +114,6 @@ enum status annotate_add_to_order(const struct annotate *annotate, const struct 
 // their fields; else of those that were added.
 enum status annotate_plan_order(struct annotate *annotate, struct row_order *order,
                                 struct error *error) WARN_UNUSED;
-// Reads the next row, skipping bad ones; row->fields NULL: the end. `report`: bad rows are logged and written
-// to --errors.
-enum status annotate_next_row(struct annotate *annotate, bool report, struct table_row *row,
-                              struct error *error) WARN_UNUSED;
-// Handles a row that cannot be used. STATUS_OK: skip it.
-enum status annotate_reject(struct annotate *annotate, bool report, const struct table_row *row,
-                            struct error *error) WARN_UNUSED;
-// To the first row, with counts and hash from nothing.
-enum status annotate_rewind(struct annotate *annotate, struct error *error) WARN_UNUSED;
 
 // With --brokers: submits the queued jobs to the jobs topic and takes their results from the results topic,
 // until each has one (annotate_topics.c). STATUS_RETRY: stopped by a signal.
@@ -157,4 +163,3 @@ void request_count_finish(struct request_count *count);
 // Counts the table's requests, and draws the rows of --sample: one at random from each of N equal parts of
 // the table.
 enum status annotate_choose_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;
-bool annotate_is_chosen(const struct annotate *annotate, int64_t number);

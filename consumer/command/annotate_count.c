@@ -122,16 +122,3 @@ enum status annotate_choose_sample(struct annotate *annotate, struct error *erro
     annotate->chosen.n = n;
     return STATUS_OK;
 }
-
-bool annotate_is_chosen(const struct annotate *annotate, int64_t number)
-{
-    int64_t low = 0, high = annotate->chosen.n;
-    while (annotate->chosen.rows && low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (annotate->chosen.rows[middle] < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return !annotate->chosen.rows || (low < annotate->chosen.n && annotate->chosen.rows[low] == number);
-}
