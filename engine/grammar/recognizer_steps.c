@@ -1,0 +1,113 @@
+// Steps from a set by a byte, computed once and kept, and the count of their work.
+#include "engine/grammar/item_sets.h"
+
+#include <string.h>
+
+static struct set_row *make_row(struct recognizer *recognizer, uint32_t set)
+{
+    struct set_row *row = malloc(sizeof *row);
+    if (!row) {
+        expressions_fail_memory(recognizer->pool);
+        return NULL;
+    }
+    memset(row->sets, 0xFF, sizeof row->sets);
+    row->starts = (struct byte_set){0};
+    row->work = NULL;
+    const struct item_set items = recognizer->sets.items[set];
+    for (uint32_t i = 0; i < items.n_scans; i++)
+        byte_automaton_classes(&recognizer->bytes, recognizer->scans.items[items.first_scan + i].a,
+                               &row->starts);
+    recognizer->cache.n_bytes += sizeof *row;
+    return recognizer->sets.items[set].row = row;
+}
+
+static uint32_t make_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
+{
+    builder_begin(recognizer);
+    uint32_t first = recognizer->sets.items[set].first_scan, n = recognizer->sets.items[set].n_scans;
+    recognizer->visit.step_work = n;
+    for (uint32_t i = 0; i < n; i++) {
+        struct item scan = recognizer->scans.items[first + i];
+        uint32_t state = byte_automaton_step(&recognizer->bytes, scan.a, byte);
+        if (state != BYTE_STATE_DEAD)
+            builder_scan(recognizer, state, scan.b, scan.origin == ORIGIN_SELF ? set : scan.origin);
+    }
+    return builder_finish(recognizer);
+}
+
+static bool is_start(const struct set_row *row, unsigned byte)
+{
+    return row->starts.words[byte / 64] >> byte % 64 & 1;
+}
+
+// The class of the byte is *first up to where *behind is.
+static void find_class(const struct set_row *row, unsigned byte, unsigned *first, unsigned *behind)
+{
+    *first = byte;
+    *behind = byte + 1;
+    while (*first > 0 && !is_start(row, *first))
+        --*first;
+    while (*behind < 256 && !is_start(row, *behind))
+        ++*behind;
+}
+
+void recognizer_begin_visit(struct recognizer *recognizer)
+{
+    recognizer->visit.id++;
+    recognizer->visit.work = 0;
+}
+
+static bool add_work(struct recognizer *recognizer, uint64_t items)
+{
+    recognizer->visit.work += items;
+    if (recognizer->visit.work <= recognizer->pool->limits.values[GRAMMAR_LIMIT_MASK_WORK])
+        return true;
+    expressions_fail(recognizer->pool, GRAMMAR_LIMIT_MASK_WORK);
+    return false;
+}
+
+void recognizer_count_built(struct recognizer *recognizer)
+{
+    if (recognizer->visit.step_work >= STEP_WORK_COUNTED)
+        add_work(recognizer, recognizer->visit.step_work);
+}
+
+uint32_t recognizer_counted_step(struct recognizer *recognizer, struct set_row *row, unsigned char byte)
+{
+    struct step_work *work = row->work;
+    if (work->visit != recognizer->visit.id) {
+        work->visit = recognizer->visit.id;
+        work->counted = (struct byte_set){0};
+    }
+    if (work->counted.words[byte / 64] >> byte % 64 & 1)
+        return row->sets[byte];
+    unsigned first, behind;
+    find_class(row, byte, &first, &behind);
+    for (; first < behind; first++)
+        work->counted.words[first / 64] |= UINT64_C(1) << first % 64;
+    return add_work(recognizer, work->items[byte]) ? row->sets[byte] : SET_DEAD;
+}
+
+// The step of one byte is that of its whole class.
+uint32_t recognizer_first_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
+{
+    struct set_row *row = recognizer->sets.items[set].row;
+    if (!row && !(row = make_row(recognizer, set)))
+        return SET_DEAD;
+    if (row->sets[byte] == SET_UNKNOWN) {
+        uint32_t target = make_step(recognizer, set, byte);
+        uint64_t items = recognizer->visit.step_work;
+        if (items >= STEP_WORK_COUNTED && !row->work && !(row->work = calloc(1, sizeof *row->work)))
+            expressions_fail_memory(recognizer->pool);
+        if (recognizer->pool->status != STATUS_OK)
+            return SET_DEAD;
+        unsigned first, behind;
+        find_class(row, byte, &first, &behind);
+        for (; first < behind; first++) {
+            row->sets[first] = target;
+            if (items >= STEP_WORK_COUNTED)
+                row->work->items[first] = items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;
+        }
+    }
+    return row->work ? recognizer_counted_step(recognizer, row, byte) : row->sets[byte];
+}
