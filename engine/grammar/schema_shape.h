@@ -189,7 +189,7 @@ uint32_t array_value(const struct array_shape *array, uint32_t index);
 // The keys of `rest`: of no class. Names are still among them.
 uint32_t object_rest_keys(struct schema_compiler *compiler, const struct object_shape *object);
 
-// json_schema.c: the formula expanded; NULL once the compiler failed.
+// formula_shape.c: the formula expanded; NULL once the compiler failed.
 const struct shape *formula_shape(struct schema_compiler *compiler, uint32_t formula);
 // Proven to be no value at all? Looks `depth` levels down.
 bool formula_is_nothing(struct schema_compiler *compiler, uint32_t formula, uint32_t depth);
