@@ -93,20 +93,6 @@ static uint32_t condition_formula(struct schema_compiler *compiler, const struct
     return formula_or(compiler, passed, failed);
 }
 
-const struct json_node *keyword_target(struct schema_compiler *compiler, const struct json_node *keyword)
-{
-    if (keyword->kind != JSON_STRING) {
-        compiler_malformed(compiler, keyword, "a URI reference");
-        return NULL;
-    }
-    const struct json_node *target = compiler_resolve(compiler, keyword->parent, keyword->text);
-    if (!target)
-        compiler_refuse(compiler, keyword, "leads to no schema of this document");
-    else if (!is_keyword(keyword, "$ref") && !schema_source_is_static(&compiler->source, keyword, target))
-        compiler_refuse(compiler, keyword, "more than one place can be meant");
-    return compiler->status == STATUS_OK ? target : NULL;
-}
-
 static uint32_t reference_formula(struct schema_compiler *compiler, const struct json_node *keyword)
 {
     const struct json_node *target = keyword_target(compiler, keyword);

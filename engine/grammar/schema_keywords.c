@@ -198,3 +198,17 @@ bool keyword_types(struct schema_compiler *compiler, const struct json_node *key
         *others = types_shape(compiler, &types, false);
     return true;
 }
+
+const struct json_node *keyword_target(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    if (keyword->kind != JSON_STRING) {
+        compiler_malformed(compiler, keyword, "a URI reference");
+        return NULL;
+    }
+    const struct json_node *target = compiler_resolve(compiler, keyword->parent, keyword->text);
+    if (!target)
+        compiler_refuse(compiler, keyword, "leads to no schema of this document");
+    else if (!is_keyword(keyword, "$ref") && !schema_source_is_static(&compiler->source, keyword, target))
+        compiler_refuse(compiler, keyword, "more than one place can be meant");
+    return compiler->status == STATUS_OK ? target : NULL;
+}

@@ -204,10 +204,10 @@ bool keyword_strings(struct schema_compiler *compiler, const struct json_node *k
 // Values of the types that `type` names, and where asked for, of all others. False: it is not `type`.
 bool keyword_types(struct schema_compiler *compiler, const struct json_node *keyword, struct shape *allowed,
                    struct shape *others);
-// schema_applicators.c: keywords that apply schemas to the same value: allOf, $ref, if and so on.
-bool keyword_formula(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *formula);
 // The schema that $ref, $recursiveRef or $dynamicRef leads to; NULL: the compiler has failed.
 const struct json_node *keyword_target(struct schema_compiler *compiler, const struct json_node *keyword);
+// schema_applicators.c: keywords that apply schemas to the same value: allOf, $ref, if and so on.
+bool keyword_formula(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *formula);
 // schema_unevaluated.c: unevaluatedItems and unevaluatedProperties.
 uint32_t unevaluated_formula(struct schema_compiler *compiler, const struct json_node *keyword);
 // schema_expand.c: a schema expanded.
