@@ -1,7 +1,5 @@
 #include "gpu/emulate_order.h"
 
-#include "gpu/emulate_run.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +7,18 @@
 static struct emulate_clock threads[EMULATE_THREADS_MAX];
 static struct emulate_clock *unused;
 static bool is_kept;
+static unsigned n_block_threads;
+static bool is_block_watched;
 
 // Clocks of the block before are lost in its events: all that exist are kept in a list by their `next`, so
 // none is. They are few, and the next block uses them again.
 static struct emulate_clock **all;
 static size_t n_all, n_room;
 
-void emulate_order_begin(void)
+void emulate_order_begin(unsigned n_threads, bool is_watched)
 {
+    n_block_threads = n_threads;
+    is_block_watched = is_watched;
     if (!is_kept)
         return;
     is_kept = false;
@@ -29,12 +31,11 @@ void emulate_order_begin(void)
 
 void emulate_order_start(void)
 {
-    if (is_kept || !emulate_is_watched())
+    if (is_kept || !is_block_watched)
         return;
     is_kept = true;
-    unsigned n_threads = emulate_block_now().n_threads;
-    memset(threads, 0, n_threads * sizeof *threads);
-    for (unsigned i = 0; i < n_threads; i++)
+    memset(threads, 0, n_block_threads * sizeof *threads);
+    for (unsigned i = 0; i < n_block_threads; i++)
         threads[i].times[i] = 1;
 }
 

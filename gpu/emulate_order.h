@@ -27,7 +27,8 @@ struct emulate_order {
     struct emulate_clock *gathered, *complete;
 };
 
-void emulate_order_begin(void); // of a block; all its clocks become invalid
+// Of a block; all clocks of the one before become invalid. is_watched: somebody watches accesses.
+void emulate_order_begin(unsigned n_threads, bool is_watched);
 void emulate_order_start(void); // to keep clocks
 struct emulate_clock *emulate_order_now(unsigned thread);
 

@@ -1,5 +1,7 @@
-// Between the files of the emulation: how a thread of the running block waits, and hooks for what threads
-// leave behind.
+// Between the files of the emulation, of which each calls those before it: clocks (emulate_order.h), the
+// threads of the running block (emulate_threads.c), what these issue and wait for (emulate_barriers.c,
+// emulate_copies.c, emulate_registers.c, emulate_wgmma.c), and the run of all blocks (emulate.c), which passes
+// callbacks down.
 //
 // Thread: one at a time, as gpu/emulate.h.
 #pragma once
@@ -13,6 +15,23 @@ struct emulate_event {
     unsigned n_arrived, generation;
 };
 
+// What the threads of a block run.
+struct emulate_program {
+    void (*thread)(void *context);
+    void *context;
+    void (*thread_ends)(unsigned thread);
+    void (*none_can_run)(void); // raises the generation of an event that one waits for, or does not return
+};
+
+// A launch, whose blocks run one after another; one launch at a time.
+void emulate_threads_begin(const struct emulate_program *program, unsigned n_threads);
+void emulate_threads_end(void);
+// Runs all threads of a block to their ends.
+void emulate_threads_run(struct emulate_shape grid, struct emulate_shape block, unsigned char *shared,
+                         size_t shared_bytes);
+const struct emulate_event *emulate_awaited(unsigned thread);                   // NULL: it ended
+void emulate_threads_print(unsigned thread, const struct emulate_event *event); // that it waits for
+void emulate_fail_deadlock(void) __attribute__((noreturn));
 // Other threads run until the event's next generation.
 void emulate_wait_for(const struct emulate_event *event);
 // Adds to what is said of a deadlock.
@@ -46,6 +65,11 @@ void emulate_barriers_end(void);   // all its threads ended
 // A bulk copy that threads at this event wait for. False: there is none.
 bool emulate_barriers_deliver(const struct emulate_event *event);
 void emulate_barriers_print(const struct emulate_event *event); // if it is a barrier's; the first is 0
+
+// gpu/emulate_copies.c
+void emulate_copies_begin(unsigned n_threads); // of a block
+void emulate_copies_thread_ends(unsigned thread);
+void emulate_copies_end(unsigned n_threads); // of a launch
 
 // gpu/emulate_registers.c
 void emulate_registers_begin(unsigned n_threads); // of a block

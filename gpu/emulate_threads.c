@@ -1,15 +1,12 @@
-#include "gpu/emulate.h"
-
-#include "engine/file/dequantize.h"
+// The threads of the running block, as fibers: which of them runs, where they meet and wait, and what is known
+// of an access to memory.
 #include "gpu/emulate_order.h"
 #include "gpu/emulate_run.h"
 #include "gpu/emulate_switch.h"
 
 #include <assert.h>
 #include <stdarg.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -35,12 +32,6 @@ struct warp {
     _Alignas(16) unsigned char exchange[2][WARP][EMULATE_EXCHANGE_BYTES]; // by the generation's last bit
 };
 
-struct asynchronous_copy {
-    void *to;
-    const void *from; // NULL: zeros
-    int group;
-};
-
 struct fiber {
     struct emulate_fiber seen; // first: kernels know no more
     struct emulate_switch state;
@@ -48,8 +39,6 @@ struct fiber {
     unsigned awaited_generation;
     bool ended;
     uint32_t n_barriers, n_warp_syncs, n_fences;
-    struct asynchronous_copy *copies; // not arrived, in order
-    int n_copies, n_copies_room, n_groups;
 };
 
 // CUDA's threadIdx and its kin are implicit, so the run is too.
@@ -64,10 +53,7 @@ static struct emulated_run {
     } named[NAMED_BARRIERS];
     unsigned n_threads, n_ended, current;
     struct emulate_switch caller;
-    struct {
-        void (*thread)(void *context);
-        void *context;
-    } kernel;
+    struct emulate_program program;
     unsigned char *stacks; // reused by later runs
     bool reverse, active;
     uint32_t launch, block_number;
@@ -202,7 +188,7 @@ void emulate_report(const char *format, ...)
         report.length = sizeof report.text - 1;
 }
 
-static void print_awaited(unsigned thread, const struct emulate_event *event)
+void emulate_threads_print(unsigned thread, const struct emulate_event *event)
 {
     emulate_report("thread %u waits: ", thread);
     if (event == &run.block)
@@ -213,26 +199,15 @@ static void print_awaited(unsigned thread, const struct emulate_event *event)
                            run.named[id].n_threads);
     if (event == &run.warps[thread / WARP].meeting)
         emulate_report("a warp operation, where %u of %d lanes are\n", event->n_arrived, WARP);
-    emulate_barriers_print(event);
-    emulate_wgmma_print(event);
-    emulate_registers_print(event);
 }
 
-// No thread can run: an asynchronous operation that one waits for is performed, copies first.
-static void perform_asynchronous(void)
+const struct emulate_event *emulate_awaited(unsigned thread)
 {
-    for (unsigned i = 0; i < run.n_threads; i++)
-        if (!run.fibers[i].ended && emulate_barriers_deliver(run.fibers[i].awaited))
-            return;
-    for (unsigned i = 0; i < run.n_threads; i++)
-        if (!run.fibers[i].ended && emulate_wgmma_perform(run.fibers[i].awaited))
-            return;
-    const struct emulate_event *printed = NULL;
-    for (unsigned i = 0; i < run.n_threads; i++)
-        if (!run.fibers[i].ended && run.fibers[i].awaited != printed) {
-            printed = run.fibers[i].awaited;
-            print_awaited(i, printed);
-        }
+    return run.fibers[thread].ended ? NULL : run.fibers[thread].awaited;
+}
+
+void emulate_fail_deadlock(void)
+{
     emulate_report("threads wait for others that ended or wait elsewhere");
     __assert_fail(report.text, __FILE__, __LINE__, __func__); // prints it and aborts, as assert does
 }
@@ -250,7 +225,7 @@ UNCHECKED static unsigned next_runnable(void)
             if (can_run(&run.fibers[index]))
                 return index;
         }
-        perform_asynchronous();
+        run.program.none_can_run();
     }
 }
 
@@ -333,43 +308,14 @@ const void *emulate_warp_exchange(const void *mine, size_t size)
 static void fiber_main(void *argument)
 {
     struct fiber *fiber = argument;
-    run.kernel.thread(run.kernel.context);
-    assert(fiber->n_copies == 0 && "a thread ended before its copies arrived");
-    emulate_wgmma_thread_ends(run.current);
+    run.program.thread(run.program.context);
+    run.program.thread_ends(run.current);
     fiber->ended = true;
     if (++run.n_ended == run.n_threads)
         emulate_switch_last(&run.caller);
     run.current = next_runnable();
     run.fibers[run.current].awaited = NULL;
     emulate_switch_last(&run.fibers[run.current].state);
-}
-
-static void run_block(struct emulate_shape grid, struct emulate_shape block, unsigned char *shared)
-{
-    for (unsigned i = 0; i < run.n_threads; i++) {
-        struct fiber *fiber = &run.fibers[i];
-        fiber->seen = (struct emulate_fiber){{i, 0, 0}, block, {run.n_threads, 1, 1}, grid, shared};
-        fiber->awaited = NULL;
-        fiber->ended = false;
-        fiber->n_groups = 0;
-        fiber->n_barriers = fiber->n_warp_syncs = fiber->n_fences = 0;
-        emulate_switch_prepare(&fiber->state,
-                               run.stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES,
-                               STACK_BYTES - i % STACK_SHIFTS * STACK_SHIFT_BYTES, fiber_main, fiber);
-    }
-    for (unsigned warp = 0; warp < run.n_threads / WARP; warp++)
-        run.warps[warp].meeting = (struct emulate_event){0},
-        run.warps[warp].order = (struct emulate_order){0};
-    run.block = (struct emulate_event){0};
-    memset(run.named, 0, sizeof run.named);
-    run.n_ended = 0;
-    run.block_number++;
-    emulate_order_begin();
-    emulate_barriers_begin();
-    emulate_wgmma_begin();
-    emulate_registers_begin(run.n_threads);
-    resume_fiber(&run.caller, run.reverse ? run.n_threads - 1 : 0);
-    emulate_barriers_end();
 }
 
 // Pages are touched when they are used; the guards never.
@@ -385,108 +331,43 @@ static void stacks_map(void)
         mprotect(run.stacks + i * each, GUARD_BYTES, PROT_NONE);
 }
 
-void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes,
-                 void (*thread)(void *context), void *context)
+void emulate_threads_begin(const struct emulate_program *program, unsigned n_threads)
 {
     assert(n_threads > 0 && n_threads <= EMULATE_THREADS_MAX && n_threads % WARP == 0 && !run.active);
-    assert(shared_bytes <= EMULATE_SHARED_BYTES_MAX);
     stacks_map();
     run.n_threads = n_threads;
-    run.kernel.thread = thread;
-    run.kernel.context = context;
+    run.program = *program;
     run.active = true;
     run.launch++;
     run.block_number = 0;
-    // To the byte at the end, for the sanitizer; 128 bytes aligned at the start.
-    unsigned char *memory = malloc(shared_bytes + 127);
-    assert(memory);
-    unsigned char *shared = memory + (-(uintptr_t)memory & 127);
-    run.shared.bytes = shared;
-    run.shared.size = shared_bytes;
-    for (unsigned z = 0; z < grid.z; z++)
-        for (unsigned y = 0; y < grid.y; y++)
-            for (unsigned x = 0; x < grid.x; x++) {
-                memset(memory, 0xFF, shared_bytes + 127);
-                run_block(grid, (struct emulate_shape){x, y, z}, shared);
-            }
-    free(memory);
-    for (unsigned i = 0; i < n_threads; i++) {
-        free(run.fibers[i].copies);
-        run.fibers[i].copies = NULL;
-        run.fibers[i].n_copies_room = 0;
-    }
+}
+
+void emulate_threads_end(void)
+{
     run.active = false;
 }
 
-void emulate_check_aligned(const void *address, size_t bytes)
+void emulate_threads_run(struct emulate_shape grid, struct emulate_shape block, unsigned char *shared,
+                         size_t shared_bytes)
 {
-    assert((uintptr_t)address % bytes == 0 && "a vector load is not aligned");
-}
-
-void emulate_copy(void *shared, const void *global, bool valid)
-{
-    struct fiber *fiber = &run.fibers[run.current];
-    assert(((uintptr_t)shared | (valid ? (uintptr_t)global : 0)) % 16 == 0 &&
-           fiber->n_copies < EMULATE_COPIES_MAX);
-    if (fiber->n_copies == fiber->n_copies_room) {
-        fiber->n_copies_room = 2 * fiber->n_copies_room + 16;
-        fiber->copies = realloc(fiber->copies, (size_t)fiber->n_copies_room * sizeof *fiber->copies);
-        assert(fiber->copies);
+    run.shared.bytes = shared;
+    run.shared.size = shared_bytes;
+    for (unsigned i = 0; i < run.n_threads; i++) {
+        struct fiber *fiber = &run.fibers[i];
+        fiber->seen = (struct emulate_fiber){{i, 0, 0}, block, {run.n_threads, 1, 1}, grid, shared};
+        fiber->awaited = NULL;
+        fiber->ended = false;
+        fiber->n_barriers = fiber->n_warp_syncs = fiber->n_fences = 0;
+        emulate_switch_prepare(&fiber->state,
+                               run.stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES,
+                               STACK_BYTES - i % STACK_SHIFTS * STACK_SHIFT_BYTES, fiber_main, fiber);
     }
-    fiber->copies[fiber->n_copies++] =
-        (struct asynchronous_copy){shared, valid ? global : NULL, fiber->n_groups};
-    emulate_watch_access(shared, 16, EMULATE_STORES);
-}
-
-void emulate_copies_commit(void)
-{
-    run.fibers[run.current].n_groups++;
-}
-
-void emulate_copies_wait(int n_left)
-{
-    struct fiber *fiber = &run.fibers[run.current];
-    int n = 0;
-    for (; n < fiber->n_copies && fiber->copies[n].group < fiber->n_groups - n_left; n++) {
-        static const unsigned char zeros[16];
-        emulate_watch_access(fiber->copies[n].to, 16, EMULATE_STORES);
-        if (fiber->copies[n].from)
-            emulate_watch_access(fiber->copies[n].from, 16, EMULATE_LOADS);
-        memcpy(fiber->copies[n].to, fiber->copies[n].from ? fiber->copies[n].from : zeros, 16);
-    }
-    if (n > 0)
-        memmove(fiber->copies, fiber->copies + n, (size_t)(fiber->n_copies - n) * sizeof *fiber->copies);
-    fiber->n_copies -= n;
-}
-
-float emulate_half_float(uint16_t half)
-{
-    return half_to_float(half);
-}
-
-uint16_t emulate_half(double value)
-{
-    uint16_t sign = signbit(value) ? 0x8000 : 0;
-    double magnitude = fabs(value);
-    if (isnan(value))
-        return 0x7FFF;
-    if (magnitude >= 65520) // the middle between the largest and the next, rounded to even
-        return sign | 0x7C00;
-    int exponent;
-    frexp(magnitude, &exponent); // magnitude < 2^exponent
-    int unit = exponent - 11 < -24 ? -24 : exponent - 11;
-    uint32_t n = (uint32_t)nearbyint(ldexp(magnitude, -unit)); // units: 1024..2048 of a normal number
-    if (n == 0)
-        return sign;
-    // A subnormal's bits are n itself; a carry into the exponent is the right one.
-    return (uint16_t)(sign | (unit == -24 ? n : (uint32_t)((unit + 24) << 10) + n));
-}
-
-uint16_t emulate_bfloat(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    if (isnan(value))
-        return 0x7FFF;
-    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+    for (unsigned warp = 0; warp < run.n_threads / WARP; warp++)
+        run.warps[warp].meeting = (struct emulate_event){0},
+        run.warps[warp].order = (struct emulate_order){0};
+    run.block = (struct emulate_event){0};
+    memset(run.named, 0, sizeof run.named);
+    run.n_ended = 0;
+    run.block_number++;
+    resume_fiber(&run.caller, run.reverse ? run.n_threads - 1 : 0);
 }

@@ -1,0 +1,113 @@
+#include "gpu/emulate.h"
+
+#include "engine/file/dequantize.h"
+#include "gpu/emulate_order.h"
+#include "gpu/emulate_run.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// An asynchronous operation that a thread waits for is performed, copies first.
+static void perform_asynchronous(void)
+{
+    unsigned n_threads = emulate_block_now().n_threads;
+    for (unsigned i = 0; i < n_threads; i++)
+        if (emulate_barriers_deliver(emulate_awaited(i)))
+            return;
+    for (unsigned i = 0; i < n_threads; i++)
+        if (emulate_wgmma_perform(emulate_awaited(i)))
+            return;
+    const struct emulate_event *printed = NULL;
+    for (unsigned i = 0; i < n_threads; i++) {
+        const struct emulate_event *event = emulate_awaited(i);
+        if (!event || event == printed)
+            continue;
+        printed = event;
+        emulate_threads_print(i, event);
+        emulate_barriers_print(event);
+        emulate_wgmma_print(event);
+        emulate_registers_print(event);
+    }
+    emulate_fail_deadlock();
+}
+
+static void end_thread(unsigned thread)
+{
+    emulate_copies_thread_ends(thread);
+    emulate_wgmma_thread_ends(thread);
+}
+
+static void run_block(unsigned n_threads, struct emulate_shape grid, struct emulate_shape block,
+                      unsigned char *shared, size_t shared_bytes)
+{
+    emulate_order_begin(n_threads, emulate_is_watched());
+    emulate_barriers_begin();
+    emulate_copies_begin(n_threads);
+    emulate_wgmma_begin();
+    emulate_registers_begin(n_threads);
+    emulate_threads_run(grid, block, shared, shared_bytes);
+    emulate_barriers_end();
+}
+
+void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes,
+                 void (*thread)(void *context), void *context)
+{
+    assert(shared_bytes <= EMULATE_SHARED_BYTES_MAX);
+    emulate_threads_begin(&(struct emulate_program){.thread = thread,
+                                                    .context = context,
+                                                    .thread_ends = end_thread,
+                                                    .none_can_run = perform_asynchronous},
+                          n_threads);
+    // To the byte at the end, for the sanitizer; 128 bytes aligned at the start.
+    unsigned char *memory = malloc(shared_bytes + 127);
+    assert(memory);
+    unsigned char *shared = memory + (-(uintptr_t)memory & 127);
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                memset(memory, 0xFF, shared_bytes + 127);
+                run_block(n_threads, grid, (struct emulate_shape){x, y, z}, shared, shared_bytes);
+            }
+    free(memory);
+    emulate_copies_end(n_threads);
+    emulate_threads_end();
+}
+
+void emulate_check_aligned(const void *address, size_t bytes)
+{
+    assert((uintptr_t)address % bytes == 0 && "a vector load is not aligned");
+}
+
+float emulate_half_float(uint16_t half)
+{
+    return half_to_float(half);
+}
+
+uint16_t emulate_half(double value)
+{
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    double magnitude = fabs(value);
+    if (isnan(value))
+        return 0x7FFF;
+    if (magnitude >= 65520) // the middle between the largest and the next, rounded to even
+        return sign | 0x7C00;
+    int exponent;
+    frexp(magnitude, &exponent); // magnitude < 2^exponent
+    int unit = exponent - 11 < -24 ? -24 : exponent - 11;
+    uint32_t n = (uint32_t)nearbyint(ldexp(magnitude, -unit)); // units: 1024..2048 of a normal number
+    if (n == 0)
+        return sign;
+    // A subnormal's bits are n itself; a carry into the exponent is the right one.
+    return (uint16_t)(sign | (unit == -24 ? n : (uint32_t)((unit + 24) << 10) + n));
+}
+
+uint16_t emulate_bfloat(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if (isnan(value))
+        return 0x7FFF;
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
