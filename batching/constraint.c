@@ -105,10 +105,7 @@ static void destroy_entry(struct compiled_constraint *entry)
 
 static void remove_entry(struct constraint_cache *cache, struct compiled_constraint *entry)
 {
-    struct compiled_constraint **link = &cache->first;
-    while (*link != entry)
-        link = &(*link)->next;
-    *link = entry->next;
+    list_remove(&cache->entries, &entry->link);
     destroy_entry(entry);
 }
 
@@ -125,7 +122,7 @@ static void evict_entries(struct constraint_cache *cache)
         struct compiled_constraint *oldest = NULL;
         size_t n_bytes = 0;
         int32_t n_idle = 0;
-        for (struct compiled_constraint *entry = cache->first; entry; entry = entry->next) {
+        LIST_EACH (struct compiled_constraint, entry, &cache->entries, link) {
             if (entry->n_users > 0 || entry->state != CONSTRAINT_COMPILED)
                 continue;
             n_idle++;
@@ -155,9 +152,9 @@ static enum status start_waiting(struct constraint_cache *cache, struct error *e
         return status; // an entry is compiled for the vocabulary
     while (status == STATUS_OK && cache->n_waiting && cache->n_compiling < CONSTRAINTS_COMPILING_MAX) {
         struct compiled_constraint *oldest = NULL;
-        for (struct compiled_constraint *entry = cache->first; entry; entry = entry->next)
+        LIST_EACH (struct compiled_constraint, entry, &cache->entries, link)
             if (entry->state == CONSTRAINT_WAITING)
-                oldest = entry; // new ones are put first
+                oldest = entry;
         oldest->state = CONSTRAINT_COMPILING;
         cache->n_waiting--;
         cache->n_compiling++;
@@ -204,19 +201,26 @@ void constraint_cache_finish(struct constraint_cache *cache)
     constraint_threads_destroy(cache->threads);
     cache->threads = NULL;
     cache->n_waiting = cache->n_compiling = 0;
-    while (cache->first)
-        remove_entry(cache, cache->first);
+    LIST_EACH (struct compiled_constraint, entry, &cache->entries, link)
+        remove_entry(cache, entry);
     constraint_vocabulary_finish(cache);
     cache->making = (struct compiled_constraint){0};
+}
+
+static struct compiled_constraint *find_entry(const struct constraint_cache *cache,
+                                              const struct answer_rules *rules, uint64_t hash)
+{
+    LIST_EACH (struct compiled_constraint, entry, &cache->entries, link)
+        if (entry->hash == hash && rules_equal(&entry->source, rules))
+            return entry;
+    return NULL;
 }
 
 enum status constraint_cache_find(struct constraint_cache *cache, const struct answer_rules *rules,
                                   struct compiled_constraint **found, struct error *error)
 {
     uint64_t hash = hash_rules(rules);
-    struct compiled_constraint *entry = cache->first;
-    while (entry && !(entry->hash == hash && rules_equal(&entry->source, rules)))
-        entry = entry->next;
+    struct compiled_constraint *entry = find_entry(cache, rules, hash);
     if (!entry) {
         entry = calloc(1, sizeof *entry);
         if (!entry || !copy_rules(entry, rules)) {
@@ -225,8 +229,7 @@ enum status constraint_cache_find(struct constraint_cache *cache, const struct a
             return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a constraint: out of memory");
         }
         entry->hash = hash;
-        entry->next = cache->first;
-        cache->first = entry;
+        list_insert(&cache->entries, NULL, &entry->link);
         cache->n_waiting++;
     }
     entry->n_users++;

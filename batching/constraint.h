@@ -6,6 +6,7 @@
 #pragma once
 
 #include "batching/forced_runs.h"
+#include "batching/list.h"
 #include "engine/answer/answer_format.h"
 #include "engine/grammar/grammar.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -41,9 +42,9 @@ struct compiled_constraint {
     uint32_t n_tokens_min;     // where the source closes: of an answer
     int32_t function;          // index of the tool that the error is about; -1: none
     enum constraint_state state;
-    int32_t n_users; // prompts
-    int64_t used;    // of the cache's clock, for eviction
-    struct compiled_constraint *next;
+    int32_t n_users;       // prompts
+    int64_t used;          // of the cache's clock, for eviction
+    struct list_link link; // of the cache
 };
 
 struct constraint_cache {
@@ -55,7 +56,7 @@ struct constraint_cache {
     struct grammar_vocabulary *vocabulary;
     struct text *specials; // [n_specials] names of special tokens, sorted
     size_t n_specials;
-    struct compiled_constraint *first;
+    struct list entries; // the newest first
     int64_t clock;
     struct constraint_threads *threads; // NULL: no job had a constraint yet
     int32_t n_waiting, n_compiling;     // entries
