@@ -380,11 +380,10 @@ bool kafka_is_stopping(const struct kafka_config *config, struct error *error)
 static enum status name_clock(struct error *error, enum status status, const struct kafka_handle *handle,
                               const char *what, rd_kafka_resp_err_t code)
 {
-    struct timespec now;
+    time_t now_s = (time_t)(clock_wall_us() / 1000000);
     struct tm parts;
     char text[32] = "";
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (gmtime_r(&now.tv_sec, &parts))
+    if (gmtime_r(&now_s, &parts))
         strftime(text, sizeof text, "%Y-%m-%dT%H:%MZ", &parts); // no seconds: a warning is not repeated
     return error_set(
         error, status, ERROR_BROKER,
