@@ -10,7 +10,7 @@ static const char *skip_blanks(const char *at)
 }
 
 // The labels as they were given; a long text's beginning.
-static enum status refuse(struct error *error, const char *what, const char *given)
+static enum status refuse_list(struct error *error, const char *what, const char *given)
 {
     size_t size = strlen(given), n = size < SHOWN_BYTES_MAX ? size : SHOWN_BYTES_MAX;
     while (n < size && ((unsigned char)given[n] & 0xC0) == 0x80)
@@ -29,17 +29,17 @@ static enum status read_quoted(const char **at, const char *given, char *out, st
         out[n++] = **at;
     }
     if (!**at)
-        return refuse(error,
-                      "a quote is not closed (a label that begins with a quote stands in quotes, with "
-                      "that quote doubled)",
-                      given);
+        return refuse_list(error,
+                           "a quote is not closed (a label that begins with a quote stands in quotes, with "
+                           "that quote doubled)",
+                           given);
     *at = skip_blanks(*at + 1);
     *label = (struct text){out, n};
     return !**at || **at == ',' ? STATUS_OK
-                                : refuse(error,
-                                         "expected a comma behind a label in quotes, whose own quotes "
-                                         "are doubled",
-                                         given);
+                                : refuse_list(error,
+                                              "expected a comma behind a label in quotes, whose own quotes "
+                                              "are doubled",
+                                              given);
 }
 
 static void read_plain(const char **at, struct text *label)
@@ -55,7 +55,7 @@ static enum status add_label(struct choice_list *list, struct text label, const 
                              struct error *error)
 {
     if (!label.size)
-        return refuse(error, "a label is empty", given);
+        return refuse_list(error, "a label is empty", given);
     if (!utf8_valid(label.data, label.size))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: label %zu is not UTF-8", list->n + 1);
     for (size_t i = 0; i < list->n; i++) {

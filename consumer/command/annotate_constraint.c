@@ -15,7 +15,7 @@ static const char *name_of_source(const struct settings *settings)
     return settings->grammar.choice ? "--choice" : settings->annotate.prompt.parameters;
 }
 
-static enum status refuse(const char *source, struct error *error)
+static enum status refuse_source(const char *source, struct error *error)
 {
     error_prefix(error, "%s", source);
     error->code = ERROR_USAGE;
@@ -27,7 +27,7 @@ static enum status refuse_constraint(const struct settings *settings, const stru
 {
     if (!settings->annotate.schema && !settings->grammar.choice)
         error_prefix(error, "%s", constraint->field);
-    return refuse(name_of_source(settings), error);
+    return refuse_source(name_of_source(settings), error);
 }
 
 static enum status refuse_tools(const struct settings *settings, int32_t function, struct error *error)
@@ -36,7 +36,7 @@ static enum status refuse_tools(const struct settings *settings, int32_t functio
         error_prefix(error, "tools[%d].function.parameters", function);
     else
         error_prefix(error, "tools");
-    return refuse(settings->annotate.prompt.parameters, error);
+    return refuse_source(settings->annotate.prompt.parameters, error);
 }
 
 // The rules are borrowed. Errors: entry->error.

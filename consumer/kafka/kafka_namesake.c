@@ -118,8 +118,8 @@ static void warn_of_wait(const struct kafka_transport *kafka, const struct names
     kafka_warn(kafka->config, line);
 }
 
-static enum status refuse(const struct kafka_transport *kafka, const struct namesake *namesake,
-                          struct error *error)
+static enum status refuse_namesake(const struct kafka_transport *kafka, const struct namesake *namesake,
+                                   struct error *error)
 {
     return error_set(
         error, STATUS_RESTART, ERROR_BROKER,
@@ -152,7 +152,7 @@ enum status kafka_namesake_await(struct kafka_transport *kafka, struct error *er
             since_ms = clock_ms();
         } else if (code == RD_KAFKA_RESP_ERR_NO_ERROR &&
                    clock_ms() - since_ms > session_ms + SESSION_MARGIN_MS) {
-            status = refuse(kafka, &namesake, error);
+            status = refuse_namesake(kafka, &namesake, error);
             break;
         }
         nanosleep(&(struct timespec){.tv_nsec = ASK_WAIT_NS}, NULL);

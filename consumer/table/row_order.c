@@ -34,7 +34,7 @@ struct order_choice {
     size_t n_ends;
 };
 
-struct planner {
+struct ordering {
     struct row_order *order;
     bool *is_taken; // [n_rows] in the node being chosen from
     bool failed;    // out of memory
@@ -141,7 +141,7 @@ static int compare_keys(const void *a, const void *b)
 }
 
 // By one byte of the keys; those that are equal there stay in order.
-static void distribute(const uint64_t *from, uint64_t *to, size_t n, int shift)
+static void distribute_keys(const uint64_t *from, uint64_t *to, size_t n, int shift)
 {
     size_t ends[257] = {0};
     for (size_t i = 0; i < n; i++)
@@ -162,8 +162,8 @@ static void sort_keys(uint64_t *keys, uint64_t *other, size_t n)
         return;
     }
     for (int shift = 32; shift < 64; shift += 16) {
-        distribute(keys, other, n, shift);
-        distribute(other, keys, n, shift + 8);
+        distribute_keys(keys, other, n, shift);
+        distribute_keys(other, keys, n, shift + 8);
     }
 }
 
@@ -177,10 +177,10 @@ static void sort_by_value(const struct row_order *order, const struct order_node
         sorted[i] = (uint32_t)choice->keys[i];
 }
 
-static void place_rows(struct planner *planner, const uint32_t *rows, size_t n, size_t at, uint16_t column)
+static void place_rows(struct ordering *ordering, const uint32_t *rows, size_t n, size_t at, uint16_t column)
 {
     for (size_t i = 0; i < n; i++)
-        planner->order->fields[rows[i] * planner->order->n_columns + at] = column;
+        ordering->order->fields[rows[i] * ordering->order->n_columns + at] = column;
 }
 
 static bool is_constant(const struct row_order *order, const struct order_node *node, uint16_t column)
@@ -192,13 +192,13 @@ static bool is_constant(const struct row_order *order, const struct order_node *
     return true;
 }
 
-static void place_constants(struct planner *planner, struct order_node *node)
+static void place_constants(struct ordering *ordering, struct order_node *node)
 {
     size_t n_left = 0;
     for (size_t i = 0; i < node->n_columns; i++) {
         struct order_column column = node->columns[i];
-        if (!column.is_distinct && is_constant(planner->order, node, column.number))
-            place_rows(planner, node->rows, node->n, node->n_placed++, column.number);
+        if (!column.is_distinct && is_constant(ordering->order, node, column.number))
+            place_rows(ordering, node->rows, node->n, node->n_placed++, column.number);
         else
             node->columns[n_left++] = column;
     }
@@ -206,18 +206,18 @@ static void place_constants(struct planner *planner, struct order_node *node)
 }
 
 // The values of a column that two rows have. sorted: [n]
-static bool find_groups_of(const struct planner *planner, const struct order_node *node,
+static bool find_groups_of(const struct ordering *ordering, const struct order_node *node,
                            struct order_column *column, struct order_choice *choice, uint32_t *sorted)
 {
     size_t n_before = choice->n_groups;
-    sort_by_value(planner->order, node, column->number, choice, sorted);
+    sort_by_value(ordering->order, node, column->number, choice, sorted);
     for (size_t start = 0, end; start < node->n; start = end) {
         uint64_t hash = choice->keys[start] >> 32;
         for (end = start + 1; end < node->n && choice->keys[end] >> 32 == hash;)
             end++;
         if (end == start + 1)
             continue;
-        const struct row_cell *value = cell_at(planner->order, sorted[start], column->number);
+        const struct row_cell *value = cell_at(ordering->order, sorted[start], column->number);
         struct order_group group = {.first = (uint32_t)(sorted - choice->sorted + (ptrdiff_t)start),
                                     .n = (uint32_t)(end - start),
                                     .column = column->number,
@@ -229,49 +229,51 @@ static bool find_groups_of(const struct planner *planner, const struct order_nod
     return true;
 }
 
-static bool find_groups(const struct planner *planner, const struct order_node *node,
+static bool find_groups(const struct ordering *ordering, const struct order_node *node,
                         struct order_choice *choice)
 {
     for (size_t i = 0; i < node->n_columns; i++)
         if (!node->columns[i].is_distinct &&
-            !find_groups_of(planner, node, &node->columns[i], choice, choice->sorted + i * node->n))
+            !find_groups_of(ordering, node, &node->columns[i], choice, choice->sorted + i * node->n))
             return false;
     for (size_t i = choice->n_groups / 2; i-- > 0;)
         sift_down(choice, i);
     return true;
 }
 
-static size_t count_free(const struct planner *planner, const struct order_choice *choice,
+static size_t count_free(const struct ordering *ordering, const struct order_choice *choice,
                          const struct order_group *group)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < group->n; i++)
-        n += !planner->is_taken[choice->sorted[group->first + i]];
+        n += !ordering->is_taken[choice->sorted[group->first + i]];
     return n;
 }
 
-static void take_group(struct planner *planner, struct order_choice *choice, const struct order_group *group)
+static void take_group(struct ordering *ordering, struct order_choice *choice,
+                       const struct order_group *group)
 {
     for (uint32_t i = 0; i < group->n; i++) {
         uint32_t row = choice->sorted[group->first + i];
-        if (!planner->is_taken[row])
+        if (!ordering->is_taken[row])
             choice->chosen[choice->n_chosen++] = row;
-        planner->is_taken[row] = true;
+        ordering->is_taken[row] = true;
     }
     choice->of[choice->n_ends] = group->column;
     choice->ends[choice->n_ends++] = choice->n_chosen;
 }
 
 // A score falls as other groups take rows; so the first of the heap is the best once its score is up to date.
-static void choose_groups(struct planner *planner, const struct order_node *node, struct order_choice *choice)
+static void choose_groups(struct ordering *ordering, const struct order_node *node,
+                          struct order_choice *choice)
 {
     while (choice->n_groups && choice->n_chosen < node->n) {
         struct order_group *first = &choice->groups[0];
-        size_t n = count_free(planner, choice, first);
+        size_t n = count_free(ordering, choice, first);
         double score =
-            n > 1 ? score_of(cell_at(planner->order, choice->sorted[first->first], first->column), n) : -1;
+            n > 1 ? score_of(cell_at(ordering->order, choice->sorted[first->first], first->column), n) : -1;
         if (n > 1 && score >= first->score) {
-            take_group(planner, choice, first);
+            take_group(ordering, choice, first);
             score = -1;
         }
         if (score < 0)
@@ -284,18 +286,18 @@ static void choose_groups(struct planner *planner, const struct order_node *node
 }
 
 // The rows that no group took are last, in the table's order.
-static void arrange_rows(struct planner *planner, struct order_node *node, struct order_choice *choice)
+static void arrange_rows(struct ordering *ordering, struct order_node *node, struct order_choice *choice)
 {
     for (size_t i = 0; i < node->n; i++)
-        if (!planner->is_taken[node->rows[i]])
+        if (!ordering->is_taken[node->rows[i]])
             choice->chosen[choice->n_chosen++] = node->rows[i];
     memcpy(node->rows, choice->chosen, node->n * sizeof *node->rows);
     for (size_t i = 0; i < node->n; i++)
-        planner->is_taken[node->rows[i]] = false;
+        ordering->is_taken[node->rows[i]] = false;
 }
 
 // Replaces the node's rows by those of its groups, one behind the other.
-static bool split_node(struct planner *planner, struct order_node *node, struct order_choice *choice)
+static bool split_node(struct ordering *ordering, struct order_node *node, struct order_choice *choice)
 {
     choice->sorted = malloc(node->n * node->n_columns * sizeof *choice->sorted);
     choice->keys = malloc(2 * node->n * sizeof *choice->keys);
@@ -303,10 +305,10 @@ static bool split_node(struct planner *planner, struct order_node *node, struct 
     choice->ends = malloc(node->n * sizeof *choice->ends);
     choice->of = malloc(node->n * sizeof *choice->of);
     bool fits = choice->sorted && choice->keys && choice->chosen && choice->ends && choice->of &&
-                find_groups(planner, node, choice);
+                find_groups(ordering, node, choice);
     if (fits) {
-        choose_groups(planner, node, choice);
-        arrange_rows(planner, node, choice);
+        choose_groups(ordering, node, choice);
+        arrange_rows(ordering, node, choice);
     }
     free(choice->sorted);
     free(choice->keys);
@@ -315,56 +317,57 @@ static bool split_node(struct planner *planner, struct order_node *node, struct 
     return fits;
 }
 
-static void plan_node(struct planner *planner, struct order_node *node);
+static void plan_node(struct ordering *ordering, struct order_node *node);
 
-static void plan_group(struct planner *planner, const struct order_node *node, size_t start, size_t end,
+static void plan_group(struct ordering *ordering, const struct order_node *node, size_t start, size_t end,
                        uint16_t column)
 {
     struct order_column *columns = malloc(node->n_columns * sizeof *columns);
     struct order_node group = {
         .rows = node->rows + start, .columns = columns, .n = end - start, .n_placed = node->n_placed + 1};
-    planner->failed |= !columns;
+    ordering->failed |= !columns;
     for (size_t i = 0; columns && i < node->n_columns; i++)
         if (node->columns[i].number != column)
             columns[group.n_columns++] = node->columns[i];
     if (columns) {
-        place_rows(planner, group.rows, group.n, node->n_placed, column);
-        plan_node(planner, &group);
+        place_rows(ordering, group.rows, group.n, node->n_placed, column);
+        plan_node(ordering, &group);
     }
     free(columns);
 }
 
-static void plan_node(struct planner *planner, struct order_node *node)
+static void plan_node(struct ordering *ordering, struct order_node *node)
 {
     struct order_choice choice = {0};
     if (node->n > 1)
-        place_constants(planner, node);
+        place_constants(ordering, node);
     if (node->n > 1 && node->n_columns)
-        planner->failed |= !split_node(planner, node, &choice);
+        ordering->failed |= !split_node(ordering, node, &choice);
     size_t start = 0;
-    for (size_t i = 0; i < choice.n_ends && !planner->failed; start = choice.ends[i++])
-        plan_group(planner, node, start, choice.ends[i], choice.of[i]);
+    for (size_t i = 0; i < choice.n_ends && !ordering->failed; start = choice.ends[i++])
+        plan_group(ordering, node, start, choice.ends[i], choice.of[i]);
     for (size_t i = 0; i < node->n_columns; i++)
-        place_rows(planner, node->rows + start, node->n - start, node->n_placed + i, node->columns[i].number);
+        place_rows(ordering, node->rows + start, node->n - start, node->n_placed + i,
+                   node->columns[i].number);
     free(choice.ends);
     free(choice.of);
 }
 
 static bool plan_fields(struct row_order *order)
 {
-    struct planner planner = {.order = order, .is_taken = calloc(order->n_rows, sizeof *planner.is_taken)};
+    struct ordering ordering = {.order = order, .is_taken = calloc(order->n_rows, sizeof *ordering.is_taken)};
     struct order_node root = {.rows = order->rows,
                               .columns = malloc(order->n_columns * sizeof *root.columns),
                               .n = order->n_rows,
                               .n_columns = order->n_columns};
-    planner.failed = !planner.is_taken || !root.columns;
+    ordering.failed = !ordering.is_taken || !root.columns;
     for (size_t i = 0; root.columns && i < order->n_columns; i++)
         root.columns[i] = (struct order_column){.number = (uint16_t)i};
-    if (!planner.failed)
-        plan_node(&planner, &root);
-    free(planner.is_taken);
+    if (!ordering.failed)
+        plan_node(&ordering, &root);
+    free(ordering.is_taken);
     free(root.columns);
-    return !planner.failed;
+    return !ordering.failed;
 }
 
 enum status row_order_plan(struct row_order *order, bool are_fields_free, struct error *error)

@@ -32,7 +32,7 @@ double student_quantile(double degrees)
 }
 
 // The inverse of Hall's t + s t^2 / 3 + s^2 t^3 / 27 + s / 6, s being the skewness of the estimate.
-static double unskewed(double quantile, double skewness)
+static double unskewed_quantile(double quantile, double skewness)
 {
     if (fabs(skewness) < 1e-6)
         return quantile;
@@ -55,8 +55,8 @@ struct estimate sample_total_of(const struct sample_total *total, int64_t n_all)
         return estimate;
     double deviation = sqrt(variance), skewness = third / (variance * deviation);
     double quantile = student_quantile(n_worth - 1);
-    estimate.low = fmax(value - deviation * unskewed(quantile, skewness), total->known);
-    estimate.high = fmax(value - deviation * unskewed(-quantile, skewness), value);
+    estimate.low = fmax(value - deviation * unskewed_quantile(quantile, skewness), total->known);
+    estimate.high = fmax(value - deviation * unskewed_quantile(-quantile, skewness), value);
     estimate.low = fmin(estimate.low, value);
     return estimate;
 }

@@ -4,7 +4,7 @@
 
 enum { CONJUNCTS_DEPTH_MAX = 16, CONJUNCTS_MAX = 1024, REQUIRED_MAX = 64 };
 
-struct collecting {
+struct column_collection {
     struct schema_columns *columns;
     struct arena *arena;
     const struct value *root;
@@ -50,22 +50,22 @@ const struct value *schema_reference_find(const struct value *root, struct text 
     return root;
 }
 
-static void add_property(struct collecting *collecting, const struct value_member *member)
+static void add_property(struct column_collection *collection, const struct value_member *member)
 {
-    struct schema_columns *columns = collecting->columns;
+    struct schema_columns *columns = collection->columns;
     for (size_t i = 0; i < columns->n; i++)
         if (text_equal(columns->items[i].name, member->key))
             return;
-    if (columns->n == collecting->capacity) {
+    if (columns->n == collection->capacity) {
         size_t capacity = columns->n ? 2 * columns->n : 16;
-        struct schema_column *items = arena_allocate_array(collecting->arena, capacity, sizeof *items);
-        collecting->failed |= !items;
+        struct schema_column *items = arena_allocate_array(collection->arena, capacity, sizeof *items);
+        collection->failed |= !items;
         if (!items)
             return;
         if (columns->n)
             memcpy(items, columns->items, columns->n * sizeof *items);
         columns->items = items;
-        collecting->capacity = capacity;
+        collection->capacity = capacity;
     }
     columns->items[columns->n++] = (struct schema_column){member->key, &member->value};
 }
@@ -82,60 +82,61 @@ static bool is_object_type(const struct value *type)
     return type->kind == VALUE_STRING && text_equals_string(type->text, "object");
 }
 
-static void note_keywords(struct collecting *collecting, const struct value *schema)
+static void note_keywords(struct column_collection *collection, const struct value *schema)
 {
     static const char *const alternatives[] = {
         "anyOf",        "oneOf",       "not",           "if",   "dependentSchemas",
         "dependencies", "$dynamicRef", "$recursiveRef", "enum", "const"};
     static const char *const of_members[] = {"additionalProperties", "patternProperties", "propertyNames",
                                              "minProperties"};
-    struct schema_columns *columns = collecting->columns;
+    struct schema_columns *columns = collection->columns;
     const struct value *type = value_get(schema, "type"), *patterns = value_get(schema, "patternProperties");
     const struct value *required = value_get(schema, "required");
     for (size_t i = 0; i < sizeof alternatives / sizeof *alternatives; i++)
         columns->is_plain &= !value_get(schema, alternatives[i]);
     for (size_t i = 0; i < sizeof of_members / sizeof *of_members; i++)
-        collecting->has_more |= value_get(schema, of_members[i]) != NULL;
+        collection->has_more |= value_get(schema, of_members[i]) != NULL;
     columns->is_silent &= !value_get(schema, "unevaluatedProperties");
     columns->is_typed |= type != NULL;
     columns->is_object |= type && is_object_type(type);
     bool has_patterns = patterns && (patterns->kind != VALUE_OBJECT || patterns->object.n_members > 0);
     columns->is_complete |= is_false(value_get(schema, "additionalProperties")) && !has_patterns;
-    collecting->closes_unevaluated |= schema == collecting->root && columns->has_unevaluated &&
+    collection->closes_unevaluated |= schema == collection->root && columns->has_unevaluated &&
                                       is_false(value_get(schema, "unevaluatedProperties"));
-    if (required && collecting->n_required < REQUIRED_MAX)
-        collecting->required[collecting->n_required++] = required;
+    if (required && collection->n_required < REQUIRED_MAX)
+        collection->required[collection->n_required++] = required;
     else
-        collecting->has_more |= required != NULL;
+        collection->has_more |= required != NULL;
 }
 
 // The schema, and all that apply wherever it does. Recursive, CONJUNCTS_DEPTH_MAX deep.
-static void collect(struct collecting *collecting, const struct value *schema, int depth)
+static void collect_schema(struct column_collection *collection, const struct value *schema, int depth)
 {
     const struct value *reference = schema ? value_get(schema, "$ref") : NULL;
-    bool is_alone = reference && !collecting->columns->has_unevaluated; // old drafts read nothing beside it
+    bool is_alone = reference && !collection->columns->has_unevaluated; // old drafts read nothing beside it
     bool is_known = schema && (schema->kind == VALUE_OBJECT || schema->kind == VALUE_BOOL) &&
-                    depth <= CONJUNCTS_DEPTH_MAX && collecting->n_conjuncts++ < CONJUNCTS_MAX &&
+                    depth <= CONJUNCTS_DEPTH_MAX && collection->n_conjuncts++ < CONJUNCTS_MAX &&
                     (!depth || !value_get(schema, "$id"));
     if (!is_known) {
-        collecting->columns->is_plain = false;
+        collection->columns->is_plain = false;
         return;
     }
     if (!is_alone) {
         const struct value *properties = value_get(schema, "properties");
-        note_keywords(collecting, schema);
+        note_keywords(collection, schema);
         for (size_t i = 0; properties && properties->kind == VALUE_OBJECT && i < properties->object.n_members;
              i++)
-            add_property(collecting, &properties->object.members[i]);
+            add_property(collection, &properties->object.members[i]);
     }
     if (reference)
-        collect(collecting,
-                reference->kind == VALUE_STRING ? schema_reference_find(collecting->root, reference->text)
-                                                : NULL,
-                depth + 1);
+        collect_schema(collection,
+                       reference->kind == VALUE_STRING
+                           ? schema_reference_find(collection->root, reference->text)
+                           : NULL,
+                       depth + 1);
     const struct value *all = value_get(schema, "allOf");
     for (size_t i = 0; !is_alone && all && all->kind == VALUE_ARRAY && i < all->array.n_items; i++)
-        collect(collecting, &all->array.items[i], depth + 1);
+        collect_schema(collection, &all->array.items[i], depth + 1);
 }
 
 static bool has_column(const struct schema_columns *columns, const struct value *name)
@@ -150,16 +151,16 @@ bool schema_columns_find(const struct value *schema, struct arena *arena, struct
 {
     static const char old[] = "json-schema.org/draft-0";
     const struct value *dialect = value_get(schema, "$schema");
-    struct collecting collecting = {.columns = columns, .arena = arena, .root = schema};
+    struct column_collection collection = {.columns = columns, .arena = arena, .root = schema};
     bool is_old = dialect && dialect->kind == VALUE_STRING && dialect->text.size &&
                   memmem(dialect->text.data, dialect->text.size, old, sizeof old - 1) != NULL;
     *columns = (struct schema_columns){.is_plain = true, .is_silent = true, .has_unevaluated = !is_old};
-    collect(&collecting, schema, 0);
-    for (size_t i = 0; i < collecting.n_required; i++)
+    collect_schema(&collection, schema, 0);
+    for (size_t i = 0; i < collection.n_required; i++)
         for (size_t j = 0;
-             collecting.required[i]->kind == VALUE_ARRAY && j < collecting.required[i]->array.n_items; j++)
-            collecting.has_more |= !has_column(columns, &collecting.required[i]->array.items[j]);
-    columns->is_silent &= columns->is_plain && !collecting.has_more;
-    columns->is_complete |= collecting.closes_unevaluated && columns->is_plain && !collecting.has_more;
-    return !collecting.failed;
+             collection.required[i]->kind == VALUE_ARRAY && j < collection.required[i]->array.n_items; j++)
+            collection.has_more |= !has_column(columns, &collection.required[i]->array.items[j]);
+    columns->is_silent &= columns->is_plain && !collection.has_more;
+    columns->is_complete |= collection.closes_unevaluated && columns->is_plain && !collection.has_more;
+    return !collection.failed;
 }
