@@ -360,7 +360,7 @@ static __device__ __forceinline__ void merge_arrived(const struct attention_argu
         return;
     for (int32_t i = (int32_t)threadIdx.x; i < place.n_queries * n_pairs; i += shape::n_threads) {
         int32_t query = i / n_pairs, d = i % n_pairs * 2, head = query_head(place, query);
-        int64_t part = place.sequence.first_part + divide(place.first_query + query, place.group_magic);
+        int64_t part = place.sequence.first_part + divide_by(place.first_query + query, place.group_magic);
         struct query_state state = {-INFINITY, 0.0f};
         float totals[2] = {0.0f, 0.0f};
         merge_parts<2>(arguments, part, head, 0, query_position(call, place, query) / SEGMENT, d, state,

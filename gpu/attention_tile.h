@@ -80,7 +80,7 @@ static inline uint64_t division_magic(int32_t divisor)
     return (1ull << 32) / (uint64_t)divisor + 1;
 }
 
-static __device__ __forceinline__ int32_t divide(int32_t n, uint64_t magic)
+static __device__ __forceinline__ int32_t divide_by(int32_t n, uint64_t magic)
 {
     return (int32_t)((uint32_t)n * magic >> 32);
 }
@@ -99,7 +99,7 @@ struct tile_place {
 
 static __device__ __forceinline__ int64_t query_row(const tile_place &place, int32_t query)
 {
-    int32_t index = divide(place.first_query + query, place.group_magic);
+    int32_t index = divide_by(place.first_query + query, place.group_magic);
     return place.members ? place.members[index] : place.sequence.first_row + index;
 }
 
@@ -107,13 +107,13 @@ static __device__ __forceinline__ int32_t query_position(const struct attention_
                                                          const tile_place &place, int32_t query)
 {
     return place.members ? call.positions[query_row(place, query)]
-                         : place.sequence.position + divide(place.first_query + query, place.group_magic);
+                         : place.sequence.position + divide_by(place.first_query + query, place.group_magic);
 }
 
 static __device__ __forceinline__ int32_t query_head(const tile_place &place, int32_t query)
 {
     int32_t index = place.first_query + query;
-    return place.kv_head * place.group + index - divide(index, place.group_magic) * place.group;
+    return place.kv_head * place.group + index - divide_by(index, place.group_magic) * place.group;
 }
 
 static __device__ __forceinline__ int32_t first_seen(const struct attention_launch &call, int32_t position)
@@ -128,7 +128,7 @@ static __device__ __forceinline__ const unsigned char *find_block(const struct a
                                                                   const page_shape &pages, int32_t block)
 {
     int32_t page_blocks = call.pages.page_positions / ATTENTION_BLOCK;
-    int32_t index = divide(block, place.page_magic);
+    int32_t index = divide_by(block, place.page_magic);
     int64_t page = call.tables[place.sequence.first_page + index];
     return page_block(call.pages, pages, call.layer, page, place.kv_head, block - index * page_blocks);
 }

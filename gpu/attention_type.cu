@@ -8,9 +8,9 @@
 // Positions of the first and the last query of the tile.
 static __device__ __forceinline__ void set_positions(tile_place &place)
 {
-    place.position_least = place.sequence.position + divide(place.first_query, place.group_magic);
+    place.position_least = place.sequence.position + divide_by(place.first_query, place.group_magic);
     place.position_most =
-        place.sequence.position + divide(place.first_query + place.n_queries - 1, place.group_magic);
+        place.sequence.position + divide_by(place.first_query + place.n_queries - 1, place.group_magic);
 }
 
 // Decode (small sequences): blocks are [sequences or runs, key-value heads x tiles, segments or 1].

@@ -37,7 +37,7 @@ static __device__ __forceinline__ float *find_part(const struct attention_argume
 static __device__ __forceinline__ float *query_part(const struct attention_arguments &arguments,
                                                     const tile_place &place, int32_t query, int32_t segment)
 {
-    int32_t part = place.sequence.first_part + divide(place.first_query + query, place.group_magic);
+    int32_t part = place.sequence.first_part + divide_by(place.first_query + query, place.group_magic);
     return find_part(arguments, part, query_head(place, query), segment);
 }
 

@@ -1,5 +1,5 @@
 // setmaxnreg of emulated kernels (PTX ISA 8): a block begins with equal parts of the multiprocessor's
-// registers for its threads; what a warp gives back, others may take, and one that asks for more than is left waits.
+// registers for its threads; what a warp releases, others may take, and one that asks for more than is left waits.
 #include "gpu/emulate_run.h"
 
 #include <assert.h>

@@ -56,13 +56,17 @@ static struct emulated_run {
     struct emulate_program program;
     unsigned char *stacks; // reused by later runs
     bool reverse, active;
-    uint32_t launch, block_number;
+    struct {
+        uint32_t launch, block; // of the launch
+    } counts;
     struct {
         unsigned char *bytes;
         size_t size;
     } shared;
-    void (*watcher)(const void *memory, size_t size, enum emulate_access access);
-    const struct emulate_asynchronous *asynchronous; // the access watched now; NULL: the thread's
+    struct {
+        void (*watcher)(const void *memory, size_t size, enum emulate_access access);
+        const struct emulate_asynchronous *asynchronous; // the access watched now; NULL: the thread's
+    } watch;
 } run;
 
 void emulate_reverse(bool reverse)
@@ -101,26 +105,26 @@ uint32_t emulate_fences_of(uint32_t thread)
 
 void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate_access access))
 {
-    run.watcher = watcher;
+    run.watch.watcher = watcher;
 }
 
 void emulate_watch_access(const void *memory, size_t size, enum emulate_access access)
 {
-    if (run.watcher)
-        run.watcher(memory, size, access);
+    if (run.watch.watcher)
+        run.watch.watcher(memory, size, access);
 }
 
 bool emulate_is_watched(void)
 {
-    return run.watcher;
+    return run.watch.watcher;
 }
 
 void emulate_watch_asynchronous(const struct emulate_asynchronous *by, const void *memory, size_t size,
                                 enum emulate_access access)
 {
-    run.asynchronous = by;
+    run.watch.asynchronous = by;
     emulate_watch_access(memory, size, access);
-    run.asynchronous = NULL;
+    run.watch.asynchronous = NULL;
 }
 
 void emulate_update(const void *memory, size_t size)
@@ -143,8 +147,8 @@ bool emulate_moment_of(const void *memory, struct emulate_moment *moment)
         return false;
     const struct fiber *fiber = &run.fibers[run.current];
     *moment =
-        (struct emulate_moment){.launch = run.launch,
-                                .block = run.block_number,
+        (struct emulate_moment){.launch = run.counts.launch,
+                                .block = run.counts.block,
                                 .thread = run.current,
                                 .n_barriers = fiber->n_barriers,
                                 .n_warp_syncs = fiber->n_warp_syncs,
@@ -156,11 +160,11 @@ bool emulate_moment_of(const void *memory, struct emulate_moment *moment)
                                           is_within(memory, __data_start, (size_t)(_end - __data_start))};
     if (moment->clock)
         moment->time = moment->clock->times[run.current];
-    if (run.asynchronous) {
-        moment->thread = run.asynchronous->actor;
-        moment->n_barriers_issued = run.asynchronous->n_barriers;
-        moment->time = run.asynchronous->time;
-        moment->clock = run.asynchronous->clock;
+    if (run.watch.asynchronous) {
+        moment->thread = run.watch.asynchronous->actor;
+        moment->n_barriers_issued = run.watch.asynchronous->n_barriers;
+        moment->time = run.watch.asynchronous->time;
+        moment->clock = run.watch.asynchronous->clock;
     }
     return true;
 }
@@ -338,8 +342,8 @@ void emulate_threads_begin(const struct emulate_program *program, unsigned n_thr
     run.n_threads = n_threads;
     run.program = *program;
     run.active = true;
-    run.launch++;
-    run.block_number = 0;
+    run.counts.launch++;
+    run.counts.block = 0;
 }
 
 void emulate_threads_end(void)
@@ -368,6 +372,6 @@ void emulate_threads_run(struct emulate_shape grid, struct emulate_shape block, 
     run.block = (struct emulate_event){0};
     memset(run.named, 0, sizeof run.named);
     run.n_ended = 0;
-    run.block_number++;
+    run.counts.block++;
     resume_fiber(&run.caller, run.reverse ? run.n_threads - 1 : 0);
 }

@@ -123,7 +123,7 @@ template <class shape> struct skinny_chunk {
         n_groups = left < SPLIT_K_GROUPS ? left : (int32_t)SPLIT_K_GROUPS;
 #pragma unroll
         for (int m = 0; m < shape::n_panels; m++)
-            tiles[m] = kept(strip.place(plan, m) + (int64_t)index * shape::chunk_bytes + lane * 16);
+            tiles[m] = kept_value(strip.place(plan, m) + (int64_t)index * shape::chunk_bytes + lane * 16);
     }
 
     // Asks for a stage, if it exists. Its copies are one group, also if there are none. `ring` is the place
@@ -159,10 +159,10 @@ template <class shape> struct skinny_x {
         for (int n = 0; n < shape::n_columns; n++) {
             int32_t row = n * 8 + lane / 4;
             row = rows.first + (row < rows.n ? row : 0);
-            items[n] = kept((const unsigned char *)plan.call.x.items + (int64_t)row * STEP_ROW_BYTES +
-                            lane % 4 * 16);
+            items[n] = kept_value((const unsigned char *)plan.call.x.items + (int64_t)row * STEP_ROW_BYTES +
+                                  lane % 4 * 16);
         }
-        step_bytes = kept(plan.call.x.n_rows * STEP_ROW_BYTES);
+        step_bytes = kept_value(plan.call.x.n_rows * STEP_ROW_BYTES);
     }
 
     __device__ __forceinline__ void load_group(int32_t group,
@@ -363,7 +363,7 @@ static __device__ __forceinline__ void skinny_block(const struct product_plan &p
             strip.move_on(plan, rows.expert);
         skinny_chunk<shape> next_chunk;
         next_chunk.find(plan, strip, next_index, lane);
-        next_chunk.n_groups = kept(strip.panel < end ? next_chunk.n_groups : 0);
+        next_chunk.n_groups = kept_value(strip.panel < end ? next_chunk.n_groups : 0);
         // If x of a whole chunk is held, that of the only round stays.
         int32_t n_next_groups =
             shape::n_held < SPLIT_K_GROUPS || split.n_rounds > 1 ? next_chunk.n_groups : 0;

@@ -7,8 +7,9 @@
 //                  float2 float4 make_*
 //                  __threadfence
 //   of both files  launch<kernel>, launch_overlapped<kernel>, launch_next, launch_wait, dynamic_shared, half
-//                  and bfloat16 pairs, copy_async_*, mma_*, exp2_fast, load_published, prefetch_line, kept; of
-//                  9.0 (wgmma_cuda.h, wgmma_emulated.h) barrier_*, copy_bulk, wgmma*, registers_*
+//                  and bfloat16 pairs, copy_async_*, mma_*, exp2_fast, load_published, prefetch_line,
+//                  kept_value; of 9.0 (wgmma_cuda.h, wgmma_emulated.h) barrier_*, copy_bulk, wgmma*,
+//                  registers_*
 //
 // Rules for both: all 32 lanes take part in a warp operation (mask 0xFFFFFFFF); a block has at most 1024
 // threads, whole warps, in x only; __shared__ arrays have constant sizes and no initial values, other shared

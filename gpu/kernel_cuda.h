@@ -74,13 +74,13 @@ __device__ __forceinline__ void barrier_named(int id, int n_threads)
 
 // The value or the address in device memory, which compilers keep in registers; else they compute addresses
 // again at each use.
-__device__ __forceinline__ int32_t kept(int32_t value)
+__device__ __forceinline__ int32_t kept_value(int32_t value)
 {
     asm volatile("" : "+r"(value));
     return value;
 }
 
-template <typename T> __device__ __forceinline__ T *kept(T *address)
+template <typename T> __device__ __forceinline__ T *kept_value(T *address)
 {
     asm volatile("" : "+l"(address));
     __builtin_assume(__isGlobal(address));

@@ -178,7 +178,7 @@ static inline unsigned char *dynamic_shared()
     return emulate_fiber_now()->shared;
 }
 
-template <typename T> static inline T kept(T value)
+template <typename T> static inline T kept_value(T value)
 {
     return value;
 }
