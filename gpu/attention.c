@@ -87,9 +87,9 @@ static struct attention_extent extent_of(const struct gpu_backend *backend)
 {
     return (struct attention_extent){.n_sequences = backend->current.padded.n_sequences,
                                      .n_rows = backend->current.padded.n_rows,
-                                     .n_rows_most = backend->current.n_rows_most,
+                                     .n_rows_most = backend->current.longest.n_rows,
                                      .n_part_rows = backend->current.n_part_rows,
-                                     .n_positions_most = backend->current.n_positions_padded};
+                                     .n_positions_most = backend->current.longest.n_positions_padded};
 }
 
 static struct attention_device device_of(const struct gpu_backend *backend)
@@ -174,16 +174,16 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
         .extent = extent_of(backend),
         .q = q->device.items,
         .out = out->device.items,
-        .q_stride = q->device.stride,
-        .out_stride = out->device.stride,
+        .strides.q = q->device.stride,
+        .strides.out = out->device.stride,
         .n_heads = parameters->n_heads,
         .scoring.scale = parameters->scale,
         .scoring.softcap = parameters->softcap,
         .scoring.window = parameters->window,
         .scoring.alibi_bias_max = parameters->alibi_bias_max,
         .scoring.sinks = parameters->sinks ? parameters->sinks->items : NULL,
-        .shared.tiles = upload_address(backend, backend->current.layout.shared_tiles),
-        .shared.members = upload_address(backend, backend->current.layout.shared_members),
+        .shared.tiles = upload_address(backend, backend->current.layout.shared.tiles),
+        .shared.members = upload_address(backend, backend->current.layout.shared.members),
         .positions = upload_address(backend, backend->current.layout.positions),
         .shared.n_tiles = backend->current.padded.n_shared_tiles,
         .shared.n_segments = backend->current.padded.n_shared_tiles ? backend->current.n_shared_segments : 0,

@@ -29,7 +29,7 @@ static __global__ void __launch_bounds__(MERGE_THREADS)
             merge_parts<1>(arguments, sequence.first_part + i, head, first_seen(call, position) / SEGMENT,
                            last, d, state, total);
             merge_factors factors = merge_sink(call, head, state);
-            call.out[row * call.out_stride + (int64_t)head * dim + d] =
+            call.out[row * call.strides.out + (int64_t)head * dim + d] =
                 merge_item(total[0], 0.0f, factors) / state.sum;
         }
     }

@@ -366,7 +366,7 @@ static __device__ __forceinline__ void merge_arrived(const struct attention_argu
         merge_parts<2>(arguments, part, head, 0, query_position(call, place, query) / SEGMENT, d, state,
                        totals);
         merge_factors factors = merge_sink(call, head, state);
-        float *out = call.out + query_row(place, query) * call.out_stride + (int64_t)head * dim;
+        float *out = call.out + query_row(place, query) * call.strides.out + (int64_t)head * dim;
 #pragma unroll
         for (int j = 0; j < 2; j++)
             if (d + j < dim)

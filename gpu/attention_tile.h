@@ -170,7 +170,7 @@ static __device__ __forceinline__ void query_items(const struct attention_launch
     bool there = query < place.n_queries && dim < call.pages.key_dim;
     const float *from = call.q;
     if (there)
-        from += query_row(place, query) * call.q_stride +
+        from += query_row(place, query) * call.strides.q +
                 (int64_t)query_head(place, query) * call.pages.key_dim + dim;
     if (vectors) {
         float4 none = make_float4(0.0f, 0.0f, 0.0f, 0.0f), first = there ? ((const float4 *)from)[0] : none,
@@ -201,7 +201,7 @@ static __device__ __forceinline__ void load_queries(const struct attention_launc
                                                     const tile_place &place, int32_t key_steps,
                                                     const tile_memory &memory)
 {
-    bool vectors = call.pages.key_dim % 8 == 0 && call.q_stride % 4 == 0 && (uintptr_t)call.q % 16 == 0;
+    bool vectors = call.pages.key_dim % 8 == 0 && call.strides.q % 4 == 0 && (uintptr_t)call.q % 16 == 0;
 #pragma unroll 2
     for (int32_t i = (int32_t)threadIdx.x; i < shape::n_strips * key_steps * 32; i += shape::n_threads) {
         int32_t lane = i % 32, strip = 0, step = i / 32;

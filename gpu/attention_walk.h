@@ -199,7 +199,7 @@ static __device__ __forceinline__ void finish_tile(const struct attention_argume
         if (item.query >= place.n_queries || item.dim >= call.pages.value_dim)
             return;
         float total = merge_item(totals[strip][block][half][i], 0.0f, memory.factors[item.query]);
-        call.out[query_row(place, item.query) * call.out_stride +
+        call.out[query_row(place, item.query) * call.strides.out +
                  (int64_t)query_head(place, item.query) * call.pages.value_dim + item.dim] =
             total / memory.states[item.query].sum;
     });

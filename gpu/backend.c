@@ -200,19 +200,21 @@ static bool is_decoding(const struct gpu_backend *backend, const struct step *st
 // Sizes of the step's launches, padded as for a graph.
 static void measure_step(struct gpu_backend *backend, const struct step *step)
 {
-    backend->current.n_positions = backend->current.n_rows_most = 0;
+    backend->current.longest.n_positions = backend->current.longest.n_rows = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
-        backend->current.n_positions = larger_of(backend->current.n_positions,
-                                                 step->sequences[i].position + step->sequences[i].n_tokens);
-        backend->current.n_rows_most = larger_of(backend->current.n_rows_most, step->sequences[i].n_tokens);
+        backend->current.longest.n_positions =
+            larger_of(backend->current.longest.n_positions,
+                      step->sequences[i].position + step->sequences[i].n_tokens);
+        backend->current.longest.n_rows =
+            larger_of(backend->current.longest.n_rows, step->sequences[i].n_tokens);
     }
     backend->current.decoding = is_decoding(backend, step);
-    backend->current.kind = (struct graph_kind){step->n_tokens, backend->current.n_positions, 0, 0};
+    backend->current.kind = (struct graph_kind){step->n_tokens, backend->current.longest.n_positions, 0, 0};
     if (backend->current.decoding) {
         int32_t n_rows = graph_rows(step->n_tokens);
         backend->current.kind.n_rows =
             n_rows < backend->capacity.n_rows_least ? n_rows : backend->capacity.n_rows_least;
-        backend->current.kind.n_positions = graph_positions(backend->current.n_positions);
+        backend->current.kind.n_positions = graph_positions(backend->current.longest.n_positions);
     }
     gpu_find_shared(backend, step);
     backend->current.kind.n_shared_tiles = graph_shared_tiles(backend->current.shared.n_tiles);
@@ -237,7 +239,7 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     if (slot->way == STEP_EAGER) {
         backend->current.padded = (struct upload_counts){
             step->n_tokens, step->n_sequences, step->n_outputs, backend->current.shared.n_tiles, 0, 0};
-        backend->current.n_positions_padded = backend->current.n_positions;
+        backend->current.longest.n_positions_padded = backend->current.longest.n_positions;
         backend->current.n_part_rows = backend->current.shared.n_part_rows;
         gpu_size_deal(backend);
         return;
@@ -245,7 +247,7 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     int32_t n_rows = backend->current.kind.n_rows;
     backend->current.padded =
         (struct upload_counts){n_rows, n_rows, n_rows, backend->current.kind.n_shared_tiles, 0, 0};
-    backend->current.n_positions_padded = backend->current.kind.n_positions;
+    backend->current.longest.n_positions_padded = backend->current.kind.n_positions;
     backend->current.n_part_rows = n_rows;
     gpu_size_deal(backend);
 }

@@ -142,7 +142,9 @@ struct attention_launch {
     struct attention_extent extent;
     const float *q;
     float *out; // [n_rows, n_heads, dim]
-    int64_t q_stride, out_stride;
+    struct {
+        int64_t q, out;
+    } strides;
     int32_t n_heads;
     struct attention_masking scoring;
     // Shared prefixes (cascade attention): a shared segment is computed for all its members with one read of

@@ -105,8 +105,10 @@ struct current_step {
     bool decoding;           // it may run as a graph
     struct graph_kind kind;  // of the graph
     struct upload_counts padded;
-    int32_t n_positions, n_positions_padded; // of the longest sequence
-    int32_t n_rows_most;                     // of one sequence
+    struct {
+        int32_t n_positions, n_positions_padded;
+        int32_t n_rows; // the most of one sequence
+    } longest;
     struct shared_prefix shared;
     int32_t n_part_rows;       // rows of small sequences, for partial results in the scratch
     int32_t n_shared_segments; // capacity of the scratch in this step

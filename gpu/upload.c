@@ -45,8 +45,8 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
             take_bytes(&total_bytes, step->rope[table] ? n_rows * (size_t)step->n_rope_dims : 0,
                        sizeof(float));
     size_t n_tiles = (size_t)counts->n_shared_tiles;
-    layout.shared_tiles = take_bytes(&total_bytes, n_tiles, sizeof(struct attention_shared_tile));
-    layout.shared_members = take_bytes(&total_bytes, n_tiles ? n_rows : 0, sizeof(int32_t));
+    layout.shared.tiles = take_bytes(&total_bytes, n_tiles, sizeof(struct attention_shared_tile));
+    layout.shared.members = take_bytes(&total_bytes, n_tiles ? n_rows : 0, sizeof(int32_t));
     size_t n_runs = (size_t)counts->n_runs;
     layout.runs = take_bytes(&total_bytes, n_runs ? n_runs + 1 : 0, sizeof(struct attention_run));
     layout.arrivals = take_bytes(&total_bytes, (size_t)counts->n_arrivals, sizeof(int32_t));
@@ -126,7 +126,7 @@ static void fill_shared(unsigned char *bytes, const struct upload_layout *layout
     const struct attention_sequence *sequences =
         (const struct attention_sequence *)(const void *)(bytes + layout->sequences);
     struct attention_shared_tile *tiles =
-        (struct attention_shared_tile *)(void *)(bytes + layout->shared_tiles);
+        (struct attention_shared_tile *)(void *)(bytes + layout->shared.tiles);
     if (counts->n_shared_tiles == 0)
         return;
     for (int32_t i = 0; i < counts->n_shared_tiles; i++) {
@@ -134,7 +134,7 @@ static void fill_shared(unsigned char *bytes, const struct upload_layout *layout
         if (i < shared->n_tiles)
             tiles[i].first_page = sequences[shared->tiles[i].first_page].first_page;
     }
-    memcpy(bytes + layout->shared_members, shared->members,
+    memcpy(bytes + layout->shared.members, shared->members,
            (size_t)shared->n_part_rows * sizeof *shared->members);
 }
 

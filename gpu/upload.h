@@ -30,7 +30,10 @@ struct upload_counts {
 // Offsets in bytes, multiples of 16.
 struct upload_layout {
     size_t tokens, positions, row_sequences, output_rows, sequences, settings, rope[2];
-    size_t shared_tiles, shared_members, runs, arrivals;
+    struct {
+        size_t tiles, members;
+    } shared;
+    size_t runs, arrivals;
     size_t pages, biases, history, masks; // vary
     size_t total_bytes;
 };

@@ -284,7 +284,7 @@ static void bench_store(const char *type, const struct attention_launch *call, c
                                     .k_stride = N_KV_HEADS * DIM,
                                     .v_stride = N_KV_HEADS * DIM,
                                     .rotation = rotation,
-                                    .queries = {(float *)call->q, call->q_stride, N_HEADS, DIM, rotation}};
+                                    .queries = {(float *)call->q, call->strides.q, N_HEADS, DIM, rotation}};
     if (k && v && angles)
         print_line("store", type, DIM, N_HEADS * DIM, n_rows, time_of(launch_once_store, &store),
                    3.0 * (double)key_bytes + 2.0 * n_rows * N_HEADS * DIM * sizeof(float), 0);
@@ -302,8 +302,8 @@ static void bench_attention(const struct attentions *attentions)
     struct attention_launch call = {.pages = {NULL, 1, inputs.n_pages, N_KV_HEADS, DIM, DIM, PAGE,
                                               attentions->type},
                                     .extent = {n, n, 1, n, attentions->n_most},
-                                    .q_stride = N_HEADS * DIM,
-                                    .out_stride = N_HEADS * DIM,
+                                    .strides.q = N_HEADS * DIM,
+                                    .strides.out = N_HEADS * DIM,
                                     .n_heads = N_HEADS,
                                     .scoring.scale = 0x1.6a09e6p-4f,
                                     .device.n_multiprocessors = device_facts(device)->n_multiprocessors,

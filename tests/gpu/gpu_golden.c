@@ -273,8 +273,8 @@ static struct outcome compute_attention(const struct golden_case *which, bool fa
                                     .extent.n_positions_most = n,
                                     .q = floats_on_device(N_HEADS * DIM, 4, &seed),
                                     .out = out,
-                                    .q_stride = N_HEADS * DIM,
-                                    .out_stride = N_HEADS * DIM,
+                                    .strides.q = N_HEADS * DIM,
+                                    .strides.out = N_HEADS * DIM,
                                     .n_heads = N_HEADS,
                                     .scoring.scale = 0x1.6a09e6p-4f, // 1 / sqrt(128)
                                     .device.n_multiprocessors = 0,
