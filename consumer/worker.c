@@ -243,7 +243,8 @@ static enum status take_records(struct worker *worker, struct error *error)
     int32_t room = worker->ahead.limit - (n_in_flight - worker->duplicates.n_followers);
     if (room > worker->config->n_jobs_max - n_in_flight) // followers fill no batch, but memory
         room = worker->config->n_jobs_max - n_in_flight;
-    int64_t bytes_max = worker->config->job_bytes_max ? worker->config->job_bytes_max : WORKER_JOB_BYTES_MAX;
+    int64_t bytes_max =
+        worker->config->limits.job_bytes_max ? worker->config->limits.job_bytes_max : WORKER_JOB_BYTES_MAX;
     int64_t room_bytes = bytes_max - worker->jobs.n_bytes;
     bool stopping = worker->stop.mode != RUNNING || worker->engine.ended;
     // Resume with some room, so that a full window does not toggle with each job.

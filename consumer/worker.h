@@ -31,8 +31,7 @@ struct worker_progress {
 struct worker_config {
     struct transport *transport;
     struct batcher *batcher;
-    int32_t n_jobs_max;    // of the batcher
-    int64_t job_bytes_max; // 0: WORKER_JOB_BYTES_MAX
+    int32_t n_jobs_max; // of the batcher
     // sequences of one step, limits jobs claimed ahead (ahead.h); 0: up to n_jobs_max
     int32_t n_batch;
     struct result_names names;
@@ -49,8 +48,9 @@ struct worker_config {
         int64_t retain_s;         // older rows of the store are compacted to sums; 0: never
     } records;
     struct {
-        int idle_s;      // exit after this time without a job, once the queue is drained; -1: never
-        int32_t crashes; // a job suspected of this many crashes is not computed again; 0: no limit
+        int64_t job_bytes_max; // of the jobs held; 0: WORKER_JOB_BYTES_MAX
+        int idle_s;            // exit after this time without a job, once the queue is drained; -1: never
+        int32_t crashes;       // a job suspected of this many crashes is not computed again; 0: no limit
         // end if this many first jobs fail because of the model (trial.h); 0: no limit
         int32_t model_failures;
         int32_t dead_percent; // of dead letters among the records that ends the worker; 0: no limit

@@ -70,8 +70,8 @@ enum status store_progress(struct store *store, struct text dataset,
             .prompt_tokens = sqlite3_column_int64(select, 8),
             .completion_tokens = sqlite3_column_int64(select, 9),
             .cached_tokens = sqlite3_column_int64(select, 10),
-            .duplicates = sqlite3_column_int64(select, 11),
-            .duplicate_tokens = sqlite3_column_int64(select, 12),
+            .duplicates.n_jobs = sqlite3_column_int64(select, 11),
+            .duplicates.n_tokens = sqlite3_column_int64(select, 12),
         };
         status = count_running(store, progress.dataset, &progress.running, error);
         if (status == STATUS_OK && progress.failed)

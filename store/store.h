@@ -303,9 +303,11 @@ struct dataset_progress {
     struct text dataset; // valid during the call
     int64_t submitted, done, failed, cancelled, running;
     int64_t prompt_tokens, completion_tokens, cached_tokens;
-    int64_t duplicates, duplicate_tokens; // jobs, of annotate rows, answered from others; their tokens
-    double jobs_per_second;               // 0: unknown
-    double seconds_left;                  // negative: unknown
+    struct {
+        int64_t n_jobs, n_tokens;
+    } duplicates;           // jobs, of annotate rows, answered from others
+    double jobs_per_second; // 0: unknown
+    double seconds_left;    // negative: unknown
     // failed jobs: past their deadline; rejected because they crashed workers
     int64_t late, crashed;
     bool is_cancelled;

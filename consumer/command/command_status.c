@@ -56,7 +56,7 @@ static void list_json(struct status_listing *listing, const struct dataset_progr
         (long long)progress->submitted, (long long)progress->done, (long long)progress->failed,
         (long long)progress->cancelled, (long long)progress->running, (long long)progress->prompt_tokens,
         (long long)progress->completion_tokens, (long long)progress->cached_tokens,
-        (long long)progress->duplicates, (long long)progress->duplicate_tokens);
+        (long long)progress->duplicates.n_jobs, (long long)progress->duplicates.n_tokens);
     json_encode_number(progress->jobs_per_second, out);
     buffer_add_string(out, ",\"seconds_left\":");
     double left = seconds_left(listing, progress);
@@ -81,9 +81,10 @@ static void list_row(struct status_listing *listing, const struct dataset_progre
                       (long long)progress->submitted, (long long)progress->done, (long long)progress->failed,
                       (long long)progress->cancelled, (long long)progress->running, percent,
                       progress->jobs_per_second, left);
-    if (progress->duplicates)
+    if (progress->duplicates.n_jobs)
         buffer_add_format(&listing->out, "%-20s answered from equal ones: %lld, %lld tokens not computed\n",
-                          "", (long long)progress->duplicates, (long long)progress->duplicate_tokens);
+                          "", (long long)progress->duplicates.n_jobs,
+                          (long long)progress->duplicates.n_tokens);
     if (progress->late || progress->crashed)
         buffer_add_format(&listing->out,
                           "%-20s of the failed: %lld past their deadline, %lld that killed workers\n", "",

@@ -94,8 +94,8 @@ static void results_from_elsewhere_finish_the_queued_jobs_that_they_name_once(vo
         assert_int_equal(progress.done, 2);
         assert_int_equal(progress.submitted, 3);
         assert_int_equal(progress.prompt_tokens, 20);
-        assert_int_equal(progress.duplicates, 1);
-        assert_int_equal(progress.duplicate_tokens, 10);
+        assert_int_equal(progress.duplicates.n_jobs, 1);
+        assert_int_equal(progress.duplicates.n_tokens, 10);
         assert_int_equal(other.done, 0);
         struct collected collected;
         assert_int_equal(collect(store, "d", &collected), 1);

@@ -61,7 +61,7 @@ static void the_memory_of_the_jobs_pauses_the_source_as_their_number_does(void *
     (void)state;
     struct stage stage = stage_open(500, 300);
     stage.script->queue.record_bytes = 10000;
-    stage.config.job_bytes_max = 1000000;
+    stage.config.limits.job_bytes_max = 1000000;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_in_range(stage.script->flow.most, 8, 13);
     assert_true(stage.script->flow.n_pauses > 1);
@@ -78,7 +78,7 @@ static void a_job_beyond_the_limit_of_memory_is_taken_alone(void **state)
     (void)state;
     struct stage stage = stage_open(100, 300);
     stage.script->queue.record_bytes = 10000;
-    stage.config.job_bytes_max = 1;
+    stage.config.limits.job_bytes_max = 1;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_int_equal(stage.script->flow.most, 1);
     int n_answered, n_released;
