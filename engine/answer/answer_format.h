@@ -38,8 +38,10 @@ struct tool_format {
     const char *trigger;                   // text that only a call has; NULL: a call is the whole answer
     const char *begin, *open, *middle, *close, *between, *end; // NULL: nothing
     enum tool_arguments arguments;
-    const char *key_open, *key_close, *value_close; // ARGUMENTS_TAGS
-    const char *key_close_json;                     // before values that are no texts; NULL: key_close
+    struct {
+        const char *key_open, *key_close, *value_close;
+        const char *key_close_json; // before values that are no texts; NULL: key_close
+    } tags;                         // ARGUMENTS_TAGS
     enum tool_ids ids;
     bool has_one; // an answer ends with its first call
 };

@@ -246,7 +246,7 @@ static uint32_t parameter_value(struct build *build, const struct parameters *pa
     struct text bare_end = {0};
     uint32_t symbol = SYMBOL_NOTHING;
     if (is_bare)
-        bare_end = core_of(build->task->format->tools->value_close);
+        bare_end = core_of(build->task->format->tools->tags.value_close);
     if (build->status == STATUS_OK)
         build->status = json_schema_property(parameters->schema, key, bare_end, &symbol);
     return symbol;
@@ -257,10 +257,12 @@ static uint32_t tagged_parameter(struct build *build, const struct parameters *p
 {
     const struct tool_format *format = build->task->format->tools;
     bool is_bare = call_value_is_bare(&member->value);
-    uint32_t symbols[] = {
-        tool_string(build, format->key_open), rule_literal(build, member->key),
-        tool_string(build, !is_bare && format->key_close_json ? format->key_close_json : format->key_close),
-        parameter_value(build, parameters, member->key, is_bare), tool_string(build, format->value_close)};
+    uint32_t symbols[] = {tool_string(build, format->tags.key_open), rule_literal(build, member->key),
+                          tool_string(build, !is_bare && format->tags.key_close_json
+                                                 ? format->tags.key_close_json
+                                                 : format->tags.key_close),
+                          parameter_value(build, parameters, member->key, is_bare),
+                          tool_string(build, format->tags.value_close)};
     return rules_sequence(build->rules, symbols, 5);
 }
 

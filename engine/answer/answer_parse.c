@@ -185,7 +185,7 @@ static struct text core_of(const char *string, size_t *n_before, size_t *n_behin
 static bool take_tagged_value(struct call_reader *reader, const char *key_close, struct text *value)
 {
     size_t before, behind, ignored;
-    struct text close = core_of(reader->format->value_close, &before, &ignored);
+    struct text close = core_of(reader->format->tags.value_close, &before, &ignored);
     (void)core_of(key_close, &ignored, &behind);
     struct text rest = rest_from(reader->text, reader->at);
     const char *end = rest.size ? memmem(rest.data, rest.size, close.data, close.size) : NULL;
@@ -203,7 +203,7 @@ static bool take_tagged_value(struct call_reader *reader, const char *key_close,
 // Key and what closes it: the format's, or where a value is no text perhaps another.
 static bool take_key(struct call_reader *reader, struct text *key, const char **key_close)
 {
-    const char *const closes[] = {reader->format->key_close, reader->format->key_close_json};
+    const char *const closes[] = {reader->format->tags.key_close, reader->format->tags.key_close_json};
     struct text rest = rest_from(reader->text, reader->at);
     const char *nearest = NULL;
     for (int i = 0; i < 2 && closes[i]; i++) {
@@ -227,7 +227,7 @@ static bool take_tags(struct call_reader *reader, const struct value *parameters
 {
     bool is_first = true;
     buffer_add_byte(arguments, '{');
-    for (; skip_blanks(reader), take_string(reader, reader->format->key_open); is_first = false) {
+    for (; skip_blanks(reader), take_string(reader, reader->format->tags.key_open); is_first = false) {
         struct text key, value;
         const char *key_close;
         if (!take_key(reader, &key, &key_close) || !take_tagged_value(reader, key_close, &value))
