@@ -242,7 +242,7 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
         tokens[i] = 20 + i;
     static const struct {
         const char *id;
-        int64_t deadline;
+        int64_t deadline_s;
         int n_tokens;
     } jobs[] = {{"running", 1001, 40},
                 {"kept", 5000, 40},
@@ -252,7 +252,7 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
     for (size_t i = 0; i < 5; i++) {
         struct job *job = job_of(tokens, jobs[i].n_tokens, 30, jobs[i].id);
         job->request.stop.ignore_eos = true;
-        job->deadline_s = jobs[i].deadline;
+        job->deadline_s = jobs[i].deadline_s;
         batcher_take(bench.batcher, job);
     }
     struct step_figures figures;

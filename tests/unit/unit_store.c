@@ -277,14 +277,14 @@ static void a_job_that_another_worker_holds_is_not_released(void **state)
     store_close(first);
 }
 
-static void submit_urgent(struct store *store, const char *id, int32_t priority, int64_t deadline)
+static void submit_urgent(struct store *store, const char *id, int32_t priority, int64_t deadline_s)
 {
     struct submission submission = {.job_id = text_from_string(id),
                                     .custom_id = text_from_string(id),
                                     .index = -1,
                                     .record = TEXT("{}"),
                                     .priority = priority,
-                                    .deadline_s = deadline};
+                                    .deadline_s = deadline_s};
     size_t n_added;
     assert_int_equal(store_submit(store, TEXT("a"), &submission, 1, &n_added, &error), STATUS_OK);
 }

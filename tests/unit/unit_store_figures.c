@@ -298,12 +298,12 @@ static void the_queue_refuses_a_name_that_a_topic_s_dataset_has_in_the_store(voi
     store_close(store);
 }
 
-static void write_totals(struct store *store, const struct job *job, const int64_t *times, size_t n)
+static void write_totals(struct store *store, const struct job *job, const int64_t *times_us, size_t n)
 {
     struct dataset_totals totals = {0};
     assert_int_equal(database_begin(&store->database, &error), STATUS_OK);
     for (size_t i = 0; i < n; i++)
-        assert_int_equal(totals_add(&totals, job, true, times[i], &error), STATUS_OK);
+        assert_int_equal(totals_add(&totals, job, true, times_us[i], &error), STATUS_OK);
     enum status status = totals_write(store, &totals, &error);
     assert_int_equal(database_end(&store->database, status, &error), STATUS_OK);
     totals_finish(&totals);
@@ -315,12 +315,13 @@ static void a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_orde
     struct store *store = open_store(true);
     struct job *job = finished_job("j", 0);
     static const struct {
-        int64_t times[3], first, last;
+        int64_t times_us[3], first_us, last_us;
     } commits[] = {{{500, 300, 400}, 300, 500}, {{350, 600, 450}, 300, 600}, {{320, 200, 310}, 200, 600}};
     for (size_t i = 0; i < 3; i++) {
-        write_totals(store, job, commits[i].times, 3);
-        assert_int_equal(query_number(store, "SELECT first_finished_at_us FROM datasets"), commits[i].first);
-        assert_int_equal(query_number(store, "SELECT last_finished_at_us FROM datasets"), commits[i].last);
+        write_totals(store, job, commits[i].times_us, 3);
+        assert_int_equal(query_number(store, "SELECT first_finished_at_us FROM datasets"),
+                         commits[i].first_us);
+        assert_int_equal(query_number(store, "SELECT last_finished_at_us FROM datasets"), commits[i].last_us);
     }
     assert_int_equal(query_number(store, "SELECT n_done FROM datasets"), 9);
     job_destroy(job);

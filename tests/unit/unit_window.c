@@ -51,12 +51,12 @@ static int close_window(void **state)
 }
 
 // A prompt of one page of the letter and one token more.
-static struct waiting_job *add_job(char letter, int32_t priority, int64_t deadline)
+static struct waiting_job *add_job(char letter, int32_t priority, int64_t deadline_s)
 {
     struct waiting_job *waiting = calloc(1, sizeof *waiting);
     waiting->letter = letter;
     waiting->job.priority = priority;
-    waiting->job.deadline_s = deadline;
+    waiting->job.deadline_s = deadline_s;
     for (int i = 0; i <= PAGE; i++)
         token_array_add(&waiting->prompt.tokens, letter);
     waiting->prompt.job = &waiting->job;
@@ -263,10 +263,10 @@ static void any_mix_of_coming_and_going_gives_each_its_place_once(void **state)
     for (int i = 0; i < N; i++) {
         uint32_t what = random_below(&random_state, 10);
         if (what < 6 && n_held < HELD_MAX) {
-            int64_t deadline =
+            int64_t deadline_s =
                 random_below(&random_state, 3) ? 0 : 60 + (int64_t)random_below(&random_state, 300);
             held[n_held++] = add_job((char)('a' + random_below(&random_state, 20)),
-                                     (int32_t)random_below(&random_state, 3), deadline);
+                                     (int32_t)random_below(&random_state, 3), deadline_s);
         } else if (what < 9 && n_held) {
             struct waiting_job *chosen = take_next();
             assert_non_null(chosen); // nobody computes, so nobody is blocked
