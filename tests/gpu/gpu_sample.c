@@ -1,9 +1,9 @@
 // Sampling on the device draws what engine/sampler.c draws from the same logits: the same tokens, logprobs
 // and alternatives, bit for bit, for all settings, shapes of logits and neighbors in the batch.
-#include "engine/philox.h"
 #include "engine/sampler.h"
 #include "gpu/state.h"
 #include "tests/gpu/gpu_machine.h"
+#include "tests/random.h"
 
 #include <float.h>
 #include <math.h>
@@ -22,13 +22,12 @@ static uint64_t random_state;
 
 static uint32_t random_word(void)
 {
-    struct philox words = philox4x32((struct philox){{(uint32_t)random_state++, 1, 2, 3}}, 20);
-    return words.words[0];
+    return random_bits(&random_state);
 }
 
-static float random_float(float low, float high)
+static float random_between(float low, float high)
 {
-    return low + (high - low) * (float)(random_word() >> 8) * 0x1p-24f;
+    return low + (high - low) * (float)random_double(&random_state);
 }
 
 // --- The two samplers ---
@@ -138,21 +137,21 @@ static struct sample_request random_request(struct drawn_settings *settings, int
     if (random_word() % 2)
         sampling->top_k = (int32_t)(random_word() % 3 ? 1 + random_word() % 60 : 1 + random_word() % 4000);
     if (random_word() % 2)
-        sampling->top_p = random_float(0.01f, 0.999f);
+        sampling->top_p = random_between(0.01f, 0.999f);
     if (random_word() % 3 == 0)
-        sampling->min_p = random_float(0.0f, 0.3f);
+        sampling->min_p = random_between(0.0f, 0.3f);
     if (random_word() % 3 == 0)
-        sampling->repetition_penalty = random_float(0.5f, 2.0f);
+        sampling->repetition_penalty = random_between(0.5f, 2.0f);
     if (random_word() % 3 == 0)
-        sampling->presence_penalty = random_float(-2.0f, 2.0f);
+        sampling->presence_penalty = random_between(-2.0f, 2.0f);
     if (random_word() % 3 == 0)
-        sampling->frequency_penalty = random_float(-2.0f, 2.0f);
+        sampling->frequency_penalty = random_between(-2.0f, 2.0f);
     if (random_word() % 3 == 0) {
         sampling->n_logit_bias = 1 + (int32_t)(random_word() % 40);
         sampling->logit_bias = settings->biases;
         for (int32_t i = 0; i < sampling->n_logit_bias; i++)
             settings->biases[i] =
-                (struct logit_bias){(int32_t)(random_word() % 60), random_float(-9.0f, 9.0f)};
+                (struct logit_bias){(int32_t)(random_word() % 60), random_between(-9.0f, 9.0f)};
     }
     sampling->logprobs = random_word() % 2;
     sampling->top_logprobs = sampling->logprobs ? (int32_t)(random_word() % 21) : 0;
@@ -182,7 +181,7 @@ enum shape { FLAT, PEAKED, TIED, LEVELS, MASKED, HUGE_SPREAD, N_SHAPES };
 static void fill_logits(float *logits, int32_t n, enum shape shape)
 {
     for (int32_t i = 0; i < n; i++) {
-        float x = random_float(-1.0f, 1.0f);
+        float x = random_between(-1.0f, 1.0f);
         logits[i] = shape == FLAT     ? x
                     : shape == PEAKED ? 20.0f * x * x * x
                     : shape == TIED   ? 1.5f
@@ -202,7 +201,7 @@ static void draws_of_all_settings_are_those_of_the_cpu(void **state)
     static float logits[N_OUTPUTS * N_VOCAB];
     static struct drawn_settings settings[N_OUTPUTS];
     struct sample_request requests[N_OUTPUTS];
-    print_message("random numbers from word %llu\n", (unsigned long long)random_state);
+    print_message("random numbers from state %llu\n", (unsigned long long)random_state);
     for (int shape = 0; shape < N_SHAPES; shape++) {
         for (int32_t i = 0; i < N_OUTPUTS; i++) {
             fill_logits(logits + i * N_VOCAB, N_VOCAB, (enum shape)shape);
