@@ -98,7 +98,7 @@ static struct attention_device device_of(const struct gpu_backend *backend)
     return (struct attention_device){facts->n_multiprocessors, facts->shared_bytes_max};
 }
 
-void gpu_size_deal(struct gpu_backend *backend)
+void gpu_size_runs(struct gpu_backend *backend)
 {
     const struct kv_shape *kv = &backend->kv;
     if (!backend->pages.memory || kv->n_heads == 0)
@@ -107,14 +107,14 @@ void gpu_size_deal(struct gpu_backend *backend)
     struct attention_extent extent = extent_of(backend);
     struct attention_device device = device_of(backend);
     struct upload_counts *padded = &backend->current.padded;
-    padded->n_runs = attention_deal_runs(&pages, kv->n_heads, &device);
-    padded->n_arrivals = attention_deal_arrivals(&pages, kv->n_heads, &device, padded->n_sequences);
-    backend->current.deal =
-        (struct attention_deal_rules){.n_heads = kv->n_heads,
-                                      .n_kv_heads = kv->n_kv_heads,
-                                      .n_runs = padded->n_runs,
-                                      .may_cut = attention_parts_fit(&pages, kv->n_heads, &extent,
-                                                                     backend->memory.attention.size_bytes)};
+    padded->n_runs = attention_assign_runs(&pages, kv->n_heads, &device);
+    padded->n_arrivals = attention_assign_arrivals(&pages, kv->n_heads, &device, padded->n_sequences);
+    backend->current.assignment =
+        (struct attention_assign_rules){.n_heads = kv->n_heads,
+                                        .n_kv_heads = kv->n_kv_heads,
+                                        .n_runs = padded->n_runs,
+                                        .may_cut = attention_parts_fit(&pages, kv->n_heads, &extent,
+                                                                       backend->memory.attention.size_bytes)};
 }
 
 // Takes the pending rotations of the keys and of one other matrix that have the step's rows.
@@ -189,11 +189,11 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
         .shared.n_segments = backend->current.padded.n_shared_tiles ? backend->current.n_shared_segments : 0,
         .partials.memory = backend->memory.attention.memory,
         .partials.size_bytes = backend->memory.attention.size_bytes,
-        .dealt.runs = upload_address(backend, backend->current.layout.runs),
-        .dealt.n_runs = backend->current.padded.n_runs,
-        .dealt.arrivals = (int32_t *)upload_address(backend, backend->current.layout.arrivals),
+        .assigned.runs = upload_address(backend, backend->current.layout.runs),
+        .assigned.n_runs = backend->current.padded.n_runs,
+        .assigned.arrivals = (int32_t *)upload_address(backend, backend->current.layout.arrivals),
         .device = device_of(backend)};
-    if (launch.dealt.n_runs == 0 || parameters->n_heads != backend->kv.n_heads)
-        launch.dealt = (struct attention_dealt){0};
+    if (launch.assigned.n_runs == 0 || parameters->n_heads != backend->kv.n_heads)
+        launch.assigned = (struct attention_assigned){0};
     launch_attention(backend->stream, &launch);
 }

@@ -348,7 +348,7 @@ static __device__ __forceinline__ void merge_arrived(const struct attention_argu
     int32_t *is_last = (int32_t *)dynamic_shared(), dim = call.pages.value_dim, n_pairs = (dim + 1) / 2;
     __syncthreads(); // all partial results are stored, all of the tile's shared memory was read
     if (threadIdx.x == 0) {
-        int32_t *arrivals = call.dealt.arrivals + (int64_t)blockIdx.y * call.extent.n_sequences + sequence;
+        int32_t *arrivals = call.assigned.arrivals + (int64_t)blockIdx.y * call.extent.n_sequences + sequence;
         __threadfence();
         *is_last = atomicAdd(arrivals, 1) == place.sequence.n_runs - 1;
         if (*is_last)

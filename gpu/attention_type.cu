@@ -114,7 +114,7 @@ static __device__ __forceinline__ void select_segment(const tile_place &place, t
         span.last = place.only_segment;
 }
 
-// The tiles of a run, of one sequence after the other; undealt, of one sequence.
+// The tiles of a run, of one sequence after the other; unassigned, of one sequence.
 template <class shape> struct run_tiles {
     const struct attention_arguments &arguments;
     struct attention_run begin, end;
@@ -124,9 +124,9 @@ template <class shape> struct run_tiles {
     {
         begin = {(int32_t)blockIdx.x, 0};
         end = {begin.sequence + 1, 0};
-        if (arguments.dealt) {
-            begin = arguments.call.dealt.runs[blockIdx.x];
-            end = arguments.call.dealt.runs[blockIdx.x + 1];
+        if (arguments.assigned) {
+            begin = arguments.call.assigned.runs[blockIdx.x];
+            end = arguments.call.assigned.runs[blockIdx.x + 1];
         }
         sequence = begin.sequence;
     }
@@ -139,7 +139,7 @@ template <class shape> struct run_tiles {
     // Whether blocks of several runs compute the tile.
     __device__ __forceinline__ bool is_cut(const tile_place &place) const
     {
-        return arguments.dealt && place.sequence.n_runs > 1;
+        return arguments.assigned && place.sequence.n_runs > 1;
     }
 
     // The next tile, with an empty span if the run has none of its segments.
@@ -248,7 +248,7 @@ static struct launch_shape blocks_of(const struct attention_arguments &arguments
             n_tiles = (arguments.n_strips_small + n_strips - 1) / n_strips;
     struct launch_shape blocks = {0, (unsigned)n_kv_heads, 1, 0, 0};
     if (way == TILES_SMALL) {
-        blocks.blocks_x = (unsigned)(arguments.dealt ? call.dealt.n_runs : call.extent.n_sequences);
+        blocks.blocks_x = (unsigned)(arguments.assigned ? call.assigned.n_runs : call.extent.n_sequences);
         blocks.blocks_y = (unsigned)(n_kv_heads * n_tiles);
         blocks.blocks_z = (unsigned)(arguments.split_kv ? arguments.n_segments : 1);
     } else if (way == TILES_LARGE) {

@@ -10,7 +10,7 @@ struct attention_arguments {
     float *parts;
     int32_t n_segments;     // partial results per row and head
     bool split_kv;          // split-KV: each segment of a small sequence has its own block
-    bool dealt;             // split-KV: runs of segments have their own blocks
+    bool assigned;          // split-KV: runs of segments have their own blocks
     int32_t n_strips_small; // maximum number of strips of a small sequence
     uint64_t group_magic, page_magic;
 };

@@ -241,7 +241,7 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
             step->n_tokens, step->n_sequences, step->n_outputs, backend->current.shared.n_tiles, 0, 0};
         backend->current.longest.n_positions_padded = backend->current.longest.n_positions;
         backend->current.n_part_rows = backend->current.shared.n_part_rows;
-        gpu_size_deal(backend);
+        gpu_size_runs(backend);
         return;
     }
     int32_t n_rows = backend->current.kind.n_rows;
@@ -249,7 +249,7 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
         (struct upload_counts){n_rows, n_rows, n_rows, backend->current.kind.n_shared_tiles, 0, 0};
     backend->current.longest.n_positions_padded = backend->current.kind.n_positions;
     backend->current.n_part_rows = n_rows;
-    gpu_size_deal(backend);
+    gpu_size_runs(backend);
 }
 
 static enum status make_ready(struct backend *base, struct error *error)
@@ -279,8 +279,8 @@ static enum status prepare_step(struct gpu_backend *backend, const struct step *
         backend->current.layout = upload_layout(step, &backend->current.padded, page_positions);
     }
     upload_fill(backend->submitted.slot->upload_host, &backend->current.layout, step,
-                &backend->current.padded, page_positions, &backend->current.shared, &backend->current.deal,
-                backend->capacity.n_cols_max);
+                &backend->current.padded, page_positions, &backend->current.shared,
+                &backend->current.assignment, backend->capacity.n_cols_max);
     return STATUS_OK;
 }
 

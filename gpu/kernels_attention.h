@@ -74,7 +74,7 @@ struct attention_sequence {
     int32_t first_page;
     int32_t first_part; // of a small sequence: index of its first row in the scratch
     int32_t n_shared;   // number of leading segments that shared tiles compute
-    int32_t n_runs;     // runs that have segments of it (attention_deal); 0 or 1: it is whole
+    int32_t n_runs;     // runs that have segments of it (attention_assign); 0 or 1: it is whole
 };
 
 // Queries of several sequences that share all pages of a segment, which ends before the positions of their
@@ -100,12 +100,12 @@ struct attention_run {
     int32_t sequence, segment;
 };
 
-// Runs of segments of small sequences, each for one block per tile (gpu/attention_deal.h). Without a window:
+// Runs of segments of small sequences, each for one block per tile (gpu/attention_assign.h). Without a window:
 // windows are short, and every layer with one would need its own runs.
-struct attention_dealt {
+struct attention_assigned {
     const struct attention_run *runs; // [n_runs + 1]; NULL: a block computes one sequence
     int32_t n_runs;
-    int32_t *arrivals; // [attention_deal_arrivals], zeros; zeros again after the launch
+    int32_t *arrivals; // [attention_assign_arrivals], zeros; zeros again after the launch
 };
 
 // The step's size.
@@ -155,7 +155,7 @@ struct attention_launch {
     // Scratch for partial results of split-KV decoding: few sequences with long contexts occupy all
     // multiprocessors.
     struct attention_partials partials;
-    struct attention_dealt dealt;
+    struct attention_assigned assigned;
     struct attention_device device;
 };
 

@@ -112,7 +112,7 @@ struct current_step {
     struct shared_prefix shared;
     int32_t n_part_rows;       // rows of small sequences, for partial results in the scratch
     int32_t n_shared_segments; // capacity of the scratch in this step
-    struct attention_deal_rules deal;
+    struct attention_assign_rules assignment;
     struct upload_layout layout;
     struct pending_add pending;
     struct pending_norm pending_norm;
@@ -193,7 +193,7 @@ uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
 // Finds the step's shared prefixes. Called before the layout of the step is computed.
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step);
 // Sets the number of runs of segments for the step's attention. Called when its padded counts are known.
-void gpu_size_deal(struct gpu_backend *backend);
+void gpu_size_runs(struct gpu_backend *backend);
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
                 const struct attention_parameters *parameters);

@@ -201,7 +201,7 @@ static void take_q3_k(struct row_piece *piece, const uint8_t *block)
 }
 
 // Types without a tile format are dequantized first. fits_half excludes values beyond the largest binary16.
-static uint16_t narrow_half(float item)
+static uint16_t round_to_half(float item)
 {
     uint32_t bits;
     memcpy(&bits, &item, 4);
@@ -215,7 +215,7 @@ static uint16_t narrow_half(float item)
     return (uint16_t)(sign | (bits - (112u << 23)) >> 13);
 }
 
-static uint16_t narrow_bfloat(float item)
+static uint16_t round_to_bfloat(float item)
 {
     uint32_t bits;
     memcpy(&bits, &item, 4);
@@ -239,7 +239,7 @@ static void take_items(struct row_piece *piece, enum tensor_type type, const str
     traits->dequantize(at, items, n_blocks * traits->block_items);
     for (int i = 0; i < n; i++)
         piece->items[i] =
-            type == TENSOR_F16 ? narrow_half(items[skipped + i]) : narrow_bfloat(items[skipped + i]);
+            type == TENSOR_F16 ? round_to_half(items[skipped + i]) : round_to_bfloat(items[skipped + i]);
 }
 
 // Unpacks inputs [first, first + n) of one row, n at most a tile's; the rest of the tile is 0.

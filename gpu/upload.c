@@ -139,13 +139,13 @@ static void fill_shared(unsigned char *bytes, const struct upload_layout *layout
 }
 
 static void fill_runs(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
-                      const struct upload_counts *counts, const struct attention_deal_rules *deal)
+                      const struct upload_counts *counts, const struct attention_assign_rules *assignment)
 {
     if (counts->n_runs == 0)
         return;
-    assert(deal->n_runs == counts->n_runs);
-    attention_deal((struct attention_sequence *)(void *)(bytes + layout->sequences), step->n_sequences, deal,
-                   (struct attention_run *)(void *)(bytes + layout->runs));
+    assert(assignment->n_runs == counts->n_runs);
+    attention_assign((struct attention_sequence *)(void *)(bytes + layout->sequences), step->n_sequences,
+                     assignment, (struct attention_run *)(void *)(bytes + layout->runs));
     memset(bytes + layout->arrivals, 0, (size_t)counts->n_arrivals * sizeof(int32_t));
 }
 
@@ -220,7 +220,8 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
 
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions,
-                 const struct shared_prefix *shared, const struct attention_deal_rules *deal, int32_t n_vocab)
+                 const struct shared_prefix *shared, const struct attention_assign_rules *assignment,
+                 int32_t n_vocab)
 {
     assert(counts->n_rows >= step->n_tokens && counts->n_sequences >= step->n_sequences &&
            counts->n_outputs >= step->n_outputs && counts->n_shared_tiles >= shared->n_tiles &&
@@ -228,7 +229,7 @@ void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const
     fill_rows(bytes, layout, step, counts);
     fill_sequences(bytes, layout, step, counts, page_positions, shared);
     fill_shared(bytes, layout, counts, shared);
-    fill_runs(bytes, layout, step, counts, deal);
+    fill_runs(bytes, layout, step, counts, assignment);
     if (step->samples)
         fill_samples(bytes, layout, step, counts, n_vocab);
 }

@@ -15,7 +15,7 @@
 #pragma once
 
 #include "engine/backend.h"
-#include "gpu/attention_deal.h"
+#include "gpu/attention_assign.h"
 #include "gpu/kernels_attention.h"
 #include "gpu/kernels_sample.h"
 #include "gpu/shared_prefix.h"
@@ -42,8 +42,8 @@ struct upload_layout {
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts,
                                    int32_t page_positions);
 // Fills `bytes` [layout->total_bytes]. Block tables are referenced by their index in it as int32_t. Token ids
-// in the samples must be below n_vocab (asserted). `deal` is used if there are runs.
+// in the samples must be below n_vocab (asserted). `assignment` is used if there are runs.
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions,
-                 const struct shared_prefix *shared, const struct attention_deal_rules *deal,
+                 const struct shared_prefix *shared, const struct attention_assign_rules *assignment,
                  int32_t n_vocab);

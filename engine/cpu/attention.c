@@ -243,7 +243,7 @@ static void split_task(void *context, int index, int thread)
 }
 
 // Sets the first tasks and partial results. False: segments are not split.
-static bool deal_tiles(struct attention_division *cut)
+static bool assign_tiles(struct attention_division *cut)
 {
     int64_t n_tiles = cut->n_tiles;
     struct attention *attention = cut->attention;
@@ -301,7 +301,7 @@ static void spans_compute(struct attention *attention, const struct attention_ca
         cut.tile_queries /= 2;
         cut.n_tiles = tiles_count(&cut);
     }
-    if (deal_tiles(&cut))
+    if (assign_tiles(&cut))
         pool_run(attention->pool, cut.first_task[cut.n_tiles], split_task, &cut);
     else
         pool_run(attention->pool, (int)cut.n_tiles, tile_task, &cut);

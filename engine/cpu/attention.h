@@ -1,4 +1,4 @@
-// Paged causal attention (grouped-query, split-KV) for the rows of a step.
+// Paged causal attention (grouped-query, split-KV) for the tokens of a step.
 //
 // Definition, the same for any number of rows, threads, cut of the prompt, size of pages and level:
 //   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; in units of ln 2:

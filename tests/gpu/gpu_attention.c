@@ -3,7 +3,7 @@
 // row's bytes.
 #include "engine/backend.h"
 #include "engine/file/dequantize.h"
-#include "gpu/attention_deal.h"
+#include "gpu/attention_assign.h"
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/kernels_attention.h"
@@ -303,26 +303,26 @@ static void lay_out(const struct device_problem *problem, const struct part *par
     }
 }
 
-// Deals the sequences of a call.
-static void deal_runs(const struct device_problem *problem, struct attention_sequence *sequences, int n,
-                      struct device_way way, struct attention_launch *call)
+// Assigns the sequences of a call.
+static void assign_runs(const struct device_problem *problem, struct attention_sequence *sequences, int n,
+                        struct device_way way, struct attention_launch *call)
 {
     struct attention_run runs[N_SEQUENCES * 4];
     int32_t arrivals[TABLE_MAX] = {0};
-    struct attention_deal_rules rules = {problem->setting.n_heads, problem->setting.n_kv_heads, way.n_runs,
-                                         !way.whole};
+    struct attention_assign_rules rules = {problem->setting.n_heads, problem->setting.n_kv_heads, way.n_runs,
+                                           !way.whole};
     assert_true(way.n_runs < N_SEQUENCES * 4);
-    attention_deal(sequences, n, &rules, runs);
+    attention_assign(sequences, n, &rules, runs);
     for (int i = 0; i < n; i++) {
         n_cut_seen += sequences[i].n_runs > 1;
         assert_true(!way.whole || sequences[i].n_runs <= 1);
     }
     struct attention_device shape = {1, way.shared_bytes ? way.shared_bytes
                                                          : device_facts(device)->shared_bytes_max};
-    int32_t n_arrivals = attention_deal_arrivals(&problem->pages, problem->setting.n_heads, &shape, n);
+    int32_t n_arrivals = attention_assign_arrivals(&problem->pages, problem->setting.n_heads, &shape, n);
     assert_true(n_arrivals <= TABLE_MAX);
-    call->dealt = (struct attention_dealt){on_device(runs, (size_t)(way.n_runs + 1) * sizeof *runs),
-                                           way.n_runs, on_device(arrivals, sizeof arrivals)};
+    call->assigned = (struct attention_assigned){on_device(runs, (size_t)(way.n_runs + 1) * sizeof *runs),
+                                                 way.n_runs, on_device(arrivals, sizeof arrivals)};
 }
 
 static void compute_parts(const struct device_problem *problem, const struct part *parts, int n,
@@ -339,9 +339,9 @@ static void compute_parts(const struct device_problem *problem, const struct par
     struct shared_prefix shared = {0};
     if (way.shared)
         find_shared(problem, rows.sequences, n, shared_bytes, &shared);
-    struct attention_launch dealt = {0};
+    struct attention_launch assigned = {0};
     if (way.n_runs)
-        deal_runs(problem, rows.sequences, 2 * n, way, &dealt);
+        assign_runs(problem, rows.sequences, 2 * n, way, &assigned);
     struct attention_launch call = {
         .pages = problem->pages,
         .layer = LAYER,
@@ -368,7 +368,7 @@ static void compute_parts(const struct device_problem *problem, const struct par
         .positions = on_device(rows.positions, sizeof rows.positions),
         .shared.n_tiles = shared.n_tiles,
         .shared.n_segments = shared.n_segments,
-        .dealt = dealt.dealt,
+        .assigned = assigned.assigned,
         .device.n_multiprocessors = multiprocessors,
         .device.shared_bytes_max = shared_bytes};
     n_tiles_seen += shared.n_tiles;
@@ -385,8 +385,8 @@ static void compute_parts(const struct device_problem *problem, const struct par
     take_back(parts, n, rows.sequences, pinned, out_row, out);
     device_unpin(device, pinned);
     const void *const given[] = {
-        call.sequences, call.shared.tiles,    call.shared.members, call.positions,     call.q,
-        call.out,       call.partials.memory, call.dealt.runs,     call.dealt.arrivals};
+        call.sequences, call.shared.tiles,    call.shared.members, call.positions,        call.q,
+        call.out,       call.partials.memory, call.assigned.runs,  call.assigned.arrivals};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         device_free(device, (void *)given[i]);
     shared_prefix_finish(&shared);
@@ -524,7 +524,7 @@ static void attention_is_near_double_precision(void **state)
     }
 }
 
-static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
+static void cuts_batch_and_assignment_leave_the_bytes_alone(void **state)
 {
     static const struct device_way ways[] = {
         {1, true, false, false, false, 0},
@@ -722,27 +722,27 @@ static void runs_are_even_and_cut_only_where_that_helps(void **state)
     enum { N = 64, RUNS = 33 };
     struct attention_run runs[RUNS + 1];
     struct attention_sequence sequences[N] = {{0}};
-    struct attention_deal_rules rules = {32, 8, RUNS, true};
+    struct attention_assign_rules rules = {32, 8, RUNS, true};
     int32_t n_cut = 0;
     for (int32_t i = 0; i < N; i++)
         sequences[i] = (struct attention_sequence){i, 1, 511, 0, i, 0, 0};
-    attention_deal(sequences, N, &rules, runs);
+    attention_assign(sequences, N, &rules, runs);
     assert_int_equal(check_runs(sequences, N, runs, RUNS), 4);
     for (int32_t i = 0; i < N; i++)
         assert_int_equal(sequences[i].n_runs, 1);
     // one long sequence: 128 segments, and 126 of the others; 8 a run
     sequences[20].position = 32767;
-    attention_deal(sequences, N, &rules, runs);
+    attention_assign(sequences, N, &rules, runs);
     assert_true(check_runs(sequences, N, runs, RUNS) <= 9);
     for (int32_t i = 0; i < N; i++)
         n_cut += sequences[i].n_runs > 1;
     assert_true(sequences[20].n_runs >= 16 && n_cut <= RUNS);
     rules.may_cut = false;
-    attention_deal(sequences, N, &rules, runs);
+    attention_assign(sequences, N, &rules, runs);
     assert_true(check_runs(sequences, N, runs, RUNS) <= 136);
     assert_int_equal(sequences[20].n_runs, 1);
     rules.may_cut = true;
-    attention_deal(sequences, 1, &rules, runs); // two segments, two blocks
+    attention_assign(sequences, 1, &rules, runs); // two segments, two blocks
     assert_int_equal(check_runs(sequences, 1, runs, RUNS), 1);
     assert_int_equal(sequences[0].n_runs, 2);
     seed = 9;
@@ -755,7 +755,7 @@ static void runs_are_even_and_cut_only_where_that_helps(void **state)
                 (struct attention_sequence){i, i % 5 ? 1 : 0, position, 0, i, i % 3 ? 0 : position / 512, 0};
         }
         rules.may_cut = round % 2;
-        attention_deal(sequences, n, &rules, runs);
+        attention_assign(sequences, n, &rules, runs);
         check_runs(sequences, n, runs, rules.n_runs);
     }
 }
@@ -766,7 +766,7 @@ int main(void)
         return 77; // skipped
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_near_double_precision),
-        cmocka_unit_test(cuts_company_and_dealing_out_leave_the_bytes_alone),
+        cmocka_unit_test(cuts_batch_and_assignment_leave_the_bytes_alone),
         cmocka_unit_test(rotating_while_storing_gives_the_bytes_of_three_launches),
         cmocka_unit_test(runs_are_even_and_cut_only_where_that_helps),
         cmocka_unit_test(one_bad_row_harms_no_other_and_large_scores_are_fine),

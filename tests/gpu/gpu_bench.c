@@ -8,7 +8,7 @@
 // operations / rate; the defaults are for an H200 (copy and mma.sync, gpu/README.md). Weights rotate over
 // copies that exceed the second-level cache. --tiny: sizes for a dry run over the emulated device, whose
 // times mean nothing. With types, products of these alone.
-#include "gpu/attention_deal.h"
+#include "gpu/attention_assign.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
 #include "gpu/kernels_attention.h"
@@ -240,15 +240,15 @@ static void fill_inputs(const struct attentions *attentions, struct attention_in
         inputs->tables[i] = i;
 }
 
-static void deal_inputs(const struct attention_launch *call, bool may_cut, struct attention_inputs *inputs)
+static void assign_inputs(const struct attention_launch *call, bool may_cut, struct attention_inputs *inputs)
 {
-    inputs->n_runs = attention_deal_runs(&call->pages, N_HEADS, &call->device);
+    inputs->n_runs = attention_assign_runs(&call->pages, N_HEADS, &call->device);
     inputs->n_arrivals =
-        attention_deal_arrivals(&call->pages, N_HEADS, &call->device, call->extent.n_sequences);
+        attention_assign_arrivals(&call->pages, N_HEADS, &call->device, call->extent.n_sequences);
     inputs->runs = calloc((size_t)inputs->n_runs + 1, sizeof *inputs->runs);
     inputs->arrivals = calloc((size_t)inputs->n_arrivals, sizeof *inputs->arrivals);
-    struct attention_deal_rules rules = {N_HEADS, N_KV_HEADS, inputs->n_runs, may_cut};
-    attention_deal(inputs->sequences, call->extent.n_sequences, &rules, inputs->runs);
+    struct attention_assign_rules rules = {N_HEADS, N_KV_HEADS, inputs->n_runs, may_cut};
+    attention_assign(inputs->sequences, call->extent.n_sequences, &rules, inputs->runs);
 }
 
 static void free_inputs(struct attention_inputs *inputs)
@@ -314,10 +314,10 @@ static void bench_attention(const struct attentions *attentions)
         free_inputs(&inputs);
         return;
     }
-    deal_inputs(&call, attention_parts_fit(&call.pages, N_HEADS, &call.extent, call.partials.size_bytes),
-                &inputs);
+    assign_inputs(&call, attention_parts_fit(&call.pages, N_HEADS, &call.extent, call.partials.size_bytes),
+                  &inputs);
     int32_t *row_sequences = uploaded(inputs.row_sequences, (size_t)n * sizeof *row_sequences);
-    call.dealt.n_runs = inputs.n_runs;
+    call.assigned.n_runs = inputs.n_runs;
     void *memory[] = {
         call.pages.memory = filled(bytes),
         (void *)(call.sequences = uploaded(inputs.sequences, (size_t)n * sizeof *inputs.sequences)),
@@ -326,8 +326,10 @@ static void bench_attention(const struct attentions *attentions)
         call.out = device_allocate(device, (size_t)n * row_bytes),
         call.partials.memory = device_allocate(device, call.partials.size_bytes + 16),
         row_sequences,
-        (void *)(call.dealt.runs = uploaded(inputs.runs, ((size_t)inputs.n_runs + 1) * sizeof *inputs.runs)),
-        call.dealt.arrivals = uploaded(inputs.arrivals, (size_t)inputs.n_arrivals * sizeof *inputs.arrivals)};
+        (void *)(call.assigned.runs =
+                     uploaded(inputs.runs, ((size_t)inputs.n_runs + 1) * sizeof *inputs.runs)),
+        call.assigned.arrivals =
+            uploaded(inputs.arrivals, (size_t)inputs.n_arrivals * sizeof *inputs.arrivals)};
     bool complete = true;
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         complete = complete && memory[i];

@@ -1,4 +1,4 @@
-#include "gpu/attention_deal.h"
+#include "gpu/attention_assign.h"
 
 #include <string.h>
 
@@ -17,22 +17,22 @@ static int32_t tiles_of(const struct attention_pages *pages, int32_t n_heads,
     return pages->n_kv_heads * ((most + queries - 1) / queries);
 }
 
-int32_t attention_deal_runs(const struct attention_pages *pages, int32_t n_heads,
-                            const struct attention_device *device)
+int32_t attention_assign_runs(const struct attention_pages *pages, int32_t n_heads,
+                              const struct attention_device *device)
 {
     int32_t n = ATTENTION_BLOCKS_RESIDENT * device->n_multiprocessors / tiles_of(pages, n_heads, device);
     return n > 1 ? n : 1;
 }
 
-int32_t attention_deal_arrivals(const struct attention_pages *pages, int32_t n_heads,
-                                const struct attention_device *device, int32_t n_sequences)
+int32_t attention_assign_arrivals(const struct attention_pages *pages, int32_t n_heads,
+                                  const struct attention_device *device, int32_t n_sequences)
 {
     return n_sequences * tiles_of(pages, n_heads, device);
 }
 
 // Segments that the sequence computes itself; 0: it is none of the decode kernel's.
 static int32_t count_segments(const struct attention_sequence *sequence,
-                              const struct attention_deal_rules *rules)
+                              const struct attention_assign_rules *rules)
 {
     if (sequence->n_rows == 0 || !attention_is_small(sequence->n_rows, rules->n_heads, rules->n_kv_heads))
         return 0;
@@ -40,7 +40,7 @@ static int32_t count_segments(const struct attention_sequence *sequence,
 }
 
 // Of segments [0, n) of those that the sequence computes.
-static int64_t cost_of(const struct attention_sequence *sequence, const struct attention_deal_rules *rules,
+static int64_t cost_of(const struct attention_sequence *sequence, const struct attention_assign_rules *rules,
                        int32_t n)
 {
     int64_t end = sequence->position + sequence->n_rows,
@@ -51,8 +51,8 @@ static int64_t cost_of(const struct attention_sequence *sequence, const struct a
 }
 
 // Whole sequences, in runs of at most `most`. False: they do not fit.
-static bool deal_whole(const struct attention_sequence *sequences, int32_t n_sequences,
-                       const struct attention_deal_rules *rules, int64_t most, struct attention_run *runs)
+static bool assign_whole(const struct attention_sequence *sequences, int32_t n_sequences,
+                         const struct attention_assign_rules *rules, int64_t most, struct attention_run *runs)
 {
     int64_t in_run = 0;
     int32_t n = 0;
@@ -75,8 +75,8 @@ static bool deal_whole(const struct attention_sequence *sequences, int32_t n_seq
 }
 
 // Run i begins with the first segment that begins at i / n_runs of the whole cost, or after it.
-static void deal_cut(const struct attention_sequence *sequences, int32_t n_sequences,
-                     const struct attention_deal_rules *rules, int64_t whole, struct attention_run *runs)
+static void assign_cut(const struct attention_sequence *sequences, int32_t n_sequences,
+                       const struct attention_assign_rules *rules, int64_t whole, struct attention_run *runs)
 {
     int64_t before = 0;
     int32_t n = 0;
@@ -95,7 +95,7 @@ static void deal_cut(const struct attention_sequence *sequences, int32_t n_seque
 
 // Counts the runs that have segments of each sequence.
 static void count_runs(struct attention_sequence *sequences, int32_t n_sequences,
-                       const struct attention_deal_rules *rules, const struct attention_run *runs)
+                       const struct attention_assign_rules *rules, const struct attention_run *runs)
 {
     for (int32_t i = 0; i < n_sequences; i++)
         sequences[i].n_runs = count_segments(&sequences[i], rules) ? 1 : 0;
@@ -107,23 +107,23 @@ static void count_runs(struct attention_sequence *sequences, int32_t n_sequences
 // The least bound on runs of whole sequences, within 1 % of the mean; leaves them in `runs`. The longest
 // sequence and the mean always suffice: every run but the last then exceeds the mean.
 static int64_t bound_whole(const struct attention_sequence *sequences, int32_t n_sequences,
-                           const struct attention_deal_rules *rules, int64_t longest, int64_t mean,
+                           const struct attention_assign_rules *rules, int64_t longest, int64_t mean,
                            struct attention_run *runs)
 {
     int64_t low = longest > mean ? longest : mean, high = longest + mean;
     while (high - low > mean / 100) {
         int64_t middle = low + (high - low) / 2;
-        if (deal_whole(sequences, n_sequences, rules, middle, runs))
+        if (assign_whole(sequences, n_sequences, rules, middle, runs))
             high = middle;
         else
             low = middle + 1;
     }
-    deal_whole(sequences, n_sequences, rules, high, runs);
+    assign_whole(sequences, n_sequences, rules, high, runs);
     return high;
 }
 
-void attention_deal(struct attention_sequence *sequences, int32_t n_sequences,
-                    const struct attention_deal_rules *rules, struct attention_run *runs)
+void attention_assign(struct attention_sequence *sequences, int32_t n_sequences,
+                      const struct attention_assign_rules *rules, struct attention_run *runs)
 {
     int64_t whole = 0, longest = 0;
     for (int32_t i = 0; i < n_sequences; i++) {
@@ -134,6 +134,6 @@ void attention_deal(struct attention_sequence *sequences, int32_t n_sequences,
     int64_t mean = whole / rules->n_runs + 1,
             most = bound_whole(sequences, n_sequences, rules, longest, mean, runs);
     if (rules->may_cut && most > mean + mean * UNEVEN_PERCENT / 100)
-        deal_cut(sequences, n_sequences, rules, whole, runs);
+        assign_cut(sequences, n_sequences, rules, whole, runs);
     count_runs(sequences, n_sequences, rules, runs);
 }

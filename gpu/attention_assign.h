@@ -1,4 +1,4 @@
-// Deals the attention of a step's small sequences to blocks: the segments of all sequences, in order, are
+// Assigns the attention of a step's small sequences to blocks: the segments of all sequences, in order, are
 // divided into runs of about the same cost, one for each block of a key-value head, so that a long sequence
 // among short ones is spread over the device. A sequence within one run is merged by its block as it
 // proceeds; of one that is cut, each segment's partial result is stored, and the last of its blocks to arrive
@@ -13,21 +13,21 @@
 extern "C" {
 #endif
 
-struct attention_deal_rules {
+struct attention_assign_rules {
     int32_t n_heads, n_kv_heads;
     int32_t n_runs;
     bool may_cut; // the scratch holds the partial results
 };
 
 // The number of runs that occupies the device; at least 1.
-int32_t attention_deal_runs(const struct attention_pages *pages, int32_t n_heads,
-                            const struct attention_device *device);
+int32_t attention_assign_runs(const struct attention_pages *pages, int32_t n_heads,
+                              const struct attention_device *device);
 // Number of arrival counters.
-int32_t attention_deal_arrivals(const struct attention_pages *pages, int32_t n_heads,
-                                const struct attention_device *device, int32_t n_sequences);
+int32_t attention_assign_arrivals(const struct attention_pages *pages, int32_t n_heads,
+                                  const struct attention_device *device, int32_t n_sequences);
 // Sets n_runs of the sequences, and `runs` [rules->n_runs + 1].
-void attention_deal(struct attention_sequence *sequences, int32_t n_sequences,
-                    const struct attention_deal_rules *rules, struct attention_run *runs);
+void attention_assign(struct attention_sequence *sequences, int32_t n_sequences,
+                      const struct attention_assign_rules *rules, struct attention_run *runs);
 
 #ifdef __cplusplus
 }
