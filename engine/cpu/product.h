@@ -1,4 +1,4 @@
-// GEMM of packed weights with the rows of a step:
+// GEMM of packed weights with the tokens of a step:
 //     y[r][o] = sum over k of weight[o][k] * x[r][k] (+ bias[o])
 //
 // Packed layout: panels of 16 outputs. For each block of 32 inputs, a panel has the 16 outputs' quants

@@ -330,10 +330,10 @@ static bool take_union(struct recognizer *recognizer, const uint32_t *parts, uin
 
 // Walks the tokens that continue behind a string's closing quote, from a set inside several strings.
 // `string`: the state of a string that may be any of them, which leads nowhere where no string goes on.
-static void walk_crossing(struct recognizer *recognizer, uint32_t set, uint32_t string,
-                          struct mask_making *making)
+static void walk_continuing(struct recognizer *recognizer, uint32_t set, uint32_t string,
+                            struct mask_making *making)
 {
-    const struct trie *trie = &recognizer->vocabulary->strings->crossing;
+    const struct trie *trie = &recognizer->vocabulary->strings->continuing;
     uint32_t closed = byte_automaton_closed(&recognizer->bytes);
     struct walk_level *levels = recognizer->walk;
     levels[0] = (struct walk_level){.set = set, .string = string};
@@ -364,7 +364,7 @@ static bool mask_union(struct recognizer *recognizer, uint32_t set, const struct
     if (!is_inside_strings(recognizer, items, parts, &n_parts))
         return false;
     if (take_union(recognizer, parts, n_parts, &state, making)) {
-        walk_crossing(recognizer, set, state, making);
+        walk_continuing(recognizer, set, state, making);
         return true;
     }
     bool goes_on = pool->status == STATUS_REJECT && pool->limit != GRAMMAR_LIMIT_NODES;

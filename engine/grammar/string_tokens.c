@@ -188,14 +188,14 @@ static bool build_trie_of(struct grammar_vocabulary *vocabulary, const uint32_t 
     return trie_build(vocabulary, room, n_taken, trie);
 }
 
-static bool build_crossing(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
-                           const uint32_t *ids, size_t n, uint32_t *bits, uint32_t *room)
+static bool build_continuing(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
+                             const uint32_t *ids, size_t n, uint32_t *bits, uint32_t *room)
 {
     for (size_t i = 0; i < tokens->exits.n; i++) {
         uint32_t at = tokens->exits.items[i].node;
         set_below(vocabulary, at + 1, vocabulary->all.nodes[at].behind, bits);
     }
-    return build_trie_of(vocabulary, ids, n, bits, room, &tokens->crossing);
+    return build_trie_of(vocabulary, ids, n, bits, room, &tokens->continuing);
 }
 
 // Divides the tokens that may follow inside a string into plain ones and others. `bits`: those that cross.
@@ -225,7 +225,7 @@ bool string_tokens_divide(struct string_tokens *tokens, struct grammar_vocabular
     tokens->plain = calloc(n_words, sizeof *tokens->plain);
     for (int i = 0; i < N_PLAIN; i++)
         letters_add(&tokens->plain_letters, plain[i].first, plain[i].last);
-    bool whole = bits && room && tokens->plain && build_crossing(tokens, vocabulary, ids, n, bits, room) &&
+    bool whole = bits && room && tokens->plain && build_continuing(tokens, vocabulary, ids, n, bits, room) &&
                  build_not_plain(tokens, vocabulary, ids, n, bits, room);
     free(bits);
     free(room);
@@ -240,7 +240,7 @@ void string_tokens_destroy(struct string_tokens *tokens)
     free(tokens->all);
     free(tokens->plain);
     free(tokens->not_plain.nodes);
-    free(tokens->crossing.nodes);
+    free(tokens->continuing.nodes);
     string_letters_finish(&tokens->letters);
     VECTOR_FINISH(&tokens->longer);
     VECTOR_FINISH(&tokens->closing);

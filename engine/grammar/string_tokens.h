@@ -43,12 +43,12 @@ struct string_tokens {
     size_t block_tokens;             // below a node that has one
     uint32_t *plain;       // tokens that stay inside, with at most STRING_PLAIN_LETTERS characters, all plain
     struct trie not_plain; // all others that stay inside or close the string
-    struct trie crossing;  // tokens that close the string and continue behind it
+    struct trie continuing; // tokens that close the string and continue behind it
 };
 
 // False: no memory.
 bool string_tokens_create(struct string_tokens **tokens, struct grammar_vocabulary *vocabulary);
-// `plain`, `not_plain` and `crossing`. `ids`: the tokens that have bytes, sorted. False: no memory.
+// `plain`, `not_plain` and `continuing`. `ids`: the tokens that have bytes, sorted. False: no memory.
 bool string_tokens_divide(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
                           const uint32_t *ids, size_t n);
 // Whether one of the code points first..last is plain.
