@@ -77,10 +77,13 @@ static uint32_t intern_state(struct byte_automaton *automaton, struct byte_state
     for (; automaton->table[at & mask]; at++)
         if (byte_state_equal(&automaton->states.items[automaton->table[at & mask]], &state))
             return automaton->table[at & mask];
-    if (!VECTOR_RESERVE(&automaton->rows, automaton->states.n + 1) || !VECTOR_ADD(&automaton->states, state))
+    if (!VECTOR_RESERVE(&automaton->rows, automaton->states.n + 1) ||
+        !VECTOR_RESERVE(&automaton->classes, automaton->states.n + 1) ||
+        !VECTOR_ADD(&automaton->states, state))
         return expressions_fail_memory(automaton->pool);
     automaton->rows.items[automaton->rows.n++] = NULL;
-    automaton->n_bytes += sizeof state + 4 * sizeof(void *);
+    automaton->classes.items[automaton->classes.n++] = (struct byte_set){0};
+    automaton->n_bytes += sizeof state + sizeof(struct byte_set) + 4 * sizeof(void *);
     return automaton->table[at & mask] = (uint32_t)automaton->states.n - 1;
 }
 
@@ -392,25 +395,35 @@ static void add_lead_classes(struct byte_automaton *automaton, uint32_t expressi
         add_bytes(starts, 0xF1, 0xF3);
 }
 
-void byte_automaton_classes(struct byte_automaton *automaton, uint32_t id, struct byte_set *starts)
+static void find_classes(struct byte_automaton *automaton, const struct byte_state *state,
+                         struct byte_set *starts)
 {
-    struct byte_state state = automaton->states.items[id];
-    if (state.place == PLACE_CLOSED)
-        return;
-    if (state.place != PLACE_BETWEEN || state.encoding == TERMINAL_SPECIAL) {
+    if (state->place != PLACE_BETWEEN || state->encoding == TERMINAL_SPECIAL) {
         add_bytes(starts, 0, 255);
         return;
     }
-    if (!expression_derive(automaton->pool, state.expression))
+    if (!expression_derive(automaton->pool, state->expression))
         return;
-    const struct expression_node *node = expression_node(automaton->pool, state.expression);
+    const struct expression_node *node = expression_node(automaton->pool, state->expression);
     const struct expression_piece *pieces = automaton->pool->pieces.items + node->derivative;
     for (uint32_t i = 0; i < node->n_derivative && pieces[i].first < 0x80; i++)
         add_bytes(starts, pieces[i].first, pieces[i].first);
     static const unsigned char special[] = {0, 0x20, '"', '"' + 1, '\\', '\\' + 1};
-    for (size_t i = 0; i < sizeof special && state.encoding != TERMINAL_TEXT; i++)
+    for (size_t i = 0; i < sizeof special && state->encoding != TERMINAL_TEXT; i++)
         add_bytes(starts, special[i], special[i]);
-    add_lead_classes(automaton, state.expression, starts);
+    add_lead_classes(automaton, state->expression, starts);
+}
+
+void byte_automaton_classes(struct byte_automaton *automaton, uint32_t id, struct byte_set *starts)
+{
+    const struct byte_state state = automaton->states.items[id];
+    if (state.place == PLACE_CLOSED)
+        return;
+    struct byte_set *classes = &automaton->classes.items[id];
+    if (!(classes->words[0] & 1))
+        find_classes(automaton, &state, classes);
+    for (int i = 0; i < 4; i++)
+        starts->words[i] |= classes->words[i];
 }
 
 uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression,
@@ -443,7 +456,8 @@ bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t id)
 bool byte_automaton_init(struct byte_automaton *automaton, struct expressions *pool)
 {
     *automaton = (struct byte_automaton){.pool = pool};
-    if (VECTOR_ADD(&automaton->states, (struct byte_state){0}) && VECTOR_ADD(&automaton->rows, NULL))
+    if (VECTOR_ADD(&automaton->states, (struct byte_state){0}) && VECTOR_ADD(&automaton->rows, NULL) &&
+        VECTOR_ADD(&automaton->classes, (struct byte_set){0}))
         return true;
     expressions_fail_memory(pool);
     return false;
@@ -454,6 +468,7 @@ void byte_automaton_finish(struct byte_automaton *automaton)
     for (size_t i = 0; i < automaton->rows.n; i++)
         free(automaton->rows.items[i]);
     VECTOR_FINISH(&automaton->rows);
+    VECTOR_FINISH(&automaton->classes);
     VECTOR_FINISH(&automaton->states);
     free(automaton->table);
     *automaton = (struct byte_automaton){0};

@@ -25,10 +25,15 @@ struct byte_state {
 
 enum { BYTE_STATE_DEAD = 0, BYTE_STATE_UNKNOWN = UINT32_MAX };
 
+struct byte_set {
+    uint64_t words[4];
+};
+
 struct byte_automaton {
     struct expressions *pool;         // borrowed
     VECTOR(struct byte_state) states; // by id; the first is unused
     VECTOR(uint32_t *) rows;          // 256 ids of states; NULL: not asked for yet
+    VECTOR(struct byte_set) classes;  // where they begin; without byte 0, which begins one: not asked for yet
     uint32_t *table;
     size_t table_size, n_bytes;
 };
@@ -48,9 +53,6 @@ uint32_t byte_automaton_closed(struct byte_automaton *automaton); // behind any 
 // BYTE_STATE_DEAD: no text of the terminal begins like this, or the pool has failed.
 uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t state, unsigned char byte);
 // Adds to the set of bytes those that may lead elsewhere than the byte before them.
-struct byte_set {
-    uint64_t words[4];
-};
 void byte_automaton_classes(struct byte_automaton *automaton, uint32_t state, struct byte_set *starts);
 bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t state);
 bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t state); // nothing can follow
