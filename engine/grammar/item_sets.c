@@ -78,7 +78,7 @@ static const struct waiter *first_waiter(const struct recognizer *recognizer, ui
                                          const struct waiter **behind)
 {
     const struct item_set *origin = &recognizer->sets.items[set];
-    const struct waiter *waiters = recognizer->waiters.items + origin->first_waiter;
+    const struct waiter *waiters = origin->waiters;
     size_t low = 0, high = origin->n_waiters;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -324,9 +324,9 @@ static int compare_waiters(const void *a, const void *b)
     return 0;
 }
 
-static uint64_t hash_kernel(const struct item *items, size_t n)
+static uint32_t hash_kernel(const struct item *items, size_t n)
 {
-    return hash_bytes(items, n * sizeof *items, 0);
+    return (uint32_t)hash_bytes(items, n * sizeof *items, 0);
 }
 
 static bool grow_sets_table(struct recognizer *recognizer)
@@ -336,8 +336,7 @@ static bool grow_sets_table(struct recognizer *recognizer)
     if (!table)
         return false;
     for (uint32_t id = 1; id < recognizer->sets.n; id++) {
-        const struct item_set *set = &recognizer->sets.items[id];
-        uint64_t at = hash_kernel(recognizer->items.items + set->first_item, set->n_items);
+        uint64_t at = recognizer->sets.items[id].hash;
         while (table[at & (size - 1)])
             at++;
         table[at & (size - 1)] = id;
@@ -348,25 +347,55 @@ static bool grow_sets_table(struct recognizer *recognizer)
     return true;
 }
 
+// Room for n waiters of one set; NULL: no memory.
+static struct waiter *take_waiters(struct waiter_blocks *waiters, size_t n)
+{
+    if (n > waiters->n_room - waiters->n_used) {
+        size_t room = waiters->n < WAITER_BLOCK_FIRST ? WAITER_BLOCK_FIRST
+                      : waiters->n < WAITER_BLOCK_MAX ? waiters->n
+                                                      : WAITER_BLOCK_MAX;
+        room = room < n ? n : room;
+        struct waiter *block = malloc(room * sizeof *block);
+        if (!block || !VECTOR_ADD(&waiters->blocks, block)) {
+            free(block);
+            return NULL;
+        }
+        waiters->n_used = 0;
+        waiters->n_room = room;
+    }
+    struct waiter *taken = waiters->blocks.items[waiters->blocks.n - 1] + waiters->n_used;
+    waiters->n_used += n;
+    waiters->n += n;
+    return taken;
+}
+
+static bool keep_waiters(struct recognizer *recognizer, struct item_set *set)
+{
+    struct set_builder *builder = &recognizer->builder;
+    set->n_waiters = (uint32_t)builder->waiters.n;
+    if (!builder->waiters.n)
+        return true;
+    struct waiter *waiters = take_waiters(&recognizer->waiters, builder->waiters.n);
+    if (!waiters)
+        return false;
+    qsort(builder->waiters.items, builder->waiters.n, sizeof *builder->waiters.items, compare_waiters);
+    memcpy(waiters, builder->waiters.items, builder->waiters.n * sizeof *waiters);
+    set->waiters = waiters;
+    return true;
+}
+
 static bool keep_items(struct recognizer *recognizer, struct item_set *set)
 {
     struct set_builder *builder = &recognizer->builder;
     set->first_item = (uint32_t)recognizer->items.n;
     set->first_scan = (uint32_t)recognizer->scans.n;
-    set->first_waiter = (uint32_t)recognizer->waiters.n;
     if (!VECTOR_RESERVE(&recognizer->items, recognizer->items.n + builder->kernel.n) ||
-        !VECTOR_RESERVE(&recognizer->waiters, recognizer->waiters.n + builder->waiters.n) ||
-        !VECTOR_RESERVE(&recognizer->scans, recognizer->scans.n + builder->items.n))
+        !VECTOR_RESERVE(&recognizer->scans, recognizer->scans.n + builder->items.n) ||
+        !keep_waiters(recognizer, set))
         return false;
     memcpy(recognizer->items.items + recognizer->items.n, builder->kernel.items,
            builder->kernel.n * sizeof *builder->kernel.items);
     recognizer->items.n += set->n_items = (uint32_t)builder->kernel.n;
-    if (builder->waiters.n) {
-        qsort(builder->waiters.items, builder->waiters.n, sizeof *builder->waiters.items, compare_waiters);
-        memcpy(recognizer->waiters.items + recognizer->waiters.n, builder->waiters.items,
-               builder->waiters.n * sizeof *builder->waiters.items);
-    }
-    recognizer->waiters.n += set->n_waiters = (uint32_t)builder->waiters.n;
     for (size_t i = 0; i < builder->items.n; i++)
         if (builder->items.items[i].kind == ITEM_SCAN)
             recognizer->scans.items[recognizer->scans.n++] = builder->items.items[i];
@@ -374,9 +403,9 @@ static bool keep_items(struct recognizer *recognizer, struct item_set *set)
     return true;
 }
 
-static uint32_t add_set(struct recognizer *recognizer, uint32_t *slot)
+static uint32_t add_set(struct recognizer *recognizer, uint32_t hash, uint32_t *slot)
 {
-    struct item_set set = {0};
+    struct item_set set = {.hash = hash};
     struct set_builder *builder = &recognizer->builder;
     predict_items(recognizer);
     if (recognizer->pool->status != STATUS_OK)
@@ -402,16 +431,17 @@ uint32_t builder_finish(struct recognizer *recognizer)
     if (recognizer->pool->status != STATUS_OK || builder->kernel.n == 0)
         return SET_DEAD;
     qsort(builder->kernel.items, builder->kernel.n, sizeof *builder->kernel.items, compare_items);
-    uint64_t at = hash_kernel(builder->kernel.items, builder->kernel.n);
+    const uint32_t hash = hash_kernel(builder->kernel.items, builder->kernel.n);
+    uint64_t at = hash;
     size_t mask = recognizer->table.size - 1;
     for (; recognizer->table.slots[at & mask]; at++) {
         const struct item_set *set = &recognizer->sets.items[recognizer->table.slots[at & mask]];
-        if (set->n_items == builder->kernel.n &&
+        if (set->hash == hash && set->n_items == builder->kernel.n &&
             memcmp(recognizer->items.items + set->first_item, builder->kernel.items,
                    builder->kernel.n * sizeof *builder->kernel.items) == 0)
             return recognizer->table.slots[at & mask];
     }
-    return add_set(recognizer, &recognizer->table.slots[at & mask]);
+    return add_set(recognizer, hash, &recognizer->table.slots[at & mask]);
 }
 
 void builder_free(struct set_builder *builder)

@@ -17,7 +17,10 @@ static void forget_sets(struct recognizer *recognizer)
     VECTOR_FINISH(&recognizer->sets);
     VECTOR_FINISH(&recognizer->items);
     VECTOR_FINISH(&recognizer->scans);
-    VECTOR_FINISH(&recognizer->waiters);
+    for (size_t i = 0; i < recognizer->waiters.blocks.n; i++)
+        free(recognizer->waiters.blocks.items[i]);
+    VECTOR_FINISH(&recognizer->waiters.blocks);
+    recognizer->waiters = (struct waiter_blocks){0};
     free(recognizer->table.slots);
     recognizer->table.slots = NULL;
     recognizer->table.size = 0;

@@ -53,9 +53,11 @@ struct set_row {
 };
 
 struct item_set {
-    uint32_t first_item, n_items;     // of recognizer.items: ascending; all that is not predicted
-    uint32_t first_waiter, n_waiters; // of recognizer.waiters, ascending by symbol
-    uint32_t first_scan, n_scans;     // of recognizer.scans
+    uint32_t hash;                // of the items
+    uint32_t first_item, n_items; // of recognizer.items: ascending; all that is not predicted
+    uint32_t first_scan, n_scans; // of recognizer.scans
+    uint32_t n_waiters;
+    const struct waiter *waiters; // of recognizer.waiters, ascending by symbol
     bool may_end;
     uint16_t
         string_state;    // of string_tokens.states where the text is in such a string alone; see SET_STATE_*
@@ -90,6 +92,15 @@ struct recognizer_visit {
     uint64_t step_work; // of the step that is computed now
 };
 
+// The sets' waiters, which are most of a recognizer's memory: in blocks, because moving them took milliseconds.
+struct waiter_blocks {
+    VECTOR(struct waiter *) blocks;
+    size_t n_used, n_room; // of the last block
+    size_t n;              // of all sets
+};
+
+enum { WAITER_BLOCK_FIRST = 64, WAITER_BLOCK_MAX = 1 << 14 }; // a set with more has a block of its own
+
 struct closing_costs;
 
 // Open addressing over the sets: 1 + id, 0 is free.
@@ -121,7 +132,7 @@ struct recognizer {
     VECTOR(struct item_set) sets; // by id; the first is SET_DEAD
     VECTOR(struct item) items;
     VECTOR(struct item) scans;
-    VECTOR(struct waiter) waiters;
+    struct waiter_blocks waiters;
     struct set_table table;
     struct set_builder builder;
     struct walk_level *walk; // by depth in the trie
