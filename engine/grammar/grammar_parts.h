@@ -34,7 +34,8 @@ struct grammar_vocabulary {
     uint32_t *ends;
     size_t n_ends;
     unsigned depth_max; // bytes of the longest token
-    struct trie all;    // every token that has bytes; string_state is of these nodes alone
+    struct trie
+        all; // every token that has bytes; string_state is of these nodes and string_tokens.not_plain's
     struct string_tokens *strings;
     struct trie not_inside; // tokens that do not stay inside a JSON string of any characters
     struct token_class *classes;

@@ -281,10 +281,11 @@ static void mask_inside(struct recognizer *recognizer, uint32_t set, const struc
     const struct string_mask *mask = take_string_mask(recognizer, scan->a, making);
     if (!mask)
         return;
+    const struct trie *trie = &recognizer->vocabulary->all;
     uint32_t closed = mask->exits.n ? close_string(recognizer, set, scan) : SET_DEAD;
     for (size_t i = 0; i < mask->exits.n && closed != SET_DEAD; i++)
-        walk_trie(recognizer, mask->trie, mask->exits.items[i] + 1,
-                  mask->trie->nodes[mask->exits.items[i]].behind, closed, making);
+        walk_trie(recognizer, trie, mask->exits.items[i] + 1, trie->nodes[mask->exits.items[i]].behind,
+                  closed, making);
 }
 
 // Whether the set is inside several JSON strings and in nothing else, between two characters. *parts: what

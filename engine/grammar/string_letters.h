@@ -37,7 +37,7 @@ struct letter_step {
     struct letter_set letters;
 };
 
-enum { LETTER_STEPS = 1024, LETTERS_FOLLOWING_MAX = 16 };
+enum { LETTER_STEPS = 1024, LETTERS_FOLLOWING_MAX = 64 };
 
 // By expression % LETTER_STEPS.
 struct letter_steps {

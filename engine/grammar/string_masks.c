@@ -103,31 +103,39 @@ static uint32_t plain_behind(const struct string_masks *masks, uint32_t expressi
                                                                            : 0;
 }
 
-// Sets the bits of tokens that need no walk; the rest are in the mask's trie.
+// Sets the bits of tokens that need no walk; the rest are in the trie that is walked.
 static void take_known(struct string_masks *masks, struct string_mask *mask)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
     const struct byte_state state = masks->automaton->states.items[mask->state];
     const uint32_t *known = NULL;
-    mask->trie = &vocabulary->all;
+    const struct string_tokens *tokens = vocabulary->strings;
+    masks->walked = (struct walked_trie){&vocabulary->all, NULL, &tokens->letters};
     masks->n_plain = search_plain(masks, &state);
     if (masks->n_plain == STRING_PLAIN_LETTERS) {
-        known = vocabulary->strings->plain;
-        mask->trie = &vocabulary->strings->not_plain;
+        known = tokens->plain;
+        masks->walked =
+            (struct walked_trie){&tokens->not_plain, tokens->not_plain_nodes, &tokens->not_plain_letters};
     }
     for (size_t i = 0; known && i < grammar_mask_words(vocabulary->n_tokens); i++)
         mask->bits[i] |= known[i];
 }
 
-static void set_tokens(const struct grammar_vocabulary *vocabulary, uint32_t token, uint32_t *bits)
+static void set_tokens(const struct grammar_vocabulary *vocabulary, const struct trie_node *node,
+                       uint32_t *bits)
 {
-    for (; token != NO_TOKEN; token = vocabulary->next_same[token])
-        bits[token / 32] |= 1u << token % 32;
+    uint32_t token = node->token;
+    if (token == NO_TOKEN)
+        return;
+    bits[token / 32] |= 1u << token % 32;
+    if (node->has_next_same)
+        while ((token = vocabulary->next_same[token]) != NO_TOKEN)
+            bits[token / 32] |= 1u << token % 32;
 }
 
 static bool add_exit(struct string_masks *masks, struct string_mask *mask, uint32_t at)
 {
-    if (mask->trie->nodes[at].behind == at + 1 || VECTOR_ADD(&mask->exits, at))
+    if (masks->vocabulary->all.nodes[at].behind == at + 1 || VECTOR_ADD(&mask->exits, at))
         return true;
     expressions_fail_memory(masks->automaton->pool);
     return false;
@@ -216,29 +224,36 @@ static bool take_below(struct string_masks *masks, uint32_t at, struct string_ma
     return true;
 }
 
-// Whether all tokens below a node of vocabulary.all stay inside, because they have letters alone that may all
-// follow, or that the string treats alike; they are then taken.
+// The node of vocabulary.all of the same bytes as a node of the trie that is walked.
+static uint32_t node_of_all(const struct string_masks *masks, uint32_t at)
+{
+    return masks->walked.nodes ? masks->walked.nodes[at] : at;
+}
+
+// Whether all tokens below a node of the trie that is walked stay inside, because they have letters alone
+// that may all follow, or that the string treats alike; they are then taken, and with them those that are
+// known.
 static bool take_letters(struct string_masks *masks, uint32_t at, uint32_t id)
 {
-    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
-    const struct string_tokens *tokens = vocabulary->strings;
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    const struct string_letters *letters = masks->walked.letters;
     const struct byte_state *state = &masks->automaton->states.items[id];
-    uint8_t open = vocabulary->all.nodes[at].string_state;
-    if (!tokens->letters.index[at] || !open || tokens->states.items[open].place != PLACE_BETWEEN ||
+    uint8_t open = masks->walked.trie->nodes[at].string_state;
+    if (!letters->index[at] || !open || tokens->states.items[open].place != PLACE_BETWEEN ||
         state->place != PLACE_BETWEEN)
         return false;
-    const struct letter_summary *summary = &tokens->letters.summaries.items[tokens->letters.index[at]];
+    const struct letter_summary *summary = &letters->summaries.items[letters->index[at]];
     bool are_plain = summary->n_letters <= plain_behind(masks, state->expression) &&
                      letters_within(&summary->letters, &tokens->plain_letters);
     if (!are_plain && !letters_follow(&masks->letters, masks->automaton->pool, state->expression, summary))
         return false;
-    return take_inside(masks, at);
+    return take_inside(masks, node_of_all(masks, at));
 }
 
 static void walk_trie(struct string_masks *masks, struct string_mask *mask)
 {
     struct byte_automaton *automaton = masks->automaton;
-    const struct trie *trie = mask->trie;
+    const struct trie *trie = masks->walked.trie;
     const uint32_t closed = byte_automaton_closed(automaton);
     uint32_t *states = masks->walk;
     states[0] = mask->state;
@@ -250,15 +265,16 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
         if (to == BYTE_STATE_UNKNOWN)
             to = byte_automaton_step(automaton, from, node->byte);
         bool is_open = node->string_state && to != from && open_state(masks, to) == node->string_state;
-        if (automaton->pool->status != STATUS_OK || (is_open && !take_below(masks, at, mask)))
+        if (automaton->pool->status != STATUS_OK ||
+            (is_open && !take_below(masks, node_of_all(masks, at), mask)))
             return;
         if (to == BYTE_STATE_DEAD || is_open) {
             at = node->behind;
             continue;
         }
-        set_tokens(masks->vocabulary, node->token, mask->bits);
+        set_tokens(masks->vocabulary, node, mask->bits);
         if (to == closed) {
-            if (!add_exit(masks, mask, at))
+            if (!add_exit(masks, mask, node_of_all(masks, at)))
                 return;
             at = node->behind;
             continue;
@@ -266,7 +282,7 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
         if (to != from && !count_state(masks, to, mask))
             return;
         states[node->depth + 1] = to;
-        at = trie == &masks->vocabulary->all && take_letters(masks, at, to) ? node->behind : at + 1;
+        at = take_letters(masks, at, to) ? node->behind : at + 1;
     }
 }
 

@@ -7,16 +7,22 @@
 #include "engine/grammar/string_letters.h"
 
 struct string_mask {
-    uint32_t state;          // of the byte automaton; BYTE_STATE_DEAD: none
-    uint32_t *bits;          // tokens that stay inside or end with the closing quote
-    const struct trie *trie; // that the exits are nodes of
-    VECTOR(uint32_t) exits;  // nodes that close the string and have children, ascending
-    uint64_t n_states;       // of the automaton, that the tokens lead to: a measure of the state alone
+    uint32_t state;         // of the byte automaton; BYTE_STATE_DEAD: none
+    uint32_t *bits;         // tokens that stay inside or end with the closing quote
+    VECTOR(uint32_t) exits; // nodes of vocabulary.all that close the string and have children, ascending
+    uint64_t n_states;      // of the automaton, that the tokens lead to: a measure of the state alone
 };
 
 // Tokens that stay inside a string: string_tokens.inside[first .. behind].
 struct token_run {
     uint32_t first, behind;
+};
+
+// What a walk goes through: vocabulary.all, or string_tokens.not_plain.
+struct walked_trie {
+    const struct trie *trie;
+    const uint32_t *nodes; // of vocabulary.all, by node; NULL: it is vocabulary.all
+    const struct string_letters *letters;
 };
 
 enum { STRING_MASKS_KEPT = 256 };
@@ -25,6 +31,7 @@ struct string_masks {
     struct byte_automaton *automaton;            // borrowed
     const struct grammar_vocabulary *vocabulary; // borrowed
     struct string_mask *kept;                    // by state % STRING_MASKS_KEPT; NULL: none asked for yet
+    struct walked_trie walked;                   // by the walk that is under way
     uint32_t *walk;                              // states by depth in the trie
     VECTOR(uint64_t) visits;                     // by state: the last mask that reached it
     VECTOR(uint64_t) seen; // by expression: the last search that reached it * SEARCH_LEVELS + after how many

@@ -198,6 +198,30 @@ static bool build_continuing(struct string_tokens *tokens, struct grammar_vocabu
     return build_trie_of(vocabulary, ids, n, bits, room, &tokens->continuing);
 }
 
+// Finds the nodes of vocabulary.all that the trie's nodes are. Both are in one order, so a node's children are
+// found by going on from the one found last.
+static bool match_nodes(const struct grammar_vocabulary *vocabulary, const struct trie *trie,
+                        uint32_t **matches)
+{
+    const struct trie_node *all = vocabulary->all.nodes;
+    uint32_t *found = malloc((trie->n_nodes + 1) * sizeof *found);
+    uint32_t *next = calloc(vocabulary->depth_max + 2, sizeof *next); // by depth: where to go on
+    for (uint32_t at = 0; at < trie->n_nodes && found && next; at++) {
+        struct trie_node *node = &trie->nodes[at];
+        uint32_t match = next[node->depth];
+        while (all[match].byte != node->byte)
+            match = all[match].behind;
+        found[at] = match;
+        next[node->depth] = all[match].behind;
+        next[node->depth + 1] = match + 1;
+        node->string_state = all[match].string_state;
+    }
+    bool whole = found && next;
+    free(next);
+    *matches = found;
+    return whole;
+}
+
 // Divides the tokens that may follow inside a string into plain ones and others. `bits`: those that cross.
 static bool build_not_plain(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
                             const uint32_t *ids, size_t n, uint32_t *bits, uint32_t *room)
@@ -214,7 +238,9 @@ static bool build_not_plain(struct string_tokens *tokens, struct grammar_vocabul
             set_bit(tokens->plain, ids[i]);
             bits[ids[i] / 32] &= ~(1u << ids[i] % 32);
         }
-    return build_trie_of(vocabulary, ids, n, bits, room, &tokens->not_plain);
+    return build_trie_of(vocabulary, ids, n, bits, room, &tokens->not_plain) &&
+           match_nodes(vocabulary, &tokens->not_plain, &tokens->not_plain_nodes) &&
+           string_letters_create(&tokens->not_plain_letters, &tokens->not_plain);
 }
 
 bool string_tokens_divide(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
@@ -240,6 +266,8 @@ void string_tokens_destroy(struct string_tokens *tokens)
     free(tokens->all);
     free(tokens->plain);
     free(tokens->not_plain.nodes);
+    free(tokens->not_plain_nodes);
+    string_letters_finish(&tokens->not_plain_letters);
     free(tokens->continuing.nodes);
     string_letters_finish(&tokens->letters);
     VECTOR_FINISH(&tokens->longer);

@@ -43,6 +43,8 @@ struct string_tokens {
     size_t block_tokens;             // below a node that has one
     uint32_t *plain;       // tokens that stay inside, with at most STRING_PLAIN_LETTERS characters, all plain
     struct trie not_plain; // all others that stay inside or close the string
+    uint32_t *not_plain_nodes; // by its node: the node of vocabulary.all of the same bytes
+    struct string_letters not_plain_letters;
     struct trie continuing; // tokens that close the string and continue behind it
 };
 
