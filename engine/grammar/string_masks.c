@@ -297,14 +297,98 @@ static bool prepare_masks(struct string_masks *masks)
     return masks->kept && masks->walk && masks->taken;
 }
 
-const struct string_mask *string_masks_find(struct string_masks *masks, uint32_t state)
+// min to max characters of one set: a repetition of it, or that within limits of the length.
+struct counted_set {
+    uint32_t set, min, max;
+};
+
+static bool add_count(const struct expressions *pool, uint32_t expression, struct counted_set *counted)
+{
+    const struct expression_node *node = expression_node(pool, expression);
+    if (node->kind != KIND_REPEAT || expression_node(pool, node->a)->kind != KIND_SET)
+        return false;
+    if (node->a != EXPRESSION_ANY && counted->set != EXPRESSION_ANY && node->a != counted->set)
+        return false;
+    counted->set = node->a != EXPRESSION_ANY ? node->a : counted->set;
+    counted->min = node->b > counted->min ? node->b : counted->min;
+    counted->max = node->c < counted->max ? node->c : counted->max;
+    return true;
+}
+
+static bool is_counted_set(const struct expressions *pool, const struct byte_state *state,
+                           struct counted_set *counted)
+{
+    const struct expression_node *node = expression_node(pool, state->expression);
+    *counted = (struct counted_set){EXPRESSION_ANY, 0, EXPRESSION_UNBOUNDED};
+    if (state->place != PLACE_BETWEEN)
+        return false;
+    bool is_count = node->kind == KIND_REPEAT && add_count(pool, state->expression, counted);
+    if (node->kind == KIND_BOTH && node->b == 2)
+        is_count = add_count(pool, pool->links.items[node->a], counted) &&
+                   add_count(pool, pool->links.items[node->a + 1], counted);
+    return is_count && counted->set != EXPRESSION_ANY && counted->max != EXPRESSION_UNBOUNDED &&
+           counted->min <= counted->max;
+}
+
+// The tokens of any number of the set's characters, of which those are taken that have not too many or, where
+// they close the string, too few.
+static void take_counted(struct string_masks *masks, const struct counted_set *counted,
+                         const struct string_mask *any, struct string_mask *mask)
+{
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
+    string_tokens_inside(tokens, n_words, counted->max, mask->bits);
+    for (size_t i = 0; i < n_words; i++)
+        mask->bits[i] &= any->bits[i];
+    for (size_t i = 0; i < tokens->closing.n; i++) {
+        struct string_token token = tokens->closing.items[i];
+        if (token.n_letters >= counted->min && token.n_letters <= counted->max)
+            mask->bits[token.id / 32] |= any->bits[token.id / 32] & 1u << token.id % 32;
+    }
+    for (size_t i = 0; i < any->exits.n; i++) {
+        uint32_t node = any->exits.items[i];
+        uint32_t n =
+            tokens->exits.items[string_tokens_first(tokens->exits.items, tokens->exits.n, node)].n_letters;
+        if (n >= counted->min && n <= counted->max && !add_exit(masks, mask, node))
+            return;
+    }
+    mask->n_states = any->n_states;
+}
+
+static const struct string_mask *find_in_slot(struct string_masks *masks, uint32_t state, size_t slot);
+
+// The mask of any number of the set's characters, in another slot than the state's; NULL: the pool has failed.
+static const struct string_mask *find_any_number(struct string_masks *masks, uint32_t state, uint32_t set)
+{
+    uint32_t any = expression_repeat(masks->automaton->pool, set, 0, EXPRESSION_UNBOUNDED);
+    uint32_t between = byte_automaton_between(masks->automaton, any, TERMINAL_JSON_STRING);
+    bool is_same_slot = between % STRING_MASKS_KEPT == state % STRING_MASKS_KEPT;
+    return between == BYTE_STATE_DEAD
+               ? NULL
+               : find_in_slot(masks, between, (between + is_same_slot) % STRING_MASKS_KEPT);
+}
+
+static void make_mask(struct string_masks *masks, struct string_mask *mask)
+{
+    const struct byte_state state = masks->automaton->states.items[mask->state];
+    struct counted_set counted;
+    if (is_counted_set(masks->automaton->pool, &state, &counted)) {
+        const struct string_mask *any = find_any_number(masks, mask->state, counted.set);
+        if (any)
+            take_counted(masks, &counted, any, mask);
+        return;
+    }
+    masks->visit++;
+    masks->runs.n = masks->n_taken = 0;
+    take_known(masks, mask);
+    walk_trie(masks, mask);
+    set_runs(masks, mask->bits);
+}
+
+static const struct string_mask *find_in_slot(struct string_masks *masks, uint32_t state, size_t slot)
 {
     size_t n_bytes = grammar_mask_words(masks->vocabulary->n_tokens) * sizeof(uint32_t);
-    if (!prepare_masks(masks)) {
-        expressions_fail_memory(masks->automaton->pool);
-        return NULL;
-    }
-    struct string_mask *mask = &masks->kept[state % STRING_MASKS_KEPT];
+    struct string_mask *mask = &masks->kept[slot];
     if (mask->state == state)
         return mask;
     if (!mask->bits) {
@@ -317,14 +401,18 @@ const struct string_mask *string_masks_find(struct string_masks *masks, uint32_t
     memset(mask->bits, 0, n_bytes);
     mask->exits.n = mask->n_states = 0;
     mask->state = state;
-    masks->visit++;
-    masks->runs.n = masks->n_taken = 0;
-    take_known(masks, mask);
-    walk_trie(masks, mask);
-    set_runs(masks, mask->bits);
+    make_mask(masks, mask);
     if (masks->automaton->pool->status == STATUS_OK)
         return mask;
     mask->state = BYTE_STATE_DEAD;
+    return NULL;
+}
+
+const struct string_mask *string_masks_find(struct string_masks *masks, uint32_t state)
+{
+    if (prepare_masks(masks))
+        return find_in_slot(masks, state, state % STRING_MASKS_KEPT);
+    expressions_fail_memory(masks->automaton->pool);
     return NULL;
 }
 

@@ -460,6 +460,47 @@ static void masks_inside_many_strings_are_what_tokens_one_by_one_are(void **stat
     grammar_vocabulary_destroy(vocabulary);
 }
 
+// A string of min to max characters of the set, counted by its repetition or by limits of its length; "n" or ""
+// behind it.
+static void walk_counted(uint32_t min, uint32_t max, bool by_length, const char *set,
+                         const struct grammar_vocabulary *vocabulary)
+{
+    struct rules *rules = rules_create(NULL);
+    struct expressions *pool = rules_expressions(rules);
+    struct grammar *grammar;
+    struct error error;
+    uint32_t expression;
+    assert_int_equal(expression_parse(pool, text_from_string(set), PATTERN_WHOLE, &expression, &error),
+                     STATUS_OK);
+    if (by_length)
+        expression = expression_both(pool, expression_repeat(pool, expression, 1, EXPRESSION_UNBOUNDED),
+                                     expression_repeat(pool, EXPRESSION_ANY, min, max));
+    else
+        expression = expression_repeat(pool, expression, min, max);
+    uint32_t parts[] = {rules_terminal(rules, expression, TERMINAL_JSON_STRING),
+                        rules_repeat(rules, rules_literal(rules, text_from_string("n")), 0, 1)};
+    assert_int_equal(grammar_create(&grammar, rules, rules_sequence(rules, parts, 2), &error), STATUS_OK);
+    walk_masks(grammar, vocabulary);
+    grammar_destroy(grammar);
+}
+
+static void masks_of_counted_classes_are_what_tokens_one_by_one_are(void **state)
+{
+    static const char *const sets[] = {"[ab]", "[^/a]", "[ab0\u00e9\\\\]", "[\\s\\S]"};
+    char bytes[N_TOKENS][TOKEN_BYTES];
+    struct text tokens[N_TOKENS];
+    struct grammar_vocabulary *vocabulary;
+    random_state = 1;
+    make_vocabulary(&vocabulary, bytes, tokens);
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        for (uint32_t max = 1; max <= 18; max++)
+            for (uint32_t min = max > 3 ? max - 3 : 0; min <= max; min++) {
+                walk_counted(min, max, false, sets[i], vocabulary);
+                walk_counted(min, max, true, sets[i], vocabulary);
+            }
+    grammar_vocabulary_destroy(vocabulary);
+}
+
 static bool follow(const char *pattern, uint32_t first, uint32_t last, uint32_t n_letters)
 {
     struct expressions *pool = expressions_create(NULL);
@@ -705,6 +746,7 @@ int main(void)
         cmocka_unit_test(random_grammars_accept_what_enumeration_finds),
         cmocka_unit_test(a_special_token_is_one_token_and_no_text),
         cmocka_unit_test(masks_are_what_tokens_one_by_one_are),
+        cmocka_unit_test(masks_of_counted_classes_are_what_tokens_one_by_one_are),
         cmocka_unit_test(letters_follow_but_for_exceptions_and_up_to_their_number),
         cmocka_unit_test(masks_inside_many_strings_are_what_tokens_one_by_one_are),
         cmocka_unit_test(strings_may_be_spelled_raw_or_escaped),
