@@ -86,7 +86,8 @@ static void print_environment(void)
         ".SH ENVIRONMENT\nEach option may be given as \\fBSHEAF_\\fINAME\\fR: \\fB\\-\\-kv\\-memory\\fR is "
         "\\fBSHEAF_KV_MEMORY\\fR. The command line takes precedence over the "
         "environment, and that over the file of "
-        "\\fB\\-\\-config\\fR, which has lines of the form \\fIname\\fR = \\fIvalue\\fR.\n"
+        "\\fB\\-\\-config\\fR, which has lines of the form \\fIname\\fR = \\fIvalue\\fR. "
+        "An empty value is a value, which most options refuse: a variable that is not to count is left unset.\n"
         ".SH EXIT STATUS\n0 done; 1 failed; 2 wrong usage; 3 done, but some jobs failed.\n");
 }
 

@@ -45,7 +45,7 @@ struct option {
     enum option_kind kind;
     int commands;             // mask
     size_t offset;            // in struct settings
-    int64_t min, max;         // of an INTEGER
+    int64_t min, max;         // of an INTEGER; of a TEXT_VALUE `min` is 1 where it may not be empty
     const char *value, *help; // the value's name; NULL: a FLAG
 };
 

@@ -117,6 +117,9 @@ static enum status set_value(struct settings *settings, const struct option *opt
         *(bool *)target = value[0] == 't' || value[0] == '1';
         return STATUS_OK;
     case TEXT_VALUE:
+        if ((int64_t)strlen(value) < option->min)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected %s, got an empty value",
+                             option->name, option->value);
         return set_text(target, value, error);
     case PROPERTY:
         return add_property(settings, value, error);
@@ -494,8 +497,9 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
     if (status != STATUS_OK || settings->help || settings->help_all)
         return status;
     int n_of_line = settings->kafka.n_properties;
-    if (!settings->config && getenv("SHEAF_CONFIG"))
-        status = set_text(&settings->config, getenv("SHEAF_CONFIG"), error);
+    const char *config = getenv("SHEAF_CONFIG");
+    if (!settings->config && config && *config) // an empty one is refused with the other variables
+        status = set_text(&settings->config, config, error);
     if (status == STATUS_OK)
         status = apply_file(settings, command, given, error);
     if (status == STATUS_OK)

@@ -431,6 +431,23 @@ def wrong_usage_exits_with_2_and_one_line(test):
 
 
 @case
+def an_empty_value_is_refused_by_the_option_s_name(test):
+    kafka = ["--brokers", "127.0.0.1:1"]
+    work = ["work", "--model", test.model]
+    for option in ("--group", "--jobs", "--results", "--dead", "--control", "--member-name", "--brokers", "--store", "--metrics"):
+        refused(test, *work, *([] if option == "--brokers" else kafka), option, "", status=2, says=[f"{option}: expected ", "empty"])
+    for arguments in (["cancel", *kafka], ["cancel"], ["collect", "-o", "out", *kafka], ["submit", "in.jsonl", *kafka], ["status"]):
+        refused(test, *arguments, "--dataset", "", status=2, says=["--dataset: expected NAME, got an empty value"])
+    for variable in ("SHEAF_GROUP", "SHEAF_BROKERS", "SHEAF_CONFIG", "SHEAF_STORE"):
+        test.environment[variable] = ""
+        refused(test, *work, status=2, says=[f"{variable}: --{variable[6:].lower()}: expected ", "empty"])
+        del test.environment[variable]
+    test.write("sheaf.conf", ["group ="])
+    refused(test, *work, "--config", "sheaf.conf", status=2, says=["line 1: --group: expected NAME, got an empty value"])
+    assert not test.exists("sheaf.db")
+
+
+@case
 def a_backend_that_does_not_exist_is_refused_as_usage(test):
     test.write("in.jsonl", [GOOD])
     refused(test, "run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--backend", "abacus", status=2,
