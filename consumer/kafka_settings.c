@@ -102,6 +102,17 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
     return status;
 }
 
+enum status kafka_settings_check(const struct settings *settings, struct error *error)
+{
+    struct kafka_settings kafka;
+    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    if (status != STATUS_OK)
+        return status;
+    status = kafka_check_config(&kafka.config, error);
+    kafka_settings_finish(&kafka);
+    return status;
+}
+
 void kafka_settings_finish(struct kafka_settings *kafka)
 {
     for (int i = 0; i < OPTIONS_PROPERTIES_MAX; i++)

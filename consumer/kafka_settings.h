@@ -17,4 +17,7 @@ struct kafka_settings {
 // config.
 enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings,
                                 const char *store_path, struct error *error) WARN_UNUSED;
+// The options of a worker, for commands that do other things before they open its transport: what it would
+// refuse as ERROR_USAGE without asking a broker.
+enum status kafka_settings_check(const struct settings *settings, struct error *error) WARN_UNUSED;
 void kafka_settings_finish(struct kafka_settings *kafka);

@@ -3,6 +3,7 @@
 #include "consumer/command/commands.h"
 #include "consumer/command/named_store.h"
 #include "consumer/file.h"
+#include "consumer/kafka_settings.h"
 #include "consumer/log.h"
 #include "consumer/progress_line.h"
 #include "consumer/runtime.h"
@@ -54,6 +55,8 @@ enum status command_work(const struct settings *settings, struct error *error)
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
         status = runtime_check(settings, error); // before a store is created in vain
+    if (status == STATUS_OK && settings->kafka.brokers)
+        status = kafka_settings_check(settings, error); // before a large model is loaded
     if (status == STATUS_OK && settings->kafka.brokers)
         late_store_open(&late, path);
     else if (status == STATUS_OK)

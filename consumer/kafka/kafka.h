@@ -90,6 +90,8 @@ struct kafka_figures {
     bool is_member;        // confirmed by the coordinator; may have no partitions
 };
 
+// Whether names and properties can be used, without asking a broker. STATUS_REFUSE with ERROR_USAGE.
+enum status kafka_check_config(const struct kafka_config *config, struct error *error) WARN_UNUSED;
 // Checks brokers, topics and the group's committed offset maps, and takes a slot. Joins the group at the
 // first poll, after reading the whole control topic. STATUS_REFUSE: no broker answers, a topic is missing, a
 // property is invalid, an offset map is foreign, or config->is_stopping.

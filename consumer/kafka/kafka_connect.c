@@ -94,6 +94,19 @@ static enum status take_slot(struct kafka_transport *kafka, struct error *error)
     return slot_open_without_file(&kafka->identity.slot, name, error);
 }
 
+enum status kafka_check_config(const struct kafka_config *config, struct error *error)
+{
+    static const enum kafka_role roles[] = {KAFKA_CONSUMER, KAFKA_TRANSACTIONAL};
+    enum status status = slot_check(config->group.name, config->group.member_name, error);
+    for (size_t i = 0; i < sizeof roles / sizeof *roles && status == STATUS_OK; i++) {
+        rd_kafka_conf_t *conf = kafka_conf_create(config, roles[i], "sheaf", error);
+        if (!conf)
+            return error->status;
+        rd_kafka_conf_destroy(conf);
+    }
+    return status;
+}
+
 static int patience_ms(const struct kafka_config *config)
 {
     return config->start_timeout_ms ? config->start_timeout_ms : KAFKA_START_PATIENCE_MS;

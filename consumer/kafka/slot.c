@@ -14,6 +14,9 @@
 
 _Static_assert(SLOT_COUNT_MAX <= 1024, ".worker-1023 is the longest suffix of a number");
 
+#define WORKER_SUFFIX_LONGEST ".worker-1023"
+#define MEMBER_SUFFIX         ".member-"
+
 static bool suits_file_name(char byte)
 {
     return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') ||
@@ -112,7 +115,7 @@ enum status slot_open(struct slot *slot, const char *directory, const char *grou
 {
     char name[3 * SLOT_GROUP_BYTES_MAX + 1], path[PATH_MAX];
     slot->file = -1;
-    enum status status = write_group(group, strlen(".worker-1023"), name, error);
+    enum status status = write_group(group, strlen(WORKER_SUFFIX_LONGEST), name, error);
     if (status != STATUS_OK)
         return status;
     for (slot->number = 0; slot->number < SLOT_COUNT_MAX; slot->number++) {
@@ -155,6 +158,15 @@ static enum status refuse_name(const char *name, struct error *error)
                      SLOT_NAME_BYTES_MAX, name);
 }
 
+enum status slot_check(const char *group, const char *name, struct error *error)
+{
+    char group_name[3 * SLOT_GROUP_BYTES_MAX + 1];
+    if (name && !name_valid(name))
+        return refuse_name(name, error);
+    size_t suffix_bytes = name ? strlen(MEMBER_SUFFIX) + strlen(name) : strlen(WORKER_SUFFIX_LONGEST);
+    return write_group(group, suffix_bytes, group_name, error);
+}
+
 enum status slot_open_named(struct slot *slot, const char *directory, const char *group, const char *name,
                             struct error *error)
 {
@@ -162,10 +174,10 @@ enum status slot_open_named(struct slot *slot, const char *directory, const char
     slot->file = -1;
     if (!name_valid(name))
         return refuse_name(name, error);
-    enum status status = write_group(group, strlen(".member-") + strlen(name), group_name, error);
+    enum status status = write_group(group, strlen(MEMBER_SUFFIX) + strlen(name), group_name, error);
     if (status != STATUS_OK)
         return status;
-    int length = snprintf(path, sizeof path, "%s/%s.member-%s", directory, group_name, name);
+    int length = snprintf(path, sizeof path, "%s/%s" MEMBER_SUFFIX "%s", directory, group_name, name);
     if ((size_t)length >= sizeof path)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "the path of %s is too long", directory);
     slot->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -34,6 +34,8 @@ struct slot {
     char member[SLOT_MEMBER_BYTES_MAX + 1]; // as above; "": unknown
 };
 
+// Whether a slot can have these names (`name` may be NULL), without a file: STATUS_REFUSE with ERROR_USAGE.
+enum status slot_check(const char *group, const char *name, struct error *error) WARN_UNUSED;
 // Takes the lowest free slot. Bytes of the group's name that are not valid in a file name are
 // written %XX. STATUS_REFUSE with ERROR_USAGE: the name so written is too long for a file's.
 enum status slot_open(struct slot *slot, const char *directory, const char *group,

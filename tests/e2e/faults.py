@@ -448,6 +448,20 @@ def an_empty_value_is_refused_by_the_option_s_name(test):
 
 
 @case
+def usage_of_kafka_is_checked_before_the_model_is_read(test):
+    test.write("no.gguf", ["not read"])
+    work = ["work", "--model", "no.gguf", "--brokers", "127.0.0.1:1"]
+    for arguments, says in ((["--jobs", "a", "--results", "a"], "--jobs and --results both name topic a"),
+                            (["--member-name", "a/b"], "--member-name: expected"),
+                            (["--group", "g" * 300], "the group's name is longer than 128 bytes"),
+                            (["--group-protocol", "lazy"], "--group-protocol: expected eager"),
+                            (["-X", "linger.ms=soon"], "-X linger.ms"),
+                            (["-X", "group.id=mine"], "sheaf sets this property itself")):
+        refused(test, *work, *arguments, status=2, says=[says])
+    assert not test.exists("sheaf.db")
+
+
+@case
 def a_backend_that_does_not_exist_is_refused_as_usage(test):
     test.write("in.jsonl", [GOOD])
     refused(test, "run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--backend", "abacus", status=2,
