@@ -1,21 +1,61 @@
 // sheaf cancel: cancels unfinished jobs. Waiting jobs are finished as cancelled now, running ones by their
 // worker.
 #include "consumer/command/commands.h"
+#include "consumer/command/input.h"
 #include "consumer/command/named_store.h"
+#include "consumer/kafka/control.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/log.h"
 #include "store/store.h"
 
+// Looks for a submission of the dataset: *created_s is when its jobs were created, by its host's clock. What
+// cannot be read keeps no dataset from being cancelled.
+static void find_submission(const struct kafka_config *config, const char *dataset, int64_t *created_s)
+{
+    struct control control = {0};
+    struct error error;
+    *created_s = -1;
+    if (control_read(&control, config, text_from_string(dataset), KAFKA_END_LOG_BOUNDED, &error) !=
+        STATUS_OK) {
+        log_write(LOG_WARNING, "%s; whether dataset %s was submitted is not known", error.text, dataset);
+        return;
+    }
+    *created_s = control.created_s;
+    if (control.created_s < 0)
+        log_write(
+            LOG_WARNING,
+            "dataset %s: topic %s has no submission of that name: is it spelled right? Only jobs that other "
+            "producers wrote under it are cancelled, and sheaf submit refuses the name from now on",
+            dataset, config->topics.control);
+    control_finish(&control);
+}
+
+static enum status cancel_in_topic(const struct kafka_config *config, const char *dataset,
+                                   struct error *error)
+{
+    bool exists;
+    int64_t created_s = -1;
+    enum status status = kafka_topic_exists(config, config->topics.control, &exists, error);
+    if (status != STATUS_OK) // no broker answers
+        return status;
+    if (exists)
+        find_submission(config, dataset, &created_s);
+    status = kafka_cancel(config, text_from_string(dataset), (struct text){0}, created_s, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "dataset %s: all workers are notified", dataset);
+    return status;
+}
+
 static enum status cancel_by_topic(const struct settings *settings, struct error *error)
 {
     struct kafka_settings kafka;
-    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    enum status status = input_check_dataset(text_from_string(settings->dataset), error);
+    if (status == STATUS_OK)
+        status = kafka_settings_init(&kafka, settings, NULL, error);
     if (status != STATUS_OK)
         return status;
-    status = kafka_cancel(&kafka.config, text_from_string(settings->dataset), (struct text){0}, error);
-    if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s: all workers are notified", settings->dataset);
+    status = cancel_in_topic(&kafka.config, settings->dataset, error);
     kafka_settings_finish(&kafka);
     return status;
 }

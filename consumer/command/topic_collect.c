@@ -97,7 +97,7 @@ enum status topic_collect(const struct kafka_config *config, struct text dataset
     *collected = (struct topic_collected){0};
     enum status status = spool_open(&reading.spool, SPOOL_CACHE_KIB, error);
     if (status == STATUS_OK) // before the jobs, so that all counted jobs are on the topic
-        status = control_read(&control, config, dataset, error);
+        status = control_read(&control, config, dataset, KAFKA_END_LOG, error);
     if (status == STATUS_OK)
         status = read_topics(&reading, config, collected, error);
     count_submitted(&control, collected);

@@ -211,7 +211,7 @@ static enum status find_start(struct topic_submit *submit, struct error *error)
 {
     struct control control;
     struct text dataset = submit->marker.dataset;
-    enum status status = control_read(&control, submit->config, dataset, error);
+    enum status status = control_read(&control, submit->config, dataset, KAFKA_END_LOG, error);
     if (status == STATUS_OK) {
         status = take_up(submit, &control, error);
         control_finish(&control);

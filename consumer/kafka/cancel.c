@@ -96,7 +96,7 @@ static size_t hash_name(struct text dataset, struct text job_id)
 }
 
 // The item of that name, or the free slot for it.
-static struct cancel *find_slot(const struct cancel_set *set, struct text dataset, struct text job_id)
+static struct cancel_item *find_slot(const struct cancel_set *set, struct text dataset, struct text job_id)
 {
     size_t at = hash_name(dataset, job_id) & (set->capacity - 1);
     while (set->items[at].dataset.data &&
@@ -121,41 +121,93 @@ static bool grow_set(struct cancel_set *set)
     return true;
 }
 
+static enum status refuse_memory(struct error *error)
+{
+    return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory to remember a cancellation");
+}
+
+static enum status add_item(struct cancel_set *set, struct cancel_item *item, struct text dataset,
+                            struct text job_id, struct error *error)
+{
+    char *dataset_copy = arena_copy(&set->arena, dataset.data, dataset.size);
+    char *job_copy = arena_copy(&set->arena, job_id.data, job_id.size);
+    if (!dataset_copy || !job_copy)
+        return refuse_memory(error);
+    *item = (struct cancel_item){
+        {dataset_copy, dataset.size}, {job_copy, job_id.size}, CANCEL_NEVER, CANCEL_NEVER, false};
+    set->n_items++;
+    return STATUS_OK;
+}
+
+// As the set grows with submissions, it has room for each cancellation besides.
+static bool has_room(const struct cancel_set *set, bool is_cancel)
+{
+    return is_cancel ? set->n_cancelled < CANCEL_SET_MAX
+                     : set->n_items - set->n_cancelled < (size_t)CANCEL_SET_MAX;
+}
+
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, struct error *error)
 {
     if (2 * (set->n_items + 1) > set->capacity && !grow_set(set))
-        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory to remember a cancellation");
-    struct cancel *item = find_slot(set, cancel->dataset, cancel->job_id);
-    if (!item->dataset.data) {
-        if (cancel->at_s == CANCEL_NEVER)
-            return STATUS_OK;
-        if (set->n_items == CANCEL_SET_MAX)
-            return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                             "the control topic holds more than %d cancellations; delete old ones",
-                             CANCEL_SET_MAX);
-        char *dataset = arena_copy(&set->arena, cancel->dataset.data, cancel->dataset.size);
-        char *job_id = arena_copy(&set->arena, cancel->job_id.data, cancel->job_id.size);
-        if (!dataset || !job_id)
-            return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                             "no memory to remember a cancellation");
-        item->dataset = (struct text){dataset, cancel->dataset.size};
-        item->job_id = (struct text){job_id, cancel->job_id.size};
-        set->n_items++;
+        return refuse_memory(error);
+    struct cancel_item *item = find_slot(set, cancel->dataset, cancel->job_id);
+    if (cancel->at_s == CANCEL_NEVER) {
+        if (item->dataset.data)
+            item->at_s = CANCEL_NEVER;
+        return STATUS_OK;
     }
+    if (!item->was_cancelled && !has_room(set, true))
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "the control topic holds more than %d cancellations; delete old ones",
+                         CANCEL_SET_MAX);
+    enum status status =
+        item->dataset.data ? STATUS_OK : add_item(set, item, cancel->dataset, cancel->job_id, error);
+    if (status != STATUS_OK)
+        return status;
+    set->n_cancelled += !item->was_cancelled;
+    item->was_cancelled = true;
     item->at_s = cancel->at_s;
     return STATUS_OK;
+}
+
+enum status cancel_set_put_submission(struct cancel_set *set, struct text dataset, int64_t created_s,
+                                      struct error *error)
+{
+    if (2 * (set->n_items + 1) > set->capacity && !grow_set(set))
+        return refuse_memory(error);
+    struct cancel_item *item = find_slot(set, dataset, (struct text){0});
+    if (!item->dataset.data && (created_s == CANCEL_NEVER || !has_room(set, false)))
+        return STATUS_OK;
+    enum status status =
+        item->dataset.data ? STATUS_OK : add_item(set, item, dataset, (struct text){0}, error);
+    if (status == STATUS_OK)
+        item->submitted_s = created_s;
+    return status;
+}
+
+static int64_t until_of(const struct cancel_item *item, int64_t submitted_s)
+{
+    if (!item->dataset.data || item->at_s == CANCEL_NEVER)
+        return CANCEL_NEVER;
+    return item->at_s < submitted_s ? submitted_s : item->at_s;
+}
+
+int64_t cancel_set_until(const struct cancel_set *set, struct text dataset, struct text job_id)
+{
+    if (set->n_items == 0)
+        return CANCEL_NEVER;
+    const struct cancel_item *whole = find_slot(set, dataset, (struct text){0});
+    int64_t submitted_s = whole->dataset.data ? whole->submitted_s : CANCEL_NEVER;
+    return until_of(job_id.size ? find_slot(set, dataset, job_id) : whole, submitted_s);
 }
 
 bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id,
                     int64_t submitted_s)
 {
-    if (set->n_items == 0)
-        return false;
-    const struct cancel *whole = find_slot(set, dataset, (struct text){0});
-    if (whole->dataset.data && whole->at_s != CANCEL_NEVER && submitted_s <= whole->at_s)
-        return true;
-    const struct cancel *one = find_slot(set, dataset, job_id);
-    return one->dataset.data && one->at_s != CANCEL_NEVER && submitted_s <= one->at_s;
+    int64_t whole_s = cancel_set_until(set, dataset, (struct text){0});
+    int64_t one_s = cancel_set_until(set, dataset, job_id);
+    return (whole_s != CANCEL_NEVER && submitted_s <= whole_s) ||
+           (one_s != CANCEL_NEVER && submitted_s <= one_s);
 }
 
 void cancel_set_finish(struct cancel_set *set)

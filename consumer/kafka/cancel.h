@@ -1,8 +1,11 @@
 // Cancellations: records of the control topic that cancel a dataset or one job. The topic is compacted and
 // every worker reads all of it before it starts, so the key names what is cancelled: the JSON array
 // ["cancel", DATASET] or ["cancel", DATASET, JOB_ID]. The value is a JSON object {"dataset", "job_id", "at"};
-// `at`, in seconds since 1970 UTC, spares jobs that are created later under the same name. An empty value (a
-// tombstone) withdraws the cancellation.
+// `at`, in seconds since 1970 UTC, spares jobs that are created later under the same name, by other producers
+// than `sheaf submit`, which refuses a cancelled name. An empty value (a tombstone) withdraws the cancellation.
+//
+// Clocks of hosts differ: jobs of a submission are cancelled whatever `at` is, because its marker (marker.h)
+// says when they were created.
 #pragma once
 
 #include "schemas/arena.h"
@@ -14,7 +17,7 @@
 
 enum {
     CANCEL_BYTES_MAX = 16384, // key or value; names of 128 and 256 bytes fit, each byte escaped
-    CANCEL_SET_MAX = 1 << 18, // cancellations in force
+    CANCEL_SET_MAX = 1 << 18, // cancellations in force, and datasets with a submission
 };
 
 struct cancel {
@@ -30,17 +33,32 @@ void cancel_encode(const struct cancel *cancel, struct buffer *key, struct buffe
 enum status cancel_decode(struct text key, struct text value, struct arena *arena, struct cancel *cancel,
                           struct error *error) WARN_UNUSED;
 
+struct cancel_item {
+    struct text dataset; // data NULL: free
+    struct text job_id;  // empty: the whole dataset
+    int64_t at_s;        // as in struct cancel; CANCEL_NEVER: not cancelled
+    int64_t submitted_s; // of a whole dataset: `created` of its submission's marker; CANCEL_NEVER: none
+    bool was_cancelled;
+};
+
 // The set of cancellations. A zeroed struct is valid and empty.
 struct cancel_set {
-    struct cancel *items; // open addressing; dataset.data NULL: free
-    size_t capacity;      // a power of two, or 0
+    struct cancel_item *items; // open addressing
+    size_t capacity;           // a power of two, or 0
     size_t n_items;
+    size_t n_cancelled; // items that are or were a cancellation
     struct arena arena; // their names
 };
 
 // The newest record of a name counts. STATUS_REFUSE: CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel,
                            struct error *error) WARN_UNUSED;
+// The jobs of the dataset's submission were created at this time; CANCEL_NEVER: its marker was withdrawn. Beyond
+// CANCEL_SET_MAX further ones are ignored. Then `at` alone counts for their datasets. STATUS_RESTART: no memory.
+enum status cancel_set_put_submission(struct cancel_set *set, struct text dataset, int64_t created_s,
+                                      struct error *error) WARN_UNUSED;
+// A cancellation of the set applies to jobs submitted up to this time; CANCEL_NEVER: there is none.
+int64_t cancel_set_until(const struct cancel_set *set, struct text dataset, struct text job_id);
 // `created`: job_submitted(), in seconds since 1970 UTC; 0: unknown, as if it were before every cancellation.
 bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id,
                     int64_t submitted_s);

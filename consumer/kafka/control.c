@@ -17,6 +17,10 @@ static enum status take_marker(struct control_reading *reading, const struct rec
     enum status status = marker_decode(record->key, record->value, &arena, &marker, error);
     bool is_of_topic = status == STATUS_OK && text_equal(marker.topic, reading->topic);
     control->n_markers += is_of_topic;
+    if (status == STATUS_OK && text_equal(marker.dataset, reading->dataset))
+        control->created_s = marker.is_withdrawn                     ? -1
+                             : marker.created_s > control->created_s ? marker.created_s
+                                                                     : control->created_s;
     if (is_of_topic && text_equal(marker.dataset, reading->dataset)) {
         arena_finish(&control->arena);
         control->arena = arena;
@@ -48,15 +52,14 @@ static enum status take_record(void *context, const struct record *record, struc
 }
 
 enum status control_read(struct control *control, const struct kafka_config *config, struct text dataset,
-                         struct error *error)
+                         enum kafka_end end, struct error *error)
 {
-    *control = (struct control){0};
+    *control = (struct control){.created_s = -1};
     struct control_reading reading = {control, text_from_string(config->topics.jobs), dataset};
     bool exists = false;
     enum status status = kafka_topic_exists(config, config->topics.control, &exists, error);
     if (status == STATUS_OK && exists)
-        status =
-            kafka_read_topic(config, config->topics.control, KAFKA_END_LOG, take_record, &reading, error);
+        status = kafka_read_topic(config, config->topics.control, end, take_record, &reading, error);
     if (status != STATUS_OK)
         control_finish(control);
     return status;

@@ -266,9 +266,11 @@ enum status kafka_topic_reaches(const struct kafka_config *config, const char *t
 // ---- cancelling ----
 
 enum status kafka_cancel(const struct kafka_config *config, struct text dataset, struct text job_id,
-                         struct error *error)
+                         int64_t created_s, struct error *error)
 {
     struct cancel cancel = {dataset, job_id, clock_wall_us() / 1000000};
+    if (cancel.at_s < created_s)
+        cancel.at_s = created_s;
     struct buffer key = {0}, value = {0};
     struct kafka_producer *producer = NULL;
     cancel_encode(&cancel, &key, &value);

@@ -40,6 +40,6 @@ enum status kafka_topic_reaches(const struct kafka_config *config, const char *t
 // ---- cancellation ----
 
 // Cancels a dataset (job_id empty) or one of its jobs for all current and later workers, if created up to
-// now.
+// now, or up to created_s where that is later: by the clock of another host.
 enum status kafka_cancel(const struct kafka_config *config, struct text dataset, struct text job_id,
-                         struct error *error) WARN_UNUSED;
+                         int64_t created_s, struct error *error) WARN_UNUSED;

@@ -124,19 +124,39 @@ static void log_malformed_record(const struct kafka_control *control, const rd_k
     kafka_warn(config, line);
 }
 
+// After a cancellation too: a submission that was under way then goes on, and its jobs are cancelled.
+static enum status take_marker(struct kafka_control *control, struct text key, struct text value,
+                               const struct transport_events *events, struct error *error)
+{
+    struct arena arena = {0};
+    struct marker marker;
+    struct text jobs = text_from_string(control->handle.config->topics.jobs);
+    enum status status = marker_decode(key, value, &arena, &marker, error);
+    if (status == STATUS_OK && text_equal(marker.topic, jobs)) {
+        status = cancel_set_put_submission(&control->set, marker.dataset,
+                                           marker.is_withdrawn ? CANCEL_NEVER : marker.created_s, error);
+        int64_t until_s = cancel_set_until(&control->set, marker.dataset, (struct text){0});
+        if (status == STATUS_OK && until_s != CANCEL_NEVER && events->cancel)
+            events->cancel(events->context, marker.dataset, (struct text){0}, until_s);
+    }
+    arena_finish(&arena);
+    return status == STATUS_REJECT ? STATUS_OK : status; // not written by sheaf
+}
+
 static enum status handle_message(struct kafka_control *control, const rd_kafka_message_t *message,
                                   const struct transport_events *events, struct error *error)
 {
     struct arena arena = {0};
     struct cancel cancel;
     struct text key = {message->key, message->key_len}, value = {message->payload, message->len};
-    if (marker_is_key(key)) // for submitters and collectors
-        return STATUS_OK;
+    if (marker_is_key(key))
+        return take_marker(control, key, value, events, error);
     enum status status = cancel_decode(key, value, &arena, &cancel, error);
     if (status == STATUS_OK) {
         status = cancel_set_put(&control->set, &cancel, error);
         if (status == STATUS_OK && cancel.at_s != CANCEL_NEVER && events->cancel)
-            events->cancel(events->context, cancel.dataset, cancel.job_id, cancel.at_s);
+            events->cancel(events->context, cancel.dataset, cancel.job_id,
+                           cancel_set_until(&control->set, cancel.dataset, cancel.job_id));
     } else if (status == STATUS_REJECT) {
         log_malformed_record(control, message, error);
         status = STATUS_OK;

@@ -233,6 +233,35 @@ def a_cancelled_dataset_is_not_submitted_again(test):
 
 
 @case
+def a_cancellation_by_a_clock_that_is_behind_covers_the_submission(test):
+    """The jobs say when they were created, by the submitter's clock: here two minutes ahead of the canceller's."""
+    topics = Topics(test, 1)
+    created = int(time.time()) + 120
+    topics.produce(lines_of(20), "jobs", "-H", "sheaf-dataset=d", "-H", f"sheaf-created={created}")
+    marker = {"topic": topics.prefix + "jobs", "dataset": "d", "lines": 20, "jobs": 20, "fingerprint": 1, "complete": True,
+              "created": created, "partition": 0, "offset": 19}
+    write_control(topics, ["submit", topics.prefix + "jobs", "d"], json.dumps(marker))
+    said = test.run("cancel", "--dataset", "d", *topics.options).err
+    assert "all workers are notified" in said and "no submission" not in said, said
+    (record,) = [record for record in topics.read("control") if json.loads(record["key"])[0] == "cancel"]
+    assert json.loads(record["payload"])["at"] == created, record
+    # as a version that did not look at markers wrote it
+    write_control(topics, ["cancel", "d"], json.dumps({"dataset": "d", "at": created - 120}))
+    topics.work_to_the_end()
+    statuses = collections.Counter(result["status"] for result in topics.results().values())
+    assert statuses == {"cancelled": 20}, statuses
+
+
+@case
+def a_cancelled_name_that_nobody_submitted_is_warned_of(test):
+    topics = Topics(test, 1)
+    said = test.run("cancel", "--dataset", "tpyo", *topics.options).err
+    assert "dataset tpyo" in said and "no submission of that name" in said and "all workers are notified" in said, said
+    refused = test.run("cancel", "--dataset", "x" * 129, *topics.options, status=2).err
+    assert "--dataset: expected 1 to 128 bytes" in refused, refused
+
+
+@case
 def jobs_of_the_name_that_nobody_recorded_are_found_before_the_first_submission(test):
     topics = Topics(test)
     topics.produce(lines_of(3), "jobs", "-H", "sheaf-dataset=d")

@@ -522,7 +522,7 @@ static void cancellations_are_read_before_the_first_job_and_while_running(void *
     member_init(&member, brokers, "cancel");
     assert_int_equal(kafka_create_topics(&member.config, &error), STATUS_OK);
     probe_produce_jobs(brokers, member.config.topics.jobs, 0, 0, 1);
-    assert_int_equal(kafka_cancel(&member.config, TEXT("default"), TEXT("job-0"), &error), STATUS_OK);
+    assert_int_equal(kafka_cancel(&member.config, TEXT("default"), TEXT("job-0"), 0, &error), STATUS_OK);
     probe_produce(brokers, member.config.topics.control, 0, "x", "{\"no\":1}", 8, NULL, NULL);
     member_open(&member);
     member_receive(&member, 1);
@@ -537,7 +537,7 @@ static void cancellations_are_read_before_the_first_job_and_while_running(void *
     assert_false(impl->is_cancelled(member.transport, job));
 
     int64_t began_ms = clock_ms();
-    assert_int_equal(kafka_cancel(&member.config, TEXT("default"), (struct text){0}, &error), STATUS_OK);
+    assert_int_equal(kafka_cancel(&member.config, TEXT("default"), (struct text){0}, 0, &error), STATUS_OK);
     while (member.n_cancels < 2 && clock_ms() < began_ms + 20000)
         assert_int_equal(member_poll(&member, 1, &error), STATUS_OK);
     assert_string_equal(member.last_cancel, "default/");

@@ -244,6 +244,57 @@ static void a_withdrawn_cancellation_covers_nothing(void **state)
     cancel_set_finish(&set);
 }
 
+static void put_submission(struct cancel_set *set, struct text dataset, int64_t created_s)
+{
+    struct error error;
+    if (cancel_set_put_submission(set, dataset, created_s, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void a_cancellation_covers_a_submission_of_a_clock_that_is_ahead(void **state)
+{
+    struct cancel_set set = {0};
+    put_submission(&set, TEXT("before"), 220);
+    put_cancel(&set, TEXT("before"), TEXT(""), 100);
+    put_cancel(&set, TEXT("behind"), TEXT(""), 100);
+    put_submission(&set, TEXT("behind"), 220);
+    put_submission(&set, TEXT("one"), 220);
+    put_cancel(&set, TEXT("one"), TEXT("j"), 100);
+    put_submission(&set, TEXT("other"), 220);
+    static const char *const whole[] = {"before", "behind"};
+    for (size_t i = 0; i < 2; i++) {
+        struct text dataset = text_from_string(whole[i]);
+        assert_int_equal(cancel_set_until(&set, dataset, (struct text){0}), 220);
+        assert_true(cancel_set_has(&set, dataset, TEXT("j"), 220));
+        assert_false(cancel_set_has(&set, dataset, TEXT("j"), 221));
+    }
+    assert_true(cancel_set_has(&set, TEXT("one"), TEXT("j"), 220));
+    assert_false(cancel_set_has(&set, TEXT("one"), TEXT("k"), 220));
+    assert_false(cancel_set_has(&set, TEXT("other"), TEXT("j"), 0)); // not cancelled
+    put_submission(&set, TEXT("before"), CANCEL_NEVER);              // its marker was withdrawn
+    assert_true(cancel_set_has(&set, TEXT("before"), TEXT("j"), 100));
+    assert_false(cancel_set_has(&set, TEXT("before"), TEXT("j"), 101));
+    put_cancel(&set, TEXT("behind"), TEXT(""), CANCEL_NEVER);
+    assert_false(cancel_set_has(&set, TEXT("behind"), TEXT("j"), 0));
+    cancel_set_finish(&set);
+}
+
+static void submissions_leave_room_for_cancellations(void **state)
+{
+    struct cancel_set set = {0};
+    char name[32];
+    for (int i = 0; i < CANCEL_SET_MAX + 10; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        put_submission(&set, text_from_string(name), 1);
+    }
+    assert_int_equal(set.n_items, CANCEL_SET_MAX);
+    put_cancel(&set, text_from_string(name), TEXT(""), 5);
+    assert_true(cancel_set_has(&set, text_from_string(name), TEXT("j"), 5));
+    put_cancel(&set, TEXT("0"), TEXT(""), CANCEL_NEVER);
+    assert_false(cancel_set_has(&set, TEXT("0"), TEXT("j"), 0));
+    cancel_set_finish(&set);
+}
+
 static void a_set_that_grows_loses_no_cancellation(void **state)
 {
     enum { N = 1000 };
@@ -485,6 +536,8 @@ int main(void)
         cmocka_unit_test(what_is_no_cancellation_is_rejected),
         cmocka_unit_test(a_cancellation_covers_what_was_created_before_it),
         cmocka_unit_test(a_withdrawn_cancellation_covers_nothing),
+        cmocka_unit_test(a_cancellation_covers_a_submission_of_a_clock_that_is_ahead),
+        cmocka_unit_test(submissions_leave_room_for_cancellations),
         cmocka_unit_test(a_set_that_grows_loses_no_cancellation),
         cmocka_unit_test(the_set_of_cancellations_has_a_limit),
         cmocka_unit_test(a_marker_is_read_back_as_written_and_no_cancellation),
