@@ -8,23 +8,20 @@
 #include <stdio.h>
 #include <string.h>
 
-// Of kafka_hindrance's metadata.
-enum { TOPIC_JOBS, TOPIC_RESULTS, TOPIC_DEAD, TOPIC_CONTROL };
-
 static const char *const consequences[] = {
-    [TOPIC_JOBS] = "there are no jobs",
-    [TOPIC_RESULTS] = "results wait for it",
-    [TOPIC_DEAD] = "dead letters, and the results beside them, wait for it",
-    [TOPIC_CONTROL] = "cancellations do not reach this worker",
+    [KAFKA_TOPIC_JOBS] = "there are no jobs",
+    [KAFKA_TOPIC_RESULTS] = "results wait for it",
+    [KAFKA_TOPIC_DEAD] = "dead letters, and the results beside them, wait for it",
+    [KAFKA_TOPIC_CONTROL] = "cancellations do not reach this worker",
 };
 
 enum status kafka_hindrance_open(struct kafka_transport *kafka, struct error *error)
 {
     const struct kafka_config *config = kafka->config;
-    const char *const topics[] = {[TOPIC_JOBS] = config->topics.jobs,
-                                  [TOPIC_RESULTS] = config->topics.results,
-                                  [TOPIC_DEAD] = config->topics.dead,
-                                  [TOPIC_CONTROL] = config->topics.control};
+    const char *const topics[] = {[KAFKA_TOPIC_JOBS] = config->topics.jobs,
+                                  [KAFKA_TOPIC_RESULTS] = config->topics.results,
+                                  [KAFKA_TOPIC_DEAD] = config->topics.dead,
+                                  [KAFKA_TOPIC_CONTROL] = config->topics.control};
     return kafka_metadata_open(&kafka->hindrance.metadata, config, topics, config->topics.control ? 4 : 3,
                                error);
 }
@@ -52,7 +49,7 @@ static void note_return(struct kafka_transport *kafka, int which)
 {
     const struct kafka_metadata_topic *topic = &kafka->hindrance.metadata.topics[which];
     char line[ERROR_TEXT_BYTES];
-    if (which == TOPIC_CONTROL && !read_control_again(kafka, topic->n_partitions))
+    if (which == KAFKA_TOPIC_CONTROL && !read_control_again(kafka, topic->n_partitions))
         return; // tried again by the next poll
     kafka->hindrance.is_reported[which] = false;
     snprintf(line, sizeof line, "topic %.250s is there again", topic->name);
@@ -68,7 +65,7 @@ static enum status look_at_topic(struct kafka_transport *kafka, int which, struc
             note_return(kafka, which);
         return STATUS_OK;
     }
-    if (which == TOPIC_JOBS && has_delivered(kafka))
+    if (which == KAFKA_TOPIC_JOBS && has_delivered(kafka))
         return kafka_stop_outdated(kafka, "the brokers do not know it any more", error);
     snprintf(hindrance->text, sizeof hindrance->text, "Kafka at %.150s has no topic %.250s any more: %s",
              kafka->config->brokers, topic->name, consequences[which]);

@@ -329,6 +329,46 @@ static bool is_dead_letter(const struct job *job)
     return job->source.record.data || job->job_id.size == 0;
 }
 
+static const int output_topics[] = {KAFKA_TOPIC_RESULTS, KAFKA_TOPIC_DEAD};
+
+void kafka_publish_note_topics(struct kafka_transport *kafka)
+{
+    for (size_t i = 0; i < sizeof output_topics / sizeof *output_topics; i++) {
+        int which = output_topics[i];
+        kafka->publishing.outputs.n_partitions[which] = kafka->hindrance.metadata.topics[which].n_partitions;
+    }
+}
+
+// A topic that was made again with as many partitions takes what is queued for the old one.
+const char *kafka_publish_find_lost(struct kafka_transport *kafka)
+{
+    struct kafka_metadata *metadata = &kafka->hindrance.metadata;
+    metadata->is_urgent = true;
+    (void)kafka_metadata_turn(metadata);
+    for (size_t i = 0; i < sizeof output_topics / sizeof *output_topics; i++) {
+        const struct kafka_metadata_topic *topic = &metadata->topics[output_topics[i]];
+        int32_t n_before = kafka->publishing.outputs.n_partitions[output_topics[i]];
+        if (kafka_metadata_is_missing(topic) || (n_before > 0 && topic->n_partitions != n_before))
+            return topic->name;
+    }
+    return NULL;
+}
+
+enum status kafka_publish_check_topics(const struct kafka_transport *kafka, struct job *const *jobs,
+                                       size_t n_jobs, struct error *error)
+{
+    const struct kafka_metadata_topic *topics = kafka->hindrance.metadata.topics;
+    for (size_t i = 0; i < n_jobs; i++) {
+        int which = is_dead_letter(jobs[i]) && kafka_metadata_is_missing(&topics[KAFKA_TOPIC_DEAD])
+                        ? KAFKA_TOPIC_DEAD
+                        : KAFKA_TOPIC_RESULTS;
+        if (kafka_metadata_is_missing(&topics[which]))
+            return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s has no topic %s any more",
+                             kafka->config->brokers, topics[which].name);
+    }
+    return STATUS_OK;
+}
+
 enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index,
                               int64_t deadline_ms, struct error *error)
 {

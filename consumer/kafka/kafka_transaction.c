@@ -11,6 +11,8 @@
 //   any           fatal       a new producer takes over, and learns from the group's offsets what became
 //                             of the transaction; but fenced by another worker of that id: the process
 //                             must end
+//   the commit,   retriable   where the topic of results or dead letters is not the one of before, the
+//   the abort                 same as fatal
 //
 // Jobs stay in the caller's memory until it knows, so an aborted group is simply published again.
 #include "consumer/fault.h"
@@ -89,6 +91,19 @@ static enum status give_up_producer(struct kafka_transport *kafka, const struct 
 {
     kafka->publishing.transaction.phase = TRANSACTION_BROKEN;
     return error->status;
+}
+
+// Whether the transaction waits for records that no broker takes any more. librdkafka allows no abort while a
+// commit waits for them, so a new producer has to fence this one.
+static bool is_stranded(struct kafka_transport *kafka, enum outcome outcome, struct error *error)
+{
+    const char *topic = outcome == OUTCOME_RETRY ? kafka_publish_find_lost(kafka) : NULL;
+    if (!topic)
+        return false;
+    error_set(error, STATUS_RETRY, ERROR_BROKER,
+              "Kafka at %s: topic %s was deleted or made again: what was on its way there is published again",
+              kafka->config->brokers, topic);
+    return true;
 }
 
 // ---- entries ----
@@ -350,12 +365,14 @@ static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, 
 {
     kafka->publishing.transaction.phase = TRANSACTION_ABORTING;
     enum outcome outcome;
+    bool stranded;
     do {
         outcome =
             judge_fault(kafka, rd_kafka_abort_transaction(kafka->clients.producer.rk, call_ms(deadline_ms)),
                         "aborting a transaction", error);
-    } while (try_again(kafka, outcome, deadline_ms));
-    if (outcome == OUTCOME_RETRY)
+        stranded = is_stranded(kafka, outcome, error);
+    } while (!stranded && try_again(kafka, outcome, deadline_ms));
+    if (outcome == OUTCOME_RETRY && !stranded)
         return STATUS_RETRY;
     if (outcome != OUTCOME_DONE) // neither aborted nor to be aborted again
         return give_up_producer(kafka, error);
@@ -377,12 +394,14 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
 {
     kafka->publishing.transaction.phase = TRANSACTION_COMMITTING;
     enum outcome outcome;
+    bool stranded;
     do {
         outcome =
             judge_fault(kafka, rd_kafka_commit_transaction(kafka->clients.producer.rk, call_ms(deadline_ms)),
                         "committing a transaction", error);
-    } while (try_again(kafka, outcome, deadline_ms));
-    if (outcome == OUTCOME_BROKEN)
+        stranded = is_stranded(kafka, outcome, error);
+    } while (!stranded && try_again(kafka, outcome, deadline_ms));
+    if (outcome == OUTCOME_BROKEN || stranded)
         return give_up_producer(kafka, error);
     if (outcome == OUTCOME_ABORT)
         return abort_because(kafka, error);
@@ -535,6 +554,7 @@ static enum status run_transaction(struct kafka_transport *kafka, struct job *co
         return status;
     }
     kafka->publishing.transaction.began_ms = clock_ms();
+    kafka_publish_note_topics(kafka);
     enum outcome outcome = judge_fault(kafka, rd_kafka_begin_transaction(kafka->clients.producer.rk),
                                        "beginning a transaction", error);
     if (outcome == OUTCOME_BROKEN)
@@ -574,6 +594,8 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
         return kafka_error_set(error, STATUS_RETRY, &kafka->clients.consumer, "no broker is up",
                                RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
     enum status status = kafka_transaction_resolve(kafka, deadline_ms, error);
+    if (status == STATUS_OK)
+        status = kafka_publish_check_topics(kafka, jobs, n_jobs, error);
     if (status == STATUS_OK && kafka->config->refuse_deleted) // a commit skips gaps
         status = kafka_gaps_explain(kafka, error);
     if (status != STATUS_OK)

@@ -102,6 +102,8 @@ struct kafka_outputs {
     rd_kafka_topic_t *results, *dead;
     size_t results_bytes_max, dead_bytes_max; // of a record
     bool dead_is_compacted;
+    // of KAFKA_TOPIC_RESULTS and KAFKA_TOPIC_DEAD, when the transaction began; 0: unknown
+    int32_t n_partitions[KAFKA_METADATA_TOPICS_MAX];
 };
 
 enum { KAFKA_HELD_IDS_BYTES = 96 }; // beside ", ..."
@@ -155,6 +157,9 @@ struct kafka_watch {
     int held_unready_ms;    // and for longer than this keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last look for them
 };
+
+// Of kafka_hindrance's metadata.
+enum { KAFKA_TOPIC_JOBS, KAFKA_TOPIC_RESULTS, KAFKA_TOPIC_DEAD, KAFKA_TOPIC_CONTROL };
 
 // Obstacles to the work of a member of the group.
 struct kafka_hindrance {
@@ -340,6 +345,15 @@ const char *kafka_waiting(struct transport *transport);
 enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms,
                                struct error *error) WARN_UNUSED;
 void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms);
+// Must be called when a transaction begins.
+void kafka_publish_note_topics(struct kafka_transport *kafka);
+// A topic of results or dead letters that was deleted, or made again with another number of partitions, since
+// the transaction began: librdkafka keeps what is queued for its old partitions until the transaction times
+// out. Asks the brokers without waiting: the answer is known to a later call. NULL: none.
+const char *kafka_publish_find_lost(struct kafka_transport *kafka);
+// STATUS_RETRY: a topic that the jobs' records go to was deleted.
+enum status kafka_publish_check_topics(const struct kafka_transport *kafka, struct job *const *jobs,
+                                       size_t n_jobs, struct error *error) WARN_UNUSED;
 // Produces a job's records: its result, and the original record if it is a dead letter. A result that is too
 // large is replaced by an error result.
 enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index,

@@ -18,7 +18,10 @@
 enum {
     N_JOBS = 10,
     PATIENCE_MS = 60000,
-    AWAY_MS = 5000, // longer than a look at the ends of partitions waits for unknown ones
+    AWAY_LONG_MS = 20000,
+    RETURN_MS = 15000,            // from a topic that is there again to results in it
+    EXPORTER_PATIENCE_MS = 10000, // EXPORTER_READY_MS: a main loop that waits for longer is not ready
+    AWAY_MS = 5000,               // longer than a look at the ends of partitions waits for unknown ones
 };
 
 static struct member member;
@@ -82,7 +85,7 @@ static bool is_cancelled(struct text dataset)
 static void cancel(struct text dataset)
 {
     struct error error;
-    assert_int_equal(kafka_cancel(&member.config, dataset, (struct text){0}, &error), STATUS_OK);
+    assert_int_equal(kafka_cancel(&member.config, dataset, (struct text){0}, 0, &error), STATUS_OK);
 }
 
 static void poll_until_cancelled(struct text dataset)
@@ -147,6 +150,61 @@ static void results_wait_while_their_topic_is_deleted_and_go_to_the_new_one(void
         assert_non_null(strstr(record->value, "answer to"));
     probe_free(records);
     member_finish(&member);
+}
+
+// Jobs finish before the worker knows that the topic of results is gone: a commit is under way. `n_partitions`
+// of the topic before and of the one made in its place.
+static void check_busy_return(const char *name, int n_partitions, int n_partitions_again)
+{
+    struct error error = {0};
+    enum status status;
+    begin_member(name);
+    const char *results = member.config.topics.results;
+    if (n_partitions > 1) {
+        probe_delete_topic(brokers, results);
+        poll_until_waiting("results wait for it");
+        probe_create_topic(brokers, results, n_partitions, NULL, NULL);
+        poll_until_ready();
+        member.warnings[0] = '\0';
+    }
+    probe_produce_jobs(brokers, member.config.topics.jobs, 0, N_JOBS, N_JOBS);
+    member_receive(&member, N_JOBS);
+    probe_delete_topic(brokers, results);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; !strstr(waiting_text(), "results wait for it");) {
+        int64_t began_ms = clock_ms();
+        status = member_commit_once(&member, NULL, &error);
+        if (status != STATUS_RETRY || clock_ms() > until_ms)
+            fail_msg("status %d: %s", status, error.text);
+        assert_in_range(clock_ms() - began_ms, 0, EXPORTER_PATIENCE_MS);
+        member_poll_well(&member, 0);
+    }
+    assert_non_null(strstr(waiting_text(), results));
+    for (int64_t until_ms = clock_ms() + AWAY_LONG_MS; clock_ms() < until_ms;) {
+        assert_int_equal(member_commit_once(&member, NULL, &error), STATUS_RETRY);
+        member_poll_well(&member, 100);
+    }
+    assert_non_null(strstr(error.text, results));
+    probe_create_topic(brokers, results, n_partitions_again, NULL, NULL);
+    for (int64_t until_ms = clock_ms() + RETURN_MS; (status = member_commit_once(&member, NULL, &error));) {
+        if (status != STATUS_RETRY || clock_ms() > until_ms)
+            fail_msg("status %d: %s", status, error.text);
+        member_poll_well(&member, 100);
+    }
+    size_t n_records;
+    struct probe_record *records = probe_read(brokers, results, &n_records);
+    assert_int_equal(n_records, N_JOBS);
+    probe_free(records);
+    member_finish(&member);
+}
+
+static void results_under_way_go_to_a_topic_made_again_with_more_partitions(void **state)
+{
+    check_busy_return("more", 1, 5);
+}
+
+static void results_under_way_go_to_a_topic_made_again_with_fewer_partitions(void **state)
+{
+    check_busy_return("fewer", 5, 1);
 }
 
 static void a_deleted_topic_of_jobs_ends_a_worker_without_jobs(void **state)
@@ -295,6 +353,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BROKER_TEST(a_deleted_control_topic_is_named_and_the_new_one_is_read_from_its_beginning),
         BROKER_TEST(results_wait_while_their_topic_is_deleted_and_go_to_the_new_one),
+        BROKER_TEST(results_under_way_go_to_a_topic_made_again_with_more_partitions),
+        BROKER_TEST(results_under_way_go_to_a_topic_made_again_with_fewer_partitions),
         BROKER_TEST(a_deleted_topic_of_jobs_ends_a_worker_without_jobs),
         BROKER_TEST(brokers_that_take_connections_and_do_not_answer_are_noticed_without_a_job),
         BROKER_TEST(a_start_waits_for_partitions_that_the_brokers_do_not_know_for_a_while),
