@@ -3,6 +3,7 @@
 #include "schemas/clock.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -17,6 +18,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define NO_HTTP      "plain HTTP is spoken here, not TLS\n"
+#define NO_HTTP_SIZE "35"
+_Static_assert(sizeof NO_HTTP - 1 == 35, "what NO_HTTP_SIZE says");
+
 enum {
     PLACES =
         2 * HTTP_CONNECTIONS_MAX, // connections that were shut down remain until libmicrohttpd has noticed
@@ -26,6 +31,7 @@ enum {
 struct connection_place {
     struct MHD_Connection *connection; // NULL: free
     int64_t since_ms;                  // start of the wait for a request
+    bool is_seen;                      // its first byte
     bool is_shut;
 };
 
@@ -46,13 +52,39 @@ struct http {
 
 // ---- connections ----
 
-static void shut_place(struct connection_place *place)
+static int file_of(const struct connection_place *place)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(place->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info)
-        shutdown(info->connect_fd, SHUT_RDWR); // libmicrohttpd reads the end and closes it
+    return info ? info->connect_fd : -1;
+}
+
+static void shut_place(struct connection_place *place)
+{
+    shutdown(file_of(place), SHUT_RDWR); // libmicrohttpd reads the end and closes it
     place->is_shut = true;
+}
+
+// libmicrohttpd waits for the end of a line, which TLS does not send: a client that speaks it would wait for an
+// answer until the timeout.
+static void refuse_no_http(struct http *http)
+{
+    static const char answer[] = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
+                                 "Content-Length: " NO_HTTP_SIZE "\r\nConnection: close\r\n\r\n" NO_HTTP;
+    char bytes[HTTP_REQUEST_BYTES_MAX];
+    for (int i = 0; i < PLACES; i++) {
+        struct connection_place *place = &http->places[i];
+        if (!place->connection || place->is_shut || place->is_seen ||
+            recv(file_of(place), bytes, 1, MSG_PEEK | MSG_DONTWAIT) != 1)
+            continue;
+        place->is_seen = true;
+        if (isalpha((unsigned char)bytes[0]) || bytes[0] == '\r' || bytes[0] == '\n')
+            continue;
+        (void)!recv(file_of(place), bytes, sizeof bytes,
+                    MSG_DONTWAIT); // what is unread resets the connection
+        (void)!send(file_of(place), answer, sizeof answer - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        shut_place(place);
+    }
 }
 
 // The connection that has waited longest for a complete request; *n: number of open ones.
@@ -87,7 +119,7 @@ static void note_connection(void *context, struct MHD_Connection *connection, vo
         shut_place(slow);
     for (int i = 0; i < PLACES && !*socket_context; i++)
         if (!http->places[i].connection) {
-            http->places[i] = (struct connection_place){connection, clock_ms(), false};
+            http->places[i] = (struct connection_place){.connection = connection, .since_ms = clock_ms()};
             *socket_context = &http->places[i];
         }
 }
@@ -275,14 +307,23 @@ static void read_address(struct http *http)
 
 // ---- the thread ----
 
+// libmicrohttpd reads a part of what is there in each turn, and has more to do without an event.
+static int wait_ms(struct http *http)
+{
+    MHD_UNSIGNED_LONG_LONG timeout_ms;
+    return MHD_get_timeout(http->daemon, &timeout_ms) == MHD_YES && timeout_ms < BEAT_MS ? (int)timeout_ms
+                                                                                         : BEAT_MS;
+}
+
 static void *serve_requests(void *context)
 {
     struct http *http = context;
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     struct pollfd fds[] = {{http->wake_fd, POLLIN, 0}, {info ? info->epoll_fd : -1, POLLIN, 0}};
     while (!atomic_load(&http->is_over)) {
-        poll(fds, 2, BEAT_MS);
+        poll(fds, 2, wait_ms(http));
         shut_late(http);
+        refuse_no_http(http);
         MHD_run(http->daemon);
     }
     return NULL;

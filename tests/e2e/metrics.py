@@ -243,6 +243,15 @@ def only_small_gets_are_answered(test):
             except OSError:  # hung up on, before or after all was sent
                 answer = b""
             assert not answer.startswith(b"HTTP/1.1 200"), (hostile[:40], answer)
+    for large, expected in ((b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n", b"414"), (b"GET / HTTP/1.1\r\nx: " + b"y" * 2000000, b"431"),
+                            (bytes.fromhex("16030100c8010000c40303") + b"\xaa" * 194, b"400")):
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            try:
+                connection.sendall(large)
+            except ConnectionError:  # it was answered, and closed, before all was sent
+                pass
+            answer = connection.recv(100)
+            assert answer.startswith(b"HTTP/1.1 " + expected), answer
     # Many that say nothing take no place for ever, and the worker goes on.
     silent = [socket.create_connection((host, int(port)), timeout=30) for _ in range(20)]
     assert get(address, "/healthz") [0] == 200

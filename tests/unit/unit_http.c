@@ -84,7 +84,8 @@ static void assert_answered(int fd)
     size_t n = 0;
     do {
         ssize_t n_read = receive_bytes(fd, answer + n, sizeof answer - 1 - n);
-        assert_true(n_read > 0);
+        if (n_read <= 0)
+            fail_msg("no whole answer: %.*s", (int)n, answer);
         n += (size_t)n_read;
         answer[n] = '\0';
     } while (!strstr(answer, "\r\n\r\nok\n"));
@@ -133,12 +134,61 @@ static void a_request_that_trickles_within_the_limit_is_answered(void **state)
     close(fd);
 }
 
+static void check_refusal(const char *request, size_t size, const char *status)
+{
+    char answer[4096] = "";
+    int fd = connect_to_server();
+    (void)!send(fd, request, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    assert_true(receive_bytes(fd, answer, sizeof answer - 1) > 0);
+    if (!strstr(answer, status))
+        fail_msg("expected %s in: %s", status, answer);
+    close(fd);
+    ask_on_another_connection();
+}
+
+static void what_is_too_large_or_no_http_is_refused_at_once(void **state)
+{
+    (void)state;
+    enum { SIZE = 100000 };
+    static char request[SIZE + 64];
+    static const char head[] = "GET / HTTP/1.1\r\nHost: localhost\r\nx: ";
+    for (int with_end = 0; with_end < 2; with_end++) {
+        memset(request, 'a', SIZE);
+        memcpy(request, "GET /", strlen("GET /"));
+        strcpy(request + SIZE, with_end ? " HTTP/1.1\r\nHost: localhost\r\n\r\n" : "");
+        check_refusal(request, strlen(request), " 414 ");
+        memcpy(request, head, sizeof head - 1);
+        strcpy(request + SIZE, with_end ? "\r\n\r\n" : "");
+        check_refusal(request, strlen(request), " 431 ");
+    }
+    check_refusal("\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03\xaa\xaa", 13, " 400 ");
+    check_refusal("\x00\xff\x00\xff", 4, " 400 ");
+}
+
+static void a_request_may_begin_with_an_empty_line_and_be_long(void **state)
+{
+    (void)state;
+    static char request[HTTP_REQUEST_BYTES_MAX];
+    int fd = connect_to_server();
+    memset(request, 'a', 12000);
+    memcpy(request, "\r\nGET /", 7);
+    strcpy(request + 12000, " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    send_text(fd, request);
+    assert_answered(fd);
+    close(fd);
+    ask_on_another_connection();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_request_that_trickles_is_closed_at_the_limit, open_server,
                                         close_server),
         cmocka_unit_test_setup_teardown(a_request_that_trickles_within_the_limit_is_answered, open_server,
+                                        close_server),
+        cmocka_unit_test_setup_teardown(what_is_too_large_or_no_http_is_refused_at_once, open_server,
+                                        close_server),
+        cmocka_unit_test_setup_teardown(a_request_may_begin_with_an_empty_line_and_be_long, open_server,
                                         close_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
