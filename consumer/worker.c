@@ -352,6 +352,25 @@ static bool is_done(const struct worker *worker)
            (worker->jobs.released.n_jobs == 0 || worker->stop.mode == RUNNING);
 }
 
+// A store or broker that remains unavailable must not delay the stop. An engine whose last step took longer
+// leaves the jobs one turn all the same, and commits that succeed go on.
+static bool is_out_of_time(const struct worker *worker)
+{
+    return worker->stop.mode >= LEAVING && worker->engine.ended && !is_done(worker) &&
+           (worker->commits.retry.delay_ms || worker->polls.retry.delay_ms) &&
+           clock_ms() - worker->stop.leaving_since_ms > 3 * WORKER_GRACE_MS;
+}
+
+static enum status leave_unfinished(const struct worker *worker, struct error *error)
+{
+    size_t n_finished = worker->jobs.finished.n_jobs;
+    return error_set(error, STATUS_RESTART, ERROR_STORE,
+                     "leaving with %zu %s jobs that could not be %s (%s); they will run again",
+                     n_finished ? n_finished : worker->jobs.released.n_jobs,
+                     n_finished ? "finished" : "released", n_finished ? "committed" : "given back",
+                     worker->warning.text);
+}
+
 static enum status run_loop(struct worker *worker, struct error *error)
 {
     while (!is_done(worker)) {
@@ -361,13 +380,8 @@ static enum status run_loop(struct worker *worker, struct error *error)
         if (!is_done(worker) && !worker->polls.has_room_again)
             wait_for_news(worker);
         worker->polls.has_room_again = false;
-        // A store or broker that remains unavailable must not delay the stop.
-        if (worker->stop.mode >= LEAVING && worker->engine.ended &&
-            clock_ms() - worker->stop.leaving_since_ms > 3 * WORKER_GRACE_MS)
-            return error_set(
-                error, STATUS_RESTART, ERROR_STORE,
-                "leaving with %zu finished jobs that could not be committed (%s); they will run again",
-                worker->jobs.finished.n_jobs, worker->warning.text);
+        if (is_out_of_time(worker))
+            return leave_unfinished(worker, error);
     }
     if (worker->engine.error.status != STATUS_OK) {
         *error = worker->engine.error;

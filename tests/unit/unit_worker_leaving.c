@@ -151,11 +151,56 @@ static void finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+// The step that runs when the signal arrives takes longer than the whole leave.
+static enum status poll_while_a_step_lasts(struct transport *transport, int timeout_ms, int n_max,
+                                           const struct transport_events *events, struct error *error)
+{
+    if (signal_ms == 0 && leaving.model && fake_model_is_held(leaving.model)) {
+        signal_ms = atomic_load(&now_ms);
+        raise(SIGTERM);
+    }
+    if (signal_ms > 0)
+        atomic_fetch_add(&now_ms, POLL_MS);
+    if (signal_ms > 0 && atomic_load(&now_ms) - signal_ms > 3 * WORKER_GRACE_MS + POLL_MS)
+        let_step_end();
+    return script_impl.poll(transport, timeout_ms, n_max, events, error);
+}
+
+static void a_step_that_outlasts_the_leave_is_no_error(void **state)
+{
+    (void)state;
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    struct stage stage = stage_open(10, 10);
+    struct transport_impl impl = script_impl;
+    leaving = (struct leaving){.script = stage.script, .model = stage.model};
+    impl.poll = poll_while_a_step_lasts;
+    stage.script->base.impl = &impl;
+    stage.config.limits.idle_s = -1;
+    stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    signal_ms = 0;
+    atomic_store(&now_ms, POLL_MS);
+    fake_model_hold(stage.model);
+    enum status status = stage_run(&stage);
+    atomic_store(&now_ms, 0);
+    if (status != STATUS_OK)
+        fail_msg("%s", stage.error.text);
+    int n_answered, n_released;
+    check_outcomes(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_released, 10 - n_answered);
+    close(stage.config.stop.fd);
+    stage_close(&stage);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(sigterm_gives_suspects_back_before_the_running_job_has_ended),
         CASE(finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_error),
+        CASE(a_step_that_outlasts_the_leave_is_no_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
