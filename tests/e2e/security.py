@@ -317,7 +317,10 @@ def a_worker_works_with_the_rights_of_the_runbook_and_names_its_transactional_id
     grant(test, (TOPIC, f"{client.prefix}results", READ))
     client.run("collect", "--dataset", "set", "-o", "out.jsonl")
     assert len(test.answers()) == 20
-    client.run("cancel", "--dataset", "set")
+    assert "not known" not in client.run("cancel", "--dataset", "set").err
+    deny(test, (TOPIC, f"{client.prefix}control", READ))
+    assert "whether dataset set was submitted is not known" in client.run("cancel", "--dataset", "set").err
+    allow_again(test, (TOPIC, f"{client.prefix}control", READ))
     client.run("mirror", "--until-end", "--store", "fleet.db", "--group", f"{client.prefix}group")
     assert test.query("SELECT count(*) FROM jobs WHERE status = 'done'", "fleet.db") == [(20,)]
 
