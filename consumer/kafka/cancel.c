@@ -1,11 +1,17 @@
 #include "consumer/kafka/cancel.h"
 
+#include "consumer/kafka/marker.h"
 #include "schemas/hash.h"
 #include "schemas/job.h"
 #include "schemas/value.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+
+static enum status refuse_memory(struct error *error)
+{
+    return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory to remember a cancellation");
+}
 
 // ---- records ----
 
@@ -22,7 +28,15 @@ void cancel_encode(const struct cancel *cancel, struct buffer *key, struct buffe
         json_encode_string(cancel->job_id, value);
     }
     buffer_add_string(key, "]");
-    buffer_add_format(value, ",\"at\":%" PRId64 "}", cancel->at_s);
+    buffer_add_format(value, ",\"at\":%" PRId64, cancel->at_s);
+    if (cancel->n_ends > 0) {
+        buffer_add_string(value, ",\"jobs\":");
+        json_encode_string(cancel->jobs, value);
+        for (int32_t i = 0; i < cancel->n_ends; i++)
+            buffer_add_format(value, "%s%" PRId64, i == 0 ? ",\"ends\":[" : ",", cancel->ends[i]);
+        buffer_add_string(value, "]");
+    }
+    buffer_add_string(value, "}");
 }
 
 static enum status read_name(const struct value *value, const char *name, size_t size_max, struct text *text,
@@ -61,7 +75,31 @@ static enum status decode_key(const struct value *key, struct cancel *cancel, st
                       error);
 }
 
-static enum status decode_value(const struct value *value, struct cancel *cancel, struct error *error)
+static enum status read_ends(const struct value *value, struct arena *arena, struct cancel *cancel,
+                             struct error *error)
+{
+    const struct value *ends = value_get(value, "ends");
+    enum status status =
+        read_name(value_get(value, "jobs"), "jobs", MARKER_TOPIC_BYTES_MAX, &cancel->jobs, error);
+    if (status != STATUS_OK || !ends)
+        return status;
+    if (ends->kind != VALUE_ARRAY || ends->array.n_items > CANCEL_ENDS_MAX)
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "ends: expected an array of at most %d",
+                         CANCEL_ENDS_MAX);
+    cancel->ends = arena_allocate(arena, ((size_t)ends->array.n_items + 1) * sizeof *cancel->ends);
+    if (!cancel->ends)
+        return refuse_memory(error);
+    for (size_t i = 0; i < (size_t)ends->array.n_items; i++) {
+        const struct value *end = &ends->array.items[i];
+        if (end->kind != VALUE_INTEGER || end->integer < 0)
+            return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "ends: expected offsets");
+        cancel->ends[cancel->n_ends++] = end->integer;
+    }
+    return STATUS_OK;
+}
+
+static enum status decode_value(const struct value *value, struct arena *arena, struct cancel *cancel,
+                                struct error *error)
 {
     if (value->kind != VALUE_OBJECT)
         return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "expected an object");
@@ -69,7 +107,8 @@ static enum status decode_value(const struct value *value, struct cancel *cancel
     if (!at || at->kind != VALUE_INTEGER)
         return error_set(error, STATUS_REJECT, ERROR_MISSING_FIELD, "expected the integer \"at\"");
     cancel->at_s = at->integer;
-    return read_names(value_get(value, "dataset"), value_get(value, "job_id"), cancel, error);
+    enum status status = read_names(value_get(value, "dataset"), value_get(value, "job_id"), cancel, error);
+    return status == STATUS_OK ? read_ends(value, arena, cancel, error) : status;
 }
 
 enum status cancel_decode(struct text key, struct text value, struct arena *arena, struct cancel *cancel,
@@ -84,7 +123,7 @@ enum status cancel_decode(struct text key, struct text value, struct arena *aren
     enum status status = json_decode(text, arena, &tree, error);
     if (status != STATUS_OK)
         return status;
-    return value.size > 0 ? decode_value(&tree, cancel, error) : decode_key(&tree, cancel, error);
+    return value.size > 0 ? decode_value(&tree, arena, cancel, error) : decode_key(&tree, cancel, error);
 }
 
 // ---- the set ----
@@ -121,11 +160,6 @@ static bool grow_set(struct cancel_set *set)
     return true;
 }
 
-static enum status refuse_memory(struct error *error)
-{
-    return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory to remember a cancellation");
-}
-
 static enum status add_item(struct cancel_set *set, struct cancel_item *item, struct text dataset,
                             struct text job_id, struct error *error)
 {
@@ -133,8 +167,10 @@ static enum status add_item(struct cancel_set *set, struct cancel_item *item, st
     char *job_copy = arena_copy(&set->arena, job_id.data, job_id.size);
     if (!dataset_copy || !job_copy)
         return refuse_memory(error);
-    *item = (struct cancel_item){
-        {dataset_copy, dataset.size}, {job_copy, job_id.size}, CANCEL_NEVER, CANCEL_NEVER, false};
+    *item = (struct cancel_item){.dataset = {dataset_copy, dataset.size},
+                                 .job_id = {job_copy, job_id.size},
+                                 .at_s = CANCEL_NEVER,
+                                 .submitted_s = CANCEL_NEVER};
     set->n_items++;
     return STATUS_OK;
 }
@@ -144,6 +180,22 @@ static bool has_room(const struct cancel_set *set, bool is_cancel)
 {
     return is_cancel ? set->n_cancelled < CANCEL_SET_MAX
                      : set->n_items - set->n_cancelled < (size_t)CANCEL_SET_MAX;
+}
+
+static enum status keep_ends(struct cancel_set *set, struct cancel_item *item, const struct cancel *cancel,
+                             struct error *error)
+{
+    if (cancel->n_ends > item->n_ends_max) {
+        item->n_ends = item->n_ends_max = 0;
+        item->ends = arena_allocate(&set->arena, (size_t)cancel->n_ends * sizeof *item->ends);
+        if (!item->ends)
+            return refuse_memory(error);
+        item->n_ends_max = cancel->n_ends;
+    }
+    item->n_ends = cancel->n_ends;
+    for (int32_t i = 0; i < cancel->n_ends; i++)
+        item->ends[i] = cancel->ends[i];
+    return STATUS_OK;
 }
 
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, struct error *error)
@@ -167,7 +219,7 @@ enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, 
     set->n_cancelled += !item->was_cancelled;
     item->was_cancelled = true;
     item->at_s = cancel->at_s;
-    return STATUS_OK;
+    return keep_ends(set, item, cancel, error);
 }
 
 enum status cancel_set_put_submission(struct cancel_set *set, struct text dataset, int64_t created_s,
@@ -208,6 +260,23 @@ bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct te
     int64_t one_s = cancel_set_until(set, dataset, job_id);
     return (whole_s != CANCEL_NEVER && submitted_s <= whole_s) ||
            (one_s != CANCEL_NEVER && submitted_s <= one_s);
+}
+
+static bool is_below_ends(const struct cancel_item *item, int64_t submitted_s, int32_t partition,
+                          int64_t offset)
+{
+    return item->dataset.data && item->at_s != CANCEL_NEVER && partition >= 0 && partition < item->n_ends &&
+           offset < item->ends[partition] &&
+           (item->at_s > INT64_MAX - CANCEL_SKEW_S || submitted_s <= item->at_s + CANCEL_SKEW_S);
+}
+
+bool cancel_set_has_record(const struct cancel_set *set, struct text dataset, struct text job_id,
+                           int64_t submitted_s, int32_t partition, int64_t offset)
+{
+    return set->n_items > 0 &&
+           (cancel_set_has(set, dataset, job_id, submitted_s) ||
+            is_below_ends(find_slot(set, dataset, (struct text){0}), submitted_s, partition, offset) ||
+            is_below_ends(find_slot(set, dataset, job_id), submitted_s, partition, offset));
 }
 
 void cancel_set_finish(struct cancel_set *set)

@@ -1,11 +1,14 @@
 // Cancellations: records of the control topic that cancel a dataset or one job. The topic is compacted and
 // every worker reads all of it before it starts, so the key names what is cancelled: the JSON array
-// ["cancel", DATASET] or ["cancel", DATASET, JOB_ID]. The value is a JSON object {"dataset", "job_id", "at"};
+// ["cancel", DATASET] or ["cancel", DATASET, JOB_ID]. The value is a JSON object {"dataset", "job_id", "at",
+// "jobs", "ends"};
 // `at`, in seconds since 1970 UTC, spares jobs that are created later under the same name, by other producers
 // than `sheaf submit`, which refuses a cancelled name. An empty value (a tombstone) withdraws the cancellation.
 //
-// Clocks of hosts differ: jobs of a submission are cancelled whatever `at` is, because its marker (marker.h)
-// says when they were created.
+// Clocks of hosts differ. So jobs of a submission are cancelled whatever `at` is, because its marker (marker.h)
+// says when they were created; and so are those below `ends`, the log ends of the topic `jobs` by partition when
+// the cancellation was written (absent: unknown), unless they are newer than any difference of clocks: then the
+// topic was made again.
 #pragma once
 
 #include "schemas/arena.h"
@@ -17,6 +20,8 @@
 
 enum {
     CANCEL_BYTES_MAX = 16384, // key or value; names of 128 and 256 bytes fit, each byte escaped
+    CANCEL_ENDS_MAX = 512,    // partitions: their ends fit CANCEL_BYTES_MAX
+    CANCEL_SKEW_S = 86400,    // more than clocks of hosts differ
     CANCEL_SET_MAX = 1 << 18, // cancellations in force, and datasets with a submission
 };
 
@@ -24,6 +29,9 @@ struct cancel {
     struct text dataset;
     struct text job_id; // empty: the whole dataset
     int64_t at_s;       // CANCEL_NEVER: withdrawn
+    struct text jobs;   // the topic of `ends`
+    int64_t *ends;      // [n_ends]
+    int32_t n_ends;     // 0: unknown
 };
 
 #define CANCEL_NEVER INT64_MIN
@@ -39,6 +47,8 @@ struct cancel_item {
     int64_t at_s;        // as in struct cancel; CANCEL_NEVER: not cancelled
     int64_t submitted_s; // of a whole dataset: `created` of its submission's marker; CANCEL_NEVER: none
     bool was_cancelled;
+    int64_t *ends; // [n_ends_max], of which n_ends are in use
+    int32_t n_ends, n_ends_max;
 };
 
 // The set of cancellations. A zeroed struct is valid and empty.
@@ -50,7 +60,7 @@ struct cancel_set {
     struct arena arena; // their names
 };
 
-// The newest record of a name counts. STATUS_REFUSE: CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
+// The newest record of a name counts. Its ends must be of the topic whose jobs are asked for, or none. STATUS_REFUSE: CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel,
                            struct error *error) WARN_UNUSED;
 // The jobs of the dataset's submission were created at this time; CANCEL_NEVER: its marker was withdrawn. Beyond
@@ -62,4 +72,7 @@ int64_t cancel_set_until(const struct cancel_set *set, struct text dataset, stru
 // `created`: job_submitted(), in seconds since 1970 UTC; 0: unknown, as if it were before every cancellation.
 bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id,
                     int64_t submitted_s);
+// The same of the job's record in the jobs topic.
+bool cancel_set_has_record(const struct cancel_set *set, struct text dataset, struct text job_id,
+                           int64_t submitted_s, int32_t partition, int64_t offset);
 void cancel_set_finish(struct cancel_set *set);

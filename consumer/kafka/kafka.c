@@ -433,7 +433,8 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
 
 static bool kafka_is_cancelled(struct transport *transport, const struct job *job)
 {
-    return cancel_set_has(&kafka_of(transport)->control.set, job->dataset, job->job_id, job_submitted_s(job));
+    return cancel_set_has_record(&kafka_of(transport)->control.set, job->dataset, job->job_id,
+                                 job_submitted_s(job), job->source.partition, job->source.offset);
 }
 
 // ---- closing ----

@@ -265,12 +265,39 @@ enum status kafka_topic_reaches(const struct kafka_config *config, const char *t
 
 // ---- cancelling ----
 
+// The log ends of the jobs topic, below which are the jobs to cancel, whatever their clocks say. Without them,
+// where the topic is not known or must not be described, clocks decide.
+static void find_ends(const struct kafka_config *config, struct cancel *cancel, int64_t ends[CANCEL_ENDS_MAX])
+{
+    struct kafka_handle admin = {0};
+    struct error error;
+    int32_t n_partitions = 0;
+    if (open_handle(&admin, config, KAFKA_ADMIN, &error) == STATUS_OK)
+        (void)!kafka_topic_find(&admin, config->topics.jobs, KAFKA_START_TIMEOUT_MS, &n_partitions, &error);
+    kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
+    if (n_partitions == 0 || n_partitions > CANCEL_ENDS_MAX)
+        return;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(n_partitions);
+    for (int32_t i = 0; i < n_partitions; i++)
+        rd_kafka_topic_partition_list_add(list, config->topics.jobs, i);
+    if (kafka_written_ends(config, list, &error) == STATUS_OK) {
+        for (int32_t i = 0; i < n_partitions; i++)
+            ends[i] = list->elems[i].offset;
+        cancel->jobs = text_from_string(config->topics.jobs);
+        cancel->ends = ends;
+        cancel->n_ends = n_partitions;
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
 enum status kafka_cancel(const struct kafka_config *config, struct text dataset, struct text job_id,
                          int64_t created_s, struct error *error)
 {
     struct cancel cancel = {dataset, job_id, clock_wall_us() / 1000000};
+    int64_t ends[CANCEL_ENDS_MAX];
     if (cancel.at_s < created_s)
         cancel.at_s = created_s;
+    find_ends(config, &cancel, ends);
     struct buffer key = {0}, value = {0};
     struct kafka_producer *producer = NULL;
     cancel_encode(&cancel, &key, &value);

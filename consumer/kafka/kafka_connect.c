@@ -157,6 +157,7 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error)
         status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);
     if (status == STATUS_RETRY) // another worker is committing: the assignment reads them again
         status = STATUS_OK;
+    kafka->control.partitions = &kafka->partitions;
     if (status == STATUS_OK && !kafka_is_stopping(config, error) && config->topics.control)
         status = kafka_control_open(&kafka->control, config, kafka->identity.id, kafka->intake.wake_file,
                                     patience_ms(config), error);

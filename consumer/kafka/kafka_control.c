@@ -124,6 +124,32 @@ static void log_malformed_record(const struct kafka_control *control, const rd_k
     kafka_warn(config, line);
 }
 
+// Whether all jobs that this worker has were in the log when the cancellation was written.
+static bool is_of_all_delivered(const struct kafka_control *control, const struct cancel *cancel)
+{
+    for (int32_t i = 0; i < control->partitions->n_items; i++) {
+        const struct partition *partition = control->partitions->items[i];
+        if (partition && (i >= cancel->n_ends || partition->map.position > cancel->ends[i]))
+            return false;
+    }
+    return cancel->n_ends > 0;
+}
+
+static enum status take_cancel(struct kafka_control *control, struct cancel *cancel,
+                               const struct transport_events *events, struct error *error)
+{
+    if (!text_equal(cancel->jobs, text_from_string(control->handle.config->topics.jobs)))
+        cancel->n_ends = 0;
+    enum status status = cancel_set_put(&control->set, cancel, error);
+    if (status != STATUS_OK || cancel->at_s == CANCEL_NEVER || !events->cancel)
+        return status;
+    int64_t until_s = is_of_all_delivered(control, cancel)
+                          ? INT64_MAX
+                          : cancel_set_until(&control->set, cancel->dataset, cancel->job_id);
+    events->cancel(events->context, cancel->dataset, cancel->job_id, until_s);
+    return STATUS_OK;
+}
+
 // After a cancellation too: a submission that was under way then goes on, and its jobs are cancelled.
 static enum status take_marker(struct kafka_control *control, struct text key, struct text value,
                                const struct transport_events *events, struct error *error)
@@ -153,10 +179,7 @@ static enum status handle_message(struct kafka_control *control, const rd_kafka_
         return take_marker(control, key, value, events, error);
     enum status status = cancel_decode(key, value, &arena, &cancel, error);
     if (status == STATUS_OK) {
-        status = cancel_set_put(&control->set, &cancel, error);
-        if (status == STATUS_OK && cancel.at_s != CANCEL_NEVER && events->cancel)
-            events->cancel(events->context, cancel.dataset, cancel.job_id,
-                           cancel_set_until(&control->set, cancel.dataset, cancel.job_id));
+        status = take_cancel(control, &cancel, events, error);
     } else if (status == STATUS_REJECT) {
         log_malformed_record(control, message, error);
         status = STATUS_OK;
@@ -195,7 +218,9 @@ enum status kafka_control_reopen(struct kafka_transport *kafka, int32_t n_partit
     struct kafka_control *control = &kafka->control;
     kafka_handle_close(&control->handle, clock_ms() + REOPEN_TIMEOUT_MS);
     free(control->ends);
-    *control = (struct kafka_control){.set = control->set, .n_partitions = n_partitions};
+    *control = (struct kafka_control){.set = control->set,
+                                      .partitions = control->partitions,
+                                      .n_partitions = n_partitions};
     return kafka_control_open(control, kafka->config, kafka->identity.id, kafka->intake.wake_file,
                               REOPEN_TIMEOUT_MS, error);
 }

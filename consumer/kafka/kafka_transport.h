@@ -83,7 +83,8 @@ struct kafka_refusals {
 struct kafka_control {
     struct kafka_handle handle;
     struct cancel_set set;
-    int64_t *ends; // [n_partitions], at the start; -1: read
+    const struct partition_table *partitions; // of the jobs topic
+    int64_t *ends;                            // [n_partitions], at the start; -1: read
     int32_t n_partitions;
     int32_t n_behind; // partitions not yet read to their end
 };

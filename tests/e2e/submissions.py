@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from kafka import SEED, Topics, address, broker, finish, ops  # noqa: F401  (finish stops the suite's broker)
+from kafka import SEED, Topics, address, ask, broker, finish, ops, served_at  # noqa: F401  (finish stops the suite's broker)
 from session import Skip, case
 
 N_LINES = 45000  # three transactions
@@ -250,6 +250,35 @@ def a_cancellation_by_a_clock_that_is_behind_covers_the_submission(test):
     topics.work_to_the_end()
     statuses = collections.Counter(result["status"] for result in topics.results().values())
     assert statuses == {"cancelled": 20}, statuses
+
+
+@case
+def a_cancellation_by_a_clock_that_is_behind_covers_what_is_in_the_log(test):
+    """Jobs of a producer that writes no marker, whose clock is ahead of the canceller's."""
+    topics = Topics(test, 2)
+    headers = ["-H", "sheaf-dataset=d", "-H", f"sheaf-created={int(time.time()) + 120}"]
+    topics.produce(lines_of(20), "jobs", *headers)
+    test.run("cancel", "--dataset", "d", *topics.options)
+    topics.produce(lines_of(5, 20), "jobs", *headers)
+    topics.work_to_the_end()
+    statuses = {name: result["status"] for name, result in topics.results().items()}
+    assert statuses == {f"line {i}": "cancelled" if i < 20 else "done" for i in range(25)}, statuses
+
+
+@case
+def running_jobs_are_cancelled_by_a_clock_that_is_behind(test):
+    topics = Topics(test, 2)
+    jobs = [dict(line, max_tokens=200, min_tokens=200) for line in lines_of(40)]
+    topics.produce(jobs, "jobs", "-H", "sheaf-dataset=d", "-H", f"sheaf-created={int(time.time()) + 120}")
+    worker = topics.work("--engine-test", "fixed:100", "--metrics", "0")
+    where = served_at(test, worker)
+    test.wait_until("the jobs", lambda: 'sheaf_jobs_inflight 40' in ask(where, "/metrics")[1])
+    test.run("cancel", "--dataset", "d", *topics.options)
+    test.wait_until("the end", lambda: len(topics.results()) == 40)
+    statuses = collections.Counter(result["status"] for result in topics.results().values())
+    assert statuses["cancelled"] >= 30, statuses
+    worker.terminate()
+    test.wait(worker)
 
 
 @case

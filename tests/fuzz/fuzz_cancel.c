@@ -18,7 +18,7 @@ static void write_and_read(const struct cancel *cancel, struct arena *arena)
     cancel_encode(cancel, &key, &value);
     fuzz_check(cancel_decode(text_of(&key), text_of(&value), arena, &back, &error) == STATUS_OK);
     fuzz_check(text_equal(back.dataset, cancel->dataset) && text_equal(back.job_id, cancel->job_id) &&
-               back.at_s == cancel->at_s);
+               back.at_s == cancel->at_s && back.n_ends == cancel->n_ends);
     fuzz_check(cancel_decode(text_of(&key), (struct text){0}, arena, &back, &error) == STATUS_OK);
     fuzz_check(text_equal(back.dataset, cancel->dataset) && text_equal(back.job_id, cancel->job_id));
     buffer_finish(&key);

@@ -279,6 +279,66 @@ static void a_cancellation_covers_a_submission_of_a_clock_that_is_ahead(void **s
     cancel_set_finish(&set);
 }
 
+static void a_cancellation_covers_what_was_in_the_log_before_it(void **state)
+{
+    struct cancel_set set = {0};
+    struct error error;
+    int64_t ends[] = {10, 0};
+    const struct cancel whole = {.dataset = TEXT("d"), .at_s = 100, .ends = ends, .n_ends = 2};
+    const struct cancel one = {
+        .dataset = TEXT("e"), .job_id = TEXT("j"), .at_s = 100, .ends = ends, .n_ends = 1};
+    assert_int_equal(cancel_set_put(&set, &whole, &error), STATUS_OK);
+    assert_int_equal(cancel_set_put(&set, &one, &error), STATUS_OK);
+    assert_true(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 220, 0, 9));
+    assert_false(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 220, 0, 10));
+    assert_false(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 220, 1, 0));
+    assert_false(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 220, 2, 0)); // a partition added since
+    assert_true(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 100, 1, 5));
+    assert_true(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 100 + CANCEL_SKEW_S, 0, 9));
+    assert_false(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 101 + CANCEL_SKEW_S, 0, 9)); // another log
+    assert_true(cancel_set_has_record(&set, TEXT("e"), TEXT("j"), 220, 0, 9));
+    assert_false(cancel_set_has_record(&set, TEXT("e"), TEXT("k"), 220, 0, 9));
+    put_cancel(&set, TEXT("d"), TEXT(""), 100); // without ends
+    assert_false(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 220, 0, 9));
+    assert_int_equal(cancel_set_put(&set, &whole, &error), STATUS_OK);
+    put_cancel(&set, TEXT("d"), TEXT(""), CANCEL_NEVER);
+    assert_false(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 0, 0, 9));
+    cancel_set_finish(&set);
+}
+
+static void ends_of_a_cancellation_are_read_back_as_written(void **state)
+{
+    (void)state;
+    static int64_t ends[CANCEL_ENDS_MAX + 1];
+    struct buffer key = {0}, value = {0};
+    struct arena arena = {0};
+    struct error error;
+    for (int i = 0; i <= CANCEL_ENDS_MAX; i++)
+        ends[i] = INT64_MAX - i;
+    struct cancel cancel = {
+        .dataset = TEXT("d"), .at_s = 1, .jobs = TEXT("t"), .ends = ends, .n_ends = CANCEL_ENDS_MAX};
+    struct cancel back;
+    cancel_encode(&cancel, &key, &value);
+    assert_int_equal(cancel_decode(text_of(&key), text_of(&value), &arena, &back, &error), STATUS_OK);
+    assert_true(text_equal(back.jobs, cancel.jobs));
+    assert_int_equal(back.n_ends, cancel.n_ends);
+    assert_memory_equal(back.ends, ends, CANCEL_ENDS_MAX * sizeof *ends);
+    buffer_clear(&value);
+    cancel.n_ends++;
+    cancel_encode(&cancel, &key, &value);
+    assert_int_equal(cancel_decode(TEXT("k"), text_of(&value), &arena, &back, &error), STATUS_REJECT);
+    static const char *const values[] = {"{\"dataset\":\"d\",\"at\":1,\"jobs\":\"t\",\"ends\":[-1]}",
+                                         "{\"dataset\":\"d\",\"at\":1,\"jobs\":\"t\",\"ends\":[\"1\"]}",
+                                         "{\"dataset\":\"d\",\"at\":1,\"jobs\":\"t\",\"ends\":7}",
+                                         "{\"dataset\":\"d\",\"at\":1,\"jobs\":7}"};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        assert_int_equal(cancel_decode(TEXT("k"), text_from_string(values[i]), &arena, &back, &error),
+                         STATUS_REJECT);
+    buffer_finish(&key);
+    buffer_finish(&value);
+    arena_finish(&arena);
+}
+
 static void submissions_leave_room_for_cancellations(void **state)
 {
     struct cancel_set set = {0};
@@ -537,6 +597,8 @@ int main(void)
         cmocka_unit_test(a_cancellation_covers_what_was_created_before_it),
         cmocka_unit_test(a_withdrawn_cancellation_covers_nothing),
         cmocka_unit_test(a_cancellation_covers_a_submission_of_a_clock_that_is_ahead),
+        cmocka_unit_test(a_cancellation_covers_what_was_in_the_log_before_it),
+        cmocka_unit_test(ends_of_a_cancellation_are_read_back_as_written),
         cmocka_unit_test(submissions_leave_room_for_cancellations),
         cmocka_unit_test(a_set_that_grows_loses_no_cancellation),
         cmocka_unit_test(the_set_of_cancellations_has_a_limit),
