@@ -523,7 +523,7 @@ def a_worker_names_its_librdkafka_and_refuses_a_protocol_that_it_has_not(test):
     assert refused.status == 2 and "expected eager, cooperative or consumer" in refused.err, refused
     for name, needed in (("cooperative", (2, 6, 1)), ("consumer", (2, 12, 0))):
         ended = test.wait(topics.work("--exit-when-idle", "0", "--group-protocol", name))
-        loaded = re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", ended.err)
+        loaded = re.search(r"(?:, librdkafka|newer, this is) (\d+)\.(\d+)\.(\d+)", ended.err)
         assert loaded, ended
         if tuple(map(int, loaded.groups())) < needed:
             assert ended.status == 2, ended
