@@ -29,6 +29,11 @@ struct topic_submit {
     size_t n_pending, pending_bytes; // sent since the last commit
     int64_t began_ms, committed_ms;
     int64_t n_before; // jobs there at the start; -1: not known yet
+    struct {
+        bool is_done;           // and not recorded yet
+        int64_t start;          // of the control topic
+        struct buffer unmarked; // strings in JSON
+    } search;                   // of the jobs topic for datasets without a marker
 };
 
 // ---- producing ----
@@ -67,6 +72,31 @@ static enum status send_job(struct topic_submit *submit, const struct submission
     return STATUS_OK;
 }
 
+// With the outcome of a search, if there was one.
+static enum status commit_marker(struct topic_submit *submit, const struct marker *marker,
+                                 struct error *error)
+{
+    struct buffer buffers[4] = {0};
+    struct text unmarked = {submit->search.unmarked.data, submit->search.unmarked.size};
+    marker_encode(marker, &buffers[0], &buffers[1]);
+    if (submit->search.is_done)
+        marker_search_encode(marker->topic, submit->search.start, unmarked, &buffers[2], &buffers[3]);
+    bool failed = false;
+    struct kafka_record records[2] = {0};
+    for (size_t i = 0; i < 4; i++) {
+        failed = failed || buffers[i].failed;
+        struct text *side = i % 2 ? &records[i / 2].value : &records[i / 2].key;
+        *side = (struct text){buffers[i].data, buffers[i].size};
+    }
+    bool has_search = submit->search.is_done && records[1].value.size <= MARKER_SEARCH_BYTES_MAX;
+    enum status status =
+        failed ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a progress marker")
+               : kafka_producer_commit(submit->producer, records, 1 + has_search, COMMIT_TIMEOUT_MS, error);
+    for (size_t i = 0; i < 4; i++)
+        buffer_finish(&buffers[i]);
+    return status;
+}
+
 static enum status commit_chunk(struct topic_submit *submit, bool complete, struct error *error)
 {
     struct input_position position = input_position(submit->input);
@@ -80,16 +110,10 @@ static enum status commit_chunk(struct topic_submit *submit, bool complete, stru
         return status;
     if (submit->n_pending)
         kafka_producer_last(submit->producer, &marker.partition, &marker.offset);
-    struct buffer key = {0}, value = {0};
-    marker_encode(&marker, &key, &value);
-    struct kafka_record record = {.key = {key.data, key.size}, .value = {value.data, value.size}};
-    status = key.failed || value.failed
-                 ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a progress marker")
-                 : kafka_producer_commit(submit->producer, &record, COMMIT_TIMEOUT_MS, error);
-    buffer_finish(&key);
-    buffer_finish(&value);
+    status = commit_marker(submit, &marker, error);
     if (status != STATUS_OK)
         return status;
+    submit->search.is_done = false;
     submit->marker = marker;
     submit->is_marked = true;
     submit->n_pending = submit->pending_bytes = 0;
@@ -113,48 +137,104 @@ static enum status send_group(void *context, const struct submission *submission
 
 // ---- where to go on ----
 
-// A marker of a topic that was deleted and recreated counts jobs that no longer exist.
+struct marked_job {
+    const struct marker *marker;
+    bool is_found; // where the marker says
+};
+
+static enum status compare_job(void *context, const struct record *record, struct error *error)
+{
+    struct marked_job *job = context;
+    int64_t created_s = 0;
+    bool is_dated = headers_read_integer(record->headers, record->n_headers, HEADER_CREATED, &created_s);
+    (void)error;
+    // An aborted submission to a new topic may have left a job of the dataset there, of another time.
+    job->is_found =
+        text_equal(headers_find(record->headers, record->n_headers, HEADER_DATASET), job->marker->dataset) &&
+        (!is_dated || created_s == job->marker->created_s);
+    return STATUS_OK;
+}
+
+// A marker of a topic that was deleted and recreated counts jobs that no longer exist: the last of them is not
+// at its place.
 static enum status check_marker(struct topic_submit *submit, const struct control *control, bool *counts,
                                 struct error *error)
 {
-    const struct marker *marker = &control->marker;
+    struct marked_job job = {.marker = &control->marker};
+    enum kafka_place place;
     *counts = control->has_marker;
-    if (!control->has_marker || marker->partition < 0)
+    if (!control->has_marker || job.marker->partition < 0)
         return STATUS_OK;
-    enum status status = kafka_topic_reaches(submit->config, submit->config->topics.jobs, marker->partition,
-                                             marker->offset, counts, error);
+    enum status status = kafka_read_place(submit->config, submit->config->topics.jobs, job.marker->partition,
+                                          job.marker->offset, compare_job, &job, &place, error);
+    *counts = status == STATUS_OK && (job.is_found || place == KAFKA_PLACE_DELETED);
     if (status == STATUS_OK && !*counts)
-        log_write(LOG_WARNING,
-                  "dataset %.*s: topic %s is not the one it was submitted to (partition %d ends before "
-                  "offset %lld): submitted from its first line",
-                  (int)marker->dataset.size, marker->dataset.data, submit->config->topics.jobs,
-                  (int)marker->partition, (long long)marker->offset);
+        log_write(
+            LOG_WARNING,
+            "dataset %.*s: topic %s is not the one it was submitted to (its job is not at offset %lld of "
+            "partition %d): submitted from its first line",
+            (int)job.marker->dataset.size, job.marker->dataset.data, submit->config->topics.jobs,
+            (long long)job.marker->offset, (int)job.marker->partition);
     return status;
+}
+
+struct search {
+    struct topic_submit *submit;
+    const struct dataset_set *marked;
+    struct dataset_set found; // without a marker
+};
+
+static void add_unmarked(struct search *search, struct text dataset)
+{
+    struct buffer *unmarked = &search->submit->search.unmarked;
+    if (dataset_set_has(search->marked, dataset) || unmarked->size > MARKER_SEARCH_BYTES_MAX ||
+        !dataset_set_add(&search->found, dataset))
+        return;
+    if (unmarked->size)
+        buffer_add_byte(unmarked, ',');
+    json_encode_string(dataset, unmarked);
 }
 
 // A job of the dataset ends the search with STATUS_REJECT.
 static enum status search_record(void *context, const struct record *record, struct error *error)
 {
-    const struct topic_submit *submit = context;
-    struct text dataset = submit->marker.dataset;
-    if (!text_equal(headers_find(record->headers, record->n_headers, HEADER_DATASET), dataset))
-        return STATUS_OK;
-    return error_set(error, STATUS_REJECT, ERROR_BROKER,
-                     "partition %d has a job of it at offset %lld, and no record of its "
-                     "submission: give this input another name",
-                     (int)record->partition, (long long)record->offset);
+    struct search *search = context;
+    struct text dataset = headers_find(record->headers, record->n_headers, HEADER_DATASET);
+    if (text_equal(dataset, search->submit->marker.dataset))
+        return error_set(error, STATUS_REJECT, ERROR_BROKER,
+                         "partition %d has a job of it at offset %lld, and no record of its "
+                         "submission: give this input another name",
+                         (int)record->partition, (long long)record->offset);
+    if (dataset.size)
+        add_unmarked(search, dataset);
+    return STATUS_OK;
 }
 
-// The first submission to a topic, according to its control topic, searches jobs submitted by versions
-// without progress markers. Later ones rely on the markers, because reading the whole topic takes longer than
-// submitting a dataset.
+// Jobs of the dataset may be there without a marker: of other producers, of versions that wrote none, or of a
+// control topic that was lost. Reading the whole topic takes longer than submitting a dataset, so it is searched
+// for all such datasets at once, and the outcome is recorded with the first marker. It holds as long as the
+// control topic has it and has lost no older marker. Of the end of the topic nothing may be left out, so open
+// transactions are waited for.
 static enum status search_topic(struct topic_submit *submit, const struct control *control,
                                 struct error *error)
 {
-    if (control->n_markers > 0)
+    int64_t start = 0;
+    if (control->has_marker || control->is_withdrawn)
         return STATUS_OK;
-    enum status status = kafka_read_topic(submit->config, submit->config->topics.jobs, KAFKA_END_STABLE,
-                                          search_record, submit, error);
+    enum status status = kafka_topic_start(submit->config, submit->config->topics.control, &start, error);
+    if (status != STATUS_OK)
+        return status;
+    if (control->search.is_done && !control->search.has_dataset && control->search.start == start)
+        return STATUS_OK;
+    struct search search = {.submit = submit, .marked = &control->marked};
+    buffer_clear(&submit->search.unmarked);
+    status = kafka_read_topic(submit->config, submit->config->topics.jobs, KAFKA_END_LOG, search_record,
+                              &search, error);
+    if (status == STATUS_OK && search.found.failed)
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the names of datasets");
+    dataset_set_finish(&search.found);
+    submit->search.is_done = status == STATUS_OK;
+    submit->search.start = start;
     if (status == STATUS_REJECT)
         error->status = STATUS_REFUSE;
     return status == STATUS_REJECT ? STATUS_REFUSE : status;
@@ -282,6 +362,7 @@ enum status topic_submit(const struct kafka_config *config, struct text dataset,
             status = run_submission(&submit, error);
     }
     kafka_producer_close(submit.producer);
+    buffer_finish(&submit.search.unmarked);
     if (status == STATUS_OK)
         *submitted = (struct topic_submitted){submit.n_before, submit.marker.n_jobs - submit.n_before};
     return status;

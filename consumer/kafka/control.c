@@ -8,6 +8,24 @@ struct control_reading {
     struct text topic, dataset;
 };
 
+static enum status take_search(struct control_reading *reading, const struct record *record,
+                               struct error *error)
+{
+    struct marker_search search;
+    struct arena arena = {0};
+    struct control *control = reading->control;
+    enum status status = marker_search_decode(record->key, record->value, &arena, &search, error);
+    if (status == STATUS_OK && text_equal(search.topic, reading->topic)) {
+        control->search.is_done = true;
+        control->search.start = search.start;
+        control->search.has_dataset = false;
+        for (size_t i = 0; i < search.n_unmarked && !control->search.has_dataset; i++)
+            control->search.has_dataset = text_equal(search.unmarked[i].text, reading->dataset);
+    }
+    arena_finish(&arena);
+    return status == STATUS_REJECT ? STATUS_OK : status; // not written by sheaf
+}
+
 static enum status take_marker(struct control_reading *reading, const struct record *record,
                                struct error *error)
 {
@@ -16,20 +34,22 @@ static enum status take_marker(struct control_reading *reading, const struct rec
     struct control *control = reading->control;
     enum status status = marker_decode(record->key, record->value, &arena, &marker, error);
     bool is_of_topic = status == STATUS_OK && text_equal(marker.topic, reading->topic);
-    control->n_markers += is_of_topic;
     if (status == STATUS_OK && text_equal(marker.dataset, reading->dataset))
         control->created_s = marker.is_withdrawn                     ? -1
                              : marker.created_s > control->created_s ? marker.created_s
                                                                      : control->created_s;
+    if (is_of_topic)
+        dataset_set_add(&control->marked, marker.dataset);
     if (is_of_topic && text_equal(marker.dataset, reading->dataset)) {
         arena_finish(&control->arena);
         control->arena = arena;
         control->marker = marker;
         control->has_marker = !marker.is_withdrawn;
+        control->is_withdrawn = marker.is_withdrawn;
         return STATUS_OK;
     }
     arena_finish(&arena);
-    return status == STATUS_REJECT ? STATUS_OK : status; // not written by sheaf
+    return status == STATUS_REJECT ? take_search(reading, record, error) : status;
 }
 
 static enum status take_cancel(struct control_reading *reading, const struct record *record,
@@ -60,6 +80,8 @@ enum status control_read(struct control *control, const struct kafka_config *con
     enum status status = kafka_topic_exists(config, config->topics.control, &exists, error);
     if (status == STATUS_OK && exists)
         status = kafka_read_topic(config, config->topics.control, end, take_record, &reading, error);
+    if (status == STATUS_OK && control->marked.failed)
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the names of datasets");
     if (status != STATUS_OK)
         control_finish(control);
     return status;
@@ -68,5 +90,6 @@ enum status control_read(struct control *control, const struct kafka_config *con
 void control_finish(struct control *control)
 {
     arena_finish(&control->arena);
+    dataset_set_finish(&control->marked);
     *control = (struct control){0};
 }

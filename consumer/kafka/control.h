@@ -2,6 +2,7 @@
 // main.
 #pragma once
 
+#include "consumer/kafka/dataset_set.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/kafka/marker.h"
 
@@ -9,8 +10,15 @@ struct control {
     bool has_marker;
     struct marker marker; // its texts are in the arena
     int64_t created_s;    // of the jobs of its submissions, to whichever topic, the latest; -1: there is none
-    bool is_cancelled;    // the whole dataset
-    int64_t n_markers;    // of all datasets of the jobs topic, including superseded ones
+    bool is_withdrawn;         // its marker, by a tombstone
+    bool is_cancelled;         // the whole dataset
+    struct dataset_set marked; // datasets of the jobs topic that have a marker, or had one
+    // A search of the jobs topic for datasets without a marker (marker.h).
+    struct {
+        bool is_done;
+        bool has_dataset; // it is one of them
+        int64_t start;    // of the control topic then
+    } search;
     struct arena arena;
 };
 

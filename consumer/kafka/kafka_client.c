@@ -249,17 +249,129 @@ enum status kafka_topic_exists(const struct kafka_config *config, const char *to
     return status;
 }
 
-enum status kafka_topic_reaches(const struct kafka_config *config, const char *topic, int32_t partition,
-                                int64_t offset, bool *reaches, struct error *error)
+enum status kafka_topic_start(const struct kafka_config *config, const char *topic, int64_t *start,
+                              struct error *error)
+{
+    struct kafka_handle reader = {0};
+    int32_t n_partitions = 0;
+    *start = 0;
+    enum status status = require_topic(config, &(struct kafka_topic){.name = topic}, &n_partitions, error);
+    if (status == STATUS_OK)
+        status = open_handle(&reader, config, KAFKA_READER, error);
+    if (status == STATUS_OK) {
+        rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(n_partitions);
+        for (int32_t i = 0; i < n_partitions; i++)
+            rd_kafka_topic_partition_list_add(list, topic, i);
+        status = find_committed_ends(&reader, list, RD_KAFKA_OFFSET_BEGINNING, error);
+        for (int32_t i = 0; status == STATUS_OK && i < n_partitions; i++)
+            *start += list->elems[i].offset;
+        rd_kafka_topic_partition_list_destroy(list);
+    }
+    kafka_handle_close(&reader, clock_ms() + CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+// ---- one record ----
+
+struct place_reading {
+    struct kafka_handle handle;
+    const char *topic;
+    int32_t partition;
+    int64_t offset;
+    kafka_receive *receive;
+    void *context;
+};
+
+// Open transactions, whose records follow the last stable offset, must not hide the place.
+static enum status open_place(struct place_reading *reading, const struct kafka_config *config,
+                              struct error *error)
+{
+    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_READER, CLIENT_ID, error);
+    if (!conf)
+        return error->status;
+    rd_kafka_conf_set(conf, "isolation.level", "read_uncommitted", NULL, 0);
+    rd_kafka_conf_set(conf, "auto.offset.reset", "error", NULL, 0);
+    return kafka_handle_open(&reading->handle, config, KAFKA_READER, conf, error);
+}
+
+// KAFKA_PLACE_RECORD: the place is within the log.
+static enum status compare_ends(struct place_reading *reading, enum kafka_place *place, struct error *error)
+{
+    *place = KAFKA_PLACE_NONE;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, reading->topic, reading->partition);
+    enum status status = find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_END, error);
+    rd_kafka_resp_err_t code = list->elems[0].err;
+    bool is_absent =
+        code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    bool is_beyond = list->elems[0].offset <= reading->offset;
+    if (is_absent) // a topic of fewer partitions
+        status = STATUS_OK;
+    if (status == STATUS_OK && !is_absent && !is_beyond) {
+        status = find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_BEGINNING, error);
+        *place = list->elems[0].offset > reading->offset ? KAFKA_PLACE_DELETED : KAFKA_PLACE_RECORD;
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
+}
+
+static enum status take_place(struct place_reading *reading, const rd_kafka_message_t *message,
+                              enum kafka_place *place, bool *is_known, struct error *error)
+{
+    struct header headers[KAFKA_HEADERS_MAX];
+    bool is_record = message->err == RD_KAFKA_RESP_ERR_NO_ERROR;
+    if (message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET) {
+        *place = KAFKA_PLACE_DELETED; // a moment ago
+        *is_known = true;
+    } else if (is_record && message->offset == reading->offset) {
+        *is_known = true;
+        struct record record = kafka_message_record(message, text_from_string(reading->topic), headers);
+        return reading->receive(reading->context, &record, error);
+    } else if (is_record || message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+        *place = KAFKA_PLACE_NONE;
+        *is_known = true;
+    } else if (kafka_is_denial(message->err) &&
+               message->err != RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) {
+        return kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, message->err);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_place(struct place_reading *reading, enum kafka_place *place, struct error *error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(list, topic, partition);
-    enum status status = kafka_written_ends(config, list, error);
-    rd_kafka_resp_err_t code = list->elems[0].err;
-    *reaches = status == STATUS_OK && list->elems[0].offset > offset;
-    if (code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
-        status = STATUS_OK; // a topic of fewer partitions
+    rd_kafka_topic_partition_list_add(list, reading->topic, reading->partition)->offset = reading->offset;
+    rd_kafka_resp_err_t code = rd_kafka_assign(reading->handle.rk, list);
     rd_kafka_topic_partition_list_destroy(list);
+    int64_t deadline_ms = clock_ms() + READ_SILENCE_MS;
+    enum status status = STATUS_OK;
+    bool is_known = false;
+    while (code == RD_KAFKA_RESP_ERR_NO_ERROR && status == STATUS_OK && !is_known) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(reading->handle.rk, READ_POLL_MS);
+        if (message) {
+            status = take_place(reading, message, place, &is_known, error);
+            rd_kafka_message_destroy(message);
+        }
+        if (kafka_remaining_ms(deadline_ms) == 0)
+            code = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    }
+    if (status != STATUS_OK || is_known)
+        return status;
+    return kafka_error_set(error, STATUS_RETRY, &reading->handle, reading->topic, code);
+}
+
+enum status kafka_read_place(const struct kafka_config *config, const char *topic, int32_t partition,
+                             int64_t offset, kafka_receive *receive, void *context, enum kafka_place *place,
+                             struct error *error)
+{
+    struct place_reading reading = {
+        .topic = topic, .partition = partition, .offset = offset, .receive = receive, .context = context};
+    enum status status = open_place(&reading, config, error);
+    if (status == STATUS_OK)
+        status = compare_ends(&reading, place, error);
+    if (status == STATUS_OK && *place == KAFKA_PLACE_RECORD)
+        status = read_place(&reading, place, error);
+    kafka_handle_close(&reading.handle, clock_ms() + CLOSE_TIMEOUT_MS);
     return status;
 }
 

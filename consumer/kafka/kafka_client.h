@@ -32,10 +32,19 @@ enum status kafka_read_topic(const struct kafka_config *config, const char *topi
                              kafka_receive *receive, void *context, struct error *error) WARN_UNUSED;
 enum status kafka_topic_exists(const struct kafka_config *config, const char *topic, bool *exists,
                                struct error *error) WARN_UNUSED;
-// Whether the record at `offset` is still in the partition or was deleted by retention. False: the topic was
-// recreated under the same name.
-enum status kafka_topic_reaches(const struct kafka_config *config, const char *topic, int32_t partition,
-                                int64_t offset, bool *reaches, struct error *error) WARN_UNUSED;
+enum kafka_place {
+    KAFKA_PLACE_RECORD,  // a record, of a committed transaction, an open or an aborted one
+    KAFKA_PLACE_DELETED, // retention deleted it
+    KAFKA_PLACE_NONE,    // the log has none there: it is shorter, or the end of a transaction is there
+};
+
+// Passes the record at the offset, if there is one, to `receive`.
+enum status kafka_read_place(const struct kafka_config *config, const char *topic, int32_t partition,
+                             int64_t offset, kafka_receive *receive, void *context, enum kafka_place *place,
+                             struct error *error) WARN_UNUSED;
+// The sum of the partitions' first offsets. It grows when retention deletes records, not by compaction.
+enum status kafka_topic_start(const struct kafka_config *config, const char *topic, int64_t *start,
+                              struct error *error) WARN_UNUSED;
 
 // ---- cancellation ----
 

@@ -36,13 +36,17 @@ static enum status read_all_settings(struct kafka_transport *kafka, struct kafka
                                      struct error *error)
 {
     const struct kafka_config *config = kafka->config;
-    struct kafka_topic_settings jobs, results, dead;
+    struct kafka_topic_settings jobs, results, dead, control;
     enum status status = read_settings(admin, config->topics.results, &results, error);
     if (status == STATUS_OK)
         status = read_settings(admin, config->topics.dead, &dead, error);
     if (status != STATUS_OK)
         return status;
     kafka_topic_read_settings(admin, config->topics.jobs, CHECK_TIMEOUT_MS, &jobs);
+    if (config->topics.control) {
+        kafka_topic_read_settings(admin, config->topics.control, CHECK_TIMEOUT_MS, &control);
+        kafka_topic_check_control(config, &control);
+    }
     kafka->publishing.outputs.results_bytes_max = results.bytes_max;
     kafka->publishing.outputs.dead_bytes_max = dead.bytes_max;
     kafka->publishing.outputs.dead_is_compacted = dead.is_compacted;

@@ -63,6 +63,8 @@ static enum status require_topics(const struct kafka_config *config, const struc
         struct kafka_topic_settings settings;
         kafka_topic_read_settings(&admin, topics[0].name, LIMIT_TIMEOUT_MS, &settings);
         *bytes_max = settings.bytes_max;
+        kafka_topic_read_settings(&admin, config->topics.control, LIMIT_TIMEOUT_MS, &settings);
+        kafka_topic_check_control(config, &settings);
     }
     kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
     return status;
@@ -316,12 +318,12 @@ enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms
     return STATUS_OK;
 }
 
-enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *control,
-                                  int timeout_ms, struct error *error)
+enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *controls,
+                                  size_t n_controls, int timeout_ms, struct error *error)
 {
     enum status status = producer->is_open ? STATUS_OK : begin_transaction(producer, error);
-    if (status == STATUS_OK)
-        status = send_to(producer, producer->control, control, error);
+    for (size_t i = 0; i < n_controls && status == STATUS_OK; i++)
+        status = send_to(producer, producer->control, &controls[i], error);
     if (status == STATUS_OK) // the commit would flush too
         status = kafka_producer_flush(producer, timeout_ms, error);
     if (status == STATUS_OK)

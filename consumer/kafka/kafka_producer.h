@@ -35,8 +35,8 @@ enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms
                                  struct error *error) WARN_UNUSED;
 // Partition and offset of the record acknowledged last; partition -1: none yet.
 void kafka_producer_last(const struct kafka_producer *producer, int32_t *partition, int64_t *offset);
-// Adds the record to the control topic and commits. Statuses as of kafka_producer_send.
-enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *control,
-                                  int timeout_ms, struct error *error) WARN_UNUSED;
+// Adds the records to the control topic and commits. Statuses as of kafka_producer_send.
+enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *controls,
+                                  size_t n_controls, int timeout_ms, struct error *error) WARN_UNUSED;
 // Drops unflushed records and aborts an open transaction.
 void kafka_producer_close(struct kafka_producer *producer);

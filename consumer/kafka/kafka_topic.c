@@ -222,8 +222,10 @@ static void take_setting(const rd_kafka_ConfigEntry_t *entry, struct kafka_topic
     const char *name = rd_kafka_ConfigEntry_name(entry), *value = rd_kafka_ConfigEntry_value(entry);
     if (value && strcmp(name, "max.message.bytes") == 0)
         settings->bytes_max = strtoul(value, NULL, 10);
-    if (value && strcmp(name, "cleanup.policy") == 0)
+    if (value && strcmp(name, "cleanup.policy") == 0) {
         settings->is_compacted = strstr(value, "compact") != NULL;
+        settings->deletes = strstr(value, "delete") != NULL;
+    }
 }
 
 static void take_settings(rd_kafka_event_t *event, struct kafka_topic_settings *settings)
@@ -253,6 +255,18 @@ void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, i
         rd_kafka_event_destroy(event);
     rd_kafka_queue_destroy(queue);
     rd_kafka_ConfigResource_destroy(resource);
+}
+
+void kafka_topic_check_control(const struct kafka_config *config, const struct kafka_topic_settings *settings)
+{
+    if (!settings->deletes)
+        return;
+    char line[ERROR_TEXT_BYTES];
+    snprintf(line, sizeof line,
+             "topic %s has cleanup.policy=%s: retention deletes cancellations, and the records by which a "
+             "submission finds what was submitted before; set cleanup.policy=compact",
+             config->topics.control, settings->is_compacted ? "compact,delete" : "delete");
+    kafka_warn(config, line);
 }
 
 enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings,

@@ -28,10 +28,14 @@ enum { KAFKA_TOPIC_BYTES_MIN = 16384 }; // of an error result, or a dead letter 
 struct kafka_topic_settings {
     size_t bytes_max;  // max.message.bytes; if unreadable, slightly below Kafka's default
     bool is_compacted; // cleanup.policy; false if unreadable
+    bool deletes;      // cleanup.policy has it; false if unreadable
 };
 
 void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                struct kafka_topic_settings *settings);
+// Warns if retention deletes records of the control topic.
+void kafka_topic_check_control(const struct kafka_config *config,
+                               const struct kafka_topic_settings *settings);
 // STATUS_REFUSE: the topic's limit is below the size of an error result or of a dead letter without its
 // value.
 enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings,

@@ -1,7 +1,6 @@
 #include "consumer/kafka/marker.h"
 
 #include "schemas/job.h"
-#include "schemas/value.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -95,11 +94,12 @@ static enum status decode_value(const struct value *value, struct marker *marker
     return STATUS_OK;
 }
 
-static enum status decode_json(struct text text, struct arena *arena, struct value *tree, struct error *error)
+static enum status decode_json(struct text text, int bytes_max, struct arena *arena, struct value *tree,
+                               struct error *error)
 {
-    return text.size > MARKER_BYTES_MAX
+    return text.size > (size_t)bytes_max
                ? error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%zu bytes, at most %d are accepted",
-                           text.size, MARKER_BYTES_MAX)
+                           text.size, bytes_max)
                : json_decode(text, arena, tree, error);
 }
 
@@ -110,10 +110,62 @@ enum status marker_decode(struct text key, struct text value, struct arena *aren
     struct value tree;
     if (!marker_is_key(key))
         return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "the key does not begin with " KEY_START);
-    enum status status = decode_json(key, arena, &tree, error);
+    enum status status = decode_json(key, MARKER_BYTES_MAX, arena, &tree, error);
     if (status == STATUS_OK)
         status = decode_key(&tree, marker, error);
     if (status == STATUS_OK && value.size > 0)
-        status = decode_json(value, arena, &tree, error);
+        status = decode_json(value, MARKER_BYTES_MAX, arena, &tree, error);
     return status == STATUS_OK && value.size > 0 ? decode_value(&tree, marker, error) : status;
+}
+
+// ---- searches ----
+
+void marker_search_encode(struct text topic, int64_t start, struct text unmarked, struct buffer *key,
+                          struct buffer *value)
+{
+    buffer_add_string(key, KEY_START);
+    json_encode_string(topic, key);
+    buffer_add_string(key, "]");
+    buffer_add_string(value, "{\"topic\":");
+    json_encode_string(topic, value);
+    buffer_add_format(value, ",\"start\":%" PRId64 ",\"unmarked\":[", start);
+    buffer_add_text(value, unmarked);
+    buffer_add_string(value, "]}");
+}
+
+static enum status decode_unmarked(const struct value *tree, struct marker_search *search,
+                                   struct error *error)
+{
+    const struct value *unmarked = value_get(tree, "unmarked");
+    enum status status = read_integer(tree, "start", 0, INT64_MAX, &search->start, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!unmarked || unmarked->kind != VALUE_ARRAY)
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "unmarked: expected an array");
+    search->unmarked = unmarked->array.items;
+    search->n_unmarked = unmarked->array.n_items;
+    for (size_t i = 0; i < search->n_unmarked; i++) {
+        if (search->unmarked[i].kind != VALUE_STRING)
+            return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "unmarked: expected strings");
+    }
+    return STATUS_OK;
+}
+
+enum status marker_search_decode(struct text key, struct text value, struct arena *arena,
+                                 struct marker_search *search, struct error *error)
+{
+    *search = (struct marker_search){0};
+    struct value tree;
+    if (!marker_is_key(key))
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "the key does not begin with " KEY_START);
+    enum status status = decode_json(key, MARKER_BYTES_MAX, arena, &tree, error);
+    if (status == STATUS_OK && (tree.kind != VALUE_ARRAY || tree.array.n_items != 2))
+        status = error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "expected the key [\"submit\", TOPIC]");
+    if (status == STATUS_OK)
+        status = read_name(&tree.array.items[1], "topic", MARKER_TOPIC_BYTES_MAX, &search->topic, error);
+    if (status == STATUS_OK)
+        status = decode_json(value, MARKER_SEARCH_BYTES_MAX, arena, &tree, error);
+    if (status == STATUS_OK && tree.kind != VALUE_OBJECT)
+        status = error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "expected an object");
+    return status == STATUS_OK ? decode_unmarked(&tree, search, error) : status;
 }

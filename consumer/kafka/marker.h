@@ -5,11 +5,18 @@
 //
 //   key    ["submit", JOBS_TOPIC, DATASET]
 //   value  {"topic", "dataset", "lines", "jobs", "fingerprint", "complete", "created", "partition", "offset"}
+//
+// That the control topic has the markers of all datasets on the jobs topic was found by a search of that one,
+// whose outcome is a record beside the markers (to versions without it: a marker that is none):
+//
+//   key    ["submit", JOBS_TOPIC]
+//   value  {"topic", "start", "unmarked": [DATASET, ...]}
 #pragma once
 
 #include "schemas/arena.h"
 #include "schemas/error.h"
 #include "schemas/text.h"
+#include "schemas/value.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,9 +37,27 @@ struct marker {
     bool is_withdrawn; // a tombstone; only topic and dataset are set
 };
 
-// Whether the record is a marker, not another kind of the control topic.
+// Datasets on the jobs topic that had no marker: other producers', of versions without markers, or those whose
+// markers were lost with the control topic. All others that were there had one; those since write theirs.
+struct marker_search {
+    struct text topic;
+    int64_t start; // of the control topic (kafka_topic_start): since then it has lost no marker
+    const struct value *unmarked; // [n_unmarked] strings
+    size_t n_unmarked;
+};
+
+// of the value; a longer list is not written, so that each new dataset is searched
+enum { MARKER_SEARCH_BYTES_MAX = 1 << 18 };
+
+// Whether the record is a marker or a search, not another kind of the control topic.
 bool marker_is_key(struct text key);
 void marker_encode(const struct marker *marker, struct buffer *key, struct buffer *value);
+// `unmarked`: the list's strings in JSON, with commas between them.
+void marker_search_encode(struct text topic, int64_t start, struct text unmarked, struct buffer *key,
+                          struct buffer *value);
+// STATUS_REJECT: not a search.
+enum status marker_search_decode(struct text key, struct text value, struct arena *arena,
+                                 struct marker_search *search, struct error *error) WARN_UNUSED;
 // STATUS_REJECT: not a marker. Texts are copied to the arena.
 enum status marker_decode(struct text key, struct text value, struct arena *arena, struct marker *marker,
                           struct error *error) WARN_UNUSED;

@@ -81,6 +81,15 @@ class Topics:
         for name in ("jobs", "results", "dead", "control"):
             self.options += [f"--{name}", self.prefix + name]
 
+    def make_again(self, *names, n_partitions, settings=None):
+        """Deletes topics and makes them again, those of other settings with one partition."""
+        delete_topics(*(self.prefix + name for name in names))
+        if settings:
+            client = runpy.run_path(os.path.join(ROOT, "ops", "kafka", "topics"), run_name="topics")
+            client["create"](client["Connection"](address()), {self.prefix + name: (1, settings) for name in names})
+        created = ops("topics", "--brokers", address(), "--prefix", self.prefix, "--partitions", str(n_partitions))
+        assert created.returncode == 0, created.stderr
+
     def produce(self, jobs, name="jobs", *options):
         """A record a job, its key the custom_id."""
         lines = "".join(f"{job.get('custom_id', '') if isinstance(job, dict) else 'bad'}\t"
@@ -127,7 +136,17 @@ def delete_below(topic, partition, offset):
     reader = client["Connection"](address()).request(21, 1, body)
     reader.take("i")  # throttle time
     ((_, partitions),) = reader.array(lambda: (reader.string(), reader.array(lambda: (reader.take("i"), reader.take("q"), reader.take("h")))))
-    assert partitions == [(partition, offset, 0)], partitions
+    assert [(number, code) for number, _, code in partitions] == [(partition, 0)], partitions
+
+
+def delete_topics(*names):
+    """DeleteTopics (20) version 1."""
+    client = runpy.run_path(os.path.join(ROOT, "ops", "kafka", "topics"), run_name="topics")
+    body = client["array"]([client["string"](name) for name in names]) + struct.pack(">i", 30_000)
+    reader = client["Connection"](address()).request(20, 1, body)
+    reader.take("i")  # throttle time
+    codes = dict(reader.array(lambda: (reader.string(), reader.take("h"))))
+    assert codes == dict.fromkeys(names, 0), codes
 
 
 def served_at(test, worker):

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from kafka import SEED, Topics, address, ask, broker, finish, ops, served_at  # noqa: F401  (finish stops the suite's broker)
+from kafka import SEED, Topics, address, ask, broker, delete_below, finish, ops, served_at  # noqa: F401  (finish stops the suite's broker)
 from session import Skip, case
 
 N_LINES = 45000  # three transactions
@@ -60,7 +60,8 @@ def must_be_once(topics, n, name="d"):
 
 
 def markers(topics):
-    return [json.loads(record["payload"]) for record in topics.read("control") if json.loads(record["key"])[0] == "submit"]
+    keys = [(json.loads(record["key"]), record["payload"]) for record in topics.read("control")]
+    return [json.loads(payload) for key, payload in keys if key[0] == "submit" and len(key) == 3]
 
 
 def write_control(topics, key, value):
@@ -299,6 +300,9 @@ def jobs_of_the_name_that_nobody_recorded_are_found_before_the_first_submission(
     assert "dataset d" in said and "another name" in said, said
     submit(test, topics, "e")
     must_be_once(topics, 5, "e")
+    topics.produce(lines_of(3), "jobs", "-H", "sheaf-dataset=f")
+    submit(test, topics, "f")  # the topic is not read once more for each new name
+    assert "another name" in submit(test, topics, status=1).err
 
 
 @case
@@ -311,12 +315,80 @@ def a_marker_of_a_topic_that_was_made_again_does_not_count_and_a_tombstone_takes
     write_control(topics, key, json.dumps(marker))
     said = submit(test, topics).err
     assert "is not the one it was submitted to" in said and "5 jobs written" in said, said
+    marker["created"] = markers(topics)[-1]["created"]
     write_control(topics, key, json.dumps(dict(marker, offset=3)))
     assert "first 5 lines" in submit(test, topics, status=1).err
     write_control(topics, key, json.dumps(dict(marker, partition=7)))
     write_control(topics, key, "")
     write_control(topics, ["submit", "neither topic nor dataset"], "[")
     assert "5 jobs written" in submit(test, topics).err
+
+
+@case
+def a_topic_that_was_made_again_is_noticed_whatever_is_at_the_marker_s_place(test):
+    """A job of another dataset; the end of a transaction; what is left of an aborted submission of the dataset."""
+    topics = Topics(test, 1)
+    test.write("in.jsonl", lines_of(100))
+    test.write("more.jsonl", lines_of(1000))
+    test.write("hundred.jsonl", lines_of(100, 1000))
+    for others in ([("z", "more.jsonl")], [("z", "hundred.jsonl")], []):
+        submit(test, topics)
+        (last,) = [marker for marker in markers(topics) if marker["dataset"] == "d"][-1:]
+        place = last["offset"]
+        topics.make_again("jobs", n_partitions=1)
+        for name, file in others:
+            said = submit(test, topics, name, file).err
+        if others == [("z", "hundred.jsonl")]:  # its lines were at 0 to 99, so the end of its transaction is at 100
+            write_control(topics, ["submit", topics.prefix + "jobs", "d"], json.dumps(dict(last, offset=100)))
+        if not others:
+            time.sleep(1.1)  # the next jobs have another time of submission, in seconds
+            assert test.wait(start_with_fault(test, topics, "produced:1:kill")).status == -signal.SIGKILL
+        said = submit(test, topics).err
+        assert "100 jobs written" in said and "is not the one it was submitted to" in said, (others, place, said)
+        must_be_once(topics, 100)
+        assert "0 jobs written" in submit(test, topics).err
+        topics.make_again("jobs", "control", n_partitions=1)
+
+
+@case
+def a_marker_whose_job_retention_deleted_counts(test):
+    topics = Topics(test, 1)
+    test.write("in.jsonl", lines_of(100))
+    submit(test, topics)
+    delete_below(topics.prefix + "jobs", 0, 100)
+    assert "0 jobs written" in submit(test, topics).err
+
+
+@case
+def a_control_topic_that_was_made_again_doubles_no_dataset(test):
+    """A dataset that is submitted first afterwards has the first marker."""
+    topics = Topics(test, 2)
+    test.write("in.jsonl", lines_of(50))
+    for name in "abc":
+        submit(test, topics, name)
+    topics.make_again("control", n_partitions=2)
+    submit(test, topics, "d")
+    submit(test, topics, "e")
+    for name in "abc":
+        said = submit(test, topics, name, status=1).err
+        assert f"dataset {name}" in said and "no record of its submission" in said and "another name" in said, said
+    for name in "abcde":
+        must_be_once(topics, 50, name)
+    assert "0 jobs written" in submit(test, topics, "e").err
+
+
+@case
+def markers_that_retention_deleted_double_no_dataset(test):
+    topics = Topics(test, 2)
+    topics.make_again("control", n_partitions=2, settings={"cleanup.policy": "delete"})
+    test.write("in.jsonl", lines_of(50))
+    for name in "ab":
+        assert "cleanup.policy=delete" in submit(test, topics, name).err
+    delete_below(topics.prefix + "control", 0, 4)  # of a: the search, the marker, the transaction's end; of b: the marker
+    submit(test, topics, "c")
+    for name in "ab":
+        assert "no record of its submission" in submit(test, topics, name, status=1).err
+        must_be_once(topics, 50, name)
 
 
 @case

@@ -292,7 +292,7 @@ static void a_submission_with_a_clock_that_is_ahead_ends_and_names_it(void **sta
         status = kafka_producer_send(producer, &record, &error);
         if (status == STATUS_OK)
             status = plain ? kafka_producer_flush(producer, 30000, &error)
-                           : kafka_producer_commit(producer, &record, 30000, &error);
+                           : kafka_producer_commit(producer, &record, 1, 30000, &error);
         if (status != STATUS_REFUSE || !strstr(error.text, "this host's clock"))
             fail_msg("%d: %s", (int)status, error.text);
         kafka_producer_close(producer);

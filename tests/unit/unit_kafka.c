@@ -2,6 +2,7 @@
 // partitions.
 #include "consumer/kafka/cancel.h"
 #include "consumer/kafka/headers.h"
+#include "consumer/kafka/dataset_set.h"
 #include "consumer/kafka/marker.h"
 #include "consumer/kafka/partition.h"
 #include "tests/job_records.h"
@@ -429,6 +430,56 @@ static void a_marker_is_read_back_as_written_and_no_cancellation(void **state)
     arena_finish(&arena);
 }
 
+static void a_search_is_read_back_as_written_and_is_no_marker(void **state)
+{
+    (void)state;
+    struct error error;
+    struct arena arena = {0};
+    struct buffer key = {0}, value = {0};
+    marker_search_encode(TEXT("jobs"), 7, TEXT("\"a\",\"b \\\"c\\\"\""), &key, &value);
+    struct text key_text = {key.data, key.size}, value_text = {value.data, value.size};
+    struct marker_search back;
+    struct marker marker;
+    struct cancel cancel;
+    assert_true(marker_is_key(key_text)); // so that workers skip it
+    assert_int_equal(marker_search_decode(key_text, value_text, &arena, &back, &error), STATUS_OK);
+    assert_true(text_equals_string(back.topic, "jobs") && back.start == 7 && back.n_unmarked == 2);
+    assert_true(text_equals_string(back.unmarked[1].text, "b \"c\""));
+    assert_int_equal(marker_decode(key_text, value_text, &arena, &marker, &error), STATUS_REJECT);
+    assert_int_equal(cancel_decode(key_text, value_text, &arena, &cancel, &error), STATUS_REJECT);
+    static const char *const bad[] = {"",
+                                      "[]",
+                                      "{}",
+                                      "{\"start\":-1,\"unmarked\":[]}",
+                                      "{\"start\":0,\"unmarked\":{}}",
+                                      "{\"start\":0,\"unmarked\":[1]}"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(marker_search_decode(key_text, text_from_string(bad[i]), &arena, &back, &error),
+                         STATUS_REJECT);
+    assert_int_equal(marker_search_decode(TEXT("[\"submit\",\"jobs\",\"d\"]"), value_text, &arena, &back,
+                                          &error),
+                     STATUS_REJECT);
+    buffer_finish(&key);
+    buffer_finish(&value);
+    arena_finish(&arena);
+}
+
+static void a_set_of_datasets_has_what_was_added(void **state)
+{
+    (void)state;
+    struct dataset_set set = {0};
+    char name[INTEGER_TEXT_BYTES];
+    assert_false(dataset_set_has(&set, TEXT("d")));
+    for (int i = 0; i < 1000; i++)
+        assert_true(dataset_set_add(&set, text_from_integer(i, name)));
+    for (int i = 0; i < 1000; i++)
+        assert_false(dataset_set_add(&set, text_from_integer(i, name)));
+    for (int i = 0; i < 2000; i++)
+        assert_int_equal(dataset_set_has(&set, text_from_integer(i, name)), i < 1000);
+    assert_true(set.n == 1000 && !set.failed);
+    dataset_set_finish(&set);
+}
+
 static enum status decode_marker(const char *topic, const char *dataset, const char *value,
                                  struct marker *marker, struct error *error)
 {
@@ -603,6 +654,8 @@ int main(void)
         cmocka_unit_test(a_set_that_grows_loses_no_cancellation),
         cmocka_unit_test(the_set_of_cancellations_has_a_limit),
         cmocka_unit_test(a_marker_is_read_back_as_written_and_no_cancellation),
+        cmocka_unit_test(a_search_is_read_back_as_written_and_is_no_marker),
+        cmocka_unit_test(a_set_of_datasets_has_what_was_added),
         cmocka_unit_test(names_and_numbers_of_a_marker_have_their_limits),
         cmocka_unit_test(only_results_of_the_topic_s_jobs_are_its_own),
         cmocka_unit_test(only_results_of_the_group_are_its_own),

@@ -137,7 +137,7 @@ static enum status send_text(const char *text)
 static enum status commit(void)
 {
     struct kafka_record marker = {.key = text_from_string("m"), .value = text_from_string("marker")};
-    return kafka_producer_commit(producer, &marker, FLUSH_MS, &error);
+    return kafka_producer_commit(producer, &marker, 1, FLUSH_MS, &error);
 }
 
 static void assert_last(int32_t partition, int64_t offset)
