@@ -19,6 +19,7 @@ enum {
     STANDINGS_INTERVAL_MS = 2000,
     RETRY_MS_MAX = 5000,
     COMPACT_INTERVAL_MS = 60000,
+    COMPARED_PARTITIONS_MAX = 8, // of a topic; one suffices, unless retention deleted its record
 };
 
 enum topic { TOPIC_JOBS, TOPIC_RESULTS, N_TOPICS };
@@ -42,6 +43,9 @@ struct mirror {
     struct mirror_partitions partitions;
     int64_t compact_at_ms, n_jobs_stored, n_results_stored;
     bool groups_reported; // a warning of results of other groups
+    bool is_doubtful;     // whether the topics are those in the store: nothing is stored until it is known
+    bool is_of_other_topic;
+    int64_t compared_ms;
 };
 
 // ---- records ----
@@ -230,8 +234,12 @@ static size_t fill_positions(const struct mirror *mirror, struct mirrored_positi
     for (size_t t = 0; t < N_TOPICS; t++)
         for (int32_t i = 0; i < kafka_follow_n_partitions(mirror->follow, t); i++) {
             int64_t next = kafka_follow_position(mirror->follow, t, i);
+            struct mirrored_last last;
+            kafka_follow_last(mirror->follow, t, i, &last.offset, &last.hash);
+            last.exists = last.offset >= 0;
             if (next != OFFSET_UNKNOWN)
-                positions[n++] = (struct mirrored_position){text_from_string(mirror->topics[t]), i, next};
+                positions[n++] =
+                    (struct mirrored_position){text_from_string(mirror->topics[t]), i, next, last};
         }
     return n;
 }
@@ -280,6 +288,79 @@ static void compact_store(struct mirror *mirror)
     mirror->compact_at_ms = clock_ms() + (more ? 0 : COMPACT_INTERVAL_MS);
 }
 
+// ---- topics that were made again ----
+
+static enum status compare_record(void *context, const struct record *record, struct error *error)
+{
+    struct mirrored_last *last = context;
+    (void)error;
+    last->exists = kafka_follow_hash(record) == last->hash;
+    return STATUS_OK;
+}
+
+// *place: KAFKA_PLACE_RECORD, if the partition's last record is where it was, KAFKA_PLACE_DELETED, if that can't
+// be known.
+static enum status compare_partition(struct mirror *mirror, const char *topic, int32_t partition,
+                                     enum kafka_place *place, struct error *error)
+{
+    struct mirrored_last last;
+    *place = KAFKA_PLACE_DELETED;
+    enum status status =
+        store_mirror_last(mirror->config->store, text_from_string(topic), partition, &last, error);
+    if (status != STATUS_OK || !last.exists)
+        return status;
+    last.exists = false;
+    status = kafka_read_place(mirror->config->kafka, topic, partition, last.offset, compare_record, &last,
+                              place, error);
+    if (status == STATUS_OK && *place == KAFKA_PLACE_RECORD && !last.exists)
+        *place = KAFKA_PLACE_NONE;
+    mirror->is_of_other_topic = status == STATUS_OK && *place == KAFKA_PLACE_NONE;
+    if (!mirror->is_of_other_topic)
+        return status;
+    return error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                     "topic %s was made again since it was mirrored (the record at offset %lld of "
+                     "partition %d is another): build the store again (sheaf status --rebuild)",
+                     topic, (long long)last.offset, (int)partition);
+}
+
+// STATUS_REFUSE: a topic was deleted and made again, and the store has the old one's jobs and positions. A topic
+// that isn't there leaves the doubt.
+static enum status compare_topics(struct mirror *mirror, struct error *error)
+{
+    enum status status = STATUS_OK;
+    bool is_absent = false;
+    for (size_t t = 0; t < N_TOPICS; t++) {
+        int32_t n = kafka_follow_n_partitions(mirror->follow, t);
+        enum kafka_place place = KAFKA_PLACE_DELETED;
+        for (int32_t i = 0; i < n && i < COMPARED_PARTITIONS_MAX && place == KAFKA_PLACE_DELETED; i++) {
+            status = compare_partition(mirror, mirror->topics[t], i, &place, error);
+            if (status != STATUS_OK)
+                return status;
+        }
+        is_absent = is_absent || place == KAFKA_PLACE_ABSENT;
+    }
+    mirror->is_doubtful = is_absent;
+    mirror->compared_ms = clock_ms();
+    return STATUS_OK;
+}
+
+static enum status dispel_doubt(struct mirror *mirror, struct error *error)
+{
+    if (kafka_follow_take_doubt(mirror->follow) && !mirror->is_doubtful) {
+        mirror->is_doubtful = true;
+        mirror->compared_ms = 0;
+    }
+    if (!mirror->is_doubtful || clock_ms() - mirror->compared_ms < STANDINGS_INTERVAL_MS)
+        return STATUS_OK;
+    struct error away;
+    enum status status = compare_topics(mirror, &away);
+    mirror->compared_ms = clock_ms();
+    if (status == STATUS_OK || !mirror->is_of_other_topic) // no broker answers
+        return STATUS_OK;
+    *error = away;
+    return status;
+}
+
 // ---- the loop ----
 
 static int64_t start_at(void *context, const char *topic, int32_t partition)
@@ -312,6 +393,12 @@ static enum status read_group(struct mirror *mirror, struct error *error)
 static enum status run_turn(struct mirror *mirror, struct error *error)
 {
     enum status status = read_group(mirror, error);
+    if (status == STATUS_OK)
+        status = dispel_doubt(mirror, error);
+    if (status == STATUS_OK && mirror->is_doubtful) {
+        must_leave(mirror, GROUP_MS); // a full group is not read on
+        return STATUS_OK;
+    }
     bool due = mirror->config->until_end ? kafka_follow_is_at_end(mirror->follow)
                                          : clock_ms() - mirror->partitions.looked_ms >= STANDINGS_INTERVAL_MS;
     if (status == STATUS_OK && due)
@@ -339,10 +426,12 @@ enum status mirror_run(const struct mirror_config *config, struct error *error)
     if (status == STATUS_OK)
         status = kafka_follow_open(&mirror->follow, config->kafka, mirror->topics, N_TOPICS, start_at, mirror,
                                    error);
+    if (status == STATUS_OK && compare_topics(mirror, error) != STATUS_OK)
+        status = STATUS_REFUSE;
     bool at_end = false;
     while (status == STATUS_OK && !at_end && !must_leave(mirror, 0)) {
         status = run_turn(mirror, error);
-        at_end = config->until_end && kafka_follow_is_at_end(mirror->follow);
+        at_end = config->until_end && !mirror->is_doubtful && kafka_follow_is_at_end(mirror->follow);
     }
     if (status == STATUS_OK && at_end)
         status = kafka_follow_check_end(mirror->follow, error);

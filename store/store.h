@@ -264,10 +264,17 @@ struct mirrored_result {
     bool is_of_other_group; // it ends its job, but is not counted in the fleet
 };
 
+// A record by which a topic that was deleted and made again is told from the one that was mirrored.
+struct mirrored_last {
+    bool exists;
+    int64_t offset, hash;
+};
+
 struct mirrored_position {
     struct text topic;
     int32_t partition;
     int64_t next;
+    struct mirrored_last last; // not there: the one before stays
 };
 
 // Records read from the topics, and the offsets reached, in one transaction: the next mirror of this store
@@ -292,6 +299,9 @@ enum status store_mirror_start(struct store *store, struct text jobs, struct tex
 // The next offset to be read of a partition; -1: it was never read.
 enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
                                   struct error *error) WARN_UNUSED;
+// The last record read of a partition.
+enum status store_mirror_last(struct store *store, struct text topic, int32_t partition,
+                              struct mirrored_last *last, struct error *error) WARN_UNUSED;
 // Deletes everything that was mirrored from Kafka, to mirror from the start. Jobs of the embedded queue
 // remain.
 enum status store_mirror_reset(struct store *store, struct error *error) WARN_UNUSED;

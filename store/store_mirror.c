@@ -88,7 +88,7 @@ static enum status add_result(struct mirroring *mirroring, const struct mirrored
     return status == STATUS_OK && counts ? add_to_fleet(store, mirrored, error) : status;
 }
 
-static enum status set_position(struct store *store, const struct mirrored_position *position,
+static enum status set_mirrored(struct store *store, struct text topic, int64_t partition, int64_t value,
                                 struct error *error)
 {
     sqlite3_stmt *upsert =
@@ -98,9 +98,33 @@ static enum status set_position(struct store *store, const struct mirrored_posit
                            error);
     if (!upsert)
         return error->status;
-    bind_text(upsert, 1, position->topic);
-    BIND_INTEGERS(upsert, 2, position->partition, position->next);
+    bind_text(upsert, 1, topic);
+    BIND_INTEGERS(upsert, 2, partition, value);
     return database_run(&store->database, upsert, error);
+}
+
+// Rows of table `mirrored` of negative partitions have the offset and the hash of a partition's last record.
+static int64_t row_of_last_offset(int32_t partition)
+{
+    return -2 - 2 * (int64_t)partition;
+}
+
+static int64_t row_of_last_hash(int32_t partition)
+{
+    return -3 - 2 * (int64_t)partition;
+}
+
+static enum status set_position(struct store *store, const struct mirrored_position *position,
+                                struct error *error)
+{
+    enum status status = set_mirrored(store, position->topic, position->partition, position->next, error);
+    if (status == STATUS_OK && position->last.exists)
+        status = set_mirrored(store, position->topic, row_of_last_offset(position->partition),
+                              position->last.offset, error);
+    if (status == STATUS_OK && position->last.exists)
+        status = set_mirrored(store, position->topic, row_of_last_hash(position->partition),
+                              position->last.hash, error);
+    return status;
 }
 
 // Table `mirrored` has a row of no topic and partition -1: how many processes began to mirror into the store.
@@ -204,8 +228,8 @@ enum status store_mirror_start(struct store *store, struct text jobs, struct tex
     return status;
 }
 
-enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
-                                  struct error *error)
+static enum status read_mirrored(struct store *store, struct text topic, int64_t partition, int64_t *value,
+                                 struct error *error)
 {
     sqlite3_stmt *select =
         database_statement(&store->database,
@@ -214,8 +238,25 @@ enum status store_mirror_position(struct store *store, struct text topic, int32_
         return error->status;
     bind_text(select, 1, topic);
     bind_integer(select, 2, partition);
-    return database_read_integer(&store->database, select, -1, next,
+    return database_read_integer(&store->database, select, -1, value,
                                  "reading how far the topics were mirrored", error);
+}
+
+enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
+                                  struct error *error)
+{
+    return read_mirrored(store, topic, partition, next, error);
+}
+
+enum status store_mirror_last(struct store *store, struct text topic, int32_t partition,
+                              struct mirrored_last *last, struct error *error)
+{
+    *last = (struct mirrored_last){0};
+    enum status status = read_mirrored(store, topic, row_of_last_offset(partition), &last->offset, error);
+    if (status == STATUS_OK)
+        status = read_mirrored(store, topic, row_of_last_hash(partition), &last->hash, error);
+    last->exists = status == STATUS_OK && last->offset >= 0 && last->hash >= 0;
+    return status;
 }
 
 enum status store_mirror_reset(struct store *store, struct error *error)
@@ -224,7 +265,7 @@ enum status store_mirror_reset(struct store *store, struct error *error)
         "DELETE FROM results WHERE job IN (SELECT id FROM jobs WHERE topic IS NOT NULL)",
         "DELETE FROM jobs WHERE topic IS NOT NULL",
         "DELETE FROM partitions",
-        "DELETE FROM mirrored WHERE partition >= 0",
+        "DELETE FROM mirrored WHERE partition <> -1",
         "UPDATE mirrored SET next_offset = next_offset + 1", // the token: ends a mirror that runs
         "DELETE FROM fleet",
         "DELETE FROM datasets WHERE NOT complete AND dataset NOT IN (SELECT dataset FROM jobs)",

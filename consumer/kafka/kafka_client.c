@@ -305,8 +305,10 @@ static enum status compare_ends(struct place_reading *reading, enum kafka_place 
     bool is_absent =
         code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
     bool is_beyond = list->elems[0].offset <= reading->offset;
-    if (is_absent) // a topic of fewer partitions
+    if (is_absent) {
+        *place = KAFKA_PLACE_ABSENT;
         status = STATUS_OK;
+    }
     if (status == STATUS_OK && !is_absent && !is_beyond) {
         status = find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_BEGINNING, error);
         *place = list->elems[0].offset > reading->offset ? KAFKA_PLACE_DELETED : KAFKA_PLACE_RECORD;

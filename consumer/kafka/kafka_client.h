@@ -36,6 +36,7 @@ enum kafka_place {
     KAFKA_PLACE_RECORD,  // a record, of a committed transaction, an open or an aborted one
     KAFKA_PLACE_DELETED, // retention deleted it
     KAFKA_PLACE_NONE,    // the log has none there: it is shorter, or the end of a transaction is there
+    KAFKA_PLACE_ABSENT,  // there is no such partition
 };
 
 // Passes the record at the offset, if there is one, to `receive`.

@@ -4,6 +4,7 @@
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/offset_map.h"
 #include "schemas/clock.h"
+#include "schemas/hash.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -20,9 +21,10 @@ enum {
 };
 
 struct followed_partition {
-    int64_t next;         // to be delivered; OFFSET_UNKNOWN: from the first record on
-    int64_t end;          // the log's when the partition was found; 0: not looked up
-    int64_t at_stable_ms; // when the last stable offset was reached last; 0: never
+    int64_t next;                   // to be delivered; OFFSET_UNKNOWN: from the first record on
+    int64_t end;                    // the log's when the partition was found; 0: not looked up
+    int64_t at_stable_ms;           // when the last stable offset was reached last; 0: never
+    int64_t last_offset, last_hash; // of the last record delivered; -1: none
 };
 
 struct followed_topic {
@@ -37,6 +39,7 @@ struct kafka_follow {
     struct followed_topic topics[FOLLOW_TOPICS_MAX];
     size_t n_topics;
     int64_t looked_ms;
+    bool is_doubtful; // kafka_follow_take_doubt
     struct header headers[KAFKA_HEADERS_MAX];
 };
 
@@ -50,7 +53,7 @@ static enum status grow_partitions(struct followed_topic *topic, int32_t n_parti
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to follow topic %s",
                          topic->name);
     for (int32_t i = topic->n_partitions; i < n_partitions; i++)
-        partitions[i] = (struct followed_partition){.next = OFFSET_UNKNOWN};
+        partitions[i] = (struct followed_partition){.next = OFFSET_UNKNOWN, .last_offset = -1};
     topic->partitions = partitions;
     topic->n_partitions = n_partitions;
     return STATUS_OK;
@@ -196,11 +199,29 @@ static struct followed_partition *partition_of(struct kafka_follow *follow, cons
     return NULL;
 }
 
+int64_t kafka_follow_hash(const struct record *record)
+{
+    uint64_t hash = hash_bytes(record->key.data, record->key.size, (uint64_t)record->written_s);
+    return (int64_t)(hash_bytes(record->value.data, record->value.size, hash) & INT64_MAX);
+}
+
+static bool is_doubt(const struct followed_partition *partition, const rd_kafka_message_t *message)
+{
+    bool has_offset =
+        message->err == RD_KAFKA_RESP_ERR_NO_ERROR || message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
+    return message->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
+           message->err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
+           message->err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
+           (has_offset && partition && partition->next != OFFSET_UNKNOWN &&
+            message->offset < partition->next);
+}
+
 static enum status handle_message(struct kafka_follow *follow, const rd_kafka_message_t *message,
                                   kafka_receive *receive, void *context, struct error *error)
 {
     struct followed_topic *topic = NULL;
     struct followed_partition *partition = partition_of(follow, message, &topic);
+    follow->is_doubtful = follow->is_doubtful || is_doubt(partition, message);
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF && partition) {
         partition->at_stable_ms = clock_ms();
         partition->next = message->offset; // beyond control records, which are not delivered
@@ -214,8 +235,11 @@ static enum status handle_message(struct kafka_follow *follow, const rd_kafka_me
         return STATUS_OK;
     struct record record = kafka_message_record(message, text_from_string(topic->name), follow->headers);
     enum status status = receive(context, &record, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         partition->next = message->offset + 1;
+        partition->last_offset = message->offset;
+        partition->last_hash = kafka_follow_hash(&record);
+    }
     return status;
 }
 
@@ -272,6 +296,21 @@ int64_t kafka_follow_position(const struct kafka_follow *follow, size_t topic, i
 {
     assert(topic < follow->n_topics && partition < follow->topics[topic].n_partitions);
     return follow->topics[topic].partitions[partition].next;
+}
+
+void kafka_follow_last(const struct kafka_follow *follow, size_t topic, int32_t partition, int64_t *offset,
+                       int64_t *hash)
+{
+    assert(topic < follow->n_topics && partition < follow->topics[topic].n_partitions);
+    *offset = follow->topics[topic].partitions[partition].last_offset;
+    *hash = follow->topics[topic].partitions[partition].last_hash;
+}
+
+bool kafka_follow_take_doubt(struct kafka_follow *follow)
+{
+    bool is_doubtful = follow->is_doubtful;
+    follow->is_doubtful = false;
+    return is_doubtful;
 }
 
 int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topic)

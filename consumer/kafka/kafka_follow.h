@@ -26,6 +26,12 @@ bool kafka_follow_is_at_end(const struct kafka_follow *follow);
 enum status kafka_follow_check_end(const struct kafka_follow *follow, struct error *error) WARN_UNUSED;
 // The offset after the last delivered or skipped one; OFFSET_UNKNOWN: none.
 int64_t kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition);
+// The last record delivered: its offset and kafka_follow_hash; offset -1: none.
+void kafka_follow_last(const struct kafka_follow *follow, size_t topic, int32_t partition, int64_t *offset,
+                       int64_t *hash);
+int64_t kafka_follow_hash(const struct record *record); // at least 0
+// Whether a topic was not there, or shorter than before, since the last call: it may have been made again.
+bool kafka_follow_take_doubt(struct kafka_follow *follow);
 int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topic);
 
 // Progress of the config's group on one partition of its jobs topic.
