@@ -15,11 +15,13 @@ static enum status collect_record(void *context, struct text record, struct erro
     return output_add(context, record, error);
 }
 
+enum { REASON_BYTES = 512 };
+
 // Results are missing, or `more` is.
 static enum status refuse_part(const struct settings *settings, int64_t n_results, int64_t n_expected,
-                               const char *more, struct error *error)
+                               const char *more, const char *advice, struct error *error)
 {
-    char text[256];
+    char text[REASON_BYTES + 128];
     snprintf(text, sizeof text, "%lld of %lld jobs have results%s", (long long)n_results,
              (long long)n_expected, more);
     if (settings->force) {
@@ -27,7 +29,8 @@ static enum status refuse_part(const struct settings *settings, int64_t n_result
         return STATUS_OK;
     }
     return error_set(error, STATUS_RETRY, ERROR_STORE,
-                     "dataset %s: %s; wait, or write what there is with --force", settings->dataset, text);
+                     "dataset %s: %s; %s, or write what there is with --force", settings->dataset, text,
+                     advice);
 }
 
 static enum status collect_from_store(struct output *output, const struct settings *settings,
@@ -40,7 +43,7 @@ static enum status collect_from_store(struct output *output, const struct settin
         status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing,
                                error);
     if (status == STATUS_OK && n_missing)
-        status = refuse_part(settings, output->n_results, output->n_results + n_missing, "", error);
+        status = refuse_part(settings, output->n_results, output->n_results + n_missing, "", "wait", error);
     if (status == STATUS_OK)
         status = output_complete(output, error);
     if (status == STATUS_OK) // and not before the file is there
@@ -49,16 +52,32 @@ static enum status collect_from_store(struct output *output, const struct settin
     return status;
 }
 
-static enum status check_collected(const struct topic_collected *collected, const struct settings *settings,
-                                   struct error *error)
+static enum status check_collected(const struct topic_collected *collected, const struct kafka_config *config,
+                                   const struct settings *settings, struct error *error)
 {
+    char more[REASON_BYTES] = "";
+    const char *advice = "wait";
     if (collected->n_missing == 0 && !collected->is_being_submitted)
         return STATUS_OK;
-    return refuse_part(settings, collected->n_results, collected->n_expected,
-                       collected->is_being_submitted
-                           ? ", and its submission has not ended (run sheaf submit again if it was stopped)"
-                           : "",
-                       error);
+    if (collected->has_other_topic) {
+        snprintf(more, sizeof more, ", and topic %s was made again without the others", config->topics.jobs);
+        advice = "submit it again";
+    } else if (collected->n_gone) {
+        snprintf(more, sizeof more,
+                 ", %lld are no longer on topic %s: unless a worker had read them they will have none",
+                 (long long)collected->n_gone, config->topics.jobs);
+        advice = collected->n_gone < collected->n_missing
+                     ? "submit these lines under another name and wait for the others"
+                     : "submit these lines under another name";
+    } else if (collected->is_being_submitted) {
+        snprintf(more, sizeof more,
+                 ", and its submission has not ended (run sheaf submit again if it was stopped)");
+    } else if (collected->has_lost_results) {
+        snprintf(more, sizeof more, ", and topic %s has lost its beginning (retention)",
+                 config->topics.results);
+        advice = "wait if workers have jobs left, else submit the lines without a result under another name";
+    }
+    return refuse_part(settings, collected->n_results, collected->n_expected, more, advice, error);
 }
 
 static enum status collect_from_topics(struct output *output, const struct settings *settings,
@@ -70,9 +89,9 @@ static enum status collect_from_topics(struct output *output, const struct setti
     if (status != STATUS_OK)
         return status;
     status = topic_collect(&kafka.config, text_from_string(settings->dataset), output, &collected, error);
-    kafka_settings_finish(&kafka);
     if (status == STATUS_OK)
-        status = check_collected(&collected, settings, error);
+        status = check_collected(&collected, &kafka.config, settings, error);
+    kafka_settings_finish(&kafka);
     return status == STATUS_OK ? output_complete(output, error) : status;
 }
 

@@ -89,6 +89,28 @@ static void count_submitted(const struct control *control, struct topic_collecte
         collected->n_missing = n_unanswered;
 }
 
+// Whether what is missing can still come. Jobs that are not on the topic may follow an open transaction, which was
+// warned of; else they were deleted.
+static enum status explain_missing(const struct kafka_config *config, const struct control *control,
+                                   int64_t n_on_topic, struct topic_collected *collected, struct error *error)
+{
+    int64_t jobs_start = 0, results_start = 0;
+    bool counts = true;
+    if (collected->n_missing == 0)
+        return STATUS_OK;
+    enum status status = kafka_topic_start(config, config->topics.results, &results_start, error);
+    if (status == STATUS_OK && control->has_marker)
+        status = control_check_marker(control, config, &counts, error);
+    if (status == STATUS_OK && collected->n_missing > n_on_topic)
+        status = kafka_topic_start(config, config->topics.jobs, &jobs_start, error);
+    if (status != STATUS_OK)
+        return status;
+    collected->has_lost_results = results_start > 0;
+    collected->has_other_topic = !counts;
+    collected->n_gone = jobs_start > 0 ? collected->n_missing - n_on_topic : 0;
+    return STATUS_OK;
+}
+
 enum status topic_collect(const struct kafka_config *config, struct text dataset, struct output *output,
                           struct topic_collected *collected, struct error *error)
 {
@@ -100,7 +122,10 @@ enum status topic_collect(const struct kafka_config *config, struct text dataset
         status = control_read(&control, config, dataset, KAFKA_END_LOG, error);
     if (status == STATUS_OK)
         status = read_topics(&reading, config, collected, error);
+    int64_t n_on_topic = collected->n_missing;
     count_submitted(&control, collected);
+    if (status == STATUS_OK)
+        status = explain_missing(config, &control, n_on_topic, collected, error);
     if (status == STATUS_OK && !control.has_marker && collected->n_expected + collected->n_results == 0)
         status = error_set(error, STATUS_REFUSE, ERROR_BROKER, "topic %s: there is no dataset %.*s",
                            config->topics.jobs, (int)dataset.size, dataset.data);

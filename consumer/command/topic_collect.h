@@ -10,6 +10,9 @@ struct topic_collected {
     int64_t n_results;       // of different jobs
     int64_t n_expected;      // jobs on the topic, or submitted ones if retention has deleted some
     int64_t n_missing;       // jobs without a result
+    int64_t n_gone;          // of these: deleted from the topic, so that no worker will read them
+    bool has_other_topic;    // the jobs topic was made again after the dataset was submitted
+    bool has_lost_results;   // retention deleted the beginning of the results topic
     bool is_being_submitted; // by its progress marker (marker.h) the submission is not complete
 };
 

@@ -137,44 +137,21 @@ static enum status send_group(void *context, const struct submission *submission
 
 // ---- where to go on ----
 
-struct marked_job {
-    const struct marker *marker;
-    bool is_found; // where the marker says
-};
-
-static enum status compare_job(void *context, const struct record *record, struct error *error)
-{
-    struct marked_job *job = context;
-    int64_t created_s = 0;
-    bool is_dated = headers_read_integer(record->headers, record->n_headers, HEADER_CREATED, &created_s);
-    (void)error;
-    // An aborted submission to a new topic may have left a job of the dataset there, of another time.
-    job->is_found =
-        text_equal(headers_find(record->headers, record->n_headers, HEADER_DATASET), job->marker->dataset) &&
-        (!is_dated || created_s == job->marker->created_s);
-    return STATUS_OK;
-}
-
-// A marker of a topic that was deleted and recreated counts jobs that no longer exist: the last of them is not
-// at its place.
 static enum status check_marker(struct topic_submit *submit, const struct control *control, bool *counts,
                                 struct error *error)
 {
-    struct marked_job job = {.marker = &control->marker};
-    enum kafka_place place;
+    const struct marker *marker = &control->marker;
     *counts = control->has_marker;
-    if (!control->has_marker || job.marker->partition < 0)
+    if (!control->has_marker)
         return STATUS_OK;
-    enum status status = kafka_read_place(submit->config, submit->config->topics.jobs, job.marker->partition,
-                                          job.marker->offset, compare_job, &job, &place, error);
-    *counts = status == STATUS_OK && (job.is_found || place == KAFKA_PLACE_DELETED);
+    enum status status = control_check_marker(control, submit->config, counts, error);
     if (status == STATUS_OK && !*counts)
         log_write(
             LOG_WARNING,
             "dataset %.*s: topic %s is not the one it was submitted to (its job is not at offset %lld of "
             "partition %d): submitted from its first line",
-            (int)job.marker->dataset.size, job.marker->dataset.data, submit->config->topics.jobs,
-            (long long)job.marker->offset, (int)job.marker->partition);
+            (int)marker->dataset.size, marker->dataset.data, submit->config->topics.jobs,
+            (long long)marker->offset, (int)marker->partition);
     return status;
 }
 

@@ -1,6 +1,7 @@
 #include "consumer/kafka/control.h"
 
 #include "consumer/kafka/cancel.h"
+#include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_client.h"
 
 struct control_reading {
@@ -84,6 +85,38 @@ enum status control_read(struct control *control, const struct kafka_config *con
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the names of datasets");
     if (status != STATUS_OK)
         control_finish(control);
+    return status;
+}
+
+struct marked_job {
+    const struct marker *marker;
+    bool is_found; // where the marker says
+};
+
+static enum status compare_job(void *context, const struct record *record, struct error *error)
+{
+    struct marked_job *job = context;
+    int64_t created_s = 0;
+    bool is_dated = headers_read_integer(record->headers, record->n_headers, HEADER_CREATED, &created_s);
+    (void)error;
+    // An aborted submission to a new topic may have left a job of the dataset there, of another time.
+    job->is_found =
+        text_equal(headers_find(record->headers, record->n_headers, HEADER_DATASET), job->marker->dataset) &&
+        (!is_dated || created_s == job->marker->created_s);
+    return STATUS_OK;
+}
+
+enum status control_check_marker(const struct control *control, const struct kafka_config *config,
+                                 bool *counts, struct error *error)
+{
+    struct marked_job job = {.marker = &control->marker};
+    enum kafka_place place;
+    *counts = true;
+    if (job.marker->partition < 0)
+        return STATUS_OK;
+    enum status status = kafka_read_place(config, config->topics.jobs, job.marker->partition,
+                                          job.marker->offset, compare_job, &job, &place, error);
+    *counts = status == STATUS_OK && (job.is_found || place == KAFKA_PLACE_DELETED);
     return status;
 }
 

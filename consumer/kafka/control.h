@@ -26,4 +26,8 @@ struct control {
 // `end` says how long to wait. A control topic that does not exist counts as empty.
 enum status control_read(struct control *control, const struct kafka_config *config, struct text dataset,
                          enum kafka_end end, struct error *error) WARN_UNUSED;
+// Whether the jobs that the marker counts are on the topic, or were until retention deleted them: the last of
+// them is at its place. False: the topic was deleted and made again.
+enum status control_check_marker(const struct control *control, const struct kafka_config *config,
+                                 bool *counts, struct error *error) WARN_UNUSED;
 void control_finish(struct control *control);

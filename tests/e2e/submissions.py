@@ -450,3 +450,34 @@ def collect_says_how_many_of_how_many_are_there_and_that_a_submission_has_not_en
     submit(test, topics, "few", "few.jsonl")
     none = test.run("collect", "--dataset", "none", "-o", "out.jsonl", *topics.options, status=1)
     assert "there is no dataset none" in none.err, none
+
+
+@case
+def collect_says_which_jobs_are_gone_from_the_topic_and_not_to_wait_for_them(test):
+    topics = Topics(test, 1)
+    jobs = topics.prefix + "jobs"
+    collect = ["collect", "-o", "out.jsonl", *topics.options, "--dataset"]
+    test.write("in.jsonl", lines_of(100))
+    submit(test, topics)
+    delete_below(jobs, 0, 60)
+    both = test.run(*collect, "d", status=1).err
+    assert f"0 of 100 jobs have results, 60 are no longer on topic {jobs}" in both and "wait for the others" in both, both
+    topics.work_to_the_end()
+    gone = test.run(*collect, "d", status=1).err
+    assert f"40 of 100 jobs have results, 60 are no longer on topic {jobs}" in gone and "another name" in gone, gone
+    assert "wait" not in gone and "--force" in gone, gone
+    assert "0 jobs written" in submit(test, topics).err
+    test.run(*collect, "d", "--force")
+    assert [answer["custom_id"] for answer in test.answers()] == [f"line {i}" for i in range(60, 100)]
+    test.write("again.jsonl", lines_of(60))
+    submit(test, topics, "d-2", "again.jsonl")
+    topics.work_to_the_end()
+    test.run(*collect, "d-2")
+    assert len(test.answers()) == 60
+    delete_below(topics.prefix + "results", 0, 50)
+    lost = test.run(*collect, "d-2", status=1).err
+    assert "of 60 jobs have results" in lost and f"topic {topics.prefix}results has lost its beginning" in lost, lost
+    topics.make_again("jobs", "results", n_partitions=1)
+    submit(test, topics, "z", "again.jsonl")
+    other = test.run(*collect, "d", status=1).err
+    assert "0 of 100 jobs have results" in other and "made again" in other and "submit it again" in other, other
