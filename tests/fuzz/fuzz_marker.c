@@ -1,5 +1,5 @@
 // Any bytes as a record of the control topic: one byte of key length, the key, the value. A marker that is
-// accepted survives being written and read again.
+// accepted survives being written and read again; so does a search, which is never a marker too.
 #include "consumer/kafka/marker.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -23,6 +23,30 @@ static void write_and_read(const struct marker *marker, struct arena *arena)
     buffer_finish(&value);
 }
 
+static void write_and_read_search(const struct marker_search *search, struct arena *arena)
+{
+    struct buffer key = {0}, value = {0}, unmarked = {0};
+    struct marker_search back;
+    struct error error;
+    for (size_t i = 0; i < search->n_unmarked; i++) {
+        buffer_add_string(&unmarked, i ? "," : "");
+        json_encode_string(search->unmarked[i].text, &unmarked);
+    }
+    marker_search_encode(search->topic, search->start, (struct text){unmarked.data, unmarked.size}, &key,
+                         &value);
+    struct text key_text = {key.data, key.size}, value_text = {value.data, value.size};
+    back = *search;
+    if (value.size <= MARKER_SEARCH_BYTES_MAX)
+        fuzz_check(marker_search_decode(key_text, value_text, arena, &back, &error) == STATUS_OK);
+    fuzz_check(text_equal(back.topic, search->topic) && back.start == search->start &&
+               back.n_unmarked == search->n_unmarked);
+    for (size_t i = 0; i < back.n_unmarked; i++)
+        fuzz_check(text_equal(back.unmarked[i].text, search->unmarked[i].text));
+    buffer_finish(&key);
+    buffer_finish(&value);
+    buffer_finish(&unmarked);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -32,10 +56,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct arena arena = {0};
     struct marker marker;
     struct error error;
-    if (marker_decode(key, value, &arena, &marker, &error) == STATUS_OK)
+    bool is_marker = marker_decode(key, value, &arena, &marker, &error) == STATUS_OK;
+    if (is_marker)
         write_and_read(&marker, &arena);
     else
         fuzz_check(error.status == STATUS_REJECT);
+    struct marker_search search;
+    if (marker_search_decode(key, value, &arena, &search, &error) == STATUS_OK) {
+        fuzz_check(!is_marker);
+        write_and_read_search(&search, &arena);
+    } else {
+        fuzz_check(error.status == STATUS_REJECT);
+    }
     arena_finish(&arena);
     return 0;
 }
