@@ -10,8 +10,8 @@ struct control {
     bool has_marker;
     struct marker marker; // its texts are in the arena
     int64_t created_s;    // of the jobs of its submissions, to whichever topic, the latest; -1: there is none
-    bool is_withdrawn;         // its marker, by a tombstone
-    bool is_cancelled;         // the whole dataset
+    bool is_withdrawn;    // its marker, by a tombstone
+    bool is_cancelled;    // the whole dataset
     struct dataset_set marked; // datasets of the jobs topic that have a marker, or had one
     // A search of the jobs topic for datasets without a marker (marker.h).
     struct {
