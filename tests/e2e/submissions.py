@@ -442,10 +442,11 @@ def collect_says_how_many_of_how_many_are_there_and_that_a_submission_has_not_en
     test.write("in.jsonl", lines_of(N_LINES))
     assert test.wait(start_with_fault(test, topics, "committed:1:kill")).status == -signal.SIGKILL
     cut = test.run("collect", "--dataset", "d", "-o", "out.jsonl", *topics.options, status=1)
-    assert "0 of 20000 jobs have results" in cut.err and "submission has not ended" in cut.err, cut
+    found = re.search("0 of (\d+) jobs have results", cut.err)  # one transaction: of 20,000 lines, or fewer on a slow machine
+    assert found and 0 < int(found[1]) <= 20000 and "submission has not ended" in cut.err, cut
     assert not test.exists("out.jsonl")
     forced = test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--force", *topics.options)
-    assert "0 of 20000 jobs have results" in forced.err and test.answers() == [], forced
+    assert found[0] in forced.err and test.answers() == [], forced
     test.write("few.jsonl", lines_of(10))
     submit(test, topics, "few", "few.jsonl")
     none = test.run("collect", "--dataset", "none", "-o", "out.jsonl", *topics.options, status=1)
