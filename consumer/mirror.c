@@ -338,6 +338,8 @@ static enum status compare_topics(struct mirror *mirror, struct error *error)
                 return status;
         }
         is_absent = is_absent || place == KAFKA_PLACE_ABSENT;
+        if (place == KAFKA_PLACE_ABSENT && mirror->compared_ms == 0)
+            log_write(LOG_WARNING, "topic %s is not there: nothing is stored until it is", mirror->topics[t]);
     }
     mirror->is_doubtful = is_absent;
     mirror->compared_ms = clock_ms();

@@ -207,7 +207,7 @@ static enum status search_topic(struct topic_submit *submit, const struct contro
     buffer_clear(&submit->search.unmarked);
     status = kafka_read_topic(submit->config, submit->config->topics.jobs, KAFKA_END_LOG, search_record,
                               &search, error);
-    if (status == STATUS_OK && search.found.failed)
+    if (status == STATUS_OK && (search.found.failed || submit->search.unmarked.failed))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the names of datasets");
     dataset_set_finish(&search.found);
     submit->search.is_done = status == STATUS_OK;
