@@ -362,6 +362,18 @@ static enum status read_place(struct place_reading *reading, enum kafka_place *p
     return kafka_error_set(error, STATUS_RETRY, &reading->handle, reading->topic, code);
 }
 
+// False where it may not be read.
+static bool is_compacted(const struct kafka_config *config, const char *topic)
+{
+    struct error unreadable;
+    struct kafka_handle admin = {0};
+    struct kafka_topic_settings settings = {0};
+    if (open_handle(&admin, config, KAFKA_ADMIN, &unreadable) == STATUS_OK)
+        kafka_topic_read_settings(&admin, topic, CLOSE_TIMEOUT_MS, &settings);
+    kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
+    return settings.is_compacted;
+}
+
 enum status kafka_read_place(const struct kafka_config *config, const char *topic, int32_t partition,
                              int64_t offset, kafka_receive *receive, void *context, enum kafka_place *place,
                              struct error *error)
@@ -371,8 +383,11 @@ enum status kafka_read_place(const struct kafka_config *config, const char *topi
     enum status status = open_place(&reading, config, error);
     if (status == STATUS_OK)
         status = compare_ends(&reading, place, error);
-    if (status == STATUS_OK && *place == KAFKA_PLACE_RECORD)
+    if (status == STATUS_OK && *place == KAFKA_PLACE_RECORD) {
         status = read_place(&reading, place, error);
+        if (status == STATUS_OK && *place == KAFKA_PLACE_NONE && is_compacted(config, topic))
+            *place = KAFKA_PLACE_DELETED;
+    }
     kafka_handle_close(&reading.handle, clock_ms() + CLOSE_TIMEOUT_MS);
     return status;
 }

@@ -34,7 +34,7 @@ enum status kafka_topic_exists(const struct kafka_config *config, const char *to
                                struct error *error) WARN_UNUSED;
 enum kafka_place {
     KAFKA_PLACE_RECORD,  // a record, of a committed transaction, an open or an aborted one
-    KAFKA_PLACE_DELETED, // retention deleted it
+    KAFKA_PLACE_DELETED, // retention deleted it, or compaction
     KAFKA_PLACE_NONE,    // the log has none there: it is shorter, or the end of a transaction is there
     KAFKA_PLACE_ABSENT,  // there is no such partition
 };

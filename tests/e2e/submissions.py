@@ -361,6 +361,26 @@ def a_marker_whose_job_retention_deleted_counts(test):
 
 
 @case
+def a_job_that_compaction_removed_is_no_sign_of_another_topic(test):
+    """The topic is compacted, and the marker's job has a tombstone."""
+    topics = Topics(test, 1)
+    compacted = {"cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "1"}
+    topics.make_again("jobs", n_partitions=1, settings=compacted)
+    test.write("in.jsonl", lines_of(10))
+    submit(test, topics)
+    place = markers(topics)[-1]["offset"]
+    (last,) = [record for record in topics.read("jobs") if record["offset"] == place]
+
+    def is_removed():  # each tombstone begins a segment, which lets the ones before be cleaned
+        subprocess.run(["kcat", "-b", address(), "-P", "-t", topics.prefix + "jobs", "-K", "\t", "-Z"], input=f"{last['key']}\t\n",
+                       text=True, check=True, timeout=60)
+        return place not in [record["offset"] for record in topics.read("jobs")]
+    test.wait_until("the cleaner", is_removed)
+    said = submit(test, topics).err
+    assert "0 jobs written" in said and "10 were there already" in said, said
+
+
+@case
 def a_control_topic_that_was_made_again_doubles_no_dataset(test):
     """A dataset that is submitted first afterwards has the first marker."""
     topics = Topics(test, 2)
