@@ -383,11 +383,12 @@ static bool is_line_field(struct text name)
            text_equals_string(name, "body");
 }
 
-static bool warn_of_unknown(struct job *job, struct text name)
+static bool warn_of_unknown(struct job *job, struct text name, enum collect collect)
 {
     struct nearest nearest = nearest_begin(name);
     for (int i = 0; i < N_FIELDS && job->result.n_warnings < JOB_WARNINGS_MAX; i++)
-        (void)nearest_try(&nearest, fields[i].name);
+        if (collect != COLLECT_REQUEST || !fields[i].identity)
+            (void)nearest_try(&nearest, fields[i].name);
     return job_warn(job, "unknown field \"%.*s\" ignored%s%.*s", (int)(name.size < 128 ? name.size : 128),
                     name.data, nearest.found.data ? "; the nearest is " : "", (int)nearest.found.size,
                     nearest.found.data);
@@ -404,7 +405,7 @@ enum status request_collect(struct decoding *decoding, struct value *object, enu
         int row = decoding_find(decoding, member->key);
         bool stored = true;
         if (row < 0 || (collect == COLLECT_REQUEST && fields[row].identity))
-            stored = warn_of_unknown(job, member->key);
+            stored = warn_of_unknown(job, member->key, collect);
         else if (member->value.kind == VALUE_NULL)
             continue;
         else if (fields[row].kind == FIELD_NO_EFFECT)

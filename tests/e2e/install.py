@@ -125,7 +125,7 @@ def help_of_a_command_has_its_own_defaults(test):
         text = test.run("help", "--help-all", command).out
         return {match[1]: match[2] for match in re.finditer(r"^  (?:-\w,|   ) --([\w-]+) (?:\S+)? +(.*)", text, re.M)}
     assert lines("annotate")["store"] == "SQLite file (OUT.csv.db, or IN.csv.db where OUT is no file of its own)"
-    assert lines("annotate")["dataset"] == "dataset (annotate)" and lines("run")["dataset"] == "dataset (run)"
+    assert lines("annotate")["dataset"] == "dataset (default annotate)" and lines("run")["dataset"] == "dataset (default run)"
     assert lines("work")["store"] == "SQLite file (sheaf.db)" and lines("run")["store"].startswith("SQLite file (OUT.jsonl.db, ")
     for command in ("annotate", "run", "collect", "grammar", "dataset"):
         others = {"annotate:", "run:", "collect:"} & set(" ".join(lines(command).values()).split())

@@ -116,7 +116,7 @@ static void unknown_fields_and_fields_without_effect_become_warnings(void **stat
 {
     assert_recodes(
         "{'job_id':'a','prompt':'p','temprature':0.5,'user':'u','metadata':{'k':'v'},'cache_salt':3,'':1}",
-        "{'job_id':'a','prompt':'p','warnings':['unknown field \\'temprature\\' ignored',"
+        "{'job_id':'a','prompt':'p','warnings':['unknown field \\'temprature\\' ignored; the nearest is temperature',"
         "'field \\'user\\' has no effect','field \\'metadata\\' has no effect',"
         "'field \\'cache_salt\\' has no effect','unknown field \\'\\' ignored']}");
     // They travel with the job, and are not counted again.
