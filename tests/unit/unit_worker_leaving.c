@@ -55,35 +55,55 @@ static enum status release_leaving(struct transport *transport, struct job *cons
     return leaving.release(transport, jobs, n_jobs, error);
 }
 
+// A stage whose worker reads SIGTERM.
+struct sigterm_stage {
+    struct stage stage;
+    struct transport_impl impl; // polls as the case says
+    sigset_t before;
+};
+
+static void sigterm_stage_open(struct sigterm_stage *opened, const struct transport_impl *impl, int n_jobs)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &opened->before);
+    opened->stage = stage_open(n_jobs, n_jobs);
+    opened->impl = *impl;
+    opened->stage.script->base.impl = &opened->impl;
+    opened->stage.config.limits.idle_s = -1;
+    opened->stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+static void sigterm_stage_close(struct sigterm_stage *opened)
+{
+    close(opened->stage.config.stop.fd);
+    stage_close(&opened->stage);
+    sigprocmask(SIG_SETMASK, &opened->before, NULL);
+}
+
 // All but the first wait at the gate, to be computed alone.
 static void sigterm_gives_suspects_back_before_the_running_job_has_ended(void **state)
 {
     (void)state;
-    sigset_t signals, before;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigprocmask(SIG_BLOCK, &signals, &before);
-    struct stage stage = stage_open(N_SUSPECTS, N_SUSPECTS);
     struct transport_impl impl = script_impl;
-    leaving = (struct leaving){stage.script, stage.model, impl.poll, impl.release, 0, 0};
+    struct sigterm_stage opened;
     impl.poll = poll_leaving;
     impl.release = release_leaving;
-    stage.script->base.impl = &impl;
-    stage.config.limits.crashes = 3;
-    stage.config.limits.idle_s = -1;
-    stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    sigterm_stage_open(&opened, &impl, N_SUSPECTS);
+    struct stage *stage = &opened.stage;
+    leaving = (struct leaving){stage->script, stage->model, script_impl.poll, script_impl.release, 0, 0};
+    stage->config.limits.crashes = 3;
     for (int i = 0; i < N_SUSPECTS; i++)
-        stage.script->queue.crashes[i] = 2;
-    fake_model_hold(stage.model);
-    assert_int_equal(stage_run(&stage), STATUS_OK);
+        stage->script->queue.crashes[i] = 2;
+    fake_model_hold(stage->model);
+    assert_int_equal(stage_run(stage), STATUS_OK);
     int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
+    check_outcomes(stage->script, &n_answered, &n_released);
     assert_int_equal(n_released, N_SUSPECTS - n_answered);
-    assert_true(stage.script->starts.n_alone <= 1);
+    assert_true(stage->script->starts.n_alone <= 1);
     assert_true(leaving.n_released >= N_SUSPECTS - 1);
-    close(stage.config.stop.fd);
-    stage_close(&stage);
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    sigterm_stage_close(&opened);
 }
 
 // A clock that only the script's polls move.
@@ -122,33 +142,26 @@ static enum status poll_by_the_clock(struct transport *transport, int timeout_ms
 static void finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_error(void **state)
 {
     (void)state;
-    sigset_t signals, before;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigprocmask(SIG_BLOCK, &signals, &before);
-    struct stage stage = stage_open(10, 10);
     struct transport_impl impl = script_impl;
+    struct sigterm_stage opened;
     impl.poll = poll_by_the_clock;
-    stage.script->base.impl = &impl;
-    stage.script->commits.n_to_fail = INT32_MAX;
-    stage.config.limits.idle_s = -1;
-    stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    sigterm_stage_open(&opened, &impl, 10);
+    struct stage *stage = &opened.stage;
+    stage->script->commits.n_to_fail = INT32_MAX;
     struct closing closing = {0};
-    stage.config.closing = &closing;
+    stage->config.closing = &closing;
     atomic_store(&now_ms, POLL_MS);
-    assert_int_equal(stage_run(&stage), STATUS_RESTART);
+    assert_int_equal(stage_run(stage), STATUS_RESTART);
     closing_end(&closing);
     assert_in_range(closing.limit_ms, WORKER_CLOSE_MS_MIN, WORKER_STOP_MS - 3 * WORKER_GRACE_MS);
     long long left_ms = atomic_exchange(&now_ms, 0) - signal_ms;
     assert_non_null(
-        strstr(stage.error.text, "10 finished jobs that could not be committed (the broker is away)"));
+        strstr(stage->error.text, "10 finished jobs that could not be committed (the broker is away)"));
     assert_in_range(left_ms, 3 * WORKER_GRACE_MS + 1, 3 * WORKER_GRACE_MS + POLL_MS);
     int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
+    check_outcomes(stage->script, &n_answered, &n_released);
     assert_int_equal(n_released, 10);
-    close(stage.config.stop.fd);
-    stage_close(&stage);
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    sigterm_stage_close(&opened);
 }
 
 // The step that runs when the signal arrives takes longer than the whole leave.
@@ -169,30 +182,23 @@ static enum status poll_while_a_step_lasts(struct transport *transport, int time
 static void a_step_that_outlasts_the_leave_is_no_error(void **state)
 {
     (void)state;
-    sigset_t signals, before;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigprocmask(SIG_BLOCK, &signals, &before);
-    struct stage stage = stage_open(10, 10);
     struct transport_impl impl = script_impl;
-    leaving = (struct leaving){.script = stage.script, .model = stage.model};
+    struct sigterm_stage opened;
     impl.poll = poll_while_a_step_lasts;
-    stage.script->base.impl = &impl;
-    stage.config.limits.idle_s = -1;
-    stage.config.stop.fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    sigterm_stage_open(&opened, &impl, 10);
+    struct stage *stage = &opened.stage;
+    leaving = (struct leaving){.script = stage->script, .model = stage->model};
     signal_ms = 0;
     atomic_store(&now_ms, POLL_MS);
-    fake_model_hold(stage.model);
-    enum status status = stage_run(&stage);
+    fake_model_hold(stage->model);
+    enum status status = stage_run(stage);
     atomic_store(&now_ms, 0);
     if (status != STATUS_OK)
-        fail_msg("%s", stage.error.text);
+        fail_msg("%s", stage->error.text);
     int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
+    check_outcomes(stage->script, &n_answered, &n_released);
     assert_int_equal(n_released, 10 - n_answered);
-    close(stage.config.stop.fd);
-    stage_close(&stage);
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    sigterm_stage_close(&opened);
 }
 
 int main(void)
