@@ -34,12 +34,24 @@ struct grammar_vocabulary {
     uint32_t *ends;
     size_t n_ends;
     unsigned depth_max; // bytes of the longest token
-    struct trie
-        all; // every token that has bytes; string_state is of these nodes and string_tokens.not_plain's
+    struct trie all;    // every token that has bytes; string_state is set here and in string_tokens.not_plain
     struct string_tokens *strings;
     struct trie not_inside; // tokens that do not stay inside a JSON string of any characters
     struct token_class *classes;
 };
+
+// Sets the bits of the node's token and of all that have its bytes.
+static inline void vocabulary_set_tokens(const struct grammar_vocabulary *vocabulary,
+                                         const struct trie_node *node, uint32_t *bits)
+{
+    uint32_t token = node->token;
+    if (token == NO_TOKEN)
+        return;
+    bits[token / 32] |= 1u << token % 32;
+    if (node->has_next_same)
+        while ((token = vocabulary->next_same[token]) != NO_TOKEN)
+            bits[token / 32] |= 1u << token % 32;
+}
 
 // Builds the trie of sorted tokens. Chains of equal tokens come out the same for every subset that has all or
 // none of them.

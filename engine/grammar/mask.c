@@ -30,18 +30,6 @@ static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n
     return false;
 }
 
-static void set_tokens(const struct grammar_vocabulary *vocabulary, const struct trie_node *node,
-                       uint32_t *bits)
-{
-    uint32_t token = node->token;
-    if (token == NO_TOKEN)
-        return;
-    bits[token / 32] |= 1u << token % 32;
-    if (node->has_next_same)
-        while ((token = vocabulary->next_same[token]) != NO_TOKEN)
-            bits[token / 32] |= 1u << token % 32;
-}
-
 static void walk_trie(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
                       uint32_t set, struct mask_making *making);
 
@@ -134,7 +122,7 @@ static void walk_trie(struct recognizer *recognizer, const struct trie *trie, ui
             at = node->behind;
             continue;
         }
-        set_tokens(recognizer->vocabulary, node, making->bits);
+        vocabulary_set_tokens(recognizer->vocabulary, node, making->bits);
         if (node->behind > at + 1)
             level[1] = level_of(recognizer, target);
         at++;

@@ -121,18 +121,6 @@ static void take_known(struct string_masks *masks, struct string_mask *mask)
         mask->bits[i] |= known[i];
 }
 
-static void set_tokens(const struct grammar_vocabulary *vocabulary, const struct trie_node *node,
-                       uint32_t *bits)
-{
-    uint32_t token = node->token;
-    if (token == NO_TOKEN)
-        return;
-    bits[token / 32] |= 1u << token % 32;
-    if (node->has_next_same)
-        while ((token = vocabulary->next_same[token]) != NO_TOKEN)
-            bits[token / 32] |= 1u << token % 32;
-}
-
 static bool add_exit(struct string_masks *masks, struct string_mask *mask, uint32_t at)
 {
     if (masks->vocabulary->all.nodes[at].behind == at + 1 || VECTOR_ADD(&mask->exits, at))
@@ -272,7 +260,7 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
             at = node->behind;
             continue;
         }
-        set_tokens(masks->vocabulary, node, mask->bits);
+        vocabulary_set_tokens(masks->vocabulary, node, mask->bits);
         if (to == closed) {
             if (!add_exit(masks, mask, node_of_all(masks, at)))
                 return;

@@ -18,7 +18,7 @@ struct token_run {
     uint32_t first, behind;
 };
 
-// What a walk goes through: vocabulary.all, or string_tokens.not_plain.
+// The trie of a walk: vocabulary.all or string_tokens.not_plain.
 struct walked_trie {
     const struct trie *trie;
     const uint32_t *nodes; // of vocabulary.all, by node; NULL: it is vocabulary.all
