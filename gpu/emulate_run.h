@@ -15,7 +15,7 @@ struct emulate_event {
     unsigned n_arrived, generation;
 };
 
-// What the threads of a block run.
+// The program of all threads of a block, and the callbacks of its scheduler.
 struct emulate_program {
     void (*thread)(void *context);
     void *context;

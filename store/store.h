@@ -264,7 +264,8 @@ struct mirrored_result {
     bool is_of_other_group; // it ends its job, but is not counted in the fleet
 };
 
-// A record by which a topic that was deleted and made again is told from the one that was mirrored.
+// The last record mirrored from a partition. If its offset holds another record now, the topic was deleted and
+// made again.
 struct mirrored_last {
     bool exists;
     int64_t offset, hash;
