@@ -12,9 +12,8 @@ static const char *skip_blanks(const char *at)
 // The labels as they were given; a long text's beginning.
 static enum status refuse_list(struct error *error, const char *what, const char *given)
 {
-    size_t size = strlen(given), n = size < SHOWN_BYTES_MAX ? size : SHOWN_BYTES_MAX;
-    while (n < size && ((unsigned char)given[n] & 0xC0) == 0x80)
-        n--;
+    size_t size = strlen(given),
+           n = size <= SHOWN_BYTES_MAX ? size : utf8_complete_prefix(given, SHOWN_BYTES_MAX);
     return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: %s, got '%.*s%s'", what, (int)n, given,
                      n < size ? "..." : "");
 }

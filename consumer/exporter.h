@@ -1,8 +1,9 @@
 // A worker's HTTP endpoints: /metrics for Prometheus, / for people, /healthz (the main loop turns), /readyz
 // (it can work now).
 //
-//   main: exporter_open   exporter_announce_start ...   exporter_attach   exporter_publish ...   exporter_announce_close   exporter_close
-//   sheaf-http: "starting"   answers from the figures last published   answers with the reason
+//   main: exporter_open   exporter_announce_start ...   exporter_attach   exporter_publish ...
+//         exporter_announce_close   exporter_close
+//   sheaf-http: "starting" with what it waits for; the figures last published; the reason of the close
 //
 // The server's thread answers while a call of librdkafka, SQLite or the kernel holds main: it reads a copy of
 // main's figures, under a lock that neither holds while it waits for anything else. It asks main for new

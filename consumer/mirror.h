@@ -22,6 +22,6 @@ struct mirror_config {
 enum status mirror_decode_result(struct job *job, const struct record *record) WARN_UNUSED;
 
 // STATUS_REFUSE: no broker answers at the start, a topic is missing, the store is unusable; with until_end
-// a transaction stays open, and only the records before it are mirrored; a topic was made again. Retries while the store is busy or
-// full, or a broker is unavailable later.
+// a transaction stays open, and only the records before it are mirrored; a topic was made again.
+// Retries while the store is busy or full, or a broker is unavailable later.
 enum status mirror_run(const struct mirror_config *config, struct error *error) WARN_UNUSED;

@@ -157,19 +157,25 @@ static enum status check_marker(struct topic_submit *submit, const struct contro
 
 struct search {
     struct topic_submit *submit;
-    const struct dataset_set *marked;
-    struct dataset_set found; // without a marker
+    const struct occurrences *marked;
+    struct occurrences found; // without a marker
 };
 
-static void add_unmarked(struct search *search, struct text dataset)
+// False: no memory.
+static bool add_unmarked(struct search *search, struct text dataset)
 {
     struct buffer *unmarked = &search->submit->search.unmarked;
-    if (dataset_set_has(search->marked, dataset) || unmarked->size > MARKER_SEARCH_BYTES_MAX ||
-        !dataset_set_add(&search->found, dataset))
-        return;
+    uint64_t hash = hash_dataset(dataset), n_before;
+    if (occurrences_of(search->marked, hash) || unmarked->size > MARKER_SEARCH_BYTES_MAX)
+        return true;
+    if (!occurrences_count(&search->found, hash, &n_before))
+        return false;
+    if (n_before)
+        return true;
     if (unmarked->size)
         buffer_add_byte(unmarked, ',');
     json_encode_string(dataset, unmarked);
+    return !unmarked->failed;
 }
 
 // A job of the dataset ends the search with STATUS_REJECT.
@@ -182,8 +188,8 @@ static enum status search_record(void *context, const struct record *record, str
                          "partition %d has a job of it at offset %lld, and no record of its "
                          "submission: give this input another name",
                          (int)record->partition, (long long)record->offset);
-    if (dataset.size)
-        add_unmarked(search, dataset);
+    if (dataset.size && !add_unmarked(search, dataset))
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the names of datasets");
     return STATUS_OK;
 }
 
@@ -207,9 +213,7 @@ static enum status search_topic(struct topic_submit *submit, const struct contro
     buffer_clear(&submit->search.unmarked);
     status = kafka_read_topic(submit->config, submit->config->topics.jobs, KAFKA_END_LOG, search_record,
                               &search, error);
-    if (status == STATUS_OK && (search.found.failed || submit->search.unmarked.failed))
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the names of datasets");
-    dataset_set_finish(&search.found);
+    occurrences_finish(&search.found);
     submit->search.is_done = status == STATUS_OK;
     submit->search.start = start;
     if (status == STATUS_REJECT)

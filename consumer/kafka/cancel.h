@@ -60,7 +60,8 @@ struct cancel_set {
     struct arena arena; // their names
 };
 
-// The newest record of a name counts. Its ends must be of the topic whose jobs are asked for, or none. STATUS_REFUSE: CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
+// The newest record of a name counts. Its ends must be of the topic whose jobs are asked for, or none.
+// STATUS_REFUSE: CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel,
                            struct error *error) WARN_UNUSED;
 // The jobs of the dataset's submission were created at this time; CANCEL_NEVER: its marker was withdrawn. Beyond

@@ -39,8 +39,11 @@ static enum status take_marker(struct control_reading *reading, const struct rec
         control->created_s = marker.is_withdrawn                     ? -1
                              : marker.created_s > control->created_s ? marker.created_s
                                                                      : control->created_s;
-    if (is_of_topic)
-        dataset_set_add(&control->marked, marker.dataset);
+    uint64_t n_before;
+    if (is_of_topic && !occurrences_count(&control->marked, hash_dataset(marker.dataset), &n_before)) {
+        arena_finish(&arena);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the names of datasets");
+    }
     if (is_of_topic && text_equal(marker.dataset, reading->dataset)) {
         arena_finish(&control->arena);
         control->arena = arena;
@@ -81,8 +84,6 @@ enum status control_read(struct control *control, const struct kafka_config *con
     enum status status = kafka_topic_exists(config, config->topics.control, &exists, error);
     if (status == STATUS_OK && exists)
         status = kafka_read_topic(config, config->topics.control, end, take_record, &reading, error);
-    if (status == STATUS_OK && control->marked.failed)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the names of datasets");
     if (status != STATUS_OK)
         control_finish(control);
     return status;
@@ -123,6 +124,6 @@ enum status control_check_marker(const struct control *control, const struct kaf
 void control_finish(struct control *control)
 {
     arena_finish(&control->arena);
-    dataset_set_finish(&control->marked);
+    occurrences_finish(&control->marked);
     *control = (struct control){0};
 }

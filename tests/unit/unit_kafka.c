@@ -2,7 +2,6 @@
 // partitions.
 #include "consumer/kafka/cancel.h"
 #include "consumer/kafka/headers.h"
-#include "consumer/kafka/dataset_set.h"
 #include "consumer/kafka/marker.h"
 #include "consumer/kafka/partition.h"
 #include "tests/job_records.h"
@@ -464,22 +463,6 @@ static void a_search_is_read_back_as_written_and_is_no_marker(void **state)
     arena_finish(&arena);
 }
 
-static void a_set_of_datasets_has_what_was_added(void **state)
-{
-    (void)state;
-    struct dataset_set set = {0};
-    char name[INTEGER_TEXT_BYTES];
-    assert_false(dataset_set_has(&set, TEXT("d")));
-    for (int i = 0; i < 1000; i++)
-        assert_true(dataset_set_add(&set, text_from_integer(i, name)));
-    for (int i = 0; i < 1000; i++)
-        assert_false(dataset_set_add(&set, text_from_integer(i, name)));
-    for (int i = 0; i < 2000; i++)
-        assert_int_equal(dataset_set_has(&set, text_from_integer(i, name)), i < 1000);
-    assert_true(set.n == 1000 && !set.failed);
-    dataset_set_finish(&set);
-}
-
 static enum status decode_marker(const char *topic, const char *dataset, const char *value,
                                  struct marker *marker, struct error *error)
 {
@@ -655,7 +638,6 @@ int main(void)
         cmocka_unit_test(the_set_of_cancellations_has_a_limit),
         cmocka_unit_test(a_marker_is_read_back_as_written_and_no_cancellation),
         cmocka_unit_test(a_search_is_read_back_as_written_and_is_no_marker),
-        cmocka_unit_test(a_set_of_datasets_has_what_was_added),
         cmocka_unit_test(names_and_numbers_of_a_marker_have_their_limits),
         cmocka_unit_test(only_results_of_the_topic_s_jobs_are_its_own),
         cmocka_unit_test(only_results_of_the_group_are_its_own),

@@ -2,7 +2,7 @@
 // back as it was.
 #include "consumer/table/table_reader.h"
 #include "consumer/table/table_writer.h"
-#include "consumer/table/occurrences.h"
+#include "schemas/occurrences.h"
 #include "tests/golden/golden.h"
 #include "tests/random.h"
 

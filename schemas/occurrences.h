@@ -1,5 +1,5 @@
-// How often each request was seen, by its hash: 16 bytes a different one, in a table that is at most three
-// quarters full. For draws of equal requests that differ. Thread: main.
+// How often each hash was seen, of requests or names: 16 bytes a different one, in a table that is at most three
+// quarters full. A zeroed struct is valid and empty. Thread: main.
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "consumer/table/occurrences.h"
+#include "schemas/occurrences.h"
 
 #include <stdlib.h>
 
