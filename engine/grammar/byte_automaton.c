@@ -348,6 +348,24 @@ static uint32_t step_state(struct byte_automaton *automaton, struct byte_state s
     return BYTE_STATE_DEAD;
 }
 
+// Whether a byte between code points is an ASCII character that is spelled as itself.
+static bool is_itself(const struct byte_state *state, unsigned char byte)
+{
+    bool is_json = state->encoding == TERMINAL_JSON_STRING || state->encoding == TERMINAL_JSON_CONTENT;
+    return byte < 0x80 && !(is_json && (byte < 0x20 || byte == '"' || byte == '\\'));
+}
+
+// The step of an ASCII character between code points is that of its whole piece.
+static void keep_piece(struct byte_automaton *automaton, const struct byte_state *state, unsigned char byte,
+                       uint32_t target, uint32_t *row)
+{
+    uint32_t first, last;
+    expression_piece_range(automaton->pool, state->expression, byte, &first, &last);
+    for (uint32_t at = first; at <= last && at < 0x80; at++)
+        if (is_itself(state, (unsigned char)at))
+            row[at] = target;
+}
+
 uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t id, unsigned char byte)
 {
     uint32_t *row = automaton->rows.items[id];
@@ -360,12 +378,22 @@ uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t id, unsi
         automaton->n_bytes += ROW_BYTES;
     }
     if (row[byte] == BYTE_STATE_UNKNOWN) {
-        uint32_t target = step_state(automaton, automaton->states.items[id], byte);
+        const struct byte_state state = automaton->states.items[id];
+        uint32_t target = step_state(automaton, state, byte);
         if (automaton->pool->status != STATUS_OK)
             return BYTE_STATE_DEAD;
         row[byte] = target;
+        if (state.place == PLACE_BETWEEN && is_itself(&state, byte))
+            keep_piece(automaton, &state, byte, target, row);
     }
     return row[byte];
+}
+
+uint32_t byte_automaton_walk(struct byte_automaton *automaton, uint32_t state, struct text bytes)
+{
+    for (size_t at = 0; at < bytes.size && state != BYTE_STATE_DEAD; at++)
+        state = byte_automaton_step(automaton, state, (unsigned char)bytes.data[at]);
+    return state;
 }
 
 static void add_bytes(struct byte_set *set, unsigned first, unsigned last)
@@ -395,11 +423,36 @@ static void add_lead_classes(struct byte_automaton *automaton, uint32_t expressi
         add_bytes(starts, 0xF1, 0xF3);
 }
 
+// Each of the bytes is a class of its own.
+static void add_single(struct byte_set *starts, const char *bytes)
+{
+    for (; *bytes; bytes++)
+        add_bytes(starts, (unsigned char)*bytes, (unsigned char)*bytes + 1u);
+}
+
+// Inside a code point, or before the opening quote, few bytes lead on.
+static void add_classes_within(const struct byte_state *state, struct byte_set *starts)
+{
+    add_bytes(starts, 0, 0);
+    if (state->place == PLACE_UTF8)
+        add_bytes(starts, 0x80, 0xC0);
+    else if (state->place == PLACE_OPEN)
+        add_single(starts, "\"");
+    else if (state->place == PLACE_ESCAPE)
+        add_single(starts, "\"\\/bfnrtu");
+    else
+        add_single(starts, "0123456789ABCDEFabcdef\\u");
+}
+
 static void find_classes(struct byte_automaton *automaton, const struct byte_state *state,
                          struct byte_set *starts)
 {
-    if (state->place != PLACE_BETWEEN || state->encoding == TERMINAL_SPECIAL) {
+    if (state->encoding == TERMINAL_SPECIAL) {
         add_bytes(starts, 0, 255);
+        return;
+    }
+    if (state->place != PLACE_BETWEEN) {
+        add_classes_within(state, starts);
         return;
     }
     if (!expression_derive(automaton->pool, state->expression))

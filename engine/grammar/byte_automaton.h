@@ -52,6 +52,8 @@ uint32_t byte_automaton_between(struct byte_automaton *automaton, uint32_t expre
 uint32_t byte_automaton_closed(struct byte_automaton *automaton); // behind any JSON string
 // BYTE_STATE_DEAD: no text of the terminal begins like this, or the pool has failed.
 uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t state, unsigned char byte);
+// The state behind the bytes, from a state or from BYTE_STATE_DEAD.
+uint32_t byte_automaton_walk(struct byte_automaton *automaton, uint32_t state, struct text bytes);
 // Adds to the set of bytes those that may lead elsewhere than the byte before them.
 void byte_automaton_classes(struct byte_automaton *automaton, uint32_t state, struct byte_set *starts);
 bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t state);

@@ -333,7 +333,7 @@ static uint32_t find_set_cost(struct recognizer *recognizer, uint32_t id)
     const struct item_set set = recognizer->sets.items[id];
     uint32_t cost = set.may_end ? 0 : CLOSING_NEVER;
     for (uint32_t i = 0; i < set.n_scans && cost > 0; i++) {
-        const struct item scan = recognizer->scans.items[set.first_scan + i];
+        const struct item scan = set.scans[i];
         size_t n_known = closing->ends.n;
         uint32_t end = find_end(recognizer, scan.b, scan.origin == ORIGIN_SELF ? id : scan.origin);
         find_end_costs(recognizer, n_known);

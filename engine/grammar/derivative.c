@@ -10,9 +10,20 @@ struct piece_list {
     size_t n, capacity;
 };
 
+// Whether deriving takes more than one mask may. The pool fails then: so it does where it was derived before and is
+// counted.
+static bool is_too_long(struct expressions *pool)
+{
+    if (pool->steps - pool->steps_before <= expressions_work_max(pool))
+        return false;
+    expressions_fail(pool, pool->visit.limit);
+    return true;
+}
+
 static bool add_piece(struct expressions *pool, struct piece_list *list, uint32_t first, uint32_t target)
 {
-    if (pool->status != STATUS_OK)
+    pool->steps++;
+    if (pool->status != STATUS_OK || is_too_long(pool))
         return false;
     if (list->n && list->items[list->n - 1].target == target)
         return true;
@@ -231,26 +242,55 @@ static void derive_node(struct expressions *pool, const struct expression_node *
     }
 }
 
-static bool derive_children(struct expressions *pool, const struct expression_node *node)
+static uint32_t add_saturated(uint32_t a, uint64_t b)
 {
+    return b > UINT32_MAX - a ? UINT32_MAX : a + (uint32_t)b;
+}
+
+uint32_t expression_derived_parts(const struct expressions *pool, const struct expression_node *node,
+                                  uint32_t own[2], const uint32_t **parts)
+{
+    *parts = own;
+    own[0] = node->a;
+    own[1] = node->b;
     switch ((enum expression_kind)node->kind) {
     case KIND_NOTHING:
     case KIND_EMPTY:
     case KIND_SET:
-        return true;
+        return 0;
     case KIND_CONCAT:
-        return expression_derive(pool, node->a) &&
-               (!expression_node(pool, node->a)->nullable || expression_derive(pool, node->b));
+        return expression_node(pool, node->a)->nullable ? 2 : 1;
     case KIND_EITHER:
     case KIND_BOTH:
-        for (uint32_t i = 0; i < node->b; i++)
-            if (!expression_derive(pool, pool->links.items[node->a + i]))
-                return false;
-        return true;
+        *parts = pool->links.items + node->a;
+        return node->b;
     case KIND_COMPLEMENT:
     case KIND_REPEAT:
-        return expression_derive(pool, node->a);
+        return 1;
     }
+    return 0;
+}
+
+static void describe_work(struct expressions *pool, uint32_t id, uint64_t own)
+{
+    uint32_t room[2];
+    const uint32_t *parts;
+    struct expression_node *node = &pool->nodes.items[id];
+    const uint32_t n = expression_derived_parts(pool, node, room, &parts);
+    node->work.own = node->work.all = add_saturated(0, own);
+    for (uint32_t i = 0; i < n; i++)
+        node->work.all = add_saturated(node->work.all, expression_node(pool, parts[i])->work.all);
+}
+
+static bool derive_parts(struct expressions *pool, const struct expression_node *node)
+{
+    uint32_t room[2];
+    const uint32_t *parts;
+    const uint32_t n = expression_derived_parts(pool, node, room, &parts);
+    for (uint32_t i = 0; i < n;
+         i++, expression_derived_parts(pool, node, room, &parts)) // the pool's links move
+        if (!expression_derive(pool, parts[i]))
+            return false;
     return true;
 }
 
@@ -262,13 +302,33 @@ bool expression_derive(struct expressions *pool, uint32_t id)
         return false;
     if (node.derivative != NO_DERIVATIVE)
         return true;
-    if (!derive_children(pool, &node))
-        return false;
+    if (pool->deriving++ == 0)
+        pool->steps_before = pool->steps;
     struct piece_list list = {0};
-    derive_node(pool, &node, &list);
-    bool whole = pool->status == STATUS_OK && keep_pieces(pool, id, &list);
+    bool whole = derive_parts(pool, &node);
+    const uint64_t steps = pool->steps;
+    if (whole)
+        derive_node(pool, &node, &list);
+    whole = pool->status == STATUS_OK && keep_pieces(pool, id, &list);
+    if (whole)
+        describe_work(pool, id, pool->steps - steps);
     VECTOR_FINISH(&list);
+    pool->deriving--;
     return whole;
+}
+
+static uint32_t n_terms(const struct expression_node *node)
+{
+    return node->kind == KIND_EITHER || node->kind == KIND_BOTH ? node->b : 1;
+}
+
+uint64_t expression_derived_work(const struct expressions *pool, uint32_t id)
+{
+    const struct expression_node *node = expression_node(pool, id);
+    uint64_t terms = 1;
+    for (uint32_t i = 0; n_terms(node) > 1 && i < node->b; i++)
+        terms += n_terms(expression_node(pool, pool->links.items[node->a + i]));
+    return terms * node->n_derivative;
 }
 
 // The last piece that begins at or before the code point.
@@ -291,6 +351,16 @@ static const struct expression_piece *find_piece(const struct expressions *pool,
 uint32_t expression_step(struct expressions *pool, uint32_t id, uint32_t code_point)
 {
     return expression_derive(pool, id) ? find_piece(pool, id, code_point)->target : EXPRESSION_NOTHING;
+}
+
+void expression_piece_range(const struct expressions *pool, uint32_t id, uint32_t code_point, uint32_t *first,
+                            uint32_t *last)
+{
+    const struct expression_node *node = expression_node(pool, id);
+    const struct expression_piece *piece = find_piece(pool, id, code_point);
+    bool is_last = piece + 1 == pool->pieces.items + node->derivative + node->n_derivative;
+    *first = piece->first;
+    *last = is_last ? CODE_POINT_MAX : piece[1].first - 1;
 }
 
 bool expression_step_range(struct expressions *pool, uint32_t id, uint32_t first, uint32_t last,
@@ -317,82 +387,4 @@ bool expression_matches(struct expressions *pool, uint32_t a, struct text utf8)
         at += size;
     }
     return pool->status == STATUS_OK && expression_node(pool, a)->nullable;
-}
-
-struct state_search {
-    struct expressions *pool;
-    VECTOR(uint32_t) found;   // in the order of their discovery
-    VECTOR(uint32_t) parents; // places in `found`
-};
-
-static bool matches_something(const struct expressions *pool, uint32_t id)
-{
-    const struct expression_node *node = expression_node(pool, id);
-    return node->nullable || !node->uncertain;
-}
-
-// Adds what follows from the expressions at places first..behind.
-static void expand_search(struct state_search *search, size_t first, size_t behind)
-{
-    struct expressions *pool = search->pool;
-    for (size_t at = first; at < behind && expression_derive(pool, search->found.items[at]); at++) {
-        struct expression_node node = *expression_node(pool, search->found.items[at]);
-        for (uint32_t i = 0; i < node.n_derivative; i++) {
-            uint32_t target = pool->pieces.items[node.derivative + i].target;
-            struct expression_node *next = &pool->nodes.items[target];
-            if (target == EXPRESSION_NOTHING || next->in_search)
-                continue;
-            next->in_search = true;
-            if (!VECTOR_ADD(&search->found, target) || !VECTOR_ADD(&search->parents, (uint32_t)at))
-                expressions_fail_memory(pool);
-        }
-        if (search->found.n > pool->limits.values[GRAMMAR_LIMIT_SEARCH])
-            expressions_fail(pool, GRAMMAR_LIMIT_SEARCH);
-    }
-}
-
-// Whether one of the expressions that are found matches something: the one at *place, one of the nearest.
-// True too when the pool fails. It looks at whole steps, and at no answer to another search: so the limit is
-// reached or not whatever is known, and who succeeds, succeeds from each place on the way.
-static bool search_from(struct state_search *search, size_t *place)
-{
-    for (size_t first = 0; first < search->found.n;) {
-        size_t behind = search->found.n;
-        for (*place = first; *place < behind; ++*place)
-            if (matches_something(search->pool, search->found.items[*place]))
-                return true;
-        expand_search(search, first, behind);
-        if (search->pool->status != STATUS_OK)
-            return true;
-        first = behind;
-    }
-    return false;
-}
-
-bool expression_is_empty_language(struct expressions *pool, uint32_t a)
-{
-    struct expression_node *node = &pool->nodes.items[a];
-    if (a == EXPRESSION_NOTHING || pool->status != STATUS_OK)
-        return pool->status == STATUS_OK;
-    if (node->nullable || !node->uncertain || node->liveness != LIVENESS_UNKNOWN)
-        return node->liveness == LIVENESS_DEAD;
-    struct state_search search = {.pool = pool};
-    if (!VECTOR_ADD(&search.found, a) || !VECTOR_ADD(&search.parents, 0))
-        expressions_fail_memory(pool);
-    node->in_search = true;
-    size_t place = 0;
-    bool is_live = search_from(&search, &place);
-    for (size_t i = 0; i < search.found.n; i++) {
-        pool->nodes.items[search.found.items[i]].in_search = false;
-        if (!is_live)
-            pool->nodes.items[search.found.items[i]].liveness = LIVENESS_DEAD;
-    }
-    if (is_live && pool->status == STATUS_OK) { // so is all that led there
-        for (; place != 0; place = search.parents.items[place])
-            pool->nodes.items[search.found.items[place]].liveness = LIVENESS_LIVE;
-        pool->nodes.items[a].liveness = LIVENESS_LIVE;
-    }
-    VECTOR_FINISH(&search.found);
-    VECTOR_FINISH(&search.parents);
-    return !is_live;
 }

@@ -96,6 +96,7 @@ uint32_t expression_literal(struct expressions *pool, struct text utf8)
 
 static uint32_t concat_one(struct expressions *pool, uint32_t a, uint32_t b)
 {
+    pool->steps++;
     if (a == EXPRESSION_NOTHING || b == EXPRESSION_NOTHING)
         return EXPRESSION_NOTHING;
     if (a == EXPRESSION_EMPTY)
@@ -139,13 +140,34 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+// Shell's sort for few, which are most.
+enum { SORTED_IN_PLACE_MAX = 256 };
+static const size_t gaps[] = {132, 57, 23, 10, 4, 1};
+
+static void sort_ids(uint32_t *ids, size_t n)
+{
+    if (n > SORTED_IN_PLACE_MAX) {
+        qsort(ids, n, sizeof *ids, compare_ids);
+        return;
+    }
+    for (size_t k = 0; k < sizeof gaps / sizeof *gaps; k++)
+        for (size_t i = gaps[k]; i < n; i++) {
+            uint32_t id = ids[i];
+            size_t at = i;
+            for (; at >= gaps[k] && ids[at - gaps[k]] > id; at -= gaps[k])
+                ids[at] = ids[at - gaps[k]];
+            ids[at] = id;
+        }
+}
+
 struct id_list {
     uint32_t *items;
     size_t n, capacity;
 };
 
-// The parts, with those of nested nodes of the same kind in their place; ascending, each once.
-static bool flatten_parts(const struct expressions *pool, enum expression_kind kind, const uint32_t *parts,
+// The parts, with those of nested nodes of the same kind in their place; ascending, each once. False: no
+// memory, or the pool has failed because they are more than one mask may look at.
+static bool flatten_parts(struct expressions *pool, enum expression_kind kind, const uint32_t *parts,
                           size_t n_parts, struct id_list *list)
 {
     for (size_t i = 0; i < n_parts; i++) {
@@ -153,13 +175,17 @@ static bool flatten_parts(const struct expressions *pool, enum expression_kind k
         bool nested = node->kind == kind;
         const uint32_t *from = nested ? pool->links.items + node->a : &parts[i];
         size_t n = nested ? node->b : 1;
+        if (list->n + n > expressions_work_max(pool)) {
+            expressions_fail(pool, pool->visit.limit);
+            return false;
+        }
         if (!VECTOR_RESERVE(list, list->n + n))
             return false;
         memcpy(list->items + list->n, from, n * sizeof *from);
         list->n += n;
     }
-    if (list->n)
-        qsort(list->items, list->n, sizeof *list->items, compare_ids);
+    pool->steps += 1 + list->n * (64 - (size_t)__builtin_clzll(list->n | 8)) / 4; // of sorting them
+    sort_ids(list->items, list->n);
     size_t n = 0;
     for (size_t i = 0; i < list->n; i++)
         if (n == 0 || list->items[n - 1] != list->items[i])
@@ -168,12 +194,11 @@ static bool flatten_parts(const struct expressions *pool, enum expression_kind k
     return true;
 }
 
-// Takes the sets out of the list and returns their union; EXPRESSION_NOTHING when there are none.
+// Takes the sets, of which there are some, out of the list and returns their union.
 static uint32_t take_sets(struct expressions *pool, struct id_list *list)
 {
     VECTOR(struct code_range) ranges = {0};
-    size_t n = 0, n_sets = 0;
-    uint32_t one = EXPRESSION_NOTHING;
+    size_t n = 0;
     bool whole = true;
     for (size_t i = 0; i < list->n; i++) {
         const struct expression_node *node = expression_node(pool, list->items[i]);
@@ -181,15 +206,14 @@ static uint32_t take_sets(struct expressions *pool, struct id_list *list)
             list->items[n++] = list->items[i];
             continue;
         }
-        one = list->items[i];
-        n_sets++;
+        pool->steps += node->b;
         whole = whole && VECTOR_RESERVE(&ranges, ranges.n + node->b);
         if (whole)
             memcpy(ranges.items + ranges.n, pool->ranges.items + node->a, node->b * sizeof *ranges.items);
         ranges.n += whole ? node->b : 0;
     }
     list->n = n;
-    uint32_t set = n_sets < 2 ? one : expression_set(pool, ranges.items, ranges.n);
+    uint32_t set = expression_set(pool, ranges.items, ranges.n);
     VECTOR_FINISH(&ranges);
     return whole ? set : expressions_fail_memory(pool);
 }
@@ -222,18 +246,42 @@ static bool list_covers(const struct expressions *pool, const struct id_list *li
     return true;
 }
 
-// Whether a term and its complement are among the terms, of which few are complements.
-static bool is_everything(const struct expressions *pool, const struct id_list *list)
+// How many of the terms are of which kind.
+struct term_counts {
+    size_t n_sets, n_complements, n_repetitions;
+    bool has_all, is_nullable; // "" apart
+};
+
+static struct term_counts count_terms(const struct expressions *pool, const struct id_list *list)
 {
-    enum { COMPLEMENTS_MAX = 16 };
-    size_t n = 0;
+    struct term_counts counts = {0};
     for (size_t i = 0; i < list->n; i++) {
         const struct expression_node *node = expression_node(pool, list->items[i]);
-        if (list->items[i] == EXPRESSION_ALL ||
-            (node->kind == KIND_COMPLEMENT && n++ < COMPLEMENTS_MAX && list_covers(pool, list, node->a)))
+        counts.n_sets += node->kind == KIND_SET;
+        counts.n_complements += node->kind == KIND_COMPLEMENT;
+        counts.n_repetitions += node->is_repetition;
+        counts.has_all |= list->items[i] == EXPRESSION_ALL;
+        counts.is_nullable |= node->nullable && list->items[i] != EXPRESSION_EMPTY;
+    }
+    return counts;
+}
+
+// Whether a term and its complement are among the terms. Where many are complements, those of alternatives are
+// not looked at: which of them are first depends on what the pool has.
+static bool is_everything(const struct expressions *pool, const struct id_list *list,
+                          const struct term_counts *counts)
+{
+    enum { COMPLEMENTS_MAX = 16 };
+    for (size_t i = 0; i < list->n && counts->n_complements && !counts->has_all; i++) {
+        const struct expression_node *node = expression_node(pool, list->items[i]);
+        if (node->kind != KIND_COMPLEMENT)
+            continue;
+        bool is_looked_at =
+            counts->n_complements <= COMPLEMENTS_MAX || expression_node(pool, node->a)->kind != KIND_EITHER;
+        if (is_looked_at && list_covers(pool, list, node->a))
             return true;
     }
-    return false;
+    return counts->has_all;
 }
 
 // A term that begins with a repetition: of{min,max}rest.
@@ -245,10 +293,12 @@ static bool read_repetition(const struct expressions *pool, uint32_t id, struct 
 {
     const struct expression_node *node = expression_node(pool, id);
     uint32_t rest = node->kind == KIND_CONCAT ? node->b : EXPRESSION_EMPTY;
+    if (!node->is_repetition)
+        return false;
     if (node->kind == KIND_CONCAT)
         node = expression_node(pool, node->a);
     *repetition = (struct repetition){node->a, rest, node->b, node->c};
-    return node->kind == KIND_REPEAT;
+    return true;
 }
 
 static int compare_repetitions(const void *a, const void *b)
@@ -259,11 +309,27 @@ static int compare_repetitions(const void *a, const void *b)
     return (x->min > y->min) - (x->min < y->min);
 }
 
+static void sort_repetitions(struct repetition *repetitions, size_t n)
+{
+    if (n > SORTED_IN_PLACE_MAX) {
+        qsort(repetitions, n, sizeof *repetitions, compare_repetitions);
+        return;
+    }
+    for (size_t k = 0; k < sizeof gaps / sizeof *gaps; k++)
+        for (size_t i = gaps[k]; i < n; i++) {
+            struct repetition one = repetitions[i];
+            size_t at = i;
+            for (; at >= gaps[k] && compare_repetitions(&repetitions[at - gaps[k]], &one) > 0; at -= gaps[k])
+                repetitions[at] = repetitions[at - gaps[k]];
+            repetitions[at] = one;
+        }
+}
+
 // Sorts and joins those that differ in their counts alone, where the counts leave no gap; returns how many
 // are left.
 static size_t join_counts(struct repetition *repetitions, size_t n)
 {
-    qsort(repetitions, n, sizeof *repetitions, compare_repetitions);
+    sort_repetitions(repetitions, n);
     size_t n_out = 0;
     for (size_t i = 0; i < n; i++) {
         struct repetition *last = n_out ? &repetitions[n_out - 1] : NULL, one = repetitions[i];
@@ -279,12 +345,10 @@ static size_t join_counts(struct repetition *repetitions, size_t n)
 
 // Repetitions of the same before the same rest, as texts that several counts can begin have many of, become
 // one. False: there are no two.
-static bool join_repetitions(struct expressions *pool, struct id_list *list)
+static bool join_repetitions(struct expressions *pool, struct id_list *list, size_t n_repetitions)
 {
     struct repetition one, *repetitions;
-    size_t n = 0, n_repetitions = 0;
-    for (size_t i = 0; i < list->n; i++)
-        n_repetitions += read_repetition(pool, list->items[i], &one);
+    size_t n = 0;
     if (n_repetitions < 2)
         return false;
     repetitions = malloc(n_repetitions * sizeof *repetitions);
@@ -312,24 +376,22 @@ static bool join_repetitions(struct expressions *pool, struct id_list *list)
 
 static uint32_t either_of(struct expressions *pool, struct id_list *list)
 {
-    bool nullable = false;
-    size_t n = 0;
-    if (is_everything(pool, list))
+    const struct term_counts counts = count_terms(pool, list);
+    if (is_everything(pool, list, &counts))
         return EXPRESSION_ALL;
-    if (join_repetitions(pool, list))
+    if (join_repetitions(pool, list, counts.n_repetitions))
         return expression_either_many(pool, list->items, list->n);
-    for (size_t i = 0; i < list->n; i++) {
-        uint32_t id = list->items[i];
-        nullable |= id != EXPRESSION_EMPTY && expression_node(pool, id)->nullable;
-        if (id != EXPRESSION_NOTHING)
-            list->items[n++] = id;
+    size_t n_before = list->n && list->items[0] == EXPRESSION_NOTHING; // ids ascend
+    if (counts.is_nullable && n_before < list->n && list->items[n_before] == EXPRESSION_EMPTY)
+        n_before++;
+    list->n -= n_before;
+    if (n_before && list->n)
+        memmove(list->items, list->items + n_before, list->n * sizeof *list->items);
+    if (counts.n_sets > 1) {
+        uint32_t set = take_sets(pool, list);
+        if (!insert_id(list, set))
+            return expressions_fail_memory(pool);
     }
-    list->n = n;
-    if (nullable && list->n && list->items[0] == EXPRESSION_EMPTY)
-        memmove(list->items, list->items + 1, --list->n * sizeof *list->items);
-    uint32_t set = take_sets(pool, list);
-    if (set != EXPRESSION_NOTHING && !insert_id(list, set))
-        return expressions_fail_memory(pool);
     if (list->n < 2)
         return list->n ? list->items[0] : EXPRESSION_NOTHING;
     if (list->n > pool->limits.values[GRAMMAR_LIMIT_STATE_TERMS])
@@ -388,9 +450,25 @@ static bool join_repeated_sets(struct expressions *pool, struct id_list *list)
     return true;
 }
 
+// Steps of making one of several sets, whatever they have in common.
+static uint64_t count_ranges(const struct expressions *pool, const struct id_list *list)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct expression_node *node = expression_node(pool, list->items[i]);
+        if (is_repeated_set(pool, list->items[i]))
+            node = expression_node(pool, node->a);
+        n += node->kind == KIND_SET ? 1 + (uint64_t)node->b : 0;
+    }
+    return n;
+}
+
 static uint32_t both_of(struct expressions *pool, struct id_list *list)
 {
-    if (join_repeated_sets(pool, list))
+    const uint64_t n_steps = pool->steps + count_ranges(pool, list);
+    const bool is_joined = join_repeated_sets(pool, list);
+    pool->steps = n_steps;
+    if (is_joined)
         return expression_both_many(pool, list->items, list->n);
     bool nullable = true, has_empty = false;
     size_t n = 0;
@@ -412,6 +490,7 @@ static uint32_t both_of(struct expressions *pool, struct id_list *list)
         }
     }
     list->n = n;
+    pool->steps = n_steps;
     if (has_empty)
         return nullable ? EXPRESSION_EMPTY : EXPRESSION_NOTHING;
     if (has_set && set == EXPRESSION_NOTHING)
@@ -443,6 +522,7 @@ uint32_t expression_both(struct expressions *pool, uint32_t a, uint32_t b)
 
 uint32_t expression_complement(struct expressions *pool, uint32_t a)
 {
+    pool->steps++;
     if (pool->status != STATUS_OK)
         return EXPRESSION_NOTHING;
     if (a == EXPRESSION_NOTHING)
@@ -456,6 +536,7 @@ uint32_t expression_complement(struct expressions *pool, uint32_t a)
 
 uint32_t expression_repeat(struct expressions *pool, uint32_t a, uint32_t min, uint32_t max)
 {
+    pool->steps++;
     if (pool->status != STATUS_OK || min > max)
         return EXPRESSION_NOTHING;
     if (max == 0 || a == EXPRESSION_EMPTY || a == EXPRESSION_NOTHING)

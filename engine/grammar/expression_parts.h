@@ -17,16 +17,42 @@ enum expression_kind {
 
 enum { EXPRESSION_DEPTH_STEP = 1, NO_DERIVATIVE = UINT32_MAX };
 
+enum {
+    SEARCH_PIECES_SHORT = 1 << 10, // a search that looks at no more is not counted
+    STATE_WORK = 100,              // of a state that steps are taken from
+    PIECES_LOOKED_AT = 8,          // in the time of a step
+    PARTS_WORK_MIN = 64,           // an expression that takes less is counted with its parts
+};
+
+enum work_stamp {
+    STAMP_VISIT, // the derivation is counted
+    STAMP_AHEAD, // so is the search whether it matches anything
+    STAMP_COUNT,
+};
+
+// Steps of the constructors; both saturate.
+struct expression_work {
+    uint32_t own;                 // of deriving it, its parts being derived
+    uint32_t all;                 // with its parts, shared ones as often as they are parts
+    uint32_t stamps[STAMP_COUNT]; // the last visits that counted it
+};
+
+// Of the search whether an expression matches anything, and of those of all that follows from it.
+enum search_length { SEARCH_UNKNOWN, SEARCH_SHORT, SEARCH_LONG };
+
 struct expression_node {
     uint8_t kind;
     bool nullable;
     bool uncertain;   // by a KIND_BOTH or KIND_COMPLEMENT: may match nothing, not being EXPRESSION_NOTHING
     bool in_search;   // seen by the search that is under way
     uint8_t liveness; // enum expression_liveness
+    uint8_t search, ahead; // enum search_length
+    bool is_repetition;    // KIND_REPEAT, alone or before another
     uint32_t a, b, c;
     uint32_t depth;                    // of the recursion that derives it
     uint32_t positions;                // see expression_positions; saturates
     uint32_t derivative, n_derivative; // pieces; NO_DERIVATIVE: not derived yet
+    struct expression_work work;
 };
 
 enum expression_liveness { LIVENESS_UNKNOWN, LIVENESS_LIVE, LIVENESS_DEAD };
@@ -34,6 +60,14 @@ enum expression_liveness { LIVENESS_UNKNOWN, LIVENESS_LIVE, LIVENESS_DEAD };
 // The derivative for code points from `first` up to where the next piece begins. The first piece begins at 0.
 struct expression_piece {
     uint32_t first, target;
+};
+
+// One look around a state, as a mask is: the work of the expressions that it derives, each once, whether they
+// are derived already or not. So it is a function of the grammar and the state.
+struct expressions_visit {
+    uint32_t id;
+    enum grammar_limit limit; // of its work
+    uint64_t work;
 };
 
 struct expressions {
@@ -45,6 +79,10 @@ struct expressions {
     uint32_t *table;   // of ids, 0: free (EXPRESSION_NOTHING is never looked up)
     size_t table_size; // a power of two
     uint64_t work;
+    uint64_t steps;        // of the constructors: terms looked at, nodes asked for
+    uint64_t steps_before; // the derivation that is under way
+    uint32_t deriving;     // nodes that it is in
+    struct expressions_visit visit;
     uint32_t
         number_sets[5]; // ids that json_number.c asks for again and again; EXPRESSION_NOTHING: not made yet
     enum status status;
@@ -65,8 +103,27 @@ uint32_t expressions_fail_memory(struct expressions *pool);
 // Derives `id` if need be; false: the pool has failed. Then its pieces are pieces[derivative .. +
 // n_derivative).
 bool expression_derive(struct expressions *pool, uint32_t id);
+// Begins a visit, of which this much work is done.
+void expressions_begin_visit(struct expressions *pool, uint64_t work);
+static inline uint64_t expressions_work_max(const struct expressions *pool)
+{
+    return pool->limits.values[pool->visit.limit];
+}
+// Adds to the work of the visit. False: more than its limit, or the pool has failed.
+bool expressions_add_work(struct expressions *pool, uint64_t work);
+// Derives `id` if need be and counts the work of that, and of the long searches whether its derivatives match
+// anything, each expression once a visit. Before steps from it are taken. False as above.
+bool expression_count(struct expressions *pool, uint32_t id);
+// The expressions that are derived for the node: *parts, which may be `own`. Returns how many.
+uint32_t expression_derived_parts(const struct expressions *pool, const struct expression_node *node,
+                                  uint32_t own[2], const uint32_t **parts);
+// A measure of the time that deriving it took: its pieces, times the terms of two levels.
+uint64_t expression_derived_work(const struct expressions *pool, uint32_t id);
 // The derivative of one code point.
 uint32_t expression_step(struct expressions *pool, uint32_t id, uint32_t code_point);
+// The code points around this one that have its derivative; `id` is derived.
+void expression_piece_range(const struct expressions *pool, uint32_t id, uint32_t code_point, uint32_t *first,
+                            uint32_t *last);
 // Whether all code points first..last (surrogates apart) have one derivative, which is then in *target.
 bool expression_step_range(struct expressions *pool, uint32_t id, uint32_t first, uint32_t last,
                            uint32_t *target);

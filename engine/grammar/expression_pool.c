@@ -137,6 +137,7 @@ static void describe_node(const struct expressions *pool, struct expression_node
         node->nullable = a->nullable && b->nullable;
         node->uncertain = a->uncertain || b->uncertain;
         node->positions = add_saturated(a->positions, b->positions);
+        node->is_repetition = a->kind == KIND_REPEAT;
         node->depth = (a->nullable && b->depth > a->depth ? b->depth : a->depth) + EXPRESSION_DEPTH_STEP;
         break;
     }
@@ -152,6 +153,7 @@ static void describe_node(const struct expressions *pool, struct expression_node
         break;
     case KIND_REPEAT:
         node->nullable = node->b == 0;
+        node->is_repetition = true;
         node->uncertain = a->uncertain;
         node->positions = positions_repeated(a, node->b, node->c);
         node->depth = a->depth + EXPRESSION_DEPTH_STEP;
@@ -221,6 +223,7 @@ struct expressions *expressions_create(const struct grammar_limits *limits)
     if (!pool)
         return NULL;
     pool->limits = limits ? *limits : grammar_limits_default;
+    pool->visit.limit = GRAMMAR_LIMIT_FIRST_WORK;
     struct expression_node nothing = {.kind = KIND_NOTHING, .derivative = NO_DERIVATIVE};
     const struct code_range any = {0, CODE_POINT_MAX};
     bool whole = VECTOR_ADD(&pool->nodes, nothing) &&

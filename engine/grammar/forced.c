@@ -59,7 +59,7 @@ static bool is_in_json_strings(const struct recognizer *recognizer, uint32_t id)
 {
     const struct item_set *set = &recognizer->sets.items[id];
     for (uint32_t i = 0; i < set->n_scans; i++) {
-        uint32_t state = recognizer->scans.items[set->first_scan + i].a;
+        uint32_t state = set->scans[i].a;
         const struct byte_state *bytes = &recognizer->bytes.states.items[state];
         if (bytes->encoding != TERMINAL_JSON_STRING || bytes->place != PLACE_BETWEEN)
             return false;
@@ -114,7 +114,8 @@ uint16_t recognizer_forced(struct recognizer *recognizer, uint32_t set)
     uint16_t forced = recognizer->sets.items[set].forced;
     if (forced == FORCED_UNKNOWN) {
         recognizer_begin_visit(recognizer);
-        forced = find_forced(recognizer, set);
+        if (recognizer_count_derivatives(recognizer, set))
+            forced = find_forced(recognizer, set);
         if (recognizer->pool->status != STATUS_OK)
             return FORCED_UNKNOWN;
         recognizer->sets.items[set].forced = forced;

@@ -111,7 +111,7 @@ static void prune_rules(struct rules *rules)
     }
 }
 
-static enum status compile_rules(struct rules *rules, uint32_t start, struct error *error)
+static enum status compile_rules(struct rules *rules, uint32_t *start, struct error *error)
 {
     struct parents parents = {0};
     enum status status = rules_status(rules, error);
@@ -127,15 +127,17 @@ static enum status compile_rules(struct rules *rules, uint32_t start, struct err
     if (status != STATUS_OK)
         return status;
     prune_rules(rules);
-    if (!rules->nodes.items[start].productive)
+    if (!rules->nodes.items[*start].productive)
         return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "the grammar matches no text");
+    if (!rules_merge(rules, start))
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
     return STATUS_OK;
 }
 
 enum status grammar_create(struct grammar **grammar, struct rules *rules, uint32_t start, struct error *error)
 {
     *grammar = NULL;
-    enum status status = compile_rules(rules, start, error);
+    enum status status = compile_rules(rules, &start, error);
     if (status == STATUS_OK) {
         *grammar = malloc(sizeof **grammar);
         if (*grammar)

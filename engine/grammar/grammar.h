@@ -74,6 +74,17 @@ enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer,
                          struct error *error) WARN_UNUSED;
 void matcher_finish(struct matcher *matcher);
 
+// A place in a matcher's text, to come back to: of draft tokens that are not the text's.
+struct matcher_mark {
+    size_t n_bytes, n_counted; // of the two buffers
+    uint32_t state;
+    uint64_t generation, work;
+};
+
+struct matcher_mark matcher_set_mark(const struct matcher *matcher);
+// The matcher is as it was at the mark. It must not have been rewound to an earlier one since.
+void matcher_rewind(struct matcher *matcher, const struct matcher_mark *mark);
+
 // Errors of all below: STATUS_REJECT, a limit that this text's state reaches; STATUS_RETRY, no memory.
 // *n_accepted: how many of the bytes may follow; the matcher has moved behind them all, or, when that is not
 // all, not at all.
@@ -85,7 +96,9 @@ enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *
                                  struct error *error) WARN_UNUSED;
 // One bit a token, grammar_mask_words() words, bit i % 32 of word i / 32; bits behind the last token are 0.
 enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error) WARN_UNUSED;
-// The same, without the tokens behind which the text can't be ended with n_left - 1 more. n_left: at least
+// Makes the mask, which the recognizer then keeps for matcher_mask, for a while.
+enum status matcher_prepare_mask(struct matcher *matcher, struct error *error) WARN_UNUSED;
+// The same as matcher_mask, without the tokens behind which the text can't be ended with n_left - 1 more. n_left: at least
 // what matcher_tokens_to_end returns; it is then so behind each token of the mask too, with one less.
 enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32_t *bits,
                                 struct error *error) WARN_UNUSED;

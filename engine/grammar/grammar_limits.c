@@ -11,6 +11,7 @@ static const char *const names[GRAMMAR_LIMIT_COUNT] = {
     [GRAMMAR_LIMIT_STATE_TERMS] = "grammar_state_terms",
     [GRAMMAR_LIMIT_MASK_SETS] = "grammar_mask_sets",
     [GRAMMAR_LIMIT_SCHEMA_BYTES] = "grammar_schema_bytes",
+    [GRAMMAR_LIMIT_FIRST_WORK] = "grammar_first_work",
     [GRAMMAR_LIMIT_MASK_WORK] = "grammar_mask_work",
     [GRAMMAR_LIMIT_ANSWER_WORK] = "grammar_answer_work",
     [GRAMMAR_LIMIT_WORK] = "grammar_work",
@@ -27,8 +28,9 @@ const struct grammar_limits grammar_limits_default = {{
     [GRAMMAR_LIMIT_STATE_TERMS] = 20000,
     [GRAMMAR_LIMIT_MASK_SETS] = 50000,
     [GRAMMAR_LIMIT_SCHEMA_BYTES] = 100 << 20, // a document of GRAMMAR_LIMIT_SOURCE_BYTES takes 48 MB of them
-    [GRAMMAR_LIMIT_MASK_WORK] = 2500000,
-    [GRAMMAR_LIMIT_ANSWER_WORK] = 30000000,
+    [GRAMMAR_LIMIT_FIRST_WORK] = 12000000,
+    [GRAMMAR_LIMIT_MASK_WORK] = 3500000,
+    [GRAMMAR_LIMIT_ANSWER_WORK] = 15000000,
     [GRAMMAR_LIMIT_WORK] = 5000000,
 }};
 

@@ -50,13 +50,12 @@ static void push_item(struct recognizer *recognizer, struct item item)
 {
     struct set_builder *builder = &recognizer->builder;
     const uint64_t *limits = recognizer->pool->limits.values;
-    const struct recognizer_visit *visit = &recognizer->visit;
-    recognizer->visit.step_work++;
+    const uint64_t step_work = ++recognizer->visit.step_work;
     if (builder->items.n >= limits[GRAMMAR_LIMIT_STATE_ITEMS])
         expressions_fail(recognizer->pool, GRAMMAR_LIMIT_STATE_ITEMS);
-    else if (visit->step_work >= STEP_WORK_COUNTED &&
-             visit->work + visit->step_work > limits[GRAMMAR_LIMIT_MASK_WORK])
-        expressions_fail(recognizer->pool, GRAMMAR_LIMIT_MASK_WORK);
+    else if (step_work >= STEP_WORK_COUNTED &&
+             recognizer->pool->visit.work + step_work > expressions_work_max(recognizer->pool))
+        expressions_fail(recognizer->pool, recognizer->pool->visit.limit);
     else if (builder->items.n * 2 >= builder->table_size && !grow_builder_table(builder))
         expressions_fail_memory(recognizer->pool);
     if (recognizer->pool->status != STATUS_OK)
@@ -347,39 +346,40 @@ static bool grow_sets_table(struct recognizer *recognizer)
     return true;
 }
 
-// Room for n waiters of one set; NULL: no memory.
-static struct waiter *take_waiters(struct waiter_blocks *waiters, size_t n)
+// Room for a part of one set, of 4-byte words; NULL: no memory.
+static void *take_room(struct set_blocks *blocks, size_t n_bytes)
 {
-    if (n > waiters->n_room - waiters->n_used) {
-        size_t room = waiters->n < WAITER_BLOCK_FIRST ? WAITER_BLOCK_FIRST
-                      : waiters->n < WAITER_BLOCK_MAX ? waiters->n
-                                                      : WAITER_BLOCK_MAX;
-        room = room < n ? n : room;
-        struct waiter *block = malloc(room * sizeof *block);
-        if (!block || !VECTOR_ADD(&waiters->blocks, block)) {
+    if (n_bytes > blocks->n_room - blocks->n_used) {
+        size_t room = blocks->n_bytes < SET_BLOCK_FIRST ? SET_BLOCK_FIRST
+                      : blocks->n_bytes < SET_BLOCK_MAX ? blocks->n_bytes
+                                                        : SET_BLOCK_MAX;
+        room = room < n_bytes ? n_bytes : room;
+        char *block = malloc(room);
+        if (!block || !VECTOR_ADD(&blocks->blocks, block)) {
             free(block);
             return NULL;
         }
-        waiters->n_used = 0;
-        waiters->n_room = room;
+        blocks->n_used = 0;
+        blocks->n_room = room;
     }
-    struct waiter *taken = waiters->blocks.items[waiters->blocks.n - 1] + waiters->n_used;
-    waiters->n_used += n;
-    waiters->n += n;
+    void *taken = blocks->blocks.items[blocks->blocks.n - 1] + blocks->n_used;
+    blocks->n_used += n_bytes;
+    blocks->n_bytes += n_bytes;
     return taken;
 }
 
 static bool keep_waiters(struct recognizer *recognizer, struct item_set *set)
 {
     struct set_builder *builder = &recognizer->builder;
+    const size_t n_bytes = builder->waiters.n * sizeof *builder->waiters.items;
     set->n_waiters = (uint32_t)builder->waiters.n;
     if (!builder->waiters.n)
         return true;
-    struct waiter *waiters = take_waiters(&recognizer->waiters, builder->waiters.n);
+    struct waiter *waiters = take_room(&recognizer->blocks, n_bytes);
     if (!waiters)
         return false;
     qsort(builder->waiters.items, builder->waiters.n, sizeof *builder->waiters.items, compare_waiters);
-    memcpy(waiters, builder->waiters.items, builder->waiters.n * sizeof *waiters);
+    memcpy(waiters, builder->waiters.items, n_bytes);
     set->waiters = waiters;
     return true;
 }
@@ -387,19 +387,20 @@ static bool keep_waiters(struct recognizer *recognizer, struct item_set *set)
 static bool keep_items(struct recognizer *recognizer, struct item_set *set)
 {
     struct set_builder *builder = &recognizer->builder;
-    set->first_item = (uint32_t)recognizer->items.n;
-    set->first_scan = (uint32_t)recognizer->scans.n;
-    if (!VECTOR_RESERVE(&recognizer->items, recognizer->items.n + builder->kernel.n) ||
-        !VECTOR_RESERVE(&recognizer->scans, recognizer->scans.n + builder->items.n) ||
-        !keep_waiters(recognizer, set))
+    size_t n_scans = 0;
+    for (size_t i = 0; i < builder->items.n; i++)
+        n_scans += builder->items.items[i].kind == ITEM_SCAN;
+    struct item *items = take_room(&recognizer->blocks, (builder->kernel.n + n_scans) * sizeof *items);
+    if (!items || !keep_waiters(recognizer, set))
         return false;
-    memcpy(recognizer->items.items + recognizer->items.n, builder->kernel.items,
-           builder->kernel.n * sizeof *builder->kernel.items);
-    recognizer->items.n += set->n_items = (uint32_t)builder->kernel.n;
+    memcpy(items, builder->kernel.items, builder->kernel.n * sizeof *items);
+    set->items = items;
+    set->n_items = (uint32_t)builder->kernel.n;
+    struct item *scans = items + set->n_items;
     for (size_t i = 0; i < builder->items.n; i++)
         if (builder->items.items[i].kind == ITEM_SCAN)
-            recognizer->scans.items[recognizer->scans.n++] = builder->items.items[i];
-    set->n_scans = (uint32_t)recognizer->scans.n - set->first_scan;
+            scans[set->n_scans++] = builder->items.items[i];
+    set->scans = scans;
     return true;
 }
 
@@ -437,8 +438,7 @@ uint32_t builder_finish(struct recognizer *recognizer)
     for (; recognizer->table.slots[at & mask]; at++) {
         const struct item_set *set = &recognizer->sets.items[recognizer->table.slots[at & mask]];
         if (set->hash == hash && set->n_items == builder->kernel.n &&
-            memcmp(recognizer->items.items + set->first_item, builder->kernel.items,
-                   builder->kernel.n * sizeof *builder->kernel.items) == 0)
+            memcmp(set->items, builder->kernel.items, builder->kernel.n * sizeof *builder->kernel.items) == 0)
             return recognizer->table.slots[at & mask];
     }
     return add_set(recognizer, hash, &recognizer->table.slots[at & mask]);

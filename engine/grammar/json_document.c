@@ -4,6 +4,9 @@
 
 #include "schemas/json_token.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 struct document_reader {
     struct json_cursor cursor;
     const struct grammar_limits *limits;
@@ -46,6 +49,66 @@ static struct json_node *append_node(struct document_reader *reader, struct json
     return child;
 }
 
+static int compare_members(const void *left, const void *right)
+{
+    const struct json_node *a = *(struct json_node *const *)left, *b = *(struct json_node *const *)right;
+    if (a->key.size != b->key.size)
+        return a->key.size < b->key.size ? -1 : 1;
+    int order = a->key.size ? memcmp(a->key.data, b->key.data, a->key.size) : 0;
+    return order ? order : (a->index > b->index) - (a->index < b->index);
+}
+
+static void link_members(struct json_node *object, struct json_node *const *members, uint32_t n)
+{
+    const struct json_node **link = &object->first;
+    object->n_children = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!members[i])
+            continue;
+        members[i]->index = object->n_children++;
+        *link = members[i];
+        link = &members[i]->next;
+    }
+    *link = NULL;
+}
+
+// Of each key the last member remains, in the place of the first. `members` are the object's by their index, with
+// room for as many more.
+static void merge_members(struct json_node *object, struct json_node **members, uint32_t n)
+{
+    struct json_node **sorted = members + n;
+    bool is_merged = false;
+    memcpy(sorted, members, n * sizeof *members);
+    qsort(sorted, n, sizeof *sorted, compare_members);
+    for (uint32_t first = 0, behind = 0; first < n; first = behind) {
+        const uint32_t place = sorted[first]->index;
+        while (behind < n && text_equal(sorted[behind]->key, sorted[first]->key))
+            members[sorted[behind++]->index] = NULL;
+        members[place] = sorted[behind - 1];
+        is_merged |= behind > first + 1;
+    }
+    if (is_merged)
+        link_members(object, members, n);
+}
+
+static bool merge_equal_keys(struct document_reader *reader, struct json_node *object)
+{
+    const uint32_t n = object->n_children;
+    struct json_node **members = n > 1 ? malloc(2 * (size_t)n * sizeof(struct json_node *)) : NULL;
+    if (n < 2)
+        return true;
+    if (!members) {
+        fail_memory(reader->error);
+        return false;
+    }
+    uint32_t i = 0;
+    for (const struct json_node *child = object->first; child; child = child->next)
+        members[i++] = (struct json_node *)child;
+    merge_members(object, members, n);
+    free(members);
+    return true;
+}
+
 static bool read_children(struct document_reader *reader, struct json_node *node, char close)
 {
     struct json_cursor *cursor = &reader->cursor;
@@ -61,7 +124,7 @@ static bool read_children(struct document_reader *reader, struct json_node *node
             return false;
         json_skip_space(cursor);
     } while (json_take_byte(cursor, ','));
-    return json_take_close(cursor, close);
+    return json_take_close(cursor, close) && (node->kind != JSON_OBJECT || merge_equal_keys(reader, node));
 }
 
 static bool read_name(struct document_reader *reader, const char *name, enum json_kind kind,
@@ -140,11 +203,10 @@ const struct json_node *json_member(const struct json_node *object, struct text 
 {
     if (!object || object->kind != JSON_OBJECT)
         return NULL;
-    const struct json_node *found = NULL; // of equal keys the last counts, as most readers have it
-    for (const struct json_node *child = object->first; child; child = child->next)
-        if (text_equal(child->key, key))
-            found = child;
-    return found;
+    const struct json_node *child = object->first;
+    while (child && !text_equal(child->key, key))
+        child = child->next;
+    return child;
 }
 
 const struct json_node *json_member_named(const struct json_node *object, const char *key)

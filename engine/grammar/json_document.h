@@ -27,7 +27,8 @@ struct json_document {
 };
 
 // Bytes and depth are limited by `limits`. Errors are STATUS_REJECT and name the byte and the cause: bad
-// UTF-8, lone surrogates, anything behind the value. Of a key that occurs twice the last member counts.
+// UTF-8, lone surrogates, anything behind the value. Of a key that occurs twice (RFC 8259, section 4) the last
+// member remains, in the place of the first, as Python's and JavaScript's readers have it.
 enum status json_document_read(struct text input, const struct grammar_limits *limits, struct arena *arena,
                                struct json_document *document, struct error *error) WARN_UNUSED;
 

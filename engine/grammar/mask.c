@@ -56,7 +56,7 @@ static uint16_t string_state(struct recognizer *recognizer, uint32_t id)
     set->string_state = SET_STATE_NONE;
     if (set->n_scans != 1)
         return SET_STATE_NONE;
-    uint32_t scan = recognizer->scans.items[set->first_scan].a;
+    uint32_t scan = set->scans[0].a;
     for (uint16_t i = 1; i < tokens->states.n; i++)
         if (byte_state_equal(&tokens->states.items[i], &recognizer->bytes.states.items[scan]))
             set->string_state = i;
@@ -79,7 +79,7 @@ static void take_below(struct recognizer *recognizer, uint32_t at, uint32_t set,
     if (exit == tokens->exits.n || tokens->exits.items[exit].node >= behind)
         return;
     if (making->string != set) {
-        const struct item scan = recognizer->scans.items[recognizer->sets.items[set].first_scan];
+        const struct item scan = recognizer->sets.items[set].scans[0];
         making->string = set;
         making->closed = close_string(recognizer, set, &scan);
     }
@@ -99,8 +99,9 @@ static void walk_trie(struct recognizer *recognizer, const struct trie *trie, ui
                       uint32_t set, struct mask_making *making)
 {
     struct walk_level *levels = recognizer->walk;
-    if (first < behind)
-        levels[trie->nodes[first].depth] = level_of(recognizer, set);
+    if (first >= behind || !recognizer_count_derivatives(recognizer, set))
+        return;
+    levels[trie->nodes[first].depth] = level_of(recognizer, set);
     for (uint32_t at = first; at < behind;) {
         const struct trie_node *node = &trie->nodes[at];
         struct walk_level *level = &levels[node->depth];
@@ -123,8 +124,11 @@ static void walk_trie(struct recognizer *recognizer, const struct trie *trie, ui
             continue;
         }
         vocabulary_set_tokens(recognizer->vocabulary, node, making->bits);
-        if (node->behind > at + 1)
+        if (node->behind > at + 1) {
+            if (!recognizer_count_derivatives(recognizer, target))
+                return;
             level[1] = level_of(recognizer, target);
+        }
         at++;
     }
 }
@@ -189,7 +193,9 @@ static bool stays_among_few(struct recognizer *recognizer, uint32_t set, const s
 {
     enum { FEW = 24 };
     uint32_t sets[FEW] = {set}, depths[FEW] = {0}, n = 1;
-    for (uint32_t at = 0; at < n; at++)
+    for (uint32_t at = 0; at < n; at++) {
+        if (!recognizer_count_derivatives(recognizer, sets[at]))
+            return false;
         for (unsigned i = 0; i < class->n_bytes && depths[at] < TOKEN_CLASS_BYTES_MAX; i++) {
             uint32_t target = recognizer_step(recognizer, sets[at], class->bytes[i]), found = 0;
             while (found < n && sets[found] != target)
@@ -201,6 +207,7 @@ static bool stays_among_few(struct recognizer *recognizer, uint32_t set, const s
             depths[n] = depths[at] + 1;
             sets[n++] = target;
         }
+    }
     return true;
 }
 
@@ -252,6 +259,7 @@ static const struct trie *take_class(struct recognizer *recognizer, uint32_t set
     return &vocabulary->all;
 }
 
+// Its work is counted, known or not. NULL: the pool has failed.
 static const struct string_mask *take_string_mask(struct recognizer *recognizer, uint32_t state,
                                                   struct mask_making *making)
 {
@@ -283,7 +291,7 @@ static bool is_inside_strings(const struct recognizer *recognizer, const struct 
 {
     uint32_t n_terms = 0, n = 0;
     for (uint32_t i = 0; i < set->n_scans; i++) {
-        uint32_t id = recognizer->scans.items[set->first_scan + i].a, at = 0;
+        uint32_t id = set->scans[i].a, at = 0;
         const struct byte_state *state = &recognizer->bytes.states.items[id];
         if (state->encoding != TERMINAL_JSON_STRING || state->place != PLACE_BETWEEN)
             return false;
@@ -329,6 +337,8 @@ static void walk_continuing(struct recognizer *recognizer, uint32_t set, uint32_
     for (uint32_t at = 0; at < trie->n_nodes;) {
         const struct trie_node *node = &trie->nodes[at];
         struct walk_level from = levels[node->depth];
+        if (!recognizer_count_derivatives(recognizer, from.set))
+            return;
         uint32_t state = byte_automaton_step(&recognizer->bytes, from.string, node->byte);
         uint32_t target = SET_DEAD;
         if (state != BYTE_STATE_DEAD)
@@ -350,6 +360,7 @@ static bool mask_union(struct recognizer *recognizer, uint32_t set, const struct
 {
     struct expressions *pool = recognizer->pool;
     uint32_t parts[UNION_TERMS_MAX], n_parts, state;
+    const uint64_t work = pool->visit.work;
     if (!is_inside_strings(recognizer, items, parts, &n_parts))
         return false;
     if (take_union(recognizer, parts, n_parts, &state, making)) {
@@ -357,8 +368,10 @@ static bool mask_union(struct recognizer *recognizer, uint32_t set, const struct
         return true;
     }
     bool goes_on = pool->status == STATUS_REJECT && pool->limit != GRAMMAR_LIMIT_NODES;
-    if (goes_on)
+    if (goes_on) {
         pool->status = STATUS_OK;
+        expressions_begin_visit(pool, work);
+    }
     return !goes_on;
 }
 
@@ -371,7 +384,7 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
     if (mask_union(recognizer, set, &items, making))
         return;
     for (uint32_t i = 0; i < items.n_scans; i++) {
-        const struct item scan = recognizer->scans.items[items.first_scan + i];
+        const struct item scan = items.scans[i];
         if (!is_open_string(recognizer, scan.a, &string))
             continue;
         if (items.n_scans == 1) {
@@ -385,7 +398,7 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
             trie = &vocabulary->not_inside;
         }
     }
-    struct item first = items.n_scans ? recognizer->scans.items[items.first_scan] : (struct item){0};
+    struct item first = items.n_scans ? items.scans[0] : (struct item){0};
     if (items.n_scans == 1 && string_masks_inside(&recognizer->bytes, first.a)) {
         mask_inside(recognizer, set, &first, making);
         return;
@@ -429,7 +442,10 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
     }
     struct mask_making making = {.bits = mask};
     recognizer_begin_visit(recognizer);
+    if (set == recognizer->start)
+        recognizer->pool->visit.limit = GRAMMAR_LIMIT_FIRST_WORK;
     make_mask(recognizer, set, &making);
+    recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
     if (recognizer->pool->status != STATUS_OK) {
         recognizer->cache.n_bytes -= n_bytes;
         free(mask);
@@ -440,6 +456,6 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
         mask[end / 32] = (mask[end / 32] & ~bit) | (recognizer->sets.items[set].may_end ? bit : 0);
     }
     recognizer->cache.masks.sets[recognizer->cache.masks.n++ % MASKS_KEPT] = set;
-    recognizer->sets.items[set].mask_work = recognizer->visit.work + MASK_WORK_OF_SET * making.n_visits;
+    recognizer->sets.items[set].mask_work = recognizer->pool->visit.work + MASK_WORK_OF_SET * making.n_visits;
     return recognizer->sets.items[set].mask = mask;
 }

@@ -18,7 +18,9 @@ static uint32_t step_bytes(struct recognizer *recognizer, uint32_t set, struct t
 {
     for (*n_accepted = 0; *n_accepted < bytes.size; ++*n_accepted) {
         recognizer_begin_visit(recognizer);
-        uint32_t next = recognizer_step(recognizer, set, (unsigned char)bytes.data[*n_accepted]);
+        uint32_t next = SET_DEAD;
+        if (recognizer_count_large(recognizer, set))
+            next = recognizer_step(recognizer, set, (unsigned char)bytes.data[*n_accepted]);
         if (next == SET_DEAD)
             break;
         set = next;
@@ -84,6 +86,27 @@ void matcher_finish(struct matcher *matcher)
     *matcher = (struct matcher){0};
 }
 
+struct matcher_mark matcher_set_mark(const struct matcher *matcher)
+{
+    return (struct matcher_mark){.n_bytes = matcher->bytes.size,
+                                 .n_counted = matcher->counted.size,
+                                 .state = matcher->state,
+                                 .generation = matcher->generation,
+                                 .work = matcher->work};
+}
+
+// The recognizer may have started over since: the state is then found again, as any old one is.
+void matcher_rewind(struct matcher *matcher, const struct matcher_mark *mark)
+{
+    assert(mark->n_bytes <= matcher->bytes.size && mark->n_counted <= matcher->counted.size);
+    matcher->bytes.size = mark->n_bytes;
+    matcher->counted.size = mark->n_counted;
+    matcher->bytes.failed = matcher->counted.failed = false;
+    matcher->state = mark->state;
+    matcher->generation = mark->generation;
+    matcher->work = mark->work;
+}
+
 enum status matcher_accept_bytes(struct matcher *matcher, struct text bytes, size_t *n_accepted,
                                  struct error *error)
 {
@@ -130,7 +153,7 @@ static enum status count_mask(struct matcher *matcher, struct error *error)
     const struct grammar_limits *limits = &recognizer->pool->limits;
     const struct counted_mask *counted = (const void *)matcher->counted.data;
     uint64_t work = recognizer->sets.items[matcher->state].mask_work;
-    if (work < MASK_WORK_COUNTED)
+    if (work < MASK_WORK_COUNTED || matcher->state == recognizer->start)
         return STATUS_OK;
     for (size_t i = 0; i < matcher->counted.size / sizeof *counted; i++)
         if (counted[i].state == matcher->state)
@@ -145,22 +168,34 @@ static enum status count_mask(struct matcher *matcher, struct error *error)
     return STATUS_OK;
 }
 
-enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error)
+// *mask: the recognizer's.
+static enum status find_mask(struct matcher *matcher, const uint32_t **mask, struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;
     assert(recognizer->vocabulary);
-    const uint32_t *mask;
     bool repeated = false;
     do {
         enum status status = prepare_set(matcher, error);
         if (status != STATUS_OK)
             return status;
-        mask = recognizer_mask(recognizer, matcher->state);
+        *mask = recognizer_mask(recognizer, matcher->state);
     } while (should_repeat(matcher, &repeated));
-    if (!mask)
-        return expressions_status(recognizer->pool, error);
-    memcpy(bits, mask, grammar_mask_words(recognizer->vocabulary->n_tokens) * sizeof *bits);
-    return count_mask(matcher, error);
+    return *mask ? count_mask(matcher, error) : expressions_status(recognizer->pool, error);
+}
+
+enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error)
+{
+    const uint32_t *mask = NULL;
+    enum status status = find_mask(matcher, &mask, error);
+    if (status == STATUS_OK)
+        memcpy(bits, mask, grammar_mask_words(matcher->recognizer->vocabulary->n_tokens) * sizeof *bits);
+    return status;
+}
+
+enum status matcher_prepare_mask(struct matcher *matcher, struct error *error)
+{
+    const uint32_t *mask;
+    return find_mask(matcher, &mask, error);
 }
 
 enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32_t *bits, struct error *error)
@@ -226,6 +261,8 @@ enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct b
                 break;
             buffer_add_byte(out, (char)forced);
             recognizer_begin_visit(recognizer);
+            if (!recognizer_count_large(recognizer, set))
+                break;
             set = recognizer_step(recognizer, set, (unsigned char)forced);
         }
     } while (should_repeat(matcher, &repeated));

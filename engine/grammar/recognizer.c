@@ -15,12 +15,10 @@ static void forget_sets(struct recognizer *recognizer)
         free(recognizer->sets.items[i].mask);
     }
     VECTOR_FINISH(&recognizer->sets);
-    VECTOR_FINISH(&recognizer->items);
-    VECTOR_FINISH(&recognizer->scans);
-    for (size_t i = 0; i < recognizer->waiters.blocks.n; i++)
-        free(recognizer->waiters.blocks.items[i]);
-    VECTOR_FINISH(&recognizer->waiters.blocks);
-    recognizer->waiters = (struct waiter_blocks){0};
+    for (size_t i = 0; i < recognizer->blocks.blocks.n; i++)
+        free(recognizer->blocks.blocks.items[i]);
+    VECTOR_FINISH(&recognizer->blocks.blocks);
+    recognizer->blocks = (struct set_blocks){0};
     free(recognizer->table.slots);
     recognizer->table.slots = NULL;
     recognizer->table.size = 0;
@@ -39,8 +37,8 @@ void recognizer_forgive(struct recognizer *recognizer)
 {
     struct expressions *pool = recognizer->pool;
     if (pool->status == STATUS_REJECT &&
-        (pool->limit == GRAMMAR_LIMIT_MASK_WORK || pool->limit == GRAMMAR_LIMIT_MASK_SETS ||
-         pool->limit == GRAMMAR_LIMIT_STATE_ITEMS))
+        (pool->limit == GRAMMAR_LIMIT_FIRST_WORK || pool->limit == GRAMMAR_LIMIT_MASK_WORK ||
+         pool->limit == GRAMMAR_LIMIT_MASK_SETS || pool->limit == GRAMMAR_LIMIT_STATE_ITEMS))
         pool->status = STATUS_OK;
 }
 
@@ -66,6 +64,7 @@ enum status recognizer_restart(struct recognizer *recognizer, struct error *erro
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's recognizer");
     // Here the sizes of states and masks are bounded, not how many there have been.
     recognizer->pool->limits.values[GRAMMAR_LIMIT_WORK] = UINT64_MAX;
+    recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
     recognizer->pool->limits.values[GRAMMAR_LIMIT_NODES] = recognizer->pool->nodes.n + NODES_MORE;
     recognizer->cache.strings =
         (struct string_masks){.automaton = &recognizer->bytes, .vocabulary = recognizer->vocabulary};
@@ -78,8 +77,7 @@ size_t recognizer_bytes(const struct recognizer *recognizer)
 {
     const struct expressions *pool = recognizer->pool;
     return recognizer->cache.n_bytes + recognizer->cache.strings.n_bytes + recognizer->bytes.n_bytes +
-           recognizer->sets.n * sizeof(struct item_set) + recognizer->items.n * sizeof(struct item) +
-           recognizer->scans.n * sizeof(struct item) + recognizer->waiters.n * sizeof(struct waiter) +
+           recognizer->sets.n * sizeof(struct item_set) + recognizer->blocks.n_bytes +
            pool->nodes.n * sizeof(struct expression_node) + pool->pieces.n * sizeof(struct expression_piece) +
            pool->links.n * sizeof(uint32_t);
 }

@@ -53,16 +53,17 @@ struct set_row {
 };
 
 struct item_set {
-    uint32_t hash;                // of the items
-    uint32_t first_item, n_items; // of recognizer.items: ascending; all that is not predicted
-    uint32_t first_scan, n_scans; // of recognizer.scans
-    uint32_t n_waiters;
-    const struct waiter *waiters; // of recognizer.waiters, ascending by symbol
+    uint32_t hash; // of the items
+    uint32_t n_items, n_scans, n_waiters;
+    const struct item *items;     // ascending; all that is not predicted
+    const struct item *scans;     // of all items
+    const struct waiter *waiters; // ascending by symbol
     bool may_end;
     uint16_t
         string_state;    // of string_tokens.states where the text is in such a string alone; see SET_STATE_*
     uint16_t forced;     // what must follow: forced.h; 0: not asked for yet
     uint64_t visit;      // of the last mask that reached it
+    uint64_t left;       // the last visit that counted the derivatives of steps from it
     struct set_row *row; // NULL: not asked for yet
     uint32_t *mask;      // NULL: not asked for yet
     uint64_t mask_work;  // of the mask
@@ -85,21 +86,23 @@ struct walk_level {
     const struct set_row *row; // of the set; NULL: not asked for yet
 };
 
-// One look around a state: a mask, what is forced. Its work is the sum over the distinct steps that it takes,
-// known ones too, so that it is a function of grammar and text.
+// One look around a state: a mask, what is forced. Its work, pool->visit.work, is the sum over the distinct
+// steps that it takes and the derivatives that these need, known ones too, so that it is a function of grammar
+// and text.
 struct recognizer_visit {
-    uint64_t id, work;
+    uint64_t id;
     uint64_t step_work; // of the step that is computed now
 };
 
-// The sets' waiters, which are most of a recognizer's memory: in blocks, because moving them took milliseconds.
-struct waiter_blocks {
-    VECTOR(struct waiter *) blocks;
-    size_t n_used, n_room; // of the last block
-    size_t n;              // of all sets
+// The sets' items and waiters, which are most of a recognizer's memory: in blocks, because moving them took
+// milliseconds.
+struct set_blocks {
+    VECTOR(char *) blocks;
+    size_t n_used, n_room; // bytes of the last block
+    size_t n_bytes;        // of all sets
 };
 
-enum { WAITER_BLOCK_FIRST = 64, WAITER_BLOCK_MAX = 1 << 14 }; // a set with more has a block of its own
+enum { SET_BLOCK_FIRST = 1 << 10, SET_BLOCK_MAX = 1 << 18 }; // a set with more has a block of its own
 
 struct closing_costs;
 
@@ -130,9 +133,7 @@ struct recognizer {
     struct expressions *pool; // a copy of the grammar's, which grows
     struct byte_automaton bytes;
     VECTOR(struct item_set) sets; // by id; the first is SET_DEAD
-    VECTOR(struct item) items;
-    VECTOR(struct item) scans;
-    struct waiter_blocks waiters;
+    struct set_blocks blocks;
     struct set_table table;
     struct set_builder builder;
     struct walk_level *walk; // by depth in the trie
@@ -146,12 +147,18 @@ enum {
     RECOGNIZER_BYTES_MAX = 128 << 20, // beyond, it starts over between two calls
     // A step that looks at fewer items is not counted: a mask takes no more steps than the trie has nodes.
     STEP_WORK_COUNTED = 64,
-    MASK_WORK_OF_SET = 4,      // of a mask, for each set counted against GRAMMAR_LIMIT_MASK_SETS
-    MASK_WORK_COUNTED = 20000, // a mask that takes less is not counted as work of its answer
+    MASK_WORK_OF_SET = 4,          // of a mask, for each set counted against GRAMMAR_LIMIT_MASK_SETS
+    MASK_WORK_COUNTED = 20000,     // a mask that takes less is not counted as work of its answer
+    STEP_DERIVATION_LARGE = 20000, // a single step that derives less is not counted
 };
 
 // Sets the count of items that GRAMMAR_LIMIT_MASK_WORK bounds to zero, before a mask.
 void recognizer_begin_visit(struct recognizer *recognizer);
+// Counts the derivatives of the terminals that the set is in, once a visit, before steps from it are taken.
+// False: the pool has failed.
+bool recognizer_count_derivatives(struct recognizer *recognizer, uint32_t set);
+// The same, of sets that may take much, for a single step.
+bool recognizer_count_large(struct recognizer *recognizer, uint32_t set);
 // Counts the work of the step that builder_begin began, for steps that are not kept.
 void recognizer_count_built(struct recognizer *recognizer);
 uint32_t recognizer_counted_step(struct recognizer *recognizer, struct set_row *row, unsigned char byte);

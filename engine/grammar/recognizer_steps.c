@@ -15,8 +15,11 @@ static struct set_row *make_row(struct recognizer *recognizer, uint32_t set)
     row->work = NULL;
     const struct item_set items = recognizer->sets.items[set];
     for (uint32_t i = 0; i < items.n_scans; i++)
-        byte_automaton_classes(&recognizer->bytes, recognizer->scans.items[items.first_scan + i].a,
-                               &row->starts);
+        byte_automaton_classes(&recognizer->bytes, items.scans[i].a, &row->starts);
+    if (recognizer->pool->status != STATUS_OK) { // some classes are missing
+        free(row);
+        return NULL;
+    }
     recognizer->cache.n_bytes += sizeof *row;
     return recognizer->sets.items[set].row = row;
 }
@@ -24,10 +27,11 @@ static struct set_row *make_row(struct recognizer *recognizer, uint32_t set)
 static uint32_t make_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
 {
     builder_begin(recognizer);
-    uint32_t first = recognizer->sets.items[set].first_scan, n = recognizer->sets.items[set].n_scans;
+    const struct item *scans = recognizer->sets.items[set].scans;
+    uint32_t n = recognizer->sets.items[set].n_scans;
     recognizer->visit.step_work = n;
     for (uint32_t i = 0; i < n; i++) {
-        struct item scan = recognizer->scans.items[first + i];
+        struct item scan = scans[i];
         uint32_t state = byte_automaton_step(&recognizer->bytes, scan.a, byte);
         if (state != BYTE_STATE_DEAD)
             builder_scan(recognizer, state, scan.b, scan.origin == ORIGIN_SELF ? set : scan.origin);
@@ -54,22 +58,45 @@ static void find_class(const struct set_row *row, unsigned byte, unsigned *first
 void recognizer_begin_visit(struct recognizer *recognizer)
 {
     recognizer->visit.id++;
-    recognizer->visit.work = 0;
+    expressions_begin_visit(recognizer->pool, 0);
 }
 
-static bool add_work(struct recognizer *recognizer, uint64_t items)
+bool recognizer_count_derivatives(struct recognizer *recognizer, uint32_t set)
 {
-    recognizer->visit.work += items;
-    if (recognizer->visit.work <= recognizer->pool->limits.values[GRAMMAR_LIMIT_MASK_WORK])
+    struct item_set *items = &recognizer->sets.items[set];
+    bool is_counted = true;
+    if (items->left == recognizer->visit.id)
         return true;
-    expressions_fail(recognizer->pool, GRAMMAR_LIMIT_MASK_WORK);
-    return false;
+    items->left = recognizer->visit.id;
+    if (!expressions_add_work(recognizer->pool, STATE_WORK))
+        return false;
+    for (uint32_t i = 0; i < items->n_scans && is_counted; i++) {
+        const struct byte_state *state = &recognizer->bytes.states.items[items->scans[i].a];
+        if (state->place == PLACE_BETWEEN)
+            is_counted = expression_count(recognizer->pool, state->expression);
+    }
+    return is_counted;
+}
+
+bool recognizer_count_large(struct recognizer *recognizer, uint32_t set)
+{
+    const struct item_set *items = &recognizer->sets.items[set];
+    for (uint32_t i = 0; i < items->n_scans; i++) {
+        const struct byte_state *state = &recognizer->bytes.states.items[items->scans[i].a];
+        if (state->place != PLACE_BETWEEN)
+            continue;
+        const struct expression_node *node = expression_node(recognizer->pool, state->expression);
+        if (node->derivative == NO_DERIVATIVE || node->ahead != SEARCH_SHORT ||
+            node->work.all > STEP_DERIVATION_LARGE)
+            return recognizer_count_derivatives(recognizer, set);
+    }
+    return true;
 }
 
 void recognizer_count_built(struct recognizer *recognizer)
 {
     if (recognizer->visit.step_work >= STEP_WORK_COUNTED)
-        add_work(recognizer, recognizer->visit.step_work);
+        expressions_add_work(recognizer->pool, recognizer->visit.step_work);
 }
 
 uint32_t recognizer_counted_step(struct recognizer *recognizer, struct set_row *row, unsigned char byte)
@@ -85,7 +112,7 @@ uint32_t recognizer_counted_step(struct recognizer *recognizer, struct set_row *
     find_class(row, byte, &first, &behind);
     for (; first < behind; first++)
         work->counted.words[first / 64] |= UINT64_C(1) << first % 64;
-    return add_work(recognizer, work->items[byte]) ? row->sets[byte] : SET_DEAD;
+    return expressions_add_work(recognizer->pool, work->items[byte]) ? row->sets[byte] : SET_DEAD;
 }
 
 // The step of one byte is that of its whole class.

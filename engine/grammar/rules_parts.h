@@ -28,3 +28,7 @@ struct rules {
     VECTOR(uint32_t) children;
     uint64_t schema_work; // of all schemas compiled so far
 };
+
+// Symbols of one structure become one, where no recursion is between them; *start is then what it has become.
+// Behind pruning. False: no memory.
+bool rules_merge(struct rules *rules, uint32_t *start);

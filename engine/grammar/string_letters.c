@@ -2,13 +2,8 @@
 
 static void add_letter(struct letter_set *set, unsigned byte)
 {
-    unsigned bit = byte < 0x80 ? byte : byte - 0x40;
+    unsigned bit = letter_of((unsigned char)byte);
     set->words[bit / 64] |= UINT64_C(1) << bit % 64;
-}
-
-static bool begins_letter(unsigned char byte)
-{
-    return byte < 0x80 || byte >= 0xC0;
 }
 
 static void add_child(struct letter_summary *summary, unsigned char byte, const struct letter_summary *child)
@@ -46,30 +41,71 @@ void string_letters_finish(struct string_letters *letters)
     VECTOR_FINISH(&letters->summaries);
 }
 
-// The code points that the first byte begins; false: it begins none.
-static bool code_points_of(unsigned byte, struct code_range *range)
+// Bytes that have neighboring bits.
+static void add_letters(struct letter_set *set, unsigned first, unsigned last)
 {
-    if (byte >= 0xC2 && byte <= 0xDF)
-        *range = (struct code_range){(byte & 0x1F) << 6, (byte & 0x1F) << 6 | 0x3F};
-    else if (byte >= 0xE0 && byte <= 0xEF)
-        *range = (struct code_range){byte == 0xE0 ? 0x800 : (byte & 0xF) << 12, (byte & 0xF) << 12 | 0xFFF};
-    else if (byte >= 0xF0 && byte <= 0xF4)
-        *range = (struct code_range){byte == 0xF0 ? 0x10000 : (byte & 7) << 18,
-                                     byte == 0xF4 ? CODE_POINT_MAX : (byte & 7) << 18 | 0x3FFFF};
-    else
-        return false;
-    return true;
+    unsigned from = letter_of((unsigned char)first), to = letter_of((unsigned char)last);
+    for (unsigned word = from / 64; first <= last && word <= to / 64; word++) {
+        uint64_t bits = UINT64_MAX;
+        if (word == from / 64)
+            bits &= UINT64_MAX << from % 64;
+        if (word == to / 64)
+            bits &= UINT64_MAX >> (63 - to % 64);
+        set->words[word] |= bits;
+    }
+}
+
+// Of the bytes `first` to `last`, which begin 2 to the `bits` code points each, by their order, those whose
+// code points are all within.
+static void add_leads(struct letter_set *set, unsigned zero, unsigned first, unsigned last, unsigned bits,
+                      const struct code_range *within)
+{
+    uint32_t from = zero + (uint32_t)(((uint64_t)within->first + (1u << bits) - 1) >> bits);
+    uint32_t behind = zero + (uint32_t)(((uint64_t)within->last + 1) >> bits);
+    from = from > first ? from : first;
+    behind = behind < last + 1 ? behind : last + 1;
+    if (from < behind)
+        add_letters(set, from, behind - 1);
 }
 
 void letters_add(struct letter_set *set, uint32_t first, uint32_t last)
 {
-    for (unsigned byte = first < ' ' ? ' ' : first; byte < 0x80 && byte <= last; byte++)
-        if (byte != '"' && byte != '\\')
-            add_letter(set, byte);
-    struct code_range range;
-    for (unsigned byte = 0xC2; last >= 0x80 && byte <= 0xF4; byte++)
-        if (code_points_of(byte, &range) && range.first >= first && range.last <= last)
-            add_letter(set, byte);
+    const struct code_range within = {first, last};
+    if (first < 0x80) {
+        struct letter_set ascii = {0};
+        add_letters(&ascii, first < ' ' ? ' ' : first, last < 0x7F ? last : 0x7F);
+        ascii.words['"' / 64] &= ~(UINT64_C(1) << '"' % 64);
+        ascii.words['\\' / 64] &= ~(UINT64_C(1) << '\\' % 64);
+        for (int i = 0; i < 3; i++)
+            set->words[i] |= ascii.words[i];
+    }
+    if (last < 0x80)
+        return;
+    add_leads(set, 0xC0, 0xC2, 0xDF, 6, &within);
+    add_leads(set, 0xE0, 0xE1, 0xEF, 12, &within);
+    add_leads(set, 0xF0, 0xF1, 0xF3, 18, &within);
+    if (first <= 0x800 && last >= 0xFFF)
+        add_letter(set, 0xE0);
+    if (first <= 0x10000 && last >= 0x3FFFF)
+        add_letter(set, 0xF0);
+    if (first <= 0x100000 && last >= CODE_POINT_MAX)
+        add_letter(set, 0xF4);
+}
+
+// Of a code point of several bytes.
+static unsigned first_byte(uint32_t code_point)
+{
+    return code_point < 0x800     ? 0xC0 | code_point >> 6
+           : code_point < 0x10000 ? 0xE0 | code_point >> 12
+                                  : 0xF0 | code_point >> 18;
+}
+
+void letters_add_touched(struct letter_set *set, uint32_t first, uint32_t last)
+{
+    if (first < 0x80)
+        letters_add(set, first, last < 0x7F ? last : 0x7F);
+    if (last >= 0x80)
+        add_letters(set, first_byte(first < 0x80 ? 0x80 : first), first_byte(last));
 }
 
 // The step that 'z' makes, for all that make the same.
@@ -94,20 +130,31 @@ bool letters_within(const struct letter_set *set, const struct letter_set *of)
            !(set->words[2] & ~of->words[2]);
 }
 
+const struct letter_step *letters_step(struct letter_steps *steps, struct expressions *pool,
+                                       uint32_t expression)
+{
+    if (!steps->kept && !(steps->kept = calloc(LETTER_STEPS, sizeof *steps->kept)))
+        return NULL;
+    struct letter_step *step = &steps->kept[expression % LETTER_STEPS];
+    if (step->expression != expression)
+        *step = make_step(pool, expression);
+    if (pool->status == STATUS_REJECT && pool->limit != GRAMMAR_LIMIT_NODES &&
+        pool->limit != pool->visit.limit)
+        pool->status = STATUS_OK;
+    if (pool->status != STATUS_OK)
+        step->expression = EXPRESSION_NOTHING;
+    expression_count(pool, expression);
+    return step;
+}
+
 bool letters_follow(struct letter_steps *steps, struct expressions *pool, uint32_t expression,
                     const struct letter_summary *summary)
 {
-    if (!steps->kept && !(steps->kept = calloc(LETTER_STEPS, sizeof *steps->kept)))
-        return false;
     for (uint32_t n = 0; n < summary->n_letters; n++) {
-        struct letter_step *step = &steps->kept[expression % LETTER_STEPS];
         if (n == LETTERS_FOLLOWING_MAX || pool->status != STATUS_OK)
             return false;
-        if (step->expression != expression)
-            *step = make_step(pool, expression);
-        if (pool->status == STATUS_REJECT && pool->limit != GRAMMAR_LIMIT_NODES)
-            pool->status = STATUS_OK;
-        if (!letters_within(&summary->letters, &step->letters))
+        const struct letter_step *step = letters_step(steps, pool, expression);
+        if (!step || !letters_within(&summary->letters, &step->letters))
             return false;
         if (step->next == expression)
             return true;

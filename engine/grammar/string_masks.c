@@ -4,9 +4,8 @@
 #include <string.h>
 
 enum {
-    SEARCH_EXPRESSIONS = 256, // of a search whether any characters may follow
-    SEARCH_POSITIONS = 4096,  // an expression with more is derived too slowly for it
-    SEARCH_LEVELS = 32,       // more than STRING_PLAIN_LETTERS
+    LIMITED_LETTERS_MIN = 4,  // where fewer are left, few states are
+    NEAR_LIMIT_MAX = 1 << 14, // tokens that are walked one by one
 };
 
 bool string_masks_inside(const struct byte_automaton *automaton, uint32_t id)
@@ -16,273 +15,18 @@ bool string_masks_inside(const struct byte_automaton *automaton, uint32_t id)
            state->place != PLACE_CLOSED;
 }
 
-// The stamp of an id, which is 0 before its first.
-static uint64_t *stamp_of(struct string_masks *masks, uint64_t **items, size_t *n, size_t *capacity,
-                          uint32_t id)
-{
-    if (id >= *n) {
-        size_t wanted = (size_t)id + 1;
-        if (!vector_reserve((void **)items, capacity, wanted, sizeof **items)) {
-            expressions_fail_memory(masks->automaton->pool);
-            return NULL;
-        }
-        memset(*items + *n, 0, (*capacity - *n) * sizeof **items);
-        *n = *capacity;
-    }
-    return *items + id;
-}
-
-#define STAMP_OF(masks, vector, id)                                                                          \
-    stamp_of(masks, &(masks)->vector.items, &(masks)->vector.n, &(masks)->vector.capacity, id)
-
-static bool is_live(struct expressions *pool, uint32_t expression)
-{
-    return expression != EXPRESSION_NOTHING && !expression_is_empty_language(pool, expression);
-}
-
-// Adds what plain characters lead to, as found at the level; false: some lead nowhere.
-static bool expand_plain(struct string_masks *masks, uint32_t id, unsigned level)
-{
-    struct expressions *pool = masks->automaton->pool;
-    if (!expression_derive(pool, id))
-        return false;
-    const struct expression_node node = *expression_node(pool, id);
-    for (uint32_t i = 0; i < node.n_derivative; i++) {
-        struct expression_piece piece = pool->pieces.items[node.derivative + i];
-        uint32_t last = CODE_POINT_MAX;
-        if (i + 1 < node.n_derivative)
-            last = pool->pieces.items[node.derivative + i + 1].first - 1;
-        if (!string_tokens_has_plain(piece.first, last))
-            continue;
-        uint64_t *seen = STAMP_OF(masks, seen, piece.target);
-        if (!seen)
-            return false;
-        if (*seen / SEARCH_LEVELS == masks->search)
-            continue;
-        *seen = masks->search * SEARCH_LEVELS + level;
-        if (!is_live(pool, piece.target) || masks->queue.n == SEARCH_EXPRESSIONS)
-            return false;
-        if (!VECTOR_ADD(&masks->queue, piece.target)) {
-            expressions_fail_memory(pool);
-            return false;
-        }
-    }
-    return true;
-}
-
-// Finds how many plain characters may follow, whichever they are, up to STRING_PLAIN_LETTERS, in the order of
-// their number.
-static unsigned search_plain(struct string_masks *masks, const struct byte_state *state)
-{
-    struct expressions *pool = masks->automaton->pool;
-    masks->search++;
-    masks->queue.n = 0;
-    if (state->place != PLACE_BETWEEN ||
-        expression_node(pool, state->expression)->positions > SEARCH_POSITIONS)
-        return 0;
-    uint64_t *seen = STAMP_OF(masks, seen, state->expression);
-    if (!seen || !VECTOR_ADD(&masks->queue, state->expression)) {
-        expressions_fail_memory(pool);
-        return 0;
-    }
-    *seen = masks->search * SEARCH_LEVELS;
-    size_t at = 0;
-    for (unsigned n = 0; n < STRING_PLAIN_LETTERS; n++)
-        for (size_t behind = masks->queue.n; at < behind; at++)
-            if (!expand_plain(masks, masks->queue.items[at], n + 1))
-                return n;
-    return STRING_PLAIN_LETTERS;
-}
-
-// How many plain characters may follow the expression, whichever they are, as far as the last search knows.
-static uint32_t plain_behind(const struct string_masks *masks, uint32_t expression)
-{
-    uint64_t seen = expression < masks->seen.n ? masks->seen.items[expression] : 0;
-    uint64_t level = seen % SEARCH_LEVELS;
-    return seen / SEARCH_LEVELS == masks->search && level < masks->n_plain ? masks->n_plain - (uint32_t)level
-                                                                           : 0;
-}
-
-// Sets the bits of tokens that need no walk; the rest are in the trie that is walked.
-static void take_known(struct string_masks *masks, struct string_mask *mask)
-{
-    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
-    const struct byte_state state = masks->automaton->states.items[mask->state];
-    const uint32_t *known = NULL;
-    const struct string_tokens *tokens = vocabulary->strings;
-    masks->walked = (struct walked_trie){&vocabulary->all, NULL, &tokens->letters};
-    masks->n_plain = search_plain(masks, &state);
-    if (masks->n_plain == STRING_PLAIN_LETTERS) {
-        known = tokens->plain;
-        masks->walked =
-            (struct walked_trie){&tokens->not_plain, tokens->not_plain_nodes, &tokens->not_plain_letters};
-    }
-    for (size_t i = 0; known && i < grammar_mask_words(vocabulary->n_tokens); i++)
-        mask->bits[i] |= known[i];
-}
-
-static bool add_exit(struct string_masks *masks, struct string_mask *mask, uint32_t at)
-{
-    if (masks->vocabulary->all.nodes[at].behind == at + 1 || VECTOR_ADD(&mask->exits, at))
-        return true;
-    expressions_fail_memory(masks->automaton->pool);
-    return false;
-}
-
-// Counts a state that a token leads to, each once.
-static bool count_state(struct string_masks *masks, uint32_t state, struct string_mask *mask)
-{
-    struct expressions *pool = masks->automaton->pool;
-    uint64_t *visit = STAMP_OF(masks, visits, state);
-    if (!visit || *visit == masks->visit)
-        return visit;
-    *visit = masks->visit;
-    if (++mask->n_states <= pool->limits.values[GRAMMAR_LIMIT_MASK_SETS])
-        return true;
-    expressions_fail(pool, GRAMMAR_LIMIT_MASK_SETS);
-    return false;
-}
-
-// Where the state is one of any characters: its place among string_tokens.states, else 0.
-static uint8_t open_state(const struct string_masks *masks, uint32_t id)
-{
-    const struct string_tokens *tokens = masks->vocabulary->strings;
-    const struct byte_state *state = &masks->automaton->states.items[id];
-    if (state->expression != EXPRESSION_ALL)
-        return 0;
-    size_t at = 1;
-    while (at < tokens->states.n && !byte_state_equal(&tokens->states.items[at], state))
-        at++;
-    return at < tokens->states.n ? (uint8_t)at : 0;
-}
-
-// Takes the tokens at and below a node of vocabulary.all that stay inside a string: their bits are set behind
-// the walk.
-static bool take_inside(struct string_masks *masks, uint32_t at)
-{
-    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
-    const uint32_t *n_inside = vocabulary->strings->n_inside;
-    uint32_t first = n_inside[at], behind = n_inside[vocabulary->all.nodes[at].behind];
-    struct token_run *last = masks->runs.n ? &masks->runs.items[masks->runs.n - 1] : NULL;
-    masks->n_taken += behind - first;
-    if (last && last->behind == first) {
-        last->behind = behind;
-        return true;
-    }
-    if (VECTOR_ADD(&masks->runs, ((struct token_run){first, behind})))
-        return true;
-    expressions_fail_memory(masks->automaton->pool);
-    return false;
-}
-
-// Sets the bits of the runs, or where they are most of the tokens, all bits but those between the runs.
-static void set_runs(struct string_masks *masks, uint32_t *bits)
-{
-    const struct string_tokens *tokens = masks->vocabulary->strings;
-    size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
-    if (masks->n_taken < tokens->inside.n / 2) {
-        for (size_t i = 0; i < masks->runs.n; i++)
-            string_tokens_set(tokens, masks->runs.items[i].first, masks->runs.items[i].behind, true, bits);
-        return;
-    }
-    memcpy(masks->taken, tokens->all, n_words * sizeof *bits);
-    uint32_t at = 0;
-    for (size_t i = 0; i < masks->runs.n; at = masks->runs.items[i++].behind)
-        string_tokens_set(tokens, at, masks->runs.items[i].first, false, masks->taken);
-    string_tokens_set(tokens, at, (uint32_t)tokens->inside.n, false, masks->taken);
-    for (size_t i = 0; i < n_words; i++)
-        bits[i] |= masks->taken[i];
-}
-
-// All below a node of vocabulary.all behind which the string may have any characters.
-static bool take_below(struct string_masks *masks, uint32_t at, struct string_mask *mask)
-{
-    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
-    const struct string_tokens *tokens = vocabulary->strings;
-    uint32_t behind = vocabulary->all.nodes[at].behind;
-    if (!take_inside(masks, at))
-        return false;
-    for (size_t i = string_tokens_first(tokens->closing.items, tokens->closing.n, at);
-         i < tokens->closing.n && tokens->closing.items[i].node < behind; i++)
-        mask->bits[tokens->closing.items[i].id / 32] |= 1u << tokens->closing.items[i].id % 32;
-    for (size_t i = string_tokens_first(tokens->exits.items, tokens->exits.n, at);
-         i < tokens->exits.n && tokens->exits.items[i].node < behind; i++)
-        if (!add_exit(masks, mask, tokens->exits.items[i].node))
-            return false;
-    return true;
-}
-
-// The node of vocabulary.all of the same bytes as a node of the trie that is walked.
-static uint32_t node_of_all(const struct string_masks *masks, uint32_t at)
-{
-    return masks->walked.nodes ? masks->walked.nodes[at] : at;
-}
-
-// Whether all tokens below a node of the trie that is walked stay inside, because they have letters alone
-// that may all follow, or that the string treats alike; they are then taken, and with them those that are
-// known.
-static bool take_letters(struct string_masks *masks, uint32_t at, uint32_t id)
-{
-    const struct string_tokens *tokens = masks->vocabulary->strings;
-    const struct string_letters *letters = masks->walked.letters;
-    const struct byte_state *state = &masks->automaton->states.items[id];
-    uint8_t open = masks->walked.trie->nodes[at].string_state;
-    if (!letters->index[at] || !open || tokens->states.items[open].place != PLACE_BETWEEN ||
-        state->place != PLACE_BETWEEN)
-        return false;
-    const struct letter_summary *summary = &letters->summaries.items[letters->index[at]];
-    bool are_plain = summary->n_letters <= plain_behind(masks, state->expression) &&
-                     letters_within(&summary->letters, &tokens->plain_letters);
-    if (!are_plain && !letters_follow(&masks->letters, masks->automaton->pool, state->expression, summary))
-        return false;
-    return take_inside(masks, node_of_all(masks, at));
-}
-
-static void walk_trie(struct string_masks *masks, struct string_mask *mask)
-{
-    struct byte_automaton *automaton = masks->automaton;
-    const struct trie *trie = masks->walked.trie;
-    const uint32_t closed = byte_automaton_closed(automaton);
-    uint32_t *states = masks->walk;
-    states[0] = mask->state;
-    for (uint32_t at = 0; at < trie->n_nodes;) {
-        const struct trie_node *node = &trie->nodes[at];
-        uint32_t from = states[node->depth];
-        const uint32_t *row = automaton->rows.items[from];
-        uint32_t to = row ? row[node->byte] : BYTE_STATE_UNKNOWN;
-        if (to == BYTE_STATE_UNKNOWN)
-            to = byte_automaton_step(automaton, from, node->byte);
-        bool is_open = node->string_state && to != from && open_state(masks, to) == node->string_state;
-        if (automaton->pool->status != STATUS_OK ||
-            (is_open && !take_below(masks, node_of_all(masks, at), mask)))
-            return;
-        if (to == BYTE_STATE_DEAD || is_open) {
-            at = node->behind;
-            continue;
-        }
-        vocabulary_set_tokens(masks->vocabulary, node, mask->bits);
-        if (to == closed) {
-            if (!add_exit(masks, mask, node_of_all(masks, at)))
-                return;
-            at = node->behind;
-            continue;
-        }
-        if (to != from && !count_state(masks, to, mask))
-            return;
-        states[node->depth + 1] = to;
-        at = take_letters(masks, at, to) ? node->behind : at + 1;
-    }
-}
-
 static bool prepare_masks(struct string_masks *masks)
 {
     if (!masks->kept)
         masks->kept = calloc(STRING_MASKS_KEPT, sizeof *masks->kept);
     if (!masks->taken)
-        masks->taken = malloc((grammar_mask_words(masks->vocabulary->n_tokens) + 1) * sizeof *masks->taken);
+        masks->taken =
+            malloc((2 * grammar_mask_words(masks->vocabulary->n_tokens) + 1) * sizeof *masks->taken);
     if (!masks->walk)
         masks->walk = malloc((masks->vocabulary->depth_max + 2) * sizeof *masks->walk);
-    return masks->kept && masks->walk && masks->taken;
+    if (!masks->places)
+        masks->places = malloc((masks->vocabulary->depth_max + 2) * sizeof *masks->places);
+    return masks->kept && masks->walk && masks->places && masks->taken;
 }
 
 // min to max characters of one set: a repetition of it, or that within limits of the length.
@@ -318,42 +62,216 @@ static bool is_counted_set(const struct expressions *pool, const struct byte_sta
            counted->min <= counted->max;
 }
 
-// The tokens of any number of the set's characters, of which those are taken that have not too many or, where
-// they close the string, too few.
-static void take_counted(struct string_masks *masks, const struct counted_set *counted,
-                         const struct string_mask *any, struct string_mask *mask)
+// Of the tokens of a string without limits of its length, those that close the string and have not too few
+// characters or too many.
+static bool take_closing(struct string_masks *masks, uint32_t min, uint32_t max,
+                         const struct string_mask *unlimited, struct string_mask *mask)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
-    size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
-    string_tokens_inside(tokens, n_words, counted->max, mask->bits);
-    for (size_t i = 0; i < n_words; i++)
-        mask->bits[i] &= any->bits[i];
     for (size_t i = 0; i < tokens->closing.n; i++) {
         struct string_token token = tokens->closing.items[i];
-        if (token.n_letters >= counted->min && token.n_letters <= counted->max)
-            mask->bits[token.id / 32] |= any->bits[token.id / 32] & 1u << token.id % 32;
+        if (token.n_letters >= min && token.n_letters <= max)
+            mask->bits[token.id / 32] |= unlimited->bits[token.id / 32] & 1u << token.id % 32;
     }
-    for (size_t i = 0; i < any->exits.n; i++) {
-        uint32_t node = any->exits.items[i];
+    for (size_t i = 0; i < unlimited->exits.n; i++) {
+        uint32_t node = unlimited->exits.items[i];
         uint32_t n =
             tokens->exits.items[string_tokens_first(tokens->exits.items, tokens->exits.n, node)].n_letters;
-        if (n >= counted->min && n <= counted->max && !add_exit(masks, mask, node))
-            return;
+        if (n >= min && n <= max && !string_mask_add_exit(masks, mask, node))
+            return false;
     }
-    mask->n_states = any->n_states;
+    mask->n_states = unlimited->n_states;
+    return true;
+}
+
+// Of the tokens of a string without limits of its length, those that stay inside and begin at most `max`
+// characters.
+static void take_shorter(const struct string_masks *masks, uint32_t max, const struct string_mask *unlimited,
+                         uint32_t *bits)
+{
+    size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
+    string_tokens_inside(masks->vocabulary->strings, n_words, max, bits);
+    for (size_t i = 0; i < n_words; i++)
+        bits[i] &= unlimited->bits[i];
 }
 
 static const struct string_mask *find_in_slot(struct string_masks *masks, uint32_t state, size_t slot);
 
-// The mask of any number of the set's characters, in another slot than the state's; NULL: the pool has failed.
-static const struct string_mask *find_any_number(struct string_masks *masks, uint32_t state, uint32_t set)
+// The mask of another string, while one is made, whose work is its own too; NULL: the pool has failed.
+static const struct string_mask *find_unlimited(struct string_masks *masks, uint32_t expression)
 {
-    uint32_t any = expression_repeat(masks->automaton->pool, set, 0, EXPRESSION_UNBOUNDED);
-    uint32_t between = byte_automaton_between(masks->automaton, any, TERMINAL_JSON_STRING);
-    bool is_same_slot = between % STRING_MASKS_KEPT == state % STRING_MASKS_KEPT;
-    return between == BYTE_STATE_DEAD
-               ? NULL
-               : find_in_slot(masks, between, (between + is_same_slot) % STRING_MASKS_KEPT);
+    uint32_t state = byte_automaton_between(masks->automaton, expression, TERMINAL_JSON_STRING);
+    size_t slot = state % STRING_MASKS_KEPT;
+    while (masks->kept[slot].in_making)
+        slot = (slot + 1) % STRING_MASKS_KEPT;
+    return state == BYTE_STATE_DEAD ? NULL : find_in_slot(masks, state, slot);
+}
+
+// The tokens of any number of the set's characters, without those that have too many or, where they close the
+// string, too few.
+static void take_counted(struct string_masks *masks, const struct counted_set *counted,
+                         struct string_mask *mask)
+{
+    struct expressions *pool = masks->automaton->pool;
+    uint32_t any = expression_repeat(pool, counted->set, 0, EXPRESSION_UNBOUNDED);
+    const struct string_mask *unlimited = find_unlimited(masks, any);
+    if (!unlimited)
+        return;
+    take_shorter(masks, counted->max, unlimited, mask->bits);
+    take_closing(masks, counted->min, counted->max, unlimited, mask);
+}
+
+// min to max characters that are also a text of `unlimited`.
+struct limited_string {
+    uint32_t unlimited, min, max;
+};
+
+static bool is_limited_string(struct string_masks *masks, const struct byte_state *state,
+                              struct limited_string *limited)
+{
+    struct expressions *pool = masks->automaton->pool;
+    const struct expression_node *node = expression_node(pool, state->expression);
+    *limited = (struct limited_string){.max = EXPRESSION_UNBOUNDED};
+    if (state->place != PLACE_BETWEEN || node->kind != KIND_BOTH)
+        return false;
+    masks->queue.n = 0;
+    uint32_t first = node->a, n = node->b;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t id = pool->links.items[first + i];
+        const struct expression_node *part = expression_node(pool, id);
+        bool is_length = part->kind == KIND_REPEAT && part->a == EXPRESSION_ANY;
+        if (is_length && part->b > limited->min)
+            limited->min = part->b;
+        if (is_length && part->c < limited->max)
+            limited->max = part->c;
+        if (!is_length && !VECTOR_ADD(&masks->queue, id))
+            return false;
+    }
+    if (masks->queue.n == 0 || masks->queue.n == n)
+        return false;
+    limited->unlimited = expression_both_many(pool, masks->queue.items, masks->queue.n);
+    return pool->status == STATUS_OK;
+}
+
+// Whether few more characters end the string, wherever it is. *n_letters: tokens that begin at most that many
+// can be followed by them within the limits.
+static bool ends_soon(struct string_masks *masks, const struct limited_string *limited, uint32_t *n_letters)
+{
+    const struct string_lengths *lengths =
+        string_lengths_find(&masks->lengths, masks->automaton->pool, limited->unlimited);
+    if (!lengths || !lengths->known || (limited->min > 1 && !lengths->extends) ||
+        (lengths->n_letters < STRING_PLAIN_LETTERS && lengths->n_letters < limited->max) ||
+        limited->max < lengths->to_end + LIMITED_LETTERS_MIN)
+        return false;
+    *n_letters = limited->max == EXPRESSION_UNBOUNDED ? EXPRESSION_UNBOUNDED : limited->max - lengths->to_end;
+    *n_letters = lengths->n_letters < *n_letters ? lengths->n_letters : *n_letters;
+    return true;
+}
+
+// Walks tokens one by one, in the trie's order: what a token shares with the one before is not walked again.
+struct token_walk {
+    struct text before;
+    size_t n_bytes; // of it, behind which the state is known
+};
+
+static bool walk_token(struct string_masks *masks, struct token_walk *walk, uint32_t token)
+{
+    struct text text = masks->vocabulary->tokens[token];
+    uint32_t *states = masks->walk;
+    size_t at = 0;
+    while (at < walk->n_bytes && at < text.size && text.data[at] == walk->before.data[at])
+        at++;
+    for (; at < text.size && states[at] != BYTE_STATE_DEAD; at++)
+        states[at + 1] = string_walk_step(masks, states[at], (unsigned char)text.data[at]);
+    *walk = (struct token_walk){text, at};
+    return states[at] != BYTE_STATE_DEAD;
+}
+
+// Whether a text of n_letters characters that leads the string without limits to the state can end within
+// them. *unknown: it can't be said.
+static bool ends_within(struct string_masks *masks, uint32_t state_id, uint32_t n_letters,
+                        const struct limited_string *limited, bool *unknown)
+{
+    const struct byte_state *state = &masks->automaton->states.items[state_id];
+    *unknown = true;
+    if (state->place != PLACE_BETWEEN || n_letters < limited->min)
+        return false;
+    const struct string_lengths *lengths =
+        string_lengths_find(&masks->lengths, masks->automaton->pool, state->expression);
+    bool fits = lengths && lengths->to_end_first <= limited->max - n_letters;
+    *unknown = !fits && !(lengths && lengths->exact);
+    return fits;
+}
+
+// Of the tokens that the masks of string_tokens don't count, those with more characters than n_letters.
+static void take_long(struct string_masks *masks, uint32_t n_letters, const struct limited_string *limited,
+                      const struct string_mask *unlimited, struct string_mask *mask)
+{
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    struct token_walk walk = {0};
+    masks->walk[0] = mask->state;
+    for (size_t i = 0; i < tokens->longer.n; i++) {
+        struct string_token token = tokens->longer.items[i];
+        uint32_t bit = 1u << token.id % 32;
+        if (token.n_letters <= n_letters || token.n_letters > limited->max ||
+            !(unlimited->bits[token.id / 32] & bit))
+            continue;
+        uint32_t state = string_walk_bytes(masks, unlimited->state, masks->vocabulary->tokens[token.id]);
+        bool unknown, fits = ends_within(masks, state, token.n_letters, limited, &unknown);
+        if (unknown ? walk_token(masks, &walk, token.id) : fits)
+            mask->bits[token.id / 32] |= bit;
+    }
+}
+
+// Tokens with more characters than n_letters. False: too many to be walked one by one.
+static bool take_near_limit(struct string_masks *masks, uint32_t n_letters,
+                            const struct limited_string *limited, const struct string_mask *unlimited,
+                            struct string_mask *mask)
+{
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens), n = 0;
+    struct token_walk walk = {0};
+    if (n_letters >= STRING_PLAIN_LETTERS) {
+        take_long(masks, n_letters, limited, unlimited, mask);
+        return true;
+    }
+    memset(masks->taken, 0, n_words * sizeof *masks->taken);
+    take_shorter(masks, limited->max, unlimited, masks->taken);
+    for (size_t i = 0; i < n_words; i++)
+        n += (size_t)__builtin_popcount(masks->taken[i] &= ~mask->bits[i]);
+    masks->walk[0] = mask->state;
+    for (size_t i = 0; i < tokens->inside.n && n && n <= NEAR_LIMIT_MAX; i++) {
+        uint32_t token = tokens->inside.items[i], bit = 1u << token % 32;
+        if (masks->taken[token / 32] & bit && walk_token(masks, &walk, token))
+            mask->bits[token / 32] |= bit;
+    }
+    return n <= NEAR_LIMIT_MAX;
+}
+
+// Within limits of the length: the tokens of the string without them, but for those near a limit. False:
+// nothing is taken; the pool may have failed.
+static bool take_limited(struct string_masks *masks, struct string_mask *mask)
+{
+    struct expressions *pool = masks->automaton->pool;
+    const struct byte_state state = masks->automaton->states.items[mask->state];
+    struct limited_string limited;
+    const struct string_mask *unlimited = NULL;
+    uint32_t n_letters;
+    bool taken = false;
+    if (is_limited_string(masks, &state, &limited) && ends_soon(masks, &limited, &n_letters))
+        unlimited = find_unlimited(masks, limited.unlimited);
+    if (unlimited) {
+        take_shorter(masks, n_letters, unlimited, mask->bits);
+        taken = take_near_limit(masks, n_letters, &limited, unlimited, mask) &&
+                take_closing(masks, limited.min, limited.max, unlimited, mask);
+    }
+    if (!taken) {
+        if (pool->status == STATUS_REJECT && pool->limit != GRAMMAR_LIMIT_NODES)
+            pool->status = STATUS_OK;
+        expressions_begin_visit(pool, 0);
+        memset(mask->bits, 0, grammar_mask_words(masks->vocabulary->n_tokens) * sizeof *mask->bits);
+    }
+    return taken;
 }
 
 static void make_mask(struct string_masks *masks, struct string_mask *mask)
@@ -361,24 +279,19 @@ static void make_mask(struct string_masks *masks, struct string_mask *mask)
     const struct byte_state state = masks->automaton->states.items[mask->state];
     struct counted_set counted;
     if (is_counted_set(masks->automaton->pool, &state, &counted)) {
-        const struct string_mask *any = find_any_number(masks, mask->state, counted.set);
-        if (any)
-            take_counted(masks, &counted, any, mask);
+        take_counted(masks, &counted, mask);
         return;
     }
-    masks->visit++;
-    masks->runs.n = masks->n_taken = 0;
-    take_known(masks, mask);
-    walk_trie(masks, mask);
-    set_runs(masks, mask->bits);
+    if (take_limited(masks, mask) || masks->automaton->pool->status != STATUS_OK)
+        return;
+    string_walk(masks, mask);
 }
 
-static const struct string_mask *find_in_slot(struct string_masks *masks, uint32_t state, size_t slot)
+// In a visit of its own, of the mask alone.
+static const struct string_mask *make_in_slot(struct string_masks *masks, uint32_t state, size_t slot)
 {
     size_t n_bytes = grammar_mask_words(masks->vocabulary->n_tokens) * sizeof(uint32_t);
     struct string_mask *mask = &masks->kept[slot];
-    if (mask->state == state)
-        return mask;
     if (!mask->bits) {
         masks->n_bytes += n_bytes;
         if (!(mask->bits = malloc(n_bytes + sizeof *mask->bits))) {
@@ -388,12 +301,30 @@ static const struct string_mask *find_in_slot(struct string_masks *masks, uint32
     }
     memset(mask->bits, 0, n_bytes);
     mask->exits.n = mask->n_states = 0;
+    expressions_begin_visit(masks->automaton->pool, 0);
     mask->state = state;
+    const uint64_t visit = masks->lengths.visit;
+    masks->lengths.visit = ++masks->n_made;
+    mask->in_making = true;
     make_mask(masks, mask);
+    mask->in_making = false;
+    masks->lengths.visit = visit;
+    mask->work = masks->automaton->pool->visit.work;
     if (masks->automaton->pool->status == STATUS_OK)
         return mask;
     mask->state = BYTE_STATE_DEAD;
     return NULL;
+}
+
+static const struct string_mask *find_in_slot(struct string_masks *masks, uint32_t state, size_t slot)
+{
+    struct expressions *pool = masks->automaton->pool;
+    const uint64_t work = pool->visit.work;
+    const struct string_mask *mask = &masks->kept[slot];
+    if (mask->state != state)
+        mask = make_in_slot(masks, state, slot);
+    expressions_begin_visit(pool, work);
+    return mask && expressions_add_work(pool, mask->work) ? mask : NULL;
 }
 
 const struct string_mask *string_masks_find(struct string_masks *masks, uint32_t state)
@@ -414,9 +345,13 @@ void string_masks_finish(struct string_masks *masks)
     free(masks->walk);
     free(masks->taken);
     VECTOR_FINISH(&masks->runs);
-    VECTOR_FINISH(&masks->visits);
+    free(masks->places);
+    VECTOR_FINISH(&masks->states);
     VECTOR_FINISH(&masks->seen);
     VECTOR_FINISH(&masks->queue);
     letter_steps_finish(&masks->letters);
+    length_search_finish(&masks->lengths);
+    dead_ends_finish(&masks->dead_ends);
+    safe_letters_finish(&masks->safe);
     *masks = (struct string_masks){0};
 }

@@ -3,7 +3,10 @@
 #pragma once
 
 #include "engine/grammar/byte_automaton.h"
+#include "engine/grammar/dead_ends.h"
 #include "engine/grammar/grammar_parts.h"
+#include "engine/grammar/safe_letters.h"
+#include "engine/grammar/string_lengths.h"
 #include "engine/grammar/string_letters.h"
 
 struct string_mask {
@@ -11,6 +14,8 @@ struct string_mask {
     uint32_t *bits;         // tokens that stay inside or end with the closing quote
     VECTOR(uint32_t) exits; // nodes of vocabulary.all that close the string and have children, ascending
     uint64_t n_states;      // of the automaton, that the tokens lead to: a measure of the state alone
+    uint64_t work;          // of the expressions that were derived; likewise
+    bool in_making;
 };
 
 // Tokens that stay inside a string: string_tokens.inside[first .. behind].
@@ -25,6 +30,26 @@ struct walked_trie {
     const struct string_letters *letters;
 };
 
+// Properties of a state that a walk reads repeatedly, computed once a walk.
+struct walked_state {
+    uint64_t visit; // the last mask that reached it: what follows is of that one
+    bool is_between;
+    bool is_left;              // steps from it are counted
+    bool has_letters;          // `letters` and `next` are found
+    uint8_t open;              // of any characters: its place among string_tokens.states, else 0
+    uint32_t n_plain;          // plain characters that may follow, whichever they are
+    uint32_t dead_ends;        // its place among them; DEAD_ENDS_NONE: not known
+    bool has_safe;             // `safe` is found
+    uint32_t safe;             // its place among those that safe letters lead to; SAFE_LETTERS_NONE: none
+    uint32_t expression, next; // `letters` lead from it to `next`
+    struct letter_set letters;
+};
+
+struct walk_place {
+    uint32_t state;
+    const uint32_t *row; // of the state; NULL: not asked for yet
+};
+
 enum { STRING_MASKS_KEPT = 256 };
 
 struct string_masks {
@@ -33,21 +58,36 @@ struct string_masks {
     struct string_mask *kept;                    // by state % STRING_MASKS_KEPT; NULL: none asked for yet
     struct walked_trie walked;                   // by the walk that is under way
     uint32_t *walk;                              // states by depth in the trie
-    VECTOR(uint64_t) visits;                     // by state: the last mask that reached it
+    struct walk_place *places;                   // the same, for a walk of the trie
+    VECTOR(struct walked_state) states;          // by state
     VECTOR(uint64_t) seen; // by expression: the last search that reached it * SEARCH_LEVELS + after how many
                            // characters
     uint32_t n_plain;      // plain characters that may follow where that search began
     VECTOR(uint32_t) queue;
     struct letter_steps letters;
+    struct length_search lengths;
+    struct dead_ends dead_ends;
+    struct safe_letters safe;
     VECTOR(struct token_run) runs; // taken by the walk that is under way, ascending
     size_t n_taken;                // tokens of them
-    uint32_t *taken;               // a mask's room, for their bits
-    uint64_t visit, search;
+    uint32_t *taken;               // two masks' room, for their bits and others
+    uint64_t visit, search, n_made;
     size_t n_bytes;
 };
 
 // Whether the state is inside a JSON string: between its quotes.
 bool string_masks_inside(const struct byte_automaton *automaton, uint32_t state);
-// Valid until the next call; NULL when the pool has failed.
+// Begins a visit of the pool, whose work is that so far and the mask's. Valid until the next call; NULL when the
+// pool has failed.
 const struct string_mask *string_masks_find(struct string_masks *masks, uint32_t state);
 void string_masks_finish(struct string_masks *masks);
+
+// The walk that finds a mask, in string_walk.c. Sets the bits and exits of a mask that has none; the pool may
+// have failed then.
+void string_walk(struct string_masks *masks, struct string_mask *mask);
+// The state behind a byte, or several, with the derivatives that the steps need counted. BYTE_STATE_DEAD also when
+// the pool has failed.
+uint32_t string_walk_step(struct string_masks *masks, uint32_t state, unsigned char byte);
+uint32_t string_walk_bytes(struct string_masks *masks, uint32_t state, struct text bytes);
+// Adds a node of vocabulary.all that closes the string, where it has children. False: no memory.
+bool string_mask_add_exit(struct string_masks *masks, struct string_mask *mask, uint32_t at);

@@ -1,0 +1,489 @@
+// The walk of the trie that finds a mask inside one JSON string, with the terminal's automaton alone.
+#include "engine/grammar/string_masks.h"
+#include "engine/grammar/string_tokens.h"
+
+#include <string.h>
+
+enum {
+    SEARCH_EXPRESSIONS = 256, // of a search whether any characters may follow
+    SEARCH_WORK = 1 << 15,    // of deriving them
+    SEARCH_LEVELS = 32,       // more than STRING_PLAIN_LETTERS
+    SHORT_WALK_PART = 256,    // of the nodes, a walk that looks at a smaller part is short
+    LONG_WALKS = 8,           // that many of them are a long one
+    ANYWHERE_LETTERS = 4,     // where as many plain ones may follow, what leads nowhere is rare
+    DOUBTFUL_PART = 16,       // of the tokens, at most that part is walked one by one
+};
+
+// The stamp of an expression, which is 0 before its first.
+static uint64_t *stamp_of(struct string_masks *masks, uint32_t id)
+{
+    if (id >= masks->seen.n) {
+        if (!VECTOR_RESERVE(&masks->seen, (size_t)id + 1)) {
+            expressions_fail_memory(masks->automaton->pool);
+            return NULL;
+        }
+        memset(masks->seen.items + masks->seen.n, 0,
+               (masks->seen.capacity - masks->seen.n) * sizeof *masks->seen.items);
+        masks->seen.n = masks->seen.capacity;
+    }
+    return masks->seen.items + id;
+}
+
+static bool is_live(struct expressions *pool, uint32_t expression)
+{
+    return expression != EXPRESSION_NOTHING && !expression_is_empty_language(pool, expression);
+}
+
+// Adds what plain characters lead to, as found at the level; false: some lead nowhere.
+static bool expand_plain(struct string_masks *masks, uint32_t id, unsigned level)
+{
+    struct expressions *pool = masks->automaton->pool;
+    if (!expression_count(pool, id))
+        return false;
+    const struct expression_node node = *expression_node(pool, id);
+    for (uint32_t i = 0; i < node.n_derivative; i++) {
+        struct expression_piece piece = pool->pieces.items[node.derivative + i];
+        uint32_t last = CODE_POINT_MAX;
+        if (i + 1 < node.n_derivative)
+            last = pool->pieces.items[node.derivative + i + 1].first - 1;
+        if (!string_tokens_has_plain(piece.first, last))
+            continue;
+        uint64_t *seen = stamp_of(masks, piece.target);
+        if (!seen)
+            return false;
+        if (*seen / SEARCH_LEVELS == masks->search)
+            continue;
+        *seen = masks->search * SEARCH_LEVELS + level;
+        if (!is_live(pool, piece.target) || masks->queue.n == SEARCH_EXPRESSIONS)
+            return false;
+        if (!VECTOR_ADD(&masks->queue, piece.target)) {
+            expressions_fail_memory(pool);
+            return false;
+        }
+    }
+    return true;
+}
+
+// Finds how many plain characters may follow, whichever they are, up to STRING_PLAIN_LETTERS, in the order of
+// their number.
+static unsigned search_plain(struct string_masks *masks, const struct byte_state *state)
+{
+    struct expressions *pool = masks->automaton->pool;
+    masks->search++;
+    masks->queue.n = 0;
+    if (state->place != PLACE_BETWEEN)
+        return 0;
+    uint64_t *seen = stamp_of(masks, state->expression);
+    if (!seen || !VECTOR_ADD(&masks->queue, state->expression)) {
+        expressions_fail_memory(pool);
+        return 0;
+    }
+    *seen = masks->search * SEARCH_LEVELS;
+    size_t at = 0;
+    uint64_t work = 0;
+    for (unsigned n = 0; n < STRING_PLAIN_LETTERS; n++)
+        for (size_t behind = masks->queue.n; at < behind; at++) {
+            if (!expand_plain(masks, masks->queue.items[at], n + 1))
+                return n;
+            work += expression_derived_work(pool, masks->queue.items[at]);
+            if (work > SEARCH_WORK)
+                return n;
+        }
+    return STRING_PLAIN_LETTERS;
+}
+
+// How many plain characters may follow the expression, whichever they are, as far as the last search knows.
+static uint32_t plain_behind(const struct string_masks *masks, uint32_t expression)
+{
+    uint64_t seen = expression < masks->seen.n ? masks->seen.items[expression] : 0;
+    uint64_t level = seen % SEARCH_LEVELS;
+    return seen / SEARCH_LEVELS == masks->search && level < masks->n_plain ? masks->n_plain - (uint32_t)level
+                                                                           : 0;
+}
+
+// Sets the bits of tokens that need no walk; the rest are in the trie that is walked.
+static void take_known(struct string_masks *masks, struct string_mask *mask)
+{
+    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
+    const struct byte_state state = masks->automaton->states.items[mask->state];
+    const uint32_t *known = NULL;
+    const struct string_tokens *tokens = vocabulary->strings;
+    masks->walked = (struct walked_trie){&vocabulary->all, NULL, &tokens->letters};
+    masks->n_plain = search_plain(masks, &state);
+    if (masks->n_plain == STRING_PLAIN_LETTERS) {
+        known = tokens->plain;
+        masks->walked =
+            (struct walked_trie){&tokens->not_plain, tokens->not_plain_nodes, &tokens->not_plain_letters};
+    }
+    for (size_t i = 0; known && i < grammar_mask_words(vocabulary->n_tokens); i++)
+        mask->bits[i] |= known[i];
+}
+
+bool string_mask_add_exit(struct string_masks *masks, struct string_mask *mask, uint32_t at)
+{
+    if (masks->vocabulary->all.nodes[at].behind == at + 1 || VECTOR_ADD(&mask->exits, at))
+        return true;
+    expressions_fail_memory(masks->automaton->pool);
+    return false;
+}
+
+// Where the state is one of any characters: its place among string_tokens.states, else 0.
+static uint8_t open_state(const struct string_masks *masks, uint32_t id)
+{
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    const struct byte_state *state = &masks->automaton->states.items[id];
+    if (state->expression != EXPRESSION_ALL)
+        return 0;
+    size_t at = 1;
+    while (at < tokens->states.n && !byte_state_equal(&tokens->states.items[at], state))
+        at++;
+    return at < tokens->states.n ? (uint8_t)at : 0;
+}
+
+// Takes the tokens at and below a node of vocabulary.all that stay inside a string: their bits are set behind
+// the walk.
+static bool take_inside(struct string_masks *masks, uint32_t at)
+{
+    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
+    const uint32_t *n_inside = vocabulary->strings->n_inside;
+    uint32_t first = n_inside[at], behind = n_inside[vocabulary->all.nodes[at].behind];
+    struct token_run *last = masks->runs.n ? &masks->runs.items[masks->runs.n - 1] : NULL;
+    masks->n_taken += behind - first;
+    if (last && last->behind == first) {
+        last->behind = behind;
+        return true;
+    }
+    if (VECTOR_ADD(&masks->runs, ((struct token_run){first, behind})))
+        return true;
+    expressions_fail_memory(masks->automaton->pool);
+    return false;
+}
+
+// Sets the bits of the runs, or where they are most of the tokens, all bits but those between the runs.
+static void set_runs(struct string_masks *masks, uint32_t *bits)
+{
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
+    if (masks->n_taken < tokens->inside.n / 2) {
+        for (size_t i = 0; i < masks->runs.n; i++)
+            string_tokens_set(tokens, masks->runs.items[i].first, masks->runs.items[i].behind, true, bits);
+        return;
+    }
+    memcpy(masks->taken, tokens->all, n_words * sizeof *bits);
+    uint32_t at = 0;
+    for (size_t i = 0; i < masks->runs.n; at = masks->runs.items[i++].behind)
+        string_tokens_set(tokens, at, masks->runs.items[i].first, false, masks->taken);
+    string_tokens_set(tokens, at, (uint32_t)tokens->inside.n, false, masks->taken);
+    for (size_t i = 0; i < n_words; i++)
+        bits[i] |= masks->taken[i];
+}
+
+// All below a node of vocabulary.all behind which the string may have any characters.
+static bool take_below(struct string_masks *masks, uint32_t at, struct string_mask *mask)
+{
+    const struct grammar_vocabulary *vocabulary = masks->vocabulary;
+    const struct string_tokens *tokens = vocabulary->strings;
+    uint32_t behind = vocabulary->all.nodes[at].behind;
+    if (!take_inside(masks, at))
+        return false;
+    for (size_t i = string_tokens_first(tokens->closing.items, tokens->closing.n, at);
+         i < tokens->closing.n && tokens->closing.items[i].node < behind; i++)
+        mask->bits[tokens->closing.items[i].id / 32] |= 1u << tokens->closing.items[i].id % 32;
+    for (size_t i = string_tokens_first(tokens->exits.items, tokens->exits.n, at);
+         i < tokens->exits.n && tokens->exits.items[i].node < behind; i++)
+        if (!string_mask_add_exit(masks, mask, tokens->exits.items[i].node))
+            return false;
+    return true;
+}
+
+// The node of vocabulary.all of the same bytes as a node of the trie that is walked.
+static uint32_t node_of_all(const struct string_masks *masks, uint32_t at)
+{
+    return masks->walked.nodes ? masks->walked.nodes[at] : at;
+}
+
+// Room for what is known of a state.
+static bool reserve_state(struct string_masks *masks, uint32_t id)
+{
+    if (id < masks->states.n)
+        return true;
+    if (!VECTOR_RESERVE(&masks->states, (size_t)id + 1)) {
+        expressions_fail_memory(masks->automaton->pool);
+        return false;
+    }
+    memset(masks->states.items + masks->states.n, 0,
+           (masks->states.capacity - masks->states.n) * sizeof *masks->states.items);
+    masks->states.n = masks->states.capacity;
+    return true;
+}
+
+static void describe_state(struct string_masks *masks, uint32_t id)
+{
+    const struct byte_state *state = &masks->automaton->states.items[id];
+    masks->states.items[id] = (struct walked_state){.visit = masks->visit,
+                                                    .is_between = state->place == PLACE_BETWEEN,
+                                                    .open = open_state(masks, id),
+                                                    .dead_ends = DEAD_ENDS_NONE,
+                                                    .expression = state->expression,
+                                                    .n_plain = plain_behind(masks, state->expression)};
+    if (masks->dead_ends.known && state->place == PLACE_BETWEEN)
+        masks->states.items[id].dead_ends = dead_ends_place(&masks->dead_ends, state->expression);
+}
+
+// Counts a state that a token leads to, each once. False: the pool has failed.
+static bool enter_state(struct string_masks *masks, uint32_t id, struct string_mask *mask)
+{
+    struct expressions *pool = masks->automaton->pool;
+    if (!reserve_state(masks, id))
+        return false;
+    if (masks->states.items[id].visit == masks->visit)
+        return true;
+    describe_state(masks, id);
+    if (++mask->n_states <= pool->limits.values[GRAMMAR_LIMIT_MASK_SETS])
+        return true;
+    expressions_fail(pool, GRAMMAR_LIMIT_MASK_SETS);
+    return false;
+}
+
+static void find_letters(struct string_masks *masks, struct walked_state *state)
+{
+    const struct letter_step *step = letters_step(&masks->letters, masks->automaton->pool, state->expression);
+    state->has_letters = true;
+    if (step) {
+        state->letters = step->letters;
+        state->next = step->next;
+    }
+}
+
+// Its place among those that safe letters lead to.
+static uint32_t find_safe(const struct string_masks *masks, struct walked_state *state)
+{
+    if (!state->has_safe)
+        state->safe = safe_letters_place(&masks->safe, state->expression);
+    state->has_safe = true;
+    return state->safe;
+}
+
+// Whether all tokens below a node of the trie that is walked stay inside, because they have letters alone
+// that may all follow the state, or that the string treats alike.
+static bool are_letters_alike(struct string_masks *masks, const struct letter_summary *summary,
+                              struct walked_state *state)
+{
+    if (summary->n_letters <= state->n_plain &&
+        letters_within(&summary->letters, &masks->vocabulary->strings->plain_letters))
+        return true;
+    if (state->dead_ends != DEAD_ENDS_NONE &&
+        dead_ends_avoided(&masks->dead_ends, state->dead_ends, &summary->letters))
+        return true;
+    if (masks->safe.known && find_safe(masks, state) != SAFE_LETTERS_NONE)
+        return safe_letters_have(&masks->safe, state->safe, summary);
+    if (!state->has_letters)
+        find_letters(masks, state);
+    if (!letters_within(&summary->letters, &state->letters))
+        return false;
+    return state->next == state->expression ||
+           letters_follow(&masks->letters, masks->automaton->pool, state->expression, summary);
+}
+
+// Takes the tokens below a node where all stay inside for their letters, and with them those that are known.
+static bool take_letters(struct string_masks *masks, uint32_t at, struct walked_state *state)
+{
+    const struct string_letters *letters = masks->walked.letters;
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    uint8_t open = masks->walked.trie->nodes[at].string_state;
+    return state->is_between && masks->walked.trie->nodes[at].behind - at > LETTERS_NODES_MIN && open &&
+           tokens->states.items[open].place == PLACE_BETWEEN &&
+           are_letters_alike(masks, &letters->summaries.items[letters->index[at]], state) &&
+           take_inside(masks, node_of_all(masks, at));
+}
+
+// The step from a place, which is then kept there. BYTE_STATE_DEAD also when the pool has failed.
+static inline uint32_t step_from(struct byte_automaton *automaton, struct walk_place *place,
+                                 unsigned char byte)
+{
+    uint32_t to = place->row ? place->row[byte] : BYTE_STATE_UNKNOWN;
+    if (to == BYTE_STATE_UNKNOWN) {
+        to = byte_automaton_step(automaton, place->state, byte);
+        place->row = automaton->rows.items[place->state];
+    }
+    return to;
+}
+
+uint32_t string_walk_step(struct string_masks *masks, uint32_t id, unsigned char byte)
+{
+    const struct byte_state *state = &masks->automaton->states.items[id];
+    if (state->place == PLACE_BETWEEN && !expression_count(masks->automaton->pool, state->expression))
+        return BYTE_STATE_DEAD;
+    return byte_automaton_step(masks->automaton, id, byte);
+}
+
+uint32_t string_walk_bytes(struct string_masks *masks, uint32_t state, struct text bytes)
+{
+    for (size_t at = 0; at < bytes.size && state != BYTE_STATE_DEAD; at++)
+        state = string_walk_step(masks, state, (unsigned char)bytes.data[at]);
+    return state;
+}
+
+static uint32_t walk_token(struct string_masks *masks, uint32_t from, uint32_t token)
+{
+    return string_walk_bytes(masks, from, masks->vocabulary->tokens[token]);
+}
+
+// The state behind a node of vocabulary.all that has children.
+static uint32_t walk_node(struct string_masks *masks, uint32_t from, uint32_t at)
+{
+    const struct trie_node *nodes = masks->vocabulary->all.nodes;
+    uint32_t below = at + 1;
+    while (nodes[below].token == NO_TOKEN)
+        below++;
+    struct text bytes = masks->vocabulary->tokens[nodes[below].token];
+    bytes.size = (size_t)nodes[at].depth + 1;
+    return string_walk_bytes(masks, from, bytes);
+}
+
+// Sets the bits of the tokens that close the string, walked one by one, and finds its exits.
+static void take_closing(struct string_masks *masks, struct string_mask *mask)
+{
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    const uint32_t closed = byte_automaton_closed(masks->automaton);
+    for (size_t i = 0; i < tokens->closing.n; i++) {
+        uint32_t token = tokens->closing.items[i].id;
+        if (walk_token(masks, mask->state, token) == closed)
+            mask->bits[token / 32] |= 1u << token % 32;
+    }
+    for (size_t i = 0; i < tokens->exits.n; i++)
+        if (walk_node(masks, mask->state, tokens->exits.items[i].node) == closed &&
+            !string_mask_add_exit(masks, mask, tokens->exits.items[i].node))
+            return;
+}
+
+// All tokens that stay inside but the doubtful ones, masks->taken, which are walked one by one. False: they are
+// too many; nothing is taken.
+static bool take_but_doubtful(struct string_masks *masks, struct string_mask *mask)
+{
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    const size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
+    const uint32_t *doubtful = masks->taken;
+    size_t n = 0;
+    for (size_t i = 0; i < n_words; i++)
+        n += (size_t)__builtin_popcount(doubtful[i]);
+    if (n > tokens->inside.n / DOUBTFUL_PART)
+        return false;
+    mask->exits.n = masks->runs.n = masks->n_taken = 0;
+    for (size_t i = 0; i < n_words; i++) {
+        mask->bits[i] = tokens->all[i] & ~doubtful[i];
+        for (uint32_t rest = doubtful[i]; rest; rest &= rest - 1)
+            if (walk_token(masks, mask->state, (uint32_t)i * 32 + (uint32_t)__builtin_ctz(rest)) !=
+                BYTE_STATE_DEAD)
+                mask->bits[i] |= rest & -rest;
+    }
+    take_closing(masks, mask);
+    return true;
+}
+
+// In a walk that is no short one: finds safe letters. Where few tokens have others, the walk ends here. False:
+// it has to go on.
+static bool end_safe_walk(struct string_masks *masks, struct string_mask *mask)
+{
+    const struct string_tokens *tokens = masks->vocabulary->strings;
+    const struct byte_state state = masks->automaton->states.items[mask->state];
+    if (state.place != PLACE_BETWEEN)
+        return false;
+    safe_letters_find(&masks->safe, masks->automaton->pool, state.expression, tokens);
+    if (masks->automaton->pool->status != STATUS_OK || !masks->safe.known ||
+        !safe_letters_tokens(&masks->safe, tokens, grammar_mask_words(masks->vocabulary->n_tokens),
+                             tokens->inside.n / DOUBTFUL_PART, masks->taken) ||
+        !take_but_doubtful(masks, mask))
+        return false;
+    mask->n_states += masks->safe.found.n;
+    return true;
+}
+
+// For a walk that is long because a few texts in many places lead nowhere: few tokens have the letters that it
+// takes to a dead end. False: it has to go on.
+static bool end_long_walk(struct string_masks *masks, struct string_mask *mask)
+{
+    const size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
+    const struct byte_state state = masks->automaton->states.items[mask->state];
+    if (state.place != PLACE_BETWEEN || masks->n_plain < ANYWHERE_LETTERS)
+        return false;
+    dead_ends_find(&masks->dead_ends, masks->automaton->pool, state.expression, masks->vocabulary->strings);
+    if (masks->automaton->pool->status != STATUS_OK || !masks->dead_ends.known ||
+        !dead_ends_tokens(&masks->dead_ends, 0, masks->vocabulary->strings, n_words, masks->taken + n_words,
+                          masks->taken) ||
+        !take_but_doubtful(masks, mask))
+        return false;
+    mask->n_states += masks->dead_ends.found.n;
+    return true;
+}
+
+// Counts what steps from a state derive, once. False: the pool has failed.
+static bool count_leaving(struct string_masks *masks, struct walked_state *state)
+{
+    if (state->is_left)
+        return true;
+    state->is_left = true;
+    return expressions_add_work(masks->automaton->pool, STATE_WORK) &&
+           (!state->is_between || expression_count(masks->automaton->pool, state->expression));
+}
+
+static void walk_trie(struct string_masks *masks, struct string_mask *mask)
+{
+    struct byte_automaton *automaton = masks->automaton;
+    const struct trie *trie = masks->walked.trie;
+    const uint32_t closed = byte_automaton_closed(automaton);
+    struct walk_place *places = masks->places;
+    if (!reserve_state(masks, mask->state))
+        return;
+    describe_state(masks, mask->state);
+    masks->states.items[mask->state].visit = 0; // counted where a token leads to it
+    if (!count_leaving(masks, &masks->states.items[mask->state]))
+        return;
+    places[0] = (struct walk_place){.state = mask->state};
+    const uint32_t short_walk = 1 + (uint32_t)masks->vocabulary->all.n_nodes / SHORT_WALK_PART,
+                   long_walk = short_walk * LONG_WALKS;
+    uint32_t n_nodes = 0;
+    for (uint32_t at = 0; at < trie->n_nodes && automaton->pool->status == STATUS_OK;) {
+        n_nodes++;
+        if ((n_nodes == short_walk && end_safe_walk(masks, mask)) ||
+            (n_nodes == long_walk && end_long_walk(masks, mask)))
+            return;
+        const struct trie_node *node = &trie->nodes[at];
+        struct walk_place *from = &places[node->depth];
+        uint32_t to = step_from(automaton, from, node->byte);
+        if (to == BYTE_STATE_DEAD) {
+            at = node->behind;
+            continue;
+        }
+        if (to != from->state && !enter_state(masks, to, mask))
+            return;
+        struct walked_state *state = &masks->states.items[to];
+        if (state->open && state->open == node->string_state && to != from->state) {
+            if (!take_below(masks, node_of_all(masks, at), mask))
+                return;
+            at = node->behind;
+            continue;
+        }
+        vocabulary_set_tokens(masks->vocabulary, node, mask->bits);
+        if (to == closed && !string_mask_add_exit(masks, mask, node_of_all(masks, at)))
+            return;
+        if (to == closed || take_letters(masks, at, state)) {
+            at = node->behind;
+            continue;
+        }
+        if (!count_leaving(masks, state))
+            return;
+        from[1] = (struct walk_place){to, automaton->rows.items[to]};
+        at++;
+    }
+}
+
+void string_walk(struct string_masks *masks, struct string_mask *mask)
+{
+    masks->visit++;
+    masks->runs.n = masks->n_taken = 0;
+    masks->dead_ends.known = masks->safe.known = false;
+    take_known(masks, mask);
+    walk_trie(masks, mask);
+    set_runs(masks, mask->bits);
+}

@@ -1,0 +1,209 @@
+// Applicators of JSON Schema as the algebra of what their branches accept: each pair of schemas under allOf,
+// anyOf, oneOf, not and if accepts the texts that its branches' own grammars say.
+#include "engine/grammar/grammar.h"
+#include "engine/grammar/json_schema.h"
+#include "schemas/text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const texts[] = {
+    "null",
+    "true",
+    "false",
+    "0",
+    "1",
+    "2",
+    "-3",
+    "7",
+    "1.5",
+    "\"\"",
+    "\"a\"",
+    "\"ab\"",
+    "\"b\"",
+    "[]",
+    "[1]",
+    "[1,1]",
+    "[1,\"a\"]",
+    "[\"a\",2]",
+    "[null]",
+    "[7,2,0]",
+    "[[]]",
+    "{}",
+    "{\"a\":1}",
+    "{\"a\":\"a\"}",
+    "{\"b\":1}",
+    "{\"a\":1,\"b\":2}",
+    "{\"a\":null,\"c\":[1]}",
+    "{\"b\":true,\"c\":0}",
+};
+enum { N_TEXTS = sizeof texts / sizeof *texts };
+
+// With the texts that it accepts, each as the position of its text above: written down once, by the standard.
+static const struct {
+    const char *schema, *accepted;
+} bases[] = {
+    {"{\"type\":\"null\"}", "1000000000000000000000000000"},
+    {"{\"type\":[\"boolean\",\"string\"]}", "0110000001111000000000000000"},
+    {"{\"enum\":[1,\"a\",null,[],{}]}", "1000100000100100000001000000"},
+    {"{\"type\":\"integer\",\"minimum\":1}", "0000110100000000000000000000"},
+    {"{\"minimum\":2}", "1110010101111111111111111111"},
+    {"{\"multipleOf\":2}", "1111010001111111111111111111"},
+    {"{\"minLength\":1,\"maxLength\":1}", "1111111110101111111111111111"},
+    {"{\"type\":\"string\",\"pattern\":\"^a\"}", "0000000000110000000000000000"},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}", "0000000000000111000100000000"},
+    {"{\"maxItems\":1}", "1111111111111110001011111111"},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"items\":false}",
+     "0000000000000110100000000000"},
+    {"{\"type\":\"array\",\"contains\":{\"minimum\":2,\"type\":\"integer\"}}",
+     "0000000000000000010100000000"},
+    {"{\"uniqueItems\":true,\"items\":{\"enum\":[1,2,7,0,\"a\"]},\"type\":\"array\"}",
+     "0000000000000110110100000000"},
+    {"{\"type\":\"object\",\"required\":[\"a\"]}", "0000000000000000000000110110"},
+    {"{\"properties\":{\"a\":{\"type\":\"integer\"}}}", "1111111111111111111111101101"},
+    {"{\"type\":\"object\",\"properties\":{\"a\":true,\"b\":{\"const\":1}},\"additionalProperties\":false}",
+     "0000000000000000000001111000"},
+    {"{\"type\":\"object\",\"minProperties\":1,\"maxProperties\":1}", "0000000000000000000000111000"},
+    {"{\"patternProperties\":{\"^c\":{\"type\":\"array\"}}}", "1111111111111111111111111110"},
+};
+enum { N_BASES = sizeof bases / sizeof *bases };
+
+static bool verdicts[N_BASES][N_TEXTS];
+
+static enum status compile(const char *schema, struct grammar **grammar, struct recognizer **recognizer)
+{
+    struct rules *rules = rules_create(NULL);
+    struct schema_refusal refusal;
+    struct error error;
+    uint32_t start;
+    enum status status =
+        json_schema_compile(text_from_string(schema), &(struct json_schema_options){.any_order = true}, rules,
+                            &start, &refusal, &error);
+    *grammar = NULL;
+    *recognizer = NULL;
+    if (status != STATUS_OK) {
+        rules_destroy(rules);
+        return status;
+    }
+    status = grammar_create(grammar, rules, start, &error);
+    return status == STATUS_OK ? recognizer_create(recognizer, *grammar, NULL, &error) : status;
+}
+
+static bool accepts(struct recognizer *recognizer, const char *text)
+{
+    struct matcher matcher;
+    struct error error;
+    size_t n_accepted = 0;
+    bool may_end = false;
+    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), STATUS_OK);
+    if (n_accepted == strlen(text))
+        assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
+    matcher_finish(&matcher);
+    return may_end;
+}
+
+static void each_schema_accepts_what_the_standard_says(void **state)
+{
+    (void)state;
+    for (int b = 0; b < N_BASES; b++) {
+        struct grammar *grammar;
+        struct recognizer *recognizer;
+        assert_int_equal(strlen(bases[b].accepted), N_TEXTS);
+        assert_int_equal(compile(bases[b].schema, &grammar, &recognizer), STATUS_OK);
+        for (int t = 0; t < N_TEXTS; t++) {
+            verdicts[b][t] = accepts(recognizer, texts[t]);
+            if (verdicts[b][t] != (bases[b].accepted[t] == '1'))
+                fail_msg("%s: %s", bases[b].schema, texts[t]);
+        }
+        recognizer_destroy(recognizer);
+        grammar_destroy(grammar);
+    }
+}
+
+enum applicator { ALL_OF, ANY_OF, ONE_OF, ONE_OF_THREE, NOT_FIRST, WITHOUT, IF_THEN, IF_ELSE, N_APPLICATORS };
+
+static void write_schema(enum applicator how, const char *a, const char *b, char *out, size_t size)
+{
+    static const char *const forms[] = {
+        [ALL_OF] = "{\"allOf\":[%s,%s]}",
+        [ANY_OF] = "{\"anyOf\":[%s,%s]}",
+        [ONE_OF] = "{\"oneOf\":[%s,%s]}",
+        [ONE_OF_THREE] = "{\"oneOf\":[%s,{\"const\":\"a\"},%s]}",
+        [NOT_FIRST] = "{\"not\":{\"anyOf\":[%s,%s]}}",
+        [WITHOUT] = "{\"allOf\":[%s,{\"not\":%s}]}",
+        [IF_THEN] = "{\"if\":%s,\"then\":%s}",
+        [IF_ELSE] = "{\"if\":%s,\"else\":%s}",
+    };
+    snprintf(out, size, forms[how], a, b);
+}
+
+static bool expected(enum applicator how, bool a, bool b, const char *text)
+{
+    int n = a + b + (strcmp(text, "\"a\"") == 0);
+    switch (how) {
+    case ALL_OF:
+        return a && b;
+    case ANY_OF:
+        return a || b;
+    case ONE_OF:
+        return a != b;
+    case ONE_OF_THREE:
+        return n == 1;
+    case NOT_FIRST:
+        return !a && !b;
+    case WITHOUT:
+        return a && !b;
+    case IF_THEN:
+        return !a || b;
+    default:
+        return a || b;
+    }
+}
+
+// Returns whether the schema was taken; one that no text satisfies is an error.
+static bool check_pair(enum applicator how, int a, int b)
+{
+    char schema[512];
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    bool any = false;
+    write_schema(how, bases[a].schema, bases[b].schema, schema, sizeof schema);
+    enum status status = compile(schema, &grammar, &recognizer);
+    for (int t = 0; t < N_TEXTS; t++) {
+        bool wanted = expected(how, verdicts[a][t], verdicts[b][t], texts[t]);
+        any = any || wanted;
+        if (status == STATUS_OK && accepts(recognizer, texts[t]) != wanted)
+            fail_msg("%s: %s", schema, texts[t]);
+    }
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+    return status == STATUS_OK || !any;
+}
+
+static void pairs_accept_what_their_branches_say(void **state)
+{
+    int n_refused = 0;
+    (void)state;
+    for (int how = 0; how < N_APPLICATORS; how++)
+        for (int a = 0; a < N_BASES; a++)
+            for (int b = 0; b < N_BASES; b++)
+                n_refused += !check_pair((enum applicator)how, a, b);
+    printf("# %d of %d refused\n", n_refused, N_APPLICATORS * N_BASES * N_BASES);
+    assert_in_range(n_refused, 0, 244); // the fewer the better
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_schema_accepts_what_the_standard_says),
+        cmocka_unit_test(pairs_accept_what_their_branches_say),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
