@@ -110,6 +110,7 @@ struct attention_kernels {
 void attention_kernels_plain(struct attention_kernels *kernels);
 void attention_kernels_avx2(struct attention_kernels *kernels);
 void attention_kernels_avx512(struct attention_kernels *kernels);
+void attention_kernels_neon(struct attention_kernels *kernels);
 
 // Memory of attention for one set of pages: scratch per thread and partial results.
 struct attention;

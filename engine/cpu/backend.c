@@ -54,6 +54,8 @@ static enum status product_create(struct cpu_backend *backend, struct weight *we
         return no_memory(tensor, error);
     for (uint64_t expert = 0; expert < n_experts; expert++) {
         slice.data = (const unsigned char *)tensor->data + expert * slice.size_bytes;
+        if (tensor->scales && !tensor->one_scale)
+            slice.scales = (const float *)tensor->scales + expert;
         enum status status =
             packed_create(&weight->packed[expert], &slice, &backend->weight_memory, backend->pool, error);
         if (status != STATUS_OK)
@@ -398,12 +400,6 @@ static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .read = cpu_read,
                                                          .end = end_step};
 
-static const char *const names[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = "cpu/plain",
-    [CPU_AVX2] = "cpu/avx2",
-    [CPU_AVX512] = "cpu/avx512",
-};
-
 enum status cpu_backend_create(struct backend **out, struct pool *pool, enum cpu_level level_max,
                                struct error *error)
 {
@@ -419,7 +415,7 @@ enum status cpu_backend_create(struct backend **out, struct pool *pool, enum cpu
     backend->pool = pool;
     cpu_kernels_init(&backend->kernels, level_max);
     backend_init(&backend->base, &device_cpu, &operations_cpu);
-    backend->base.device.name = names[backend->kernels.level];
+    backend->base.device.name = backend->kernels.name;
     *out = &backend->base;
     return STATUS_OK;
 }

@@ -1,6 +1,7 @@
 #include "engine/cpu/kernels.h"
 
 #include <assert.h>
+#include <string.h>
 
 struct level {
     const char *name;
@@ -49,16 +50,48 @@ static bool has_avx512(void)
 }
 
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"plain", is_always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
-    [CPU_AVX2] = {"avx2", has_avx2, row_kernels_avx2, attention_kernels_avx2, product_kernels_avx2},
-    [CPU_AVX512] = {"avx512", has_avx512, row_kernels_avx512, attention_kernels_avx512,
+    [CPU_PLAIN] = {"cpu/plain", is_always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_AVX2] = {"cpu/avx2", has_avx2, row_kernels_avx2, attention_kernels_avx2, product_kernels_avx2},
+    [CPU_AVX512] = {"cpu/avx512", has_avx512, row_kernels_avx512, attention_kernels_avx512,
                     product_kernels_avx512},
+};
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+// Features: Linux, Documentation/arch/arm64/elf_hwcaps.rst. NEON itself is part of every 64-bit ARM.
+static bool has_dot_products(void)
+{
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+}
+
+static bool has_matrix_products(void)
+{
+    return has_dot_products() && getauxval(AT_HWCAP2) & HWCAP2_I8MM;
+}
+
+static const struct level levels[CPU_LEVEL_COUNT] = {
+    [CPU_PLAIN] = {"cpu/plain", is_always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_NEON] = {"cpu/neon", has_dot_products, row_kernels_neon, attention_kernels_neon,
+                  product_kernels_neon},
+    [CPU_I8MM] = {"cpu/i8mm", has_matrix_products, row_kernels_neon, attention_kernels_neon,
+                  product_kernels_i8mm},
 };
 #else
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"plain", always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_PLAIN] = {"cpu/plain", is_always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
 };
 #endif
+
+bool cpu_level_find(const char *name, enum cpu_level *level)
+{
+    for (int i = 0; i < CPU_LEVEL_COUNT; i++)
+        if (levels[i].name && strcmp(levels[i].name + strlen("cpu/"), name) == 0) {
+            *level = (enum cpu_level)i;
+            return true;
+        }
+    return false;
+}
 
 void cpu_kernels_init(struct cpu_kernels *kernels, enum cpu_level level_max)
 {

@@ -1,6 +1,6 @@
 // Dispatch table of the CPU kernels, filled once at start by the processor's features: plain C (the
-// reference), AVX2, AVX-512 with VNNI. All versions of a kernel give the same bytes, so a version is tested
-// by equality:
+// reference); on x86-64 AVX2 and AVX-512 with VNNI; on 64-bit ARM NEON with int8 dot products, and with int8
+// matrix products. All versions of a kernel give the same bytes, so a version is tested by equality:
 // - integer block products are exact; matrix products: product.h;
 // - a float reduction over a row keeps 16 partial sums, item i into sum i mod 16 by fused multiply-add or add
 //   in order of i, then adds the sums pairwise: 8 apart, 4, 2, 1 (lanes_sum);
@@ -15,9 +15,18 @@
 #include "engine/cpu/attention.h"
 #include "engine/cpu/product.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-enum cpu_level { CPU_PLAIN, CPU_AVX2, CPU_AVX512, CPU_LEVEL_COUNT };
+// In the order of preference. A program has the levels of one architecture, so those of the two share numbers.
+enum cpu_level {
+    CPU_PLAIN,
+    CPU_AVX2,
+    CPU_AVX512,
+    CPU_LEVEL_COUNT,
+    CPU_NEON = CPU_AVX2,
+    CPU_I8MM = CPU_AVX512
+};
 
 enum { ACTIVATION_COUNT = 6 }; // of enum activation_kind
 
@@ -49,7 +58,7 @@ struct row_kernels {
 };
 
 struct cpu_kernels {
-    const char *name; // "plain", "avx2", "avx512"
+    const char *name; // "cpu/plain", "cpu/avx2", "cpu/avx512", "cpu/neon", "cpu/i8mm"
     enum cpu_level level;
     struct row_kernels rows;
     struct attention_kernels attention;
@@ -58,9 +67,12 @@ struct cpu_kernels {
 
 // Fills the table with the processor's best level, at most `level_max`.
 void cpu_kernels_init(struct cpu_kernels *kernels, enum cpu_level level_max);
+// The level that is called so, "avx2" say. False: there is none of that name on this architecture.
+bool cpu_level_find(const char *name, enum cpu_level *level);
 
-// One level's kernels. The processor must have: avx2, fma, f16c; avx512f, bw, dq, vl, vnni. On other
-// processors than x86-64 only the first exists.
+// One level's kernels. The processor must have: avx2, fma, f16c; avx512f, bw, dq, vl, vnni; asimd. The first
+// exists everywhere, the others on their architecture.
 void row_kernels_plain(struct row_kernels *kernels);
 void row_kernels_avx2(struct row_kernels *kernels);
 void row_kernels_avx512(struct row_kernels *kernels);
+void row_kernels_neon(struct row_kernels *kernels);

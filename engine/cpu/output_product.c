@@ -69,11 +69,8 @@ static int32_t part_rows(struct cpu_backend *backend, const struct matrix *x)
 static void multiply_panels(const struct gathered_product *gathered, int32_t first, int32_t end, int32_t row,
                             int32_t row_end)
 {
-    const struct product_task *task = &gathered->task;
-    const struct prepared *x = &gathered->backend->prepared;
-    gathered->backend->kernels.products.product[task->weight->shape.type](task->weight, first, end, x, row,
-                                                                          row_end, task->y, task->y_stride,
-                                                                          task->bias);
+    product_piece(&gathered->backend->kernels.products, &gathered->task, first, end,
+                  &gathered->backend->prepared, row, row_end);
 }
 
 // Rows of one group with the panels that hold a token that one of them allows.

@@ -3,8 +3,6 @@
 #include "engine/cpu/packed.h"
 
 #include "engine/cpu/memory.h"
-#include "engine/file/dequantize.h"
-#include "engine/file/quantize.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -27,17 +25,13 @@ static void pack_nibbles32(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_i
     for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, scales += scale_bytes, quants += quant_bytes) {
         for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
             const uint8_t *block = rows[o] + (size_t)b * (size_t)layout.bytes;
-            memcpy(scales + 2 * o, block, 2);
+            packed_put_scale(scales, o, block);
             if (layout.minimum)
                 memcpy(scales + 32 + 2 * o, block + layout.minimum, 2);
-            uint8_t q[PRODUCT_BLOCK];
-            for (int i = 0; i < 16; i++) {
-                q[i] = block[layout.nibbles + i] & 15;
-                q[16 + i] = block[layout.nibbles + i] >> 4;
-            }
-            packed_put_nibbles(quants, o, q);
+            packed_copy_nibbles(quants, o, block + layout.nibbles);
             if (!layout.high_bits)
                 continue;
+            uint8_t q[PRODUCT_BLOCK];
             for (int i = 0; i < PRODUCT_BLOCK; i++)
                 q[i] = block[layout.high_bits + i / 8] >> (i % 8) & 1;
             packed_put_bit(quants + 256, o, q, 0);
@@ -78,7 +72,7 @@ static void pack_q8_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs
     for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, scales += 32, quants += 512) {
         for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
             const uint8_t *block = rows[o] + (size_t)b * 34;
-            memcpy(scales + 2 * o, block, 2);
+            packed_put_scale(scales, o, block);
             uint8_t q[PRODUCT_BLOCK];
             for (int i = 0; i < PRODUCT_BLOCK; i++)
                 q[i] = block[2 + i] ^ 0x80; // + 128
@@ -93,11 +87,26 @@ static void pack_mxfp4(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_input
     for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, scales += 16, quants += 256) {
         for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
             const uint8_t *block = rows[o] + (size_t)b * 17;
-            scales[o] = block[0];
+            scales[o] = block[0] < PACKED_E8M0_MAX ? block[0] : PACKED_E8M0_MAX;
+            packed_copy_nibbles(quants, o, block + 1);
+        }
+    }
+}
+
+static void pack_nvfp4(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                       uint8_t *quants)
+{
+    for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, scales += 32, quants += 256) {
+        for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
+            const uint8_t *block = rows[o] + (size_t)(b / 2) * 36;
             uint8_t q[PRODUCT_BLOCK];
-            for (int i = 0; i < 16; i++) {
-                q[i] = block[1 + i] & 15;
-                q[16 + i] = block[1 + i] >> 4;
+            for (int h = 0; h < 2; h++) {
+                const int sub = b % 2 * 2 + h;
+                scales[16 * h + o] = block[sub] == 0x7F ? 0 : block[sub] & 0x7F;
+                for (int i = 0; i < 8; i++) {
+                    q[16 * h + i] = block[4 + 8 * sub + i] & 15;
+                    q[16 * h + 8 + i] = block[4 + 8 * sub + i] >> 4;
+                }
             }
             packed_put_nibbles(quants, o, q);
         }
@@ -140,43 +149,24 @@ typedef void pack_function(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_i
                            uint8_t *quants);
 
 static pack_function *const packers[TENSOR_TYPE_COUNT] = {
-    [TENSOR_F32] = pack_f32,       [TENSOR_F16] = pack_f16,     [TENSOR_BF16] = pack_bf16,
-    [TENSOR_Q8_0] = pack_q8_0,     [TENSOR_Q4_0] = pack_q4_0,   [TENSOR_Q4_1] = pack_q4_1,
-    [TENSOR_Q5_0] = pack_q5_0,     [TENSOR_Q5_1] = pack_q5_1,   [TENSOR_Q2_K] = pack_q2_k,
-    [TENSOR_Q3_K] = pack_q3_k,     [TENSOR_Q4_K] = pack_q4_k,   [TENSOR_Q5_K] = pack_q5_k,
-    [TENSOR_Q6_K] = pack_q6_k,     [TENSOR_IQ4_NL] = pack_q4_0, // the same blocks as Q4_0's
-    [TENSOR_IQ4_XS] = pack_iq4_xs, [TENSOR_MXFP4] = pack_mxfp4,
+    [TENSOR_F32] = pack_f32,         [TENSOR_F16] = pack_f16,       [TENSOR_BF16] = pack_bf16,
+    [TENSOR_Q8_0] = pack_q8_0,       [TENSOR_Q4_0] = pack_q4_0,     [TENSOR_Q4_1] = pack_q4_1,
+    [TENSOR_Q5_0] = pack_q5_0,       [TENSOR_Q5_1] = pack_q5_1,     [TENSOR_Q2_K] = pack_q2_k,
+    [TENSOR_Q3_K] = pack_q3_k,       [TENSOR_Q4_K] = pack_q4_k,     [TENSOR_Q5_K] = pack_q5_k,
+    [TENSOR_Q6_K] = pack_q6_k,       [TENSOR_IQ4_NL] = pack_q4_0, // the same blocks as Q4_0's
+    [TENSOR_IQ4_XS] = pack_iq4_xs,   [TENSOR_MXFP4] = pack_mxfp4,   [TENSOR_NVFP4] = pack_nvfp4,
+    [TENSOR_IQ2_XXS] = pack_iq2_xxs, [TENSOR_IQ2_XS] = pack_iq2_xs, [TENSOR_IQ2_S] = pack_iq2_s,
+    [TENSOR_IQ3_XXS] = pack_iq3_xxs, [TENSOR_IQ3_S] = pack_iq3_s,   [TENSOR_IQ1_S] = pack_iq1_s,
+    [TENSOR_IQ1_M] = pack_iq1_m,     [TENSOR_TQ1_0] = pack_tq1_0,   [TENSOR_TQ2_0] = pack_tq2_0,
 };
 
 // The packing of one tensor over the pool: a task is a panel.
 struct packed_tensor {
     struct packed *packed;
-    const struct tensor_traits *traits; // of the tensor's type
     const uint8_t *bytes;
     uint64_t row_bytes;
-    pack_function *pack; // NULL: rows go through dequantize
+    pack_function *pack;
 };
-
-// As pack_f16, of what the rows widen to: for types that are held as halves.
-static void widen_panel(const struct packed_tensor *packing, const uint8_t *const rows[PANEL_OUTPUTS],
-                        uint8_t *quants)
-{
-    enum { ITEMS = 256 };
-    float items[ITEMS];
-    int32_t n_inputs = packing->packed->shape.n_inputs;
-    for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
-        const uint8_t *blocks = rows[o];
-        for (int32_t first = 0; first < n_inputs; first += ITEMS) {
-            int32_t n = n_inputs - first < ITEMS ? n_inputs - first : ITEMS;
-            packing->traits->dequantize(blocks, items, (size_t)n);
-            blocks += (size_t)n / packing->traits->block_items * packing->traits->block_bytes;
-            for (int32_t i = 0; i < n; i++) {
-                uint16_t half = float_to_half(items[i]);
-                memcpy(quants + (size_t)(first + i) * 32 + 2 * o, &half, 2);
-            }
-        }
-    }
-}
 
 static void pack_panel(void *context, int panel, int thread)
 {
@@ -187,10 +177,7 @@ static void pack_panel(void *context, int panel, int thread)
         rows[o] = packing->bytes + (uint64_t)(panel * PANEL_OUTPUTS + o) * packing->row_bytes;
     uint8_t *scales = packed->data + (uint64_t)panel * packed->panel_bytes;
     uint8_t *quants = scales + packed->scales_bytes;
-    if (packing->pack)
-        packing->pack(rows, packed->shape.n_inputs, scales, quants);
-    else
-        widen_panel(packing, rows, quants);
+    packing->pack(rows, packed->shape.n_inputs, scales, quants);
 }
 
 static enum status shape_check(const struct tensor *tensor, const struct tensor_traits *traits,
@@ -200,7 +187,7 @@ static enum status shape_check(const struct tensor *tensor, const struct tensor_
     if (!traits->name)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "tensor %.*s: unknown type %d",
                          (int)tensor->name.size, tensor->name.data, (int)tensor->type);
-    if (!packers[tensor_held_type(tensor->type)])
+    if (!packers[tensor->type])
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "tensor %.*s: no arithmetic for type %s",
                          (int)tensor->name.size, tensor->name.data, traits->name);
     if (n_outputs < 1 || n_outputs > INT32_MAX - PANEL_OUTPUTS || n_inputs < 1 ||
@@ -227,11 +214,12 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
     enum status status = shape_check(tensor, traits, error);
     if (status != STATUS_OK)
         return status;
-    enum tensor_type type = tensor_held_type(tensor->type);
+    enum tensor_type type = tensor->type;
     struct packed_format format = packed_format(type);
     struct packed *packed = calloc(1, sizeof *packed);
     if (packed) {
         packed->shape = (struct packed_shape){type, (int32_t)tensor_n_rows(tensor), (int32_t)tensor->dims[0]};
+        packed->scale = tensor_scale(tensor, 0);
         packed->n_panels = (packed->shape.n_outputs + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS;
         packed->n_blocks = (packed->shape.n_inputs + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
         uint64_t n_groups = (uint64_t)packed->n_blocks / (uint64_t)format.group_blocks;
@@ -246,8 +234,7 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "tensor %.*s: no memory to pack it",
                          (int)tensor->name.size, tensor->name.data);
     }
-    struct packed_tensor packing = {packed, traits, tensor->data, tensor_row_bytes(tensor),
-                                    type == tensor->type ? packers[type] : NULL};
+    struct packed_tensor packing = {packed, tensor->data, tensor_row_bytes(tensor), packers[type]};
     pool_run(pool, packed->n_panels, pack_panel, &packing);
     *out = packed;
     return STATUS_OK;

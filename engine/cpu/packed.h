@@ -11,6 +11,9 @@
 //   bytes    512 bytes  register j (0..7): inputs 4j..
 // A bit or a pair holds the upper bits of the quants whose lower ones are in the plane before.
 //
+// A scale d is finite or a NaN, and a MXFP4 scale at most 2^103, so that 2^24 times it is finite: an infinite d is
+// packed as a NaN, a larger exponent as the largest. No quantizer writes such.
+//
 //            planes          quants are   scales region
 //   Q8_0     bytes           q + 128      a block: h16 d[16]
 //   Q4_0     nibbles         q + 8        a block: h16 d[16]
@@ -19,12 +22,15 @@
 //   Q5_1     nibbles, bit    q            a block: h16 d[16], h16 m[16]
 //   IQ4_NL   nibbles         index        a block: h16 d[16]
 //   MXFP4    nibbles         index        a block: u8 e[16]
+//   NVFP4    nibbles         index        a block: 2 halves x u8 e[16]
 //   Q2_K     pairs           q            h16 d[16], dmin[16], 8 x 2 halves x u8 (scale | minimum << 4)[16]
 //   Q3_K     pairs, bit      q + 4        h16 d[16], 8 x 2 halves x i8 scale[16]
 //   Q4_K     nibbles         q            h16 d[16], dmin[16], 8 x (u8 scale[16], u8 minimum[16])
 //   Q5_K     nibbles, bit    q            as Q4_K
 //   Q6_K     nibbles, pairs  q + 32       as Q3_K
 //   IQ4_XS   nibbles         index        h16 d[16], 8 x i8 scale[16]
+//   TQ2_0    pairs           q + 1        h16 d[16]
+//   IQ1, IQ2, IQ3, TQ1_0: codebook.h
 //   F32, F16 no scales; 16 outputs an input
 //   BF16     no scales; 16 32-bit words for two inputs: input 2k in the upper half, 2k + 1 in the lower
 #pragma once
@@ -46,9 +52,10 @@ enum packed_kind {
     PACKED_NONE, // no kernel of its own
     PACKED_FLOAT,
     PACKED_SCALE,
-    PACKED_MINIMUM,       // scale and minimum
-    PACKED_HALVES,        // two scales
-    PACKED_HALVES_MINIMUM // two scales and two minima
+    PACKED_MINIMUM,        // scale and minimum
+    PACKED_HALVES,         // two scales
+    PACKED_HALVES_MINIMUM, // two scales and two minima
+    PACKED_CODEBOOK        // expanded first (codebook.h)
 };
 
 // Values of 4-bit indices, as ggml's IQ4_NL and the OCP's E2M1 (doubled) define them.
@@ -89,6 +96,8 @@ ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
         return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 1, 32, 256, 0, packed_iq4_values};
     case TENSOR_MXFP4:
         return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 1, 16, 256, 0, packed_e2m1_values};
+    case TENSOR_NVFP4:
+        return (struct packed_format){PACKED_HALVES, PRODUCT_QUANTS, 1, 32, 256, 0, packed_e2m1_values};
     case TENSOR_Q2_K:
         return (struct packed_format){PACKED_HALVES_MINIMUM, PRODUCT_QUANTS, 8, 320, 128, 0, NULL};
     case TENSOR_Q3_K:
@@ -101,6 +110,24 @@ ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
         return (struct packed_format){PACKED_HALVES, PRODUCT_QUANTS, 8, 288, 384, 32, NULL};
     case TENSOR_IQ4_XS:
         return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 8, 160, 256, 0, packed_iq4_values};
+    case TENSOR_IQ2_XXS:
+        return (struct packed_format){PACKED_CODEBOOK, PRODUCT_QUANTS, 8, 96, 128, 0, NULL};
+    case TENSOR_IQ2_XS:
+        return (struct packed_format){PACKED_CODEBOOK, PRODUCT_QUANTS, 8, 224, 128, 0, NULL};
+    case TENSOR_IQ2_S:
+        return (struct packed_format){PACKED_CODEBOOK, PRODUCT_QUANTS, 8, 288, 128, 0, NULL};
+    case TENSOR_IQ3_XXS:
+        return (struct packed_format){PACKED_CODEBOOK, PRODUCT_QUANTS, 8, 96, 192, 0, NULL};
+    case TENSOR_IQ3_S:
+        return (struct packed_format){PACKED_CODEBOOK, PRODUCT_QUANTS, 8, 224, 192, 0, NULL};
+    case TENSOR_IQ1_S:
+        return (struct packed_format){PACKED_CODEBOOK, PRODUCT_QUANTS, 8, 288, 64, 0, NULL};
+    case TENSOR_IQ1_M:
+        return (struct packed_format){PACKED_CODEBOOK, PRODUCT_QUANTS, 8, 416, 64, 0, NULL};
+    case TENSOR_TQ1_0:
+        return (struct packed_format){PACKED_CODEBOOK, PRODUCT_QUANTS, 8, 32, 104, 0, NULL};
+    case TENSOR_TQ2_0:
+        return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 8, 32, 128, 1, NULL};
     default:
         return (struct packed_format){PACKED_NONE, PRODUCT_FLOATS, 1, 0, 0, 0, NULL};
     }
@@ -108,6 +135,7 @@ ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
 
 struct packed {
     struct packed_shape shape;
+    float scale; // of the whole, product_piece multiplies by it
     int32_t n_panels;
     int32_t n_blocks;      // of 32 inputs, the last one maybe partly there (float types)
     uint64_t scales_bytes; // of one panel
@@ -135,6 +163,18 @@ static inline float packed_e8m0_half(uint8_t exponent)
     return scale;
 }
 
+// Bits of the binary16 that is 2^-7 of an NVFP4 scale for doubled values.
+static inline uint16_t packed_ue4m3_half(uint8_t bits)
+{
+    return (uint16_t)(bits << 7);
+}
+
+// The outputs of panels [panel_begin, panel_end) for some rows: the kernel's, times the weight's scale, plus
+// bias.
+void product_piece(const struct product_kernels *kernels, const struct product_task *task,
+                   int32_t panel_begin, int32_t panel_end, const struct prepared *x, int32_t row_begin,
+                   int32_t row_end);
+
 // The K-quants' packers (pack_k.c).
 void pack_q2_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
 void pack_q3_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
@@ -143,6 +183,32 @@ void pack_q5_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8
 void pack_q6_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
 void pack_iq4_xs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
                  uint8_t *quants);
+
+// Of the codebook and ternary types (pack_codebook.c).
+void pack_iq2_xxs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                  uint8_t *quants);
+void pack_iq2_xs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                 uint8_t *quants);
+void pack_iq2_s(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_iq3_xxs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                  uint8_t *quants);
+void pack_iq3_s(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_iq1_s(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_iq1_m(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_tq1_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_tq2_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+
+enum { PACKED_E8M0_MAX = 231 };
+
+// Writes one output's scale d.
+static inline void packed_put_scale(uint8_t *scales, int output, const uint8_t half[2])
+{
+    uint16_t bits;
+    __builtin_memcpy(&bits, half, 2);
+    if ((bits & 0x7FFFu) == 0x7C00u)
+        bits |= 0x200u;
+    __builtin_memcpy(scales + 2 * output, &bits, 2);
+}
 
 // Writes one output's 32 quants of a block into a plane. The planes start zeroed.
 static inline uint32_t packed_word(const uint8_t *quants)
@@ -170,6 +236,13 @@ static inline void packed_put_nibbles(uint8_t *plane, int output, const uint8_t 
         uint32_t high = packed_word(quants + 16 + 4 * j) & 0x0F0F0F0Fu;
         packed_put_word(plane, j, output, low | high << 4);
     }
+}
+
+// 16 file bytes whose low half-bytes are the first 16 quants, as the plane has them.
+static inline void packed_copy_nibbles(uint8_t *plane, int output, const uint8_t bytes[PRODUCT_BLOCK / 2])
+{
+    for (int j = 0; j < 4; j++)
+        packed_put_word(plane, j, output, packed_word(bytes + 4 * j));
 }
 
 // Bit `shift` of the quants.

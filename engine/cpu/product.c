@@ -17,7 +17,7 @@ enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32
     memset(prepared, 0, sizeof *prepared);
     const uint64_t items = PRODUCT_BLOCK * PREPARED_ROWS;
     const uint64_t block_bytes =
-        sizeof(struct prepared_block) + items * sizeof(float) + items / 2 * sizeof(uint32_t);
+        sizeof(struct prepared_block) + items * sizeof(float) + items * sizeof(uint32_t);
     uint64_t n_groups = ((uint64_t)n_rows_max + PREPARED_ROWS - 1) / PREPARED_ROWS;
     uint64_t n_blocks, bytes;
     void *memory = NULL;
@@ -76,9 +76,10 @@ static void prepare_rows(void *context, int index, int thread)
         int lane = r % PREPARED_ROWS;
         if (prepared->forms & PRODUCT_FLOATS)
             spread_floats(row, n, lane, prepared->floats + block * PRODUCT_BLOCK * PREPARED_ROWS);
+        const int words = preparing->kernels->bfloats_apart ? PRODUCT_BLOCK : PRODUCT_BLOCK / 2;
         if (prepared->forms & PRODUCT_BFLOATS)
             preparing->kernels->round_bfloats(row, n, lane,
-                                              prepared->bfloats + block * PRODUCT_BLOCK / 2 * PREPARED_ROWS);
+                                              prepared->bfloats + block * words * PREPARED_ROWS);
     }
 }
 
@@ -114,6 +115,23 @@ struct product_division {
     int row_pieces;
 };
 
+void product_piece(const struct product_kernels *kernels, const struct product_task *task,
+                   int32_t panel_begin, int32_t panel_end, const struct prepared *x, int32_t row_begin,
+                   int32_t row_end)
+{
+    const struct packed *weight = task->weight;
+    const float scale = weight->scale;
+    kernels->product[weight->shape.type](weight, panel_begin, panel_end, x, row_begin, row_end, task->y,
+                                         task->y_stride, scale == 1.0f ? task->bias : NULL);
+    int32_t output_end = panel_end * PANEL_OUTPUTS;
+    output_end = output_end < weight->shape.n_outputs ? output_end : weight->shape.n_outputs;
+    for (int32_t row = row_begin; row < row_end && scale != 1.0f; row++)
+        for (int32_t o = panel_begin * PANEL_OUTPUTS; o < output_end; o++) {
+            float *y = &task->y[row * task->y_stride + o];
+            *y = task->bias ? *y * scale + task->bias[o] : *y * scale;
+        }
+}
+
 static void run_piece(void *context, int index, int thread)
 {
     const struct product_division *cut = context;
@@ -130,8 +148,7 @@ static void run_piece(void *context, int index, int thread)
         panel_end = task->weight->n_panels;
     if (row_end > cut->x->n_rows)
         row_end = cut->x->n_rows;
-    cut->kernels->product[task->weight->shape.type](task->weight, panel, panel_end, cut->x, row, row_end,
-                                                    task->y, task->y_stride, task->bias);
+    product_piece(cut->kernels, task, panel, panel_end, cut->x, row, row_end);
 }
 
 // Bytes of weights per piece: large enough to amortize the cost of a task, small enough that threads end

@@ -18,7 +18,8 @@
 //   acc = fma(t, x's scale, acc)
 // For F32 and F16 weights x is float32: acc = fma(weight, x, acc), input by input. For BF16 weights x is
 // rounded to bfloat16 (nearest even), and subnormal inputs and results are flushed to zero, as in the
-// processors' instruction (Intel SDM, VDPBF16PS). At the end y = acc, or acc + bias.
+// processors' instruction (Intel SDM, VDPBF16PS). At the end y = acc, or acc + bias; of a weight with a
+// further scale (struct tensor) acc is multiplied by it first.
 #pragma once
 
 #include "engine/base/pool.h"
@@ -51,12 +52,16 @@ enum product_form {
 // undefined.
 enum { PREPARED_ROWS = 4 };
 
-// A block of 32 inputs of 4 rows. A row's block with an infinity or NaN has scale NaN and quants 0.
+// A block of 32 inputs of 4 rows. A row's block with an infinity or NaN has scale NaN and quants 0. The last
+// three fields repeat the sums as AVX-512 reads them, and are set by its quantize alone.
 struct prepared_block {
     int8_t quants[PREPARED_ROWS][PRODUCT_BLOCK];
     float scales[PREPARED_ROWS];
     int32_t minus_sums[PREPARED_ROWS]; // minus the quants' sum: what an offset of 1 on the weights' adds
+    float float_sums[PREPARED_ROWS];   // minus_sums
+    int32_t starts[PREPARED_ROWS];     // 128 * minus_sums, as product_avx512_fold.h has sums
     int32_t minus_half_sums[2][PREPARED_ROWS]; // of the first and the last 16
+    int32_t half_starts[2][PREPARED_ROWS];     // 128 * minus_half_sums, likewise
 };
 
 // x converted for GEMMs (the activation operand). Memory is reserved once for n_rows_max x n_inputs_max; only
@@ -67,7 +72,8 @@ struct prepared {
     unsigned forms;                // enum product_form: the forms that are set
     struct prepared_block *blocks; // [groups, n_blocks]
     float *floats;                 // [groups, n_blocks * 32, 4]
-    uint32_t *bfloats;             // [groups, n_blocks * 16, 4]: pairs, the first in the upper half
+    uint32_t *bfloats; // [groups, n_blocks * 16, 4]: pairs, the first in the upper half; or, for kernels with
+                       // bfloats_apart, [groups, n_blocks * 32, 4]: each as a float
     int32_t n_rows_max, n_inputs_max;
     void *memory;
 };
@@ -78,6 +84,7 @@ struct product_kernels {
                      struct prepared_block *blocks);
     // Prepare one row, as row `lane` of a group.
     void (*round_bfloats)(const float *x, int32_t n, int lane, uint32_t *bfloats);
+    bool bfloats_apart; // how round_bfloats writes, and BF16's product reads (struct prepared)
     // Kernel of one type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end), row_begin a
     // multiple of PREPARED_ROWS. NULL: none.
     void (*product[TENSOR_TYPE_COUNT])(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
@@ -86,13 +93,20 @@ struct product_kernels {
 };
 
 // Fill in one level's kernels. The processor must have: avx2, fma, f16c; avx512f, bw, dq, vl, vnni (bfloat16
-// instructions are looked for). On other processors than x86-64 only the first exists.
+// instructions are looked for); asimddp; asimddp, i8mm. The first exists everywhere, the others on their
+// architecture.
 void product_kernels_plain(struct product_kernels *kernels);
 void product_kernels_avx2(struct product_kernels *kernels);
 void product_kernels_avx512(struct product_kernels *kernels);
+void product_kernels_neon(struct product_kernels *kernels);
+void product_kernels_i8mm(struct product_kernels *kernels);
 
-// Packs a [n_rows outputs, n_cols inputs] matrix on the pool. A type without a kernel of its own is packed as
-// F32. The tensor's bytes are not needed afterwards; the packed ones are the stack's, and stay when the
+// For tests on processors that have the others: AVX-512's without bfloat16 instructions and VBMI; and BF16's
+// kernel with them.
+void product_kernels_avx512_least(struct product_kernels *kernels);
+void product_kernels_avx512_bf16(struct product_kernels *kernels);
+
+// Packs a [n_rows outputs, n_cols inputs] matrix on the pool. The tensor's bytes are not needed afterwards; the packed ones are the stack's, and stay when the
 // weight is destroyed. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
 enum status packed_create(struct packed **packed, const struct tensor *tensor, struct memory_stack *memory,
                           struct pool *pool, struct error *error) WARN_UNUSED;

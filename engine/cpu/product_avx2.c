@@ -1,5 +1,6 @@
 // AVX2: x prepared, products of float weights, and the table of kernels. Quantized types:
 // product_avx2_quants.c.
+#include "engine/cpu/codebook.h"
 #include "engine/cpu/product_avx2.h"
 
 #include <math.h>
@@ -73,7 +74,7 @@ static void quantize_matrix(const float *x, int64_t stride, int32_t n_rows, int3
     }
 }
 
-// 8 items rounded to bfloat16 (nearest even, subnormals to zero), in the lanes' lower halves.
+// 8 items rounded to bfloat16 (nearest even, subnormals to zero), as floats.
 ALWAYS_INLINE __m256i bfloats_round(__m256 x)
 {
     __m256i bits = _mm256_castps_si256(x);
@@ -85,30 +86,28 @@ ALWAYS_INLINE __m256i bfloats_round(__m256 x)
     __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7F800000));
     __m256i subnormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
     rounded = _mm256_blendv_epi8(rounded, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), nan);
-    return _mm256_blendv_epi8(rounded, _mm256_and_si256(upper, _mm256_set1_epi32(0x8000)), subnormal);
+    rounded = _mm256_blendv_epi8(rounded, _mm256_and_si256(upper, _mm256_set1_epi32(0x8000)), subnormal);
+    return _mm256_slli_epi32(rounded, 16);
 }
 
 static void round_eight(const float *x, int lane, uint32_t *bfloats)
 {
-    __m256i rounded = bfloats_round(_mm256_loadu_ps(x));
-    // The first item of a pair is the upper half.
-    __m256i pairs = _mm256_or_si256(_mm256_slli_epi64(rounded, 16), _mm256_srli_epi64(rounded, 32));
-    uint64_t words[4];
-    _mm256_storeu_si256((__m256i *)(void *)words, pairs);
-    for (int k = 0; k < 4; k++)
-        bfloats[k * PREPARED_ROWS + lane] = (uint32_t)words[k];
+    uint32_t words[8];
+    _mm256_storeu_si256((__m256i *)(void *)words, bfloats_round(_mm256_loadu_ps(x)));
+    for (int k = 0; k < 8; k++)
+        bfloats[k * PREPARED_ROWS + lane] = words[k];
 }
 
 static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats)
 {
     int32_t i = 0;
     for (; i + 8 <= n; i += 8)
-        round_eight(x + i, lane, bfloats + (int64_t)i / 2 * PREPARED_ROWS);
+        round_eight(x + i, lane, bfloats + (int64_t)i * PREPARED_ROWS);
     for (; i < n || i % PRODUCT_BLOCK != 0; i += 8) {
         float last[8] = {0};
         if (i < n)
             memcpy(last, x + i, (size_t)(n - i) * sizeof *x);
-        round_eight(last, lane, bfloats + (int64_t)i / 2 * PREPARED_ROWS);
+        round_eight(last, lane, bfloats + (int64_t)i * PREPARED_ROWS);
     }
 }
 
@@ -119,41 +118,48 @@ ALWAYS_INLINE __m256 broadcast_word(uint32_t word)
     return _mm256_castsi256_ps(_mm256_set1_epi32((int32_t)word));
 }
 
-// acc += one word's items of every row times one side's weights for them.
-ALWAYS_INLINE void word_add(const enum float_kind kind, const int n_rows, const uint8_t *weights,
-                            const uint32_t *x, const int side, __m256 acc[TILE_ROWS_MAX][2])
+// One side's weights for item i (of BF16's pair).
+ALWAYS_INLINE __m256 item_weights(const enum float_kind kind, const uint8_t *weights, const int side,
+                                  const int i)
 {
-    if (kind != WEIGHTS_BF16) {
-        __m256 w = kind == WEIGHTS_F16 ? load_halves(weights, side)
-                                       : _mm256_castsi256_ps(load_plane(weights, 0, side));
-        UNROLL
-        for (int r = 0; r < n_rows; r++)
-            acc[r][side] = _mm256_fmadd_ps(w, broadcast_word(x[r]), acc[r][side]);
-        return;
-    }
-    __m256i pairs = load_plane(weights, 0, side);
-    __m256 first = _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32((int32_t)0xFFFF0000u)));
-    __m256 second = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+    if (kind == WEIGHTS_F16)
+        return load_halves(weights, side);
+    __m256i words = load_plane(weights, 0, side);
+    if (kind == WEIGHTS_BF16)
+        words = i == 0 ? _mm256_and_si256(words, _mm256_set1_epi32((int32_t)0xFFFF0000u))
+                       : _mm256_slli_epi32(words, 16);
+    return _mm256_castsi256_ps(words);
+}
+
+// acc += an item, of BF16 two, of every row times the weights for them.
+ALWAYS_INLINE void items_add(const enum float_kind kind, const int n_rows, const uint8_t *weights,
+                             const uint32_t *x, __m256 acc[TILE_ROWS_MAX][2])
+{
+    const int n_items = kind == WEIGHTS_BF16 ? 2 : 1;
     UNROLL
-    for (int r = 0; r < n_rows; r++) {
-        acc[r][side] = _mm256_fmadd_ps(first, broadcast_word(x[r] & 0xFFFF0000u), acc[r][side]);
-        acc[r][side] = _mm256_fmadd_ps(second, broadcast_word(x[r] << 16), acc[r][side]);
+    for (int i = 0; i < n_items; i++) {
+        const __m256 w[2] = {item_weights(kind, weights, 0, i), item_weights(kind, weights, 1, i)};
+        UNROLL
+        for (int r = 0; r < n_rows; r++) {
+            __m256 item = broadcast_word(x[i * PREPARED_ROWS + r]);
+            acc[r][0] = _mm256_fmadd_ps(w[0], item, acc[r][0]);
+            acc[r][1] = _mm256_fmadd_ps(w[1], item, acc[r][1]);
+        }
     }
 }
 
 ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, const struct tile *tile)
 {
-    const int word_bytes = kind == WEIGHTS_F16 ? 32 : 64;
+    const int word_bytes = kind == WEIGHTS_F16 ? 32 : 64, items = kind == WEIGHTS_BF16 ? 2 : 1;
     const uint8_t *weights = tile->quants;
     const uint32_t *x = (const uint32_t *)(const void *)tile->x;
     __m256 acc[TILE_ROWS_MAX][2];
     UNROLL
     for (int r = 0; r < n_rows; r++)
         acc[r][0] = acc[r][1] = _mm256_setzero_ps();
-    for (int32_t i = 0; i < tile->n_steps; i++, weights += word_bytes, x += PREPARED_ROWS) {
+    for (int32_t i = 0; i < tile->n_steps; i++, weights += word_bytes, x += items * PREPARED_ROWS) {
         (void)prefetch_panel(weights + PREFETCH_BYTES, word_bytes);
-        word_add(kind, n_rows, weights, x, 0, acc);
-        word_add(kind, n_rows, weights, x, 1, acc);
+        items_add(kind, n_rows, weights, x, acc);
     }
     tile_store(n_rows, tile, acc);
 }
@@ -179,6 +185,7 @@ void product_kernels_avx2(struct product_kernels *kernels)
     memset(kernels, 0, sizeof *kernels);
     kernels->quantize = quantize_matrix;
     kernels->round_bfloats = round_bfloats;
+    kernels->bfloats_apart = true;
     kernels->product[TENSOR_F32] = product_avx2_f32;
     kernels->product[TENSOR_F16] = product_avx2_f16;
     kernels->product[TENSOR_BF16] = product_avx2_bf16;
@@ -195,4 +202,7 @@ void product_kernels_avx2(struct product_kernels *kernels)
     kernels->product[TENSOR_IQ4_NL] = product_avx2_iq4_nl;
     kernels->product[TENSOR_IQ4_XS] = product_avx2_iq4_xs;
     kernels->product[TENSOR_MXFP4] = product_avx2_mxfp4;
+    kernels->product[TENSOR_NVFP4] = product_avx2_nvfp4;
+    kernels->product[TENSOR_TQ2_0] = product_avx2_tq2_0;
+    codebook_kernels_avx2(kernels);
 }

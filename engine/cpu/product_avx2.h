@@ -20,8 +20,8 @@ typedef void product_function(const struct packed *weight, int32_t panel_begin, 
 
 product_function product_avx2_q8_0, product_avx2_q4_0, product_avx2_q4_1, product_avx2_q5_0,
     product_avx2_q5_1, product_avx2_q2_k, product_avx2_q3_k, product_avx2_q4_k, product_avx2_q5_k,
-    product_avx2_q6_k, product_avx2_iq4_nl, product_avx2_iq4_xs, product_avx2_mxfp4, product_avx2_f32,
-    product_avx2_f16, product_avx2_bf16, product_avx2_bf16_flushing;
+    product_avx2_q6_k, product_avx2_iq4_nl, product_avx2_iq4_xs, product_avx2_mxfp4, product_avx2_nvfp4,
+    product_avx2_tq2_0, product_avx2_f32, product_avx2_f16, product_avx2_bf16, product_avx2_bf16_flushing;
 
 enum { TILE_ROWS_MAX = PREPARED_ROWS };
 
@@ -36,7 +36,7 @@ struct tile {
     int32_t n_outputs; // that exist
 };
 
-// Table values of MXFP4 are at most 12: with 16 added they are 5 bits. IQ4's are signed bytes, as Q8_0's
+// Table values of MXFP4 and NVFP4 are at most 12: with 16 added they are 5 bits. IQ4's are signed bytes, as Q8_0's
 // quants.
 ALWAYS_INLINE bool is_signed(const enum tensor_type type)
 {
@@ -45,7 +45,9 @@ ALWAYS_INLINE bool is_signed(const enum tensor_type type)
 
 ALWAYS_INLINE int offset_of(const enum tensor_type type)
 {
-    return is_signed(type) ? 0 : type == TENSOR_MXFP4 ? 16 : packed_format(type).offset;
+    return is_signed(type)                                ? 0
+           : type == TENSOR_MXFP4 || type == TENSOR_NVFP4 ? 16
+                                                          : packed_format(type).offset;
 }
 
 ALWAYS_INLINE int span_of(const enum tensor_type type)
@@ -61,6 +63,7 @@ ALWAYS_INLINE int span_of(const enum tensor_type type)
     case TENSOR_Q5_1:
     case TENSOR_Q5_K:
     case TENSOR_MXFP4:
+    case TENSOR_NVFP4:
         return 4;
     default: // a half-block has 4
         return packed_format(type).kind == PACKED_HALVES || packed_format(type).kind == PACKED_HALVES_MINIMUM
@@ -119,11 +122,13 @@ ALWAYS_INLINE __m256i unpack_quants(const enum tensor_type type, const uint8_t *
         return _mm256_or_si256(mask_bytes(shift_lanes(load_plane(planes, j / 4, side), -2 * (j % 4)), 3),
                                mask_bytes(shift_lanes(load_plane(planes, 2, side), 2 - j), 4));
     case TENSOR_Q2_K:
+    case TENSOR_TQ2_0:
         return mask_bytes(shift_lanes(load_plane(planes, j / 4, side), -2 * (j % 4)), 3);
     case TENSOR_IQ4_NL:
     case TENSOR_IQ4_XS:
         return look_up(packed_iq4_values, 0, load_nibbles(planes, j, side));
     case TENSOR_MXFP4:
+    case TENSOR_NVFP4:
         return look_up(packed_e2m1_values, 16, load_nibbles(planes, j, side));
     default:
         return load_nibbles(planes, j, side);
@@ -159,6 +164,13 @@ ALWAYS_INLINE __m256 e8m0_halves(const uint8_t *bytes, const int side)
     __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), e);
     __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, small));
+}
+
+// 2^7 times the binary16 numbers of these bits (packed_ue4m3_half).
+ALWAYS_INLINE __m256 ue4m3_halves(const uint8_t *bytes, const int side)
+{
+    __m128i eight = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)(bytes + side * 8)));
+    return _mm256_mul_ps(_mm256_cvtph_ps(_mm_slli_epi16(eight, 7)), _mm256_set1_ps(0x1p7f));
 }
 
 // One side of a block's scales and minima, by halves where there are.
@@ -199,6 +211,10 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
         break;
     case TENSOR_IQ4_XS:
         s.w[0] = _mm256_mul_ps(d, signed_bytes(group + 32 + b * 16, side));
+        break;
+    case TENSOR_NVFP4:
+        for (int h = 0; h < 2; h++)
+            s.w[h] = ue4m3_halves(group + 16 * h, side);
         break;
     default:
         break;
@@ -377,8 +393,7 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
                              : form == PRODUCT_FLOATS ? (const uint8_t *)x->floats
                                                       : (const uint8_t *)x->bfloats;
     const int64_t group_bytes = form == PRODUCT_QUANTS ? x->n_blocks * (int64_t)sizeof(struct prepared_block)
-                                : form == PRODUCT_FLOATS ? words * (int64_t)sizeof(float)
-                                                         : words / 2 * (int64_t)sizeof(uint32_t);
+                                                       : words * (int64_t)sizeof(float);
     struct tile tile = {.y_stride = y_stride};
     tile.n_steps = form == PRODUCT_QUANTS   ? x->n_blocks
                    : form == PRODUCT_FLOATS ? x->n_inputs

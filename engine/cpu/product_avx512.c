@@ -1,4 +1,5 @@
 // AVX-512: x prepared, and the table of kernels.
+#include "engine/cpu/codebook.h"
 #include "engine/cpu/product_avx512.h"
 
 #include <math.h>
@@ -57,9 +58,15 @@ ALWAYS_INLINE void quantize_block(const float *x, int64_t stride, const int n_ro
     __m256i halves =
         _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
     __m256i minus = _mm256_sub_epi32(_mm256_setzero_si256(), halves);
-    _mm256_storeu_si256((__m256i *)(void *)block->minus_half_sums, minus);
-    _mm_store_si128((__m128i *)(void *)block->minus_sums,
-                    _mm_add_epi32(_mm256_castsi256_si128(minus), _mm256_extracti128_si256(minus, 1)));
+    __m128i minus_sums = _mm_add_epi32(_mm256_castsi256_si128(minus), _mm256_extracti128_si256(minus, 1));
+    const __m256i start = _mm256_castps_si256(_mm256_set1_ps(SUM_START));
+    _mm256_store_si256((__m256i *)(void *)block->minus_half_sums, minus);
+    _mm256_store_si256((__m256i *)(void *)block->half_starts,
+                       _mm256_add_epi32(_mm256_slli_epi32(minus, 7), start));
+    _mm_store_si128((__m128i *)(void *)block->minus_sums, minus_sums);
+    _mm_store_ps(block->float_sums, _mm_cvtepi32_ps(minus_sums));
+    _mm_store_si128((__m128i *)(void *)block->starts,
+                    _mm_add_epi32(_mm_slli_epi32(minus_sums, 7), _mm256_castsi256_si128(start)));
 }
 
 ALWAYS_INLINE void quantize_rows(const float *x, int64_t stride, const int n_rows, int32_t n,
@@ -122,8 +129,27 @@ static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats
     }
 }
 
-static void set_kernels(struct product_kernels *kernels)
+// The same, each as a float.
+static void round_bfloats_apart(const float *x, int32_t n, int lane, uint32_t *bfloats)
 {
+    for (int32_t i = 0; i < n || i % PRODUCT_BLOCK != 0; i += 16) {
+        int32_t left = n - i;
+        __mmask16 items = (__mmask16)(left >= 16 ? 0xFFFFu : left > 0 ? (1u << left) - 1 : 0u);
+        __m512i rounded = bfloats_round(_mm512_maskz_loadu_ps(items, left > 0 ? x + i : x));
+        uint32_t words[16];
+        _mm512_storeu_si512(words, _mm512_slli_epi32(rounded, 16));
+        for (int k = 0; k < 16; k++)
+            bfloats[(int64_t)(i + k) * PREPARED_ROWS + lane] = words[k];
+    }
+}
+
+// Kernels that need only what every processor of this level has.
+void product_kernels_avx512_least(struct product_kernels *kernels)
+{
+    memset(kernels, 0, sizeof *kernels);
+    kernels->quantize = quantize_matrix;
+    kernels->round_bfloats = round_bfloats_apart;
+    kernels->bfloats_apart = true;
     kernels->product[TENSOR_F32] = product_avx512_f32;
     kernels->product[TENSOR_F16] = product_avx512_f16;
     kernels->product[TENSOR_BF16] = product_avx512_bf16;
@@ -140,14 +166,25 @@ static void set_kernels(struct product_kernels *kernels)
     kernels->product[TENSOR_IQ4_NL] = product_avx512_iq4_nl;
     kernels->product[TENSOR_IQ4_XS] = product_avx512_iq4_xs;
     kernels->product[TENSOR_MXFP4] = product_avx512_mxfp4;
+    kernels->product[TENSOR_NVFP4] = product_avx512_nvfp4;
+    kernels->product[TENSOR_TQ2_0] = product_avx512_tq2_0;
+    codebook_kernels_avx512(kernels);
 }
 
+void product_kernels_avx512_bf16(struct product_kernels *kernels)
+{
+    kernels->round_bfloats = round_bfloats;
+    kernels->bfloats_apart = false;
+    kernels->product[TENSOR_BF16] = product_avx512_bf16_native;
+}
+
+// Intel's Sapphire Rapids takes as long for a vdpbf16ps as for four float32 multiplications, which do twice its
+// work: there BF16 is taken apart.
 void product_kernels_avx512(struct product_kernels *kernels)
 {
-    memset(kernels, 0, sizeof *kernels);
-    kernels->quantize = quantize_matrix;
-    kernels->round_bfloats = round_bfloats;
-    set_kernels(kernels);
-    if (__builtin_cpu_supports("avx512bf16"))
-        kernels->product[TENSOR_BF16] = product_avx512_bf16_native;
+    product_kernels_avx512_least(kernels);
+    if (__builtin_cpu_supports("avx512vbmi"))
+        codebook_kernels_avx512_vbmi(kernels);
+    if (__builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel"))
+        product_kernels_avx512_bf16(kernels);
 }

@@ -5,11 +5,11 @@
 // A block's 8 registers of quants (4 inputs of 16 outputs each) are unpacked one after another; vpdpbusd adds
 // the products with 4 inputs of a row, broadcast from memory, to that row's int32 sums. Weights are its
 // unsigned side: what their offset adds is where the sums start. The block's scales then come in, once a
-// block and row: on Zen 4, 8 vpdpbusd and 2 or 3 multiplications share two pipes, so 80 or 73 % of the
-// integer peak is the limit.
+// block and row (product_avx512_fold.h). More rows than a tile has go over unpacked weights
+// (product_avx512_unpacked.h).
 #pragma once
 
-#include "engine/cpu/packed.h"
+#include "engine/cpu/product_avx512_unpacked.h"
 
 #include <immintrin.h>
 
@@ -21,10 +21,8 @@ typedef void product_function(const struct packed *weight, int32_t panel_begin, 
 product_function product_avx512_q8_0, product_avx512_q4_0, product_avx512_q4_1, product_avx512_q5_0,
     product_avx512_q5_1, product_avx512_q2_k, product_avx512_q3_k, product_avx512_q4_k, product_avx512_q5_k,
     product_avx512_q6_k, product_avx512_iq4_nl, product_avx512_iq4_xs, product_avx512_mxfp4,
-    product_avx512_f32, product_avx512_f16, product_avx512_bf16, product_avx512_bf16_flushing,
+    product_avx512_nvfp4, product_avx512_tq2_0, product_avx512_f32, product_avx512_f16, product_avx512_bf16,
     product_avx512_bf16_native;
-
-enum { TILE_ROWS_MAX = 12 };
 
 // Where a tile's operands are.
 struct tile {
@@ -93,11 +91,13 @@ ALWAYS_INLINE __m512i unpack_quants(const enum tensor_type type, const uint8_t *
                                            _mm512_set1_epi8(3)),
                           shift_lanes(load_plane(planes, 2), 2 - j), 4);
     case TENSOR_Q2_K:
+    case TENSOR_TQ2_0:
         return _mm512_and_si512(shift_lanes(load_plane(planes, j / 4), -2 * (j % 4)), _mm512_set1_epi8(3));
     case TENSOR_IQ4_NL:
     case TENSOR_IQ4_XS:
         return look_up(packed_iq4_values, load_nibbles(planes, j));
     case TENSOR_MXFP4:
+    case TENSOR_NVFP4:
         return look_up(packed_e2m1_values, load_nibbles(planes, j));
     default:
         return load_nibbles(planes, j);
@@ -129,16 +129,18 @@ ALWAYS_INLINE __m512 e8m0_halves(const uint8_t *bytes)
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, small, subnormal));
 }
 
-// A block's scales and minima, by halves where there are.
-struct scales {
-    __m512 w[2], m[2];
-};
+// 2^7 times the binary16 numbers of these bits (packed_ue4m3_half).
+ALWAYS_INLINE __m512 ue4m3_halves(const uint8_t *bytes)
+{
+    __m256i bits = _mm256_cvtepu8_epi16(_mm_load_si128((const __m128i *)(const void *)bytes));
+    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_slli_epi16(bits, 7)), _mm512_set1_ps(0x1p7f));
+}
 
 // d, d_minimum: of the group, for types that have them.
 ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint8_t *group, int b, __m512 d,
                                          __m512 d_minimum)
 {
-    struct scales s = {{d, d}, {d, d}};
+    struct scales s = {{d, d}, {d, d}, d};
     const uint8_t *bytes = group + 64 + b * 32;
     switch (type) {
     case TENSOR_Q4_1:
@@ -168,16 +170,21 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
     case TENSOR_IQ4_XS:
         s.w[0] = _mm512_mul_ps(d, signed_bytes(group + 32 + b * 16));
         break;
+    case TENSOR_NVFP4:
+        for (int h = 0; h < 2; h++)
+            s.w[h] = ue4m3_halves(group + 16 * h);
+        break;
     default:
         break;
     }
+    s.minus_w = _mm512_mul_ps(s.w[0], _mm512_set1_ps(-SUM_START));
     return s;
 }
 
 // Products of registers first .. first + n - 1 of a block with every row, in sums.
 ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, const uint8_t *planes,
-                                 const struct prepared_block *const x[3], const int first, const int n,
-                                 __m512i sums[TILE_ROWS_MAX])
+                                 const struct prepared_block *const x[TILE_GROUPS_MAX], const int first,
+                                 const int n, __m512i sums[TILE_ROWS_MAX])
 {
     UNROLL
     for (int i = 0; i < n; i++) {
@@ -186,66 +193,44 @@ ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, 
         __m512i quants = unpack_quants(type, planes, j);
         UNROLL
         for (int r = 0; r < n_rows; r++) {
-            int32_t four;
-            __builtin_memcpy(&four, &x[r / PREPARED_ROWS]->quants[r % PREPARED_ROWS][4 * j], 4);
-            sums[r] = _mm512_dpbusd_epi32(sums[r], quants, _mm512_set1_epi32(four));
+            sums[r] = dot_add(sums[r], quants, &x[r / PREPARED_ROWS]->quants[r % PREPARED_ROWS][4 * j]);
         }
     }
 }
 
-ALWAYS_INLINE __m512i sums_start(const enum tensor_type type, int32_t minus_sum)
-{
-    if (offset_of(type) == 0)
-        return _mm512_setzero_si512();
-    return _mm512_slli_epi32(_mm512_set1_epi32(minus_sum),
-                             (unsigned)__builtin_ctz((unsigned)offset_of(type)));
-}
-
-ALWAYS_INLINE __m512 broadcast_integer(int32_t value)
-{
-    return _mm512_cvtepi32_ps(_mm512_set1_epi32(value));
-}
-
 // acc += one block of every row.
 ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, const uint8_t *planes,
-                             const struct scales s, const struct prepared_block *const x[3],
+                             const struct scales *s, const struct prepared_block *const x[TILE_GROUPS_MAX],
                              __m512 acc[TILE_ROWS_MAX])
 {
     const enum packed_kind kind = packed_format(type).kind;
+    const int offset = offset_of(type);
     __m512i sums[TILE_ROWS_MAX];
     __m512 t[TILE_ROWS_MAX];
     if (kind == PACKED_SCALE || kind == PACKED_MINIMUM) {
         UNROLL
         for (int r = 0; r < n_rows; r++)
-            sums[r] = sums_start(type, x[r / PREPARED_ROWS]->minus_sums[r % PREPARED_ROWS]);
+            sums[r] = sum_start(x, r, offset);
         dot_registers(type, n_rows, planes, x, 0, 8, sums);
         UNROLL
         for (int r = 0; r < n_rows; r++)
-            t[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), s.w[0]);
+            t[r] = sum_scale(sums[r], s);
     } else {
         UNROLL
         for (int h = 0; h < 2; h++) {
             UNROLL
             for (int r = 0; r < n_rows; r++)
-                sums[r] = sums_start(type, x[r / PREPARED_ROWS]->minus_half_sums[h][r % PREPARED_ROWS]);
+                sums[r] = half_sum_start(x, r, h, offset);
             dot_registers(type, n_rows, planes, x, h * 4, 4, sums);
             UNROLL
             for (int r = 0; r < n_rows; r++)
-                t[r] = h == 0 ? _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), s.w[0])
-                              : _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r]), s.w[1], t[r]);
+                t[r] = h == 0 ? sum_scale(sums[r], s) : half_sum_add(t[r], sums[r], s);
             __asm__("" : "+r"(planes)); // loads the planes again for the second half: they need not be kept
         }
     }
     UNROLL
-    for (int r = 0; r < n_rows; r++) {
-        const struct prepared_block *block = x[r / PREPARED_ROWS];
-        const int lane = r % PREPARED_ROWS;
-        if (kind == PACKED_MINIMUM)
-            t[r] = _mm512_fmadd_ps(s.m[0], broadcast_integer(block->minus_sums[lane]), t[r]);
-        for (int h = 0; kind == PACKED_HALVES_MINIMUM && h < 2; h++)
-            t[r] = _mm512_fmadd_ps(s.m[h], broadcast_integer(block->minus_half_sums[h][lane]), t[r]);
-        acc[r] = _mm512_fmadd_ps(t[r], _mm512_set1_ps(block->scales[lane]), acc[r]);
-    }
+    for (int r = 0; r < n_rows; r++)
+        acc[r] = fold(kind, acc[r], t[r], s, x, r);
 }
 
 ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, const __m512 acc[TILE_ROWS_MAX])
@@ -274,7 +259,7 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
 {
     const struct packed_format format = packed_format(type);
     const uint8_t *group = tile->scales, *planes = tile->quants, *ahead = planes + PREFETCH_BYTES;
-    const struct prepared_block *x[3] = {NULL};
+    const struct prepared_block *x[TILE_GROUPS_MAX] = {NULL};
     UNROLL
     for (int g = 0; g * PREPARED_ROWS < n_rows; g++)
         x[g] = (const struct prepared_block *)(const void *)(tile->x + g * tile->x_group_bytes);
@@ -289,7 +274,8 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
         for (int b = 0; b < format.group_blocks; b++) {
             ahead = prefetch_panel(ahead,
                                    format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
-            block_add(type, n_rows, planes, block_scales(type, group, b, d, d_minimum), x, acc);
+            const struct scales s = block_scales(type, group, b, d, d_minimum);
+            block_add(type, n_rows, planes, &s, x, acc);
             planes += format.block_quant_bytes;
             UNROLL
             for (int g = 0; g * PREPARED_ROWS < n_rows; g++)
@@ -301,17 +287,6 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
 }
 
 typedef void tile_function(const struct tile *tile);
-
-// How many of n rows the next tile takes. Rows left over are kept at 4 or more where that is possible: fewer
-// do not hide vpdpbusd's latency behind one another, nor the unpacking.
-ALWAYS_INLINE int32_t tile_rows(int32_t n, const int32_t n_max)
-{
-    if (n <= 8)
-        return n;
-    if (n >= n_max + 4 || n == n_max)
-        return n_max;
-    return n > 12 ? 8 : 4;
-}
 
 // x in the form that `form` names.
 ALWAYS_INLINE void tile_take_x(struct tile *tile, const enum product_form form, const struct prepared *x)
@@ -361,6 +336,44 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     }
 }
 
+// Unpacks one panel's blocks (product_avx512_unpacked.h).
+ALWAYS_INLINE void unpack_blocks(const enum tensor_type type, const struct packed *weight, int32_t panel,
+                                 int32_t first, int32_t n, int offset, struct unpacked *unpacked)
+{
+    const struct packed_format format = packed_format(type);
+    const bool minimum = format.kind == PACKED_MINIMUM || format.kind == PACKED_HALVES_MINIMUM;
+    const bool halves = format.kind == PACKED_HALVES || format.kind == PACKED_HALVES_MINIMUM;
+    const __m512i raise = _mm512_set1_epi8((char)(offset - offset_of(type)));
+    const uint8_t *planes = packed_quants(weight, panel) + (int64_t)first * format.block_quant_bytes;
+    const uint8_t *group =
+        packed_scales(weight, panel) + (int64_t)(first / format.group_blocks) * format.group_scale_bytes;
+    for (int32_t at = 0; at < n; at += format.group_blocks, group += format.group_scale_bytes) {
+        __m512 d = type == TENSOR_MXFP4 ? e8m0_halves(group) : load_halves(group);
+        __m512 d_minimum = minimum ? load_halves(group + 32) : d;
+        for (int b = 0; b < format.group_blocks; b++, planes += format.block_quant_bytes) {
+            prefetch_panel(planes + UNPACKED_BLOCKS * format.block_quant_bytes, format.block_quant_bytes);
+            const struct scales s = block_scales(type, group, b, d, d_minimum);
+            struct unpacked_scales *out = &unpacked->scales[at + b];
+            _mm512_store_ps(out->minus_w, s.minus_w);
+            for (int h = 0; h < (halves ? 2 : 1); h++) {
+                _mm512_store_ps(out->w[h], s.w[h]);
+                if (minimum)
+                    _mm512_store_ps(out->m[h], s.m[h]);
+            }
+            UNROLL
+            for (int j = 0; j < 8; j++) {
+                __m512i quants = unpack_quants(type, planes, j);
+                if (offset_of(type))
+                    quants = _mm512_add_epi8(quants, raise);
+                _mm512_store_si512(unpacked->quants[at + b] + j * 64, quants);
+            }
+        }
+    }
+}
+
+// Least number of rows for which weights are unpacked once for all rows: more than one tile.
+enum { ROWS_UNPACKED = 13 };
+
 // Tile functions and the kernel of one type; `run` is tile_run or its like for float types.
 #define TILE(run, name, type, rows)                                                                          \
     static void name##_##rows(const struct tile *tile)                                                       \
@@ -373,19 +386,38 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     TILE(run, name, type, 3)                                                                                 \
     TILE(run, name, type, 4)                                                                                 \
     TILE(run, name, type, 5) TILE(run, name, type, 6) TILE(run, name, type, 7) TILE(run, name, type, 8)
-#define KERNEL(name, n_rows_max, tile_12, form)                                                              \
+#define KERNEL(name, n_rows_max, tile_12, form, rows_unpacked)                                               \
     void product_avx512_##name(const struct packed *weight, int32_t panel_begin, int32_t panel_end,          \
                                const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,       \
                                int64_t y_stride, const float *bias)                                          \
     {                                                                                                        \
+        if (row_end - row_begin >= rows_unpacked) {                                                          \
+            product_avx512_unpacked(weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride,      \
+                                    bias);                                                                   \
+            return;                                                                                          \
+        }                                                                                                    \
         static tile_function *const tiles[TILE_ROWS_MAX + 1] = {[1] = name##_1, name##_2, name##_3,          \
                                                                 name##_4,       name##_5, name##_6,          \
                                                                 name##_7,       name##_8, [12] = tile_12};   \
         tiles_run(tiles, n_rows_max, form, weight, panel_begin, panel_end, x, row_begin, row_end, y,         \
                   y_stride, bias);                                                                           \
     }
+#define UNPACK(name, type)                                                                                   \
+    void unpack_avx512_##name(const struct packed *weight, int32_t panel, int32_t first, int32_t n,          \
+                              int offset, struct unpacked *unpacked)                                         \
+    {                                                                                                        \
+        unpack_blocks(type, weight, panel, first, n, offset, unpacked);                                      \
+    }
 // Types of one scale a block have registers for 12 rows; halves need the first half's result beside the sums.
 #define KERNEL_12(name, type)                                                                                \
     TILES_TO_8(tile_run, name, type)                                                                         \
-    TILE(tile_run, name, type, 12) KERNEL(name, 12, name##_12, PRODUCT_QUANTS)
-#define KERNEL_8(name, type) TILES_TO_8(tile_run, name, type) KERNEL(name, 8, NULL, PRODUCT_QUANTS)
+    TILE(tile_run, name, type, 12)                                                                           \
+    UNPACK(name, type) KERNEL(name, 12, name##_12, PRODUCT_QUANTS, ROWS_UNPACKED)
+#define KERNEL_8(name, type)                                                                                 \
+    TILES_TO_8(tile_run, name, type)                                                                         \
+    UNPACK(name, type) KERNEL(name, 8, NULL, PRODUCT_QUANTS, ROWS_UNPACKED)
+// Q8_0 is stored unpacked.
+#define KERNEL_BYTES(name, type)                                                                             \
+    TILES_TO_8(tile_run, name, type)                                                                         \
+    TILE(tile_run, name, type, 12)                                                                           \
+    UNPACK(name, type) KERNEL(name, 12, name##_12, PRODUCT_QUANTS, INT32_MAX)

@@ -3,10 +3,11 @@
 // 4): product.h's order.
 #include "engine/cpu/product_avx512_float.h"
 
-ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint8_t *weights, uint32_t word)
+ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint8_t *weights,
+                              const uint32_t *word)
 {
-    return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_load_si512(weights),
-                            (__m512bh)_mm512_set1_epi32((int32_t)word));
+    __asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(_mm512_load_si512(weights)), "m"(*word));
+    return acc;
 }
 
 KERNEL_FLOAT(bf16_native, WEIGHTS_BF16, PRODUCT_BFLOATS)

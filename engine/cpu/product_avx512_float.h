@@ -6,9 +6,10 @@
 
 enum float_kind { WEIGHTS_F32, WEIGHTS_F16, WEIGHTS_BF16 };
 
-// acc + one word's items of a row times the 16 outputs' weights for them. Pairs: two of each, defined where
-// used.
-ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint8_t *weights, uint32_t word);
+// acc + one word's items of a row times the 16 outputs' weights for them, defined where used. The word stays in
+// memory, so that the instruction broadcasts it by its own load.
+ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint8_t *weights,
+                              const uint32_t *word);
 
 ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, const struct tile *tile)
 {
@@ -26,7 +27,7 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
         (void)prefetch_panel(weights + PREFETCH_BYTES, word_bytes);
         UNROLL
         for (int r = 0; r < n_rows; r++)
-            acc[r] = word_add(kind, acc[r], weights, x[r / PREPARED_ROWS][r % PREPARED_ROWS]);
+            acc[r] = word_add(kind, acc[r], weights, &x[r / PREPARED_ROWS][r % PREPARED_ROWS]);
         weights += word_bytes;
         UNROLL
         for (int g = 0; g * PREPARED_ROWS < n_rows; g++)
@@ -37,4 +38,4 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
 
 #define KERNEL_FLOAT(name, kind, form)                                                                       \
     TILES_TO_8(float_tile_run, name, kind)                                                                   \
-    TILE(float_tile_run, name, kind, 12) KERNEL(name, 12, name##_12, form)
+    TILE(float_tile_run, name, kind, 12) KERNEL(name, 12, name##_12, form, INT32_MAX)

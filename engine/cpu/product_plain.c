@@ -1,5 +1,5 @@
 // Products in plain C: the definition (product.h) written down, against which the other versions are tested.
-#include "engine/cpu/packed.h"
+#include "engine/cpu/codebook.h"
 
 #include "engine/file/dequantize.h"
 
@@ -74,6 +74,7 @@ static void unpack_quants(enum tensor_type type, const uint8_t *planes,
         unpack_bit(planes + 128, 2, quants);
         break;
     case TENSOR_Q2_K:
+    case TENSOR_TQ2_0:
         unpack_pairs(planes, 0, quants);
         break;
     default:
@@ -112,6 +113,10 @@ static void unpack_scales(enum tensor_type type, const uint8_t *group, int b, st
             break;
         case TENSOR_IQ4_XS:
             block->scales[0][o] = d * (float)(int8_t)group[32 + b * 16 + o];
+            break;
+        case TENSOR_NVFP4:
+            for (int h = 0; h < 2; h++)
+                block->scales[h][o] = half_to_float(packed_ue4m3_half(group[16 * h + o])) * 0x1p7f;
             break;
         case TENSOR_MXFP4:
             block->scales[0][o] = packed_e8m0_half(group[o]);
@@ -358,6 +363,7 @@ void product_kernels_plain(struct product_kernels *kernels)
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (packed_format((enum tensor_type)type).form == PRODUCT_QUANTS)
             kernels->product[type] = product_quants;
+    codebook_kernels_plain(kernels);
     kernels->product[TENSOR_F32] = product_f32;
     kernels->product[TENSOR_F16] = product_f16;
     kernels->product[TENSOR_BF16] = product_bf16;

@@ -22,9 +22,9 @@ struct limits {
     double memory;               // GB/s read
 };
 
+#ifdef __x86_64__
 enum { LOOPS = 200000, CHAINS = 12 };
 
-#ifdef __x86_64__
 // A task that only multiplies, in registers: 12 chains, enough to hide any latency. The empty statement makes
 // the compiler believe that the operands change, so that nothing is folded or moved out.
 #define SPIN(name, features, type, start, operand, operation)                                                \
@@ -103,14 +103,14 @@ static double best_s(struct pool *pool, int n_tasks, void (*task)(void *, int, i
 static struct limits measure_limits(struct pool *pool, const struct product_level *level)
 {
     struct limits limits = {0};
+#ifdef __x86_64__
     int n_tasks = 4 * pool_n_threads(pool);
     double macs = 1e-9 * LOOPS * (double)CHAINS * n_tasks;
-#ifdef __x86_64__
     if (strncmp(level->name, "avx512", 6) == 0) {
         limits.int8 = macs * 64 / best_s(pool, n_tasks, spin_int8_avx512, NULL);
         limits.single = macs * 16 / best_s(pool, n_tasks, spin_single_avx512, NULL);
         limits.bfloat = limits.single;
-        if (strcmp(level->name, "avx512") == 0 && __builtin_cpu_supports("avx512bf16"))
+        if (!level->kernels.bfloats_apart)
             limits.bfloat = macs * 32 / best_s(pool, n_tasks, spin_bfloat_avx512, NULL);
     } else if (strcmp(level->name, "avx2") == 0) {
         limits.int8 = macs * 32 / best_s(pool, n_tasks, spin_int8_avx2, NULL);

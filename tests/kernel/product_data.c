@@ -1,19 +1,19 @@
 #include "tests/kernel/product_data.h"
 
+#include <math.h>
 #include <string.h>
 
-#ifdef __x86_64__
-// The kernel that product_kernels_avx512 gives to processors without bfloat16 instructions. Its own header
-// compiles for that instruction set alone.
-void product_avx512_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
-                         const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
-                         int64_t y_stride, const float *bias);
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 const enum tensor_type product_types[] = {
-    TENSOR_F32,  TENSOR_F16,    TENSOR_BF16,   TENSOR_Q8_0,  TENSOR_Q4_0,       TENSOR_Q4_1,
-    TENSOR_Q5_0, TENSOR_Q5_1,   TENSOR_Q2_K,   TENSOR_Q3_K,  TENSOR_Q4_K,       TENSOR_Q5_K,
-    TENSOR_Q6_K, TENSOR_IQ4_NL, TENSOR_IQ4_XS, TENSOR_MXFP4, TENSOR_TYPE_COUNT,
+    TENSOR_F32,    TENSOR_F16,    TENSOR_BF16,       TENSOR_Q8_0,  TENSOR_Q4_0,  TENSOR_Q4_1,
+    TENSOR_Q5_0,   TENSOR_Q5_1,   TENSOR_Q2_K,       TENSOR_Q3_K,  TENSOR_Q4_K,  TENSOR_Q5_K,
+    TENSOR_Q6_K,   TENSOR_IQ4_NL, TENSOR_IQ4_XS,     TENSOR_MXFP4, TENSOR_NVFP4, TENSOR_IQ2_XXS,
+    TENSOR_IQ2_XS, TENSOR_IQ2_S,  TENSOR_IQ3_XXS,    TENSOR_IQ3_S, TENSOR_IQ1_S, TENSOR_IQ1_M,
+    TENSOR_TQ1_0,  TENSOR_TQ2_0,  TENSOR_TYPE_COUNT,
 };
 
 void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
@@ -22,9 +22,21 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     levels[0].name = "plain";
     levels[0].present = true;
     product_kernels_plain(&levels[0].kernels);
+#if defined(__aarch64__)
+    levels[1].name = "neon";
+    levels[2].name = "i8mm";
+    levels[3].name = "fourth level";
+    levels[1].present = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+    if (levels[1].present)
+        product_kernels_neon(&levels[1].kernels);
+    levels[2].present = levels[1].present && getauxval(AT_HWCAP2) & HWCAP2_I8MM;
+    if (levels[2].present)
+        product_kernels_i8mm(&levels[2].kernels);
+#else
     levels[1].name = "avx2";
     levels[2].name = "avx512";
-    levels[3].name = "avx512 without bf16";
+    levels[3].name = "avx512, other kernels";
+#endif
 #ifdef __x86_64__
     levels[1].present = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (levels[1].present)
@@ -34,9 +46,13 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     if (levels[2].present)
         product_kernels_avx512(&levels[2].kernels);
     levels[3].present = levels[2].present;
-    levels[3].kernels.quantize = levels[2].kernels.quantize;
-    levels[3].kernels.round_bfloats = levels[2].kernels.round_bfloats;
-    levels[3].kernels.product[TENSOR_BF16] = product_avx512_bf16;
+    if (levels[3].present)
+        product_kernels_avx512_least(&levels[3].kernels);
+    if (levels[3].present && levels[2].kernels.bfloats_apart && __builtin_cpu_supports("avx512bf16"))
+        product_kernels_avx512_bf16(&levels[3].kernels);
+    for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
+        if (levels[3].kernels.product[type] == levels[2].kernels.product[type])
+            levels[3].kernels.product[type] = NULL;
 #endif
 }
 
@@ -50,7 +66,19 @@ static void scale_offsets(enum tensor_type type, int offsets[2])
     case TENSOR_Q5_0:
     case TENSOR_IQ4_NL:
     case TENSOR_IQ4_XS:
+    case TENSOR_IQ2_XXS:
+    case TENSOR_IQ2_XS:
+    case TENSOR_IQ2_S:
+    case TENSOR_IQ3_XXS:
+    case TENSOR_IQ3_S:
+    case TENSOR_IQ1_S:
         offsets[0] = 0;
+        break;
+    case TENSOR_TQ1_0:
+        offsets[0] = 52;
+        break;
+    case TENSOR_TQ2_0:
+        offsets[0] = 64;
         break;
     case TENSOR_Q4_1:
     case TENSOR_Q5_1:
@@ -74,7 +102,7 @@ static void scale_offsets(enum tensor_type type, int offsets[2])
     }
 }
 
-// A binary16: near 0.01, near the largest, or subnormal; either sign.
+// A binary16: near 0.01, near the largest, subnormal, infinite or NaN; either sign.
 static uint16_t random_half(enum product_fill fill, uint64_t *state)
 {
     uint32_t bits = random_bits(state);
@@ -83,12 +111,21 @@ static uint16_t random_half(enum product_fill fill, uint64_t *state)
         return sign | 0x7B00u | (bits & 0xFFu);
     if (fill == FILL_TINY)
         return sign | (bits & 0x3FFu);
+    if (fill == FILL_INFINITE)
+        return sign | 0x7C00u | (bits & 0x40000u ? bits & 0x3FFu : 0);
     return sign | 0x2000u | (bits & 0x3FFu);
+}
+
+// IQ1_M's scale is in the upper half-bytes of four words.
+static void put_iq1_m_scale(uint8_t *block, uint16_t half)
+{
+    for (int i = 0; i < 4; i++)
+        block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (half >> (4 * i) & 15) << 4);
 }
 
 static void fill_float(uint8_t *bytes, enum tensor_type type, enum product_fill fill, uint64_t *state)
 {
-    static const float factors[] = {1.0f, 0.0f, -1.0f, 0x1p100f, 0x1p-120f};
+    static const float factors[] = {1.0f, 0.0f, -1.0f, 0x1p100f, 0x1p-120f, INFINITY};
     float value = random_float(state) * factors[fill];
     uint32_t bits;
     memcpy(&bits, &value, 4);
@@ -121,7 +158,12 @@ struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n
                             : fill == FILL_HIGHEST ? 0xFF
                                                    : (uint8_t)random_bits(state);
         if (type == TENSOR_MXFP4)
-            bytes[at] = fill == FILL_HUGE ? 220 : fill == FILL_TINY ? (uint8_t)(random_bits(state) % 3) : 120;
+            bytes[at] = fill == FILL_INFINITE ? (uint8_t)(random_bits(state) % 4 + 230 + (at & 16))
+                        : fill == FILL_HUGE   ? 220
+                        : fill == FILL_TINY   ? (uint8_t)(random_bits(state) % 3)
+                                              : 120;
+        if (type == TENSOR_IQ1_M)
+            put_iq1_m_scale(bytes + at, random_half(fill, state));
         for (int s = 0; s < 2 && offsets[s] >= 0; s++) {
             uint16_t half = random_half(fill, state);
             memcpy(bytes + at + offsets[s], &half, 2);

@@ -15,7 +15,8 @@ struct product_level {
     struct product_kernels kernels;
 };
 
-// levels[0] is plain C; the last is AVX-512 without bfloat16 instructions, and has that type only.
+// levels[0] is plain C; the last is AVX-512 with the kernels that this processor does not use: without VBMI, and
+// with or without bfloat16 instructions. On ARM: plain C, NEON, with int8 matrix products, none.
 void product_levels_fill(struct product_level levels[PRODUCT_LEVELS]);
 
 // The types that have kernels, ended by TENSOR_TYPE_COUNT.
@@ -27,6 +28,7 @@ enum product_fill {
     FILL_HIGHEST, // all bits set
     FILL_HUGE,    // any quants, scales near the largest binary16
     FILL_TINY,    // any quants, subnormal scales
+    FILL_INFINITE // any quants, scales infinite or NaN
 };
 
 // A tensor with memory of its own, from malloc.

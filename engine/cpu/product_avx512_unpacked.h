@@ -1,0 +1,47 @@
+// Products of many rows for AVX-512: 8 blocks of two panels are unpacked to bytes, and all rows pass over them in
+// tiles of 12 (8 with halves). Unpacking takes about as long as 2 rows, so in 32 rows a sixteenth.
+#pragma once
+
+#include "engine/cpu/product_avx512_fold.h"
+
+enum { UNPACKED_BLOCKS = 8 };
+
+struct unpacked_scales {
+    float w[2][PANEL_OUTPUTS], m[2][PANEL_OUTPUTS], minus_w[PANEL_OUTPUTS]; // struct scales
+};
+
+// Some blocks of one panel. Quants as plane `bytes` in packed.h.
+struct unpacked {
+    _Alignas(64) uint8_t quants[UNPACKED_BLOCKS][512];
+    struct unpacked_scales scales[UNPACKED_BLOCKS];
+};
+
+// Unpacks blocks [first, first + n) of a panel; first is a multiple of UNPACKED_BLOCKS, n at most that. Quants stand
+// `offset` above their value: 0 or 128, 0 for types with minima.
+typedef void unpack_function(const struct packed *weight, int32_t panel, int32_t first, int32_t n, int offset,
+                             struct unpacked *unpacked);
+
+// One function a type, in the file of its kernel.
+#define UNPACKED_TYPES(X)                                                                                    \
+    X(q8_0, TENSOR_Q8_0)                                                                                     \
+    X(q4_0, TENSOR_Q4_0)                                                                                     \
+    X(q4_1, TENSOR_Q4_1)                                                                                     \
+    X(q5_0, TENSOR_Q5_0)                                                                                     \
+    X(q5_1, TENSOR_Q5_1)                                                                                     \
+    X(q2_k, TENSOR_Q2_K)                                                                                     \
+    X(q3_k, TENSOR_Q3_K)                                                                                     \
+    X(q4_k, TENSOR_Q4_K)                                                                                     \
+    X(q5_k, TENSOR_Q5_K)                                                                                     \
+    X(q6_k, TENSOR_Q6_K)                                                                                     \
+    X(iq4_nl, TENSOR_IQ4_NL)                                                                                 \
+    X(iq4_xs, TENSOR_IQ4_XS) X(mxfp4, TENSOR_MXFP4) X(nvfp4, TENSOR_NVFP4) X(tq2_0, TENSOR_TQ2_0)
+#define UNPACK_DECLARE(name, type) extern unpack_function unpack_avx512_##name;
+UNPACKED_TYPES(UNPACK_DECLARE)
+
+// By quantized type; NULL for others.
+extern unpack_function *const unpack_avx512[TENSOR_TYPE_COUNT];
+
+// A kernel of product_kernels.product, for weights whose quants unpack_avx512 unpacks.
+void product_avx512_unpacked(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
+                             const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                             int64_t y_stride, const float *bias);
