@@ -116,6 +116,9 @@ struct step {
     // NULL: they are.
     void (*await_masks)(void *context);
     void *masks_context;
+    // The masks depend on the step before, which is under way. The step is submitted without its sampling,
+    // and continued by `resume` when they are complete.
+    bool samples_apart;
     // the host reads, writes or waits within the step, so it cannot be captured into a graph
     bool stops;
 };
@@ -309,6 +312,10 @@ struct backend_operations {
     // most two submitted steps. Such a step reads no matrices. After an error no step is submitted.
     enum status (*submit)(struct backend *backend, struct error *error);
     enum status (*collect)(struct backend *backend, struct sample_result *results, struct error *error);
+    // Of an asynchronous device: continues a submitted step with samples_apart, before the next one begins.
+    // `sample` and `submit` follow. Reads the masks of the samples, no other input; an output that is not
+    // wanted any more may have lost its mask since. The step before may be collected first.
+    void (*resume)(struct backend *backend, const struct step *step);
     // Waits for the step. `results` [n_outputs] if sample was called, else NULL. STATUS_RESTART: the device
     // is lost.
     enum status (*end)(struct backend *backend, struct sample_result *results, struct error *error);

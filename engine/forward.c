@@ -351,10 +351,11 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
         run_layer(&pass, i);
     if (step->n_outputs > 0) {
         compute_logits(&pass);
-        enter_phase(&pass, PHASE_SAMPLING);
+        if (!step->samples_apart)
+            enter_phase(&pass, PHASE_SAMPLING);
         if (logits) // before the sampler modifies them
             pass.operations->read(pass.backend, forward->matrices.out.logits, step->n_outputs, logits);
-        if (step->samples)
+        if (step->samples && !step->samples_apart)
             pass.operations->sample(pass.backend, forward->matrices.out.logits);
     }
 }
@@ -362,6 +363,7 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
 enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results,
                          float *logits, struct error *error)
 {
+    assert(!step->samples_apart);
     run_step(forward, step, logits);
     return forward->backend->operations.end(forward->backend, step->samples ? results : NULL, error);
 }
@@ -376,6 +378,16 @@ enum status forward_submit(struct forward *forward, struct step *step, struct er
     assert(step->samples);
     run_step(forward, step, NULL);
     return forward->backend->operations.submit(forward->backend, error);
+}
+
+enum status forward_submit_sampling(struct forward *forward, struct step *step, struct error *error)
+{
+    const struct backend_operations *operations = &forward->backend->operations;
+    assert(step->samples_apart && step->n_outputs > 0);
+    operations->resume(forward->backend, step);
+    operations->phase(forward->backend, PHASE_SAMPLING);
+    operations->sample(forward->backend, forward->matrices.out.logits);
+    return operations->submit(forward->backend, error);
 }
 
 enum status forward_collect(struct forward *forward, struct sample_result *results, struct error *error)

@@ -44,9 +44,12 @@ uint64_t forward_matrix_bytes(const struct model *model, const struct forward_li
 enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results,
                          float *logits, struct error *error) WARN_UNUSED;
 
-// A step with samples in two calls, for asynchronous backends (struct engine in batching/batcher.h). At most
-// two steps are submitted and not yet collected.
+// A step with samples in several calls, for asynchronous backends (struct engine in batching/batcher.h). At
+// most two steps are submitted and not yet collected. With step->samples_apart, forward_submit_sampling
+// follows before the next step is submitted.
 bool forward_computes_ahead(const struct forward *forward);
 enum status forward_submit(struct forward *forward, struct step *step, struct error *error) WARN_UNUSED;
+enum status forward_submit_sampling(struct forward *forward, struct step *step,
+                                    struct error *error) WARN_UNUSED;
 enum status forward_collect(struct forward *forward, struct sample_result *results,
                             struct error *error) WARN_UNUSED;

@@ -96,7 +96,7 @@ static uint64_t weight_bytes(const struct tensor *tensor, struct backend *backen
         return 0;
     if (backend->device.weight_bytes)
         return backend->device.weight_bytes(backend, tensor, role);
-    return tensor_held_bytes(tensor);
+    return tensor->size_bytes;
 }
 
 static enum weight_role slot_role(enum layer_slot slot)
@@ -130,7 +130,7 @@ uint64_t forward_layer_bytes(const struct model *model, struct backend *backend,
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend)
 {
     if (!backend->device.weight_bytes)
-        return model_held_bytes(model);
+        return model_weight_bytes(model);
     uint64_t sum =
         forward_layer_bytes(model, backend, LAYER_BEFORE) + forward_layer_bytes(model, backend, LAYER_AFTER);
     for (int32_t layer = 0; layer < model->shape.n_layers; layer++)

@@ -54,7 +54,9 @@ static void put_values(const struct latent_split *split, char *out)
 static struct tensor part_of(const struct tensor *whole, enum tensor_type type, const int64_t dims[3],
                              const void *data)
 {
-    struct tensor part = {.name = whole->name, .type = type, .n_dims = 3, .data = data};
+    struct tensor part = {
+        .name = whole->name, .type = type, .n_dims = 3, .data = data, .scales = whole->scales};
+    part.one_scale = true;
     for (int i = 0; i < 3; i++)
         part.dims[i] = (uint64_t)dims[i];
     part.dims[3] = 1;
@@ -78,7 +80,7 @@ uint64_t latent_split_bytes(const struct model *model, struct backend *backend, 
     struct tensor key_part = part_of(whole, key_type_of(whole), keys, NULL);
     struct tensor value_part = part_of(whole, whole->type, values, NULL);
     if (!backend->device.weight_bytes)
-        return tensor_held_bytes(&key_part) + tensor_held_bytes(&value_part);
+        return key_part.size_bytes + value_part.size_bytes;
     return backend->device.weight_bytes(backend, &key_part, WEIGHT_PRODUCT) +
            backend->device.weight_bytes(backend, &value_part, WEIGHT_PRODUCT);
 }

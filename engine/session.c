@@ -113,6 +113,11 @@ enum status session_submit(struct session *session, struct step *step, struct er
     return forward_submit(session->options.forward, step, error);
 }
 
+enum status session_submit_sampling(struct session *session, struct step *step, struct error *error)
+{
+    return forward_submit_sampling(session->options.forward, step, error);
+}
+
 enum status session_collect(struct session *session, const struct step *step, struct sample_result *results,
                             struct error *error)
 {

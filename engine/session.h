@@ -54,10 +54,12 @@ void session_finish(struct session *session); // zeroed storage is fine
 // forward_step, observed. Errors: those of forward_step and cross_check_step.
 enum status session_step(struct session *session, struct step *step, struct sample_result *results,
                          struct error *error) WARN_UNUSED;
-// forward_submit and forward_collect, observed. False where steps are checked: they end before the next one
-// begins.
+// forward_submit, forward_submit_sampling and forward_collect, observed. False where steps are checked: they
+// end before the next one begins.
 bool session_computes_ahead(const struct session *session);
 enum status session_submit(struct session *session, struct step *step, struct error *error) WARN_UNUSED;
+enum status session_submit_sampling(struct session *session, struct step *step,
+                                    struct error *error) WARN_UNUSED;
 enum status session_collect(struct session *session, const struct step *step, struct sample_result *results,
                             struct error *error) WARN_UNUSED;
 // The findings since the last call.

@@ -1,7 +1,7 @@
 // The codebooks of the IQ tensor types: the values of a stored index. They were found by their author's
 // search over real weights, so no rule gives them; each entry is packed here, item 0 in the lowest bits.
 // Facts of the format: github.com/ggml-org/ggml, src/ggml-common.h (the tables named *_grid). Entries ascend,
-// the last item counting most.
+// the last item counting most. Each ends with a zero that is no entry: kernels load 32 bits an entry.
 //
 //            entries  items, bits each   an item's value
 //   IQ2_*    256..    8 of 2             8, 25, 43
@@ -12,9 +12,9 @@
 
 #include <stdint.h>
 
-extern const uint16_t codebook_iq2_xxs[256];
-extern const uint16_t codebook_iq2_xs[512];
-extern const uint16_t codebook_iq2_s[1024];
-extern const uint16_t codebook_iq1[2048]; // IQ1_S and IQ1_M
-extern const uint16_t codebook_iq3_xxs[256];
-extern const uint16_t codebook_iq3_s[512];
+extern const uint16_t codebook_iq2_xxs[256 + 1];
+extern const uint16_t codebook_iq2_xs[512 + 1];
+extern const uint16_t codebook_iq2_s[1024 + 1];
+extern const uint16_t codebook_iq1[2048 + 1]; // IQ1_S and IQ1_M
+extern const uint16_t codebook_iq3_xxs[256 + 1];
+extern const uint16_t codebook_iq3_s[512 + 1];

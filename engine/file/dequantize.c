@@ -10,6 +10,8 @@
 //              IQ4_NL  h16 d | 16 nibbles              d * table[q]
 //              MXFP4   E8M0 e | 16 nibbles             2^(e - 127) * E2M1[q]   (OCP Microscaling Formats 1.0)
 //              nibbles: item j in the low half of byte j, item j + 16 in the high half
+//   64 items   NVFP4   4 UE4M3 e | 32 nibbles          e / 2 * 2 E2M1[q], each e for 16 items
+//              nibbles: item j of the 16 in the low half of byte j, item j + 8 in the high half
 //   256 items  Q2_K    16 scale:4 minimum:4 | 64 x 2 bits | h16 d, h16 dmin
 //              Q3_K    32 high bits | 64 x 2 bits | 12 packed 6-bit scales | h16 d
 //              Q4_K    h16 d, h16 dmin | 12 packed scales and minima | 128 nibbles
@@ -299,4 +301,27 @@ void dequantize_mxfp4(const void *blocks, float *items, size_t n_items)
             items[j + 16] = (float)e2m1_doubled[block[1 + j] >> 4] * d;
         }
     }
+}
+
+// Half of an unsigned E4M3 number; 0x7F, NaN in the OCP's paper, is 0 as in ggml, and the upper bit is ignored.
+static float half_ue4m3(uint8_t bits)
+{
+    if (bits == 0x7F)
+        return 0.0f;
+    return half_to_float((uint16_t)((bits & 0x7F) << 7)) * 0x1p7f; // the exponent's bias changes from 7 to 15
+}
+
+void dequantize_nvfp4(const void *blocks, float *items, size_t n_items)
+{
+    assert(n_items % 64 == 0);
+    const uint8_t *block = blocks;
+    for (size_t n = 0; n < n_items / 64; n++, block += 36)
+        for (int sub = 0; sub < 4; sub++, items += 16) {
+            float d = half_ue4m3(block[sub]);
+            const uint8_t *nibbles = block + 4 + 8 * sub;
+            for (int j = 0; j < 8; j++) {
+                items[j] = (float)e2m1_doubled[nibbles[j] & 15] * d;
+                items[j + 8] = (float)e2m1_doubled[nibbles[j] >> 4] * d;
+            }
+        }
 }

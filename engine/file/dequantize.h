@@ -23,6 +23,7 @@ void dequantize_q6_k(const void *blocks, float *items, size_t n_items);
 void dequantize_iq4_nl(const void *blocks, float *items, size_t n_items);
 void dequantize_iq4_xs(const void *blocks, float *items, size_t n_items);
 void dequantize_mxfp4(const void *blocks, float *items, size_t n_items);
+void dequantize_nvfp4(const void *blocks, float *items, size_t n_items);
 void dequantize_iq2_xxs(const void *blocks, float *items, size_t n_items);
 void dequantize_iq2_xs(const void *blocks, float *items, size_t n_items);
 void dequantize_iq2_s(const void *blocks, float *items, size_t n_items);

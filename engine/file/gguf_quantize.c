@@ -210,12 +210,13 @@ static void write_keys(struct gguf_writer *keys, const struct gguf *source, enum
     gguf_writer_u32(keys, "general.quantization_version", 2);
 }
 
-// Rope factors are read when the model is opened, before anything asks for tensors: they are made at once.
+// Rope factors and scales of matrices are read without asking for tensors: they are made at once.
 static enum status load_kept(struct gguf *gguf, struct error *error)
 {
     enum status status = STATUS_OK;
     for (size_t i = 0; i < gguf_n_tensors(gguf) && status == STATUS_OK; i++)
-        if (has_part(gguf_tensor_at(gguf, i)->name, "rope_"))
+        if (has_part(gguf_tensor_at(gguf, i)->name, "rope_") ||
+            has_part(gguf_tensor_at(gguf, i)->name, ".scale"))
             status = gguf_load(gguf, gguf_tensor_at(gguf, i), error);
     return status;
 }

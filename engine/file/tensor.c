@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 // Block sizes: github.com/ggml-org/ggml, src/ggml-common.h. A type without a dequantizer is named, so that a
 // file which holds it is refused by name.
@@ -40,8 +41,7 @@ static const struct tensor_traits traits_table[TENSOR_TYPE_COUNT] = {
     [TENSOR_TQ1_0] = {"TQ1_0", 256, 54, dequantize_tq1_0},
     [TENSOR_TQ2_0] = {"TQ2_0", 256, 66, dequantize_tq2_0},
     [TENSOR_MXFP4] = {"MXFP4", 32, 17, dequantize_mxfp4},
-    // Its models carry a further scale for each tensor, beside it, which nothing here multiplies with.
-    [TENSOR_NVFP4] = {"NVFP4", 64, 36, NULL},
+    [TENSOR_NVFP4] = {"NVFP4", 64, 36, dequantize_nvfp4},
 };
 
 const struct tensor_traits *tensor_traits(uint32_t type)
@@ -50,29 +50,14 @@ const struct tensor_traits *tensor_traits(uint32_t type)
     return type < TENSOR_TYPE_COUNT ? &traits_table[type] : &unknown;
 }
 
-enum tensor_type tensor_held_type(enum tensor_type type)
+float tensor_scale(const struct tensor *tensor, uint64_t matrix)
 {
-    switch (type) {
-    case TENSOR_IQ1_S:
-    case TENSOR_IQ1_M:
-    case TENSOR_IQ2_XXS:
-    case TENSOR_IQ2_XS:
-    case TENSOR_IQ2_S:
-    case TENSOR_IQ3_XXS:
-    case TENSOR_IQ3_S:
-    case TENSOR_TQ1_0:
-    case TENSOR_TQ2_0:
-        return TENSOR_F16;
-    default:
-        return type;
-    }
-}
-
-uint64_t tensor_held_bytes(const struct tensor *tensor)
-{
-    enum tensor_type held = tensor_held_type(tensor->type);
-    uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
-    return held == tensor->type ? tensor->size_bytes : n_items * tensor_traits(held)->block_bytes;
+    if (!tensor->scales)
+        return 1.0f;
+    float scale;
+    uint64_t at = tensor->one_scale ? 0 : matrix;
+    memcpy(&scale, (const char *)tensor->scales + at * sizeof scale, sizeof scale);
+    return scale;
 }
 
 uint64_t tensor_row_bytes(const struct tensor *tensor)

@@ -68,13 +68,12 @@ struct tensor {
     uint64_t dims[TENSOR_DIMS_MAX];
     const void *data; // in the file's mapping
     uint64_t size_bytes;
+    const void *scales; // float32, a further factor of each matrix (dims[2]); NULL: none
+    bool one_scale;     // all matrices have the first
 };
 
-// The type in which a backend holds a matrix of this type for its products: the same, or F16 for the types
-// that have no kernels. Their items are then widened and rounded once to binary16, 2 bytes each, when the
-// model is loaded.
-enum tensor_type tensor_held_type(enum tensor_type type);
-uint64_t tensor_held_bytes(const struct tensor *tensor);
+// The further factor of the items of a matrix, 0 .. dims[2] * dims[3] - 1, which dequantize leaves out.
+float tensor_scale(const struct tensor *tensor, uint64_t matrix);
 
 uint64_t tensor_row_bytes(const struct tensor *tensor);
 uint64_t tensor_n_rows(const struct tensor *tensor); // product of dims[1..]

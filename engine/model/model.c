@@ -102,14 +102,6 @@ uint64_t model_weight_bytes(const struct model *model)
     return bytes;
 }
 
-uint64_t model_held_bytes(const struct model *model)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
-        bytes += tensor_held_bytes(gguf_tensor_at(model->gguf, i));
-    return bytes;
-}
-
 uint64_t model_n_parameters(const struct model *model)
 {
     uint64_t n = 0;

@@ -169,7 +169,6 @@ void model_close(struct model *model);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
-uint64_t model_held_bytes(const struct model *model);   // as a backend holds them (tensor_held_type)
 uint64_t model_n_parameters(const struct model *model);
 // Hash of all the model's content (gguf_content_hash), of which copies under other names have the same. Reads
 // all of it. After an interrupt (NULL: none) it returns at once and the hash has no meaning.

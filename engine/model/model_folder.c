@@ -9,12 +9,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { NVFP4_SOURCES = 3 };
+
 // The source of one tensor of ours.
 struct origin {
     const struct folder_rule *rule;
     size_t sources; // first of `n_sources` in folder.sources
     size_t n_sources;
-    bool is_bias;
+    bool is_bias, is_nvfp4; // NVFP4: NVFP4_SOURCES a matrix: items, scales, factor
 };
 
 struct folder {
@@ -57,35 +59,21 @@ static size_t item_bytes(enum tensor_type type)
     return tensor_traits(type)->block_bytes;
 }
 
-static void copy_transposed(const struct tensor *from, size_t n_bytes, char *out)
+// Matrices of NVFP4, one or those of all experts, with the rows in our order.
+static void make_nvfp4(const struct folder *folder, const struct origin *origin, const struct tensor *tensor,
+                       unsigned char *out)
 {
-    // Theirs: dims[1] rows of dims[0]; a tile fits the cache on both sides.
-    enum { TILE = 32 };
-    size_t n_rows = from->dims[1], n_cols = from->dims[0];
-    const char *data = from->data;
-    for (size_t top = 0; top < n_rows; top += TILE)
-        for (size_t left = 0; left < n_cols; left += TILE)
-            for (size_t row = top; row < n_rows && row < top + TILE; row++)
-                for (size_t col = left; col < n_cols && col < left + TILE; col++)
-                    memcpy(out + (col * n_rows + row) * n_bytes, data + (row * n_cols + col) * n_bytes,
-                           n_bytes);
-}
-
-// The row of theirs that is our row `row`.
-static uint64_t source_row(const struct folder_shape *shape, enum folder_form form, uint64_t row,
-                           uint64_t n_rows)
-{
-    uint64_t n_heads = (uint64_t)shape->n_heads, n_kv = (uint64_t)shape->n_kv_heads;
-    if (form == FORM_ROWS_Q || form == FORM_ROWS_K) {
-        uint64_t width = n_rows / (form == FORM_ROWS_Q ? n_heads : n_kv), at = row % width;
-        return row - at + at % 2 * (width / 2) + at / 2;
+    size_t n_bytes = tensor_row_bytes(tensor);
+    uint64_t n_rows = tensor->dims[1], n_items = tensor->dims[0];
+    for (size_t i = 0; i < origin->n_sources; i += NVFP4_SOURCES) {
+        const size_t *sources = folder->sources + origin->sources + i;
+        const unsigned char *items = safetensors_at(folder->weights, sources[0])->tensor.data,
+                            *scales = safetensors_at(folder->weights, sources[1])->tensor.data;
+        for (uint64_t row = 0; row < n_rows; row++, out += n_bytes) {
+            uint64_t from = folder_source_row(&folder->config.shape, origin->rule->form, row, n_rows);
+            folder_nvfp4_row(items + from * n_items / 2, scales + from * n_items / 16, n_items, out);
+        }
     }
-    uint64_t width = (uint64_t)shape->head_dim, head = row / width, at = row % width;
-    uint64_t group = form == FORM_ROWS_BY_HEAD ? 1 : n_heads / n_kv; // query heads of one key-value head
-    uint64_t first = head < n_heads          ? head / group * (group + 2) + head % group
-                     : head < n_heads + n_kv ? (head - n_heads) * (group + 2) + group
-                                             : (head - n_heads - n_kv) * (group + 2) + group + 1;
-    return first * width + at;
 }
 
 static enum status make_tensor(void *context, size_t index, void *data, struct error *error)
@@ -95,7 +83,9 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
     const struct tensor *tensor = &folder->made[index].tensor;
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin->sources])->tensor;
     char *out = data;
-    if (origin->rule->form >= FORM_FIRST_HALF) {
+    if (origin->is_nvfp4) {
+        make_nvfp4(folder, origin, tensor, data);
+    } else if (origin->rule->form >= FORM_FIRST_HALF) {
         size_t last = folder->sources[origin->sources + origin->n_sources - 1];
         folder_part_make(origin->rule->form, from, &safetensors_at(folder->weights, last)->tensor, tensor,
                          out);
@@ -109,14 +99,14 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
         for (uint64_t i = 0; i < tensor->dims[0]; i++)
             items[i] += 1.0f;
     } else if (origin->rule->form == FORM_TRANSPOSED) {
-        copy_transposed(from, item_bytes(from->type), out);
+        folder_copy_transposed(from, item_bytes(from->type), out);
     } else {
         uint64_t n_rows = from->n_dims == 1 ? from->dims[0] : tensor_n_rows(from);
         uint64_t row_bytes = from->size_bytes / n_rows;
         for (uint64_t row = 0; row < n_rows; row++)
             memcpy(out + row * row_bytes,
                    (const char *)from->data +
-                       source_row(&folder->config.shape, origin->rule->form, row, n_rows) * row_bytes,
+                       folder_source_row(&folder->config.shape, origin->rule->form, row, n_rows) * row_bytes,
                    row_bytes);
     }
     return STATUS_OK;
@@ -132,34 +122,21 @@ static enum status wrong_shape(const struct tensor *from, const char *expected, 
                      (int)from->name.size, from->name.data, expected, shape);
 }
 
-// Whether the rows can be reordered as the form says.
-static bool rows_fit(const struct folder_shape *shape, enum folder_form form, const struct tensor *from)
-{
-    uint64_t n_rows = from->n_dims == 1 ? from->dims[0] : tensor_n_rows(from), n = (uint64_t)shape->n_heads;
-    uint64_t n_kv = (uint64_t)shape->n_kv_heads;
-    if (from->n_dims > 2)
-        return false;
-    switch (form) {
-    case FORM_ROWS_Q:
-        return n_rows % (2 * n) == 0;
-    case FORM_ROWS_K:
-        return n_rows % (2 * n_kv) == 0;
-    case FORM_ROWS_BY_HEAD:
-        return n_kv == n && n_rows == 3 * n * (uint64_t)shape->head_dim;
-    case FORM_ROWS_BY_GROUP:
-        return n % n_kv == 0 && n_rows == (n + 2 * n_kv) * (uint64_t)shape->head_dim;
-    default:
-        return true;
-    }
-}
-
 static enum status set_form(struct folder *folder, struct gguf_made_tensor *made, const struct origin *origin,
                             const struct tensor *from, struct error *error)
 {
     struct tensor *tensor = &made->tensor;
+    size_t n_matrices = origin->is_nvfp4 ? origin->n_sources / NVFP4_SOURCES : origin->n_sources;
+    if (origin->is_nvfp4) {
+        if (origin->rule->form == FORM_TRANSPOSED || origin->rule->form >= FORM_FIRST_HALF)
+            return wrong_shape(from, "no matrix of NVFP4", error);
+        folder_nvfp4_shape(from, tensor);
+    }
     switch (origin->rule->form) {
     case FORM_AS_IS:
-        return STATUS_OK;
+        if (!origin->is_nvfp4)
+            return STATUS_OK;
+        break;
     case FORM_ADD_ONE:
         if (from->n_dims != 1)
             return wrong_shape(from, "a vector", error);
@@ -175,10 +152,9 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         tensor->dims[1] = from->dims[0];
         break;
     case FORM_STACKED:
-        if (from->n_dims > 2 ||
-            __builtin_mul_overflow(from->size_bytes, origin->n_sources, &tensor->size_bytes))
+        if (from->n_dims > 2 || __builtin_mul_overflow(tensor->size_bytes, n_matrices, &tensor->size_bytes))
             return wrong_shape(from, "a vector or a matrix", error);
-        tensor->dims[tensor->n_dims++] = origin->n_sources;
+        tensor->dims[tensor->n_dims++] = n_matrices;
         break;
     case FORM_FIRST_HALF:
     case FORM_SECOND_HALF:
@@ -195,7 +171,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         break;
     }
     default:
-        if (!rows_fit(&folder->config.shape, origin->rule->form, from))
+        if (!folder_rows_fit(&folder->config.shape, origin->rule->form, from))
             return wrong_shape(from, "rows of as many heads as config.json says", error);
         break;
     }
@@ -276,6 +252,45 @@ static enum status find_blocks(struct folder *folder, struct origin *origin, int
     return STATUS_OK;
 }
 
+static void take_source(struct folder *folder, struct origin *origin, size_t index)
+{
+    bool again = origin->rule->form >= FORM_FIRST_HALF; // at most two parts, so `sources` has room
+    if (!folder->used[index] || again)
+        folder->sources[folder->n_sources++] = index;
+    folder->used[index] = true;
+    origin->n_sources++;
+}
+
+// One of their tensors, or a matrix of NVFP4's three. *index of the weights; SIZE_MAX: there is none.
+static enum status find_source(struct folder *folder, struct origin *origin, struct text name, size_t *index,
+                               struct error *error)
+{
+    struct folder_nvfp4 parts;
+    bool first = origin->n_sources == 0, packed = false;
+    enum status status = STATUS_OK;
+    if (folder->config.nvfp4 && !origin->is_bias)
+        status = folder_find_nvfp4(folder->weights, name, &parts, &packed, error);
+    if (status != STATUS_OK)
+        return status;
+    *index = packed ? parts.items : safetensors_find(folder->weights, name);
+    if (*index == SIZE_MAX)
+        return STATUS_OK;
+    const struct safetensors_tensor *found = safetensors_at(folder->weights, *index);
+    if (!packed && !found->readable)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "tensor %.*s: dtype %s can't be computed with", (int)name.size, name.data,
+                         found->dtype);
+    if (!first && packed != origin->is_nvfp4)
+        return wrong_shape(&found->tensor, "the shape and type of the others", error);
+    origin->is_nvfp4 = packed;
+    take_source(folder, origin, *index);
+    if (packed) {
+        take_source(folder, origin, parts.scales);
+        take_source(folder, origin, parts.factor);
+    }
+    return STATUS_OK;
+}
+
 // Their tensors that the rule names, taken note of in folder->sources; all alike.
 static enum status find_sources(struct folder *folder, struct origin *origin, int64_t layer,
                                 const char *suffix, struct error *error)
@@ -287,23 +302,43 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
     if (form >= FORM_EVEN_MXFP4)
         return find_blocks(folder, origin, layer, error);
     for (size_t i = 0; i == 0 || form == FORM_STACKED; i++) {
+        size_t index;
         struct text whole = expand_name(folder, origin->rule->from, layer, i, suffix, name);
-        size_t index = safetensors_find(folder->weights, whole);
-        if (index == SIZE_MAX)
-            break;
-        const struct safetensors_tensor *found = safetensors_at(folder->weights, index);
-        if (!found->readable)
-            return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                             "tensor %s: dtype %s can't be computed with", name, found->dtype);
-        first = first ? first : &found->tensor;
-        if (found->tensor.type != first->type || found->tensor.n_dims != first->n_dims ||
-            memcmp(found->tensor.dims, first->dims, sizeof first->dims) != 0)
-            return wrong_shape(&found->tensor, "the shape and type of the others", error);
-        if (!folder->used[index] || form >= FORM_FIRST_HALF) // at most two parts, so `sources` has room
-            folder->sources[folder->n_sources++] = index;
-        folder->used[index] = true;
-        origin->n_sources++;
+        enum status status = find_source(folder, origin, whole, &index, error);
+        if (status != STATUS_OK || index == SIZE_MAX)
+            return status;
+        const struct tensor *found = &safetensors_at(folder->weights, index)->tensor;
+        first = first ? first : found;
+        if (found->type != first->type || found->n_dims != first->n_dims ||
+            memcmp(found->dims, first->dims, sizeof first->dims) != 0)
+            return wrong_shape(found, "the shape and type of the others", error);
     }
+    return STATUS_OK;
+}
+
+// The factors of matrices of NVFP4 beside them: "blk.0.attn_q.scale", one or one an expert.
+static enum status add_factors(struct folder *folder, struct text weight, const struct origin *origin,
+                               struct error *error)
+{
+    size_t n = origin->n_sources / NVFP4_SOURCES, stem = weight.size - strlen(".weight");
+    struct text items = safetensors_at(folder->weights, folder->sources[origin->sources])->tensor.name;
+    float *factors = arena_allocate_array(&folder->arena, n, sizeof *factors);
+    char *name = arena_allocate(&folder->arena, stem + sizeof ".scale");
+    if (!factors || !name || !reserve_tensors(folder))
+        return out_of_memory(error);
+    for (size_t i = 0; i < n; i++) {
+        size_t index = folder->sources[origin->sources + NVFP4_SOURCES * i + 2];
+        factors[i] = folder_nvfp4_factor(items, &safetensors_at(folder->weights, index)->tensor);
+    }
+    memcpy(name, weight.data, stem);
+    memcpy(name + stem, ".scale", sizeof ".scale");
+    folder->origins[folder->n_made] = (struct origin){0};
+    folder->made[folder->n_made++].tensor = (struct tensor){.name = {name, stem + strlen(".scale")},
+                                                            .type = TENSOR_F32,
+                                                            .n_dims = 1,
+                                                            .dims = {n, 1, 1, 1},
+                                                            .data = factors,
+                                                            .size_bytes = n * sizeof *factors};
     return STATUS_OK;
 }
 
@@ -329,6 +364,8 @@ static enum status add_tensor(struct folder *folder, const struct folder_rule *r
     status = set_form(folder, made, &origin, from, error);
     folder->origins[folder->n_made] = origin;
     folder->n_made += status == STATUS_OK;
+    if (status == STATUS_OK && origin.is_nvfp4)
+        status = add_factors(folder, (struct text){copy, (size_t)size}, &origin, error);
     return status;
 }
 
@@ -380,7 +417,8 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
     for (size_t i = 0; i < safetensors_n_tensors(folder->weights); i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
         if (folder->used[i] || folder_ignores(name, folder->config.n_layers_used) ||
-            is_unused_output(folder, name) || (folder->config.language_part && folder_is_sight(name)))
+            (folder->config.nvfp4 && folder_nvfp4_ignores(name)) || is_unused_output(folder, name) ||
+            (folder->config.language_part && folder_is_sight(name)))
             continue;
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "tensor %.*s has no place in model_type %s: without it the results would be wrong",
@@ -413,6 +451,20 @@ static enum status add_tensors(struct folder *folder, struct error *error)
 
 // --- Opening ---
 
+// Older folders say in a file of its own, and not in config.json, how their weights are quantized.
+static enum status read_quantization(struct folder *folder, const struct folder_files *files,
+                                     struct error *error)
+{
+    static const char name[] = "hf_quant_config.json";
+    struct value json;
+    bool found;
+    enum status status = folder_read_json(files, name, &json, &found, error);
+    if (status != STATUS_OK || !found || folder->config.nvfp4)
+        return status;
+    status = folder_read_quantization(&folder->config, &json, error);
+    return status == STATUS_OK ? status : error_prefix(error, "%s/%s", folder->path, name);
+}
+
 static enum status read_folder(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
     struct folder_files files = {folder->path, &folder->arena};
@@ -427,7 +479,9 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     status = folder_read_config(&folder->config, &config, keys, &folder->arena, error);
     if (status != STATUS_OK)
         return error_prefix(error, "%s/config.json", folder->path);
-    status = folder_add_tokenizer(&files, &config, keys, error);
+    status = read_quantization(folder, &files, error);
+    if (status == STATUS_OK)
+        status = folder_add_tokenizer(&files, &config, keys, error);
     if (status == STATUS_OK)
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)

@@ -6,6 +6,7 @@
 //   - GPT-2's matrices are transposed, GPT-NeoX's and Falcon's q, k and v head by head
 //   - each expert's matrices are tensors of their own
 //   - gpt-oss's and Granite's experts are stored in one tensor, gate and up mixed
+//   - NVFP4's items, block scales and factors are tensors of their own
 //   - Llama 3's rope scaling is numbers there and a tensor of divisors here
 //   - a model of images and text holds its language model under another name; the rest is left out, as the
 //     name says

@@ -321,7 +321,8 @@ static void refuse_unknown(struct config *config)
     const struct value *method = find_setting(config, quantization);
     bool own = is_model_type(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
                is_text(find_in(method, "quant_method"), "mxfp4");
-    if (method && !own)
+    config->out->nvfp4 = config->out->nvfp4 || (method && folder_is_nvfp4(method));
+    if (method && !own && !folder_is_nvfp4(method))
         refuse_setting(config, ERROR_UNKNOWN_TYPE, quantization, find_setting(config, quantization));
     if (find_setting(config, "clip_qkv"))
         refuse_setting(config, ERROR_MODEL_FILE, "clip_qkv", find_setting(config, "clip_qkv"));
@@ -609,7 +610,8 @@ static enum status take_text_config(struct config *config, const struct value *j
             return error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                              "model_type \"%s\": expected an object \"text_config\"", kinds[i][0]);
         quantized = find_in(json, "quantization_config");
-        if (quantized)
+        config->out->nvfp4 = quantized && folder_is_nvfp4(quantized);
+        if (quantized && !config->out->nvfp4)
             refuse_setting(config, ERROR_UNKNOWN_TYPE, "quantization_config", quantized);
         const struct value *own = find_in(part, "model_type");
         *type = own && own->kind == VALUE_STRING ? own->text : text_from_string(kinds[i][1]);

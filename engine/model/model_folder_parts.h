@@ -1,6 +1,7 @@
 // Shared by model_folder.c (opening, tensors), model_folder_files.c (reading), model_folder_config.c
 // (config.json), model_folder_tokenizer.c (tokenizer, chat templates, generation_config.json) and
-// model_folder_names.c (families as data). Private to these.
+// model_folder_names.c (families as data), model_folder_rows.c,
+// model_folder_experts.c and model_folder_nvfp4.c (forms of matrices). Private to these.
 #pragma once
 
 #include "engine/file/gguf_write.h"
@@ -73,11 +74,20 @@ struct folder_config {
     size_t n_divisors;
     int64_t n_layers_used; // tensors of layers from there on are for speculation; INT64_MAX: there are none
     bool language_part;    // config.json describes more than text; the tensors' names begin otherwise
+    bool nvfp4;            // matrices may be stored in NVFP4
 };
 
 enum status folder_read_config(struct folder_config *config, const struct value *json,
                                struct gguf_writer *keys, struct arena *arena,
                                struct error *error) WARN_UNUSED;
+
+// model_folder_rows.c. The row of theirs, of n_rows, that is our row `row`.
+uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form form, uint64_t row,
+                           uint64_t n_rows);
+// Whether the rows can be reordered as the form says.
+bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, const struct tensor *from);
+// Items of n_bytes.
+void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out);
 
 // model_folder_experts.c: FORM_FIRST_HALF and what follows it. `from` is all experts' matrices (or vectors),
 // `scales` MXFP4's exponents. Sets type, dims and size of `out`; false: theirs have no such shape.
@@ -85,6 +95,30 @@ bool folder_part_shape(enum folder_form form, const struct tensor *from, const s
                        struct tensor *out);
 void folder_part_make(enum folder_form form, const struct tensor *from, const struct tensor *scales,
                       const struct tensor *out, char *data);
+
+// model_folder_nvfp4.c. Whether quantization_config of config.json, or "quantization" of
+// hf_quant_config.json, says that matrices are of NVFP4.
+bool folder_is_nvfp4(const struct value *settings);
+// hf_quant_config.json, which ModelOpt writes beside config.json. STATUS_REFUSE: another quantization.
+enum status folder_read_quantization(struct folder_config *config, const struct value *json,
+                                     struct error *error) WARN_UNUSED;
+// Scales of activations and pages, which have no part in the weights.
+bool folder_nvfp4_ignores(struct text name);
+
+// A matrix of NVFP4: indexes of its tensors.
+struct folder_nvfp4 {
+    size_t items, scales, factor;
+};
+// `weight`: "X.weight". *found false and no error where the matrix is stored otherwise.
+enum status folder_find_nvfp4(const struct safetensors *weights, struct text weight, struct folder_nvfp4 *out,
+                              bool *found, struct error *error) WARN_UNUSED;
+// `out`, a copy of `items`, gets type, columns and size.
+void folder_nvfp4_shape(const struct tensor *items, struct tensor *out);
+// A row of n_items as GGUF's blocks: n_items / 64 * 36 bytes.
+void folder_nvfp4_row(const unsigned char *items, const unsigned char *scales, uint64_t n_items,
+                      unsigned char *out);
+// The factor of the matrix whose items have that name; compressed-tensors' is a divisor.
+float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 
 // model_folder_files.c: files of the folder, in the arena. *found false and no error where there is none.
 enum { FOLDER_PATH_BYTES_MAX = 4096, FOLDER_FILE_NAME_BYTES_MAX = 63 };

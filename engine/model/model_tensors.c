@@ -174,6 +174,31 @@ static enum status find_tensor(struct tensor_search *search, const char *name, b
     return STATUS_OK;
 }
 
+// Factors of a matrix beside it, as NVFP4 has them: one, or one an expert. The scale of activations is that of
+// engines that quantize them to NVFP4 too; it has a place, and no effect.
+static enum status take_scales(struct tensor_search *search, const char *name, struct tensor *out)
+{
+    char other[NAME_BYTES];
+    const struct tensor *scales;
+    const int stem = (int)(strlen(name) - strlen(".weight"));
+    snprintf(other, sizeof other, "%.*s.input_scale", stem, name);
+    enum status status = find_tensor(search, other, false, &scales);
+    snprintf(other, sizeof other, "%.*s.scale", stem, name);
+    if (status == STATUS_OK)
+        status = find_tensor(search, other, false, &scales);
+    if (status != STATUS_OK || !scales)
+        return status;
+    out->one_scale = has_dims(scales, (int64_t[3]){1, 1, 1});
+    const int64_t each[3] = {(int64_t)out->dims[2], 1, 1};
+    if (!out->one_scale && !has_dims(scales, each))
+        return wrong_shape(search, scales, each);
+    if (scales->type != TENSOR_F32)
+        return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s: scales of type %s",
+                         other, tensor_traits(scales->type)->name);
+    out->scales = scales->data;
+    return STATUS_OK;
+}
+
 // Finds a tensor and demands these dims; absent and not required leaves *out alone.
 static enum status take_tensor(struct tensor_search *search, const char *name, bool required,
                                const int64_t dims[3], struct tensor *out)
@@ -186,6 +211,13 @@ static enum status take_tensor(struct tensor_search *search, const char *name, b
         return wrong_shape(search, tensor, dims);
     *out = *tensor;
     return STATUS_OK;
+}
+
+static enum status take_matrix(struct tensor_search *search, const char *name, bool required,
+                               const int64_t dims[3], struct tensor *out)
+{
+    enum status status = take_tensor(search, name, required, dims, out);
+    return status == STATUS_OK && out->data ? take_scales(search, name, out) : status;
 }
 
 // Vectors are read item by item, so a block may not hold several. Several vectors: one an expert.
@@ -240,7 +272,7 @@ static enum status take_weight(struct tensor_search *search, int32_t index, enum
         dims[i] = search->widths[slots[slot].dims[i]];
     if (model_slot_is_vector(slot))
         return take_vector(search, name, required, dims[0], weight);
-    return take_tensor(search, name, required, dims, weight);
+    return take_matrix(search, name, required, dims, weight);
 }
 
 // A weight, and its bias if it has one.
@@ -304,7 +336,7 @@ static enum status take_fused(struct tensor_search *search, int32_t index, const
     struct tensor weight = {0}, bias = {0};
     layer_name(name, index, fused->name, "weight");
     enum status status =
-        take_tensor(search, name, true, (int64_t[3]){search->widths[EMBD], n_rows, 1}, &weight);
+        take_matrix(search, name, true, (int64_t[3]){search->widths[EMBD], n_rows, 1}, &weight);
     layer_name(name, index, fused->name, "bias");
     if (status == STATUS_OK && fused->has_bias)
         status = take_vector(search, name, biased != 0, n_rows, &bias);
@@ -447,7 +479,7 @@ static enum status take_globals(struct tensor_search *search)
     if (status == STATUS_OK)
         status = take_vector(search, "output_norm.bias", norm_biased, n_embd, &model->output_norm_bias);
     if (status == STATUS_OK)
-        status = take_tensor(search, "output.weight", false, table, &model->output);
+        status = take_matrix(search, "output.weight", false, table, &model->output);
     if (status == STATUS_OK)
         status = take_vector(search, "output.bias", family->has_output_bias, n_vocab, &model->output_bias);
     if (status == STATUS_OK && !model->output.data)

@@ -61,13 +61,21 @@ static _Noreturn void fail_unsupported(struct parser *parser, struct token token
 }
 
 // Notes a name that is read, for template_mentions.
-static void note_mention(struct parser *parser, const struct expression *name, struct text member)
+static void note_mention(struct parser *parser, const struct expression *name)
 {
     struct template *template = parser->template;
     struct outside_mention *mention = parser_allocate(parser, sizeof *mention);
-    *mention = (struct outside_mention){.name = name->name.name, .line = name->line, .member = member};
+    *mention = (struct outside_mention){.name = name->name.name, .line = name->line};
     *(template->last_mention ? &template->last_mention->next : &template->first_mention) = mention;
     template->last_mention = mention;
+}
+
+// Turns the last mention, which is of `owner`, into one of its member alone.
+static void note_member(struct parser *parser, const struct expression *owner, struct text member)
+{
+    struct outside_mention *last = parser->template->last_mention;
+    if (last && last->name == owner->name.name)
+        last->member = member;
 }
 
 static struct expression *parse_name(struct parser *parser, bool namespaces)
@@ -81,7 +89,7 @@ static struct expression *parse_name(struct parser *parser, bool namespaces)
     struct expression *name = create_name(parser, token.line, token.text);
     if (!parser->in_target) {
         scope_mention(parser, name, MENTION_READ);
-        note_mention(parser, name, (struct text){0});
+        note_mention(parser, name);
     }
     if (namespaces && parser_skip(parser, TOKEN_DOT)) {
         name->kind = EXPRESSION_NAMESPACE_TARGET;
@@ -199,7 +207,7 @@ static struct expression *create_subscript(struct parser *parser, uint32_t line,
     expression->subscript.index = index;
     if (owner->kind == EXPRESSION_NAME && index->kind == EXPRESSION_LITERAL &&
         index->literal.kind == OBJECT_STRING)
-        note_mention(parser, owner, index->literal.text);
+        note_member(parser, owner, index->literal.text);
     return expression;
 }
 
@@ -219,7 +227,7 @@ static struct expression *parse_dot(struct parser *parser, struct expression *ow
     expression->attribute.dict_method = functions_find_method(OBJECT_DICT, token.text);
     expression->attribute.string_method = functions_find_method(OBJECT_STRING, token.text);
     if (owner->kind == EXPRESSION_NAME && !expression->attribute.dict_method)
-        note_mention(parser, owner, token.text);
+        note_member(parser, owner, token.text);
     return expression;
 }
 
