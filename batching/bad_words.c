@@ -14,7 +14,6 @@ static enum status add_word(struct prompt *prompt, const struct tokenizer *token
     if (status != STATUS_OK)
         return status;
     words->ids[length] = (int32_t)(words->n_ids - length - 1);
-    prompt->vocabulary.bad_words_wait = prompt->vocabulary.bad_words_wait || words->ids[length] > 1;
     return STATUS_OK;
 }
 

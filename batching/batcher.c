@@ -13,22 +13,24 @@
 static bool allocate_steps(struct batcher *b)
 {
     size_t rows = (size_t)b->config.limits.n_tokens_max, sequences = (size_t)b->config.limits.n_sequences_max;
+    size_t outputs = (size_t)n_outputs_max(&b->config.limits);
     b->jobs.preparing = calloc((size_t)b->config.limits.n_jobs_max, sizeof(struct prompt *));
     b->running = calloc(2 * sequences, sizeof(struct sequence *));
-    b->pipeline.results = calloc(sequences, sizeof *b->pipeline.results);
+    b->pipeline.results = calloc(outputs, sizeof *b->pipeline.results);
     bool complete = b->jobs.preparing && b->running && b->pipeline.results;
     for (int i = 0; i < 2; i++) {
         struct scheduled_step *scheduled = &b->pipeline.slots[i];
         scheduled->tokens = calloc(rows, sizeof *scheduled->tokens);
         scheduled->positions = calloc(rows, sizeof *scheduled->positions);
-        scheduled->output_rows = calloc(sequences, sizeof *scheduled->output_rows);
-        scheduled->sequences = calloc(sequences, sizeof *scheduled->sequences);
-        scheduled->output_sequences = calloc(sequences, sizeof(struct sequence *));
-        scheduled->samples = calloc(sequences, sizeof *scheduled->samples);
-        scheduled->scorings = calloc(sequences, sizeof *scheduled->scorings);
+        scheduled->output_rows = calloc(outputs, sizeof *scheduled->output_rows);
+        scheduled->sequences = calloc(outputs, sizeof *scheduled->sequences);
+        scheduled->output_sequences = calloc(outputs, sizeof(struct sequence *));
+        scheduled->samples = calloc(outputs, sizeof *scheduled->samples);
+        scheduled->scorings = calloc(outputs, sizeof *scheduled->scorings);
+        scheduled->drafts.sequences = calloc(outputs, sizeof(struct sequence *));
         complete = complete && scheduled->tokens && scheduled->positions && scheduled->output_rows &&
                    scheduled->sequences && scheduled->output_sequences && scheduled->samples &&
-                   scheduled->scorings;
+                   scheduled->scorings && scheduled->drafts.sequences;
     }
     return complete;
 }
@@ -47,6 +49,7 @@ static void free_steps(struct batcher *b)
         free(scheduled->output_sequences);
         free(scheduled->samples);
         free(scheduled->scorings);
+        free(scheduled->drafts.sequences);
         free(scheduled->masks);
     }
 }
@@ -98,7 +101,9 @@ void batcher_destroy(struct batcher *b)
         prefix_finish(&b->tree);
     page_stack_finish(&b->pages);
     constraint_cache_finish(&b->constraints);
+    speculation_finish(&b->speculation);
     free(b->masks.tasks);
+    free(b->masks.own);
     free_steps(b);
     free(b);
 }
@@ -127,6 +132,8 @@ static void hand_back(struct batcher *b, struct prompt *prompt, struct job_list 
     struct job *job = prompt->job;
     struct compiled_constraint *constraint = prompt->rules.constraint;
     list_remove(&b->jobs.prompts, &prompt->link);
+    for (int32_t i = 0; i < prompt->sequences.n; i++)
+        speculation_release(&b->speculation, &prompt->sequences.items[i]);
     prompt_destroy(prompt);
     constraint_cache_release(&b->constraints, constraint);
     b->jobs.n--;
@@ -176,14 +183,16 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
 // Memory that only batches with constrained sequences need.
 static bool allocate_masks(struct batcher *b)
 {
-    size_t n = (size_t)b->config.limits.n_sequences_max;
+    size_t n = (size_t)n_outputs_max(&b->config.limits);
     size_t mask_bytes = (size_t)token_mask_words(b->config.environment.limits.n_vocab) * sizeof(uint32_t);
     for (int i = 0; i < 2; i++)
         if (!b->pipeline.slots[i].masks)
             b->pipeline.slots[i].masks = calloc(n, mask_bytes);
     if (!b->masks.tasks)
         b->masks.tasks = calloc(n, sizeof *b->masks.tasks);
-    return b->pipeline.slots[0].masks && b->pipeline.slots[1].masks && b->masks.tasks;
+    if (!b->masks.own)
+        b->masks.own = calloc(1, mask_bytes);
+    return b->pipeline.slots[0].masks && b->pipeline.slots[1].masks && b->masks.tasks && b->masks.own;
 }
 
 // Of a prepared prompt. No memory is a fault of the host.
@@ -207,9 +216,14 @@ static void fill_masks_of(void *context)
     const struct scheduled_step *scheduled = task->scheduled;
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
         struct sequence *sequence = scheduled->output_sequences[i];
-        if (!scheduled->samples[i].scores && sequence->prompt->rules.constraint == task->constraint)
-            constrained_fill_mask(
-                sequence, scheduled->masks + (size_t)i * (size_t)sequence->prompt->vocabulary.n_mask_words);
+        if (!sequence || scheduled->samples[i].scores ||
+            sequence->prompt->rules.constraint != task->constraint)
+            continue;
+        uint32_t *mask = scheduled->masks + (size_t)i * (size_t)sequence->prompt->vocabulary.n_mask_words;
+        if (i < scheduled->drafts.first_output)
+            constrained_fill_mask(sequence, mask);
+        else
+            constrained_fill_draft_mask(sequence, scheduled->samples[i].n_generated, mask);
     }
 }
 
@@ -217,36 +231,39 @@ static void forbid_bad_words(struct scheduled_step *scheduled)
 {
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
         struct sequence *sequence = scheduled->output_sequences[i];
-        struct sample_request *sample = &scheduled->samples[i];
-        if (sequence->prompt->vocabulary.bad_words.n_ids == 0 || sample->scores)
+        const struct sample_request *sample = &scheduled->samples[i];
+        if (!sequence || sequence->prompt->vocabulary.bad_words.n_ids == 0 || sample->scores)
             continue;
         uint32_t *mask = scheduled->masks + (size_t)i * (size_t)sequence->prompt->vocabulary.n_mask_words;
-        bad_words_fill_mask(sequence, sample->allowed, mask);
-        sample->allowed = mask;
-        sample->n_allowed_words = sequence->prompt->vocabulary.n_mask_words;
+        bad_words_fill_mask(sequence, sequence_allowed(sequence, (int32_t)sample->index), mask);
     }
 }
 
-// The step is drawn from: its masks are complete when this returns.
+// The masks are complete when this returns.
+static void finish_masks(struct batcher *b, struct scheduled_step *scheduled)
+{
+    while (b->masks.n_started > 0)
+        pool_wait(b->config.pool, &b->masks.tasks[--b->masks.n_started].task);
+    forbid_bad_words(scheduled);
+}
+
+// The step is drawn from.
 static void await_masks(void *context)
 {
     struct batcher *b = context;
     if (!b->pipeline.building->step.await_masks)
         return;
-    while (b->masks.n_started > 0)
-        pool_wait(b->config.pool, &b->masks.tasks[--b->masks.n_started].task);
-    forbid_bad_words(b->pipeline.building);
+    finish_masks(b, b->pipeline.building);
     b->pipeline.building->step.await_masks = NULL;
 }
 
-// Starts to fill the masks, a task a constraint. They are waited for within the step.
-static void start_masks(struct batcher *b)
+// Starts to fill the masks, a task a constraint.
+static void start_masks(struct batcher *b, struct scheduled_step *scheduled)
 {
-    struct scheduled_step *scheduled = b->pipeline.building;
     b->masks.n_started = 0;
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
-        const struct compiled_constraint *constraint =
-            scheduled->output_sequences[i]->prompt->rules.constraint;
+        const struct sequence *sequence = scheduled->output_sequences[i];
+        const struct compiled_constraint *constraint = sequence ? sequence->prompt->rules.constraint : NULL;
         bool is_new = constraint != NULL && !scheduled->samples[i].scores;
         for (int32_t j = 0; j < b->masks.n_started && is_new; j++)
             is_new = b->masks.tasks[j].constraint != constraint;
@@ -258,6 +275,16 @@ static void start_masks(struct batcher *b)
         b->masks.tasks[i].task = (struct pool_task){.run = fill_masks_of, .context = &b->masks.tasks[i]};
         pool_start(b->config.pool, &b->masks.tasks[i].task);
     }
+}
+
+// The masks of the step to be computed are waited for within it, or depend on the step before.
+static void prepare_masks(struct batcher *b)
+{
+    struct scheduled_step *scheduled = b->pipeline.building;
+    scheduled->step.samples_apart = scheduled->n_masked > 0 && b->config.engine.submit;
+    if (scheduled->step.samples_apart)
+        return;
+    start_masks(b, scheduled);
     scheduled->step.await_masks = await_masks;
     scheduled->step.masks_context = b;
 }
@@ -382,6 +409,8 @@ static void finish_sequence(struct batcher *b, struct sequence *sequence, struct
         double n = sequence->answer.n_generated;
         b->answer_tokens = b->answer_tokens > 0 ? b->answer_tokens + (n - b->answer_tokens) * 0.05 : n + 1;
     }
+    if (!failed && !sequence->scoring.only_scores && b->config.limits.n_drafts_max > 0)
+        speculation_add_answer(&b->speculation, sequence);
     scheduler_remove(b, sequence);
     if (failed)
         stop_prompt(b, prompt); // the job has failed, so its other choices are not returned either
@@ -389,12 +418,12 @@ static void finish_sequence(struct batcher *b, struct sequence *sequence, struct
         finish_prompt(b, prompt, finished);
 }
 
-static void take_results(struct batcher *b, const struct scheduled_step *done, struct job_list *finished,
+static void take_results(struct batcher *b, struct scheduled_step *done, struct job_list *finished,
                          struct step_figures *figures)
 {
     for (int32_t i = 0; i < done->step.n_outputs; i++) {
         struct sequence *sequence = done->output_sequences[i];
-        if (!sequence)
+        if (!sequence || (i >= done->drafts.first_output && !drafts_count_output(b, done, i)))
             continue;
         if (done->samples[i].scores) {
             sequence_score(sequence, &b->pipeline.results[i], b->config.environment.tokenizer);
@@ -405,10 +434,17 @@ static void take_results(struct batcher *b, const struct scheduled_step *done, s
                 sequence->prompt->times.first_token_us = clock_us();
             constrained_accept(sequence, &b->pipeline.results[i], b->config.environment.tokenizer);
             b->n_forced += sequence->answer.n_forced - n_forced;
+            if (sequence->answer.n_forced > n_forced && b->pipeline.under_way)
+                scheduler_drop_outputs(b->pipeline.under_way, sequence); // it was to draw in their place
         }
-        if (sequence->answer.finish_reason != FINISH_NONE)
+        if (sequence->answer.finish_reason != FINISH_NONE) {
+            drafts_settle_sequence(b, done, sequence);
             finish_sequence(b, sequence, finished);
+        }
     }
+    drafts_settle(b, done);
+    figures->n_drafted = done->drafts.n_rows;
+    figures->n_accepted = done->drafts.n_accepted;
     figures->n_forced = b->n_forced;
     figures->n_generated += b->n_forced;
     b->n_forced = 0;
@@ -493,7 +529,7 @@ static void expire_prompts(struct batcher *b, int64_t now_s)
 
 // Computes the scheduled step; with an asynchronous engine, submits it and collects the one before. `done`
 // is set to the step that has results, or NULL.
-static enum status compute_step(struct batcher *b, const struct scheduled_step **done, struct error *error)
+static enum status compute_step(struct batcher *b, struct scheduled_step **done, struct error *error)
 {
     const struct engine *engine = &b->config.engine;
     struct scheduled_step *next = b->pipeline.building->step.n_tokens > 0 ? b->pipeline.building : NULL,
@@ -516,8 +552,27 @@ static enum status compute_step(struct batcher *b, const struct scheduled_step *
     return status;
 }
 
-static enum status end_round(const struct batcher *b, struct error *error)
+// Of the submitted step, whose masks depend on the tokens that were taken since.
+static enum status submit_sampling(struct batcher *b, struct error *error)
 {
+    struct scheduled_step *submitted = b->pipeline.under_way;
+    if (!submitted || !submitted->step.samples_apart)
+        return STATUS_OK;
+    start_masks(b, submitted);
+    finish_masks(b, submitted);
+    enum status status = b->config.engine.submit_sampling(b->config.engine.context, &submitted->step, error);
+    if (status != STATUS_OK)
+        b->pipeline.under_way = NULL;
+    return status;
+}
+
+static enum status end_round(struct batcher *b, struct step_figures *figures, struct error *error)
+{
+    int64_t start_us = clock_us();
+    enum status status = submit_sampling(b, error);
+    figures->compute_us += clock_us() - start_us;
+    if (status != STATUS_OK)
+        return status;
     if (b->faults.host.status != STATUS_OK)
         *error = b->faults.host;
     return b->faults.host.status;
@@ -535,21 +590,22 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     finish_failed(b, finished);
     int64_t prepared_us = clock_us();
     scheduler_build_step(b);
-    start_masks(b);
+    drafts_add(b);
+    prepare_masks(b);
     int64_t planned_us = clock_us();
     *figures =
         (struct step_figures){.prepare_us = prepared_us - start_us, .plan_us = planned_us - prepared_us};
-    const struct scheduled_step *done;
+    struct scheduled_step *done;
     enum status status = compute_step(b, &done, error);
     if (status != STATUS_OK)
         return status;
     if (!done) {
         finish_failed(b, finished); // the only sequence exceeds the KV pages
-        return end_round(b, error);
+        return end_round(b, figures, error);
     }
     int64_t computed_us = clock_us();
     take_results(b, done, finished, figures);
-    figures->n_sequences = done->step.n_sequences;
+    figures->n_sequences = done->step.n_sequences - done->drafts.n_in_step;
     figures->n_tokens = done->step.n_tokens;
     figures->prefill_tokens = done->prefill_tokens;
     figures->decode_tokens = done->decode_tokens;
@@ -558,9 +614,11 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     figures->pages_total = b->pages.n_pages;
     figures->pages_used = b->pages.n_pages - prefix_available(&b->tree);
     figures->compute_us = computed_us - planned_us;
+    if (done->prefill_tokens == 0)
+        row_cost_note(&b->cost, done->step.n_tokens, (double)figures->compute_us);
     figures->finish_us = clock_us() - computed_us;
     figures->finished_us = b->config.wall_clock_us();
-    return end_round(b, error);
+    return end_round(b, figures, error);
 }
 
 void batcher_take_findings(struct batcher *b, struct step_findings *findings)

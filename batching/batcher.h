@@ -10,6 +10,11 @@
 // step refers to it as an output of the step before. A stop token is therefore seen one step late, and the
 // extra token computed for its sequence is discarded. A page may be reassigned while a submitted step still
 // reads it, because steps run in submission order.
+//
+// A mask depends on the newest token. A step with masks is submitted without its sampling: the masks are
+// filled when step i's results have been taken, while step i + 1 runs, and then its sampling is submitted. If
+// tokens are forced behind a token of step i (batching/constrained.h), the sequence's draw in step i + 1 is
+// discarded.
 // Thread: engine.
 #pragma once
 
@@ -29,6 +34,9 @@ struct batch_limits {
     int32_t n_jobs_max;      // waiting and running
     int32_t n_pages;
     int32_t page_positions;
+    // Draft tokens in one step (batching/drafts.h), each with an output, beside the outputs of the
+    // sequences; they are sequences of their own of the step. 0: none are computed.
+    int32_t n_drafts_max;
 };
 
 // Computes steps: forward_step bound to a model, or an engine for tests. It calls step->await_masks before it
@@ -36,11 +44,14 @@ struct batch_limits {
 struct engine {
     void *context;
     enum status (*step)(void *context, struct step *step, struct sample_result *results, struct error *error);
-    // `step` in two calls, for an asynchronous device; both NULL otherwise. `submit` reads everything the
+    // `step` in several calls, for an asynchronous device; all NULL otherwise. `submit` reads everything the
     // step points to. The step and its arrays must not change until `collect` returns; memory that samples
     // and sequences point to may. At most two steps are submitted and not yet collected, and they are
     // collected in order. The last one may never be collected. After an error no step is submitted.
     enum status (*submit)(void *context, struct step *step, struct error *error);
+    // The sampling of the step submitted last, if it has samples_apart: before the next `submit`. Reads the
+    // masks, which `submit` does not; an output whose draw is discarded may have lost its mask since.
+    enum status (*submit_sampling)(void *context, struct step *step, struct error *error);
     enum status (*collect)(void *context, struct step *step, struct sample_result *results,
                            struct error *error);
     // Moves out the findings of the steps since the last call (engine/session.h). NULL: no findings.
@@ -52,6 +63,8 @@ struct batcher_config {
     struct pool *pool;                     // prepares prompts; may be the engine's pool
     struct prompt_environment environment; // batcher_create sets the page limits, except page_bytes
     struct batch_limits limits;
+    // Draft tokens of each sequence in a step, whatever they cost: for tests. 0: as many as pay.
+    int32_t n_drafts_fixed;
     // Compiles a constraint on a thread of its own; NULL: constraint_compile. Tests pass one that waits.
     void (*compile)(struct compiled_constraint *entry, struct constraint_cache *cache);
     int64_t (*wall_clock_us)(void); // since 1970 UTC, for deadlines; NULL: clock_wall_us

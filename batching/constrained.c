@@ -35,16 +35,23 @@ static enum status start_matcher(struct sequence *sequence)
                               &sequence->constrained.error);
 }
 
+// Of the token n_generated of the answer, before which the matcher is.
+static enum status find_mask(struct sequence *sequence, int32_t n_generated, uint32_t *mask,
+                             struct error *error)
+{
+    struct matcher *matcher = &sequence->constrained.matcher;
+    const struct prompt *prompt = sequence->prompt;
+    return prompt->job->request.constraint.closes
+               ? matcher_mask_within(matcher, (uint32_t)(prompt->max_tokens - n_generated), mask, error)
+               : matcher_mask(matcher, mask, error);
+}
+
 void constrained_fill_mask(struct sequence *sequence, uint32_t *mask)
 {
     const struct prompt *prompt = sequence->prompt;
     enum status status = start_matcher(sequence);
-    if (status == STATUS_OK && prompt->job->request.constraint.closes)
-        status = matcher_mask_within(&sequence->constrained.matcher,
-                                     (uint32_t)(prompt->max_tokens - sequence->answer.n_generated), mask,
-                                     &sequence->constrained.error);
-    else if (status == STATUS_OK)
-        status = matcher_mask(&sequence->constrained.matcher, mask, &sequence->constrained.error);
+    if (status == STATUS_OK)
+        status = find_mask(sequence, sequence->answer.n_generated, mask, &sequence->constrained.error);
     if (status == STATUS_OK && is_mask_empty(mask, prompt->vocabulary.n_mask_words))
         status = judge_dead_end(sequence);
     if (status != STATUS_OK || sequence->constrained.is_complete)
@@ -113,6 +120,7 @@ struct forcing {
     struct buffer bytes;
     struct token_array tokens, others;
     size_t n_common; // of the tokens: those of each tokenization
+    int32_t likely;  // the first of the bytes' tokens where none is common; -1: there is none
     bool is_cut;     // a special token follows, so the bytes' last token ends with them
 };
 
@@ -166,24 +174,23 @@ static enum status find_tokens(struct forcing *forcing, struct matcher *matcher,
     size_t place = bytes.size;
     if (status == STATUS_OK && !forcing->is_cut && bytes.size)
         status = matcher_safe_size(matcher, bytes, 0, &place, error);
-    if (status != STATUS_OK || place == 0)
-        return status;
-    status = tokenize_text(tokenizer, bytes, &forcing->tokens, error);
+    if (status == STATUS_OK)
+        status = tokenize_text(tokenizer, bytes, &forcing->tokens, error);
     forcing->n_common = forcing->tokens.n_ids;
     while (status == STATUS_OK && place < bytes.size && forcing->n_common) {
         status = compare_up_to(forcing, place, tokenizer, error);
         if (status == STATUS_OK)
             status = matcher_safe_size(matcher, bytes, place + 1, &place, error);
     }
+    forcing->likely = forcing->n_common == 0 && forcing->tokens.n_ids ? forcing->tokens.ids[0] : -1;
     return status;
 }
 
 // The same, from the tokens cached for the state (forced_runs.h).
 static enum status recall_tokens(struct forcing *forcing, struct sequence *sequence,
-                                 const struct tokenizer *tokenizer)
+                                 const struct tokenizer *tokenizer, struct error *error)
 {
     struct forced_runs *runs = &sequence->prompt->rules.constraint->forced;
-    struct error *error = &sequence->constrained.error;
     uint64_t generation;
     uint32_t state;
     enum status status = matcher_find_state(&sequence->constrained.matcher, &state, &generation, error);
@@ -195,13 +202,14 @@ static enum status recall_tokens(struct forcing *forcing, struct sequence *seque
             status = matcher_find_state(&sequence->constrained.matcher, &state, &generation, error);
         if (status == STATUS_OK && generation == runs->generation)
             forced_runs_add(runs, state, (struct text){forcing->bytes.data, forcing->bytes.size},
-                            forcing->tokens.ids, forcing->n_common);
+                            forcing->tokens.ids, forcing->n_common, forcing->likely);
         return status;
     }
     buffer_add(&forcing->bytes, run->bytes.data, run->bytes.size);
     for (size_t i = 0; i < run->tokens.n_ids; i++)
         token_array_add(&forcing->tokens, run->tokens.ids[i]);
     forcing->n_common = forcing->tokens.n_ids;
+    forcing->likely = run->likely;
     return forcing->bytes.failed || forcing->tokens.failed
                ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "forced tokens: out of memory")
                : STATUS_OK;
@@ -265,7 +273,7 @@ static bool force_more(struct sequence *sequence, const struct tokenizer *tokeni
 {
     struct forcing forcing = {0};
     size_t at = 0, n = 0;
-    enum status status = recall_tokens(&forcing, sequence, tokenizer);
+    enum status status = recall_tokens(&forcing, sequence, tokenizer, &sequence->constrained.error);
     if (status == STATUS_OK && sequence->prompt->job->request.constraint.closes)
         status = keep_closing(sequence, &forcing, tokenizer);
     if (status != STATUS_OK) {
@@ -296,17 +304,27 @@ static void end_where_nothing_follows(struct sequence *sequence)
         sequence->answer.finish_reason = FINISH_STOP;
 }
 
+// Limits of the request's vocabulary may forbid what the constraint forces.
+static bool is_forced(const struct sequence *sequence)
+{
+    return sequence->prompt->vocabulary.bad_words.n_ids == 0 && !sequence->prompt->vocabulary.masks;
+}
+
 void constrained_force(struct sequence *sequence, const struct tokenizer *tokenizer)
 {
-    assert(sequence->answer.n_drawn == sequence->answer.n_generated);
-    if (sequence->prompt->vocabulary.bad_words.n_ids > 0 || sequence->prompt->vocabulary.masks)
+    struct sequence_answer *answer = &sequence->answer;
+    int32_t n_generated = answer->n_generated, n_pending = answer->n_drawn - n_generated;
+    if (!is_forced(sequence))
         return;
+    answer->n_drawn = n_generated;
     if (start_matcher(sequence) != STATUS_OK)
         fail_matching(sequence);
-    while (sequence->answer.finish_reason == FINISH_NONE && force_more(sequence, tokenizer))
+    while (answer->finish_reason == FINISH_NONE && force_more(sequence, tokenizer))
         continue;
-    if (sequence->answer.finish_reason == FINISH_NONE)
+    if (answer->finish_reason == FINISH_NONE)
         end_where_nothing_follows(sequence);
+    if (answer->n_generated == n_generated)
+        answer->n_drawn += n_pending;
 }
 
 // ---- a draw ----
@@ -332,4 +350,88 @@ void constrained_accept(struct sequence *sequence, const struct sample_result *d
         judge_length(sequence);
     if (sequence->prompt->rules.constraint && sequence->answer.finish_reason == FINISH_NONE)
         constrained_force(sequence, tokenizer);
+}
+
+// ---- draft tokens ----
+
+bool constrained_begin_draft(struct sequence *sequence, struct matcher_mark *mark)
+{
+    struct error error;
+    struct matcher *matcher = &sequence->constrained.matcher;
+    if (!matcher->recognizer &&
+        matcher_init(matcher, sequence->prompt->rules.constraint->recognizer, &error) != STATUS_OK) {
+        matcher_finish(matcher); // the sequence's own mask reports it
+        return false;
+    }
+    *mark = matcher_set_mark(matcher);
+    return true;
+}
+
+void constrained_end_draft(struct sequence *sequence, const struct matcher_mark *mark)
+{
+    matcher_rewind(&sequence->constrained.matcher, mark);
+}
+
+bool constrained_draft_token(struct sequence *sequence, int32_t token)
+{
+    bool accepted = false;
+    struct error error;
+    return matcher_accept_token(&sequence->constrained.matcher, (uint32_t)token, &accepted, &error) ==
+               STATUS_OK &&
+           accepted;
+}
+
+bool constrained_draft_forced(struct sequence *sequence, const struct tokenizer *tokenizer,
+                              struct token_array *tokens)
+{
+    struct forcing forcing = {0};
+    struct error error;
+    bool must_end = false;
+    tokens->n_ids = 0;
+    if (!is_forced(sequence))
+        return true;
+    enum status status = STATUS_OK;
+    if (!sequence->prompt->job->request.constraint.closes) // of which fewer may be forced
+        status = recall_tokens(&forcing, sequence, tokenizer, &error);
+    for (size_t i = 0; status == STATUS_OK && i < forcing.n_common; i++) {
+        if (!constrained_draft_token(sequence, forcing.tokens.ids[i]))
+            break;
+        token_array_add(tokens, forcing.tokens.ids[i]);
+    }
+    forcing_finish(&forcing);
+    if (status == STATUS_OK)
+        status = matcher_must_end(&sequence->constrained.matcher, &must_end, &error);
+    return status == STATUS_OK && !must_end && !tokens->failed;
+}
+
+int32_t constrained_draft_likely(struct sequence *sequence, const struct tokenizer *tokenizer)
+{
+    struct forcing forcing = {.likely = -1};
+    struct error error;
+    bool is_found = is_forced(sequence) && recall_tokens(&forcing, sequence, tokenizer, &error) == STATUS_OK;
+    int32_t likely = is_found ? forcing.likely : -1;
+    forcing_finish(&forcing);
+    return likely;
+}
+
+void constrained_fill_draft_mask(struct sequence *sequence, int32_t n_generated, uint32_t *mask)
+{
+    struct matcher_mark mark;
+    struct error error;
+    bool is_found = constrained_begin_draft(sequence, &mark);
+    if (is_found) {
+        for (int32_t i = sequence->answer.n_generated; i < n_generated && is_found; i++)
+            is_found = constrained_draft_token(sequence, sequence->answer.generated[i]);
+        is_found = is_found && find_mask(sequence, n_generated, mask, &error) == STATUS_OK &&
+                   !is_mask_empty(mask, sequence->prompt->vocabulary.n_mask_words);
+        constrained_end_draft(sequence, &mark);
+    }
+    if (!is_found)
+        memset(mask, 0xff, (size_t)sequence->prompt->vocabulary.n_mask_words * sizeof *mask);
+}
+
+bool constrained_confirm_mask(struct sequence *sequence, const uint32_t *mask, uint32_t *own)
+{
+    constrained_fill_mask(sequence, own);
+    return memcmp(own, mask, (size_t)sequence->prompt->vocabulary.n_mask_words * sizeof *mask) == 0;
 }

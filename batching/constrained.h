@@ -28,5 +28,27 @@ void constrained_fill_mask(struct sequence *sequence, uint32_t *mask);
 // prompt->error.
 void constrained_accept(struct sequence *sequence, const struct sample_result *drawn,
                         const struct tokenizer *tokenizer);
-// Appends the tokens that must follow, or ends the answer. No token may be pending.
+// Appends the tokens that must follow, or ends the answer. A pending token is not drawn then: the caller drops
+// its output.
 void constrained_force(struct sequence *sequence, const struct tokenizer *tokenizer);
+
+// Draft tokens (batching/speculation.h): the matcher walks behind them and comes back, and what it meets there
+// is no error of the sequence's.
+//
+// False: no draft. Otherwise to be ended, after any of the two between.
+bool constrained_begin_draft(struct sequence *sequence, struct matcher_mark *mark);
+void constrained_end_draft(struct sequence *sequence, const struct matcher_mark *mark);
+// Moves behind the token. False: it is not allowed.
+bool constrained_draft_token(struct sequence *sequence, int32_t token);
+// Moves behind the tokens that are forced here, which it writes. False: the answer ends behind them.
+bool constrained_draft_forced(struct sequence *sequence, const struct tokenizer *tokenizer,
+                              struct token_array *tokens);
+// The token that the forced bytes begin with here as the tokenizer alone would have it, where they force none
+// because a longer token may follow. -1: no byte is forced.
+int32_t constrained_draft_likely(struct sequence *sequence, const struct tokenizer *tokenizer);
+// constrained_fill_mask of token n_generated, behind the draft tokens in answer.generated. All bits are set
+// where there is none. Thread: any; one at a time for each recognizer.
+void constrained_fill_draft_mask(struct sequence *sequence, int32_t n_generated, uint32_t *mask);
+// When its draft tokens were drawn: constrained_fill_mask into `own`. Whether that is the mask that the next
+// token was drawn with.
+bool constrained_confirm_mask(struct sequence *sequence, const uint32_t *mask, uint32_t *own);

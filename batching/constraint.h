@@ -74,7 +74,8 @@ enum status constraint_cache_find(struct constraint_cache *cache, const struct a
 // wait_ms. Errors as above.
 enum status constraint_cache_collect(struct constraint_cache *cache, int wait_ms, int32_t *n_compiled,
                                      struct error *error) WARN_UNUSED;
-// Any thread, each entry by one. Sets entry->error.
+// Any thread, each entry by one. Sets entry->error. Without the cache's vocabulary the grammar is compiled alone: no
+// mask is made.
 void constraint_compile(struct compiled_constraint *entry, struct constraint_cache *cache);
 void constraint_vocabulary_make(struct constraint_cache *cache); // that of cache->making; sets its error
 void constraint_vocabulary_finish(struct constraint_cache *cache);

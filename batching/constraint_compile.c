@@ -109,15 +109,16 @@ static enum status add_parts(struct compiled_constraint *entry, const struct con
     return status;
 }
 
-// How many tokens an answer takes at least.
-static enum status measure_end(struct compiled_constraint *entry)
+// The first mask, so that no step waits for it, and how many tokens an answer takes at least.
+static void prepare_answers(struct compiled_constraint *entry)
 {
     struct matcher matcher = {0};
     enum status status = matcher_init(&matcher, entry->recognizer, &entry->error);
     if (status == STATUS_OK)
+        status = matcher_prepare_mask(&matcher, &entry->error);
+    if (status == STATUS_OK && entry->source.closes)
         status = matcher_tokens_to_end(&matcher, &entry->n_tokens_min, &entry->error);
     matcher_finish(&matcher);
-    return status;
 }
 
 void constraint_compile(struct compiled_constraint *entry, struct constraint_cache *cache)
@@ -132,6 +133,6 @@ void constraint_compile(struct compiled_constraint *entry, struct constraint_cac
         status = add_parts(entry, cache);
     if (status == STATUS_OK)
         status = recognizer_create(&entry->recognizer, entry->grammar, cache->vocabulary, &entry->error);
-    if (status == STATUS_OK && entry->source.closes)
-        (void)!measure_end(entry);
+    if (status == STATUS_OK && cache->vocabulary)
+        prepare_answers(entry);
 }

@@ -32,7 +32,7 @@ const struct forced_run *forced_runs_find(struct forced_runs *runs, uint64_t gen
 }
 
 void forced_runs_add(struct forced_runs *runs, uint32_t state, struct text bytes, const int32_t *tokens,
-                     size_t n_tokens)
+                     size_t n_tokens, int32_t likely)
 {
     if (!runs->runs)
         runs->runs = calloc(SLOTS, sizeof *runs->runs);
@@ -42,6 +42,7 @@ void forced_runs_add(struct forced_runs *runs, uint32_t state, struct text bytes
     if (run->bytes.data)
         return;
     run->state = state;
+    run->likely = likely;
     buffer_add(&run->bytes, bytes.data, bytes.size);
     buffer_add_byte(&run->bytes, '\0'); // so that a run without bytes is kept too
     run->bytes.size -= !run->bytes.failed;

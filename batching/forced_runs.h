@@ -9,6 +9,7 @@ struct forced_run {
     uint32_t state; // of the recognizer
     struct buffer bytes;
     struct token_array tokens; // those that are forced
+    int32_t likely;            // the first token of bytes that force none; -1
 };
 
 enum { FORCED_RUNS_MAX = 1024 }; // of one constraint; further ones are not cached
@@ -24,5 +25,5 @@ struct forced_runs {
 const struct forced_run *forced_runs_find(struct forced_runs *runs, uint64_t generation, uint32_t state);
 // Copies. Nothing is stored if memory runs out or the cache is full.
 void forced_runs_add(struct forced_runs *runs, uint32_t state, struct text bytes, const int32_t *tokens,
-                     size_t n_tokens);
+                     size_t n_tokens, int32_t likely);
 void forced_runs_finish(struct forced_runs *runs);

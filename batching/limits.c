@@ -1,5 +1,7 @@
 #include "batching/limits.h"
 
+#include "batching/speculation.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +39,8 @@ static void set_counts(struct batch_limits *batch, const struct limits_wanted *w
     batch->n_tokens_max = at_least(batch->n_tokens_max, batch->n_sequences_max);
     if (batch->n_tokens_max > LIMITS_TOKENS_MAX)
         batch->n_tokens_max = LIMITS_TOKENS_MAX;
+    int32_t n_free = batch->n_tokens_max - batch->n_sequences_max;
+    batch->n_drafts_max = wanted->n_drafts_max < n_free ? wanted->n_drafts_max : n_free;
     int32_t jobs = at_least(batch->n_sequences_max * JOBS_PER_SEQUENCE, JOBS_LEAST);
     batch->n_jobs_max = wanted->n_jobs_max ? wanted->n_jobs_max : jobs;
     if (batch->n_jobs_max > LIMITS_JOBS_MAX)
@@ -50,7 +54,7 @@ enum { DEVICE, HOST, N_BACKENDS };
 // Memory that a placement needs on one backend.
 struct memory {
     uint64_t available_bytes;
-    uint64_t weight_bytes, matrix_bytes;
+    uint64_t weight_bytes, matrix_bytes, draft_bytes;
     uint64_t page_bytes; // of one page, with the attention scratch for its positions
 };
 
@@ -79,8 +83,8 @@ static uint64_t count_scratch_bytes(struct backend *backend, const struct model 
 {
     if (!backend)
         return 0;
-    return backend->device.scratch_bytes(backend, &model->shape, batch->n_tokens_max, batch->n_sequences_max,
-                                         n_positions);
+    return backend->device.scratch_bytes(backend, &model->shape, batch->n_tokens_max,
+                                         batch->n_sequences_max + batch->n_drafts_max, n_positions);
 }
 
 static void count_weights(const struct attempt *attempt, struct memory memory[N_BACKENDS])
@@ -90,7 +94,7 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
     int32_t n_host = attempt->placement.n_host_layers;
     if (!takes_host(&attempt->placement)) {
         memory[DEVICE].weight_bytes =
-            wanted->backend ? forward_weight_bytes(model, wanted->backend) : model_held_bytes(model);
+            wanted->backend ? forward_weight_bytes(model, wanted->backend) : model_weight_bytes(model);
         return;
     }
     int before = n_host > 0 ? HOST : DEVICE;
@@ -118,6 +122,9 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
         memory[HOST].matrix_bytes = 2 * memory[DEVICE].matrix_bytes; // with the transfer buffers
     uint64_t fixed_bytes = count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, 0);
     memory[DEVICE].matrix_bytes += fixed_bytes;
+    if (plan->batch.n_drafts_max > 0) // a CPU's, which are the host's too
+        memory[DEVICE].draft_bytes =
+            speculation_bytes(plan->batch.n_sequences_max, attempt->model->shape.n_context);
     int32_t n_layers = attempt->model->shape.n_layers;
     int32_t n_host = placement->host_attention ? n_layers : placement->n_host_layers;
     uint64_t layer_bytes = one_page_bytes / (uint64_t)n_layers;
@@ -140,7 +147,7 @@ static void count_pages(const struct attempt *attempt, const struct limits_plan 
     *unasked = pages_a_sequence * (uint64_t)plan->batch.n_sequences_max;
     for (int i = 0; i < N_BACKENDS; i++) {
         const struct memory *one = &memory[i];
-        uint64_t fixed_bytes = one->weight_bytes + one->matrix_bytes,
+        uint64_t fixed_bytes = one->weight_bytes + one->matrix_bytes + one->draft_bytes,
                  left_bytes = one->available_bytes > fixed_bytes ? one->available_bytes - fixed_bytes : 0;
         uint64_t share_bytes = i == DEVICE && attempt->wanted->device ? left_bytes / 20 * 19 : left_bytes / 2;
         if (fixed_bytes > one->available_bytes)
@@ -169,8 +176,8 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
     struct batch_limits *batch = &plan->batch;
     set_counts(batch, wanted, attempt->large);
     plan->forward = (struct forward_limits){.n_tokens_max = batch->n_tokens_max,
-                                            .n_outputs_max = batch->n_sequences_max,
-                                            .n_sequences_max = batch->n_sequences_max,
+                                            .n_outputs_max = batch->n_sequences_max + batch->n_drafts_max,
+                                            .n_sequences_max = batch->n_sequences_max + batch->n_drafts_max,
                                             .page_positions = batch->page_positions,
                                             .kv_type = wanted->kv_type ? *wanted->kv_type
                                                                        : default_kv_type(attempt->model)};
@@ -186,6 +193,7 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
         n_pages = INT32_MAX / 2;
     plan->weight_bytes = memory[DEVICE].weight_bytes;
     plan->matrix_bytes = memory[DEVICE].matrix_bytes;
+    plan->draft_bytes = memory[DEVICE].draft_bytes;
     plan->host_weight_bytes = memory[HOST].weight_bytes;
     plan->host_page_bytes = n_pages * memory[HOST].page_bytes;
     plan->page_bytes = n_pages * one_page_bytes;
@@ -395,7 +403,7 @@ enum status limits_derive_check(const struct limits_plan *plan, const struct mod
     uint64_t one_page_bytes = forward_page_bytes(model, NULL, check->page_positions, check->kv_type);
     uint64_t logit_bytes =
         2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);
-    uint64_t fixed_bytes = model_held_bytes(model) + forward_matrix_bytes(model, check) + logit_bytes;
+    uint64_t fixed_bytes = model_weight_bytes(model) + forward_matrix_bytes(model, check) + logit_bytes;
     uint64_t planned_bytes = plan->host_weight_bytes + plan->host_page_bytes;
     uint64_t left_bytes = host_available_bytes > planned_bytes + fixed_bytes
                               ? host_available_bytes - planned_bytes - fixed_bytes

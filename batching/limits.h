@@ -19,6 +19,7 @@ struct limits_wanted {       // 0: derive
     int32_t n_sequences_max;
     int32_t n_tokens_max;
     int32_t n_jobs_max;
+    int32_t n_drafts_max;        // as it is: 0 is none
     uint64_t page_bytes;         // memory for KV pages
     const enum kv_type *kv_type; // of the pages; NULL: derive
     // Offload to this backend what exceeds the device; NULL: the model must fit the device.
@@ -33,8 +34,8 @@ struct limits_plan {
     struct batch_limits batch;
     struct forward_limits forward;
     struct placement placement; // all zero: one backend computes everything
-    // matrix_bytes: with scratch; page_bytes: pages of device and host
-    uint64_t weight_bytes, matrix_bytes, page_bytes;
+    // matrix_bytes: with scratch; page_bytes: pages of device and host; draft_bytes: what speculation keeps
+    uint64_t weight_bytes, matrix_bytes, page_bytes, draft_bytes;
     uint64_t host_weight_bytes, host_page_bytes; // host part of a hybrid
 };
 
@@ -42,6 +43,7 @@ enum {
     LIMITS_PAGE_POSITIONS = 16,
     LIMITS_SEQUENCES_MAX = 4096,
     LIMITS_TOKENS_MAX = 16384,
+    LIMITS_DRAFTS = 32,      // draft tokens in one step: beyond, a CPU's products are the cost of a step
     LIMITS_JOBS_MAX = 16384, // offsets that the offset map of one partition covers
 };
 

@@ -1,6 +1,7 @@
 // Prepares a prompt: renders the chat template, tokenizes, checks the length.
 #include "batching/bad_words.h"
 #include "batching/scoring.h"
+#include "batching/speculation.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ void prompt_destroy(struct prompt *prompt)
         free(prompt->sequences.items[i].answer.logprobs);
         matcher_finish(&prompt->sequences.items[i].constrained.matcher);
         buffer_finish(&prompt->sequences.items[i].answer.text);
+        sequence_draft_destroy(prompt->sequences.items[i].draft);
     }
     token_array_finish(&prompt->tokens);
     token_array_finish(&prompt->branch_tokens);

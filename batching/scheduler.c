@@ -32,12 +32,29 @@ static void remove_running(struct batcher *b, struct sequence *sequence)
     leave_pages(b, sequence);
 }
 
+void scheduler_drop_outputs(struct scheduled_step *scheduled, const struct sequence *sequence)
+{
+    for (int32_t j = 0; j < scheduled->step.n_outputs; j++) {
+        if (scheduled->output_sequences[j] != sequence)
+            continue;
+        scheduled->output_sequences[j] = NULL;
+        scheduled->samples[j].allowed = NULL; // it may be the prompt's
+    }
+}
+
+static void drop_drafts(struct scheduled_step *scheduled, const struct sequence *sequence)
+{
+    for (int32_t j = 0; j < scheduled->drafts.n; j++)
+        if (scheduled->drafts.sequences[j] == sequence)
+            scheduled->drafts.sequences[j] = NULL;
+}
+
 void scheduler_remove(struct batcher *b, struct sequence *sequence)
 {
-    for (int i = 0; i < 2; i++)
-        for (int32_t j = 0; j < b->pipeline.slots[i].step.n_outputs; j++)
-            if (b->pipeline.slots[i].output_sequences[j] == sequence)
-                b->pipeline.slots[i].output_sequences[j] = NULL;
+    for (int i = 0; i < 2; i++) {
+        scheduler_drop_outputs(&b->pipeline.slots[i], sequence);
+        drop_drafts(&b->pipeline.slots[i], sequence);
+    }
     if (sequence->running)
         remove_running(b, sequence);
     else if (sequence->node)
@@ -156,13 +173,13 @@ static void refuse_length(struct batcher *b, struct sequence *sequence, int64_t 
     scheduler_remove(b, sequence);
 }
 
-// Extends the block table to n_positions. While no page is free, preempts the youngest of the sequences that
-// have no tokens in this step yet (running[first_idle..]). False: the sequence itself must be preempted.
-static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_positions, int32_t first_idle)
+// Takes pages for n_positions, for which the block table has room. While no page is free, preempts the
+// youngest of the sequences that have no tokens in this step yet (running[first_idle..]). False: the sequence
+// itself must be preempted.
+static bool take_pages(struct batcher *b, struct sequence *sequence, int64_t n_positions, int32_t first_idle)
 {
     int32_t wanted = pages_for(b, n_positions);
-    if (!reserve_table(b, sequence, wanted))
-        return false;
+    assert(wanted <= sequence->cache.pages_capacity);
     while (sequence->cache.n_pages < wanted) {
         int32_t page = prefix_take_page(&b->tree);
         if (page < 0) {
@@ -174,6 +191,18 @@ static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_p
         sequence->cache.pages[sequence->cache.n_pages++] = page;
     }
     return true;
+}
+
+// The same, with room in the block table for the step's draft tokens, behind which it must not move.
+static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_positions, int32_t first_idle)
+{
+    return reserve_table(b, sequence, pages_for(b, n_positions + b->config.limits.n_drafts_max)) &&
+           take_pages(b, sequence, n_positions, first_idle);
+}
+
+bool scheduler_grow(struct batcher *b, struct sequence *sequence, int64_t n_positions)
+{
+    return take_pages(b, sequence, n_positions, b->n_running);
 }
 
 // ---- building the step ----
@@ -201,24 +230,35 @@ static void add_targets(struct scheduled_step *scheduled, struct sequence *seque
     }
 }
 
-static void add_output(struct scheduled_step *scheduled, struct sequence *sequence)
+int32_t scheduler_add_output(struct scheduled_step *scheduled, struct sequence *sequence, int32_t row,
+                             int32_t index)
 {
     const struct prompt *prompt = sequence->prompt;
-    int32_t output = take_output(scheduled, sequence, scheduled->step.n_tokens - 1);
+    int32_t output = take_output(scheduled, sequence, row);
+    bool is_masked = prompt->rules.constraint || prompt->vocabulary.bad_words.n_ids > 0;
+    scheduled->n_masked += is_masked;
     scheduled->samples[output] = (struct sample_request){
         .sampling = &prompt->job->request.sampling,
         .choice = sequence->choice,
-        .index = (uint32_t)sequence->answer.n_drawn,
-        .pending = sequence->answer.n_drawn > sequence->answer.n_generated ? 1 + sequence->answer.output : 0,
+        .index = (uint32_t)index,
         .prompt = prompt->tokens.ids,
         .n_prompt = (int32_t)prompt->tokens.n_ids,
         .generated = sequence->answer.generated,
-        .n_generated = sequence->answer.n_generated,
-        .allowed = prompt->rules.constraint
-                       ? scheduled->masks + (size_t)output * (size_t)prompt->vocabulary.n_mask_words
-                       : sequence_allowed(sequence),
+        .n_generated = index,
+        .allowed = is_masked ? scheduled->masks + (size_t)output * (size_t)prompt->vocabulary.n_mask_words
+                             : sequence_allowed(sequence, index),
         .n_allowed_words = prompt->vocabulary.n_mask_words,
     };
+    return output;
+}
+
+static void add_output(struct scheduled_step *scheduled, struct sequence *sequence)
+{
+    bool is_pending = sequence->answer.n_drawn > sequence->answer.n_generated;
+    int32_t output =
+        scheduler_add_output(scheduled, sequence, scheduled->step.n_tokens - 1, sequence->answer.n_drawn);
+    scheduled->samples[output].pending = is_pending ? 1 + sequence->answer.output : 0;
+    scheduled->samples[output].n_generated = sequence->answer.n_generated;
     sequence->answer.n_drawn++;
     sequence->answer.output = output;
 }
@@ -288,9 +328,7 @@ static void schedule_running(struct batcher *b)
     for (int32_t i = 0; i < b->n_running && step_has_room(b); i++) {
         struct sequence *sequence = b->running[i];
         bool is_pending = sequence->answer.n_drawn > sequence->answer.n_generated;
-        // its next mask depends on the token
-        bool waits = sequence->prompt->rules.constraint || sequence->prompt->vocabulary.bad_words_wait;
-        if (sequence_ends(sequence) || (is_pending && waits))
+        if (sequence_ends(sequence))
             continue;
         int32_t room = b->config.limits.n_tokens_max - b->pipeline.building->step.n_tokens;
         // One token is reserved for each sequence after this one, so that a prefill chunk does not stall
@@ -362,7 +400,9 @@ void scheduler_build_step(struct batcher *b)
                                     .sequences = scheduled->sequences,
                                     .output_rows = scheduled->output_rows,
                                     .samples = scheduled->samples};
+    scheduled->n_masked = 0;
     scheduled->prefill_tokens = scheduled->decode_tokens = scheduled->n_preempted = 0;
+    scheduled->drafts = (struct step_drafts){.sequences = scheduled->drafts.sequences};
     schedule_running(b);
     schedule_waiting(b);
 }

@@ -39,11 +39,14 @@ void sequence_fail(struct sequence *sequence, enum status status, enum error_cod
         (void)error_set(&sequence->prompt->error, status, code, "%s", text);
 }
 
-static bool reserve_generated(struct sequence *sequence)
+bool sequence_reserve(struct sequence *sequence, int32_t n)
 {
-    if (sequence->answer.n_generated < sequence->answer.generated_capacity)
+    int32_t capacity = sequence->answer.generated_capacity;
+    if (n <= capacity - sequence->answer.n_generated)
         return true;
-    int32_t capacity = sequence->answer.generated_capacity ? sequence->answer.generated_capacity * 2 : 32;
+    capacity = capacity ? capacity * 2 : 32;
+    if (capacity - sequence->answer.n_generated < n)
+        capacity = sequence->answer.n_generated + n;
     int32_t *generated = realloc(sequence->answer.generated, (size_t)capacity * sizeof *generated);
     if (!generated)
         return false;
@@ -135,10 +138,10 @@ static bool is_stop_token(const struct request *request, int32_t token)
     return false;
 }
 
-const uint32_t *sequence_allowed(const struct sequence *sequence)
+const uint32_t *sequence_allowed(const struct sequence *sequence, int32_t index)
 {
     const struct prompt *prompt = sequence->prompt;
-    bool is_early = sequence->answer.n_drawn < prompt->job->request.stop.min_tokens;
+    bool is_early = index < prompt->job->request.stop.min_tokens;
     return prompt->vocabulary.masks
                ? prompt->vocabulary.masks + (is_early ? prompt->vocabulary.n_mask_words : 0)
                : NULL;
@@ -149,7 +152,7 @@ void sequence_append(struct sequence *sequence, const struct sample_result *draw
 {
     const struct request *request = &sequence->prompt->job->request;
     size_t size_before = sequence->answer.text.size;
-    if (!reserve_generated(sequence) ||
+    if (!sequence_reserve(sequence, 1) ||
         (request->sampling.logprobs && !add_logprobs(sequence, drawn, tokenizer))) {
         sequence_fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                       "keeping the generated tokens: out of memory");

@@ -18,7 +18,6 @@ struct prompt_vocabulary {
     uint32_t *masks; // [2, n_mask_words] from min_tokens on, and before; NULL: all may be drawn
     int32_t n_mask_words;
     struct token_array bad_words; // see bad_words.c
-    bool bad_words_wait;          // one has several tokens: the last token must be known
 };
 
 // How the answer is to be written.
@@ -109,6 +108,8 @@ struct sequence_constraint {
     bool is_complete;       // no token can follow, not even one that ends the answer
 };
 
+struct sequence_draft; // batching/speculation.h
+
 struct sequence {
     struct prompt *prompt;
     uint32_t choice;
@@ -120,6 +121,7 @@ struct sequence {
     struct sequence_targets scoring;
     struct sequence_answer answer;
     struct sequence_constraint constrained;
+    struct sequence_draft *draft; // NULL: none was looked for
 };
 
 struct prompt_limits {
@@ -158,9 +160,9 @@ void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *
 // The request's field with the constraint, for messages.
 const char *prompt_constraint_field(const struct prompt *prompt);
 
-// The mask of the tokens that may be drawn as the sequence's token n_drawn; NULL: all may, or a constraint
+// The mask of the tokens that may be drawn as the answer's token `index`; NULL: all may, or a constraint
 // decides.
-const uint32_t *sequence_allowed(const struct sequence *sequence);
+const uint32_t *sequence_allowed(const struct sequence *sequence, int32_t index);
 // Token at a position of prompt and answer; a pending one is negative, as in struct step.
 int32_t sequence_token(const struct sequence *sequence, int32_t position);
 int32_t sequence_n_tokens(const struct sequence *sequence); // to compute, with the pending one
@@ -173,6 +175,8 @@ bool sequence_ends(const struct sequence *sequence);
 enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits,
                                  int64_t n_positions);
 
+// Room for n more generated tokens. False: out of memory.
+bool sequence_reserve(struct sequence *sequence, int32_t n) WARN_UNUSED;
 // Appends a token: text, logprobs, stop rules.
 void sequence_append(struct sequence *sequence, const struct sample_result *drawn,
                      const struct tokenizer *tokenizer);

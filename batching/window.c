@@ -66,7 +66,6 @@ void window_finish(struct window *window)
 {
     assert(window->n_levels == 0);
     free(window->levels);
-    *window = (struct window){0};
 }
 
 // ---- the level offered to the tree search ----
