@@ -19,6 +19,7 @@
 enum mock_request {
     MOCK_PRODUCE = 0,
     MOCK_LIST_OFFSETS = 2,
+    MOCK_OFFSET_FETCH = 9,
     MOCK_INIT_PRODUCER_ID = 22,
     MOCK_END_TRANSACTION = 26
 };
@@ -29,19 +30,24 @@ struct mock_brokers {
     struct kafka_config config; // of "jobs", "results", "dead" and "control"
 };
 
-static inline void mock_brokers_start(struct mock_brokers *brokers)
+static inline void mock_cluster_start(struct mock_brokers *brokers, int n_brokers)
 {
     char text[256];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_conf_set(conf, "log_level", "0", NULL, 0); // a client without brokers
     brokers->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text);
     assert_non_null(brokers->rk);
-    brokers->cluster = rd_kafka_mock_cluster_new(brokers->rk, 1);
+    brokers->cluster = rd_kafka_mock_cluster_new(brokers->rk, n_brokers);
     assert_non_null(brokers->cluster);
     brokers->config = (struct kafka_config){
         .brokers = rd_kafka_mock_cluster_bootstraps(brokers->cluster),
         .topics = {.jobs = "jobs", .results = "results", .dead = "dead", .control = "control"},
         .group.name = "workers"};
+}
+
+static inline void mock_brokers_start(struct mock_brokers *brokers)
+{
+    mock_cluster_start(brokers, 1);
 }
 
 static inline void mock_brokers_stop(struct mock_brokers *brokers)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WORKER_NAME_BYTES_MAX = 255, SEGMENT_BYTES_MAX = 255, ESCAPED_BYTES = 4 };
+enum { WORKER_NAME_BYTES_MAX = 255, SEGMENT_BYTES_MAX = 255, ESCAPED_BYTES = 3 };
 
 // A result's ce_source is /sheaf/GROUP/TOPIC.
 #define SOURCE_PREFIX "/sheaf/"
@@ -87,12 +87,18 @@ bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const
     return source.size == 0 || text_equals_string(source, topic);
 }
 
-// A byte of a segment of a URI's path (RFC 3986, section 2.3).
-static void escape_byte(char segment_byte, char escaped[ESCAPED_BYTES])
+// A byte of a segment of a URI's path (RFC 3986, section 2.3). Returns the number of bytes written. Not snprintf: a
+// result has some 30 of them.
+static size_t escape_byte(char segment_byte, char escaped[ESCAPED_BYTES])
 {
     unsigned char byte = (unsigned char)segment_byte;
     bool is_plain = (byte < 128 && isalnum(byte)) || byte == '-' || byte == '.' || byte == '_' || byte == '~';
-    snprintf(escaped, ESCAPED_BYTES, is_plain ? "%c" : "%%%02X", byte);
+    escaped[0] = is_plain ? segment_byte : '%';
+    if (is_plain)
+        return 1;
+    escaped[1] = "0123456789ABCDEF"[byte >> 4];
+    escaped[2] = "0123456789ABCDEF"[byte & 15];
+    return ESCAPED_BYTES;
 }
 
 bool headers_are_of_group(const struct header *headers, int32_t n_headers, const char *group)
@@ -106,8 +112,7 @@ bool headers_are_of_group(const struct header *headers, int32_t n_headers, const
         return true; // the topic alone, of an earlier version
     for (size_t i = 0; group[i] && i < SEGMENT_BYTES_MAX; i++) {
         char escaped[ESCAPED_BYTES];
-        escape_byte(group[i], escaped);
-        size_t size = strlen(escaped);
+        size_t size = escape_byte(group[i], escaped);
         if ((size_t)(end - at) < size || memcmp(at, escaped, size) != 0)
             return false;
         at += size;
@@ -148,11 +153,11 @@ static void clear_headers(struct record_headers *headers)
 
 static void append_segment(struct record_headers *headers, struct text *value, struct text segment)
 {
-    for (size_t i = 0; i < segment.size && i < SEGMENT_BYTES_MAX; i++) {
-        char escaped[ESCAPED_BYTES];
-        escape_byte(segment.data[i], escaped);
-        append_value(headers, value, text_from_string(escaped));
-    }
+    char escaped[SEGMENT_BYTES_MAX * ESCAPED_BYTES];
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < segment.size && i < SEGMENT_BYTES_MAX; i++)
+        n_bytes += escape_byte(segment.data[i], escaped + n_bytes);
+    append_value(headers, value, (struct text){escaped, n_bytes});
 }
 
 void headers_of_result(struct record_headers *headers, const struct job *job, const char *group,
@@ -199,6 +204,10 @@ void headers_of_result(struct record_headers *headers, const struct job *job, co
     if (constraint) {
         add_header(headers, TEXT("sheaf-constrained-by"), text_from_string(constraint));
         add_integer(headers, TEXT("sheaf-forced-tokens"), job->figures.forced_tokens);
+    }
+    if (job->figures.drafted_tokens) {
+        add_integer(headers, TEXT("sheaf-drafted-tokens"), job->figures.drafted_tokens);
+        add_integer(headers, TEXT("sheaf-accepted-tokens"), job->figures.accepted_tokens);
     }
 }
 

@@ -14,10 +14,8 @@
 
 enum {
     BEGIN_TIMEOUT_MS = 1000, // one attempt to begin with assigned partitions, or to resolve a transaction
-    IDLE_COMMIT_INTERVAL_MS = 1000,
-    WATCH_QUIET_MS = 30000, // a partition is checked after this time without a record
-    WATCH_TIMEOUT_MS = 1000,
-    GAPS_INTERVAL_MS = 200, // between two queries of where logs start
+    WATCH_QUIET_MS = 30000,  // a partition is checked after this time without a record
+    GAPS_INTERVAL_MS = 200,  // between two queries of where logs start
     CLOSE_ASK_MS = 5000,
 };
 
@@ -220,76 +218,6 @@ static enum status receive_records(struct kafka_transport *kafka, int timeout_ms
 
 // ---- what is done beside receiving ----
 
-static bool is_idle(const struct partition *partition)
-{
-    return partition && partition->owned && partition->fetching.at_end && partition->map.n_running == 0 &&
-           partition->map.watermark > partition->committed;
-}
-
-// Control records and compaction move the end of a partition beyond its last job. Without jobs in flight no
-// commit would follow, and the group's lag would never be 0.
-static void commit_idle_positions(struct kafka_transport *kafka)
-{
-    int64_t now_ms = clock_ms();
-    if (now_ms - kafka->watch.idle_commit_ms < IDLE_COMMIT_INTERVAL_MS)
-        return;
-    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
-        if (!is_idle(kafka->partitions.items[i]))
-            continue;
-        struct error error;
-        kafka->watch.idle_commit_ms = now_ms;
-        (void)!kafka_commit(&kafka->base, NULL, 0, NULL, &error); // retried by a later commit
-        return;
-    }
-}
-
-static bool is_quiet(const struct partition *partition, int64_t now_ms, int quiet_ms)
-{
-    return partition && partition->owned && !partition->fetching.paused &&
-           partition->map.position != OFFSET_UNKNOWN && now_ms - partition->fetching.moved_ms >= quiet_ms;
-}
-
-static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
-{
-    rd_kafka_resp_err_t code =
-        kafka_partition_ends(&kafka->clients.consumer, list, RD_KAFKA_OFFSET_END, WATCH_TIMEOUT_MS);
-    for (int i = 0; i < list->cnt; i++) {
-        struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
-        partition->fetching.moved_ms = clock_ms();
-        if (code != RD_KAFKA_RESP_ERR_NO_ERROR || list->elems[i].offset <= partition->map.position)
-            continue;
-        kafka->watch.is_stuck = kafka->watch.is_stuck || partition->fetching.was_rewound;
-        partition->fetching.rewind = partition->fetching.was_rewound = true;
-    }
-}
-
-// librdkafka may stop fetching a partition (its issue 5591, open). Partitions that are quiet for long are
-// compared with the log's end, fetched again and, if that does not help, fetched by a new consumer.
-static void watch_quiet_partitions(struct kafka_transport *kafka)
-{
-    int64_t now_ms = clock_ms();
-    if (now_ms - kafka->watch.watched_ms < kafka->watch.quiet_ms / 6 || kafka_is_down(kafka))
-        return;
-    if (kafka->watch.watched_ms)
-        kafka_gaps_warn_when_idle(kafka);
-    kafka->watch.watched_ms = now_ms;
-    // the event names no partition: perhaps each one's
-    if (rd_kafka_queue_length(kafka->intake.records) > 0) {
-        for (int32_t i = 0; i < kafka->partitions.n_items; i++)
-            if (kafka->partitions.items[i])
-                kafka->partitions.items[i]->fetching.moved_ms = now_ms;
-        return;
-    }
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
-    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
-        if (is_quiet(kafka->partitions.items[i], now_ms, kafka->watch.quiet_ms))
-            rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, i);
-    }
-    if (list->cnt > 0)
-        compare_with_log(kafka, list);
-    rd_kafka_topic_partition_list_destroy(list);
-}
-
 static enum status check_brokers(struct kafka_transport *kafka, struct error *error)
 {
     if (!kafka_is_down(kafka))
@@ -300,22 +228,28 @@ static enum status check_brokers(struct kafka_transport *kafka, struct error *er
                            "no broker is up", RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
 }
 
-// Reads the control topic before anything else; then resolves a transaction that an earlier call left in
-// doubt.
+static enum status join_group(struct kafka_transport *kafka, struct error *error)
+{
+    if (kafka->group.subscribed)
+        return STATUS_OK;
+    return kafka_group_join(kafka, error) == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
+}
+
+// Reads the control topic before anything else; then resolves what an earlier call, or a process of before,
+// left in doubt. The first consumer joins the group only then, one that replaces another at once.
 static enum status prepare_poll(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
-    enum status status = STATUS_OK;
-    if (kafka->control.handle.rk)
-        status = kafka_control_poll(&kafka->control, timeout_ms, kafka->intake.events, error);
-    if (status == STATUS_OK && !kafka->group.subscribed && kafka->control.n_behind == 0)
-        status = kafka_group_join(kafka, error);
-    if (status != STATUS_OK)
+    if (kafka->control.handle.rk &&
+        kafka_control_poll(&kafka->control, timeout_ms, kafka->intake.events, error) != STATUS_OK)
         return kafka_stop(kafka, error);
-    if (!kafka->group.subscribed)
+    if (kafka->control.n_behind > 0)
         return STATUS_OK;
+    if (kafka->figures.n_rejoins > 0 && join_group(kafka, error) != STATUS_OK)
+        return error->status;
     if (kafka_is_down(kafka)) // each attempt would only time out
         return STATUS_OK;
-    return kafka_transaction_resolve(kafka, clock_ms() + BEGIN_TIMEOUT_MS, error);
+    enum status status = kafka_transaction_resolve(kafka, clock_ms() + BEGIN_TIMEOUT_MS, error);
+    return status == STATUS_OK ? join_group(kafka, error) : status;
 }
 
 // ---- the seam ----
@@ -339,12 +273,13 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         if (kafka->group.is_expelled && kafka_group_rejoin(kafka, &fault) != STATUS_OK)
             status = fault.status;
         kafka_report_lost(kafka);
-        commit_idle_positions(kafka);
-        watch_quiet_partitions(kafka);
+        kafka_quiet_commit(kafka);
+        kafka_quiet_compare(kafka);
         kafka_watch_held(kafka);
         if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
             status = fault.status;
-        if (kafka->watch.is_stuck && kafka_group_renew(kafka, &fault) != STATUS_OK)
+        if ((kafka->watch.is_stuck || kafka->watch.is_behind) &&
+            kafka_group_renew(kafka, &fault) != STATUS_OK)
             status = fault.status;
     }
     if (kafka->stopped.status == STATUS_OK)
@@ -533,6 +468,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->watch.gaps_interval_ms = GAPS_INTERVAL_MS;
     kafka->watch.held_ms = KAFKA_OPEN_TRANSACTION_MS;
     kafka->watch.held_unready_ms = KAFKA_HELD_UNREADY_MS;
+    kafka->publishing.patience_ms = KAFKA_PATIENCE_MS;
     kafka->outside.looked_ms = clock_ms();
     snprintf(kafka->outside.waiting, sizeof kafka->outside.waiting,
              "Kafka at %.150s: not yet a member of group %.250s", config->brokers,

@@ -157,6 +157,7 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error)
         status = kafka_hindrance_open(kafka, error);
     if (status == STATUS_OK)
         status = begin_publishing(kafka, error);
+    kafka_settle_begin(kafka); // a process of before may have left something
     if (status == STATUS_OK)
         status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);
     if (status == STATUS_RETRY) // another worker is committing: the assignment reads them again

@@ -16,6 +16,7 @@ enum {
     REVOKE_TIMEOUT_MS = 10000, // for the commit before partitions are revoked
     DUPLICATE_ID_MS = 60000,   // fenced twice within: another worker has the same member name
     CHECK_ID_MS = 5000,        // asking whether that is so
+    HELD_MARGIN_MS = 5000,     // beyond a transaction's time, until its coordinator has ended it
     LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
 };
 
@@ -162,6 +163,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     if (is_committed && status == STATUS_OK)
         kafka_gaps_warn_of_others(kafka, committed);
     partition->committed = is_committed ? committed->offset : -1;
+    partition->saved_crc = kafka_saved_crc(committed);
     partition->fetching.end = -1;
     partition->gaps.n_items = 0; // those above the committed offset are delivered again
     partition->fetching.at_end = partition->fetching.paused = partition->fetching.rewind =
@@ -206,6 +208,18 @@ static enum status assign_partitions(struct kafka_transport *kafka, struct error
     return STATUS_OK;
 }
 
+// Held for longer than any transaction lasts that its coordinator knows of: perhaps by what a transaction of
+// ours left.
+static void suspect_ourselves(struct kafka_transport *kafka)
+{
+    if (kafka->group.held_since_ms == 0)
+        kafka->group.held_since_ms = clock_ms();
+    if (clock_ms() - kafka->group.held_since_ms < kafka->publishing.transaction_timeout_ms + HELD_MARGIN_MS)
+        return;
+    kafka->group.held_since_ms = 0;
+    kafka_settle_begin(kafka);
+}
+
 enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     int64_t deadline_ms = clock_ms() + timeout_ms;
@@ -216,6 +230,8 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
         status = kafka_confirm_assigned(kafka, kafka_remaining_ms(deadline_ms), error);
     if (status == STATUS_OK && list->cnt > 0)
         status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline_ms), error);
+    if (status == STATUS_RETRY && list->cnt > 0)
+        suspect_ourselves(kafka);
     if (status == STATUS_OK && list->cnt > 0)
         status = check_ends(kafka, list, kafka_remaining_ms(deadline_ms), error);
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++)
@@ -228,6 +244,7 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
         return kafka_stop(kafka, error);
     for (int i = 0; i < list->cnt; i++)
         partition_find(&kafka->partitions, list->elems[i].partition)->owned = true;
+    kafka->group.held_since_ms = 0;
     kafka_take_membership(kafka);
     kafka->figures.n_rebalances++;
     rd_kafka_topic_partition_list_destroy(list);
@@ -477,7 +494,7 @@ static void forget_group(struct kafka_transport *kafka)
 
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error)
 {
-    kafka->watch.is_stuck = false;
+    kafka->watch.is_stuck = kafka->watch.is_behind = false;
     forget_group(kafka);
     kafka_group_drop_records(kafka);
     kafka_handle_close(&kafka->clients.consumer, clock_ms() + LOCAL_TIMEOUT_MS);

@@ -4,6 +4,7 @@
 #include "schemas/clock.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,8 @@ static const struct kafka_property settings_cooperative[] = {
 // The broker configures session timeout and assignor.
 static const struct kafka_property settings_kip_848[] = {{"group.protocol", "consumer"}, {NULL, NULL}};
 
+enum { ANSWER_TIMEOUT_MS = 10000 }; // of a broker, for the clients of a worker
+
 enum {
     // Cooperative rebalancing can loop, hang at close and crash in earlier versions (librdkafka's issues
     // 4783, 4527, 4381), and SCRAM sends a nonce that brokers from 4.0 on refuse (4895).
@@ -76,6 +79,8 @@ static const struct kafka_property settings_reader[] = {
 };
 
 static const struct kafka_property settings_transactional[] = {
+    // It asks for ends of logs; the consumer asks for ends of committed records (kafka_undecided.h).
+    {"isolation.level", "read_uncommitted"},
     {"transaction.timeout.ms", "30000"},
     {"compression.type", "zstd"},
     // Of results no larger than the default of 3 (2,000 of them: 82.5 and 87.3 KB), and its tables are 96 KB
@@ -105,7 +110,8 @@ static const struct kafka_property settings_producer[] = {
 };
 
 static const struct kafka_property settings_submitter[] = {
-    {"transaction.timeout.ms", "15000"}, // KAFKA_SUBMIT_TRANSACTION_MS
+    {"isolation.level", "read_uncommitted"}, // as in settings_transactional
+    {"transaction.timeout.ms", "15000"},     // KAFKA_SUBMIT_TRANSACTION_MS
     {"compression.type", "zstd"},
     {"linger.ms", "5"},
     {"partitioner", "murmur2_random"},
@@ -179,6 +185,35 @@ static enum status set_users(rd_kafka_conf_t *conf, const struct kafka_config *c
         }
     }
     return STATUS_OK;
+}
+
+static bool has_property(const struct kafka_config *config, const char *name)
+{
+    for (size_t i = 0; i < config->n_properties; i++) {
+        if (strcmp(config->properties[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+// A request that a broker does not answer is not sent to another one before this time has passed, whatever time
+// the call is given: with the default of 60 s, 30 s for transactions, one of several brokers that hangs would
+// keep the group's offsets, and commits, from the one that has taken its place. librdkafka wants no longer time
+// than a transaction has.
+static enum status limit_answers(rd_kafka_conf_t *conf, const struct kafka_config *config,
+                                 enum kafka_role role, struct error *error)
+{
+    char value[32] = "";
+    size_t size = sizeof value;
+    int timeout_ms = ANSWER_TIMEOUT_MS;
+    if ((role != KAFKA_CONSUMER && role != KAFKA_TRANSACTIONAL) || has_property(config, "socket.timeout.ms"))
+        return STATUS_OK;
+    if (role == KAFKA_TRANSACTIONAL &&
+        rd_kafka_conf_get(conf, "transaction.timeout.ms", value, &size) == RD_KAFKA_CONF_OK &&
+        atoi(value) < timeout_ms)
+        timeout_ms = atoi(value);
+    snprintf(value, sizeof value, "%d", timeout_ms);
+    return set_property(conf, "socket.timeout.ms", value, error);
 }
 
 static enum status check_strategy(rd_kafka_conf_t *conf, struct error *error)
@@ -258,7 +293,8 @@ rd_kafka_conf_t *kafka_conf_create(const struct kafka_config *config, enum kafka
         set_all(conf, settings_of_role[role], error) == STATUS_OK &&
         (role != KAFKA_CONSUMER || set_protocol(conf, config->group.protocol, error) == STATUS_OK) &&
         set_identity(conf, config, role, id, error) == STATUS_OK &&
-        set_users(conf, config, error) == STATUS_OK && check_strategy(conf, error) == STATUS_OK)
+        set_users(conf, config, error) == STATUS_OK &&
+        limit_answers(conf, config, role, error) == STATUS_OK && check_strategy(conf, error) == STATUS_OK)
         return conf;
     rd_kafka_conf_destroy(conf);
     return NULL;
@@ -362,6 +398,18 @@ void kafka_handle_serve(struct kafka_handle *handle)
 {
     if (handle->rk)
         rd_kafka_poll(handle->rk, 0);
+}
+
+bool kafka_start_thread(pthread_t *thread, const char *name, void *(*run)(void *context), void *context)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool is_started = pthread_create(thread, NULL, run, context) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (is_started)
+        pthread_setname_np(*thread, name);
+    return is_started;
 }
 
 // ---- errors ----

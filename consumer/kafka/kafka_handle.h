@@ -5,6 +5,7 @@
 #include "consumer/kafka/kafka.h"
 
 #include <librdkafka/rdkafka.h>
+#include <pthread.h>
 
 // transaction.timeout.ms of a submission: the longest time that readers of the jobs topic wait if its process
 // was killed.
@@ -46,6 +47,9 @@ enum status kafka_handle_open(struct kafka_handle *handle, const struct kafka_co
 void kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 // Runs the handle's callbacks; a consumer's run while it is polled.
 void kafka_handle_serve(struct kafka_handle *handle);
+
+// A thread in which all signals are blocked, for they are main's. False: there is none.
+bool kafka_start_thread(pthread_t *thread, const char *name, void *(*run)(void *context), void *context);
 
 // Whether opening the transport is to end; `error` (may be NULL) says so then.
 bool kafka_is_stopping(const struct kafka_config *config, struct error *error);

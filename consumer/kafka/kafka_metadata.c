@@ -3,7 +3,6 @@
 #include "schemas/clock.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -94,19 +93,6 @@ static enum status open_client(struct kafka_metadata *metadata, struct error *er
     return STATUS_OK;
 }
 
-// Signals are main's.
-static bool start_thread(struct kafka_metadata_client *client)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool is_started = pthread_create(&client->thread, NULL, request_metadata, client) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (is_started)
-        pthread_setname_np(client->thread, CLIENT_ID);
-    return is_started;
-}
-
 static void take_answer(struct kafka_metadata *metadata)
 {
     for (int i = 0; i < metadata->n_topics; i++) {
@@ -162,7 +148,8 @@ bool kafka_metadata_turn(struct kafka_metadata *metadata)
     if (!is_due(metadata))
         return has_answer;
     metadata->asked_ms = clock_ms();
-    metadata->is_unable = !start_thread(metadata->client);
+    metadata->is_unable =
+        !kafka_start_thread(&metadata->client->thread, CLIENT_ID, request_metadata, metadata->client);
     if (metadata->is_unable) // no question, which says nothing of the brokers
         return has_answer;
     metadata->is_asking = true;

@@ -2,6 +2,7 @@
 
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_topic.h"
+#include "consumer/kafka/kafka_undecided.h"
 #include "schemas/clock.h"
 
 #include <stdio.h>
@@ -18,6 +19,10 @@ enum {
     LIMIT_TIMEOUT_MS = 3000, // for the topic's max.message.bytes
     CALL_TIMEOUT_MS = 2000,  // of one call among several attempts
     RETRY_WAIT_MS = 20,
+    LOOK_WAIT_MS = 100,
+    SWEEP_PATIENCE_MS = 3000, // with transactions of others that are open
+    SWEEPS_MAX = 3,
+    DOUBT_MS = 2000,             // a shorter transaction has not outlasted a broker's session
     RECORD_OVERHEAD_BYTES = 512, // of a batch with one record; headers are counted
 };
 
@@ -180,6 +185,76 @@ static enum status call_until_deadline(struct kafka_producer *producer,
     return judge_fault(producer, fault, what, error);
 }
 
+// Aborts records that an earlier transaction of this id left undecided (kafka_settle.c): the next commit would
+// commit them too.
+static enum status sweep(struct kafka_producer *producer, const rd_kafka_topic_partition_list_t *undecided,
+                         struct error *error)
+{
+    char line[ERROR_TEXT_BYTES], name[300];
+    kafka_undecided_name(undecided, name, sizeof name);
+    snprintf(
+        line, sizeof line,
+        "%s: a transaction is not decided: what an earlier one of this dataset may have left there is aborted",
+        name);
+    kafka_warn(producer->handle.config, line);
+    producer->began_ms = clock_ms();
+    enum status status = judge_fault(producer, rd_kafka_begin_transaction(producer->handle.rk),
+                                     "beginning a transaction", error);
+    if (status != STATUS_OK)
+        return status;
+    kafka_undecided_mark(&producer->handle, undecided, CALL_TIMEOUT_MS);
+    status = call_until_deadline(producer, rd_kafka_abort_transaction, INIT_TIMEOUT_MS,
+                                 "aborting a transaction", error);
+    producer->failure = RD_KAFKA_RESP_ERR_NO_ERROR; // of the sweep's records
+    return status;
+}
+
+static enum status settle_with(struct kafka_producer *producer, struct kafka_handle *reader,
+                               rd_kafka_topic_partition_list_t *undecided, int *n_sweeps, struct error *error)
+{
+    int64_t deadline_ms = clock_ms() + INIT_TIMEOUT_MS, since_ms = clock_ms();
+    for (;;) {
+        enum status status = kafka_undecided_look(reader, undecided, NULL, CALL_TIMEOUT_MS, error);
+        bool is_known = status == STATUS_OK;
+        if (is_known && undecided->cnt == 0)
+            return STATUS_OK;
+        if (kafka_is_stopping(producer->handle.config, error))
+            return error->status;
+        if (!is_known && kafka_remaining_ms(deadline_ms) == 0)
+            return status;
+        bool is_patient = !is_known || clock_ms() - since_ms < SWEEP_PATIENCE_MS;
+        if (!is_patient && *n_sweeps == SWEEPS_MAX) // it is another producer's
+            return STATUS_OK;
+        if (!is_patient && (status = sweep(producer, undecided, error)) != STATUS_OK)
+            return status;
+        if (!is_patient)
+            ++*n_sweeps;
+        if (!is_patient || !is_known)
+            since_ms = clock_ms();
+        rd_kafka_poll(producer->handle.rk, LOOK_WAIT_MS);
+    }
+}
+
+// Waits until all records that are on the topics now are decided.
+static enum status settle(struct kafka_producer *producer, int *n_sweeps, struct error *error)
+{
+    const struct kafka_config *config = producer->handle.config;
+    const char *const topics[] = {config->topics.jobs, config->topics.control};
+    struct kafka_handle reader = {0};
+    *n_sweeps = 0;
+    rd_kafka_topic_partition_list_t *undecided =
+        kafka_undecided_find(&producer->handle, topics, 2, INIT_TIMEOUT_MS, error);
+    if (!undecided)
+        return error->status;
+    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, CLIENT_ID, error);
+    enum status status = conf ? kafka_handle_open(&reader, config, KAFKA_ADMIN, conf, error) : error->status;
+    if (status == STATUS_OK)
+        status = settle_with(producer, &reader, undecided, n_sweeps, error);
+    kafka_handle_close(&reader, clock_ms() + CLOSE_TIMEOUT_MS);
+    rd_kafka_topic_partition_list_destroy(undecided);
+    return status;
+}
+
 enum status kafka_producer_open_transactional(struct kafka_producer **producer,
                                               const struct kafka_config *config, const char *transactional_id,
                                               struct error *error)
@@ -204,6 +279,9 @@ enum status kafka_producer_open_transactional(struct kafka_producer **producer,
     snprintf(what, sizeof what, "transactional id %.300s", transactional_id);
     if (status == STATUS_OK)
         status = call_until_deadline(opened, rd_kafka_init_transactions, INIT_TIMEOUT_MS, what, error);
+    int n_sweeps;
+    if (status == STATUS_OK)
+        status = settle(opened, &n_sweeps, error);
     return complete_opening(producer, status);
 }
 
@@ -318,6 +396,21 @@ enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms
     return STATUS_OK;
 }
 
+// A broker that stood still, or was killed, may have lost the transaction's end after it said that it was
+// committed. If it did, it is aborted now. If it did not, the next submission finds everything there.
+static enum status confirm_commit(struct kafka_producer *producer, struct error *error)
+{
+    int n_sweeps;
+    enum status status = settle(producer, &n_sweeps, error);
+    if (status != STATUS_OK || n_sweeps == 0)
+        return status;
+    return error_set(
+        error, STATUS_RETRY, ERROR_BROKER,
+        "Kafka at %s: committing a transaction: the brokers may have lost it; submit again, which"
+        " continues behind what is there",
+        producer->handle.config->brokers);
+}
+
 enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *controls,
                                   size_t n_controls, int timeout_ms, struct error *error)
 {
@@ -335,7 +428,7 @@ enum status kafka_producer_commit(struct kafka_producer *producer, const struct 
         return status;
     producer->is_open = false;
     fault_point(FAULT_COMMITTED);
-    return STATUS_OK;
+    return clock_ms() - producer->began_ms < DOUBT_MS ? STATUS_OK : confirm_commit(producer, error);
 }
 
 void kafka_producer_close(struct kafka_producer *producer)

@@ -1,5 +1,6 @@
 // Publishing in a commit: the producer, the records of results and dead letters, and their reduced forms if
 // the topic refuses their size.
+#include "consumer/kafka/kafka_offsets_call.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -134,6 +135,9 @@ void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms)
     if (kafka->publishing.outputs.dead)
         rd_kafka_topic_destroy(kafka->publishing.outputs.dead);
     kafka->publishing.outputs.results = kafka->publishing.outputs.dead = NULL;
+    if (kafka->publishing.stuck && kafka_offsets_leave(kafka->publishing.stuck))
+        kafka->clients.producer.rk = NULL; // the call's thread destroys it
+    kafka->publishing.stuck = NULL;
     kafka_handle_close(&kafka->clients.producer, deadline_ms);
 }
 

@@ -317,6 +317,18 @@ static bool is_unknown(rd_kafka_resp_err_t code)
     return is_absence(code) || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
 }
 
+// librdkafka calls a partition unknown, too, when no broker told it of any.
+static rd_kafka_resp_err_t ask_again(struct kafka_handle *handle, rd_kafka_resp_err_t code)
+{
+    const rd_kafka_metadata_t *metadata;
+    if (code != RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION)
+        return code;
+    rd_kafka_resp_err_t asked = rd_kafka_metadata(handle->rk, 0, NULL, &metadata, LOOK_UP_TIMEOUT_MS);
+    if (asked == RD_KAFKA_RESP_ERR_NO_ERROR)
+        rd_kafka_metadata_destroy(metadata);
+    return asked == RD_KAFKA_RESP_ERR__TRANSPORT || asked == RD_KAFKA_RESP_ERR__TIMED_OUT ? asked : code;
+}
+
 rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
                                          int64_t which, int timeout_ms)
 {
@@ -330,7 +342,7 @@ rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_t
                            (is_unknown(code) && clock_ms() - began_ms < UNKNOWN_PATIENCE_MS) ||
                            (is_part && code == RD_KAFKA_RESP_ERR__TIMED_OUT);
         if (!is_settling || kafka_remaining_ms(deadline_ms) == 0 || kafka_is_stopping(handle->config, NULL))
-            return code;
+            return ask_again(handle, code);
         nanosleep(&(struct timespec){.tv_nsec = RETRY_WAIT_NS}, NULL);
     }
 }

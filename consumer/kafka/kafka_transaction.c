@@ -13,6 +13,8 @@
 //                             must end
 //   the commit,   retriable   where the topic of results or dead letters is not the one of before, the
 //   the abort                 same as fatal
+//   the commit    done        after DOUBT_MS the group's offsets must show it, else they say what became of it
+//   the abort     done        before anything is published again, kafka_settle.c looks for what hangs
 //
 // Jobs stay in the caller's memory until it knows, so an aborted group is simply published again.
 #include "consumer/fault.h"
@@ -25,79 +27,15 @@
 
 enum {
     ABORT_TIMEOUT_MS = 3000,
-    CALL_TIMEOUT_MS = 2000, // of one call among several tries
-    RETRY_WAIT_MS = 20,
+    CONFIRM_TIMEOUT_MS = 1000, // reading the offsets that were just committed
+    DOUBT_MS = 2000,           // a shorter transaction has not outlasted a broker's session
 };
-
-// ---- what librdkafka answers ----
-
-enum outcome { OUTCOME_DONE, OUTCOME_RETRY, OUTCOME_ABORT, OUTCOME_BROKEN };
-
-// Timeout of a call that must be made at least once. Short, because an outage is detected only between calls.
-static int call_ms(int64_t deadline_ms)
-{
-    int remaining = kafka_remaining_ms(deadline_ms);
-    return remaining > CALL_TIMEOUT_MS ? CALL_TIMEOUT_MS : remaining > 0 ? remaining : 1;
-}
-
-// Whether to retry the call now.
-static bool try_again(struct kafka_transport *kafka, enum outcome outcome, int64_t deadline_ms)
-{
-    if (outcome != OUTCOME_RETRY || kafka_remaining_ms(deadline_ms) == 0)
-        return false;
-    rd_kafka_poll(kafka->clients.producer.rk, RETRY_WAIT_MS);
-    return !kafka->clients.producer.is_down;
-}
-
-// The coordinator fences a producer whose transaction is open for longer than transaction.timeout.ms, and one
-// whose transactional id a newer producer uses. The second means that two workers share a slot.
-static bool is_duplicate_id(const struct kafka_transport *kafka, const rd_kafka_error_t *fault)
-{
-    int64_t open_ms = clock_ms() - kafka->publishing.transaction.began_ms;
-    return rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR__FENCED &&
-           open_ms < kafka->publishing.transaction_timeout_ms / 2;
-}
-
-// Takes ownership of the fault.
-static enum outcome judge_fault(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
-                                struct error *error)
-{
-    if (!fault)
-        return OUTCOME_DONE;
-    enum outcome outcome = rd_kafka_error_is_fatal(fault)             ? OUTCOME_BROKEN
-                           : rd_kafka_error_txn_requires_abort(fault) ? OUTCOME_ABORT
-                           : rd_kafka_error_is_retriable(fault)       ? OUTCOME_RETRY
-                                                                      : OUTCOME_ABORT;
-    error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s", kafka->config->brokers, what,
-              rd_kafka_error_string(fault));
-    // librdkafka names the topic in its log alone.
-    if (rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
-        error_set(error, STATUS_RETRY, ERROR_BROKER,
-                  "Kafka at %s: %s: %s: the worker needs the right Write on topics %s and %s",
-                  kafka->config->brokers, what, rd_kafka_error_string(fault), kafka->config->topics.results,
-                  kafka->config->topics.dead);
-    if (kafka_is_denial(rd_kafka_error_code(fault))) { // a retry would not help
-        error->status = STATUS_REFUSE;
-        kafka_stop(kafka, error);
-    }
-    if (is_duplicate_id(kafka, fault))
-        (void)kafka_stop_fenced(kafka, what, error);
-    rd_kafka_error_destroy(fault);
-    return outcome;
-}
-
-// The producer has failed. A new one continues after it has determined the transaction's outcome.
-static enum status give_up_producer(struct kafka_transport *kafka, const struct error *error)
-{
-    kafka->publishing.transaction.phase = TRANSACTION_BROKEN;
-    return error->status;
-}
 
 // Whether the transaction waits for records that no broker takes any more. librdkafka allows no abort while a
 // commit waits for them, so a new producer has to fence this one.
-static bool is_stranded(struct kafka_transport *kafka, enum outcome outcome, struct error *error)
+static bool is_stranded(struct kafka_transport *kafka, enum kafka_outcome outcome, struct error *error)
 {
-    const char *topic = outcome == OUTCOME_RETRY ? kafka_publish_find_lost(kafka) : NULL;
+    const char *topic = outcome == KAFKA_OUTCOME_RETRY ? kafka_publish_find_lost(kafka) : NULL;
     if (!topic)
         return false;
     error_set(error, STATUS_RETRY, ERROR_BROKER,
@@ -336,6 +274,7 @@ static void apply_entries(struct kafka_transport *kafka)
         const rd_kafka_topic_partition_t *offset = &transaction->offsets->elems[i];
         struct partition *partition = partition_find(&kafka->partitions, offset->partition);
         partition->committed = offset->offset;
+        partition->saved_crc = kafka_saved_crc(offset);
         partition->suspects.promised = partition->promising;
         partition->unsaved = false;
         suspects_prune(&partition->suspects, &partition->map);
@@ -364,20 +303,22 @@ static enum status add_unacknowledged(struct transaction *transaction, struct er
 static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
     kafka->publishing.transaction.phase = TRANSACTION_ABORTING;
-    enum outcome outcome;
+    enum kafka_outcome outcome;
     bool stranded;
     do {
         outcome =
-            judge_fault(kafka, rd_kafka_abort_transaction(kafka->clients.producer.rk, call_ms(deadline_ms)),
+            kafka_judge(kafka,
+                        rd_kafka_abort_transaction(kafka->clients.producer.rk, kafka_call_ms(deadline_ms)),
                         "aborting a transaction", error);
         stranded = is_stranded(kafka, outcome, error);
-    } while (!stranded && try_again(kafka, outcome, deadline_ms));
-    if (outcome == OUTCOME_RETRY && !stranded)
+    } while (!stranded && kafka_try_again(kafka, outcome, deadline_ms));
+    if (outcome == KAFKA_OUTCOME_RETRY && !stranded)
         return STATUS_RETRY;
-    if (outcome != OUTCOME_DONE) // neither aborted nor to be aborted again
-        return give_up_producer(kafka, error);
+    if (outcome != KAFKA_OUTCOME_DONE) // neither aborted nor to be aborted again
+        return kafka_give_up_producer(kafka, error);
     kafka->figures.n_aborts++;
     clear_transaction(&kafka->publishing.transaction);
+    kafka_settle_begin(kafka);
     return STATUS_OK;
 }
 
@@ -390,34 +331,63 @@ static enum status abort_because(struct kafka_transport *kafka, struct error *er
     return error->status;
 }
 
+// A broker that stood still, or was killed, may have called the transaction committed and lost its end
+// (kafka_settle.c). The group's offsets tell.
+static bool is_confirmed(struct kafka_transport *kafka)
+{
+    struct error error;
+    const struct transaction *transaction = &kafka->publishing.transaction;
+    if (clock_ms() - transaction->began_ms < DOUBT_MS)
+        return true;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_copy(transaction->offsets);
+    bool is_confirmed = kafka_read_committed(kafka, list, CONFIRM_TIMEOUT_MS, &error) == STATUS_OK;
+    for (int i = 0; i < list->cnt && is_confirmed; i++)
+        is_confirmed = kafka_saved_crc(&list->elems[i]) == kafka_saved_crc(&transaction->offsets->elems[i]);
+    rd_kafka_topic_partition_list_destroy(list);
+    return is_confirmed;
+}
+
+static enum status doubt_it(struct kafka_transport *kafka, struct error *error)
+{
+    kafka->publishing.transaction.phase = TRANSACTION_UNKNOWN;
+    return error_set(error, STATUS_RETRY, ERROR_BROKER,
+                     "Kafka at %s: a transaction took %" PRId64
+                     " ms, and the group's offsets do not show it yet",
+                     kafka->config->brokers, clock_ms() - kafka->publishing.transaction.began_ms);
+}
+
 static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
     kafka->publishing.transaction.phase = TRANSACTION_COMMITTING;
-    enum outcome outcome;
+    enum kafka_outcome outcome;
     bool stranded;
     do {
         outcome =
-            judge_fault(kafka, rd_kafka_commit_transaction(kafka->clients.producer.rk, call_ms(deadline_ms)),
+            kafka_judge(kafka,
+                        rd_kafka_commit_transaction(kafka->clients.producer.rk, kafka_call_ms(deadline_ms)),
                         "committing a transaction", error);
         stranded = is_stranded(kafka, outcome, error);
-    } while (!stranded && try_again(kafka, outcome, deadline_ms));
-    if (outcome == OUTCOME_BROKEN || stranded)
-        return give_up_producer(kafka, error);
-    if (outcome == OUTCOME_ABORT)
+    } while (!stranded && kafka_try_again(kafka, outcome, deadline_ms));
+    if (outcome == KAFKA_OUTCOME_BROKEN || stranded)
+        return kafka_give_up_producer(kafka, error);
+    if (outcome == KAFKA_OUTCOME_ABORT)
         return abort_because(kafka, error);
-    if (outcome == OUTCOME_RETRY)
+    if (outcome == KAFKA_OUTCOME_RETRY)
         return STATUS_RETRY;
     fault_point(FAULT_COMMITTED);
+    if (!is_confirmed(kafka))
+        return doubt_it(kafka, error);
     apply_entries(kafka);
     return STATUS_OK;
 }
 
 // The group's committed offsets show which entries were published, by this transaction or, if partitions were
-// revoked since, by others.
-static void sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
-                     const struct offset_map *map)
+// revoked since, by others. Whether they are those that this one sent.
+static bool sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
+                     const struct offset_map *map, const rd_kafka_topic_partition_t *sent)
 {
     struct transaction *transaction = &kafka->publishing.transaction;
+    bool is_sent = kafka_saved_crc(committed) == kafka_saved_crc(sent);
     struct partition *partition = partition_find(&kafka->partitions, committed->partition);
     size_t n_kept = 0;
     for (size_t i = 0; i < transaction->n_entries; i++) {
@@ -432,6 +402,9 @@ static void sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partiti
     transaction->n_entries = n_kept;
     if (partition->owned && committed->offset >= 0)
         partition->committed = committed->offset;
+    if (partition->owned && is_sent)
+        partition->saved_crc = kafka_saved_crc(committed);
+    return is_sent;
 }
 
 static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
@@ -442,29 +415,50 @@ static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms
     }
     rd_kafka_topic_partition_list_t *list =
         rd_kafka_topic_partition_list_copy(kafka->publishing.transaction.offsets);
-    enum status status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline_ms), error);
+    enum status status = kafka_read_committed(kafka, list, kafka_call_ms(deadline_ms), error);
+    bool is_committed = true;
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
         struct offset_map map;
         offset_map_init(&map);
         if (list->elems[i].offset >= 0)
             status = kafka_restart_map(kafka, &map, NULL, &list->elems[i], error);
         if (status == STATUS_OK)
-            sort_out(kafka, &list->elems[i], &map);
+            is_committed &=
+                sort_out(kafka, &list->elems[i], &map, &kafka->publishing.transaction.offsets->elems[i]);
     }
     rd_kafka_topic_partition_list_destroy(list);
-    if (status == STATUS_OK && add_unacknowledged(&kafka->publishing.transaction, error) == STATUS_OK)
+    if (status == STATUS_OK && add_unacknowledged(&kafka->publishing.transaction, error) == STATUS_OK) {
+        if (!is_committed)
+            kafka_settle_begin(kafka);
         return STATUS_OK;
+    }
     return error->status == STATUS_RETRY ? STATUS_RETRY : kafka_stop(kafka, error);
+}
+
+// The offsets are held as long as the transaction, or another, hangs.
+static enum status learn_held_fate(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    struct error settling;
+    enum status status = learn_fate(kafka, deadline_ms, error);
+    if (status != STATUS_RETRY)
+        return status;
+    if (!kafka->publishing.settling.is_needed)
+        kafka_settle_begin(kafka);
+    status = kafka_settle(kafka, deadline_ms, &settling);
+    if (kafka->stopped.status != STATUS_OK)
+        *error = settling;
+    return status == STATUS_OK ? learn_fate(kafka, deadline_ms, error) : status;
 }
 
 static enum status replace_producer(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
-    enum status status = kafka_publish_open(kafka, call_ms(deadline_ms), error);
+    enum status status = kafka_publish_open(kafka, kafka_call_ms(deadline_ms), error);
     if (status == STATUS_RETRY)
         return status;
     if (status != STATUS_OK)
         return kafka_stop(kafka, error);
     kafka->figures.n_producers++;
+    kafka->publishing.settling.is_sweeping = false;
     kafka->publishing.transaction.phase = TRANSACTION_UNKNOWN;
     return STATUS_OK;
 }
@@ -487,9 +481,15 @@ enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t dea
     if (transaction->phase == TRANSACTION_BROKEN)
         status = replace_producer(kafka, deadline_ms, error);
     if (transaction->phase == TRANSACTION_UNKNOWN)
-        status = learn_fate(kafka, deadline_ms, error);
+        status = learn_held_fate(kafka, deadline_ms, error);
+    if (transaction->phase != TRANSACTION_NONE || kafka->stopped.status != STATUS_OK)
+        return status;
     // Aborted jobs are committed again.
-    return status == STATUS_RETRY && transaction->phase == TRANSACTION_NONE ? STATUS_OK : status;
+    status = kafka_settle(kafka, deadline_ms, error);
+    if (status == STATUS_OK && kafka->watch.is_behind)
+        return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group's offsets are read again",
+                         kafka->config->brokers);
+    return status;
 }
 
 void kafka_transaction_finish(struct kafka_transport *kafka)
@@ -497,9 +497,9 @@ void kafka_transaction_finish(struct kafka_transport *kafka)
     clear_transaction(&kafka->publishing.transaction);
     free(kafka->publishing.transaction.unacknowledged);
     kafka->publishing.transaction = (struct transaction){0};
+    kafka_settle_finish(kafka);
 }
 
-// Offsets sent as no member of the group, and never committed: the answer is to the producer alone.
 enum status kafka_transaction_check_id(struct kafka_transport *kafka, int64_t deadline_ms,
                                        struct error *error)
 {
@@ -507,40 +507,29 @@ enum status kafka_transaction_check_id(struct kafka_transport *kafka, int64_t de
     if (status != STATUS_OK)
         return status;
     kafka->publishing.transaction.began_ms = clock_ms();
-    enum outcome outcome = judge_fault(kafka, rd_kafka_begin_transaction(kafka->clients.producer.rk),
-                                       "beginning a transaction", error);
-    if (outcome != OUTCOME_DONE)
-        return outcome == OUTCOME_BROKEN ? give_up_producer(kafka, error) : STATUS_RETRY;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, 0)->offset = 0;
-    rd_kafka_consumer_group_metadata_t *nobody =
-        rd_kafka_consumer_group_metadata_new(kafka->config->group.name);
-    do {
-        outcome = judge_fault(kafka,
-                              rd_kafka_send_offsets_to_transaction(kafka->clients.producer.rk, list, nobody,
-                                                                   call_ms(deadline_ms)),
-                              "joining the group again", error);
-    } while (try_again(kafka, outcome, deadline_ms));
-    rd_kafka_consumer_group_metadata_destroy(nobody);
-    rd_kafka_topic_partition_list_destroy(list);
-    return outcome == OUTCOME_BROKEN ? give_up_producer(kafka, error) : abort_it(kafka, deadline_ms, error);
+    enum kafka_outcome outcome = kafka_judge(kafka, rd_kafka_begin_transaction(kafka->clients.producer.rk),
+                                             "beginning a transaction", error);
+    if (outcome != KAFKA_OUTCOME_DONE)
+        return outcome == KAFKA_OUTCOME_BROKEN ? kafka_give_up_producer(kafka, error) : STATUS_RETRY;
+    outcome = kafka_send_no_offsets(kafka, deadline_ms, "joining the group again", error);
+    if (outcome == KAFKA_OUTCOME_BROKEN) // the caller goes on
+        kafka_warn(kafka->config, error->text);
+    return outcome == KAFKA_OUTCOME_BROKEN ? kafka_give_up_producer(kafka, error)
+                                           : abort_it(kafka, deadline_ms, error);
 }
 
 // ---- a commit ----
 
 static enum status send_offsets(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
-    enum outcome outcome;
+    enum kafka_outcome outcome;
     do {
-        rd_kafka_error_t *fault =
-            rd_kafka_send_offsets_to_transaction(kafka->clients.producer.rk,
-                                                 kafka->publishing.transaction.offsets,
-                                                 kafka->group.membership, call_ms(deadline_ms));
-        outcome = judge_fault(kafka, fault, "sending offsets", error);
-    } while (try_again(kafka, outcome, deadline_ms));
-    if (outcome == OUTCOME_BROKEN)
-        return give_up_producer(kafka, error);
-    return outcome == OUTCOME_DONE ? STATUS_OK : STATUS_RETRY;
+        outcome = kafka_send_offsets(kafka, kafka->publishing.transaction.offsets, kafka->group.membership,
+                                     deadline_ms, "sending offsets", error);
+    } while (kafka_try_again(kafka, outcome, deadline_ms));
+    if (outcome == KAFKA_OUTCOME_BROKEN)
+        return kafka_give_up_producer(kafka, error);
+    return outcome == KAFKA_OUTCOME_DONE ? STATUS_OK : STATUS_RETRY;
 }
 
 static enum status run_transaction(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
@@ -555,11 +544,11 @@ static enum status run_transaction(struct kafka_transport *kafka, struct job *co
     }
     kafka->publishing.transaction.began_ms = clock_ms();
     kafka_publish_note_topics(kafka);
-    enum outcome outcome = judge_fault(kafka, rd_kafka_begin_transaction(kafka->clients.producer.rk),
-                                       "beginning a transaction", error);
-    if (outcome == OUTCOME_BROKEN)
-        return give_up_producer(kafka, error);
-    if (outcome != OUTCOME_DONE) {
+    enum kafka_outcome outcome = kafka_judge(kafka, rd_kafka_begin_transaction(kafka->clients.producer.rk),
+                                             "beginning a transaction", error);
+    if (outcome == KAFKA_OUTCOME_BROKEN)
+        return kafka_give_up_producer(kafka, error);
+    if (outcome != KAFKA_OUTCOME_DONE) {
         clear_transaction(&kafka->publishing.transaction);
         return STATUS_RETRY;
     }

@@ -7,7 +7,11 @@
 //   kafka_refusals.c     delivery reports of refused records
 //   kafka_publish.c      results and dead letters
 //   kafka_isolation.c    retries refused records alone
+//   kafka_calls.c        the calls of a transaction, and what their answers mean
+//   kafka_verdict.c      is what hangs committed?
+//   kafka_settle.c       what transactions left undecided
 //   kafka_transaction.c  commits
+//   kafka_quiet.c        partitions without jobs to deliver
 //   kafka_suspects.c     jobs that may have killed a worker
 //   kafka_group.c        partitions assigned and revoked
 //   kafka_idle.c         is the queue empty?
@@ -53,6 +57,17 @@ struct transaction {
     // Published by a transaction that was in doubt; the caller has not yet retried its commit.
     struct transaction_entry *unacknowledged;
     size_t n_unacknowledged;
+};
+
+// The search for records that brokers left undecided although their transaction is over.
+struct kafka_settling {
+    bool is_needed;   // the last transaction was not committed, or a dead process's may not have been
+    bool is_sweeping; // a transaction is open that is to be aborted
+    int n_sweeps;
+    int64_t since_ms; // since when something is undecided, or since the last sweep; 0: unknown
+    // partitions with their log ends when the looking began, below which records are undecided; NULL: not
+    // looked yet
+    rd_kafka_topic_partition_list_t *undecided;
 };
 
 // ---- refused records ----
@@ -131,6 +146,7 @@ struct kafka_group {
     int64_t rejoined_ms;   // 0: never
     int32_t n_partitions;  // of the topic, when last looked at for an exit; 0: never
     struct kafka_held_search held_search;
+    int64_t held_since_ms; // since when the offsets of `assigned` can't be read; 0: they can
 };
 
 // Time without confirmed membership.
@@ -150,7 +166,8 @@ struct kafka_watch {
     int64_t watched_ms, idle_commit_ms; // last ones: of quiet partitions, idle commit
     // partitions without records for this time are compared with the log end
     int quiet_ms;
-    bool is_stuck;          // the consumer does not fetch available records
+    bool is_stuck;  // the consumer does not fetch available records
+    bool is_behind; // the group's offsets are older than ours: nothing is committed before they are read
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
     bool gaps_failed;       // it had no answer for some partition
@@ -194,11 +211,17 @@ struct kafka_intake {
     bool paused;
 };
 
+// For a call of librdkafka to return after its own time limit. Then a new producer replaces the call's.
+enum { KAFKA_PATIENCE_MS = 10000 };
+
 struct kafka_publishing {
     struct kafka_outputs outputs;
     struct kafka_refusals refusals;
     struct transaction transaction;
+    struct kafka_settling settling;
     int transaction_timeout_ms;
+    int patience_ms;                  // with a call that does not return: KAFKA_PATIENCE_MS but in tests
+    struct kafka_offsets_call *stuck; // the producer's, which a new one replaces; NULL: none
     struct kafka_scratch scratch;
 };
 
@@ -303,6 +326,16 @@ void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,
 // The assignment is empty.
 void kafka_gaps_warn_when_idle(struct kafka_transport *kafka);
 
+// ---- kafka_quiet.c ----
+
+// Commits the positions of partitions whose jobs are all finished, once a second at most: control records and
+// compaction move the end of a partition beyond its last job; without jobs in flight no commit would follow,
+// and the group's lag would never be 0.
+void kafka_quiet_commit(struct kafka_transport *kafka);
+// Compares partitions that are quiet for watch.quiet_ms with the log's end: librdkafka may stop fetching one (its
+// issue 5591, open). It is fetched again and, if that does not help, by a new consumer (watch.is_stuck).
+void kafka_quiet_compare(struct kafka_transport *kafka);
+
 // ---- kafka_suspects.c ----
 
 // Implements the transport's `start`.
@@ -392,6 +425,49 @@ void kafka_refusals_published(struct kafka_refusals *refusals, const struct job 
 // ERROR_RESULT_REFUSED where records were refused. STATUS_REFUSE: the topic refuses every record.
 enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                   struct error *error) WARN_UNUSED;
+
+// ---- kafka_calls.c ----
+
+enum kafka_outcome { KAFKA_OUTCOME_DONE, KAFKA_OUTCOME_RETRY, KAFKA_OUTCOME_ABORT, KAFKA_OUTCOME_BROKEN };
+
+// Timeout of a call that must be made at least once.
+int kafka_call_ms(int64_t deadline_ms);
+// Whether to make the call again now; waits a little.
+bool kafka_try_again(struct kafka_transport *kafka, enum kafka_outcome outcome, int64_t deadline_ms);
+// Classifies a fault (NULL: none) and destroys it; sets `error` where there is one. Stops the transport where
+// access was denied, or another worker has our id.
+enum kafka_outcome kafka_judge(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
+                               struct error *error);
+// The producer has failed. A new one continues after it has determined the transaction's outcome.
+enum status kafka_give_up_producer(struct kafka_transport *kafka, const struct error *error);
+// One call; the caller repeats it.
+enum kafka_outcome kafka_send_offsets(struct kafka_transport *kafka,
+                                      const rd_kafka_topic_partition_list_t *offsets,
+                                      const rd_kafka_consumer_group_metadata_t *group, int64_t deadline_ms,
+                                      const char *what, struct error *error);
+// Offsets sent as no member of the group, in a transaction that is aborted. Repeats the call.
+enum kafka_outcome kafka_send_no_offsets(struct kafka_transport *kafka, int64_t deadline_ms, const char *what,
+                                         struct error *error);
+
+// ---- kafka_verdict.c ----
+
+// Takes the partitions out of the list whose first undecided record is of a transaction that was committed,
+// by this process or, where `is_first`, by any. `n_others`: partitions that stay, where such a transaction of
+// another process is the first. STATUS_RETRY: the records could not be read in time.
+enum status kafka_verdict_keep(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *undecided,
+                               bool is_first, int *n_others, struct error *error) WARN_UNUSED;
+
+// ---- kafka_settle.c ----
+
+// From now on kafka_settle has something to do.
+void kafka_settle_begin(struct kafka_transport *kafka);
+// Waits until nothing hangs of transactions of ours that are over, and aborts what does. The transaction's
+// phase must be TRANSACTION_NONE, or TRANSACTION_UNKNOWN. STATUS_RETRY: call again, where the phase is
+// TRANSACTION_BROKEN with a new producer. May set watch.is_behind.
+enum status kafka_settle(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error) WARN_UNUSED;
+void kafka_settle_finish(struct kafka_transport *kafka);
+// Of a committed offset and its metadata; all without an offset have one.
+uint32_t kafka_saved_crc(const rd_kafka_topic_partition_t *saved);
 
 // ---- kafka_transaction.c ----
 

@@ -41,7 +41,8 @@ struct partition {
     int32_t id;
     bool owned; // assigned now: finished jobs may be published
     struct fetching fetching;
-    int64_t committed; // the group's committed offset; -1: none
+    int64_t committed;  // the group's committed offset; -1: none
+    uint32_t saved_crc; // of that and its metadata (kafka_saved_crc)
     struct gaps gaps;
     struct held held;
     struct offset_map map;

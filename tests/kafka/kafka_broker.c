@@ -210,3 +210,17 @@ void cluster_resume(int id)
 {
     send_signal(id, SIGCONT);
 }
+
+size_t cluster_count_logged(int id, const char *text)
+{
+    char path[128], *line = NULL;
+    size_t capacity = 0, n_lines = 0;
+    snprintf(path, sizeof path, "%s/%d/broker.log", folder, id);
+    FILE *file = fopen(path, "r");
+    while (file && getline(&line, &capacity, file) >= 0)
+        n_lines += strstr(line, text) != NULL;
+    if (file)
+        fclose(file);
+    free(line);
+    return n_lines;
+}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 // HOST:PORT while a program's cases run. NULL, with the reason on standard error: there is no Java, or no
 // Kafka for it, and cases are skipped.
@@ -27,6 +28,8 @@ const char *cluster_address(int id);
 // Stops broker 2 or 3 (SIGSTOP), so that it takes connections and answers nothing, and lets it go on.
 void cluster_pause(int id);
 void cluster_resume(int id);
+// How many lines of a broker's log have the text.
+size_t cluster_count_logged(int id, const char *text);
 
 // Crash the broker and restart it on its port. Only one of our own can be.
 bool broker_is_ours(void);

@@ -62,23 +62,9 @@ static void answer_all(void)
     member_finish(&member);
 }
 
-// The broker that leads the group's offsets, as `address` knows it; -1: it gave no answer.
 static int32_t find_coordinator(const char *address)
 {
-    const rd_kafka_metadata_t *metadata;
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    rd_kafka_conf_set(conf, "bootstrap.servers", address, NULL, 0);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, "__consumer_offsets", NULL);
-    int32_t leader = -1;
-    if (rd_kafka_metadata(rk, 0, topic, &metadata, 2000) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        if (metadata->topic_cnt == 1 && metadata->topics[0].partition_cnt > 0)
-            leader = metadata->topics[0].partitions[0].leader;
-        rd_kafka_metadata_destroy(metadata);
-    }
-    rd_kafka_topic_destroy(topic);
-    rd_kafka_destroy(rk);
-    return leader;
+    return probe_leader(address, "__consumer_offsets");
 }
 
 static int32_t pause_coordinator(void)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMEOUT_MS = 30000 };
+enum { TIMEOUT_MS = 30000, LEADER_TIMEOUT_MS = 2000 };
 
 static void require_that(bool condition, const char *what, const char *why)
 {
@@ -346,6 +346,32 @@ static struct probe_record *copy_record(const rd_kafka_message_t *message)
     return record;
 }
 
+int64_t probe_log_end(const char *brokers, const char *name, int partition)
+{
+    static const char *const settings[] = {"isolation.level", "read_uncommitted", NULL};
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_CONSUMER, settings);
+    int64_t low, high = -1;
+    require_ok(rd_kafka_query_watermark_offsets(client, name, partition, &low, &high, TIMEOUT_MS), name);
+    rd_kafka_destroy(client);
+    return high;
+}
+
+int32_t probe_leader(const char *brokers, const char *name)
+{
+    const rd_kafka_metadata_t *metadata;
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, NULL);
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(client, name, NULL);
+    int32_t leader = -1;
+    if (rd_kafka_metadata(client, 0, topic, &metadata, LEADER_TIMEOUT_MS) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        if (metadata->topic_cnt == 1 && metadata->topics[0].partition_cnt > 0)
+            leader = metadata->topics[0].partitions[0].leader;
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(topic);
+    rd_kafka_destroy(client);
+    return leader;
+}
+
 struct probe_record *probe_read(const char *brokers, const char *topic, size_t *n_records)
 {
     static const char *const settings[] = {"group.id",
@@ -434,6 +460,15 @@ int64_t probe_committed(const char *brokers, const char *group, const char *topi
     return offset < 0 ? -1 : offset;
 }
 
+// Where each of the records stands that have its key, and what they say of their job and time.
+static void print_copies(const struct probe_record *records, const char *key)
+{
+    for (const struct probe_record *record = records; record; record = record->next)
+        if (strcmp(record->key, key) == 0)
+            fprintf(stderr, "kafka_probe: %s: partition %d offset %lld\n%s", key, (int)record->partition,
+                    (long long)record->offset, record->headers ? record->headers : "");
+}
+
 void probe_assert_one_each(const char *brokers, const char *topic, const char *prefix, int n)
 {
     size_t n_records;
@@ -443,6 +478,8 @@ void probe_assert_one_each(const char *brokers, const char *topic, const char *p
         int number = atoi(record->key + strlen(prefix));
         require_that(strncmp(record->key, prefix, strlen(prefix)) == 0 && number >= 0 && number < n,
                      record->key, "no record of this topic");
+        if (seen[number])
+            print_copies(records, record->key);
         require_that(seen[number]++ == 0, record->key, "published twice");
     }
     for (int i = 0; i < n; i++)

@@ -51,6 +51,10 @@ struct probe_record {
     struct probe_record *next;
 };
 
+// Behind the last record written to the partition, committed or not.
+int64_t probe_log_end(const char *brokers, const char *topic, int partition);
+// The leader of a topic's partition 0, as the brokers know it; -1: none, or no answer.
+int32_t probe_leader(const char *brokers, const char *topic);
 // All committed records of a topic, and how many.
 struct probe_record *probe_read(const char *brokers, const char *topic, size_t *n_records);
 void probe_free(struct probe_record *records);

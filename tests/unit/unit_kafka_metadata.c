@@ -1,0 +1,258 @@
+// Which topics there are, asked for at intervals: by answers and a clock that the test gives
+// (consumer/kafka/kafka_metadata.h).
+#include "consumer/kafka/kafka_metadata.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct {
+    _Atomic int64_t now_ms;
+    rd_kafka_resp_err_t code;
+    rd_kafka_metadata_topic_t topics[6];
+    rd_kafka_metadata_t metadata;
+    int n_destroyed, n_questions;
+    bool no_thread, blocks_signals;
+} world;
+
+static struct kafka_metadata metadata;
+static struct kafka_config config;
+static struct error error;
+
+rd_kafka_resp_err_t __wrap_rd_kafka_metadata(rd_kafka_t *rk, int all, rd_kafka_topic_t *only,
+                                             const struct rd_kafka_metadata **answer, int timeout_ms);
+rd_kafka_resp_err_t __wrap_rd_kafka_metadata(rd_kafka_t *rk, int all, rd_kafka_topic_t *only,
+                                             const struct rd_kafka_metadata **answer, int timeout_ms)
+{
+    sigset_t blocked;
+    (void)rk;
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    world.blocks_signals = sigismember(&blocked, SIGTERM) && sigismember(&blocked, SIGINT);
+    world.n_questions += all == 0 && !only && timeout_ms == 5000;
+    *answer = &world.metadata;
+    return world.code;
+}
+
+void __wrap_rd_kafka_metadata_destroy(const struct rd_kafka_metadata *answer);
+void __wrap_rd_kafka_metadata_destroy(const struct rd_kafka_metadata *answer)
+{
+    world.n_destroyed += answer == &world.metadata;
+}
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                          void *context);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                          void *context);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                          void *context)
+{
+    return world.no_thread ? EAGAIN : __real_pthread_create(thread, attributes, start, context);
+}
+
+// The wall's clock goes on: the client's end is waited for by it.
+int __real_clock_gettime(clockid_t clock, struct timespec *time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
+{
+    if (clock == CLOCK_REALTIME)
+        return __real_clock_gettime(clock, time);
+    *time = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
+    return 0;
+}
+
+static void answer(int index, const char *topic, int n_partitions, rd_kafka_resp_err_t code)
+{
+    world.topics[index] =
+        (rd_kafka_metadata_topic_t){.topic = (char *)topic, .partition_cnt = n_partitions, .err = code};
+}
+
+static int begin(void **state)
+{
+    static const char *const names[] = {"jobs", "results", "dead"};
+    (void)state;
+    memset(&world, 0, sizeof world);
+    world.now_ms = 50000;
+    world.metadata = (rd_kafka_metadata_t){.topic_cnt = 4, .topics = world.topics};
+    answer(0, "another", 9, RD_KAFKA_RESP_ERR_NO_ERROR); // in any order
+    answer(1, "dead", 1, RD_KAFKA_RESP_ERR_NO_ERROR);
+    answer(2, "jobs", 12, RD_KAFKA_RESP_ERR_NO_ERROR);
+    answer(3, "results", 6, RD_KAFKA_RESP_ERR_NO_ERROR);
+    config = (struct kafka_config){.brokers = "127.0.0.1:1"};
+    assert_int_equal(kafka_metadata_open(&metadata, &config, names, 3, &error), STATUS_OK);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    kafka_metadata_close(&metadata, world.now_ms + 60000);
+    assert_null(metadata.client);
+    kafka_metadata_close(&metadata, world.now_ms);
+    return 0;
+}
+
+// At a time: whether a question was asked.
+static bool asks_at(int64_t ms)
+{
+    world.now_ms = 50000 + ms;
+    assert_false(metadata.is_asking);
+    assert_false(kafka_metadata_turn(&metadata));
+    return metadata.is_asking;
+}
+
+// The question's thread has ended: whether there is an answer.
+static bool is_answered(void)
+{
+    bool has_answer = false;
+    while (metadata.is_asking) {
+        usleep(100);
+        has_answer = kafka_metadata_turn(&metadata);
+    }
+    return has_answer;
+}
+
+static void a_question_is_asked_every_ten_seconds(void **state)
+{
+    (void)state;
+    assert_false(asks_at(0));
+    assert_false(asks_at(9999));
+    assert_true(asks_at(10000));
+    assert_int_equal(metadata.unanswered_ms, 60000);
+    assert_true(is_answered());
+    assert_true(world.blocks_signals); // they are main's
+    assert_int_equal(metadata.unanswered_ms, 0);
+    assert_int_equal(metadata.answered_ms, 60000);
+    assert_int_equal(metadata.n_answers, 1);
+    static const int32_t n_partitions[] = {12, 6, 1};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(metadata.topics[i].n_partitions, n_partitions[i]);
+        assert_int_equal(metadata.topics[i].n_missing, 0);
+    }
+    assert_string_equal(metadata.topics[2].name, "dead");
+    assert_false(asks_at(19999));
+    assert_true(asks_at(20000));
+    assert_true(is_answered());
+    assert_int_equal(metadata.n_answers, 2);
+    assert_int_equal(world.n_questions, 2);
+    assert_int_equal(world.n_destroyed, 2);
+}
+
+static void a_topic_that_two_answers_lack_is_missing(void **state)
+{
+    static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
+                                                RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC};
+    (void)state;
+    assert_true(asks_at(10000));
+    assert_true(is_answered());
+    for (int i = 0; i < 2; i++) {
+        answer(3, "results", 0, codes[i]);
+        int64_t now = 20000 + 20000 * i;
+        assert_true(asks_at(now));
+        assert_true(is_answered());
+        assert_int_equal(metadata.topics[1].n_missing, 1);
+        assert_int_equal(metadata.topics[1].n_partitions, 6); // as it was
+        assert_false(kafka_metadata_is_missing(&metadata.topics[1]));
+        assert_false(asks_at(now + 999));
+        assert_true(asks_at(now + 1000)); // soon
+        assert_true(is_answered());
+        assert_true(kafka_metadata_is_missing(&metadata.topics[1]));
+        assert_false(kafka_metadata_is_missing(&metadata.topics[0]));
+        answer(3, "results", 7, RD_KAFKA_RESP_ERR_NO_ERROR);
+        assert_true(asks_at(now + 2000));
+        assert_true(is_answered());
+        assert_int_equal(metadata.topics[1].n_missing, 0);
+        assert_int_equal(metadata.topics[1].n_partitions, 7);
+        assert_false(asks_at(now + 11999));
+        metadata.topics[1].n_partitions = 6;
+    }
+}
+
+// The broker may know later.
+static void an_answer_that_says_nothing_of_a_topic_changes_nothing(void **state)
+{
+    (void)state;
+    assert_true(asks_at(10000));
+    assert_true(is_answered());
+    answer(3, "results", 0, RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE);
+    world.metadata.topic_cnt = 4;
+    answer(2, "more jobs", 1, RD_KAFKA_RESP_ERR_NO_ERROR);
+    assert_true(asks_at(20000));
+    assert_true(is_answered());
+    assert_int_equal(metadata.topics[0].n_partitions, 12);
+    assert_int_equal(metadata.topics[0].n_missing, 0);
+    assert_int_equal(metadata.topics[1].n_partitions, 6);
+    assert_int_equal(metadata.topics[1].n_missing, 0);
+    answer(3, "results", 1, RD_KAFKA_RESP_ERR_NO_ERROR);
+    assert_true(asks_at(30000));
+    assert_true(is_answered());
+    assert_int_equal(metadata.topics[1].n_partitions, 1);
+}
+
+static void silence_is_counted_from_the_first_question_without_an_answer(void **state)
+{
+    (void)state;
+    world.code = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    assert_true(asks_at(10000));
+    assert_false(is_answered());
+    assert_int_equal(world.n_destroyed, 0);
+    assert_int_equal(kafka_metadata_silence_ms(&metadata), 0);
+    assert_false(asks_at(10999));
+    assert_true(asks_at(11000)); // again, soon
+    assert_false(is_answered());
+    assert_int_equal(metadata.unanswered_ms, 60000);
+    world.now_ms = 50000 + 19999;
+    assert_int_equal(kafka_metadata_silence_ms(&metadata), 0);
+    world.now_ms = 50000 + 20000;
+    assert_int_equal(kafka_metadata_silence_ms(&metadata), 10000);
+    world.code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    assert_true(asks_at(20001));
+    assert_int_equal(kafka_metadata_silence_ms(&metadata), 10001);
+    assert_true(is_answered());
+    assert_int_equal(kafka_metadata_silence_ms(&metadata), 0);
+    assert_int_equal(metadata.answered_ms, 70001);
+}
+
+static void an_urgent_question_waits_a_second(void **state)
+{
+    (void)state;
+    metadata.is_urgent = true;
+    assert_false(asks_at(999));
+    assert_true(asks_at(1000));
+    assert_true(is_answered());
+}
+
+static void a_question_that_could_not_be_asked_says_nothing_of_the_brokers(void **state)
+{
+    (void)state;
+    world.no_thread = true;
+    assert_false(asks_at(10000));
+    assert_true(metadata.is_unable);
+    assert_int_equal(metadata.unanswered_ms, 0);
+    world.no_thread = false;
+    assert_false(asks_at(19999));
+    assert_true(asks_at(20000));
+    assert_false(metadata.is_unable);
+    assert_true(is_answered());
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(a_question_is_asked_every_ten_seconds),
+        TEST(a_topic_that_two_answers_lack_is_missing),
+        TEST(an_answer_that_says_nothing_of_a_topic_changes_nothing),
+        TEST(silence_is_counted_from_the_first_question_without_an_answer),
+        TEST(an_urgent_question_waits_a_second),
+        TEST(a_question_that_could_not_be_asked_says_nothing_of_the_brokers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
